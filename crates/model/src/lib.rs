@@ -1,0 +1,28 @@
+//! The nouns of tare and the formats in which they travel. Pure: no clock,
+//! no socket, no file, no unseeded randomness; the crate's `clippy.toml` holds
+//! it to that.
+//!
+//! Times are integers in nanoseconds and carry the unit last in their name.
+//! Two clocks appear: `_unix_ns` is wall-clock time since 1970, shared between
+//! workers; everything else counts from the start of the measured window,
+//! and is negative in the warm-up.
+
+pub mod graph;
+pub mod hist;
+pub mod layout;
+pub mod load;
+pub mod mesh;
+pub mod plan;
+pub mod record;
+pub mod rng;
+pub mod schedule;
+pub mod summary;
+pub mod trial;
+pub mod units;
+pub mod verdict;
+pub mod worker;
+
+/// Version of every document that tare writes: the worker records, the files of
+/// a run directory, the JSON outputs. Raised when a reader of the old form would
+/// misunderstand the new one.
+pub const SCHEMA_VERSION: u32 = 1;

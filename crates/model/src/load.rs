@@ -1,0 +1,335 @@
+//! What a generator is asked to do and what it answers.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::hist::{HistogramWire, LatencySummary};
+use crate::verdict::Verdict;
+
+/// The specification of one generator: the JSON document that `tare load --spec -`
+/// reads from standard input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadSpec {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Where requests go. At least one.
+    pub endpoints: Vec<Endpoint>,
+    /// Open loop at a rate, or closed-loop saturation.
+    pub mode: Mode,
+    /// Length of the measured window.
+    pub duration_ns: u64,
+    /// Same load before the window, outside the books.
+    pub warmup_ns: u64,
+    /// A request not complete this long after its *intended* instant is a timeout.
+    pub timeout_ns: u64,
+    /// How long after the window outstanding requests may still complete.
+    /// `None`: as long as the timeout, so that every slot comes to its own end.
+    pub drain_ns: Option<u64>,
+    /// Connections in all, spread evenly over the origins (at least one for each).
+    pub connections: u32,
+    /// Event-loop threads.
+    pub threads: u32,
+    /// How the engine waits for the next slot.
+    pub pace: Pace,
+    /// Seed of arrivals and of the order of endpoints.
+    pub seed: u64,
+    /// When the warm-up starts; `None`: as soon as the connections are open.
+    pub start_unix_ns: Option<u64>,
+    /// Which part of the schedule is this generator's.
+    pub shard: Shard,
+}
+
+/// One generator of several takes every `count`-th slot, from slot `index`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Shard {
+    /// From 0.
+    pub index: u32,
+    /// At least 1.
+    pub count: u32,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { index: 0, count: 1 }
+    }
+}
+
+/// Where and what to request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    /// Label in results. Endpoints of one name are reported together.
+    pub name: String,
+    /// Request method.
+    pub method: String,
+    /// `http://authority/path?query`. The authority is the Host header and,
+    /// without `connect`, the address.
+    pub url: String,
+    /// `host:port` to connect to in the place of the URL's authority: a sidecar's
+    /// outbound port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect: Option<String>,
+    /// Further request headers, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// Request body, base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_base64: Option<String>,
+    /// Relative share of the slots, at least 1.
+    pub weight: u32,
+}
+
+/// Open loop or closed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Mode {
+    /// Slots planned from the clock.
+    Open {
+        /// Slots per second over all shards.
+        rate_rps: f64,
+        /// Distribution of the intended instants.
+        arrivals: Arrivals,
+    },
+    /// Each connection sends again as soon as it is answered: finds the maximum,
+    /// says nothing about latency at a rate. Labelled as such everywhere.
+    Saturate,
+}
+
+/// How intended instants lie in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// Evenly spaced; shards and threads staggered between each other.
+    #[default]
+    Constant,
+    /// A Poisson process: exponential gaps.
+    Poisson,
+}
+
+/// How the engine waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// Sleep in the kernel until shortly before the slot, then spin.
+    #[default]
+    Sleep,
+    /// Never sleep: a core for the finest grain.
+    Spin,
+}
+
+/// The accounting of slots: `planned = ok + error + timeout + in_flight + not_sent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// Slots of the schedule in the measured window.
+    pub planned: u64,
+    /// Complete responses with a status of 100 to 399.
+    pub ok: u64,
+    /// Ended by an error of any class but timeout.
+    pub error: u64,
+    /// Not complete within the timeout.
+    pub timeout: u64,
+    /// Sent, and still open when the generator ended.
+    pub in_flight: u64,
+    /// Never sent: the generator ended first.
+    pub not_sent: u64,
+}
+
+impl Counts {
+    /// Whether every slot is accounted for.
+    #[must_use]
+    pub fn identity_holds(&self) -> bool {
+        self.planned == self.ok + self.error + self.timeout + self.in_flight + self.not_sent
+    }
+
+    /// Adds another generator's or interval's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.planned += other.planned;
+        self.ok += other.ok;
+        self.error += other.error;
+        self.timeout += other.timeout;
+        self.in_flight += other.in_flight;
+        self.not_sent += other.not_sent;
+    }
+}
+
+/// Why a request failed. The snake-case names are the keys of `errors`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// The name did not resolve.
+    Dns,
+    /// The connection was refused.
+    ConnectRefused,
+    /// The connection attempt ended in any other way (unreachable, timed out).
+    ConnectFailed,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer closed before the response was complete.
+    Closed,
+    /// The bytes were not a response.
+    BadResponse,
+    /// Complete response, status 400 to 499.
+    Status4xx,
+    /// Complete response, status 500 or above.
+    Status5xx,
+    /// Not complete within the timeout; counted in `timeout`, not in `error`.
+    Timeout,
+    /// Timed out without having found a free connection; counted in `timeout`.
+    TimeoutUnsent,
+}
+
+impl ErrorClass {
+    /// All classes, in the order of their discriminants.
+    pub const ALL: [Self; 10] = [
+        Self::Dns,
+        Self::ConnectRefused,
+        Self::ConnectFailed,
+        Self::Reset,
+        Self::Closed,
+        Self::BadResponse,
+        Self::Status4xx,
+        Self::Status5xx,
+        Self::Timeout,
+        Self::TimeoutUnsent,
+    ];
+
+    /// The key in JSON documents.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::ConnectRefused => "connect_refused",
+            Self::ConnectFailed => "connect_failed",
+            Self::Reset => "reset",
+            Self::Closed => "closed",
+            Self::BadResponse => "bad_response",
+            Self::Status4xx => "status4xx",
+            Self::Status5xx => "status5xx",
+            Self::Timeout => "timeout",
+            Self::TimeoutUnsent => "timeout_unsent",
+        }
+    }
+
+    /// Whether the slot counts as `timeout` rather than `error`.
+    #[must_use]
+    pub fn is_timeout(self) -> bool {
+        matches!(self, Self::Timeout | Self::TimeoutUnsent)
+    }
+}
+
+/// Requests per second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    /// What was asked of this generator; absent in saturating mode.
+    pub target: Option<f64>,
+    /// Slots whose request was sent within the window, per second of window
+    /// (in saturating mode: completed).
+    pub achieved: f64,
+}
+
+/// What a generator found: the document of `tare load --output json`, and the
+/// body of its final record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadResult {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Version of tare that measured.
+    pub tare_version: String,
+    /// `open` or `saturate`.
+    pub mode: Mode,
+    /// Start of the measured window.
+    pub window_start_unix_ns: u64,
+    /// Length of the measured window.
+    pub window_ns: u64,
+    /// Whether the generator was interrupted before its end.
+    pub interrupted: bool,
+    /// Every slot.
+    pub counts: Counts,
+    /// Target and achieved rate.
+    pub rate: Rate,
+    /// done - intended, over ok responses.
+    pub latency_ns: LatencySummary,
+    /// done - sent, over ok responses.
+    pub service_time_ns: LatencySummary,
+    /// The generator's own delay: sent - intended without `wait_ns`, over all sent slots.
+    pub lateness_ns: LatencySummary,
+    /// Time in which a due slot found every connection busy, over all sent slots.
+    pub wait_ns: LatencySummary,
+    /// done - intended of slots that ended in an error or a timeout.
+    pub error_latency_ns: LatencySummary,
+    /// Responses by status code.
+    pub status: BTreeMap<String, u64>,
+    /// Errors and timeouts by [`ErrorClass::key`].
+    pub errors: BTreeMap<String, u64>,
+    /// One for each name, in the order of first appearance in the specification.
+    pub endpoints: Vec<EndpointResult>,
+    /// About the generator itself.
+    pub generator: GeneratorStats,
+    /// Is this generator's result fit for use, and why not.
+    pub verdict: Verdict,
+    /// The full histograms behind the summaries.
+    pub histograms: LoadHistograms,
+}
+
+/// The histograms of a [`LoadResult`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadHistograms {
+    /// See [`LoadResult::latency_ns`].
+    pub latency: HistogramWire,
+    /// See [`LoadResult::service_time_ns`].
+    pub service_time: HistogramWire,
+    /// See [`LoadResult::lateness_ns`].
+    pub lateness: HistogramWire,
+    /// See [`LoadResult::wait_ns`].
+    pub wait: HistogramWire,
+    /// See [`LoadResult::error_latency_ns`].
+    pub error_latency: HistogramWire,
+}
+
+/// One endpoint's part of a [`LoadResult`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointResult {
+    /// [`Endpoint::name`].
+    pub name: String,
+    /// Every slot of this endpoint.
+    pub counts: Counts,
+    /// done - intended, over ok responses.
+    pub latency_ns: LatencySummary,
+    /// Errors and timeouts by [`ErrorClass::key`].
+    pub errors: BTreeMap<String, u64>,
+    /// The full histogram.
+    pub latency: HistogramWire,
+}
+
+/// What the generator says of itself, over the measured window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratorStats {
+    /// CPU of the generator process, in cores.
+    pub cpu_cores: f64,
+    /// Share of the window that the busiest event loop did not spend asleep or spinning.
+    pub loop_utilisation: f64,
+    /// Connections opened, the first ones included.
+    pub connections_opened: u64,
+    /// Connections opened again after a close, an error or a timeout, in the window.
+    pub reconnects: u64,
+    /// Largest number of slots waiting for a connection at once.
+    pub waiting_max: u64,
+    /// Bytes written and read in the window.
+    pub bytes_sent: u64,
+    /// Bytes read in the window.
+    pub bytes_received: u64,
+    /// Clock ticks throttled by a CPU quota in the window, where cgroups tell.
+    pub throttled_ns: Option<u64>,
+}

@@ -1,0 +1,94 @@
+//! Meshes as data: one YAML file per mesh under `meshes/`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One mesh as its file describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeshDefinition {
+    /// Name, as `envoy`.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// What stands in the path.
+    pub data_plane: DataPlaneKind,
+    /// Settings of the mesh without a variant's name.
+    #[serde(default)]
+    pub settings: MeshSettings,
+    /// Variants: name to the settings that they change.
+    #[serde(default)]
+    pub variants: BTreeMap<String, Variant>,
+}
+
+/// A variant: a mesh with other settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// One line for people.
+    pub title: String,
+    /// All settings of this variant, those of the mesh filled in.
+    pub settings: MeshSettings,
+}
+
+/// What stands in the path of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DataPlaneKind {
+    /// Nothing.
+    None,
+    /// An Envoy beside each service and beside the generator.
+    EnvoySidecar,
+}
+
+/// Settings that a mesh's file, a variant or a plan may change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MeshSettings {
+    /// Worker threads of each proxy.
+    pub concurrency: u32,
+    /// Mutual TLS between proxies.
+    pub mtls: Mtls,
+    /// The proxies' HTTP statistics per cluster and listener.
+    pub l7_stats: bool,
+    /// Access log of every request (to the trial's log folder).
+    pub access_log: bool,
+}
+
+impl Default for MeshSettings {
+    fn default() -> Self {
+        Self {
+            concurrency: 1,
+            mtls: Mtls::Off,
+            l7_stats: true,
+            access_log: false,
+        }
+    }
+}
+
+/// Mutual TLS between proxies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mtls {
+    /// Plain text.
+    #[default]
+    Off,
+    /// Required; plain text is refused.
+    Strict,
+}
+
+/// One thing under test, resolved: a mesh or a variant with all its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mesh {
+    /// Name in this plan, unique: `bare`, `envoy/mtls`, or an alias.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// What stands in the path.
+    pub data_plane: DataPlaneKind,
+    /// Settings in force.
+    pub settings: MeshSettings,
+}

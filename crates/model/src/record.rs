@@ -1,0 +1,246 @@
+//! Records: what workers write to standard output, one JSON object a line.
+//!
+//! Every stream begins with `hello` and ends with `final`; a stream without
+//! `final` was cut. `final.checksum` is [`StreamChecksum`] over all lines before it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::hist::HistogramWire;
+use crate::load::{Counts, LoadResult};
+
+/// The first record of every stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Hello {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// `load`, `workload` or `agent`.
+    pub role: String,
+    /// Version of tare.
+    pub tare_version: String,
+    /// Process id on its own host.
+    pub pid: u32,
+}
+
+/// What a generator writes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum LoadRecord {
+    /// First.
+    Hello(Hello),
+    /// The connections are open and the schedule is fixed.
+    Armed {
+        /// Start of the warm-up.
+        start_unix_ns: u64,
+        /// Start of the measured window.
+        window_start_unix_ns: u64,
+        /// Length of the measured window.
+        window_ns: u64,
+    },
+    /// Each second, from the start of the warm-up.
+    Progress(Progress),
+    /// Each second of the window, for every second that had news.
+    Interval(Interval),
+    /// Last.
+    Final {
+        /// [`StreamChecksum`] over all lines before this one, as 16 hexadecimal digits.
+        checksum: String,
+        /// The whole result.
+        result: Box<LoadResult>,
+    },
+}
+
+/// A generator's sign of life. For people; the books are in the intervals.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Progress {
+    /// Since the start of the window; negative in the warm-up.
+    pub t_ns: i64,
+    /// Sent requests per second over the last second.
+    pub rate_rps: f64,
+    /// Median latency of the window so far (of the warm-up so far, in the warm-up).
+    pub p50_ns: u64,
+    /// 99th percentile, likewise.
+    pub p99_ns: u64,
+    /// Errors and timeouts so far.
+    pub errors: u64,
+    /// Median lateness so far.
+    pub lateness_p50_ns: u64,
+}
+
+/// Additions to the books of one second of the window. Several records may carry
+/// the same `second`: they add up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// Index of the second by *intended* time, from 0.
+    pub second: u32,
+    /// Slots by outcome, by intended time. `planned` is set once, by the second's first record.
+    pub counts: Counts,
+    /// Requests whose bytes left in this second (by sent time).
+    pub sent: u64,
+    /// done - intended, over ok responses.
+    pub latency: HistogramWire,
+    /// done - sent, over ok responses.
+    pub service_time: HistogramWire,
+    /// See `LoadResult::lateness_ns`.
+    pub lateness: HistogramWire,
+    /// See `LoadResult::wait_ns`.
+    pub wait: HistogramWire,
+    /// done - intended of errors and timeouts; absent when there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_latency: Option<HistogramWire>,
+    /// Errors and timeouts by class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, u64>,
+    /// By endpoint name, those with news only.
+    pub endpoints: Vec<IntervalEndpoint>,
+}
+
+/// One endpoint's part of an [`Interval`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IntervalEndpoint {
+    /// `Endpoint::name`.
+    pub name: String,
+    /// Slots of this endpoint by outcome.
+    pub counts: Counts,
+    /// done - intended, over ok responses.
+    pub latency: HistogramWire,
+}
+
+/// What a workload server writes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum WorkloadRecord {
+    /// First.
+    Hello(Hello),
+    /// Listening, and connected to whatever it calls.
+    Ready {
+        /// Address that it listens on.
+        listen: String,
+    },
+    /// Something worth knowing happened.
+    Event {
+        /// A sentence.
+        message: String,
+    },
+    /// Last, after SIGTERM or the end of standard input.
+    Final {
+        /// [`StreamChecksum`] over all lines before this one.
+        checksum: String,
+        /// Requests served, by endpoint name.
+        served: BTreeMap<String, u64>,
+        /// Requests answered with an error, by endpoint name.
+        failed: BTreeMap<String, u64>,
+    },
+}
+
+/// What an agent writes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AgentRecord {
+    /// First.
+    Hello(Hello),
+    /// At the start and the end of the window and each second between.
+    Sample(Sample),
+    /// A watched process is no more.
+    Gone {
+        /// Index into `AgentSpec::processes`.
+        process: u32,
+        /// Since the start of the window.
+        t_ns: i64,
+    },
+    /// Last.
+    Final {
+        /// [`StreamChecksum`] over all lines before this one.
+        checksum: String,
+        /// CPU that the agent itself used between its first and last sample, in nanoseconds.
+        own_cpu_ns: u64,
+        /// Between the first and the last sample.
+        elapsed_ns: u64,
+    },
+}
+
+/// One look at all watched processes and at the machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sample {
+    /// Since the start of the window, read before the first process.
+    pub t_ns: i64,
+    /// In the order of `AgentSpec::processes`; `None` for one that is gone.
+    pub processes: Vec<Option<ProcessSample>>,
+    /// The whole machine.
+    pub machine: MachineSample,
+}
+
+/// One process at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessSample {
+    /// When this process was read, since the start of the window.
+    pub t_ns: i64,
+    /// CPU time used since it started, user and system, all threads, the ended ones too.
+    pub cpu_ns: u64,
+    /// Resident set size in bytes.
+    pub rss_bytes: u64,
+    /// Proportional set size in bytes, in the samples that read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pss_bytes: Option<u64>,
+}
+
+/// The machine at one instant; CPU times since boot, over all cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MachineSample {
+    /// Not idle, not waiting for I/O, not stolen.
+    pub busy_ns: u64,
+    /// Idle or waiting for I/O.
+    pub idle_ns: u64,
+    /// Taken by the hypervisor.
+    pub stolen_ns: u64,
+    /// Memory that could still be had, in bytes.
+    pub memory_available_bytes: u64,
+}
+
+/// FNV-1a, 64 bits, over the lines of a stream, each with its newline. Finds cut
+/// and damaged streams; it is no protection against malice.
+///
+/// Source: Fowler, Noll, Vo; draft-eastlake-fnv.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamChecksum(u64);
+
+impl Default for StreamChecksum {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl StreamChecksum {
+    /// Takes one line, without its newline.
+    pub fn line(&mut self, line: &str) {
+        for byte in line.bytes().chain(std::iter::once(b'\n')) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    /// 16 hexadecimal digits.
+    #[must_use]
+    pub fn hex(self) -> String {
+        format!("{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksum_sees_cuts_and_swaps() {
+        let sum = |lines: &[&str]| {
+            let mut c = StreamChecksum::default();
+            lines.iter().for_each(|l| c.line(l));
+            c.hex()
+        };
+        assert_eq!(sum(&[]), "cbf29ce484222325");
+        assert_ne!(sum(&["a", "b"]), sum(&["a"]));
+        assert_ne!(sum(&["a", "b"]), sum(&["b", "a"]));
+        assert_ne!(sum(&["ab"]), sum(&["a", "b"]));
+    }
+}

@@ -1,0 +1,249 @@
+//! The analysis of a run: what tables, pages and exports show. Derived from the
+//! run directory and written to `summary.json`; every output prints these numbers
+//! and computes none of its own.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::layout::Fingerprint;
+use crate::load::Counts;
+use crate::trial::MemoryKind;
+use crate::verdict::{Grade, Verdict};
+use crate::worker::Plane;
+
+/// The whole analysis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// `RunManifest::id`.
+    pub run: String,
+    /// Plan name.
+    pub plan: String,
+    /// Version of tare that ran the trials.
+    pub tare_version: String,
+    /// When the run began.
+    pub started_unix_ns: u64,
+    /// Name of the mesh that the others are compared with.
+    pub baseline: String,
+    /// Trials in the plan.
+    pub trials_planned: u32,
+    /// Trials on disk.
+    pub trials_done: u32,
+    /// Confidence of every interval here, as 0.95.
+    pub confidence: f64,
+    /// One sentence per mesh and highest load: the answer.
+    pub answers: Vec<String>,
+    /// Mesh by load, in the order of the plan (loads within meshes).
+    pub cells: Vec<Cell>,
+    /// Every trial on disk, in order of its index.
+    pub trials: Vec<TrialRow>,
+    /// Where it ran.
+    pub fingerprint: Fingerprint,
+    /// What could not be read or used, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// One mesh under one load: all its valid and suspect trials pooled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// Mesh name.
+    pub mesh: String,
+    /// Load name.
+    pub load: String,
+    /// Planned rate.
+    pub rate_rps: f64,
+    /// Achieved rate, mean over trials.
+    pub achieved_rps: f64,
+    /// Indices of the trials that the figures are made of.
+    pub trials_used: Vec<u32>,
+    /// Indices of the trials that were left out because they are invalid.
+    pub trials_invalid: Vec<u32>,
+    /// Slots of the used trials.
+    pub counts: Counts,
+    /// Joined verdict of the used trials, with what pooling adds (too few samples, too few blocks).
+    pub verdict: Verdict,
+    /// p50, p90, p99, p99.9, max of the pooled counts; empty without a used trial.
+    pub latency: Vec<Quantile>,
+    /// Pooled latency spectrum for charts: from the median to the last sample.
+    pub spectrum: Vec<SpectrumPoint>,
+    /// Pooled service time: the same quantiles, without intervals.
+    pub service_time: Vec<Quantile>,
+    /// Pooled lateness: the same quantiles, without intervals.
+    pub lateness: Vec<Quantile>,
+    /// CPU and memory by plane; a plane without processes is absent.
+    pub planes: BTreeMap<Plane, PlaneEstimate>,
+    /// The whole machine's busy cores.
+    pub machine_busy_cores: Option<Estimate>,
+    /// Latency by endpoint.
+    pub endpoints: Vec<EndpointRow>,
+    /// Against the baseline under the same load; absent for the baseline itself.
+    pub overhead: Option<Overhead>,
+}
+
+/// A quantile of pooled counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quantile {
+    /// `p50`, `p90`, `p99`, `p99.9`, `max`.
+    pub name: String,
+    /// From 0 to 1.
+    pub q: f64,
+    /// In nanoseconds.
+    pub value_ns: u64,
+    /// Lower end of the interval over runs; absent with fewer than 2 runs.
+    pub low_ns: Option<u64>,
+    /// Upper end likewise.
+    pub high_ns: Option<u64>,
+    /// The same quantile of each used trial alone, in their order.
+    pub runs_ns: Vec<u64>,
+}
+
+/// One point of a percentile curve.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpectrumPoint {
+    /// From 0 to 1.
+    pub q: f64,
+    /// Pooled value in nanoseconds.
+    pub ns: u64,
+    /// Smallest and largest of the trials alone.
+    pub min_ns: u64,
+    /// See `min_ns`.
+    pub max_ns: u64,
+}
+
+/// A mean over runs with its interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Estimate {
+    /// Mean over the runs.
+    pub value: f64,
+    /// Lower end of the interval; absent with fewer than 2 runs.
+    pub low: Option<f64>,
+    /// Upper end likewise.
+    pub high: Option<f64>,
+    /// Each run.
+    pub runs: Vec<f64>,
+}
+
+/// One plane's use of the machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlaneEstimate {
+    /// Number of processes.
+    pub processes: u32,
+    /// CPU in cores (integral over the window).
+    pub cpu_cores: Estimate,
+    /// Busiest second of any run, in cores.
+    pub cpu_cores_max: f64,
+    /// Memory mean in bytes, summed over the plane.
+    pub memory_bytes: Estimate,
+    /// Largest memory of any run in bytes.
+    pub memory_max_bytes: u64,
+    /// Which measure of memory; `None` when trials differ.
+    pub memory_kind: Option<MemoryKind>,
+    /// CPU in cores per 1,000 requests per second achieved.
+    pub cpu_cores_per_krps: Estimate,
+}
+
+/// One endpoint of a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointRow {
+    /// Label.
+    pub name: String,
+    /// Slots.
+    pub counts: Counts,
+    /// Quantiles of pooled counts, without intervals.
+    pub latency: Vec<Quantile>,
+}
+
+/// A mesh against the baseline: differences paired by block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Overhead {
+    /// p50, p90, p99, p99.9, max, in nanoseconds.
+    pub latency: Vec<Difference>,
+    /// Data-plane CPU in cores (`cpu`), memory in bytes (`memory`), machine's
+    /// busy cores (`machine_cpu`), application CPU in cores (`application_cpu`).
+    pub resources: Vec<Difference>,
+}
+
+/// One difference: mesh minus baseline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    /// What differs: `p50`..., `cpu`, `memory`.
+    pub what: String,
+    /// Difference of the pooled figures (latency) or of the means (resources).
+    pub value: f64,
+    /// Lower end of the interval; absent with fewer than 2 pairs.
+    pub low: Option<f64>,
+    /// Upper end likewise.
+    pub high: Option<f64>,
+    /// Value relative to the baseline's, where that is not 0.
+    pub ratio: Option<f64>,
+    /// The paired differences, in order of block.
+    pub pairs: Vec<f64>,
+    /// What may be said.
+    pub distinction: Distinction,
+}
+
+/// How a comparison ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Distinction {
+    /// The interval lies above zero.
+    Higher,
+    /// The interval lies below zero.
+    Lower,
+    /// The interval holds zero.
+    NotDistinguishable,
+    /// Fewer than 2 pairs: nothing can be said.
+    TooFewBlocks,
+}
+
+/// One trial in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrialRow {
+    /// `TrialSpec::index`.
+    pub index: u32,
+    /// Directory name.
+    pub dir: String,
+    /// Repeat.
+    pub block: u32,
+    /// Mesh name.
+    pub mesh: String,
+    /// Load name.
+    pub load: String,
+    /// Grade.
+    pub grade: Grade,
+    /// The verdict with its reasons.
+    pub verdict: Verdict,
+    /// Slots.
+    pub counts: Counts,
+    /// Achieved rate.
+    pub achieved_rps: f64,
+    /// Median latency in nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile in nanoseconds.
+    pub p99_ns: u64,
+    /// Maximum in nanoseconds.
+    pub max_ns: u64,
+    /// Median lateness in nanoseconds.
+    pub lateness_p50_ns: u64,
+    /// 99th percentile of lateness in nanoseconds.
+    pub lateness_p99_ns: u64,
+    /// Data-plane CPU in cores.
+    pub data_plane_cores: f64,
+    /// Data-plane memory mean in bytes.
+    pub data_plane_bytes: f64,
+    /// Processes that vanished in the trial.
+    pub gone: Vec<String>,
+}

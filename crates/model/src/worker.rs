@@ -1,0 +1,101 @@
+//! The specifications that workload servers and agents read, one JSON document
+//! each, from standard input or a file. (The generator's is [`crate::load::LoadSpec`].)
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::graph::ServiceGraph;
+
+/// What one workload server is: one service of one instance of a graph.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadSpec {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The whole graph.
+    pub graph: ServiceGraph,
+    /// Which of its services.
+    pub service: String,
+    /// Name of the instance, as `emojivoto-0`.
+    pub instance: String,
+    /// `address:port` to listen on.
+    pub listen: String,
+    /// How to reach each service that this one calls.
+    pub upstreams: BTreeMap<String, Upstream>,
+    /// Seed of whatever is random in it (error rates).
+    pub seed: u64,
+}
+
+/// How to reach a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    /// `address:port` to connect to: the service itself, or the caller's sidecar.
+    pub connect: String,
+    /// Host header or :authority.
+    pub authority: String,
+}
+
+/// What an agent is to watch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentSpec {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The processes.
+    pub processes: Vec<Watched>,
+    /// Start of the measured window: samples fall on it, on each second after
+    /// it, and on its end.
+    pub window_start_unix_ns: u64,
+    /// Length of the window.
+    pub window_ns: u64,
+}
+
+/// A process to watch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Watched {
+    /// Unique label, as `emojivoto-0/web/sidecar`.
+    pub name: String,
+    /// Which plane it belongs to.
+    pub plane: Plane,
+    /// Process id.
+    pub pid: u32,
+}
+
+/// Whose resources are whose.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Plane {
+    /// The workload's servers.
+    Application,
+    /// Sidecars, node proxies and waypoints of the workload.
+    DataPlane,
+    /// The generator's own sidecar: part of the path, not of the mesh's cost to the application.
+    GeneratorProxy,
+    /// The rest of the mesh.
+    ControlPlane,
+    /// The generators.
+    Generator,
+    /// tare's own sampling and orchestration.
+    Tare,
+}
+
+impl Plane {
+    /// The words on tables and pages.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::DataPlane => "data plane",
+            Self::GeneratorProxy => "generator's proxy",
+            Self::ControlPlane => "control plane",
+            Self::Generator => "generator",
+            Self::Tare => "tare",
+        }
+    }
+}
