@@ -1,1 +1,28 @@
-fn main() {}
+//! `tare` weighs a service mesh. This file parses, hands over and sets the exit
+//! code; each command has a module under `cmd`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod cmd;
+
+/// Weigh a service mesh: what it costs in latency, CPU and memory, with an error bar on every number.
+#[derive(Parser)]
+#[command(name = "tare", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: cmd::Command,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command.run() {
+        Ok(code) => code,
+        Err(error) if cmd::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tare: {error:#}");
+            ExitCode::from(cmd::exit::USAGE)
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The commands. Each module has an `Args` for clap and a `run`.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+mod agent;
+mod load;
+mod plan;
+mod report;
+mod run;
+mod workload;
+
+/// Exit codes, beside 0 for good.
+pub(crate) mod exit {
+    /// The command line, a plan or a specification is wrong, or something it needs is missing.
+    pub(crate) const USAGE: u8 = 2;
+    /// The run or the measurement is invalid.
+    pub(crate) const INVALID: u8 = 3;
+    /// Ended by Ctrl-C or SIGTERM.
+    pub(crate) const INTERRUPTED: u8 = 130;
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Run(run::Args),
+    Plan(plan::Args),
+    Load(load::Args),
+    Report(report::Args),
+    #[command(hide = true)]
+    Workload(workload::Args),
+    #[command(hide = true)]
+    Agent(agent::Args),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Run(args) => run::run(args),
+            Self::Plan(args) => plan::run(args),
+            Self::Load(args) => load::run(args),
+            Self::Report(args) => report::run(args),
+            Self::Workload(args) => workload::run(args),
+            Self::Agent(args) => agent::run(args),
+        }
+    }
+}
+
+/// Whether the reader of standard output went away: that is no failure.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
