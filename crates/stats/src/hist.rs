@@ -1,2 +1,493 @@
-//! placeholder
+//! The histogram: one configuration in the whole project, so that any two can be
+//! merged by adding counts.
+//!
+//! Bucket layout of HdrHistogram (Gil Tene) for lowest 1 ns, highest 1 h and 3
+//! significant digits: values up to 2,047 ns have a bucket each; above, each
+//! power of two is divided into 1,024 buckets, so that a bucket is never wider
+//! than 0.1 % of its value. Pages of buckets are allocated when first used: an
+//! empty histogram is 2 KiB, a typical one some tens.
 
+use tare_model::hist::{HistogramWire, LatencySummary};
+
+/// Largest value with a bucket of its own: one hour in nanoseconds.
+pub const HIGHEST_NS: u64 = 3_600_000_000_000;
+
+const SUB_BUCKET_BITS: u32 = 11;
+const SUB_BUCKET_HALF: usize = 1 << (SUB_BUCKET_BITS - 1);
+const SUB_BUCKET_MASK: u64 = (1 << SUB_BUCKET_BITS) - 1;
+const PAGE: usize = 128;
+pub(crate) const BUCKETS: usize = index_of(HIGHEST_NS) + 1;
+const PAGES: usize = BUCKETS.div_ceil(PAGE);
+
+type Page = Box<[u64; PAGE]>;
+
+/// Counts of values in nanoseconds. Merging is exact and does not depend on order.
+#[derive(Clone)]
+pub struct Histogram {
+    /// Always `PAGES` long; a missing page holds no counts.
+    pages: Box<[Option<Page>]>,
+    /// Sum of all counts.
+    count: u64,
+    /// Exact, after clamping; `u64::MAX` when empty.
+    min: u64,
+    /// Exact, after clamping; 0 when empty.
+    max: u64,
+    /// Exact sum of the values after clamping.
+    sum: u128,
+    /// Values that were above `HIGHEST_NS`.
+    clamped: u64,
+}
+
+const fn index_of(value: u64) -> usize {
+    let bucket = 64 - SUB_BUCKET_BITS - (value | SUB_BUCKET_MASK).leading_zeros();
+    // For bucket 0 this is `value` itself; each further bucket adds its upper half.
+    ((bucket as usize) << (SUB_BUCKET_BITS - 1)) + (value >> bucket) as usize
+}
+
+/// Smallest and largest value of bucket `index`.
+fn range_of(index: usize) -> (u64, u64) {
+    if index < 2 * SUB_BUCKET_HALF {
+        return (index as u64, index as u64);
+    }
+    let bucket = index / SUB_BUCKET_HALF - 1;
+    let sub = (index % SUB_BUCKET_HALF + SUB_BUCKET_HALF) as u64;
+    (sub << bucket, ((sub + 1) << bucket) - 1)
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty histogram.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            pages: vec![None; PAGES].into_boxed_slice(),
+            count: 0,
+            min: u64::MAX,
+            max: 0,
+            sum: 0,
+            clamped: 0,
+        }
+    }
+
+    /// Counts `ns` once. Values above one hour are counted in the highest bucket
+    /// and in [`Self::clamped`].
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        self.record_n(ns, 1);
+    }
+
+    /// Counts `ns` `n` times.
+    #[inline]
+    pub fn record_n(&mut self, ns: u64, n: u64) {
+        if n == 0 {
+            return;
+        }
+        let value = if ns > HIGHEST_NS {
+            self.clamped += n;
+            HIGHEST_NS
+        } else {
+            ns
+        };
+        self.add_to_bucket(index_of(value), n);
+        self.count += n;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.sum += u128::from(value) * u128::from(n);
+    }
+
+    #[inline]
+    fn add_to_bucket(&mut self, index: usize, n: u64) {
+        match &mut self.pages[index / PAGE] {
+            Some(page) => page[index % PAGE] += n,
+            empty => new_page(empty)[index % PAGE] = n,
+        }
+    }
+
+    /// Adds all counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.pages.iter_mut().zip(&other.pages) {
+            match (mine, theirs) {
+                (Some(a), Some(b)) => a.iter_mut().zip(b.iter()).for_each(|(a, b)| *a += b),
+                (empty @ None, Some(b)) => *empty = Some(b.clone()),
+                (_, None) => {}
+            }
+        }
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
+        self.clamped += other.clamped;
+    }
+
+    /// Number of values.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether nothing was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Exact minimum in nanoseconds; 0 when empty.
+    #[must_use]
+    pub fn min(&self) -> u64 {
+        if self.count == 0 { 0 } else { self.min }
+    }
+
+    /// Exact maximum in nanoseconds (clamped to one hour); 0 when empty.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Exact mean in nanoseconds; 0 when empty.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 {
+            0.0
+        } else {
+            self.sum as f64 / self.count as f64
+        }
+    }
+
+    /// Exact sum in nanoseconds.
+    #[must_use]
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
+    /// Values that were above one hour.
+    #[must_use]
+    pub fn clamped(&self) -> u64 {
+        self.clamped
+    }
+
+    /// The value at quantile `q` (0 to 1): the upper end of the bucket that holds
+    /// the value of rank `ceil(q * len)`, never above the exact maximum nor below
+    /// the exact minimum. 0 when empty.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> u64 {
+        // The product may lie a rounding error above a whole number.
+        let exact = q.clamp(0.0, 1.0) * self.count as f64;
+        let rank = ((exact - exact * 1e-12).ceil() as u64).clamp(1, self.count.max(1));
+        self.value_at_rank(rank)
+    }
+
+    /// The value of rank `rank`, from 1 for the smallest; see [`Self::quantile`].
+    #[must_use]
+    pub fn value_at_rank(&self, rank: u64) -> u64 {
+        let mut seen = 0;
+        for (upper, n) in self.iter() {
+            seen += n;
+            if seen >= rank {
+                return upper.clamp(self.min(), self.max);
+            }
+        }
+        self.max
+    }
+
+    /// Number of values in buckets up to the one of `ns`.
+    #[must_use]
+    pub fn count_at_or_below(&self, ns: u64) -> u64 {
+        let (_, limit) = range_of(index_of(ns.min(HIGHEST_NS)));
+        self.iter()
+            .take_while(|(upper, _)| *upper <= limit)
+            .map(|(_, n)| n)
+            .sum()
+    }
+
+    /// Non-empty buckets in rising order: upper end in nanoseconds, and count.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.buckets().map(|(index, n)| (range_of(index).1, n))
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.pages
+            .iter()
+            .enumerate()
+            .filter_map(|(p, page)| page.as_ref().map(|page| (p, page)))
+            .flat_map(|(p, page)| {
+                page.iter()
+                    .enumerate()
+                    .filter(|(_, n)| **n > 0)
+                    .map(move |(i, n)| (p * PAGE + i, *n))
+            })
+    }
+
+    /// The percentiles that every tare document states.
+    #[must_use]
+    pub fn summary(&self) -> LatencySummary {
+        LatencySummary {
+            count: self.count,
+            min: self.min(),
+            mean: self.mean(),
+            p50: self.quantile(0.5),
+            p75: self.quantile(0.75),
+            p90: self.quantile(0.9),
+            p95: self.quantile(0.95),
+            p99: self.quantile(0.99),
+            p99_9: self.quantile(0.999),
+            p99_99: self.quantile(0.9999),
+            p99_999: self.quantile(0.99999),
+            max: self.max,
+            clamped: self.clamped,
+        }
+    }
+
+    /// For records: see [`HistogramWire`].
+    #[must_use]
+    pub fn to_wire(&self) -> HistogramWire {
+        HistogramWire {
+            count: self.count,
+            min_ns: self.min(),
+            max_ns: self.max,
+            sum_ns: self.sum,
+            clamped: self.clamped,
+            v2: crate::v2::to_base64(&self.to_v2()),
+        }
+    }
+
+    /// From a record. The exact figures are checked against the buckets.
+    ///
+    /// # Errors
+    /// [`WireError`] when the bytes are no V2 histogram of tare's configuration,
+    /// or when the figures beside them contradict them.
+    pub fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
+        let mut histogram = Self::from_v2(&crate::v2::from_base64(&wire.v2)?)?;
+        let contradiction = |what: &'static str| Err(WireError::Contradiction { what });
+        if histogram.count != wire.count {
+            return contradiction("count");
+        }
+        if wire.clamped > wire.count {
+            return contradiction("clamped");
+        }
+        if wire.count > 0 {
+            // From V2 alone, min and max are upper ends of their buckets.
+            if index_of(histogram.min) != index_of(wire.min_ns.min(HIGHEST_NS)) {
+                return contradiction("min_ns");
+            }
+            if wire.max_ns > HIGHEST_NS || index_of(histogram.max) != index_of(wire.max_ns) {
+                return contradiction("max_ns");
+            }
+            let bounds = histogram.sum_bounds();
+            if wire.sum_ns < bounds.0 || wire.sum_ns > bounds.1 {
+                return contradiction("sum_ns");
+            }
+            histogram.min = wire.min_ns;
+            histogram.max = wire.max_ns;
+            histogram.sum = wire.sum_ns;
+        }
+        histogram.clamped = wire.clamped;
+        Ok(histogram)
+    }
+
+    fn sum_bounds(&self) -> (u128, u128) {
+        self.buckets().fold((0, 0), |(low, high), (index, n)| {
+            let (l, h) = range_of(index);
+            (
+                low + u128::from(l) * u128::from(n),
+                high + u128::from(h) * u128::from(n),
+            )
+        })
+    }
+
+    /// Counts by bucket index up to the last non-empty one, for the V2 encoding.
+    pub(crate) fn dense(&self) -> Vec<u64> {
+        let mut counts = Vec::new();
+        for (index, n) in self.buckets() {
+            counts.resize(index, 0);
+            counts.push(n);
+        }
+        counts
+    }
+
+    /// From counts by bucket index; min, max and sum at the upper ends of buckets.
+    pub(crate) fn from_buckets(counts: impl Iterator<Item = (usize, u64)>) -> Self {
+        let mut histogram = Self::new();
+        for (index, n) in counts {
+            histogram.record_n(range_of(index).1.min(HIGHEST_NS), n);
+        }
+        histogram
+    }
+}
+
+#[cold]
+fn new_page(slot: &mut Option<Page>) -> &mut Page {
+    slot.insert(Box::new([0; PAGE]))
+}
+
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        (self.count, self.min, self.max, self.sum, self.clamped)
+            == (other.count, other.min, other.max, other.sum, other.clamped)
+            && self.buckets().eq(other.buckets())
+    }
+}
+
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Histogram")
+            .field("count", &self.count)
+            .field("min", &self.min())
+            .field("p50", &self.quantile(0.5))
+            .field("max", &self.max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why bytes are no histogram.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// Not base64.
+    #[error("decode histogram: expected base64")]
+    Base64,
+    /// Cut or overlong.
+    #[error("decode histogram: found {found} bytes, expected {expected}")]
+    Length {
+        /// Bytes there.
+        found: usize,
+        /// Bytes that the header speaks of.
+        expected: usize,
+    },
+    /// Another format or configuration.
+    #[error("decode histogram: {field} is {found}, expected {expected}")]
+    Header {
+        /// Which field of the header.
+        field: &'static str,
+        /// What it holds.
+        found: u64,
+        /// What it must hold.
+        expected: u64,
+    },
+    /// The counts make no sense.
+    #[error("decode histogram: {what} at byte {at}")]
+    Counts {
+        /// What is wrong.
+        what: &'static str,
+        /// Offset in the payload.
+        at: usize,
+    },
+    /// The figures beside the buckets do not fit them.
+    #[error("decode histogram: {what} contradicts the buckets")]
+    Contradiction {
+        /// Which figure.
+        what: &'static str,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(values: &[u64]) -> Histogram {
+        let mut h = Histogram::new();
+        values.iter().for_each(|v| h.record(*v));
+        h
+    }
+
+    fn value() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            0u64..5_000,
+            0u64..100_000_000,
+            0u64..2 * HIGHEST_NS,
+            Just(HIGHEST_NS)
+        ]
+    }
+
+    #[test]
+    fn buckets_tile_the_range_and_are_narrow() {
+        let mut next = 0;
+        for index in 0..BUCKETS {
+            let (low, high) = range_of(index);
+            assert_eq!(low, next);
+            assert_eq!(index_of(low), index);
+            assert_eq!(index_of(high), index);
+            assert!((high - low) as f64 <= low as f64 / 1000.0);
+            next = high + 1;
+        }
+        assert!(next > HIGHEST_NS);
+    }
+
+    #[test]
+    fn known_quantiles() {
+        let h = of(&(1..=1000).collect::<Vec<u64>>());
+        assert_eq!(h.quantile(0.0), 1);
+        assert_eq!(h.quantile(0.5), 500);
+        assert_eq!(h.quantile(0.99), 990);
+        assert_eq!(h.quantile(0.999), 999);
+        assert_eq!(h.quantile(1.0), 1000);
+        assert_eq!(h.mean(), 500.5);
+        assert_eq!(h.count_at_or_below(10), 10);
+        assert_eq!(Histogram::new().quantile(0.5), 0);
+        assert_eq!(Histogram::new().summary(), LatencySummary::default());
+    }
+
+    #[test]
+    fn quantiles_never_leave_the_recorded_range() {
+        let h = of(&[1_000_001]);
+        assert_eq!(h.quantile(0.5), 1_000_001);
+        assert_eq!(h.quantile(1.0), 1_000_001);
+    }
+
+    #[test]
+    fn out_of_range_is_clamped_and_counted() {
+        let h = of(&[5, HIGHEST_NS, HIGHEST_NS + 1, u64::MAX]);
+        assert_eq!((h.len(), h.clamped(), h.max()), (4, 2, HIGHEST_NS));
+        assert_eq!(Histogram::from_wire(&h.to_wire()).unwrap(), h);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_reference(values in prop::collection::vec(value(), 1..300), q in 0.0f64..=1.0) {
+            let h = of(&values);
+            let mut r = hdrhistogram::Histogram::<u64>::new_with_bounds(1, HIGHEST_NS, 3).unwrap();
+            values.iter().for_each(|v| r.record((*v).min(HIGHEST_NS)).unwrap());
+            for q in [q, 0.5, 0.9, 0.99, 1.0] {
+                let exact = r.value_at_quantile(q);
+                prop_assert_eq!(h.quantile(q), exact.clamp(h.min(), h.max()), "at {}", q);
+            }
+        }
+
+        #[test]
+        fn merging_is_addition_in_any_order(
+            a in prop::collection::vec(value(), 0..100),
+            b in prop::collection::vec(value(), 0..100),
+        ) {
+            let mut ab = of(&a);
+            ab.merge(&of(&b));
+            let mut ba = of(&b);
+            ba.merge(&of(&a));
+            let all: Vec<u64> = a.iter().chain(&b).copied().collect();
+            prop_assert_eq!(&ab, &ba);
+            prop_assert_eq!(&ab, &of(&all));
+        }
+
+        #[test]
+        fn wire_round_trip_is_exact(values in prop::collection::vec(value(), 0..300)) {
+            let h = of(&values);
+            prop_assert_eq!(Histogram::from_wire(&h.to_wire()).unwrap(), h);
+        }
+
+        #[test]
+        fn contradictions_are_refused(values in prop::collection::vec(value(), 1..50), pick in 0u8..4) {
+            let mut wire = of(&values).to_wire();
+            match pick {
+                0 => wire.count += 1,
+                1 => wire.sum_ns = wire.sum_ns * 2 + 10_000,
+                2 => wire.max_ns = wire.max_ns * 2 + 1,
+                _ => wire.min_ns = wire.min_ns * 2 + 1,
+            }
+            let min_still_fits = pick == 3 && wire.min_ns >= HIGHEST_NS;
+            prop_assert!(Histogram::from_wire(&wire).is_err() || min_still_fits);
+        }
+    }
+}

@@ -1,2 +1,7 @@
 //! Statistics for measurements: histograms that merge without loss, percentiles,
 //! intervals, comparison. Pure: no clock, no file, no socket.
+
+mod hist;
+mod v2;
+
+pub use hist::{HIGHEST_NS, Histogram, WireError};

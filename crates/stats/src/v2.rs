@@ -1,0 +1,206 @@
+//! HdrHistogram's V2 encoding: a header, then counts as ZigZag LEB128 integers in
+//! which a negative number stands for that many empty buckets.
+//!
+//! Source: HdrHistogram, `AbstractHistogram.encodeIntoByteBuffer` (format V2).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::hist::{BUCKETS, HIGHEST_NS, Histogram, WireError};
+
+const COOKIE: u32 = 0x1c84_9313;
+const HEADER: usize = 40;
+const DIGITS: u32 = 3;
+
+pub(crate) fn to_base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+pub(crate) fn from_base64(text: &str) -> Result<Vec<u8>, WireError> {
+    STANDARD.decode(text).map_err(|_| WireError::Base64)
+}
+
+impl Histogram {
+    /// The uncompressed V2 encoding. It keeps the counts; of min, max and sum it
+    /// keeps what the buckets tell.
+    #[must_use]
+    pub fn to_v2(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER + 256);
+        out.extend(COOKIE.to_be_bytes());
+        out.extend(0u32.to_be_bytes());
+        out.extend(0u32.to_be_bytes());
+        out.extend(DIGITS.to_be_bytes());
+        out.extend(1u64.to_be_bytes());
+        out.extend(HIGHEST_NS.to_be_bytes());
+        out.extend(1f64.to_be_bytes());
+        let mut empty = 0i64;
+        for n in self.dense() {
+            if n == 0 {
+                empty += 1;
+                continue;
+            }
+            if empty > 0 {
+                push_zigzag(&mut out, -empty);
+                empty = 0;
+            }
+            push_zigzag(&mut out, n as i64);
+        }
+        let payload = (out.len() - HEADER) as u32;
+        out[4..8].copy_from_slice(&payload.to_be_bytes());
+        out
+    }
+
+    /// From the uncompressed V2 encoding of a histogram with tare's configuration.
+    ///
+    /// # Errors
+    /// [`WireError`] for anything else.
+    pub fn from_v2(bytes: &[u8]) -> Result<Self, WireError> {
+        if bytes.len() < HEADER {
+            return Err(WireError::Length {
+                found: bytes.len(),
+                expected: HEADER,
+            });
+        }
+        let field = |at: usize, len: usize| {
+            bytes[at..at + len]
+                .iter()
+                .fold(0u64, |v, b| v << 8 | u64::from(*b))
+        };
+        for (name, at, len, expected) in [
+            ("cookie", 0, 4, u64::from(COOKIE)),
+            ("normalizing offset", 8, 4, 0),
+            ("significant digits", 12, 4, u64::from(DIGITS)),
+            ("lowest value", 16, 8, 1),
+            ("highest value", 24, 8, HIGHEST_NS),
+        ] {
+            if field(at, len) != expected {
+                return Err(WireError::Header {
+                    field: name,
+                    found: field(at, len),
+                    expected,
+                });
+            }
+        }
+        let expected = HEADER + field(4, 4) as usize;
+        if bytes.len() != expected {
+            return Err(WireError::Length {
+                found: bytes.len(),
+                expected,
+            });
+        }
+        let counts = read_counts(&bytes[HEADER..])?;
+        Ok(Self::from_buckets(counts.into_iter()))
+    }
+}
+
+fn read_counts(payload: &[u8]) -> Result<Vec<(usize, u64)>, WireError> {
+    let mut counts = Vec::new();
+    let (mut at, mut index, mut total) = (0, 0usize, 0u64);
+    while at < payload.len() {
+        let start = at;
+        let wrong = |what| Err(WireError::Counts { what, at: start });
+        let Some(n) = read_zigzag(payload, &mut at) else {
+            return wrong("cut number");
+        };
+        if n < 0 {
+            index = index.saturating_add(n.unsigned_abs() as usize);
+        } else {
+            if index >= BUCKETS {
+                return wrong("bucket beyond one hour");
+            }
+            if n > 0 {
+                counts.push((index, n as u64));
+            }
+            index += 1;
+            let Some(sum) = total.checked_add(n as u64) else {
+                return wrong("counts overflow");
+            };
+            total = sum;
+        }
+        if index > BUCKETS {
+            return wrong("bucket beyond one hour");
+        }
+    }
+    Ok(counts)
+}
+
+/// LEB128 as HdrHistogram has it: the ninth byte carries 8 bits.
+fn push_zigzag(out: &mut Vec<u8>, value: i64) {
+    let mut v = ((value << 1) ^ (value >> 63)) as u64;
+    for _ in 0..8 {
+        if v < 0x80 {
+            out.push(v as u8);
+            return;
+        }
+        out.push(v as u8 | 0x80);
+        v >>= 7;
+    }
+    out.push(v as u8);
+}
+
+fn read_zigzag(bytes: &[u8], at: &mut usize) -> Option<i64> {
+    let mut v = 0u64;
+    for k in 0..9 {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        if k == 8 {
+            v |= u64::from(byte) << 56;
+            break;
+        }
+        v |= u64::from(byte & 0x7f) << (7 * k);
+        if byte < 0x80 {
+            break;
+        }
+    }
+    Some((v >> 1) as i64 ^ -((v & 1) as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_reference_reads_what_we_write_and_we_read_what_it_writes(
+            values in prop::collection::vec((0u64..HIGHEST_NS, 1u64..1_000_000), 0..200),
+        ) {
+            let mut h = Histogram::new();
+            let mut r = hdrhistogram::Histogram::<u64>::new_with_bounds(1, HIGHEST_NS, 3).unwrap();
+            for (v, n) in &values {
+                h.record_n(*v, *n);
+                r.record_n(*v, *n).unwrap();
+            }
+            let theirs: hdrhistogram::Histogram<u64> =
+                Deserializer::new().deserialize(&mut h.to_v2().as_slice()).unwrap();
+            prop_assert_eq!(&theirs, &r);
+            let mut bytes = Vec::new();
+            V2Serializer::new().serialize(&r, &mut bytes).unwrap();
+            let ours = Histogram::from_v2(&bytes).unwrap();
+            prop_assert!(ours.iter().eq(h.iter()));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), keep_header: bool) {
+            if keep_header {
+                let mut whole = Histogram::new().to_v2();
+                whole[4..8].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
+                whole.append(&mut bytes);
+                bytes = whole;
+            }
+            if let Ok(h) = Histogram::from_v2(&bytes) {
+                prop_assert_eq!(h.iter().map(|(_, n)| n).sum::<u64>(), h.len());
+            }
+        }
+
+        #[test]
+        fn zigzag_round_trip(v: i64) {
+            let mut out = Vec::new();
+            push_zigzag(&mut out, v);
+            let mut at = 0;
+            prop_assert_eq!(read_zigzag(&out, &mut at), Some(v));
+            prop_assert_eq!(at, out.len());
+        }
+    }
+}
