@@ -1,1 +1,3 @@
-//! placeholder
+//! Runs a plan: trials in blocks, environments, meshes, sampling.
+
+pub mod environment;
