@@ -2,6 +2,8 @@
 //! intervals, comparison. Pure: no clock, no file, no socket.
 
 mod hist;
+mod stream;
 mod v2;
 
 pub use hist::{HIGHEST_NS, Histogram, WireError};
+pub use stream::{LoadStream, StreamError};

@@ -1,0 +1,182 @@
+//! Reading a generator's stream of records, and proving that it is whole: the
+//! checksum fits, the intervals add up to the final result, every slot is
+//! accounted for.
+
+use std::collections::BTreeMap;
+
+use tare_model::SCHEMA_VERSION;
+use tare_model::load::{Counts, LoadResult};
+use tare_model::record::{Interval, LoadRecord, StreamChecksum};
+
+use crate::hist::{Histogram, WireError};
+
+/// What is wrong with a stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError {
+    /// A line is no record.
+    #[error("line {line}: {found}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// The parser's word.
+        found: String,
+    },
+    /// Written by a version of tare that speaks otherwise.
+    #[error("found records of schema {found}, expected {SCHEMA_VERSION}")]
+    Schema {
+        /// What the first record says.
+        found: u32,
+    },
+    /// No final record.
+    #[error("the stream ends after {lines} lines without a final record")]
+    Cut {
+        /// Lines read.
+        lines: usize,
+    },
+    /// Lines were lost, added or changed.
+    #[error("checksum is {found}, expected {expected}")]
+    Checksum {
+        /// Computed.
+        found: String,
+        /// In the final record.
+        expected: String,
+    },
+    /// The slot identity does not hold in the final result.
+    #[error("{found:?} do not add up")]
+    Identity {
+        /// The counts.
+        found: Counts,
+    },
+    /// The intervals and the final result disagree.
+    #[error("the intervals do not add up to the final result: {what}")]
+    Sum {
+        /// Which figure.
+        what: String,
+    },
+    /// A histogram is damaged.
+    #[error(transparent)]
+    Histogram(#[from] WireError),
+}
+
+/// The sums of all intervals read so far.
+#[derive(Debug, Clone, Default)]
+struct Sums {
+    counts: Counts,
+    latency: Histogram,
+    service_time: Histogram,
+    lateness: Histogram,
+    wait: Histogram,
+    error_latency: Histogram,
+    errors: BTreeMap<String, u64>,
+}
+
+impl Sums {
+    fn add(&mut self, interval: &Interval) -> Result<(), WireError> {
+        self.counts.add(&interval.counts);
+        self.latency.merge(&Histogram::from_wire(&interval.latency)?);
+        self.service_time.merge(&Histogram::from_wire(&interval.service_time)?);
+        self.lateness.merge(&Histogram::from_wire(&interval.lateness)?);
+        self.wait.merge(&Histogram::from_wire(&interval.wait)?);
+        if let Some(errors) = &interval.error_latency {
+            self.error_latency.merge(&Histogram::from_wire(errors)?);
+        }
+        for (class, n) in &interval.errors {
+            *self.errors.entry(class.clone()).or_default() += n;
+        }
+        Ok(())
+    }
+
+    fn compare(&self, result: &LoadResult) -> Result<(), StreamError> {
+        let differs = |what: &str, found: &dyn std::fmt::Debug, expected: &dyn std::fmt::Debug| {
+            Err(StreamError::Sum { what: format!("{what} {found:?}, final {expected:?}") })
+        };
+        if self.counts != result.counts {
+            return differs("counts", &self.counts, &result.counts);
+        }
+        if self.errors != result.errors {
+            return differs("errors", &self.errors, &result.errors);
+        }
+        let h = &result.histograms;
+        for (name, sum, wire) in [
+            ("latency", &self.latency, &h.latency),
+            ("service time", &self.service_time, &h.service_time),
+            ("lateness", &self.lateness, &h.lateness),
+            ("wait", &self.wait, &h.wait),
+            ("error latency", &self.error_latency, &h.error_latency),
+        ] {
+            let whole = Histogram::from_wire(wire)?;
+            if *sum != whole {
+                return differs(name, sum, &whole);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a generator's stream line by line.
+#[derive(Debug, Default)]
+pub struct LoadStream {
+    lines: usize,
+    checksum: StreamChecksum,
+    sums: Sums,
+    finished: Option<(String, Box<LoadResult>)>,
+}
+
+impl LoadStream {
+    /// A stream of which nothing was read.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next line and returns its record.
+    ///
+    /// # Errors
+    /// [`StreamError`] when the line is no record, or follows the final one.
+    pub fn line(&mut self, line: &str) -> Result<LoadRecord, StreamError> {
+        self.lines += 1;
+        let wrong = |found: String| StreamError::Line { line: self.lines, found };
+        if self.finished.is_some() {
+            return Err(wrong("found a record after the final one".into()));
+        }
+        let record: LoadRecord = serde_json::from_str(line).map_err(|e| wrong(e.to_string()))?;
+        match &record {
+            LoadRecord::Hello(hello) if hello.schema_version != SCHEMA_VERSION => {
+                return Err(StreamError::Schema { found: hello.schema_version });
+            }
+            LoadRecord::Interval(interval) => self.sums.add(interval)?,
+            LoadRecord::Final { checksum, result } => {
+                self.finished = Some((checksum.clone(), result.clone()));
+                return Ok(record);
+            }
+            LoadRecord::Hello(_) | LoadRecord::Armed { .. } | LoadRecord::Progress(_) => {}
+        }
+        self.checksum.line(line);
+        Ok(record)
+    }
+
+    /// Whether the final record was read.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.finished.is_some()
+    }
+
+    /// The result, when the stream is whole.
+    ///
+    /// # Errors
+    /// [`StreamError`] for whatever contradicts that.
+    pub fn finish(self) -> Result<LoadResult, StreamError> {
+        let Some((expected, result)) = self.finished else {
+            return Err(StreamError::Cut { lines: self.lines });
+        };
+        let found = self.checksum.hex();
+        if found != expected {
+            return Err(StreamError::Checksum { found, expected });
+        }
+        if !result.counts.identity_holds() {
+            return Err(StreamError::Identity { found: result.counts });
+        }
+        self.sums.compare(&result)?;
+        Ok(*result)
+    }
+}
