@@ -136,6 +136,10 @@ pub enum Reason {
     Incomplete,
     /// Closed loop: latency here is not latency at a rate.
     ClosedLoop,
+    /// The mesh or the workload did not get ready.
+    NotStarted,
+    /// tare itself was built without optimisation.
+    DebugBuild,
 }
 
 impl Reason {

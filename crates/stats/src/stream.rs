@@ -73,9 +73,12 @@ struct Sums {
 impl Sums {
     fn add(&mut self, interval: &Interval) -> Result<(), WireError> {
         self.counts.add(&interval.counts);
-        self.latency.merge(&Histogram::from_wire(&interval.latency)?);
-        self.service_time.merge(&Histogram::from_wire(&interval.service_time)?);
-        self.lateness.merge(&Histogram::from_wire(&interval.lateness)?);
+        self.latency
+            .merge(&Histogram::from_wire(&interval.latency)?);
+        self.service_time
+            .merge(&Histogram::from_wire(&interval.service_time)?);
+        self.lateness
+            .merge(&Histogram::from_wire(&interval.lateness)?);
         self.wait.merge(&Histogram::from_wire(&interval.wait)?);
         if let Some(errors) = &interval.error_latency {
             self.error_latency.merge(&Histogram::from_wire(errors)?);
@@ -88,7 +91,9 @@ impl Sums {
 
     fn compare(&self, result: &LoadResult) -> Result<(), StreamError> {
         let differs = |what: &str, found: &dyn std::fmt::Debug, expected: &dyn std::fmt::Debug| {
-            Err(StreamError::Sum { what: format!("{what} {found:?}, final {expected:?}") })
+            Err(StreamError::Sum {
+                what: format!("{what} {found:?}, final {expected:?}"),
+            })
         };
         if self.counts != result.counts {
             return differs("counts", &self.counts, &result.counts);
@@ -135,14 +140,19 @@ impl LoadStream {
     /// [`StreamError`] when the line is no record, or follows the final one.
     pub fn line(&mut self, line: &str) -> Result<LoadRecord, StreamError> {
         self.lines += 1;
-        let wrong = |found: String| StreamError::Line { line: self.lines, found };
+        let wrong = |found: String| StreamError::Line {
+            line: self.lines,
+            found,
+        };
         if self.finished.is_some() {
             return Err(wrong("found a record after the final one".into()));
         }
         let record: LoadRecord = serde_json::from_str(line).map_err(|e| wrong(e.to_string()))?;
         match &record {
             LoadRecord::Hello(hello) if hello.schema_version != SCHEMA_VERSION => {
-                return Err(StreamError::Schema { found: hello.schema_version });
+                return Err(StreamError::Schema {
+                    found: hello.schema_version,
+                });
             }
             LoadRecord::Interval(interval) => self.sums.add(interval)?,
             LoadRecord::Final { checksum, result } => {
@@ -174,7 +184,9 @@ impl LoadStream {
             return Err(StreamError::Checksum { found, expected });
         }
         if !result.counts.identity_holds() {
-            return Err(StreamError::Identity { found: result.counts });
+            return Err(StreamError::Identity {
+                found: result.counts,
+            });
         }
         self.sums.compare(&result)?;
         Ok(*result)

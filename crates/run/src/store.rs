@@ -1,0 +1,308 @@
+//! Writing a run directory. A trial appears under its name only when all of it is
+//! on disk: it is written under a `.partial-` name, synced, and renamed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::Serialize;
+use tare_model::layout::{self, RunManifest};
+use tare_model::trial::{Event, TrialResult, TrialSpec};
+
+/// A run directory could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The operating system said no.
+    #[error("{doing} {}: {source}", path.display())]
+    Io {
+        /// `create`, `write`...
+        doing: &'static str,
+        /// Which file or folder.
+        path: PathBuf,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// There already is something at that place.
+    #[error("{} is not empty; choose another --out, or go on with it: --resume {}", path.display(), path.display())]
+    Occupied {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file of the run is damaged or from another version.
+    #[error("read {}: {found}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found and what was expected.
+        found: String,
+    },
+    /// Another tare writes there now.
+    #[error("{} is in use by another tare", path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+impl StoreError {
+    /// Whether the disk is full: what is done is safe, and a later `--resume` goes on.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+}
+
+fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
+    move |source| StoreError::Io { doing, path: path.to_owned(), source }
+}
+
+/// Writes `value` as JSON so that `path` holds the old file or the new, never half.
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
+    let mut text = serde_json::to_string_pretty(value).map_err(|e| StoreError::Damaged {
+        path: path.to_owned(),
+        found: format!("cannot be expressed in JSON: {e}"),
+    })?;
+    text.push('\n');
+    write_atomically(path, text.as_bytes())
+}
+
+fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let temporary = path.with_extension("tmp");
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if let Err(source) = written {
+        let _ = fs::remove_file(&temporary);
+        return Err(StoreError::Io { doing: "write", path: path.to_owned(), source });
+    }
+    fs::rename(&temporary, path).map_err(io_error("write", path))
+}
+
+/// An open run directory, held by this process alone.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    manifest: RunManifest,
+    _lock: File,
+}
+
+impl RunDir {
+    /// Makes `path` and writes what is known before the first trial.
+    ///
+    /// # Errors
+    /// When `path` exists and is not empty, or cannot be written.
+    pub fn create(path: &Path, manifest: RunManifest, plan_text: &str) -> Result<Self, StoreError> {
+        fs::create_dir_all(path.join(layout::TRIALS)).map_err(io_error("create", path))?;
+        if path.join(layout::RUN).exists() || has_entries(&path.join(layout::TRIALS)) {
+            return Err(StoreError::Occupied { path: path.to_owned() });
+        }
+        let lock = lock(path)?;
+        write_atomically(&path.join(layout::PLAN), plan_text.as_bytes())?;
+        write_json(&path.join(layout::RUN), &manifest)?;
+        Ok(Self { path: path.to_owned(), manifest, _lock: lock })
+    }
+
+    /// Opens a run that was begun before, and removes what its end left half done.
+    ///
+    /// # Errors
+    /// When there is no readable manifest of this version, or another tare holds it.
+    pub fn resume(path: &Path) -> Result<Self, StoreError> {
+        let file = path.join(layout::RUN);
+        let text = fs::read_to_string(&file).map_err(io_error("read", &file))?;
+        let damaged = |found: String| StoreError::Damaged { path: file.clone(), found };
+        let manifest: RunManifest = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        if manifest.schema_version != tare_model::SCHEMA_VERSION {
+            return Err(damaged(format!(
+                "schema {}, expected {}",
+                manifest.schema_version,
+                tare_model::SCHEMA_VERSION
+            )));
+        }
+        let lock = lock(path)?;
+        let run = Self { path: path.to_owned(), manifest, _lock: lock };
+        let trials = run.path.join(layout::TRIALS);
+        fs::create_dir_all(&trials).map_err(io_error("create", &trials))?;
+        for name in names(&trials)?.into_iter().filter(|n| n.starts_with(layout::PARTIAL_PREFIX)) {
+            let partial = trials.join(name);
+            fs::remove_dir_all(&partial).map_err(io_error("remove", &partial))?;
+        }
+        Ok(run)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn manifest(&self) -> &RunManifest {
+        &self.manifest
+    }
+
+    /// Whether `trial` is on disk, complete.
+    #[must_use]
+    pub fn has(&self, trial: &TrialSpec) -> bool {
+        self.path.join(layout::TRIALS).join(trial.dir_name()).join(layout::RESULT).is_file()
+    }
+
+    /// Adds a line to the run's events.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn event(&self, event: &Event) -> Result<(), StoreError> {
+        let path = self.path.join(layout::EVENTS);
+        let mut file =
+            OpenOptions::new().create(true).append(true).open(&path).map_err(io_error("open", &path))?;
+        let line = serde_json::to_string(event).unwrap_or_default() + "\n";
+        file.write_all(line.as_bytes()).map_err(io_error("write", &path))
+    }
+
+    /// Opens the directory of `trial` for writing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn begin(&self, trial: &TrialSpec) -> Result<TrialWriter, StoreError> {
+        let trials = self.path.join(layout::TRIALS);
+        let path = trials.join(format!("{}{}", layout::PARTIAL_PREFIX, trial.dir_name()));
+        if path.exists() {
+            fs::remove_dir_all(&path).map_err(io_error("remove", &path))?;
+        }
+        for folder in [layout::LOGS, layout::CONFIG] {
+            fs::create_dir_all(path.join(folder)).map_err(io_error("create", &path))?;
+        }
+        write_json(&path.join(layout::TRIAL), trial)?;
+        Ok(TrialWriter {
+            load: Lines::create(path.join(layout::LOAD))?,
+            agent: Lines::create(path.join(layout::AGENT))?,
+            events: Lines::create(path.join(layout::EVENTS))?,
+            target: trials.join(trial.dir_name()),
+            path,
+            kept: false,
+        })
+    }
+}
+
+/// A text file that grows line by line.
+#[derive(Debug)]
+struct Lines {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Lines {
+    fn create(path: PathBuf) -> Result<Self, StoreError> {
+        let file = File::create(&path).map_err(io_error("create", &path))?;
+        Ok(Self { path, file: BufWriter::new(file) })
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), StoreError> {
+        self.file
+            .write_all(line.as_bytes())
+            .and_then(|()| self.file.write_all(b"\n"))
+            .map_err(io_error("write", &self.path))
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.file.flush().and_then(|()| self.file.get_ref().sync_data()).map_err(io_error("write", &self.path))
+    }
+}
+
+/// The directory of a trial that is under way. Dropped without [`Self::finish`],
+/// it is removed.
+#[derive(Debug)]
+pub struct TrialWriter {
+    path: PathBuf,
+    target: PathBuf,
+    load: Lines,
+    agent: Lines,
+    events: Lines,
+    kept: bool,
+}
+
+impl TrialWriter {
+    /// Where logs and configurations go for now.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps a generator's line as it came.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn load(&mut self, line: &str) -> Result<(), StoreError> {
+        self.load.line(line)
+    }
+
+    /// Keeps an agent's line as it came.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn agent(&mut self, line: &str) -> Result<(), StoreError> {
+        self.agent.line(line)
+    }
+
+    /// Keeps an event.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn event(&mut self, event: &Event) -> Result<(), StoreError> {
+        self.events.line(&serde_json::to_string(event).unwrap_or_default())
+    }
+
+    /// Keeps the interval log.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn hlog(&self, text: &[u8]) -> Result<(), StoreError> {
+        write_atomically(&self.path.join(layout::HLOG), text)
+    }
+
+    /// Writes the result, and gives the trial its name.
+    ///
+    /// # Errors
+    /// When it cannot be written; the trial is then not there.
+    pub fn finish(mut self, result: &TrialResult) -> Result<PathBuf, StoreError> {
+        self.load.sync()?;
+        self.agent.sync()?;
+        self.events.sync()?;
+        write_json(&self.path.join(layout::RESULT), result)?;
+        fs::rename(&self.path, &self.target).map_err(io_error("write", &self.target))?;
+        self.kept = true;
+        if let Some(parent) = self.target.parent() {
+            // A rename is durable once its folder is.
+            File::open(parent).and_then(|d| d.sync_all()).map_err(io_error("sync", parent))?;
+        }
+        Ok(self.target.clone())
+    }
+}
+
+impl Drop for TrialWriter {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let folder = File::open(path).map_err(io_error("open", path))?;
+    match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(folder),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked { path: path.to_owned() }),
+        Err(e) => Err(StoreError::Io { doing: "lock", path: path.to_owned(), source: e.into() }),
+    }
+}
+
+fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let entries = fs::read_dir(folder).map_err(io_error("read", folder))?;
+    Ok(entries.filter_map(|e| e.ok()?.file_name().into_string().ok()).collect())
+}
+
+fn has_entries(folder: &Path) -> bool {
+    names(folder).is_ok_and(|n| !n.is_empty())
+}

@@ -1,0 +1,211 @@
+//! The verdict on a trial: what the generator says of itself, and what the trial
+//! saw around it. Thresholds are constants; docs/method.md states them.
+
+use tare_model::load::LoadResult;
+use tare_model::trial::{Event, Proof, Resources};
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+
+/// Above this share of all cores busy (mean over the window) a trial is suspect.
+pub const MACHINE_BUSY_SUSPECT: f64 = 0.90;
+/// Above this share it is invalid: what was measured is the queue for the cores.
+pub const MACHINE_BUSY_INVALID: f64 = 0.99;
+/// Above this share of all cores used by processes outside the trial it is suspect.
+pub const OTHERS_SUSPECT: f64 = 0.05;
+/// Above this share it is invalid.
+pub const OTHERS_INVALID: f64 = 0.25;
+/// Above this share of all cores taken by the hypervisor a trial is suspect.
+pub const STOLEN_SUSPECT: f64 = 0.02;
+
+/// What was seen of one trial.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The generator's result, where there is one.
+    pub load: Option<&'a LoadResult>,
+    /// CPU and memory, where they were sampled.
+    pub resources: Option<&'a Resources>,
+    /// Proofs made.
+    pub proofs: &'a [Proof],
+    /// Events of the trial.
+    pub events: &'a [Event],
+    /// What was lost or damaged, in sentences.
+    pub incomplete: &'a [String],
+    /// Whether tare is a debug build.
+    pub debug_build: bool,
+}
+
+/// The verdict on a trial.
+#[must_use]
+pub fn judge(evidence: &Evidence<'_>) -> Verdict {
+    let mut findings = Vec::new();
+    for event in evidence.events {
+        match event.kind.as_str() {
+            "exited" => findings.push(Finding::new(
+                Grade::Invalid,
+                Reason::Restart,
+                &event.message,
+            )),
+            "not_started" => findings.push(Finding::new(
+                Grade::Invalid,
+                Reason::NotStarted,
+                &event.message,
+            )),
+            _ => {}
+        }
+    }
+    for proof in evidence.proofs.iter().filter(|p| !p.holds) {
+        let found = format!("not so: {} (seen: {})", proof.claim, proof.seen);
+        findings.push(Finding::new(Grade::Invalid, Reason::NotMeshed, found));
+    }
+    for what in evidence.incomplete {
+        findings.push(Finding::new(Grade::Invalid, Reason::Incomplete, what));
+    }
+    if let Some(resources) = evidence.resources {
+        machine(resources, &mut findings);
+    }
+    if evidence.debug_build {
+        findings.push(Finding::new(
+            Grade::Suspect,
+            Reason::DebugBuild,
+            "generator and workload are a debug build of tare",
+        ));
+    }
+    let own = Verdict::from_findings(findings);
+    match evidence.load {
+        Some(load) => own.and(load.verdict.clone()),
+        None => own,
+    }
+}
+
+fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
+    let machine = &resources.machine;
+    let cores = f64::from(machine.cores.max(1));
+    let grade = |share: f64, suspect: f64, invalid: f64| match share {
+        s if s > invalid => Some(Grade::Invalid),
+        s if s > suspect => Some(Grade::Suspect),
+        _ => None,
+    };
+    let busy = machine.busy_cores / cores;
+    if let Some(grade) = grade(busy, MACHINE_BUSY_SUSPECT, MACHINE_BUSY_INVALID) {
+        let found = format!(
+            "the machine was {:.0} % busy, {:.2} of {cores} cores",
+            busy * 100.0,
+            machine.busy_cores
+        );
+        findings.push(Finding::new(grade, Reason::MachineSaturated, found));
+    }
+    if let Some(grade) = grade(machine.other_cores / cores, OTHERS_SUSPECT, OTHERS_INVALID) {
+        let found = format!(
+            "processes outside the trial used {:.2} of {cores} cores",
+            machine.other_cores
+        );
+        findings.push(Finding::new(grade, Reason::NoisyNeighbour, found));
+    }
+    if let Some(grade) = grade(machine.stolen_cores / cores, STOLEN_SUSPECT, f64::INFINITY) {
+        let found = format!(
+            "the hypervisor took {:.2} of {cores} cores",
+            machine.stolen_cores
+        );
+        findings.push(Finding::new(grade, Reason::NoisyNeighbour, found));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tare_model::trial::MachineUse;
+
+    use super::*;
+
+    const NOTHING: Evidence<'_> = Evidence {
+        load: None,
+        resources: None,
+        proofs: &[],
+        events: &[],
+        incomplete: &[],
+        debug_build: false,
+    };
+
+    fn with_machine(busy: f64, other: f64, stolen: f64) -> Verdict {
+        let resources = Resources {
+            window_ns: 1,
+            processes: vec![],
+            planes: BTreeMap::new(),
+            machine: MachineUse {
+                cores: 2,
+                busy_cores: busy,
+                busy_cores_max: busy,
+                other_cores: other,
+                stolen_cores: stolen,
+            },
+            sampling_cores: 0.0,
+        };
+        judge(&Evidence {
+            resources: Some(&resources),
+            ..NOTHING
+        })
+    }
+
+    #[test]
+    fn a_quiet_machine_is_no_reason() {
+        assert_eq!(with_machine(1.5, 0.05, 0.0), Verdict::default());
+    }
+
+    #[test]
+    fn machine_thresholds() {
+        assert_eq!(with_machine(1.85, 0.0, 0.0).grade, Grade::Suspect);
+        assert_eq!(with_machine(1.99, 0.0, 0.0).grade, Grade::Invalid);
+        assert_eq!(
+            with_machine(1.0, 0.2, 0.0).reasons[0].reason,
+            Reason::NoisyNeighbour
+        );
+        assert_eq!(with_machine(1.0, 0.6, 0.0).grade, Grade::Invalid);
+        assert_eq!(with_machine(1.0, 0.0, 0.1).grade, Grade::Suspect);
+    }
+
+    #[test]
+    fn each_kind_of_evidence_counts() {
+        let proofs = [Proof {
+            claim: "meshed".into(),
+            holds: false,
+            seen: "no proxy".into(),
+        }];
+        let v = judge(&Evidence {
+            proofs: &proofs,
+            ..NOTHING
+        });
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Invalid, Reason::NotMeshed)
+        );
+        let events = [Event {
+            at_unix_ns: 1,
+            kind: "exited".into(),
+            message: "web ended".into(),
+        }];
+        let v = judge(&Evidence {
+            events: &events,
+            ..NOTHING
+        });
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Invalid, Reason::Restart)
+        );
+        let v = judge(&Evidence {
+            incomplete: &["cut".into()],
+            ..NOTHING
+        });
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Invalid, Reason::Incomplete)
+        );
+        let v = judge(&Evidence {
+            debug_build: true,
+            ..NOTHING
+        });
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Suspect, Reason::DebugBuild)
+        );
+    }
+}
