@@ -173,6 +173,8 @@ impl Reason {
             Self::ClosedLoop => {
                 "Use --rate for latencies; --max only finds the highest throughput."
             }
+            Self::NotStarted => "See the logs of the trial for the part that did not start.",
+            Self::DebugBuild => "Build with `cargo build --release`.",
         }
     }
 }
