@@ -54,7 +54,11 @@ impl StoreError {
 }
 
 fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
-    move |source| StoreError::Io { doing, path: path.to_owned(), source }
+    move |source| StoreError::Io {
+        doing,
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// Writes `value` as JSON so that `path` holds the old file or the new, never half.
@@ -75,7 +79,11 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     });
     if let Err(source) = written {
         let _ = fs::remove_file(&temporary);
-        return Err(StoreError::Io { doing: "write", path: path.to_owned(), source });
+        return Err(StoreError::Io {
+            doing: "write",
+            path: path.to_owned(),
+            source,
+        });
     }
     fs::rename(&temporary, path).map_err(io_error("write", path))
 }
@@ -96,12 +104,18 @@ impl RunDir {
     pub fn create(path: &Path, manifest: RunManifest, plan_text: &str) -> Result<Self, StoreError> {
         fs::create_dir_all(path.join(layout::TRIALS)).map_err(io_error("create", path))?;
         if path.join(layout::RUN).exists() || has_entries(&path.join(layout::TRIALS)) {
-            return Err(StoreError::Occupied { path: path.to_owned() });
+            return Err(StoreError::Occupied {
+                path: path.to_owned(),
+            });
         }
         let lock = lock(path)?;
         write_atomically(&path.join(layout::PLAN), plan_text.as_bytes())?;
         write_json(&path.join(layout::RUN), &manifest)?;
-        Ok(Self { path: path.to_owned(), manifest, _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            manifest,
+            _lock: lock,
+        })
     }
 
     /// Opens a run that was begun before, and removes what its end left half done.
@@ -111,8 +125,12 @@ impl RunDir {
     pub fn resume(path: &Path) -> Result<Self, StoreError> {
         let file = path.join(layout::RUN);
         let text = fs::read_to_string(&file).map_err(io_error("read", &file))?;
-        let damaged = |found: String| StoreError::Damaged { path: file.clone(), found };
-        let manifest: RunManifest = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        let damaged = |found: String| StoreError::Damaged {
+            path: file.clone(),
+            found,
+        };
+        let manifest: RunManifest =
+            serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
         if manifest.schema_version != tare_model::SCHEMA_VERSION {
             return Err(damaged(format!(
                 "schema {}, expected {}",
@@ -121,10 +139,17 @@ impl RunDir {
             )));
         }
         let lock = lock(path)?;
-        let run = Self { path: path.to_owned(), manifest, _lock: lock };
+        let run = Self {
+            path: path.to_owned(),
+            manifest,
+            _lock: lock,
+        };
         let trials = run.path.join(layout::TRIALS);
         fs::create_dir_all(&trials).map_err(io_error("create", &trials))?;
-        for name in names(&trials)?.into_iter().filter(|n| n.starts_with(layout::PARTIAL_PREFIX)) {
+        for name in names(&trials)?
+            .into_iter()
+            .filter(|n| n.starts_with(layout::PARTIAL_PREFIX))
+        {
             let partial = trials.join(name);
             fs::remove_dir_all(&partial).map_err(io_error("remove", &partial))?;
         }
@@ -146,7 +171,11 @@ impl RunDir {
     /// Whether `trial` is on disk, complete.
     #[must_use]
     pub fn has(&self, trial: &TrialSpec) -> bool {
-        self.path.join(layout::TRIALS).join(trial.dir_name()).join(layout::RESULT).is_file()
+        self.path
+            .join(layout::TRIALS)
+            .join(trial.dir_name())
+            .join(layout::RESULT)
+            .is_file()
     }
 
     /// Adds a line to the run's events.
@@ -155,10 +184,14 @@ impl RunDir {
     /// When it cannot be written.
     pub fn event(&self, event: &Event) -> Result<(), StoreError> {
         let path = self.path.join(layout::EVENTS);
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(&path).map_err(io_error("open", &path))?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(io_error("open", &path))?;
         let line = serde_json::to_string(event).unwrap_or_default() + "\n";
-        file.write_all(line.as_bytes()).map_err(io_error("write", &path))
+        file.write_all(line.as_bytes())
+            .map_err(io_error("write", &path))
     }
 
     /// Opens the directory of `trial` for writing.
@@ -196,7 +229,10 @@ struct Lines {
 impl Lines {
     fn create(path: PathBuf) -> Result<Self, StoreError> {
         let file = File::create(&path).map_err(io_error("create", &path))?;
-        Ok(Self { path, file: BufWriter::new(file) })
+        Ok(Self {
+            path,
+            file: BufWriter::new(file),
+        })
     }
 
     fn line(&mut self, line: &str) -> Result<(), StoreError> {
@@ -207,7 +243,10 @@ impl Lines {
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
-        self.file.flush().and_then(|()| self.file.get_ref().sync_data()).map_err(io_error("write", &self.path))
+        self.file
+            .flush()
+            .and_then(|()| self.file.get_ref().sync_data())
+            .map_err(io_error("write", &self.path))
     }
 }
 
@@ -251,7 +290,8 @@ impl TrialWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn event(&mut self, event: &Event) -> Result<(), StoreError> {
-        self.events.line(&serde_json::to_string(event).unwrap_or_default())
+        self.events
+            .line(&serde_json::to_string(event).unwrap_or_default())
     }
 
     /// Keeps the interval log.
@@ -275,7 +315,9 @@ impl TrialWriter {
         self.kept = true;
         if let Some(parent) = self.target.parent() {
             // A rename is durable once its folder is.
-            File::open(parent).and_then(|d| d.sync_all()).map_err(io_error("sync", parent))?;
+            File::open(parent)
+                .and_then(|d| d.sync_all())
+                .map_err(io_error("sync", parent))?;
         }
         Ok(self.target.clone())
     }
@@ -293,14 +335,22 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     let folder = File::open(path).map_err(io_error("open", path))?;
     match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(folder),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked { path: path.to_owned() }),
-        Err(e) => Err(StoreError::Io { doing: "lock", path: path.to_owned(), source: e.into() }),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked {
+            path: path.to_owned(),
+        }),
+        Err(e) => Err(StoreError::Io {
+            doing: "lock",
+            path: path.to_owned(),
+            source: e.into(),
+        }),
     }
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
     let entries = fs::read_dir(folder).map_err(io_error("read", folder))?;
-    Ok(entries.filter_map(|e| e.ok()?.file_name().into_string().ok()).collect())
+    Ok(entries
+        .filter_map(|e| e.ok()?.file_name().into_string().ok())
+        .collect())
 }
 
 fn has_entries(folder: &Path) -> bool {

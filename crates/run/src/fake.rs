@@ -1,0 +1,476 @@
+//! The fake environment: virtual time and a seeded service, so that whole runs
+//! are tested in milliseconds. Its figures say nothing about any mesh, and its
+//! runs carry its name.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tare_model::layout::Fingerprint;
+use tare_model::load::{
+    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
+};
+use tare_model::mesh::{DataPlaneKind, Mtls};
+use tare_model::plan::Plan;
+use tare_model::record::{
+    AgentRecord, Hello, Interval, IntervalEndpoint, LoadRecord, MachineSample, ProcessSample,
+    Progress, Sample, StreamChecksum,
+};
+use tare_model::rng::Rng;
+use tare_model::trial::{Event, Proof, TrialSpec};
+use tare_model::verdict::Verdict;
+use tare_model::worker::{AgentSpec, Plane, Upstream, Watched};
+use tare_stats::Histogram;
+use tokio::sync::mpsc;
+
+use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
+use crate::experiment::event;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Virtual trials begin at this instant.
+const EPOCH_UNIX_NS: u64 = 1_700_000_000 * SECOND_NS;
+
+/// What goes wrong, in which trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mishap {
+    /// The trial of this index does not deploy.
+    DoesNotDeploy(u32),
+    /// The proxies of this trial are not in the path.
+    NotMeshed(u32),
+    /// The generator dies in the middle of this trial.
+    GeneratorDies(u32),
+    /// A record of this trial is damaged on its way.
+    RecordDamaged(u32),
+    /// A sidecar of this trial ends by itself.
+    SidecarExits(u32),
+    /// The agent of this trial ends without a last record.
+    AgentDies(u32),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Fake {
+    /// What goes wrong.
+    pub mishaps: Vec<Mishap>,
+    /// Deployments that were not torn down: must be 0 at the end.
+    pub deployed: u32,
+}
+
+/// A deployment of the fake environment.
+#[derive(Debug)]
+pub struct FakeDeployment {
+    trial: TrialSpec,
+    targets: BTreeMap<(String, String), Upstream>,
+    sidecars: u32,
+    exited: Vec<Event>,
+}
+
+impl Deployed for FakeDeployment {
+    fn targets(&self) -> &BTreeMap<(String, String), Upstream> {
+        &self.targets
+    }
+
+    fn watched(&self) -> Vec<Watched> {
+        let app = Watched {
+            name: "app".into(),
+            plane: Plane::Application,
+            pid: 1,
+        };
+        let proxy = |i| Watched {
+            name: format!("sidecar-{i}"),
+            plane: Plane::DataPlane,
+            pid: 2 + i,
+        };
+        std::iter::once(app)
+            .chain((0..self.sidecars).map(proxy))
+            .collect()
+    }
+
+    fn exited(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.exited)
+    }
+}
+
+impl Fake {
+    fn has(&self, mishap: Mishap) -> bool {
+        self.mishaps.contains(&mishap)
+    }
+}
+
+impl Environment for Fake {
+    type Deployment = FakeDeployment;
+
+    async fn prepare(
+        &mut self,
+        _: &Plan,
+        _: &mut dyn FnMut(&str),
+    ) -> Result<Fingerprint, EnvironmentError> {
+        Ok(Fingerprint {
+            kernel: "fake".into(),
+            cpu_model: "virtual time".into(),
+            cores: 2,
+            ..Fingerprint::default()
+        })
+    }
+
+    async fn deploy(
+        &mut self,
+        plan: &Plan,
+        trial: &TrialSpec,
+        _: &Path,
+    ) -> Result<FakeDeployment, EnvironmentError> {
+        if self.has(Mishap::DoesNotDeploy(trial.index)) {
+            return Err(EnvironmentError::Start {
+                name: "app".into(),
+                found: "exited with 1".into(),
+            });
+        }
+        self.deployed += 1;
+        let upstream = |authority: String| Upstream {
+            connect: "127.0.0.1:1".into(),
+            authority,
+        };
+        let targets = (0..plan.workload.instances)
+            .flat_map(|i| {
+                plan.workload
+                    .graph
+                    .services
+                    .iter()
+                    .map(move |s| (format!("i-{i}"), s.name.clone()))
+            })
+            .map(|(instance, service)| {
+                let authority = format!("{service}.{instance}");
+                ((instance, service), upstream(authority))
+            })
+            .collect();
+        let exits = self.has(Mishap::SidecarExits(trial.index));
+        Ok(FakeDeployment {
+            trial: trial.clone(),
+            targets,
+            sidecars: u32::from(trial.mesh.data_plane != DataPlaneKind::None) * 3,
+            exited: if exits {
+                vec![event("exited", "sidecar-1 ended with signal 9")]
+            } else {
+                vec![]
+            },
+        })
+    }
+
+    async fn prove(
+        &mut self,
+        deployment: &mut FakeDeployment,
+        _: Phase,
+    ) -> Result<Vec<Proof>, EnvironmentError> {
+        let holds = !self.has(Mishap::NotMeshed(deployment.trial.index));
+        Ok(vec![Proof {
+            claim: "what the trial names is in the path".into(),
+            holds,
+            seen: "virtual".into(),
+        }])
+    }
+
+    async fn start(
+        &mut self,
+        deployment: &mut FakeDeployment,
+        role: Role,
+        spec_json: String,
+        _: &Path,
+    ) -> Result<Worker, EnvironmentError> {
+        let index = deployment.trial.index;
+        let mut lines = match role {
+            Role::Generator => generator_lines(&deployment.trial, &spec_json),
+            Role::Agent => agent_lines(&deployment.trial, &spec_json),
+        };
+        match role {
+            Role::Generator if self.has(Mishap::GeneratorDies(index)) => {
+                lines.truncate(lines.len() / 2)
+            }
+            Role::Generator if self.has(Mishap::RecordDamaged(index)) => {
+                lines[3] = lines[3].replacen("\"sent\":", "\"sent\":1", 1);
+            }
+            Role::Agent if self.has(Mishap::AgentDies(index)) => lines.truncate(2),
+            _ => {}
+        }
+        let (sender, receiver) = mpsc::channel(lines.len().max(1));
+        for line in lines {
+            let _ = sender.try_send(line);
+        }
+        Ok(Worker {
+            pid: 1000 + role as u32,
+            lines: receiver,
+            stop: mpsc::channel(1).0,
+        })
+    }
+
+    async fn teardown(&mut self, _: FakeDeployment) -> Vec<Event> {
+        self.deployed -= 1;
+        Vec::new()
+    }
+
+    async fn close(self) -> Vec<Event> {
+        Vec::new()
+    }
+}
+
+/// Writes records as a worker does.
+#[derive(Default)]
+struct Out {
+    lines: Vec<String>,
+    checksum: StreamChecksum,
+}
+
+impl Out {
+    fn push(&mut self, record: &impl serde::Serialize) {
+        let line = serde_json::to_string(record).unwrap_or_default();
+        self.checksum.line(&line);
+        self.lines.push(line);
+    }
+}
+
+fn hello(role: &str) -> Hello {
+    Hello {
+        schema_version: tare_model::SCHEMA_VERSION,
+        role: role.into(),
+        tare_version: env!("CARGO_PKG_VERSION").into(),
+        pid: 1,
+    }
+}
+
+/// Median latency of the virtual service: 1 ms, 2 ms behind proxies, 2.5 ms with mTLS.
+fn median_ns(trial: &TrialSpec) -> f64 {
+    match (trial.mesh.data_plane, trial.mesh.settings.mtls) {
+        (DataPlaneKind::None, _) => 1e6,
+        (_, Mtls::Off) => 2e6,
+        (_, Mtls::Strict) => 2.5e6,
+    }
+}
+
+/// Log-normal latencies with a shift of their own for each trial.
+struct Service {
+    rng: Rng,
+    median_ns: f64,
+}
+
+impl Service {
+    fn new(trial: &TrialSpec) -> Self {
+        let mut rng = Rng::stream(trial.seed, u64::from(trial.index) + 1);
+        let shift = 1.0 + 0.02 * (rng.next_f64() - 0.5);
+        Self {
+            rng,
+            median_ns: median_ns(trial) * shift,
+        }
+    }
+
+    fn latency_ns(&mut self) -> u64 {
+        // The sum of 12 uniforms is close enough to normal here.
+        let normal = (0..12).map(|_| self.rng.next_f64()).sum::<f64>() - 6.0;
+        (self.median_ns * (0.3 * normal).exp()) as u64
+    }
+}
+
+#[derive(Default)]
+struct Second {
+    counts: Counts,
+    latency: Histogram,
+    late: Histogram,
+    zero: Histogram,
+    endpoints: BTreeMap<String, (Counts, Histogram)>,
+}
+
+impl Second {
+    fn ok(&mut self, name: &str, latency_ns: u64) {
+        let one = Counts {
+            planned: 1,
+            ok: 1,
+            ..Counts::default()
+        };
+        self.counts.add(&one);
+        self.latency.record(latency_ns);
+        self.late.record(3_000);
+        self.zero.record(0);
+        let (counts, latency) = self.endpoints.entry(name.to_owned()).or_default();
+        counts.add(&one);
+        latency.record(latency_ns);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        self.latency.merge(&other.latency);
+        self.late.merge(&other.late);
+        self.zero.merge(&other.zero);
+        for (name, (counts, latency)) in &other.endpoints {
+            let mine = self.endpoints.entry(name.clone()).or_default();
+            mine.0.add(counts);
+            mine.1.merge(latency);
+        }
+    }
+
+    fn record(&self, second: u32) -> LoadRecord {
+        LoadRecord::Interval(Interval {
+            second,
+            counts: self.counts,
+            sent: self.counts.ok,
+            latency: self.latency.to_wire(),
+            service_time: self.latency.to_wire(),
+            lateness: self.late.to_wire(),
+            wait: self.zero.to_wire(),
+            error_latency: None,
+            errors: BTreeMap::new(),
+            endpoints: self
+                .endpoints
+                .iter()
+                .map(|(name, (counts, latency))| IntervalEndpoint {
+                    name: name.clone(),
+                    counts: *counts,
+                    latency: latency.to_wire(),
+                })
+                .collect(),
+        })
+    }
+}
+
+fn generator_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
+    let Ok(spec) = serde_json::from_str::<LoadSpec>(spec_json) else {
+        return Vec::new();
+    };
+    let window_start_unix_ns = EPOCH_UNIX_NS + spec.warmup_ns;
+    let mut out = Out::default();
+    out.push(&LoadRecord::Hello(hello("load")));
+    out.push(&LoadRecord::Armed {
+        start_unix_ns: EPOCH_UNIX_NS,
+        window_start_unix_ns,
+        window_ns: spec.duration_ns,
+    });
+    let mut service = Service::new(trial);
+    let mut total = Second::default();
+    let rate_rps = trial.load.rate_rps;
+    let planned = (spec.duration_ns as f64 * rate_rps / 1e9) as u64;
+    let per_second = rate_rps.round().max(1.0) as u64;
+    for (second, first) in (0..planned).step_by(per_second as usize).enumerate() {
+        let mut interval = Second::default();
+        for slot in first..planned.min(first + per_second) {
+            let endpoint = &spec.endpoints[slot as usize % spec.endpoints.len()];
+            interval.ok(&endpoint.name, service.latency_ns());
+        }
+        total.merge(&interval);
+        out.push(&LoadRecord::Progress(Progress {
+            t_ns: ((second as u64 + 1) * SECOND_NS) as i64,
+            rate_rps,
+            p50_ns: total.latency.quantile(0.5),
+            p99_ns: total.latency.quantile(0.99),
+            errors: 0,
+            lateness_p50_ns: 3_000,
+        }));
+        out.push(&interval.record(second as u32));
+    }
+    let checksum = out.checksum.hex();
+    out.push(&LoadRecord::Final {
+        checksum,
+        result: Box::new(result(&spec, window_start_unix_ns, &total)),
+    });
+    out.lines
+}
+
+fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadResult {
+    let target = match spec.mode {
+        Mode::Open { rate_rps, .. } => Some(rate_rps),
+        Mode::Saturate => None,
+    };
+    let none = Histogram::new();
+    LoadResult {
+        schema_version: tare_model::SCHEMA_VERSION,
+        tare_version: env!("CARGO_PKG_VERSION").into(),
+        mode: spec.mode,
+        window_start_unix_ns,
+        window_ns: spec.duration_ns,
+        interrupted: false,
+        counts: total.counts,
+        rate: Rate {
+            target,
+            achieved: total.counts.ok as f64 * 1e9 / spec.duration_ns as f64,
+        },
+        latency_ns: total.latency.summary(),
+        service_time_ns: total.latency.summary(),
+        lateness_ns: total.late.summary(),
+        wait_ns: total.zero.summary(),
+        error_latency_ns: none.summary(),
+        status: BTreeMap::from([("200".to_owned(), total.counts.ok)]),
+        errors: BTreeMap::new(),
+        endpoints: total
+            .endpoints
+            .iter()
+            .map(|(name, (counts, latency))| EndpointResult {
+                name: name.clone(),
+                counts: *counts,
+                latency_ns: latency.summary(),
+                errors: BTreeMap::new(),
+                latency: latency.to_wire(),
+            })
+            .collect(),
+        generator: GeneratorStats {
+            cpu_cores: 0.1,
+            loop_utilisation: 0.1,
+            connections_opened: u64::from(spec.connections),
+            reconnects: 0,
+            waiting_max: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            throttled_ns: None,
+        },
+        verdict: Verdict::default(),
+        histograms: LoadHistograms {
+            latency: total.latency.to_wire(),
+            service_time: total.latency.to_wire(),
+            lateness: total.late.to_wire(),
+            wait: total.zero.to_wire(),
+            error_latency: none.to_wire(),
+        },
+    }
+}
+
+fn agent_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
+    let Ok(spec) = serde_json::from_str::<AgentSpec>(spec_json) else {
+        return Vec::new();
+    };
+    // The virtual data plane uses 0.1 cores per 1,000 rps and process, 0.15 with mTLS.
+    let mtls = trial.mesh.settings.mtls == Mtls::Strict;
+    let per_rps = if mtls { 0.15e-3 } else { 0.1e-3 };
+    let mut rng = Rng::stream(trial.seed, u64::from(trial.index) + 99);
+    let cores = trial.load.rate_rps * per_rps * (1.0 + 0.02 * (rng.next_f64() - 0.5));
+    let mut out = Out::default();
+    out.push(&AgentRecord::Hello(hello("agent")));
+    let instants = (0..spec.window_ns)
+        .step_by(SECOND_NS as usize)
+        .chain([spec.window_ns]);
+    for t_ns in instants {
+        let process = |w: &Watched| {
+            let cores = if w.plane == Plane::DataPlane {
+                cores
+            } else {
+                0.05
+            };
+            Some(ProcessSample {
+                t_ns: t_ns as i64,
+                cpu_ns: (t_ns as f64 * cores) as u64,
+                rss_bytes: 30 << 20,
+                pss_bytes: Some(20 << 20),
+            })
+        };
+        out.push(&AgentRecord::Sample(Sample {
+            t_ns: t_ns as i64,
+            processes: spec.processes.iter().map(process).collect(),
+            machine: MachineSample {
+                busy_ns: t_ns,
+                idle_ns: t_ns,
+                stolen_ns: 0,
+                memory_available_bytes: 1 << 30,
+            },
+        }));
+    }
+    let checksum = out.checksum.hex();
+    out.push(&AgentRecord::Final {
+        checksum,
+        own_cpu_ns: spec.window_ns / 1000,
+        elapsed_ns: spec.window_ns,
+    });
+    out.lines
+}

@@ -1,0 +1,27 @@
+//! The data plane's CPU while a trial runs, for the progress display. The books
+//! are made from all samples afterwards.
+
+use tare_model::record::Sample;
+use tare_model::worker::{AgentSpec, Plane};
+
+#[derive(Debug, Default)]
+pub(crate) struct LiveCpu {
+    last: Option<(i64, u64)>,
+}
+
+impl LiveCpu {
+    /// Cores used by the data plane since the sample before.
+    pub(crate) fn data_plane_cores(&mut self, spec: &AgentSpec, sample: &Sample) -> Option<f64> {
+        let used: u64 = spec
+            .processes
+            .iter()
+            .zip(&sample.processes)
+            .filter(|(watched, _)| watched.plane == Plane::DataPlane)
+            .filter_map(|(_, process)| process.map(|p| p.cpu_ns))
+            .sum();
+        let before = self.last.replace((sample.t_ns, used));
+        let (t_ns, cpu_ns) = before?;
+        let elapsed_ns = sample.t_ns - t_ns;
+        (elapsed_ns > 0).then(|| used.saturating_sub(cpu_ns) as f64 / elapsed_ns as f64)
+    }
+}

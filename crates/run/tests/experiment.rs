@@ -1,0 +1,262 @@
+//! Whole runs in virtual time: what is on disk afterwards, whatever happens.
+
+use std::path::Path;
+
+use tare_model::graph::{Mix, MixEndpoint, Protocol, Service, ServiceGraph};
+use tare_model::layout::{Fingerprint, RunManifest};
+use tare_model::load::{Arrivals, Pace};
+use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
+use tare_model::plan::{EnvironmentKind, Load, Plan, Workload};
+use tare_model::trial::{TrialResult, order};
+use tare_model::verdict::{Grade, Reason};
+use tare_run::experiment::{Observer, Outcome, RunError, Update, run};
+use tare_run::fake::{Fake, Mishap};
+use tare_run::store::{RunDir, StoreError};
+use tokio::sync::watch;
+
+fn mesh(name: &str, data_plane: DataPlaneKind) -> Mesh {
+    Mesh { name: name.into(), title: name.into(), data_plane, settings: MeshSettings::default() }
+}
+
+fn graph() -> ServiceGraph {
+    let endpoint = |name: &str| MixEndpoint {
+        name: name.into(),
+        service: "web".into(),
+        path: format!("/{name}"),
+        method: "GET".into(),
+        weight: 1,
+    };
+    ServiceGraph {
+        name: "g".into(),
+        services: vec![Service {
+            name: "web".into(),
+            protocol: Protocol::Http,
+            app: None,
+            uses: vec![],
+            endpoints: vec![],
+        }],
+        mixes: vec![Mix { name: "default".into(), endpoints: vec![endpoint("a"), endpoint("b")] }],
+    }
+}
+
+fn plan() -> Plan {
+    let load = |rate_rps: f64| Load {
+        name: format!("{rate_rps}rps"),
+        rate_rps,
+        connections: 4,
+        threads: 1,
+        arrivals: Arrivals::Constant,
+        pace: Pace::Sleep,
+        duration_ns: 3_000_000_000,
+        warmup_ns: 1_000_000_000,
+        timeout_ns: 10_000_000_000,
+    };
+    Plan {
+        schema_version: tare_model::SCHEMA_VERSION,
+        name: "test".into(),
+        description: String::new(),
+        environment: EnvironmentKind::Fake,
+        workload: Workload { graph: graph(), instances: 2, mix: "default".into() },
+        meshes: vec![mesh("bare", DataPlaneKind::None), mesh("envoy", DataPlaneKind::EnvoySidecar)],
+        baseline: "bare".into(),
+        loads: vec![load(200.0), load(400.0)],
+        repeats: 3,
+        seed: 7,
+    }
+}
+
+fn create(dir: &Path) -> RunDir {
+    let manifest = RunManifest {
+        schema_version: tare_model::SCHEMA_VERSION,
+        id: "test".into(),
+        tare_version: "0".into(),
+        tare_build: "debug".into(),
+        started_unix_ns: 1,
+        plan: plan(),
+        command: vec![],
+        fingerprint: Fingerprint::default(),
+    };
+    RunDir::create(dir, manifest, "name: test\n").unwrap()
+}
+
+/// Asks for the end in the first stage of trial `stop_in`.
+struct Watcher {
+    stop_in: Option<u32>,
+    now: u32,
+    stop: watch::Sender<bool>,
+}
+
+impl Observer for Watcher {
+    fn update(&mut self, update: Update<'_>) {
+        match update {
+            Update::Started { trial, .. } => self.now = trial.index,
+            Update::Stage(_) if self.stop_in == Some(self.now) => self.stop.send(true).unwrap(),
+            _ => {}
+        }
+    }
+}
+
+async fn go(dir: &RunDir, mishaps: Vec<Mishap>, stop_in: Option<u32>) -> Result<Outcome, RunError> {
+    let mut fake = Fake { mishaps, deployed: 0 };
+    let (stop, stopped) = watch::channel(false);
+    let mut watcher = Watcher { stop_in, now: 0, stop };
+    let outcome = run(&mut fake, dir, &mut watcher, stopped).await;
+    assert_eq!(fake.deployed, 0, "something was left deployed");
+    outcome
+}
+
+fn results(dir: &Path) -> Vec<TrialResult> {
+    let mut names: Vec<_> = std::fs::read_dir(dir.join("trials"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.join("result.json").exists())
+        .collect();
+    names.sort();
+    let read = |p: &std::path::PathBuf| std::fs::read_to_string(p.join("result.json")).unwrap();
+    names.iter().map(|p| serde_json::from_str(&read(p)).unwrap()).collect()
+}
+
+/// All reasons but the remark on the debug build of the tests themselves.
+fn reasons(result: &TrialResult) -> Vec<Reason> {
+    let build = |r: &Reason| *r != Reason::DebugBuild;
+    result.verdict.reasons.iter().map(|f| f.reason).filter(build).collect()
+}
+
+#[tokio::test]
+async fn a_plan_runs_to_its_end_in_its_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = create(dir.path());
+    let outcome = go(&run, vec![], None).await.unwrap();
+    assert_eq!(outcome, Outcome { planned: 12, done: 12, interrupted: false });
+    let results = results(dir.path());
+    let order = order(&plan());
+    assert_eq!(results.iter().map(|r| &r.trial).collect::<Vec<_>>(), order.iter().collect::<Vec<_>>());
+    for result in &results {
+        assert_eq!(reasons(result), []);
+        let load = result.load.as_ref().unwrap();
+        assert_eq!(load.counts.planned, (result.trial.load.rate_rps * 3.0) as u64);
+        assert!(load.counts.identity_holds());
+        assert!(result.resources.is_some());
+        for file in ["trial.json", "load.ndjson", "agent.ndjson", "latency.hlog", "events.ndjson"] {
+            let path = dir.path().join("trials").join(result.trial.dir_name()).join(file);
+            assert!(path.is_file(), "{} is missing", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_order_is_seeded_complete_and_shuffled_in_each_block() {
+    let trials = order(&plan());
+    assert_eq!(trials, order(&plan()));
+    let block = |b: u32| -> Vec<(String, String)> {
+        trials
+            .iter()
+            .filter(|t| t.block == b)
+            .map(|t| (t.mesh.name.clone(), t.load.name.clone()))
+            .collect()
+    };
+    let sorted = |mut v: Vec<(String, String)>| {
+        v.sort();
+        v
+    };
+    assert_eq!(sorted(block(0)), sorted(block(1)));
+    assert_eq!(block(0).len(), 4);
+    assert!(block(0) != block(1) || block(1) != block(2), "no block was shuffled");
+    let other = Plan { seed: 8, ..plan() };
+    assert_ne!(trials, order(&other));
+    // Within a block and a load, all meshes see the same schedule.
+    for t in &trials {
+        let twin = trials.iter().find(|u| (u.block, &u.load) == (t.block, &t.load)).unwrap();
+        assert_eq!(t.seed, twin.seed);
+    }
+}
+
+#[tokio::test]
+async fn interrupted_and_resumed_nothing_is_lost_and_nothing_done_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = create(dir.path());
+    let outcome = go(&run, vec![], Some(4)).await.unwrap();
+    assert_eq!(outcome, Outcome { planned: 12, done: 4, interrupted: true });
+    let first = results(dir.path());
+    assert_eq!(first.len(), 4);
+    drop(run);
+    // What a power cut would leave behind.
+    let partial = dir.path().join("trials/.partial-004-x");
+    std::fs::create_dir(&partial).unwrap();
+    let run = RunDir::resume(dir.path()).unwrap();
+    assert!(!partial.exists());
+    let outcome = go(&run, vec![], None).await.unwrap();
+    assert_eq!(outcome, Outcome { planned: 12, done: 12, interrupted: false });
+    let all = results(dir.path());
+    assert_eq!(all.len(), 12);
+    assert_eq!(all[..4], first[..]);
+}
+
+#[tokio::test]
+async fn each_mishap_has_its_reason_and_costs_one_trial_only() {
+    for (mishap, reason) in [
+        (Mishap::DoesNotDeploy(5), Reason::NotStarted),
+        (Mishap::NotMeshed(5), Reason::NotMeshed),
+        (Mishap::GeneratorDies(5), Reason::Incomplete),
+        (Mishap::RecordDamaged(5), Reason::Incomplete),
+        (Mishap::SidecarExits(5), Reason::Restart),
+        (Mishap::AgentDies(5), Reason::Incomplete),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let run = create(dir.path());
+        let outcome = go(&run, vec![mishap], None).await.unwrap();
+        assert_eq!(outcome.done, 12);
+        for result in results(dir.path()) {
+            if result.trial.index == 5 {
+                assert_eq!(result.verdict.grade, Grade::Invalid, "{mishap:?}");
+                assert!(reasons(&result).contains(&reason), "{mishap:?}: {:?}", result.verdict);
+            } else {
+                assert_eq!(reasons(&result), [], "{mishap:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn when_nothing_starts_the_run_ends_early_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = create(dir.path());
+    let mishaps = (0..12).map(Mishap::DoesNotDeploy).collect();
+    let error = go(&run, mishaps, None).await.unwrap_err();
+    assert!(matches!(error, RunError::NothingStarts { .. }), "{error}");
+    assert_eq!(results(dir.path()).len(), 3);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_keeps_what_is_done_and_a_later_resume_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = create(dir.path());
+    go(&run, vec![], Some(2)).await.unwrap();
+    // A file in the place of the next trial's folder: it cannot be written.
+    let name = format!(".partial-{}", order(&plan())[2].dir_name());
+    let next = dir.path().join("trials").join(name);
+    std::fs::write(&next, "").unwrap();
+    let error = go(&run, vec![], None).await.unwrap_err();
+    assert!(matches!(error, RunError::Store(StoreError::Io { .. })), "{error}");
+    std::fs::remove_file(&next).unwrap();
+    assert_eq!(results(dir.path()).len(), 2);
+    assert_eq!(go(&run, vec![], None).await.unwrap().done, 12);
+}
+
+#[test]
+fn a_run_directory_is_nobody_elses() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = create(dir.path());
+    assert!(matches!(RunDir::resume(dir.path()), Err(StoreError::Locked { .. })));
+    let manifest = run.manifest().clone();
+    drop(run);
+    let error = RunDir::create(dir.path(), manifest, "").unwrap_err();
+    assert!(matches!(error, StoreError::Occupied { .. }));
+    assert!(RunDir::resume(dir.path()).is_ok());
+    let file = dir.path().join("run.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let newer = text.replacen("\"schema_version\": 1", "\"schema_version\": 99", 1);
+    assert_ne!(text, newer);
+    std::fs::write(&file, newer).unwrap();
+    assert!(matches!(RunDir::resume(dir.path()), Err(StoreError::Damaged { .. })));
+}

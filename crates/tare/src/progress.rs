@@ -1,0 +1,164 @@
+//! What a person sees while a run goes on: a live line where there is a terminal,
+//! a plain line per trial everywhere. All of it on standard error, so that
+//! standard output holds the result alone.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tare_model::plan::Plan;
+use tare_model::record::Progress;
+use tare_model::trial::{TrialResult, TrialSpec};
+use tare_model::units::format_duration_ns;
+use tare_run::experiment::{Observer, Stage, Update};
+
+/// Deployment, proofs and tear-down of a trial, before any was seen.
+const OVERHEAD_GUESS: Duration = Duration::from_secs(2);
+
+pub(crate) struct Display {
+    bar: ProgressBar,
+    repeats: u32,
+    number: u32,
+    planned: u32,
+    left: Vec<Duration>,
+    overhead: Duration,
+    trial_started: Instant,
+    trial_own: Duration,
+    label: String,
+    stage: &'static str,
+    load: String,
+    cores: String,
+}
+
+fn own_time(spec: &TrialSpec) -> Duration {
+    Duration::from_nanos(spec.load.warmup_ns + spec.load.duration_ns)
+}
+
+impl Display {
+    pub(crate) fn new(plan: &Plan, order: &[TrialSpec]) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(order.len() as u64), ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            bar.set_style(style);
+        }
+        if std::io::stderr().is_terminal() {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        Self {
+            bar,
+            repeats: plan.repeats,
+            number: 0,
+            planned: order.len() as u32,
+            left: order.iter().map(own_time).collect(),
+            overhead: OVERHEAD_GUESS,
+            trial_started: Instant::now(),
+            trial_own: Duration::ZERO,
+            label: String::new(),
+            stage: "",
+            load: String::new(),
+            cores: String::new(),
+        }
+    }
+
+    /// A line for people that stays.
+    pub(crate) fn say(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn time_left(&self) -> String {
+        let ahead: Duration = self.left.iter().map(|own| *own + self.overhead).sum();
+        let passed = self.trial_started.elapsed().min(self.trial_own + self.overhead);
+        let s = ahead.saturating_sub(passed).as_secs();
+        if s >= 60 { format!("{}m{:02}s left", s / 60, s % 60) } else { format!("{s}s left") }
+    }
+
+    fn draw(&self) {
+        let parts = [self.label.as_str(), self.stage, &self.load, &self.cores];
+        let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+        self.bar.set_message(format!("{} | {}", text.join(" | "), self.time_left()));
+    }
+
+    fn started(&mut self, trial: &TrialSpec, done: u32) {
+        self.left.truncate((self.planned - done) as usize);
+        self.number = done + 1;
+        self.trial_started = Instant::now();
+        self.trial_own = own_time(trial);
+        self.label = format!(
+            "block {}/{} trial {}/{} {} {}",
+            trial.block + 1,
+            self.repeats,
+            self.number,
+            self.planned,
+            trial.mesh.name,
+            trial.load.name
+        );
+        self.load.clear();
+        self.cores.clear();
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        self.load = format!(
+            "{:.0} rps p50 {} p99 {}",
+            progress.rate_rps,
+            format_duration_ns(progress.p50_ns),
+            format_duration_ns(progress.p99_ns)
+        );
+        if progress.errors > 0 {
+            self.load += &format!(" {} errors", progress.errors);
+        }
+    }
+
+    fn done(&mut self, result: &TrialResult) {
+        let took = self.trial_started.elapsed().saturating_sub(self.trial_own);
+        // Half the newest, half what was known: follows a change within a few trials.
+        self.overhead = (self.overhead + took) / 2;
+        self.left.pop();
+        let width = self.planned.to_string().len();
+        let mut line = format!(
+            "[{:>width$}/{}] block {} {:<12} {:<8}",
+            self.number,
+            self.planned,
+            result.trial.block + 1,
+            result.trial.mesh.name,
+            result.trial.load.name
+        );
+        if let Some(load) = &result.load {
+            line += &format!(
+                " {:>6.1} rps p50 {:>8} p99 {:>8}",
+                load.rate.achieved,
+                format_duration_ns(load.latency_ns.p50),
+                format_duration_ns(load.latency_ns.p99)
+            );
+        }
+        line += &format!(" {}, {}", result.verdict.grade.word(), self.time_left());
+        self.say(&line);
+        for finding in &result.verdict.reasons {
+            self.say(&format!("{:width$}   {}: {}", "", finding.grade.word(), finding.found, width = 2 * width));
+        }
+    }
+}
+
+impl Observer for Display {
+    fn update(&mut self, update: Update<'_>) {
+        match update {
+            Update::Started { trial, done, .. } => self.started(trial, done),
+            Update::Stage(stage) => {
+                self.stage = match stage {
+                    Stage::Deploy => "starting",
+                    Stage::Prove => "proving the mesh",
+                    Stage::WarmUp => "warming up",
+                    Stage::Measure => "measuring",
+                    Stage::TearDown => "ending",
+                }
+            }
+            Update::Progress(progress) => self.progress(progress),
+            Update::DataPlaneCores(cores) => self.cores = format!("data plane {cores:.2} cores"),
+            Update::Event(_) => {}
+            Update::Done(result) => self.done(result),
+        }
+        self.draw();
+    }
+}
