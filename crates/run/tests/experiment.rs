@@ -15,7 +15,12 @@ use tare_run::store::{RunDir, StoreError};
 use tokio::sync::watch;
 
 fn mesh(name: &str, data_plane: DataPlaneKind) -> Mesh {
-    Mesh { name: name.into(), title: name.into(), data_plane, settings: MeshSettings::default() }
+    Mesh {
+        name: name.into(),
+        title: name.into(),
+        data_plane,
+        settings: MeshSettings::default(),
+    }
 }
 
 fn graph() -> ServiceGraph {
@@ -35,7 +40,10 @@ fn graph() -> ServiceGraph {
             uses: vec![],
             endpoints: vec![],
         }],
-        mixes: vec![Mix { name: "default".into(), endpoints: vec![endpoint("a"), endpoint("b")] }],
+        mixes: vec![Mix {
+            name: "default".into(),
+            endpoints: vec![endpoint("a"), endpoint("b")],
+        }],
     }
 }
 
@@ -56,8 +64,15 @@ fn plan() -> Plan {
         name: "test".into(),
         description: String::new(),
         environment: EnvironmentKind::Fake,
-        workload: Workload { graph: graph(), instances: 2, mix: "default".into() },
-        meshes: vec![mesh("bare", DataPlaneKind::None), mesh("envoy", DataPlaneKind::EnvoySidecar)],
+        workload: Workload {
+            graph: graph(),
+            instances: 2,
+            mix: "default".into(),
+        },
+        meshes: vec![
+            mesh("bare", DataPlaneKind::None),
+            mesh("envoy", DataPlaneKind::EnvoySidecar),
+        ],
         baseline: "bare".into(),
         loads: vec![load(200.0), load(400.0)],
         repeats: 3,
@@ -97,9 +112,16 @@ impl Observer for Watcher {
 }
 
 async fn go(dir: &RunDir, mishaps: Vec<Mishap>, stop_in: Option<u32>) -> Result<Outcome, RunError> {
-    let mut fake = Fake { mishaps, deployed: 0 };
+    let mut fake = Fake {
+        mishaps,
+        deployed: 0,
+    };
     let (stop, stopped) = watch::channel(false);
-    let mut watcher = Watcher { stop_in, now: 0, stop };
+    let mut watcher = Watcher {
+        stop_in,
+        now: 0,
+        stop,
+    };
     let outcome = run(&mut fake, dir, &mut watcher, stopped).await;
     assert_eq!(fake.deployed, 0, "something was left deployed");
     outcome
@@ -113,13 +135,22 @@ fn results(dir: &Path) -> Vec<TrialResult> {
         .collect();
     names.sort();
     let read = |p: &std::path::PathBuf| std::fs::read_to_string(p.join("result.json")).unwrap();
-    names.iter().map(|p| serde_json::from_str(&read(p)).unwrap()).collect()
+    names
+        .iter()
+        .map(|p| serde_json::from_str(&read(p)).unwrap())
+        .collect()
 }
 
 /// All reasons but the remark on the debug build of the tests themselves.
 fn reasons(result: &TrialResult) -> Vec<Reason> {
     let build = |r: &Reason| *r != Reason::DebugBuild;
-    result.verdict.reasons.iter().map(|f| f.reason).filter(build).collect()
+    result
+        .verdict
+        .reasons
+        .iter()
+        .map(|f| f.reason)
+        .filter(build)
+        .collect()
 }
 
 #[tokio::test]
@@ -127,18 +158,41 @@ async fn a_plan_runs_to_its_end_in_its_order() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
     let outcome = go(&run, vec![], None).await.unwrap();
-    assert_eq!(outcome, Outcome { planned: 12, done: 12, interrupted: false });
+    assert_eq!(
+        outcome,
+        Outcome {
+            planned: 12,
+            done: 12,
+            interrupted: false
+        }
+    );
     let results = results(dir.path());
     let order = order(&plan());
-    assert_eq!(results.iter().map(|r| &r.trial).collect::<Vec<_>>(), order.iter().collect::<Vec<_>>());
+    assert_eq!(
+        results.iter().map(|r| &r.trial).collect::<Vec<_>>(),
+        order.iter().collect::<Vec<_>>()
+    );
     for result in &results {
         assert_eq!(reasons(result), []);
         let load = result.load.as_ref().unwrap();
-        assert_eq!(load.counts.planned, (result.trial.load.rate_rps * 3.0) as u64);
+        assert_eq!(
+            load.counts.planned,
+            (result.trial.load.rate_rps * 3.0) as u64
+        );
         assert!(load.counts.identity_holds());
         assert!(result.resources.is_some());
-        for file in ["trial.json", "load.ndjson", "agent.ndjson", "latency.hlog", "events.ndjson"] {
-            let path = dir.path().join("trials").join(result.trial.dir_name()).join(file);
+        for file in [
+            "trial.json",
+            "load.ndjson",
+            "agent.ndjson",
+            "latency.hlog",
+            "events.ndjson",
+        ] {
+            let path = dir
+                .path()
+                .join("trials")
+                .join(result.trial.dir_name())
+                .join(file);
             assert!(path.is_file(), "{} is missing", path.display());
         }
     }
@@ -161,12 +215,18 @@ fn the_order_is_seeded_complete_and_shuffled_in_each_block() {
     };
     assert_eq!(sorted(block(0)), sorted(block(1)));
     assert_eq!(block(0).len(), 4);
-    assert!(block(0) != block(1) || block(1) != block(2), "no block was shuffled");
+    assert!(
+        block(0) != block(1) || block(1) != block(2),
+        "no block was shuffled"
+    );
     let other = Plan { seed: 8, ..plan() };
     assert_ne!(trials, order(&other));
     // Within a block and a load, all meshes see the same schedule.
     for t in &trials {
-        let twin = trials.iter().find(|u| (u.block, &u.load) == (t.block, &t.load)).unwrap();
+        let twin = trials
+            .iter()
+            .find(|u| (u.block, &u.load) == (t.block, &t.load))
+            .unwrap();
         assert_eq!(t.seed, twin.seed);
     }
 }
@@ -176,7 +236,14 @@ async fn interrupted_and_resumed_nothing_is_lost_and_nothing_done_twice() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
     let outcome = go(&run, vec![], Some(4)).await.unwrap();
-    assert_eq!(outcome, Outcome { planned: 12, done: 4, interrupted: true });
+    assert_eq!(
+        outcome,
+        Outcome {
+            planned: 12,
+            done: 4,
+            interrupted: true
+        }
+    );
     let first = results(dir.path());
     assert_eq!(first.len(), 4);
     drop(run);
@@ -186,7 +253,14 @@ async fn interrupted_and_resumed_nothing_is_lost_and_nothing_done_twice() {
     let run = RunDir::resume(dir.path()).unwrap();
     assert!(!partial.exists());
     let outcome = go(&run, vec![], None).await.unwrap();
-    assert_eq!(outcome, Outcome { planned: 12, done: 12, interrupted: false });
+    assert_eq!(
+        outcome,
+        Outcome {
+            planned: 12,
+            done: 12,
+            interrupted: false
+        }
+    );
     let all = results(dir.path());
     assert_eq!(all.len(), 12);
     assert_eq!(all[..4], first[..]);
@@ -209,7 +283,11 @@ async fn each_mishap_has_its_reason_and_costs_one_trial_only() {
         for result in results(dir.path()) {
             if result.trial.index == 5 {
                 assert_eq!(result.verdict.grade, Grade::Invalid, "{mishap:?}");
-                assert!(reasons(&result).contains(&reason), "{mishap:?}: {:?}", result.verdict);
+                assert!(
+                    reasons(&result).contains(&reason),
+                    "{mishap:?}: {:?}",
+                    result.verdict
+                );
             } else {
                 assert_eq!(reasons(&result), [], "{mishap:?}");
             }
@@ -237,7 +315,10 @@ async fn a_store_that_fails_keeps_what_is_done_and_a_later_resume_goes_on() {
     let next = dir.path().join("trials").join(name);
     std::fs::write(&next, "").unwrap();
     let error = go(&run, vec![], None).await.unwrap_err();
-    assert!(matches!(error, RunError::Store(StoreError::Io { .. })), "{error}");
+    assert!(
+        matches!(error, RunError::Store(StoreError::Io { .. })),
+        "{error}"
+    );
     std::fs::remove_file(&next).unwrap();
     assert_eq!(results(dir.path()).len(), 2);
     assert_eq!(go(&run, vec![], None).await.unwrap().done, 12);
@@ -247,7 +328,10 @@ async fn a_store_that_fails_keeps_what_is_done_and_a_later_resume_goes_on() {
 fn a_run_directory_is_nobody_elses() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
-    assert!(matches!(RunDir::resume(dir.path()), Err(StoreError::Locked { .. })));
+    assert!(matches!(
+        RunDir::resume(dir.path()),
+        Err(StoreError::Locked { .. })
+    ));
     let manifest = run.manifest().clone();
     drop(run);
     let error = RunDir::create(dir.path(), manifest, "").unwrap_err();
@@ -258,5 +342,8 @@ fn a_run_directory_is_nobody_elses() {
     let newer = text.replacen("\"schema_version\": 1", "\"schema_version\": 99", 1);
     assert_ne!(text, newer);
     std::fs::write(&file, newer).unwrap();
-    assert!(matches!(RunDir::resume(dir.path()), Err(StoreError::Damaged { .. })));
+    assert!(matches!(
+        RunDir::resume(dir.path()),
+        Err(StoreError::Damaged { .. })
+    ));
 }

@@ -3,6 +3,7 @@
 
 mod hist;
 pub mod judge;
+pub mod resources;
 mod stream;
 mod v2;
 

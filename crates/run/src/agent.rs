@@ -1,0 +1,368 @@
+//! The sampler: the worker behind `tare agent`. It reads CPU and memory of the
+//! watched processes and of the machine at the edges of the measured window and at
+//! each second between, and disturbs as little as it can.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tare_model::SCHEMA_VERSION;
+use tare_model::record::{AgentRecord, Hello, ProcessSample, Sample, StreamChecksum};
+use tare_model::worker::AgentSpec;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::proc::read::{self, Process};
+
+/// Reading proportional set sizes may take this share of one core, on average.
+const PSS_SHARE_MAX: f64 = 0.005;
+/// And this share of one core while it reads: the reads are spread.
+const PSS_SHARE_MAX_MOMENTARY: f64 = 0.1;
+/// Proportional set sizes are read about this often where the cost allows.
+const PSS_EVERY: Duration = Duration::from_secs(10);
+/// The first reading of them begins this long before the window.
+const PSS_LEAD: Duration = Duration::from_secs(1);
+/// The runtime's timer has a grain of a millisecond; the rest is slept exactly.
+const TIMER_GRAIN: Duration = Duration::from_millis(2);
+
+/// Why an agent could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The specification was written by another version.
+    #[error("agent specification has schema version {found}, expected {SCHEMA_VERSION}")]
+    SchemaVersion {
+        /// What it said.
+        found: u32,
+    },
+    /// `/proc` is not readable as expected.
+    #[error("the machine's /proc/stat or /proc/meminfo could not be read; is /proc mounted?")]
+    Machine,
+    /// The operating system said no.
+    #[error("write records: {0}")]
+    Io(#[from] std::io::Error),
+    /// A record did not become JSON.
+    #[error("write records: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Samples as `spec` says and writes records to `out`. SIGTERM ends it early and in
+/// order: one more sample, then the final record.
+///
+/// # Errors
+/// When the specification is of another version, `/proc` cannot be read, or `out` fails.
+pub async fn run(spec: &AgentSpec, out: &mut impl Write) -> Result<(), AgentError> {
+    if spec.schema_version != SCHEMA_VERSION {
+        return Err(AgentError::SchemaVersion {
+            found: spec.schema_version,
+        });
+    }
+    let mut records = Records {
+        out,
+        checksum: StreamChecksum::default(),
+    };
+    records.write(&AgentRecord::Hello(Hello {
+        schema_version: SCHEMA_VERSION,
+        role: "agent".to_owned(),
+        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+    }))?;
+    let mut sampler = Sampler::new(spec)?;
+    sampler.run(&mut records).await
+}
+
+struct Records<'a, W> {
+    out: &'a mut W,
+    checksum: StreamChecksum,
+}
+
+impl<W: Write> Records<'_, W> {
+    fn write(&mut self, record: &AgentRecord) -> Result<(), AgentError> {
+        let line = serde_json::to_string(record)?;
+        self.checksum.line(&line);
+        writeln!(self.out, "{line}")?;
+        Ok(self.out.flush()?)
+    }
+}
+
+struct Sampler {
+    window: Duration,
+    /// The start of the window on the clock that never steps.
+    start: Zero,
+    processes: Vec<Process>,
+    pss: Vec<Option<u64>>,
+    gone: BTreeSet<usize>,
+    /// Mean cost of a whole round of proportional set sizes.
+    pss_every: Duration,
+    pss_due: i64,
+    terminate: Signal,
+    terminated: bool,
+}
+
+/// An instant and how far the window's start lies from it.
+struct Zero {
+    at: Instant,
+    offset_ns: i64,
+}
+
+impl Zero {
+    fn new(start_unix_ns: u64) -> Self {
+        let now_unix_ns = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_nanos() as i64);
+        Self {
+            at: Instant::now(),
+            offset_ns: now_unix_ns.saturating_sub_unsigned(start_unix_ns),
+        }
+    }
+
+    fn t_ns(&self) -> i64 {
+        self.offset_ns + self.at.elapsed().as_nanos() as i64
+    }
+
+    fn instant(&self, t_ns: i64) -> Instant {
+        let from_now = u64::try_from(t_ns - self.offset_ns).unwrap_or(0);
+        self.at + Duration::from_nanos(from_now)
+    }
+}
+
+impl Sampler {
+    fn new(spec: &AgentSpec) -> Result<Self, AgentError> {
+        Ok(Self {
+            window: Duration::from_nanos(spec.window_ns),
+            start: Zero::new(spec.window_start_unix_ns),
+            processes: spec.processes.iter().map(|w| Process::new(w.pid)).collect(),
+            pss: vec![None; spec.processes.len()],
+            gone: BTreeSet::new(),
+            pss_every: PSS_EVERY,
+            pss_due: 0,
+            terminate: signal(SignalKind::terminate())?,
+            terminated: false,
+        })
+    }
+
+    async fn run<W: Write>(&mut self, records: &mut Records<'_, W>) -> Result<(), AgentError> {
+        let lead_ns = -(PSS_LEAD.as_nanos() as i64);
+        self.sleep_until(lead_ns).await;
+        self.read_pss_spread(0).await;
+
+        let (mut first_t, mut first_cpu) = (None, Duration::ZERO);
+        let mut last_t = 0;
+        let end_ns = self.window.as_nanos() as i64;
+        for due_ns in instants(end_ns) {
+            if due_ns < self.start.t_ns() - 500_000_000 && due_ns != end_ns {
+                continue; // started late: the next one is nearer
+            }
+            self.sleep_until(due_ns).await;
+            let cpu = read::own_cpu();
+            let mut sample = self.sample()?;
+            first_t.get_or_insert_with(|| {
+                first_cpu = cpu;
+                sample.t_ns
+            });
+            last_t = sample.t_ns;
+            let last = due_ns == end_ns || self.terminated;
+            if last {
+                self.read_pss_at_once();
+            }
+            self.attach_pss(&mut sample);
+            self.note_gone(&sample, records)?;
+            records.write(&AgentRecord::Sample(sample))?;
+            if last {
+                break;
+            }
+            if due_ns >= self.pss_due && end_ns - due_ns > 2_000_000_000 {
+                self.read_pss_spread(due_ns).await;
+            }
+        }
+        let checksum = records.checksum.hex();
+        records.write(&AgentRecord::Final {
+            checksum,
+            own_cpu_ns: (read::own_cpu() - first_cpu).as_nanos() as u64,
+            elapsed_ns: u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0),
+        })
+    }
+
+    async fn sleep_until(&mut self, t_ns: i64) {
+        if self.terminated {
+            return;
+        }
+        let at = self.start.instant(t_ns);
+        let coarse = at.checked_sub(TIMER_GRAIN).unwrap_or(at);
+        tokio::select! {
+            () = tokio::time::sleep_until(coarse.into()) => {}
+            _ = self.terminate.recv() => { self.terminated = true; return; }
+        }
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+    }
+
+    /// CPU and resident memory of all, as close together as can be.
+    fn sample(&mut self) -> Result<Sample, AgentError> {
+        let t_ns = self.start.t_ns();
+        let machine = read::machine().ok_or(AgentError::Machine)?;
+        let mut processes = Vec::with_capacity(self.processes.len());
+        for (i, process) in self.processes.iter().enumerate() {
+            let usage = if self.gone.contains(&i) {
+                None
+            } else {
+                process.usage()
+            };
+            processes.push(usage.map(|u| ProcessSample {
+                t_ns: self.start.t_ns(),
+                cpu_ns: u.cpu_ns,
+                rss_bytes: u.rss_bytes,
+                pss_bytes: None,
+            }));
+        }
+        Ok(Sample {
+            t_ns,
+            processes,
+            machine,
+        })
+    }
+
+    fn attach_pss(&mut self, sample: &mut Sample) {
+        for (process, pss) in sample.processes.iter_mut().zip(&mut self.pss) {
+            if let Some(process) = process {
+                process.pss_bytes = pss.take();
+            }
+        }
+    }
+
+    fn note_gone<W: Write>(
+        &mut self,
+        sample: &Sample,
+        records: &mut Records<'_, W>,
+    ) -> Result<(), AgentError> {
+        for (i, process) in sample.processes.iter().enumerate() {
+            if process.is_none() && self.gone.insert(i) {
+                records.write(&AgentRecord::Gone {
+                    process: i as u32,
+                    t_ns: sample.t_ns,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One round of proportional set sizes with pauses between the processes; the
+    /// values go into the next sample. The next round is due when its cost allows.
+    async fn read_pss_spread(&mut self, now_ns: i64) {
+        let begin = read::own_cpu();
+        for i in 0..self.processes.len() {
+            let before = Instant::now();
+            self.read_pss(i);
+            let pause = before
+                .elapsed()
+                .mul_f64(1.0 / PSS_SHARE_MAX_MOMENTARY - 1.0);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = self.terminate.recv() => { self.terminated = true; return; }
+            }
+        }
+        let cost = read::own_cpu() - begin;
+        self.pss_every = PSS_EVERY.max(cost.mul_f64(1.0 / PSS_SHARE_MAX));
+        self.pss_due = now_ns + self.pss_every.as_nanos() as i64;
+    }
+
+    /// The same without pauses: only after the window.
+    fn read_pss_at_once(&mut self) {
+        for i in 0..self.processes.len() {
+            self.read_pss(i);
+        }
+    }
+
+    fn read_pss(&mut self, i: usize) {
+        if self.gone.contains(&i) || !self.processes[i].is_same() {
+            return;
+        }
+        self.pss[i] = self.processes[i].pss_bytes();
+    }
+}
+
+/// When samples fall: the window's edges and each full second between.
+fn instants(window_ns: i64) -> impl Iterator<Item = i64> {
+    (0..window_ns).step_by(1_000_000_000).chain([window_ns])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::worker::{Plane, Watched};
+
+    #[test]
+    fn samples_fall_on_edges_and_seconds() {
+        let seconds = |w| instants(w).collect::<Vec<_>>();
+        assert_eq!(seconds(2_000_000_000), [0, 1_000_000_000, 2_000_000_000]);
+        assert_eq!(seconds(1_500_000_000), [0, 1_000_000_000, 1_500_000_000]);
+        assert_eq!(seconds(400_000_000), [0, 400_000_000]);
+    }
+
+    fn records(bytes: &[u8]) -> Vec<AgentRecord> {
+        let text = std::str::from_utf8(bytes).unwrap();
+        let mut checksum = StreamChecksum::default();
+        let lines: Vec<&str> = text.lines().collect();
+        let (last, before) = lines.split_last().unwrap();
+        before.iter().for_each(|l| checksum.line(l));
+        let AgentRecord::Final { checksum: said, .. } = serde_json::from_str(last).unwrap() else {
+            panic!("the last record is {last}");
+        };
+        assert_eq!(said, checksum.hex());
+        lines
+            .iter()
+            .map(|l| serde_json::from_str(l).unwrap())
+            .collect()
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_window_with_a_process_that_ends_in_it() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("0.7")
+            .spawn()
+            .unwrap();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_nanos() as u64;
+        let watched = |name: &str, pid| Watched {
+            name: name.to_owned(),
+            plane: Plane::Application,
+            pid,
+        };
+        let spec = AgentSpec {
+            schema_version: SCHEMA_VERSION,
+            processes: vec![
+                watched("me", std::process::id()),
+                watched("child", child.id()),
+                watched("nobody", u32::MAX),
+            ],
+            window_start_unix_ns: now + 200_000_000,
+            window_ns: 1_200_000_000,
+        };
+        let mut out = Vec::new();
+        run(&spec, &mut out).await.unwrap();
+        child.wait().unwrap();
+
+        let records = records(&out);
+        let samples: Vec<&Sample> = records
+            .iter()
+            .filter_map(|r| match r {
+                AgentRecord::Sample(s) => Some(s),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(samples.len(), 3, "0, 1 and 1.2 s");
+        // Never before its instant; how long after is the machine's affair.
+        assert!(samples[0].t_ns >= 0 && samples[2].t_ns >= 1_200_000_000);
+        assert!(samples[0].processes[0].unwrap().pss_bytes.is_some());
+        assert!(samples[2].processes[0].unwrap().pss_bytes.is_some());
+        assert!(samples[0].processes[1].is_some(), "it lives at the start");
+        assert!(samples[2].processes[1].is_none(), "it is gone at the end");
+        let gone: Vec<u32> = records
+            .iter()
+            .filter_map(|r| match r {
+                AgentRecord::Gone { process, .. } => Some(*process),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(gone, [2, 1]);
+    }
+}

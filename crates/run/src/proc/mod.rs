@@ -1,0 +1,6 @@
+//! What the kernel tells about processes, the machine and control groups.
+//! [`parse`] and [`cgroup`] take texts; [`read`] opens files and clocks.
+
+pub mod cgroup;
+pub mod parse;
+pub mod read;

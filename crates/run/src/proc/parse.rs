@@ -1,0 +1,167 @@
+//! Texts below `/proc`, as `proc(5)` describes them. Each function takes the whole
+//! text of one file and is `None` when the text is not what that file holds.
+
+/// User and system CPU time from `/proc/PID/stat`, in clock ticks, all threads,
+/// the ended ones too.
+#[must_use]
+pub fn stat_cpu_ticks(text: &str) -> Option<u64> {
+    // The command, in parentheses, may itself hold blanks and parentheses.
+    let after = &text[text.rfind(')')? + 1..];
+    let mut fields = after.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// Start time from `/proc/PID/stat`, in clock ticks since boot: with the process id
+/// it names a process for good.
+#[must_use]
+pub fn stat_start_ticks(text: &str) -> Option<u64> {
+    let after = &text[text.rfind(')')? + 1..];
+    after.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// State letter from `/proc/PID/stat`; `Z` is a process that has ended.
+#[must_use]
+pub fn stat_state(text: &str) -> Option<char> {
+    let after = &text[text.rfind(')')? + 1..];
+    after.split_ascii_whitespace().next()?.chars().next()
+}
+
+/// Resident pages from `/proc/PID/statm`.
+#[must_use]
+pub fn statm_resident_pages(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Value of a `Name:   123 kB` line, in bytes: `meminfo`, `smaps_rollup`, `status`.
+#[must_use]
+pub fn kib_line_bytes(text: &str, name: &str) -> Option<u64> {
+    let rest = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let number = rest.trim().strip_suffix("kB")?.trim_end();
+    number.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The machine's CPU time since boot, in clock ticks over all cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MachineTicks {
+    /// User, nice, system, interrupts.
+    pub busy: u64,
+    /// Idle or waiting for I/O.
+    pub idle: u64,
+    /// Taken by the hypervisor.
+    pub stolen: u64,
+}
+
+/// The first line of `/proc/stat`. Guest time is part of user time there and is
+/// not added a second time.
+#[must_use]
+pub fn machine_ticks(text: &str) -> Option<MachineTicks> {
+    let line = text.lines().find(|l| l.starts_with("cpu "))?;
+    let mut f = [0_u64; 8];
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    for (i, slot) in f.iter_mut().enumerate() {
+        match fields.next() {
+            Some(text) => *slot = text.parse().ok()?,
+            // Kernels before 2.6.11 have no `steal`.
+            None if i >= 7 => break,
+            None => return None,
+        }
+    }
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = f;
+    Some(MachineTicks {
+        busy: user + nice + system + irq + softirq,
+        idle: idle + iowait,
+        stolen: steal,
+    })
+}
+
+/// The value of the first `name : value` line of `/proc/cpuinfo`.
+#[must_use]
+pub fn cpuinfo_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+/// Load average over one minute from `/proc/loadavg`, in hundredths.
+#[must_use]
+pub fn loadavg_centi(text: &str) -> Option<u32> {
+    let (whole, hundredths) = text.split_ascii_whitespace().next()?.split_once('.')?;
+    if hundredths.len() != 2 {
+        return None;
+    }
+    let whole: u32 = whole.parse().ok()?;
+    whole
+        .checked_mul(100)?
+        .checked_add(hundredths.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = include_str!("../../tests/golden/proc/pid_stat.txt");
+    const SMAPS: &str = include_str!("../../tests/golden/proc/smaps_rollup.txt");
+    const MACHINE: &str = include_str!("../../tests/golden/proc/stat.txt");
+    const MEMINFO: &str = include_str!("../../tests/golden/proc/meminfo.txt");
+
+    #[test]
+    fn process_stat_of_a_name_with_parentheses_and_blanks() {
+        assert_eq!(stat_cpu_ticks(STAT), Some(1_203 + 457));
+        assert_eq!(stat_start_ticks(STAT), Some(140_385));
+        assert_eq!(stat_state(STAT), Some('S'));
+    }
+
+    #[test]
+    fn memory_lines() {
+        assert_eq!(
+            statm_resident_pages("26432 16110 12556 0 0 4 0\n"),
+            Some(16_110)
+        );
+        assert_eq!(kib_line_bytes(SMAPS, "Pss"), Some(14_784 * 1024));
+        assert_eq!(kib_line_bytes(SMAPS, "Rss"), Some(66_440 * 1024));
+        assert_eq!(kib_line_bytes(MEMINFO, "MemTotal"), Some(24_684_096 * 1024));
+        assert_eq!(
+            kib_line_bytes(MEMINFO, "MemAvailable"),
+            Some(23_963_356 * 1024)
+        );
+        assert_eq!(kib_line_bytes(MEMINFO, "Mem"), None);
+    }
+
+    #[test]
+    fn machine_time_does_not_count_guests_twice() {
+        assert_eq!(
+            machine_ticks(MACHINE),
+            Some(MachineTicks {
+                busy: 11_868 + 3 + 2_246 + 1 + 45,
+                idle: 261_899 + 4_313,
+                stolen: 6
+            })
+        );
+        // The same line with guest time in it: already part of user time.
+        let guests = MACHINE.replacen(" 6 0 0", " 6 500 7", 1);
+        assert_ne!(guests, MACHINE);
+        assert_eq!(machine_ticks(&guests), machine_ticks(MACHINE));
+    }
+
+    #[test]
+    fn small_files() {
+        assert_eq!(loadavg_centi("0.43 0.19 0.08 2/88 13838\n"), Some(43));
+        assert_eq!(loadavg_centi("12.07 0.19 0.08 2/88 13838\n"), Some(1207));
+        let cpuinfo = "processor\t: 0\nmodel name\t: AMD EPYC\nmodel name\t: other\n";
+        assert_eq!(cpuinfo_value(cpuinfo, "model name"), Some("AMD EPYC"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_panics(text in "[ -~\\n)(]{0,200}") {
+            let _ = (stat_cpu_ticks(&text), stat_start_ticks(&text), stat_state(&text));
+            let _ = (statm_resident_pages(&text), kib_line_bytes(&text, "Pss"));
+            let _ = (machine_ticks(&text), cpuinfo_value(&text, "a"), loadavg_centi(&text));
+        }
+    }
+}

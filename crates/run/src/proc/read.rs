@@ -1,0 +1,199 @@
+//! Reads processes and the machine from the kernel.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use tare_model::record::MachineSample;
+
+use super::{cgroup, parse};
+
+/// A watched process. It is known by its start time too, so that another process
+/// under the same id is never taken for it.
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    start_ticks: Option<u64>,
+    clock: Option<ClockId>,
+}
+
+/// CPU and resident memory of a process at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time since its start, all threads, the ended ones too, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Resident set size in bytes.
+    pub rss_bytes: u64,
+}
+
+impl Process {
+    /// Starts to watch a process; one that is not there reads as gone.
+    #[must_use]
+    pub fn new(pid: u32) -> Self {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+        Self {
+            pid,
+            start_ticks: stat.as_deref().and_then(parse::stat_start_ticks),
+            clock: i32::try_from(pid)
+                .ok()
+                .and_then(|pid| clock_getcpuclockid(Pid::from_raw(pid)).ok()),
+        }
+    }
+
+    /// CPU and memory now; `None` when it is gone (an ended process that nobody has
+    /// waited for yet is gone too).
+    ///
+    /// CPU is the process's own clock: exact to the nanosecond, where `/proc/PID/stat`
+    /// counts ticks of 10 ms. The latter stands in where the clock cannot be had.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.start_ticks?;
+        let statm = fs::read_to_string(format!("/proc/{}/statm", self.pid)).ok()?;
+        let pages = parse::statm_resident_pages(&statm)?;
+        // Without memory it has ended (kernel threads are never watched).
+        if pages == 0 {
+            return None;
+        }
+        let cpu_ns = match self.clock {
+            Some(clock) => u64::try_from(clock_gettime(clock).ok()?.num_nanoseconds()).ok()?,
+            None => self.stat_cpu_ns()?,
+        };
+        Some(Usage {
+            cpu_ns,
+            rss_bytes: pages * page_bytes(),
+        })
+    }
+
+    /// Whether it is still the process that it was.
+    #[must_use]
+    pub fn is_same(&self) -> bool {
+        fs::read_to_string(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| {
+            parse::stat_start_ticks(&stat) == self.start_ticks
+                && !matches!(parse::stat_state(&stat), Some('Z' | 'X'))
+        })
+    }
+
+    /// CPU from `/proc/PID/stat`, in nanoseconds, in steps of a tick.
+    #[must_use]
+    pub fn stat_cpu_ns(&self) -> Option<u64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        Some(parse::stat_cpu_ticks(&stat)? * tick_ns())
+    }
+
+    /// Proportional set size in bytes; `None` where it may not be read. The kernel
+    /// walks all its pages for this: some hundred microseconds for a proxy.
+    #[must_use]
+    pub fn pss_bytes(&self) -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
+        parse::kib_line_bytes(&text, "Pss")
+    }
+}
+
+/// The machine now; `None` where `/proc` is not as expected.
+#[must_use]
+pub fn machine() -> Option<MachineSample> {
+    let ticks = parse::machine_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    Some(MachineSample {
+        busy_ns: ticks.busy * tick_ns(),
+        idle_ns: ticks.idle * tick_ns(),
+        stolen_ns: ticks.stolen * tick_ns(),
+        memory_available_bytes: parse::kib_line_bytes(&meminfo, "MemAvailable")?,
+    })
+}
+
+/// Cores that this process may run on.
+#[must_use]
+pub fn cores_allowed() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+}
+
+/// CPU time of this process until now.
+#[must_use]
+pub fn own_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+        .map(Duration::from)
+        .unwrap_or_default()
+}
+
+/// CPU accounting of the control group that a process is in; `None` without a
+/// CPU controller, or in the root group.
+#[must_use]
+pub fn throttling(pid: u32) -> Option<cgroup::CpuStat> {
+    let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let (_, dir) = cgroup::cpu_dir(&group, &mounts)?;
+    cgroup::cpu_stat(&fs::read_to_string(dir.join("cpu.stat")).ok()?)
+}
+
+fn tick_ns() -> u64 {
+    1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Burns CPU until this thread's process has used `cpu` more of it.
+    fn burn(cpu: Duration) {
+        let start = own_cpu();
+        while own_cpu() - start < cpu {
+            std::hint::black_box((0..1000_u64).sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn the_clock_sees_threads_that_have_ended() {
+        let me = Process::new(std::process::id());
+        let before = me.usage().unwrap();
+        let work = Duration::from_millis(60);
+        std::thread::spawn(move || burn(work)).join().unwrap();
+        let after = me.usage().unwrap();
+        assert!(after.cpu_ns - before.cpu_ns >= 60_000_000);
+        assert!(after.rss_bytes > 100_000);
+        assert!(me.is_same());
+    }
+
+    #[test]
+    fn clock_and_ticks_agree() {
+        let me = Process::new(std::process::id());
+        burn(Duration::from_millis(50));
+        let ticks = me.stat_cpu_ns().unwrap();
+        let exact = me.usage().unwrap().cpu_ns;
+        // Two ticks of rounding, and what runs between the two readings.
+        assert!(exact + 20_000_000 >= ticks, "{exact} against {ticks}");
+    }
+
+    #[test]
+    fn a_process_that_ended_is_gone_before_it_is_waited_for() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = Process::new(child.id());
+        let mut tries = 0;
+        while process.usage().is_some() && tries < 2000 {
+            std::thread::sleep(Duration::from_millis(5));
+            tries += 1;
+        }
+        assert_eq!(process.usage(), None);
+        assert!(!process.is_same());
+        child.wait().unwrap();
+        assert_eq!(process.usage(), None);
+    }
+
+    #[test]
+    fn the_machine_is_there() {
+        let m = machine().unwrap();
+        assert!(m.idle_ns + m.busy_ns > 0 && m.memory_available_bytes > 0);
+        assert!(cores_allowed() >= 1);
+        assert!(
+            Process::new(std::process::id())
+                .pss_bytes()
+                .is_none_or(|b| b > 0)
+        );
+    }
+}

@@ -1,0 +1,421 @@
+//! CPU and memory over the measured window, from the samples of an agent.
+//!
+//! CPU of a process is the difference of its CPU clock between the window's edges,
+//! divided by the window. Each process was read at an instant of its own, a little
+//! after the edge; the clock is interpolated (at the end: extended) linearly to the
+//! edge itself, so that all processes and the machine speak of the same window.
+
+use std::collections::BTreeMap;
+
+use tare_model::record::{AgentRecord, ProcessSample, Sample};
+use tare_model::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
+use tare_model::worker::{AgentSpec, Plane};
+
+/// Sums up an agent's records. `cores` is the number of cores of the machine.
+///
+/// `None` with fewer than two samples: there is no interval to speak of then.
+/// A process that vanished keeps what it had used at its last reading.
+#[must_use]
+pub fn summarise(spec: &AgentSpec, records: &[AgentRecord], cores: u32) -> Option<Resources> {
+    let samples: Vec<&Sample> = records
+        .iter()
+        .filter_map(|r| match r {
+            AgentRecord::Sample(s) => Some(s),
+            _ => None,
+        })
+        .collect();
+    let (first, last) = (samples.first()?, samples.last()?);
+    let edges: Vec<i64> = samples.iter().map(|s| s.t_ns).collect();
+    let window_ns = u64::try_from(last.t_ns - first.t_ns)
+        .ok()
+        .filter(|&w| w > 0)?;
+
+    let tracks: Vec<Track> = (0..spec.processes.len())
+        .map(|i| Track::new(&samples, i, &edges))
+        .collect();
+    let processes: Vec<ProcessUse> = spec
+        .processes
+        .iter()
+        .zip(&tracks)
+        .enumerate()
+        .map(|(i, (watched, track))| {
+            track.process(&watched.name, watched.plane, window_ns, gone_at(records, i))
+        })
+        .collect();
+    let planes = planes(&processes, &tracks, window_ns);
+    let sampling_cores = sampling_cores(records, window_ns);
+    let watched: f64 = processes.iter().map(|p| p.cpu_cores).sum();
+    Some(Resources {
+        window_ns,
+        machine: machine(&samples, window_ns, cores, watched + sampling_cores),
+        processes,
+        planes,
+        sampling_cores,
+    })
+}
+
+fn gone_at(records: &[AgentRecord], index: usize) -> Option<i64> {
+    records.iter().find_map(|r| match r {
+        AgentRecord::Gone { process, t_ns } if *process as usize == index => Some(*t_ns),
+        _ => None,
+    })
+}
+
+fn sampling_cores(records: &[AgentRecord], window_ns: u64) -> f64 {
+    records
+        .iter()
+        .find_map(|r| match r {
+            AgentRecord::Final { own_cpu_ns, .. } => Some(*own_cpu_ns as f64 / window_ns as f64),
+            _ => None,
+        })
+        .unwrap_or(0.0)
+}
+
+/// One process, brought to the instants of the samples.
+struct Track {
+    /// CPU used since the first edge, at each edge, in nanoseconds.
+    cpu_ns: Vec<f64>,
+    /// Instants of the edges.
+    edges: Vec<i64>,
+    /// Resident bytes at each sample; `None` when gone.
+    rss: Vec<Option<u64>>,
+    /// Proportional bytes at the samples that read them.
+    pss: Vec<Option<u64>>,
+}
+
+impl Track {
+    fn new(samples: &[&Sample], index: usize, edges: &[i64]) -> Self {
+        let points: Vec<Option<ProcessSample>> = samples
+            .iter()
+            .map(|s| s.processes.get(index).copied().flatten())
+            .collect();
+        let known: Vec<(i64, u64)> = points
+            .iter()
+            .flatten()
+            .map(|p| (p.t_ns, p.cpu_ns))
+            .collect();
+        let at: Vec<f64> = edges
+            .iter()
+            .zip(&points)
+            .map(|(&edge, point)| match point {
+                Some(_) => at_instant(&known, edge),
+                None => known.last().map_or(0.0, |&(_, cpu)| cpu as f64),
+            })
+            .collect();
+        // A process that appears later than the first edge (it cannot, locally)
+        // counts from its first reading.
+        let base = at.first().copied().unwrap_or(0.0);
+        Self {
+            cpu_ns: at.iter().map(|&cpu| (cpu - base).max(0.0)).collect(),
+            edges: edges.to_vec(),
+            rss: points.iter().map(|p| p.map(|p| p.rss_bytes)).collect(),
+            pss: points.iter().map(|p| p.and_then(|p| p.pss_bytes)).collect(),
+        }
+    }
+
+    /// Cores in each interval between edges.
+    fn cores(&self) -> Vec<f64> {
+        self.cpu_ns
+            .windows(2)
+            .zip(self.edges.windows(2))
+            .map(|(cpu, t)| (cpu[1] - cpu[0]).max(0.0) / (t[1] - t[0]).max(1) as f64)
+            .collect()
+    }
+
+    fn has_pss(&self) -> bool {
+        self.pss.iter().any(Option::is_some)
+    }
+
+    fn process(&self, name: &str, plane: Plane, window_ns: u64, gone: Option<i64>) -> ProcessUse {
+        let (memory, memory_kind) = if self.has_pss() {
+            (&self.pss, MemoryKind::Pss)
+        } else {
+            (&self.rss, MemoryKind::Rss)
+        };
+        ProcessUse {
+            name: name.to_owned(),
+            plane,
+            cpu_cores: self.cpu_ns.last().copied().unwrap_or(0.0) / window_ns as f64,
+            cpu_cores_max: max(&self.cores()),
+            memory_mean_bytes: mean(&self.edges, memory),
+            memory_max_bytes: memory.iter().flatten().copied().max().unwrap_or(0),
+            memory_kind,
+            rss_mean_bytes: mean(&self.edges, &self.rss),
+            gone_at_ns: gone,
+        }
+    }
+}
+
+/// CPU at an instant: linear between the readings around it, and along the nearest
+/// two where it lies outside.
+fn at_instant(known: &[(i64, u64)], t: i64) -> f64 {
+    match known {
+        [] => 0.0,
+        [(_, cpu)] => *cpu as f64,
+        _ => {
+            let after = known
+                .partition_point(|&(at, _)| at <= t)
+                .clamp(1, known.len() - 1);
+            let ((t0, c0), (t1, c1)) = (known[after - 1], known[after]);
+            let slope = (c1 as f64 - c0 as f64) / (t1 - t0).max(1) as f64;
+            c0 as f64 + slope * (t - t0) as f64
+        }
+    }
+}
+
+/// Time-weighted mean by trapezoids between the readings that are there; after the
+/// last one (gone, or not read) nothing is added and nothing divided.
+fn mean(edges: &[i64], values: &[Option<u64>]) -> f64 {
+    let points: Vec<(i64, u64)> = edges
+        .iter()
+        .zip(values)
+        .filter_map(|(&t, v)| v.map(|v| (t, v)))
+        .collect();
+    match points.as_slice() {
+        [] => 0.0,
+        [(_, only)] => *only as f64,
+        [first, .., last] => {
+            let area: f64 = points
+                .windows(2)
+                .map(|w| (w[1].0 - w[0].0) as f64 * (w[0].1 as f64 + w[1].1 as f64) / 2.0)
+                .sum();
+            area / (last.0 - first.0).max(1) as f64
+        }
+    }
+}
+
+fn max(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMap<Plane, PlaneUse> {
+    let mut planes = BTreeMap::new();
+    for plane in processes.iter().map(|p| p.plane) {
+        planes.entry(plane).or_insert_with(|| {
+            let mine: Vec<(&ProcessUse, &Track)> = processes
+                .iter()
+                .zip(tracks)
+                .filter(|(p, _)| p.plane == plane)
+                .collect();
+            let sum = |f: fn(&ProcessUse) -> f64| mine.iter().map(|(p, _)| f(p)).sum::<f64>();
+            PlaneUse {
+                processes: mine.len() as u32,
+                cpu_cores: mine
+                    .iter()
+                    .map(|(_, t)| t.cpu_ns.last().copied().unwrap_or(0.0))
+                    .sum::<f64>()
+                    / window_ns as f64,
+                cpu_cores_max: max(&sum_each(mine.iter().map(|(_, t)| t.cores()))),
+                memory_mean_bytes: sum(|p| p.memory_mean_bytes),
+                memory_max_bytes: memory_max(&mine),
+                rss_mean_bytes: sum(|p| p.rss_mean_bytes),
+            }
+        });
+    }
+    planes
+}
+
+/// Largest sum at one sample, over the samples in which memory of the kind in use
+/// was read of every process that was still there.
+fn memory_max(mine: &[(&ProcessUse, &Track)]) -> u64 {
+    let samples = mine.first().map_or(0, |(_, t)| t.rss.len());
+    (0..samples)
+        .filter_map(|s| {
+            mine.iter()
+                .map(|(_, t)| match (t.has_pss(), t.rss[s]) {
+                    (_, None) => Some(0),
+                    (true, _) => t.pss[s],
+                    (false, rss) => rss,
+                })
+                .sum::<Option<u64>>()
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+fn sum_each(rows: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
+    let mut total: Vec<f64> = Vec::new();
+    for row in rows {
+        total.resize(total.len().max(row.len()), 0.0);
+        total.iter_mut().zip(row).for_each(|(t, v)| *t += v);
+    }
+    total
+}
+
+fn machine(samples: &[&Sample], window_ns: u64, cores: u32, accounted: f64) -> MachineUse {
+    let of = |f: fn(&Sample) -> u64| -> f64 {
+        let (first, last) = (samples[0], samples[samples.len() - 1]);
+        f(last).saturating_sub(f(first)) as f64 / window_ns as f64
+    };
+    let busy_cores = of(|s| s.machine.busy_ns);
+    let each: Vec<f64> = samples
+        .windows(2)
+        .map(|w| {
+            let busy = w[1].machine.busy_ns.saturating_sub(w[0].machine.busy_ns);
+            busy as f64 / (w[1].t_ns - w[0].t_ns).max(1) as f64
+        })
+        .collect();
+    MachineUse {
+        cores,
+        busy_cores,
+        busy_cores_max: max(&each),
+        // The machine counts ticks of 10 ms, the processes nanoseconds: the
+        // difference of the two can fall below nothing, and means nothing then.
+        other_cores: (busy_cores - accounted).max(0.0),
+        stolen_cores: of(|s| s.machine.stolen_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::record::MachineSample;
+    use tare_model::worker::Watched;
+
+    const S: i64 = 1_000_000_000;
+
+    fn spec(planes: &[Plane]) -> AgentSpec {
+        AgentSpec {
+            schema_version: tare_model::SCHEMA_VERSION,
+            processes: planes
+                .iter()
+                .enumerate()
+                .map(|(i, &plane)| Watched {
+                    name: format!("p{i}"),
+                    plane,
+                    pid: i as u32 + 1,
+                })
+                .collect(),
+            window_start_unix_ns: 0,
+            window_ns: 2 * S as u64,
+        }
+    }
+
+    fn process(t_ns: i64, cpu_ms: u64, rss: u64, pss: Option<u64>) -> Option<ProcessSample> {
+        Some(ProcessSample {
+            t_ns,
+            cpu_ns: cpu_ms * 1_000_000,
+            rss_bytes: rss,
+            pss_bytes: pss,
+        })
+    }
+
+    fn sample(t_ns: i64, busy_ms: u64, processes: Vec<Option<ProcessSample>>) -> AgentRecord {
+        AgentRecord::Sample(Sample {
+            t_ns,
+            processes,
+            machine: MachineSample {
+                busy_ns: busy_ms * 1_000_000,
+                idle_ns: 0,
+                stolen_ns: 0,
+                memory_available_bytes: 1,
+            },
+        })
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn two_seconds_by_hand() {
+        let end = AgentRecord::Final {
+            checksum: String::new(),
+            own_cpu_ns: 20_000_000,
+            elapsed_ns: 2 * S as u64,
+        };
+        let records = [
+            sample(
+                0,
+                1000,
+                vec![process(0, 500, 10, Some(8)), process(0, 0, 100, Some(50))],
+            ),
+            sample(
+                S,
+                2000,
+                vec![process(S, 700, 20, None), process(S, 600, 100, None)],
+            ),
+            sample(
+                2 * S,
+                2600,
+                vec![
+                    process(2 * S, 1300, 30, Some(12)),
+                    process(2 * S, 700, 100, Some(70)),
+                ],
+            ),
+            end,
+        ];
+        let r = summarise(&spec(&[Plane::DataPlane, Plane::DataPlane]), &records, 2).unwrap();
+        assert_eq!(r.window_ns, 2 * S as u64);
+        assert!(close(r.processes[0].cpu_cores, 0.4), "0.8 s of CPU in 2 s");
+        assert!(close(r.processes[0].cpu_cores_max, 0.6));
+        assert_eq!(r.processes[0].memory_kind, MemoryKind::Pss);
+        assert!(close(r.processes[0].memory_mean_bytes, 10.0));
+        assert_eq!(r.processes[0].memory_max_bytes, 12);
+        assert!(close(r.processes[0].rss_mean_bytes, 20.0));
+        let plane = &r.planes[&Plane::DataPlane];
+        assert_eq!(plane.processes, 2);
+        assert!(close(plane.cpu_cores, 0.75));
+        assert!(close(plane.cpu_cores_max, 0.8), "0.2 + 0.6 and 0.6 + 0.1");
+        assert_eq!(plane.memory_max_bytes, 82);
+        assert!(close(plane.memory_mean_bytes, 70.0));
+        assert!(close(r.machine.busy_cores, 0.8));
+        assert!(close(r.machine.busy_cores_max, 1.0));
+        assert!(close(r.sampling_cores, 0.01));
+        assert!(close(r.machine.other_cores, 0.8 - 0.75 - 0.01));
+    }
+
+    #[test]
+    fn late_readings_are_brought_back_to_the_edges() {
+        // A process that uses exactly half a core, read 10, 30 and 20 ms late.
+        let at = |t: i64| process(t, 5_000 + (t / 2_000_000) as u64, 1, None);
+        let records = [
+            sample(0, 0, vec![at(10_000_000)]),
+            sample(S, 0, vec![at(S + 30_000_000)]),
+            sample(2 * S, 0, vec![at(2 * S + 20_000_000)]),
+        ];
+        let r = summarise(&spec(&[Plane::Application]), &records, 1).unwrap();
+        assert!(
+            close(r.processes[0].cpu_cores, 0.5),
+            "{}",
+            r.processes[0].cpu_cores
+        );
+        assert!(close(r.processes[0].cpu_cores_max, 0.5));
+        assert_eq!(r.processes[0].memory_kind, MemoryKind::Rss);
+    }
+
+    #[test]
+    fn what_vanished_keeps_what_it_used() {
+        let records = [
+            sample(
+                0,
+                0,
+                vec![process(0, 100, 50, Some(40)), process(0, 0, 1, Some(1))],
+            ),
+            sample(
+                S,
+                0,
+                vec![process(S, 400, 70, Some(60)), process(S, 0, 1, Some(1))],
+            ),
+            AgentRecord::Gone {
+                process: 0,
+                t_ns: 2 * S,
+            },
+            sample(2 * S, 0, vec![None, process(2 * S, 0, 1, Some(1))]),
+        ];
+        let r = summarise(&spec(&[Plane::DataPlane, Plane::DataPlane]), &records, 1).unwrap();
+        assert_eq!(r.processes[0].gone_at_ns, Some(2 * S));
+        assert!(close(r.processes[0].cpu_cores, 0.15));
+        assert!(close(r.processes[0].memory_mean_bytes, 50.0));
+        assert_eq!(r.planes[&Plane::DataPlane].processes, 2);
+        assert_eq!(r.planes[&Plane::DataPlane].memory_max_bytes, 61);
+        assert!(r.machine.other_cores >= 0.0);
+    }
+
+    #[test]
+    fn no_interval_no_figures() {
+        assert_eq!(summarise(&spec(&[]), &[], 1), None);
+        let one = [sample(0, 0, vec![])];
+        assert_eq!(summarise(&spec(&[]), &one, 1), None);
+    }
+}
