@@ -455,11 +455,12 @@ fn agent_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
                 pss_bytes: Some(20 << 20),
             })
         };
+        let samples: Vec<_> = spec.processes.iter().map(process).collect();
         out.push(&AgentRecord::Sample(Sample {
             t_ns: t_ns as i64,
-            processes: spec.processes.iter().map(process).collect(),
+            processes: samples.clone(),
             machine: MachineSample {
-                busy_ns: t_ns,
+                busy_ns: samples.iter().flatten().map(|p| p.cpu_ns).sum(),
                 idle_ns: t_ns,
                 stolen_ns: 0,
                 memory_available_bytes: 1 << 30,

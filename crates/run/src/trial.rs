@@ -121,7 +121,7 @@ impl TrialRun<'_> {
         if found.interrupted {
             return Ok(());
         }
-        flow.conclude(found);
+        flow.conclude(self.run.manifest().fingerprint.cores, found);
         let load_sent = found.load.as_ref().map_or(0, |l| l.service_time_ns.count);
         match environment
             .prove(deployment, Phase::After { load_sent })
@@ -374,7 +374,7 @@ impl Flow {
     }
 
     /// Reduces what the workers wrote.
-    fn conclude(self, found: &mut Found) {
+    fn conclude(self, cores: u32, found: &mut Found) {
         if let Some(problem) = self.stream_problem {
             found.incomplete.push(problem);
         }
@@ -399,7 +399,12 @@ impl Flow {
                 .incomplete
                 .push("the agent's records end without a final one".into());
         }
-        found.resources = Some(tare_stats::resources::summarise(&spec, &self.samples));
+        found.resources = tare_stats::resources::summarise(&spec, &self.samples, cores);
+        if found.resources.is_none() {
+            found
+                .incomplete
+                .push("CPU and memory have too few samples".into());
+        }
     }
 }
 

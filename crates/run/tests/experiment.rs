@@ -89,7 +89,10 @@ fn create(dir: &Path) -> RunDir {
         started_unix_ns: 1,
         plan: plan(),
         command: vec![],
-        fingerprint: Fingerprint::default(),
+        fingerprint: Fingerprint {
+            cores: 2,
+            ..Fingerprint::default()
+        },
     };
     RunDir::create(dir, manifest, "name: test\n").unwrap()
 }
