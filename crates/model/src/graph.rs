@@ -1,15 +1,47 @@
 //! Service graphs: the applications that tare puts under load, as data.
+//!
+//! ```yaml
+//! name: shop
+//! services:
+//!   - name: front
+//!     protocol: http
+//!     endpoints:
+//!       - path: /
+//!         response_bytes: 1024
+//!         cpu_us: 50
+//!         calls:
+//!           - {service: users, path: Get}      # first this one
+//!           - parallel:                        # then these two at once
+//!               - {service: stock, path: /stock, request_bytes: 200}
+//!               - {service: offers, path: /offers, share: 0.5}
+//!   # users (grpc), stock and offers follow
+//! mixes:
+//!   - name: default
+//!     endpoints:
+//!       - {name: home, service: front, path: /}
+//! ```
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+mod builtin;
+mod step;
+mod validate;
+
+pub use builtin::{BUILTINS, Builtin, builtin};
+pub use step::Step;
+pub use validate::{BYTES_MAX, GraphError, Problem, TIMES_MAX, US_MAX};
 
 /// A service graph: services, what they answer and whom they call, and the
 /// endpoints that the load may use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceGraph {
-    /// Name, as `emojivoto`.
+    /// Name, as `emojivoto`: lower-case letters, digits and hyphens.
     pub name: String,
+    /// What it is and where it differs from what it stands for; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     /// The services. Calls between them must form no cycle.
     pub services: Vec<Service>,
     /// Named endpoint mixes; `default` must be there.
@@ -20,7 +52,7 @@ pub struct ServiceGraph {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Name, unique in the graph.
+    /// Name, unique in the graph: lower-case letters, digits and hyphens.
     pub name: String,
     /// What it speaks.
     pub protocol: Protocol,
@@ -30,7 +62,7 @@ pub struct Service {
     /// Services that a built-in application calls (a synthetic service's calls tell by themselves).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
-    /// Synthetic endpoints.
+    /// Synthetic endpoints, unless it is a built-in application.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<ServiceEndpoint>,
 }
@@ -57,35 +89,30 @@ pub enum App {
     EmojivotoVoting,
 }
 
-/// One synthetic endpoint of a service.
+/// One synthetic endpoint of a service. For each request it draws the error,
+/// burns the CPU time, sleeps, makes its calls and answers, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceEndpoint {
-    /// HTTP path, or gRPC method name.
+    /// HTTP path without a query, or gRPC method name (of service `tare.Synthetic`).
     pub path: String,
     /// Response body in bytes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub response_bytes: u32,
     /// CPU time burnt per request, in microseconds.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_us: u32,
     /// Time slept per request, in microseconds, after the CPU time.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub delay_us: u32,
-    /// Share of requests answered with 503 (gRPC: UNAVAILABLE), 0 to 1.
-    #[serde(default)]
+    /// Share of requests answered with 503 (gRPC: UNAVAILABLE), 0 to 1: at once,
+    /// without work or calls.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub error_rate: f64,
-    /// Whom it calls before it answers.
-    #[serde(default)]
+    /// Whom it calls before it answers. A failed call makes the answer a 502 or
+    /// 503 and ends the calls after its own step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Step>,
-}
-
-/// One step of an endpoint's calls: all of `parallel` at once; steps follow each other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Step {
-    /// Calls made at once.
-    pub parallel: Vec<Call>,
 }
 
 /// One call.
@@ -94,18 +121,41 @@ pub struct Step {
 pub struct Call {
     /// Called service.
     pub service: String,
-    /// Its endpoint's path.
+    /// Its endpoint's path (HTTP: a query may follow), or gRPC method name.
     pub path: String,
     /// Request body in bytes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub request_bytes: u32,
     /// How many times, in sequence.
-    #[serde(default = "one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub times: u32,
+    /// Share of the requests that make this call, 0 to 1, drawn for each request.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub share: f64,
 }
 
 fn one() -> u32 {
     1
+}
+
+fn all() -> f64 {
+    1.0
+}
+
+fn is_zero(v: &u32) -> bool {
+    *v == 0
+}
+
+fn is_one(v: &u32) -> bool {
+    *v == 1
+}
+
+fn is_none(v: &f64) -> bool {
+    *v == 0.0
+}
+
+fn is_all(v: &f64) -> bool {
+    *v == 1.0
 }
 
 /// A named selection of endpoints for the load, per instance.
@@ -129,13 +179,103 @@ pub struct MixEndpoint {
     /// Path and query.
     pub path: String,
     /// Method; GET by default.
-    #[serde(default = "get")]
+    #[serde(default = "get", skip_serializing_if = "is_get")]
     pub method: String,
     /// Relative share, at least 1.
-    #[serde(default = "one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub weight: u32,
 }
 
 fn get() -> String {
     "GET".to_owned()
+}
+
+fn is_get(v: &str) -> bool {
+    v == "GET"
+}
+
+impl App {
+    /// What it speaks.
+    #[must_use]
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Self::EmojivotoWeb => Protocol::Http,
+            Self::EmojivotoEmoji | Self::EmojivotoVoting => Protocol::Grpc,
+        }
+    }
+
+    /// The paths that it answers by HTTP.
+    #[must_use]
+    pub fn paths(self) -> &'static [&'static str] {
+        match self {
+            Self::EmojivotoWeb => &[
+                "/",
+                "/leaderboard",
+                "/api/list",
+                "/api/vote",
+                "/api/leaderboard",
+            ],
+            Self::EmojivotoEmoji | Self::EmojivotoVoting => &[],
+        }
+    }
+
+    /// The applications that it calls.
+    #[must_use]
+    pub fn needs(self) -> &'static [App] {
+        match self {
+            Self::EmojivotoWeb => &[Self::EmojivotoEmoji, Self::EmojivotoVoting],
+            Self::EmojivotoEmoji | Self::EmojivotoVoting => &[],
+        }
+    }
+
+    /// As it is written in a graph.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EmojivotoWeb => "emojivoto-web",
+            Self::EmojivotoEmoji => "emojivoto-emoji",
+            Self::EmojivotoVoting => "emojivoto-voting",
+        }
+    }
+}
+
+impl ServiceGraph {
+    /// The service of that name.
+    #[must_use]
+    pub fn service(&self, name: &str) -> Option<&Service> {
+        self.services.iter().find(|s| s.name == name)
+    }
+
+    /// The mix of that name.
+    #[must_use]
+    pub fn mix(&self, name: &str) -> Option<&Mix> {
+        self.mixes.iter().find(|m| m.name == name)
+    }
+
+    /// Names of the services that `service` calls, each once, in the order of
+    /// their first mention; none for an unknown service.
+    #[must_use]
+    pub fn callees(&self, service: &str) -> Vec<&str> {
+        let Some(service) = self.service(service) else {
+            return Vec::new();
+        };
+        let steps = service.endpoints.iter().flat_map(|e| &e.calls);
+        let called = steps.flat_map(|s| &s.parallel).map(|c| &c.service);
+        let mut names: Vec<&str> = Vec::new();
+        for name in service.uses.iter().chain(called) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Whether everything in it fits together. Whoever was given a graph that
+    /// passed need not look again.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, and where.
+    pub fn validate(&self) -> Result<(), GraphError> {
+        validate::validate(self)
+    }
 }

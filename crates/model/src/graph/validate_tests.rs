@@ -1,0 +1,221 @@
+use super::*;
+use crate::graph::builtin;
+use serde_json::{Value, json};
+
+/// front (http) -> back (grpc) -> store (http)
+fn good() -> Value {
+    json!({
+        "name": "shop",
+        "services": [
+            {"name": "front", "protocol": "http", "endpoints": [
+                {"path": "/", "calls": [{"service": "back", "path": "Get", "times": 2}]}]},
+            {"name": "back", "protocol": "grpc", "endpoints": [
+                {"path": "Get", "calls": [{"service": "store", "path": "/rows?n=3"}]}]},
+            {"name": "store", "protocol": "http", "endpoints": [{"path": "/rows"}]},
+        ],
+        "mixes": [{"name": "default", "endpoints": [
+            {"name": "home", "service": "front", "path": "/?u=1"}]}],
+    })
+}
+
+/// The good graph with the value at `pointer` replaced, or the error's text.
+fn with(pointer: &str, value: Value) -> String {
+    changed(good(), pointer, value)
+}
+
+fn changed(mut graph: Value, pointer: &str, value: Value) -> String {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    match graph.pointer_mut(parent).unwrap() {
+        Value::Object(map) => {
+            map.insert(key.to_owned(), value);
+        }
+        other => other[key.parse::<usize>().unwrap()] = value,
+    }
+    let graph: ServiceGraph = serde_json::from_value(graph).unwrap();
+    graph.validate().unwrap_err().to_string()
+}
+
+#[test]
+fn a_good_graph_passes_and_knows_its_callees() {
+    let graph: ServiceGraph = serde_json::from_value(good()).unwrap();
+    assert_eq!(graph.validate(), Ok(()));
+    assert_eq!(graph.callees("front"), ["back"]);
+    assert_eq!(graph.callees("back"), ["store"]);
+    assert!(graph.callees("store").is_empty());
+    assert!(graph.callees("nobody").is_empty());
+    let emojivoto = builtin("emojivoto").unwrap();
+    assert_eq!(emojivoto.callees("web"), ["emoji", "voting"]);
+}
+
+#[test]
+fn every_fault_is_found_and_says_where() {
+    let call = "/services/0/endpoints/0/calls/0";
+    let faults = [
+        ("/name", json!("Shop"), "name: found name \"Shop\""),
+        ("/services", json!([]), "services: found none"),
+        (
+            "/services/1/name",
+            json!("front"),
+            "services[1].name: service \"front\" is there twice",
+        ),
+        (
+            "/services/2/name",
+            json!("my.store"),
+            "services[2].name: found name",
+        ),
+        (
+            "/services/0/endpoints",
+            json!([]),
+            "services[0]: found neither",
+        ),
+        (
+            "/services/0/app",
+            json!("emojivoto-web"),
+            "services[0]: found both",
+        ),
+        (
+            "/services/0/uses",
+            json!(["back"]),
+            "services[0].uses: found `uses`",
+        ),
+        (
+            "/services/2/endpoints/0/path",
+            json!("rows"),
+            "endpoints[0].path: found \"rows\"",
+        ),
+        (
+            "/services/2/endpoints/0/path",
+            json!("/tare/x"),
+            "not under /tare/",
+        ),
+        (
+            "/services/1/endpoints/0/path",
+            json!("/Get"),
+            "expected a gRPC method name",
+        ),
+        (
+            "/services/0/endpoints/0/error_rate",
+            json!(1.5),
+            "found 1.5, expected a share",
+        ),
+        (
+            "/services/0/endpoints/0/error_rate",
+            json!(-0.1),
+            "found -0.1, expected a share",
+        ),
+        (
+            "/services/0/endpoints/0/cpu_us",
+            json!(60_000_001),
+            "cpu_us: found 60000001",
+        ),
+        (
+            "/services/0/endpoints/0/response_bytes",
+            json!(16_777_217),
+            "at most 16777216",
+        ),
+        (
+            &format!("{call}/service"),
+            json!("bakc"),
+            "expected one of: front, back, store",
+        ),
+        (
+            &format!("{call}/path"),
+            json!("Put"),
+            "calls[0].path: found path \"Put\"",
+        ),
+        (
+            &format!("{call}/times"),
+            json!(0),
+            "times: found 0, expected at least 1",
+        ),
+        (&format!("{call}/share"), json!(2.0), "share: found 2"),
+        (
+            call,
+            json!({"parallel": []}),
+            "calls[0].parallel: found none",
+        ),
+        ("/mixes/0/name", json!("other"), "found no mix \"default\""),
+        (
+            "/mixes/0/endpoints",
+            json!([]),
+            "mixes[0].endpoints: found none",
+        ),
+        (
+            "/mixes/0/endpoints/0/service",
+            json!("back"),
+            "\"back\" speaks gRPC",
+        ),
+        (
+            "/mixes/0/endpoints/0/service",
+            json!("x"),
+            "found service \"x\"",
+        ),
+        (
+            "/mixes/0/endpoints/0/path",
+            json!("/no?q=1"),
+            "found path \"/no\"",
+        ),
+        (
+            "/mixes/0/endpoints/0/path",
+            json!("/?q=\u{1F369}"),
+            "percent-encoded",
+        ),
+        (
+            "/mixes/0/endpoints/0/method",
+            json!("get"),
+            "method: found \"get\"",
+        ),
+        ("/mixes/0/endpoints/0/weight", json!(0), "weight: found 0"),
+    ];
+    for (pointer, value, expected) in faults {
+        let found = with(pointer, value);
+        assert!(found.contains(expected), "{pointer}: {found}");
+    }
+}
+
+#[test]
+fn cycles_are_shown_as_such() {
+    let back = json!([{"service": "front", "path": "/"}]);
+    let found = with("/services/2/endpoints/0/calls", back);
+    assert!(found.contains("front -> back -> store -> front"), "{found}");
+    let own = json!([{"service": "store", "path": "/rows"}]);
+    let found = with("/services/2/endpoints/0/calls", own);
+    assert!(found.contains("cycle: store -> store"), "{found}");
+}
+
+#[test]
+fn two_endpoints_of_one_path_are_refused() {
+    let twice = json!([{"path": "/rows"}, {"path": "/rows"}]);
+    let found = with("/services/2/endpoints", twice);
+    assert!(
+        found.contains("endpoints[1].path: path \"/rows\" is there twice"),
+        "{found}"
+    );
+}
+
+#[test]
+fn applications_need_their_partners_and_their_protocol() {
+    let emojivoto = || serde_json::to_value(builtin("emojivoto").unwrap()).unwrap();
+    let found = changed(emojivoto(), "/services/0/uses", json!(["emoji"]));
+    assert!(
+        found.contains("`emojivoto-web` calls `emojivoto-voting`"),
+        "{found}"
+    );
+    let found = changed(emojivoto(), "/services/0/uses", json!(["nobody"]));
+    assert!(
+        found.contains("uses[0]: found service \"nobody\""),
+        "{found}"
+    );
+    let found = changed(emojivoto(), "/services/1/protocol", json!("http"));
+    assert!(
+        found.contains("found protocol http, expected grpc"),
+        "{found}"
+    );
+    let caller = json!({"name": "x", "protocol": "http", "endpoints": [
+        {"path": "/", "calls": [{"service": "emoji", "path": "ListAll"}]}]});
+    let found = changed(emojivoto(), "/services/0", caller);
+    assert!(
+        found.contains("\"emoji\" is a built-in gRPC application"),
+        "{found}"
+    );
+}
