@@ -79,18 +79,18 @@ fn every_fault_is_found_and_says_where() {
             "services[0].uses: found `uses`",
         ),
         (
-            "/services/2/endpoints/0/path",
-            json!("rows"),
-            "endpoints[0].path: found \"rows\"",
+            "/services/2/endpoints",
+            json!([{"path": "/rows"}, {"path": "rows"}]),
+            "endpoints[1].path: found \"rows\"",
         ),
         (
-            "/services/2/endpoints/0/path",
-            json!("/tare/x"),
+            "/services/2/endpoints",
+            json!([{"path": "/rows"}, {"path": "/tare/x"}]),
             "not under /tare/",
         ),
         (
-            "/services/1/endpoints/0/path",
-            json!("/Get"),
+            "/services/1/endpoints",
+            json!([{"path": "Get"}, {"path": "/Get"}]),
             "expected a gRPC method name",
         ),
         (
