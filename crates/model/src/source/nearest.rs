@@ -1,0 +1,39 @@
+//! The name that was probably meant.
+
+/// The candidate nearest to `name`, if one is near enough to be worth naming: at
+/// most a third of its letters differ, or one contains the other.
+pub(crate) fn nearest<'c>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
+    let lower: String = name.to_lowercase().chars().take(64).collect();
+    if lower.is_empty() {
+        return None;
+    }
+    candidates
+        .into_iter()
+        .filter_map(|candidate| {
+            let other = candidate.to_lowercase();
+            let distance = strsim::damerau_levenshtein(&lower, &other);
+            let allowed = (lower.chars().count().max(other.chars().count()) / 3).max(1);
+            let contains = lower.len() >= 3 && (other.contains(&lower) || lower.contains(&other));
+            (distance <= allowed || contains).then_some((distance, candidate))
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_slip_is_found_and_a_stranger_is_not() {
+        let names = ["duration", "warmup", "rate", "threads"];
+        assert_eq!(nearest("duratoin", names), Some("duration"));
+        assert_eq!(nearest("Rate", names), Some("rate"));
+        assert_eq!(nearest("warm", names), Some("warmup"));
+        assert_eq!(nearest("colour", names), None);
+        assert_eq!(nearest("", names), None);
+    }
+}
