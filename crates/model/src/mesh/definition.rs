@@ -1,4 +1,4 @@
-//! Meshes as data: one YAML file per mesh under `meshes/`.
+//! What a mesh is, in its file and in a plan.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,159 @@
+//! All meshes that a plan can name.
+
+use super::decode;
+use super::definition::{Mesh, MeshDefinition};
+use crate::source::{Decoder, Problems};
+
+/// The meshes that come with tare: file name and text.
+pub const BUILTINS: [(&str, &str); 2] = [
+    (
+        "meshes/bare.yaml",
+        include_str!("../../../../meshes/bare.yaml"),
+    ),
+    (
+        "meshes/envoy.yaml",
+        include_str!("../../../../meshes/envoy.yaml"),
+    ),
+];
+
+/// The definitions of the meshes that come with tare.
+///
+/// # Errors
+/// Never, as long as the files under `meshes/` are good: a test holds them to it.
+pub fn builtins() -> Result<Vec<MeshDefinition>, Problems> {
+    let mut decoder = Decoder::default();
+    let catalogue = Catalogue::builtin(&mut decoder);
+    if decoder.count() > 0 {
+        return Err(decoder.into_problems());
+    }
+    Ok(catalogue.definitions)
+}
+
+/// Meshes by name.
+pub(crate) struct Catalogue {
+    definitions: Vec<MeshDefinition>,
+}
+
+impl Catalogue {
+    /// The meshes that come with tare.
+    pub(crate) fn builtin(decoder: &mut Decoder) -> Self {
+        let mut catalogue = Self {
+            definitions: Vec::new(),
+        };
+        for (name, text) in BUILTINS {
+            catalogue.add(decoder, name, text);
+        }
+        catalogue
+    }
+
+    /// Adds the mesh of a file; problems go to `decoder`.
+    pub(crate) fn add(&mut self, decoder: &mut Decoder, file: &str, text: &str) {
+        let Some(node) = decoder.read_file(file, text) else {
+            return;
+        };
+        let Some(definition) = decode::definition(decoder, &node) else {
+            return;
+        };
+        if self.definitions.iter().any(|m| m.name == definition.name) {
+            let place = node.entry("name").map_or(node.place, |e| e.node.place);
+            decoder
+                .problem(place, format!("a second mesh `{}`", definition.name))
+                .expected("a name that no other mesh has");
+            return;
+        }
+        self.definitions.push(definition);
+    }
+
+    /// Every name that a plan can use: meshes, and variants as `mesh/variant`.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let of = |m: &MeshDefinition| {
+            let variants = m.variants.keys().map(|v| format!("{}/{v}", m.name));
+            std::iter::once(m.name.clone())
+                .chain(variants)
+                .collect::<Vec<_>>()
+        };
+        self.definitions.iter().flat_map(of).collect()
+    }
+
+    /// The mesh or variant of that name.
+    pub(crate) fn get(&self, name: &str) -> Option<Mesh> {
+        let (mesh, variant) = match name.split_once('/') {
+            Some((mesh, variant)) => (mesh, Some(variant)),
+            None => (name, None),
+        };
+        let definition = self.definitions.iter().find(|m| m.name == mesh)?;
+        let (title, settings) = match variant {
+            None => (&definition.title, &definition.settings),
+            Some(variant) => {
+                let variant = definition.variants.get(variant)?;
+                (&variant.title, &variant.settings)
+            }
+        };
+        Some(Mesh {
+            name: name.to_owned(),
+            title: title.clone(),
+            data_plane: definition.data_plane,
+            settings: settings.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::{DataPlaneKind, Mtls};
+
+    #[test]
+    fn the_built_in_meshes_are_good_and_are_all_files() {
+        let meshes = builtins().unwrap();
+        let names: Vec<&str> = meshes.iter().map(|m| m.name.as_str()).collect();
+        assert_eq!(names, ["bare", "envoy"]);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../meshes");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|e| format!("meshes/{}", e.unwrap().file_name().to_string_lossy()))
+            .collect();
+        files.sort();
+        assert_eq!(files, BUILTINS.map(|(file, _)| file.to_owned()));
+    }
+
+    #[test]
+    fn a_variant_changes_only_what_it_lists() {
+        let catalogue = Catalogue::builtin(&mut Decoder::default());
+        let plain = catalogue.get("envoy").unwrap();
+        let mtls = catalogue.get("envoy/mtls").unwrap();
+        assert_eq!(plain.data_plane, DataPlaneKind::EnvoySidecar);
+        assert_eq!(plain.settings.mtls, Mtls::Off);
+        assert_eq!(mtls.settings.mtls, Mtls::Strict);
+        let mut back = mtls.settings;
+        back.mtls = Mtls::Off;
+        assert_eq!(back, plain.settings);
+        assert_eq!(catalogue.names(), ["bare", "envoy", "envoy/mtls"]);
+        assert!(catalogue.get("envoy/no").is_none());
+    }
+
+    #[test]
+    fn every_mistake_in_a_mesh_file_is_reported() {
+        let mut decoder = Decoder::default();
+        let mut catalogue = Catalogue::builtin(&mut decoder);
+        let text = "name: envoy\ndata_plane: envoy-sidecars\nsettings: {mtls: on}\nvariants:\n  a b: {}\n  c: {settings: {concurency: 2}}\n";
+        catalogue.add(&mut decoder, "mine.yaml", text);
+        let problems = decoder.into_problems();
+        let found: Vec<&str> = problems.list().iter().map(|p| p.found.as_str()).collect();
+        assert_eq!(
+            found,
+            [
+                "found `envoy-sidecars`",
+                "found `on`",
+                "found `a b`",
+                "unknown key `concurency` in the settings of a mesh",
+            ]
+        );
+        let mut decoder = Decoder::default();
+        catalogue.add(&mut decoder, "mine.yaml", "name: envoy\ndata_plane: none\n");
+        assert_eq!(
+            decoder.into_problems().list()[0].found,
+            "a second mesh `envoy`"
+        );
+    }
+}
