@@ -1,12 +1,13 @@
-//! Plans: what to measure. `PlanFile` is what was written, [`Plan`] what was
-//! meant: complete, and valid by construction.
+//! The resolved plan.
+
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::graph::ServiceGraph;
 use crate::load::{Arrivals, Pace};
-use crate::mesh::Mesh;
+use crate::mesh::{DataPlaneKind, Mesh};
 
 /// A resolved plan. Everything that decides what is measured is in here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,4 +80,54 @@ pub struct Load {
     pub warmup_ns: u64,
     /// From the intended instant.
     pub timeout_ns: u64,
+}
+
+impl Plan {
+    /// Number of trials: meshes x loads x repeats.
+    #[must_use]
+    pub fn trial_count(&self) -> u64 {
+        self.meshes.len() as u64 * self.loads.len() as u64 * u64::from(self.repeats)
+    }
+
+    /// How long the whole run will take, roughly, in nanoseconds: the windows and
+    /// warm-ups, and a guess for starting and ending the processes of each trial
+    /// where there are any.
+    #[must_use]
+    pub fn estimated_duration_ns(&self) -> u64 {
+        let windows: u64 = self
+            .loads
+            .iter()
+            .map(|l| l.duration_ns.saturating_add(l.warmup_ns))
+            .fold(0, u64::saturating_add)
+            .saturating_mul(self.meshes.len() as u64);
+        let services =
+            self.workload.graph.services.len() as u64 * u64::from(self.workload.instances);
+        let setup = |mesh: &Mesh| match (self.environment, mesh.data_plane) {
+            (EnvironmentKind::Fake, _) => 0,
+            (EnvironmentKind::Local, DataPlaneKind::None) => TRIAL_NS + services * SERVICE_NS,
+            (EnvironmentKind::Local, DataPlaneKind::EnvoySidecar) => {
+                TRIAL_NS + services * SERVICE_NS + (services + 1) * SIDECAR_NS
+            }
+        };
+        let setups = self.meshes.iter().map(setup).fold(0, u64::saturating_add);
+        windows
+            .saturating_add(setups.saturating_mul(self.loads.len() as u64))
+            .saturating_mul(u64::from(self.repeats))
+    }
+}
+
+/// Guesses of the time to start and end a trial, per trial and per process.
+const TRIAL_NS: u64 = 1_000_000_000;
+const SERVICE_NS: u64 = 20_000_000;
+const SIDECAR_NS: u64 = 150_000_000;
+
+impl Workload {
+    /// How many origins (address and port) the load goes to: for each instance, the
+    /// services that the mix names.
+    #[must_use]
+    pub fn origins(&self) -> u64 {
+        let endpoints = self.graph.mix(&self.mix).map_or(&[][..], |m| &m.endpoints);
+        let services: BTreeSet<&str> = endpoints.iter().map(|e| e.service.as_str()).collect();
+        services.len() as u64 * u64::from(self.instances)
+    }
 }

@@ -1,0 +1,54 @@
+//! Plans that come with tare: files under `plans/`.
+
+use crate::source::nearest;
+
+/// A built-in plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Builtin {
+    /// Name, as `quick`.
+    pub name: &'static str,
+    /// What it is for, in a line.
+    pub title: &'static str,
+    /// The plan file, commented: the place to start from.
+    pub text: &'static str,
+}
+
+/// All built-in plans; the first is the one that `tare run` runs by itself.
+#[must_use]
+pub fn builtins() -> &'static [Builtin] {
+    const ALL: [Builtin; 4] = [
+        Builtin {
+            name: "quick",
+            title: "Emojivoto x 2: no mesh, Envoy sidecars, Envoy with mutual TLS",
+            text: include_str!("../../../../plans/quick.yaml"),
+        },
+        Builtin {
+            name: "aa",
+            title: "no mesh against itself: the noise floor of this machine",
+            text: include_str!("../../../../plans/aa.yaml"),
+        },
+        Builtin {
+            name: "thirty",
+            title: "Emojivoto x 30 at 500 rps: no mesh, Envoy with mutual TLS",
+            text: include_str!("../../../../plans/thirty.yaml"),
+        },
+        Builtin {
+            name: "smoke",
+            title: "seconds on an echo service, to see that everything works",
+            text: include_str!("../../../../plans/smoke.yaml"),
+        },
+    ];
+    &ALL
+}
+
+/// The built-in plan of that name.
+#[must_use]
+pub fn builtin(name: &str) -> Option<&'static Builtin> {
+    builtins().iter().find(|b| b.name == name)
+}
+
+/// The built-in plan whose name is nearest to `name`, if one is near.
+#[must_use]
+pub fn nearest_builtin(name: &str) -> Option<&'static str> {
+    nearest(name, builtins().iter().map(|b| b.name))
+}

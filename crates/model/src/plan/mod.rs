@@ -1,0 +1,18 @@
+//! Plans: what to measure. A plan file is what was written, [`Plan`] what was
+//! meant: complete, and valid by construction. [`resolve`] leads from one to the other.
+
+mod builtin;
+mod decode;
+mod file;
+mod loads;
+mod resolve;
+mod resolved;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+pub use crate::source::{Place, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
+pub use builtin::{Builtin, builtin, builtins, nearest_builtin};
+pub use file::schema;
+pub use resolve::{ReadFile, resolve};
+pub use resolved::{EnvironmentKind, Load, Plan, Workload};

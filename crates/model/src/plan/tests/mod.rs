@@ -1,0 +1,338 @@
+//! Plans from text: good ones, wrong ones, and noise.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::load::Arrivals;
+use crate::mesh::Mtls;
+use crate::trial;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn no_files(path: &str) -> Result<String, String> {
+    Err(format!("{path}: No such file or directory (os error 2)"))
+}
+
+fn with(text: &str, sets: &[&str]) -> Result<Plan, PlanErrors> {
+    let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+    resolve("plan.yaml", text, &sets, &no_files)
+}
+
+fn good(text: &str, sets: &[&str]) -> Plan {
+    with(text, sets).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn quick(sets: &[&str]) -> Plan {
+    good(builtin("quick").unwrap().text, sets)
+}
+
+/// Each case of `errors.txt`: a title, the arguments of `--set` behind `$`, the
+/// plan, and after the last `---` what is said about it.
+#[test]
+fn every_kind_of_error_says_where_what_and_what_was_expected() {
+    let cases: Vec<&str> = include_str!("errors.txt").split("=== ").skip(1).collect();
+    assert!(cases.len() >= 50, "{}", cases.len());
+    for case in cases {
+        let (title, rest) = case.split_once('\n').unwrap();
+        let (input, expected) = rest.rsplit_once("---\nerror: ").unwrap();
+        let sets: Vec<&str> = input.lines().filter_map(|l| l.strip_prefix("$ ")).collect();
+        let text: String = input
+            .split_inclusive('\n')
+            .filter(|l| !l.starts_with("$ "))
+            .collect();
+        let errors = with(&text, &sets).expect_err(title).to_string();
+        let expected = format!("error: {expected}");
+        assert_eq!(errors.trim_end(), expected.trim_end(), "{title}");
+    }
+}
+
+#[test]
+fn an_empty_plan_is_the_defaults() {
+    let plan = good("", &[]);
+    assert_eq!(plan.name, "plan");
+    assert_eq!(plan.workload.graph.name, "emojivoto");
+    assert_eq!(plan.workload.instances, 1);
+    assert_eq!(plan.baseline, "bare");
+    let names: Vec<&str> = plan.meshes.iter().map(|m| m.name.as_str()).collect();
+    assert_eq!(names, ["bare", "envoy", "envoy/mtls"]);
+    assert_eq!(plan.loads.len(), 1);
+    assert_eq!(plan.loads[0].name, "200rps");
+    assert_eq!(plan.loads[0].duration_ns, 10 * SECOND_NS);
+    assert_eq!((plan.repeats, plan.seed), (3, 1));
+}
+
+#[test]
+fn the_built_in_plans_are_what_they_promise() {
+    for builtin in builtins() {
+        let plan = good(builtin.text, &[]);
+        assert_eq!(plan.name, builtin.name);
+        assert!(!plan.description.is_empty(), "{}", builtin.name);
+        assert_eq!(plan.environment, EnvironmentKind::Local);
+        assert_eq!(
+            trial::order(&plan).len() as u64,
+            plan.trial_count(),
+            "{}",
+            builtin.name
+        );
+    }
+    let plan = quick(&[]);
+    assert_eq!(plan.trial_count(), 18);
+    assert_eq!(plan.workload.instances, 2);
+    assert_eq!(plan.meshes[1].settings.mtls, Mtls::Off);
+    assert_eq!(plan.meshes[2].settings.mtls, Mtls::Strict);
+    let rates: Vec<f64> = plan.loads.iter().map(|l| l.rate_rps).collect();
+    assert_eq!(rates, [200.0, 400.0]);
+    assert!(plan.loads.iter().all(|l| l.duration_ns == 5 * SECOND_NS));
+    let aa = good(builtin("aa").unwrap().text, &[]);
+    assert_eq!(aa.meshes[0].settings, aa.meshes[1].settings);
+    assert_eq!(aa.meshes[0].data_plane, aa.meshes[1].data_plane);
+    assert_eq!(aa.meshes[1].name, "bare-again");
+    assert_eq!(aa.loads, plan.loads);
+}
+
+#[test]
+fn the_built_in_plans_are_all_files() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    let mut names: Vec<String> = builtins()
+        .iter()
+        .map(|b| format!("{}.yaml", b.name))
+        .collect();
+    names.sort();
+    assert_eq!(files, names);
+}
+
+#[test]
+fn set_changes_what_was_written_and_adds_what_was_not() {
+    let plan = quick(&[
+        "load.rate=1.5krps",
+        "workload.instances=30",
+        "meshes=envoy, bare",
+        "repeats=5",
+        "load.arrivals=poisson",
+        "description=a, b and c",
+        "load.connections=90",
+    ]);
+    assert_eq!(plan.loads.len(), 1);
+    assert_eq!(plan.loads[0].name, "1500rps");
+    assert_eq!(plan.loads[0].arrivals, Arrivals::Poisson);
+    assert_eq!(plan.workload.instances, 30);
+    assert_eq!(plan.meshes[0].name, "envoy");
+    assert_eq!(plan.baseline, "bare", "the baseline was written");
+    assert_eq!(plan.repeats, 5);
+    assert_eq!(plan.description, "a, b and c");
+
+    let added = good("", &["load.rate=5", "workload=echo", "meshes=bare"]);
+    assert_eq!(added.loads[0].rate_rps, 5.0);
+    assert_eq!(added.workload.graph.name, "echo");
+    assert_eq!(added.meshes.len(), 1);
+}
+
+#[test]
+fn set_reaches_into_lists_and_behind_short_forms() {
+    let plan = quick(&[
+        "load.rate[1]=600",
+        "meshes[1].name=two",
+        "meshes[1].settings.concurrency=2",
+        "meshes[2]={mesh: envoy, name: three, settings: {concurrency: 3}}",
+    ]);
+    assert_eq!(plan.loads[1].rate_rps, 600.0);
+    assert_eq!(plan.meshes[1].name, "two");
+    assert_eq!(plan.meshes[1].settings.concurrency, 2);
+    assert_eq!(plan.meshes[2].settings.concurrency, 3);
+    let listed = good(
+        "workload: echo\nloads: [{rate: 1}, {rate: 2}]\n",
+        &["loads[1].duration=20s", "workload.instances=2"],
+    );
+    assert_eq!(listed.loads[0].duration_ns, 10 * SECOND_NS);
+    assert_eq!(listed.loads[1].duration_ns, 20 * SECOND_NS);
+    assert_eq!(listed.workload.instances, 2);
+}
+
+#[test]
+fn lists_of_rates_and_connections_make_loads_of_all_pairs() {
+    let plan = good("load: {rate: [100, 0.5krps], connections: [8, 64]}", &[]);
+    let names: Vec<&str> = plan.loads.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["100rps-8c", "100rps-64c", "500rps-8c", "500rps-64c"]
+    );
+    assert_eq!(plan.loads[1].connections, 64);
+    let named = good("load: {name: x, rate: [1, 2.5]}", &[]);
+    let names: Vec<&str> = named.loads.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(names, ["x-1rps", "x-2.5rps"]);
+    assert_eq!(good("load: {name: low}", &[]).loads[0].name, "low");
+}
+
+#[test]
+fn a_graph_may_be_written_out_or_lie_in_a_file() {
+    let graph = serde_json::to_string(&crate::graph::builtin("echo").unwrap()).unwrap();
+    let inline = good(&format!("workload: {{graph: {graph}}}"), &[]);
+    let read = |path: &str| match path {
+        "my/graph.yaml" => Ok(graph.clone()),
+        _ => no_files(path),
+    };
+    let text = "workload: {graph: {file: my/graph.yaml}}";
+    let filed = resolve("p.yaml", text, &[], &read).unwrap();
+    let named = good("workload: echo", &[]);
+    assert_eq!(inline.workload, named.workload);
+    assert_eq!(filed.workload, named.workload);
+}
+
+#[test]
+fn a_mesh_of_ones_own_is_a_file() {
+    let mesh =
+        "name: mine\ndata_plane: envoy-sidecar\nvariants:\n  big: {settings: {concurrency: 4}}\n";
+    let read = |_: &str| Ok(mesh.to_owned());
+    let text = "mesh_files: [mine.yaml]\nmeshes: [bare, mine, mine/big]\n";
+    let plan = resolve("p.yaml", text, &[], &read).unwrap();
+    assert_eq!(plan.meshes[1].settings.concurrency, 1);
+    assert_eq!(plan.meshes[2].settings.concurrency, 4);
+
+    let broken = |_: &str| Ok("name: mine\ndata_plane: envoy\n".to_owned());
+    let errors = resolve("p.yaml", text, &[], &broken).unwrap_err();
+    assert_eq!(errors.list().len(), 1, "{errors}");
+    assert_eq!(errors.source_name(errors.list()[0].place), "mine.yaml");
+}
+
+#[test]
+fn huge_and_deep_texts_are_refused() {
+    let long = format!("name: a\n#{}", "x".repeat(TEXT_BYTES_MAX));
+    assert!(
+        with(&long, &[])
+            .unwrap_err()
+            .to_string()
+            .contains("at most 262144")
+    );
+    for many in [
+        "- a\n".repeat(50_000),
+        (0..30_000).map(|n| format!("k{n}:\n")).collect(),
+    ] {
+        let message = with(&many, &[]).unwrap_err().to_string();
+        assert!(message.contains("too much"), "{message}");
+    }
+    for (open, close) in [("[", "]"), ("{a: ", "}"), ("- ", "")] {
+        let deep = format!("meshes: \n  {}x{}", open.repeat(3000), close.repeat(3000));
+        let message = with(&deep, &[]).unwrap_err().to_string();
+        assert!(
+            message.contains("nesting") || message.contains("no YAML"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn windows_line_ends_and_byte_order_marks_are_no_errors() {
+    let text = "\u{feff}name: a\r\nrepeats: 2\r\nload:\r\n  rate: 5\r\n";
+    let plan = good(text, &[]);
+    assert_eq!((plan.name.as_str(), plan.repeats), ("a", 2));
+    assert_eq!(plan.loads[0].rate_rps, 5.0);
+}
+
+#[test]
+fn a_resolved_plan_survives_json() {
+    for builtin in builtins() {
+        let plan = good(builtin.text, &[]);
+        let json = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    }
+}
+
+#[test]
+fn the_estimate_holds_the_windows_and_grows_with_the_sidecars() {
+    let bare = quick(&["meshes=bare"]);
+    let windows = 2 * 3 * (5 * SECOND_NS + 3 * SECOND_NS / 2);
+    assert!(bare.estimated_duration_ns() > windows);
+    let envoy = quick(&["meshes=envoy", "baseline=envoy"]);
+    assert!(envoy.estimated_duration_ns() > bare.estimated_duration_ns());
+    let fake = quick(&["meshes=bare", "environment=fake"]);
+    assert_eq!(fake.estimated_duration_ns(), windows);
+}
+
+/// Whatever a plan says, resolving it ends in a plan that keeps its promises or in
+/// problems that can be shown.
+fn holds(text: &str, sets: &[String]) -> Result<(), TestCaseError> {
+    match resolve("plan.yaml", text, sets, &no_files) {
+        Ok(plan) => {
+            let mut names: Vec<&str> = plan.meshes.iter().map(|m| m.name.as_str()).collect();
+            prop_assert!(names.contains(&plan.baseline.as_str()));
+            names.sort_unstable();
+            names.dedup();
+            prop_assert_eq!(names.len(), plan.meshes.len());
+            prop_assert!(plan.workload.graph.mix(&plan.workload.mix).is_some());
+            prop_assert!(plan.workload.instances >= 1 && plan.repeats >= 1);
+            for load in &plan.loads {
+                prop_assert!(load.rate_rps > 0.0 && load.rate_rps <= 1e7);
+                prop_assert!(load.threads >= 1 && load.threads <= load.connections);
+                prop_assert!(load.rate_rps * load.duration_ns as f64 >= 1e9);
+            }
+        }
+        Err(errors) => {
+            prop_assert!(!errors.list().is_empty());
+            prop_assert!(errors.to_string().starts_with("error: "));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC{0,200}") {
+        holds(&text, &[])?;
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        holds(&String::from_utf8_lossy(&bytes), &[])?;
+    }
+
+    #[test]
+    fn no_yaml_like_text_makes_it_panic(text in "[a-c:&*!|>{}\\[\\],\"'#%@?\\- \n\t]{0,80}") {
+        holds(&text, &[])?;
+    }
+
+    #[test]
+    fn no_change_of_a_good_plan_makes_it_panic(
+        which in 0usize..4,
+        at in any::<prop::sample::Index>(),
+        length in 0usize..12,
+        new in "[ -~\n\t\u{e9}]{0,6}",
+    ) {
+        let text = builtins()[which].text;
+        let start = at.index(text.len());
+        let end = (start + length).min(text.len());
+        // The built-in plans are ASCII: every byte is a boundary.
+        let changed = format!("{}{new}{}", &text[..start], &text[end..]);
+        holds(&changed, &[])?;
+    }
+
+    #[test]
+    fn no_set_makes_it_panic(
+        path in "(load|loads|meshes|workload|seed|repeats|baseline)(\\[[0-3]\\])?(\\.(rate|graph|name|settings|mtls))?(\\[[0-3x]\\])?",
+        value in "[ -~]{0,12}",
+        noise in "\\PC{0,20}",
+    ) {
+        let text = builtin("quick").unwrap().text;
+        holds(text, &[format!("{path}={value}"), noise])?;
+    }
+
+    #[test]
+    fn a_number_in_range_is_taken_as_it_is(
+        rate in 1u32..10_000, connections in 2u32..1000, seconds in 1u64..1000, seed: u64,
+    ) {
+        let text = format!(
+            "seed: {seed}\nload: {{rate: {rate}, connections: {connections}, duration: {seconds}s}}"
+        );
+        let plan = good(&text, &[]);
+        prop_assert_eq!(plan.seed, seed);
+        prop_assert_eq!(plan.loads[0].rate_rps, f64::from(rate));
+        prop_assert_eq!(plan.loads[0].connections, connections);
+        prop_assert_eq!(plan.loads[0].duration_ns, seconds * SECOND_NS);
+    }
+}
