@@ -1,11 +1,186 @@
-//! `tare plan`.
+//! `tare plan`: show, list and check plans; and how `tare run` finds its own.
 
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Subcommand, ValueEnum};
+use tare_model::plan::{self, Plan, TEXT_BYTES_MAX};
+use tare_model::units::{format_duration_ns, format_rate};
 
 /// Show and check plans.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+#[derive(Subcommand)]
+enum Action {
+    /// Print a built-in plan as YAML, to start from.
+    Show {
+        /// Name, as in `tare plan list`.
+        name: String,
+    },
+    /// List the built-in plans.
+    List,
+    /// Print the JSON Schema of plan files, for editors.
+    Schema,
+    /// Check a plan without running anything.
+    Check {
+        /// Plan file, `-` for standard input, or the name of a built-in plan.
+        plan: String,
+        /// Change one setting of the plan, as `load.rate=500` or `meshes=bare,envoy`.
+        #[arg(long = "set", value_name = "PATH=VALUE")]
+        sets: Vec<String>,
+        /// How to print the result.
+        #[arg(long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A summary.
+    Text,
+    /// The resolved plan.
+    Json,
+}
+
+/// A plan that was found and is good.
+pub(crate) struct Source {
+    /// What it means.
+    pub(crate) plan: Plan,
+    /// What was written, without the changes of `--set`.
+    pub(crate) text: String,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    match args.action {
+        Action::Show { name } => out.write_all(builtin(&name)?.text.as_bytes())?,
+        Action::List => list(&mut out)?,
+        Action::Schema => writeln!(out, "{}", serde_json::to_string_pretty(&plan::schema())?)?,
+        Action::Check { plan, sets, output } => {
+            let plan = read(&plan, &sets)?.plan;
+            match output {
+                Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?,
+                Output::Text => out.write_all(summary(&plan).as_bytes())?,
+            }
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the built-in plans, one a line.
+pub(crate) fn list(out: &mut impl Write) -> io::Result<()> {
+    let plans = plan::builtins();
+    let width = plans.iter().map(|p| p.name.len()).max().unwrap_or(0);
+    for plan in plans {
+        writeln!(out, "{:width$}  {}", plan.name, plan.title)?;
+    }
+    Ok(())
+}
+
+/// Finds, reads and resolves a plan. A name with a path separator or ending in
+/// `.yaml` or `.yml` is a file, any other first of all a built-in plan.
+pub(crate) fn read(name: &str, sets: &[String]) -> anyhow::Result<Source> {
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    let path = Path::new(name);
+    let is_path = name.contains(std::path::is_separator)
+        || path.extension().is_some_and(|e| e == "yaml" || e == "yml");
+    let text = if name == "-" {
+        bounded(io::stdin().lock()).context("cannot read the plan from standard input")?
+    } else if is_path || (plan::builtin(name).is_none() && path.is_file()) {
+        read_file(path).with_context(|| format!("cannot read the plan {name}"))?
+    } else {
+        builtin(name)?.text.to_owned()
+    };
+    let source = if name == "-" { "<stdin>" } else { name };
+    let read = |relative: &str| read_relative(folder, relative);
+    let plan = plan::resolve(source, &text, sets, &read)
+        .map_err(|errors| anyhow::anyhow!("the plan cannot be run\n\n{errors}"))?;
+    Ok(Source { plan, text })
+}
+
+fn builtin(name: &str) -> anyhow::Result<&'static plan::Builtin> {
+    if let Some(found) = plan::builtin(name) {
+        return Ok(found);
+    }
+    let mut names = String::new();
+    for plan in plan::builtins() {
+        let _ = write!(names, " {}", plan.name);
+    }
+    let hint = plan::nearest_builtin(name)
+        .map(|n| format!("; did you mean `{n}`?"))
+        .unwrap_or_default();
+    bail!("there is no plan `{name}`, neither a file nor built in (built in are:{names}){hint}")
+}
+
+fn read_relative(folder: &Path, relative: &str) -> Result<String, String> {
+    let path: PathBuf = folder.join(relative);
+    read_file(&path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn read_file(path: &Path) -> io::Result<String> {
+    bounded(std::fs::File::open(path)?)
+}
+
+/// Reads a text that is no longer than a plan may be; one byte more is left for the
+/// resolver to refuse.
+fn bounded(reader: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    reader
+        .take(TEXT_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() > TEXT_BYTES_MAX {
+        let message = format!("longer than {TEXT_BYTES_MAX} bytes: this is no plan");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let message = format!("byte {} is no UTF-8: save the file as UTF-8", at + 1);
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    })
+}
+
+/// What a plan will do, for people.
+fn summary(plan: &Plan) -> String {
+    let mut text = String::new();
+    let names = |list: Vec<&str>| list.join(", ");
+    let meshes = names(plan.meshes.iter().map(|m| m.name.as_str()).collect());
+    let workload = &plan.workload;
+    let _ = writeln!(text, "ok: {}", plan.name);
+    let _ = writeln!(
+        text,
+        "  workload  {} x {}, mix {}",
+        workload.graph.name, workload.instances, workload.mix
+    );
+    let _ = writeln!(text, "  meshes    {meshes} (baseline {})", plan.baseline);
+    for load in &plan.loads {
+        let _ = writeln!(
+            text,
+            "  load      {}: {} for {} after {}, {} connections",
+            load.name,
+            format_rate(load.rate_rps),
+            format_duration_ns(load.duration_ns),
+            format_duration_ns(load.warmup_ns),
+            load.connections,
+        );
+    }
+    let blocks = match plan.repeats {
+        1 => "1 block".to_owned(),
+        n => format!("{n} blocks"),
+    };
+    let _ = writeln!(
+        text,
+        "  trials    {} in {}, about {}",
+        plan.trial_count(),
+        blocks,
+        format_duration_ns(plan.estimated_duration_ns())
+    );
+    text
 }
