@@ -199,6 +199,25 @@ fn a_mesh_of_ones_own_is_a_file() {
     assert_eq!(errors.source_name(errors.list()[0].place), "mine.yaml");
 }
 
+/// The plans of docs/plans.md are good, and its mesh is one.
+#[test]
+fn what_the_documentation_shows_can_be_used() {
+    let page = include_str!("../../../../../docs/plans.md");
+    let blocks: Vec<&str> = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|b| b.split("```").next())
+        .collect();
+    assert_eq!(blocks.len(), 3);
+    assert_eq!(good(blocks[0], &[]).loads.len(), 2);
+    assert_eq!(good(blocks[1], &[]).meshes[1].settings.concurrency, 2);
+    let read = |_: &str| Ok(blocks[2].to_owned());
+    let text = "mesh_files: [mine.yaml]\nmeshes: [bare, mine, mine/mtls]\n";
+    let plan = resolve("p.yaml", text, &[], &read).unwrap();
+    assert!(plan.meshes[2].settings.access_log);
+    assert_eq!(plan.meshes[2].settings.mtls, Mtls::Strict);
+}
+
 #[test]
 fn huge_and_deep_texts_are_refused() {
     let long = format!("name: a\n#{}", "x".repeat(TEXT_BYTES_MAX));
