@@ -25,6 +25,10 @@ pub struct Hello {
 }
 
 /// What a generator writes.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "records are read one at a time, never kept in masses"
+)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum LoadRecord {

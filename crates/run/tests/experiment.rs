@@ -1,4 +1,5 @@
 //! Whole runs in virtual time: what is on disk afterwards, whatever happens.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::path::Path;
 

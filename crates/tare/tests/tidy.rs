@@ -1,12 +1,16 @@
 //! Keeps the tree tidy: the direction of dependencies, the length of files, and
 //! documents that speak the truth.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// Files that git tracks or would track.
@@ -18,7 +22,11 @@ fn files() -> Vec<PathBuf> {
         .unwrap();
     assert!(listed.status.success());
     let names = String::from_utf8(listed.stdout).unwrap();
-    names.lines().map(|l| root().join(l)).filter(|p| p.is_file()).collect()
+    names
+        .lines()
+        .map(|l| root().join(l))
+        .filter(|p| p.is_file())
+        .collect()
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -29,15 +37,27 @@ fn read(path: &Path) -> Option<String> {
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let out = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
         .current_dir(root())
         .output()
         .unwrap();
     let metadata: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     let mut all = BTreeMap::new();
     for package in metadata["packages"].as_array().unwrap() {
-        let normal = package["dependencies"].as_array().unwrap().iter().filter(|d| d["kind"].is_null());
-        let names = normal.map(|d| d["name"].as_str().unwrap().to_owned()).collect();
+        let normal = package["dependencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|d| d["kind"].is_null());
+        let names = normal
+            .map(|d| d["name"].as_str().unwrap().to_owned())
+            .collect();
         all.insert(package["name"].as_str().unwrap().to_owned(), names);
     }
     all
@@ -55,13 +75,27 @@ fn dependencies_point_one_way_and_bans_hold() {
         ("tare-report", &["tare-model", "tare-stats"]),
         (
             "tare",
-            &["tare-model", "tare-stats", "tare-load", "tare-workload", "tare-run", "tare-report"],
+            &[
+                "tare-model",
+                "tare-stats",
+                "tare-load",
+                "tare-workload",
+                "tare-run",
+                "tare-report",
+            ],
         ),
     ]);
-    assert_eq!(all.keys().map(String::as_str).collect::<Vec<_>>().len(), may.len(), "a crate without a rule");
+    assert_eq!(
+        all.keys().map(String::as_str).collect::<Vec<_>>().len(),
+        may.len(),
+        "a crate without a rule"
+    );
     for (krate, dependencies) in &all {
         for dependency in dependencies.iter().filter(|d| d.starts_with("tare")) {
-            assert!(may[krate.as_str()].contains(&dependency.as_str()), "{krate} must not use {dependency}");
+            assert!(
+                may[krate.as_str()].contains(&dependency.as_str()),
+                "{krate} must not use {dependency}"
+            );
         }
     }
     let banned: [(&str, &[&str]); 6] = [
@@ -83,27 +117,43 @@ fn dependencies_point_one_way_and_bans_hold() {
 fn source_files_stay_readable() {
     for file in files() {
         let source = file.extension().is_some_and(|e| e == "rs" || e == "ts");
-        let Some(text) = read(&file).filter(|_| source) else { continue };
+        let Some(text) = read(&file).filter(|_| source) else {
+            continue;
+        };
         let lines = text.lines().count();
-        assert!(lines <= 600, "{} has {lines} lines; 600 is the limit", file.display());
+        assert!(
+            lines <= 600,
+            "{} has {lines} lines; 600 is the limit",
+            file.display()
+        );
     }
 }
 
 #[test]
 fn nothing_unfinished_and_no_private_address() {
-    let unfinished = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+    let unfinished = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("X", "XX"),
+    ];
     for file in files() {
         let Some(text) = read(&file) else { continue };
         if file.ends_with("LICENSE") {
             continue;
         }
         for word in unfinished {
-            let found = text.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == word);
+            let found = text
+                .split(|c: char| !c.is_ascii_alphanumeric())
+                .any(|w| w == word);
             assert!(!found, "{} says {word}", file.display());
         }
         // A lock file must work with whatever registry its reader has set.
         if file.file_name().is_some_and(|n| n == "package-lock.json") {
-            assert!(!text.contains("\"resolved\""), "{} names a registry's host", file.display());
+            assert!(
+                !text.contains("\"resolved\""),
+                "{} names a registry's host",
+                file.display()
+            );
         }
     }
 }
@@ -118,17 +168,27 @@ fn every_statement_of_the_method_has_a_test_that_exists() {
         .filter_map(|f| read(f))
         .collect();
     let mut named = 0;
-    for line in method.lines().filter(|l| l.trim_start().starts_with("- ") || l.contains("`test: ")) {
-        let tests: Vec<&str> =
-            line.split("`test: ").skip(1).filter_map(|rest| rest.split('`').next()).collect();
+    for line in method
+        .lines()
+        .filter(|l| l.trim_start().starts_with("- ") || l.contains("`test: "))
+    {
+        let tests: Vec<&str> = line
+            .split("`test: ")
+            .skip(1)
+            .filter_map(|rest| rest.split('`').next())
+            .collect();
         assert!(
             !(tests.is_empty() && line.trim_start().starts_with("- **")),
             "a statement of docs/method.md names no test: {line}"
         );
         for test in tests {
             named += 1;
-            let found = sources.contains(&format!("fn {test}(")) || sources.contains(&format!("\"{test}\""));
-            assert!(found, "docs/method.md names the test {test}, which does not exist");
+            let found = sources.contains(&format!("fn {test}("))
+                || sources.contains(&format!("\"{test}\""));
+            assert!(
+                found,
+                "docs/method.md names the test {test}, which does not exist"
+            );
         }
     }
     assert!(named >= 20, "docs/method.md names only {named} tests");

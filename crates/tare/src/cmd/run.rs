@@ -69,7 +69,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     // One thread: children end with the thread that started them, and a quiet
     // orchestrator is a good neighbour.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let stop = runtime.block_on(async { stop_on_signal() })?;
     let (begun, plan) = match &args.resume {
         Some(dir) => {
@@ -79,13 +81,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         None => {
             let source = super::plan::read(&args.plan, &args.sets)?;
-            (Begun::New { out: args.out, text: source.text }, source.plan)
+            (
+                Begun::New {
+                    out: args.out,
+                    text: source.text,
+                },
+                source.plan,
+            )
         }
     };
     let kind = plan.environment;
     let done = match kind {
         EnvironmentKind::Local => {
-            let local = Local::new(LocalOptions { offline: args.offline })?;
+            let local = Local::new(LocalOptions {
+                offline: args.offline,
+            })?;
             runtime.block_on(go(local, begun, &plan, stop))?
         }
         EnvironmentKind::Fake => runtime.block_on(go(Fake::default(), begun, &plan, stop))?,
@@ -111,7 +121,9 @@ async fn go<E: Environment>(
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<Done> {
     let mut display = Display::new(plan, &order(plan));
-    let prepared = environment.prepare(plan, &mut |line| display.say(line)).await;
+    let prepared = environment
+        .prepare(plan, &mut |line| display.say(line))
+        .await;
     let done = async {
         let fingerprint = prepared?;
         let run = match begun {
@@ -127,7 +139,12 @@ async fn go<E: Environment>(
                     schema_version: tare_model::SCHEMA_VERSION,
                     id,
                     tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-                    tare_build: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+                    tare_build: if cfg!(debug_assertions) {
+                        "debug"
+                    } else {
+                        "release"
+                    }
+                    .to_owned(),
                     started_unix_ns: started,
                     plan: plan.clone(),
                     command: std::env::args().collect(),
@@ -137,7 +154,10 @@ async fn go<E: Environment>(
             }
         };
         let outcome = experiment::run(&mut environment, &run, &mut display, stop).await;
-        anyhow::Ok(Done { dir: run.path().to_owned(), outcome })
+        anyhow::Ok(Done {
+            dir: run.path().to_owned(),
+            outcome,
+        })
     }
     .await;
     display.finish();
@@ -152,8 +172,12 @@ fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
     let trials = done.dir.join(layout::TRIALS);
     let any = std::fs::read_dir(&trials).is_ok_and(|mut d| d.next().is_some());
     let summary = if any {
-        let summary = tare_report::write_derived(&done.dir)
-            .with_context(|| format!("the trials in {} are safe; analyse them", done.dir.display()))?;
+        let summary = tare_report::write_derived(&done.dir).with_context(|| {
+            format!(
+                "the trials in {} are safe; analyse them",
+                done.dir.display()
+            )
+        })?;
         super::report::print(&summary, output, &done.dir)?;
         Some(summary)
     } else {
@@ -163,7 +187,10 @@ fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
         Ok(outcome) => outcome,
         Err(error) => {
             eprintln!("tare: {error}");
-            eprintln!("What was finished is safe. Go on with: tare run --resume {}", done.dir.display());
+            eprintln!(
+                "What was finished is safe. Go on with: tare run --resume {}",
+                done.dir.display()
+            );
             return Ok(ExitCode::from(exit::INVALID));
         }
     };
@@ -199,7 +226,10 @@ fn stop_on_signal() -> anyhow::Result<watch::Receiver<bool>> {
             if count > 1 {
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
-            let _ = writeln!(std::io::stderr(), "\nEnding the trial under way; Ctrl-C again to end at once.");
+            let _ = writeln!(
+                std::io::stderr(),
+                "\nEnding the trial under way; Ctrl-C again to end at once."
+            );
             let _ = sender.send(true);
         }
     });
@@ -207,7 +237,9 @@ fn stop_on_signal() -> anyhow::Result<watch::Receiver<bool>> {
 }
 
 fn now_unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as u64)
 }
 
 /// `20260131-235959`, in UTC.
@@ -217,13 +249,23 @@ fn timestamp(unix_s: u64) -> String {
     let (days, s) = (unix_s / 86_400, unix_s % 86_400);
     let z = days + 719_468;
     let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", s / 3600, s / 60 % 60, s % 60)
+    format!(
+        "{year:04}{month:02}{day:02}-{:02}{:02}{:02}",
+        s / 3600,
+        s / 60 % 60,
+        s % 60
+    )
 }
 
 #[cfg(test)]
