@@ -34,6 +34,7 @@ fn graph() -> ServiceGraph {
     };
     ServiceGraph {
         name: "g".into(),
+        description: String::new(),
         services: vec![Service {
             name: "web".into(),
             protocol: Protocol::Http,
