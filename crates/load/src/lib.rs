@@ -1,1 +1,39 @@
-//! placeholder
+//! The load engine: open-loop, exact, measured against itself.
+//!
+//! [`run`] carries out a [`tare_model::load::LoadSpec`] on this machine. Below it:
+//!
+//! - `targets`, `url`, `deck`, [`http1`]: what is sent where, and what comes back.
+//!   Pure: bytes and instants in, values out.
+//! - [`driver`]: the seam to time and sockets, real or simulated.
+//! - `engine`: one loop on one thread, generic over the driver.
+//! - `book`, `collect`, [`verdict`]: what was seen, added up, and whether it may be used.
+
+mod book;
+mod collect;
+mod deck;
+pub mod driver;
+mod engine;
+pub mod http1;
+mod resolve;
+mod run;
+mod stream;
+mod targets;
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod testing;
+mod throttle;
+mod url;
+pub mod verdict;
+
+pub use deck::{CARDS_MAX, Deck, DeckError};
+pub use engine::{LoopEnd, LoopPlan, OpenLoop};
+pub use run::{LoadError, run};
+pub use stream::RecordWriter;
+pub use targets::{
+    CONNECTIONS_MAX, Origin, RATE_MAX_RPS, SpecError, THREADS_MAX, TIME_MAX_NS, Target, Targets,
+    connections_of,
+};
+pub use url::{HttpUrl, UrlError, host_port};

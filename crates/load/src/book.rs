@@ -1,0 +1,337 @@
+//! What one loop thread writes down: per second of intended time and per
+//! endpoint, in histograms that are handed over whole about once a second.
+
+use tare_model::load::{Counts, ErrorClass};
+use tare_stats::Histogram;
+
+/// One second in nanoseconds.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+
+/// How a slot ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// A complete response with a status below 400.
+    Ok,
+    /// Anything else.
+    Failed(ErrorClass),
+}
+
+/// Errors and timeouts by the discriminant of [`ErrorClass`].
+pub(crate) type Errors = [u64; ErrorClass::ALL.len()];
+
+/// Adds `from` to `to`.
+pub(crate) fn add_errors(to: &mut Errors, from: &Errors) {
+    to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
+}
+
+/// A histogram that costs nothing until it is used.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lazy(Option<Box<Histogram>>);
+
+impl Lazy {
+    #[inline]
+    pub(crate) fn record(&mut self, ns: u64) {
+        self.0.get_or_insert_with(Box::default).record(ns);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        match (&mut self.0, &other.0) {
+            (Some(a), Some(b)) => a.merge(b),
+            (mine @ None, Some(b)) => *mine = Some(b.clone()),
+            (_, None) => {}
+        }
+    }
+
+    pub(crate) fn get(&self) -> Option<&Histogram> {
+        self.0.as_deref()
+    }
+}
+
+/// One endpoint's part.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EndpointBook {
+    pub(crate) counts: Counts,
+    pub(crate) errors: Errors,
+    pub(crate) latency: Lazy,
+}
+
+/// Everything about the slots of one stretch of intended time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Page {
+    pub(crate) counts: Counts,
+    /// By sent time, unlike the rest.
+    pub(crate) sent: u64,
+    /// Slots that came to their end before the window's.
+    pub(crate) ended_in_window: u64,
+    /// Slots given up before they were due.
+    pub(crate) not_due: u64,
+    pub(crate) latency: Lazy,
+    pub(crate) service_time: Lazy,
+    pub(crate) lateness: Lazy,
+    pub(crate) wait: Lazy,
+    pub(crate) error_latency: Lazy,
+    pub(crate) errors: Errors,
+    /// Responses by status code, few and therefore in a list.
+    pub(crate) status: Vec<(u16, u64)>,
+    /// By index of name; empty until the first slot.
+    pub(crate) endpoints: Vec<EndpointBook>,
+}
+
+impl Page {
+    #[inline]
+    fn endpoint(&mut self, name: u32, names: usize) -> &mut EndpointBook {
+        if self.endpoints.is_empty() {
+            self.endpoints.resize_with(names, EndpointBook::default);
+        }
+        &mut self.endpoints[name as usize]
+    }
+
+    /// The endpoint's counts, which are there already, and the page's own.
+    fn both(&mut self, name: u32) -> [&mut Counts; 2] {
+        [&mut self.endpoints[name as usize].counts, &mut self.counts]
+    }
+
+    #[inline]
+    fn responded(&mut self, status: u16) {
+        match self.status.iter_mut().find(|(s, _)| *s == status) {
+            Some((_, n)) => *n += 1,
+            None => self.status.push((status, 1)),
+        }
+    }
+
+    /// Adds all of `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        self.sent += other.sent;
+        self.ended_in_window += other.ended_in_window;
+        self.not_due += other.not_due;
+        self.latency.merge(&other.latency);
+        self.service_time.merge(&other.service_time);
+        self.lateness.merge(&other.lateness);
+        self.wait.merge(&other.wait);
+        self.error_latency.merge(&other.error_latency);
+        add_errors(&mut self.errors, &other.errors);
+        for &(status, n) in &other.status {
+            match self.status.iter_mut().find(|(s, _)| *s == status) {
+                Some((_, m)) => *m += n,
+                None => self.status.push((status, n)),
+            }
+        }
+        if self.endpoints.len() < other.endpoints.len() {
+            self.endpoints
+                .resize_with(other.endpoints.len(), EndpointBook::default);
+        }
+        for (mine, theirs) in self.endpoints.iter_mut().zip(&other.endpoints) {
+            mine.counts.add(&theirs.counts);
+            add_errors(&mut mine.errors, &theirs.errors);
+            mine.latency.merge(&theirs.latency);
+        }
+    }
+}
+
+/// What is handed over: pages by second of the window, and the warm-up's own.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    /// Second of the window and its page, in no order.
+    pub(crate) pages: Vec<(u32, Page)>,
+    /// Slots of the warm-up: outside the books, for the progress line only.
+    pub(crate) warmup: Page,
+    /// Requests sent, warm-up included.
+    pub(crate) sent: u64,
+}
+
+/// A request that was sent, and its instants, absolute in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Instants {
+    pub(crate) intended: u64,
+    pub(crate) sent: u64,
+}
+
+/// Writes into a [`Book`].
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    book: Book,
+    names: usize,
+    window_start: u64,
+    window_end: u64,
+    /// Index of the page used last, and when its second begins.
+    current: usize,
+    current_from: u64,
+    /// Closed loop: lateness and wait have no meaning there.
+    closed_loop: bool,
+}
+
+impl Recorder {
+    pub(crate) fn new(names: usize, window_start: u64, window_ns: u64, closed_loop: bool) -> Self {
+        Self {
+            book: Book::default(),
+            names,
+            window_start,
+            window_end: window_start + window_ns,
+            current: usize::MAX,
+            current_from: 0,
+            closed_loop,
+        }
+    }
+
+    /// The page for `at`; the warm-up's before the window.
+    #[inline]
+    fn page(&mut self, at: u64) -> &mut Page {
+        if at < self.window_start {
+            return &mut self.book.warmup;
+        }
+        let known = self.current != usize::MAX && at.wrapping_sub(self.current_from) < SECOND_NS;
+        if !known {
+            self.turn_to(at);
+        }
+        &mut self.book.pages[self.current].1
+    }
+
+    #[cold]
+    fn turn_to(&mut self, at: u64) {
+        let second = ((at - self.window_start) / SECOND_NS) as u32;
+        self.current_from = self.window_start + u64::from(second) * SECOND_NS;
+        let found = self.book.pages.iter().rposition(|(s, _)| *s == second);
+        self.current = found.unwrap_or_else(|| {
+            self.book.pages.push((second, Page::default()));
+            self.book.pages.len() - 1
+        });
+    }
+
+    /// A slot was taken from the schedule.
+    #[inline]
+    pub(crate) fn planned(&mut self, intended: u64, name: u32) {
+        let names = self.names;
+        let page = self.page(intended);
+        page.counts.planned += 1;
+        page.endpoint(name, names).counts.planned += 1;
+    }
+
+    /// A request is about to be written.
+    #[inline]
+    pub(crate) fn sent(&mut self, at: Instants, lateness: u64, wait: u64) {
+        self.book.sent += 1;
+        let counted = at.intended >= self.window_start && at.sent < self.window_end;
+        let closed_loop = self.closed_loop;
+        let page = self.page(at.intended);
+        if !closed_loop {
+            page.lateness.record(lateness);
+            page.wait.record(wait);
+        }
+        if counted {
+            self.page(at.sent).sent += 1;
+        }
+    }
+
+    /// A sent slot came to its end with a complete response.
+    #[inline]
+    pub(crate) fn responded(&mut self, at: Instants, done: u64, name: u32, status: u16) {
+        let ending = match status {
+            0..400 => Ending::Ok,
+            400..500 => Ending::Failed(ErrorClass::Status4xx),
+            _ => Ending::Failed(ErrorClass::Status5xx),
+        };
+        self.page(at.intended).responded(status);
+        if ending == Ending::Ok {
+            let service = done.saturating_sub(at.sent);
+            self.page(at.intended).service_time.record(service);
+        }
+        self.ended(at.intended, done, name, ending);
+    }
+
+    /// A slot came to its end.
+    #[inline]
+    pub(crate) fn ended(&mut self, intended: u64, done: u64, name: u32, ending: Ending) {
+        let (names, in_window) = (self.names, done < self.window_end);
+        let latency = done.saturating_sub(intended);
+        let page = self.page(intended);
+        page.ended_in_window += u64::from(in_window);
+        match ending {
+            Ending::Ok => {
+                page.latency.record(latency);
+                page.counts.ok += 1;
+                let endpoint = page.endpoint(name, names);
+                endpoint.counts.ok += 1;
+                endpoint.latency.record(latency);
+            }
+            Ending::Failed(class) => {
+                page.error_latency.record(latency);
+                Self::failed(page, name, names, class);
+            }
+        }
+    }
+
+    fn failed(page: &mut Page, name: u32, names: usize, class: ErrorClass) {
+        page.errors[class as usize] += 1;
+        page.endpoint(name, names).errors[class as usize] += 1;
+        for counts in page.both(name) {
+            match class.is_timeout() {
+                true => counts.timeout += 1,
+                false => counts.error += 1,
+            }
+        }
+    }
+
+    /// A slot will never come to its end: sent and still open, or never sent.
+    pub(crate) fn left_over(&mut self, intended: u64, name: u32, sent: bool) {
+        let names = self.names;
+        let page = self.page(intended);
+        page.endpoint(name, names);
+        for counts in page.both(name) {
+            match sent {
+                true => counts.in_flight += 1,
+                false => counts.not_sent += 1,
+            }
+        }
+    }
+
+    /// A slot is given up before it is due: failed when nothing can work
+    /// (without a latency, for it has none), else not sent.
+    pub(crate) fn given_up(&mut self, intended: u64, name: u32, class: Option<ErrorClass>) {
+        self.planned(intended, name);
+        self.page(intended).not_due += 1;
+        match class {
+            Some(class) => {
+                let names = self.names;
+                Self::failed(self.page(intended), name, names, class);
+            }
+            None => self.left_over(intended, name, false),
+        }
+    }
+
+    /// Hands over everything written since the last time.
+    pub(crate) fn take(&mut self) -> Book {
+        self.current = usize::MAX;
+        std::mem::take(&mut self.book)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_go_to_the_second_of_their_intended_instant() {
+        let w = 5 * SECOND_NS;
+        let mut r = Recorder::new(2, w, 2 * SECOND_NS, false);
+        let at = |intended, sent| Instants { intended, sent };
+        r.planned(w - 1, 0);
+        r.planned(w, 1);
+        r.sent(at(w, w + SECOND_NS), 7, 0);
+        r.responded(at(w, w + SECOND_NS), w + SECOND_NS + 5, 1, 200);
+        r.planned(w + SECOND_NS, 0);
+        r.sent(at(w + SECOND_NS, w + 2 * SECOND_NS), 1, 1);
+        r.ended(w + SECOND_NS, w + 2 * SECOND_NS, 0, Ending::Failed(ErrorClass::Reset));
+        let book = r.take();
+        assert_eq!(book.warmup.counts.planned, 1);
+        let page = |s: u32| &book.pages.iter().find(|(n, _)| *n == s).unwrap().1;
+        assert_eq!((page(0).counts.ok, page(0).sent, page(1).sent), (1, 0, 1));
+        assert_eq!(page(0).latency.get().unwrap().max(), SECOND_NS + 5);
+        assert_eq!(page(0).service_time.get().unwrap().max(), 5);
+        assert_eq!(page(1).errors[ErrorClass::Reset as usize], 1);
+        assert_eq!((page(0).ended_in_window, page(1).ended_in_window), (1, 0));
+        assert_eq!(page(0).endpoints[1].counts.ok, 1);
+        assert_eq!(book.pages.len(), 2, "sent after the window belongs to no second");
+        assert!(r.take().pages.is_empty());
+    }
+}

@@ -1,0 +1,273 @@
+//! One body of tests over both drivers: the same servers, described as steps, once
+//! in virtual time and once on loopback sockets.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace};
+
+use crate::driver::{EpollDriver, Fault, SimDriver, SimServer, Step};
+use crate::testing::{drive, errors_of, ok_response, spec};
+
+const MS: u64 = 1_000_000;
+const DELAY_NS: u64 = 2 * MS;
+
+/// What the server does with a request for `path`.
+fn answer(path: &str) -> Vec<Step> {
+    let now = |bytes: &[u8]| Step::Bytes(0, bytes.to_vec());
+    match path {
+        "/ok" => vec![now(&ok_response("hello"))],
+        "/delay" => vec![Step::Bytes(DELAY_NS, ok_response("hello"))],
+        "/pieces" => vec![
+            now(b"HTTP/1.1 200 OK\r\nTransfer-Enc"),
+            Step::Bytes(MS, b"oding: chunked\r\n\r\n5\r\nhel".to_vec()),
+            Step::Bytes(2 * MS, b"lo\r\n0\r\n\r\n".to_vec()),
+        ],
+        "/404" => vec![now(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")],
+        "/500" => vec![now(b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno")],
+        "/reset" => vec![Step::Reset(0)],
+        "/half" => vec![
+            now(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
+            Step::Close(MS),
+        ],
+        "/garbage" => vec![now(b"SSH-2.0-OpenSSH\r\n")],
+        "/late" => vec![Step::Bytes(250 * MS, ok_response("late"))],
+        "/close" => vec![
+            now(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"),
+            Step::Close(0),
+        ],
+        "/until-close" => vec![now(b"HTTP/1.1 200 OK\r\n\r\nall of it"), Step::Close(MS)],
+        other => panic!("no answer for {other:?}"),
+    }
+}
+
+fn path_of(request: &[u8]) -> String {
+    let text = String::from_utf8_lossy(request);
+    text.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+/// A world to run a specification in; the URLs' authority is `server` or `refused`.
+trait World {
+    fn run(&self, spec: &LoadSpec) -> LoadResult;
+}
+
+struct Simulated;
+
+struct Steps;
+
+const SERVER: &str = "10.0.0.1:80";
+const REFUSED: &str = "10.0.0.2:80";
+
+impl SimServer for Steps {
+    fn connect(&mut self, _now: u64, to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+        let refused = to.to_string() == REFUSED;
+        Some((50_000, if refused { Err(Fault::Refused) } else { Ok(Vec::new()) }))
+    }
+
+    fn request(&mut self, _now: u64, _to: SocketAddr, request: &[u8]) -> Vec<Step> {
+        answer(&path_of(request))
+    }
+}
+
+fn addrs(spec: &LoadSpec, server: SocketAddr, refused: SocketAddr) -> Vec<Vec<SocketAddr>> {
+    crate::targets::Targets::new(spec)
+        .unwrap()
+        .origins
+        .iter()
+        .map(|o| match o.authority.as_str() {
+            "server" => vec![server],
+            "refused" => vec![refused],
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+impl World for Simulated {
+    fn run(&self, spec: &LoadSpec) -> LoadResult {
+        let addrs = addrs(spec, SERVER.parse().unwrap(), REFUSED.parse().unwrap());
+        drive(&mut SimDriver::new(Steps), spec, addrs, &AtomicBool::new(false))
+    }
+}
+
+struct Loopback;
+
+impl World for Loopback {
+    fn run(&self, spec: &LoadSpec) -> LoadResult {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        // Bound and closed again: nobody listens there.
+        let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let accepting = {
+            let over = Arc::clone(&over);
+            std::thread::spawn(move || {
+                for stream in listener.incoming() {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let stream = stream.unwrap();
+                    std::thread::spawn(move || serve(stream));
+                }
+            })
+        };
+        let mut driver = EpollDriver::new(spec.pace).unwrap();
+        let result = drive(&mut driver, spec, addrs(spec, server, refused), &AtomicBool::new(false));
+        over.store(true, Ordering::Relaxed);
+        TcpStream::connect(server).unwrap();
+        accepting.join().unwrap();
+        result
+    }
+}
+
+/// Plays the steps on a real socket; ends with the connection.
+fn serve(mut stream: TcpStream) {
+    stream.set_nodelay(true).unwrap();
+    let mut seen = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(n) = stream.read(&mut buffer) {
+        if n == 0 {
+            return;
+        }
+        seen.extend_from_slice(&buffer[..n]);
+        if !seen.ends_with(b"\r\n\r\n") {
+            continue;
+        }
+        let mut passed = 0;
+        for step in answer(&path_of(&std::mem::take(&mut seen))) {
+            let (Step::Bytes(at, _) | Step::Close(at) | Step::Reset(at)) = step;
+            std::thread::sleep(Duration::from_nanos(at - passed));
+            passed = at;
+            match step {
+                Step::Bytes(_, bytes) => {
+                    if stream.write_all(&bytes).is_err() {
+                        return;
+                    }
+                }
+                Step::Close(_) => return,
+                Step::Reset(_) => {
+                    let zero = Some(Duration::ZERO);
+                    rustix::net::sockopt::set_socket_linger(&stream, zero).unwrap();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn of(url: &str) -> LoadSpec {
+    let mut s = spec(&[url]);
+    s.mode = Mode::Open {
+        rate_rps: 400.0,
+        arrivals: Default::default(),
+    };
+    s.duration_ns = 250 * MS;
+    s.timeout_ns = 150 * MS;
+    s.connections = 8;
+    s
+}
+
+fn good_servers(world: &impl World) {
+    for path in ["ok", "delay", "pieces", "close", "until-close"] {
+        let r = world.run(&of(&format!("http://server/{path}")));
+        assert_eq!(r.counts.planned, 100, "{path}");
+        assert_eq!(r.counts.ok, 100, "{path}: {:?}", r.errors);
+        assert_eq!(r.status["200"], 100, "{path}");
+        let closes = path.contains("close");
+        assert_eq!(r.generator.reconnects > 50, closes, "{path}");
+        if path == "delay" {
+            assert!(r.service_time_ns.min >= DELAY_NS, "{:?}", r.service_time_ns);
+            assert!(r.latency_ns.min >= r.service_time_ns.min);
+        }
+    }
+}
+
+fn bad_servers(world: &impl World) {
+    for (path, class) in [
+        ("404", ErrorClass::Status4xx),
+        ("500", ErrorClass::Status5xx),
+        ("reset", ErrorClass::Reset),
+        ("half", ErrorClass::Closed),
+        ("garbage", ErrorClass::BadResponse),
+    ] {
+        let r = world.run(&of(&format!("http://server/{path}")));
+        assert_eq!(errors_of(&r, class), 100, "{path}: {:?} {:?}", r.errors, r.counts);
+        assert_eq!(r.error_latency_ns.count, 100, "{path}");
+    }
+    let r = world.run(&of("http://refused/ok"));
+    assert_eq!(errors_of(&r, ErrorClass::ConnectRefused), 100, "{:?}", r.errors);
+    let r = world.run(&of("http://unknown/ok"));
+    assert_eq!(errors_of(&r, ErrorClass::Dns), 100, "{:?}", r.errors);
+}
+
+fn late_servers(world: &impl World) {
+    let r = world.run(&of("http://server/late"));
+    assert_eq!(r.counts.timeout, 100, "{:?}", r.errors);
+    assert!(errors_of(&r, ErrorClass::Timeout) >= 8, "{:?}", r.errors);
+    assert_eq!(r.error_latency_ns.max, 150 * MS);
+    let mut patient = of("http://server/late");
+    patient.timeout_ns = 2_000 * MS;
+    patient.connections = 200;
+    let r = world.run(&patient);
+    assert_eq!(r.counts.ok, 100, "{:?}", r.errors);
+    let mut impatient = of("http://server/late");
+    impatient.drain_ns = Some(0);
+    impatient.connections = 200;
+    impatient.timeout_ns = 2_000 * MS;
+    let r = world.run(&impatient);
+    assert!(r.counts.in_flight > 50, "{:?}", r.counts);
+}
+
+fn mixed_servers(world: &impl World) {
+    let mut s = of("http://server/ok");
+    s.endpoints[0].weight = 2;
+    s.endpoints.extend(of("http://server/500").endpoints);
+    s.endpoints.extend(of("http://unknown/ok").endpoints);
+    let r = world.run(&s);
+    assert_eq!((r.counts.ok, r.counts.error), (50, 50), "{:?}", r.errors);
+    assert_eq!(r.endpoints[1].errors["status5xx"], 25);
+    assert_eq!(errors_of(&r, ErrorClass::Dns), 25);
+}
+
+fn closed_loop(world: &impl World) {
+    let mut s = of("http://server/delay");
+    s.mode = Mode::Saturate;
+    let r = world.run(&s);
+    // 8 connections, 250 ms, at least 2 ms each.
+    assert!((8..=1000).contains(&r.counts.ok), "{:?}", r.counts);
+    assert_eq!(r.counts.ok, r.counts.planned);
+    assert!(r.latency_ns.min >= DELAY_NS);
+    assert_eq!(r.lateness_ns.count, 0);
+    let mut s = of("http://refused/ok");
+    s.mode = Mode::Saturate;
+    let r = world.run(&s);
+    assert!(errors_of(&r, ErrorClass::ConnectRefused) > 0, "{:?}", r.counts);
+}
+
+fn all(world: &impl World) {
+    good_servers(world);
+    bad_servers(world);
+    late_servers(world);
+    mixed_servers(world);
+    closed_loop(world);
+}
+
+#[test]
+fn in_virtual_time() {
+    all(&Simulated);
+}
+
+#[test]
+fn on_loopback() {
+    all(&Loopback);
+}
+
+#[test]
+fn on_loopback_without_sleep() {
+    let mut s = of("http://server/delay");
+    s.pace = Pace::Spin;
+    let r = Loopback.run(&s);
+    assert_eq!(r.counts.ok, 100, "{:?}", r.errors);
+}

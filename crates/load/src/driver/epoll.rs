@@ -1,0 +1,251 @@
+//! Real time, real sockets: one epoll instance for one thread.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+    sockopt,
+};
+use rustix::time::{ClockId, clock_gettime};
+use tare_model::load::Pace;
+
+use super::{ConnId, Driver, Fault, Ready};
+
+const BATCH: usize = 128;
+/// Sleeps measured before the start to learn how late the kernel wakes this thread.
+const CALIBRATION_SLEEPS: usize = 24;
+const CALIBRATION_SLEEP_NS: u64 = 100_000;
+/// The share of a wait that is spun instead of slept lies between these.
+const MARGIN_NS_MIN: u64 = 15_000;
+const MARGIN_NS_MAX: u64 = 120_000;
+
+struct Socket {
+    fd: OwnedFd,
+    /// Tells events of this socket from those of an earlier one under the same id.
+    generation: u32,
+}
+
+/// The driver for measurements. Made on the thread that uses it, because timer
+/// slack belongs to a thread.
+pub struct EpollDriver {
+    epoll: OwnedFd,
+    sockets: Vec<Option<Socket>>,
+    generation: u32,
+    events: Box<[epoll::Event; BATCH]>,
+    /// How long before an instant the thread stops sleeping; `u64::MAX`: never sleeps.
+    margin_ns: u64,
+    idle_ns: u64,
+}
+
+impl EpollDriver {
+    /// A driver for the calling thread: sets its timer slack to 1 ns and, unless
+    /// it never sleeps, measures how late sleeps end (a few milliseconds).
+    ///
+    /// # Errors
+    /// When the kernel gives no epoll instance or lacks `epoll_pwait2` (Linux 5.11).
+    pub fn new(pace: Pace) -> std::io::Result<Self> {
+        let event = epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        };
+        let mut driver = Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            sockets: Vec::new(),
+            generation: 0,
+            events: Box::new([event; BATCH]),
+            margin_ns: u64::MAX,
+            idle_ns: 0,
+        };
+        // Without it sleeps end up to 50 us late; the calibration below makes up for that.
+        rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).ok();
+        driver.poll(0)?;
+        if pace == Pace::Sleep {
+            driver.margin_ns = driver.calibrate();
+        }
+        Ok(driver)
+    }
+
+    /// How long before an instant this driver stops sleeping and spins, in
+    /// nanoseconds; `None` when it never sleeps.
+    #[must_use]
+    pub fn margin_ns(&self) -> Option<u64> {
+        (self.margin_ns != u64::MAX).then_some(self.margin_ns)
+    }
+
+    fn calibrate(&mut self) -> u64 {
+        let mut late: Vec<u64> = (0..CALIBRATION_SLEEPS)
+            .map(|_| {
+                let before = clock();
+                self.poll(CALIBRATION_SLEEP_NS).ok();
+                (clock() - before).saturating_sub(CALIBRATION_SLEEP_NS)
+            })
+            .collect();
+        late.sort_unstable();
+        let usual = late[CALIBRATION_SLEEPS * 3 / 4];
+        (usual + usual / 4).clamp(MARGIN_NS_MIN, MARGIN_NS_MAX)
+    }
+
+    fn poll(&mut self, timeout_ns: u64) -> Result<usize, Errno> {
+        let timeout = Timespec {
+            tv_sec: (timeout_ns / 1_000_000_000) as i64,
+            tv_nsec: (timeout_ns % 1_000_000_000) as _,
+        };
+        match epoll::wait(&self.epoll, &mut self.events[..], Some(&timeout)) {
+            Err(Errno::INTR) => Ok(0),
+            other => other,
+        }
+    }
+
+    fn report(&self, count: usize, ready: &mut Vec<Ready>) {
+        use epoll::EventFlags as F;
+        for event in &self.events[..count] {
+            let (flags, data) = (event.flags, event.data.u64());
+            let conn = data as u32;
+            let current = self.sockets.get(conn as usize).and_then(Option::as_ref);
+            if current.is_none_or(|s| s.generation != (data >> 32) as u32) {
+                continue;
+            }
+            let broken = flags.intersects(F::ERR | F::HUP);
+            ready.push(Ready {
+                conn,
+                readable: broken || flags.intersects(F::IN | F::RDHUP),
+                writable: broken || flags.contains(F::OUT),
+                hangup: broken || flags.contains(F::RDHUP),
+            });
+        }
+    }
+
+    fn register(&self, conn: ConnId, socket: &Socket, writable: bool, add: bool) -> Result<(), Errno> {
+        use epoll::EventFlags as F;
+        let mut flags = F::IN | F::RDHUP;
+        if writable {
+            flags |= F::OUT;
+        }
+        let data = epoll::EventData::new_u64(u64::from(socket.generation) << 32 | u64::from(conn));
+        if add {
+            epoll::add(&self.epoll, &socket.fd, data, flags)
+        } else {
+            epoll::modify(&self.epoll, &socket.fd, data, flags)
+        }
+    }
+
+    #[inline]
+    fn fd(&self, conn: ConnId) -> Result<&OwnedFd, Fault> {
+        match self.sockets.get(conn as usize) {
+            Some(Some(socket)) => Ok(&socket.fd),
+            _ => Err(Fault::Other),
+        }
+    }
+}
+
+#[inline]
+fn clock() -> u64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+fn fault(errno: Errno) -> Fault {
+    match errno {
+        Errno::AGAIN | Errno::INTR | Errno::INPROGRESS => Fault::WouldBlock,
+        Errno::CONNREFUSED => Fault::Refused,
+        Errno::CONNRESET => Fault::Reset,
+        Errno::PIPE => Fault::Closed,
+        _ => Fault::Other,
+    }
+}
+
+impl Driver for EpollDriver {
+    #[inline]
+    fn now(&mut self) -> u64 {
+        clock()
+    }
+
+    fn process_cpu_ns(&mut self) -> u64 {
+        let t = clock_gettime(ClockId::ProcessCPUTime);
+        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    }
+
+    fn idle_ns(&self) -> u64 {
+        self.idle_ns
+    }
+
+    fn connect(&mut self, conn: ConnId, to: SocketAddr) -> Result<(), Fault> {
+        self.close(conn);
+        let family = match to {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = socket_with(family, SocketType::STREAM, flags, None).map_err(fault)?;
+        sockopt::set_tcp_nodelay(&fd, true).map_err(fault)?;
+        match connect(&fd, &to) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(errno) => return Err(fault(errno)),
+        }
+        self.generation = self.generation.wrapping_add(1);
+        let socket = Socket {
+            fd,
+            generation: self.generation,
+        };
+        self.register(conn, &socket, true, true).map_err(fault)?;
+        let index = conn as usize;
+        if self.sockets.len() <= index {
+            self.sockets.resize_with(index + 1, || None);
+        }
+        self.sockets[index] = Some(socket);
+        Ok(())
+    }
+
+    fn connected(&mut self, conn: ConnId) -> Result<(), Fault> {
+        let fd = self.fd(conn)?;
+        sockopt::socket_error(fd).map_err(fault)?.map_err(fault)?;
+        self.want_writable(conn, false);
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, Fault> {
+        send(self.fd(conn)?, bytes, SendFlags::NOSIGNAL).map_err(fault)
+    }
+
+    #[inline]
+    fn recv(&mut self, conn: ConnId, buffer: &mut [u8]) -> Result<usize, Fault> {
+        let (read, _) = recv(self.fd(conn)?, buffer, RecvFlags::empty()).map_err(fault)?;
+        Ok(read)
+    }
+
+    fn want_writable(&mut self, conn: ConnId, wanted: bool) {
+        if let Some(Some(socket)) = self.sockets.get(conn as usize) {
+            // Only fails for a descriptor that is not registered, and this one is.
+            self.register(conn, socket, wanted, false).ok();
+        }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        if let Some(socket) = self.sockets.get_mut(conn as usize) {
+            *socket = None;
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self, mut now: u64, until: u64, ready: &mut Vec<Ready>) -> u64 {
+        ready.clear();
+        loop {
+            let left = until.saturating_sub(now);
+            let sleep_ns = left.saturating_sub(self.margin_ns);
+            let count = self.poll(sleep_ns).unwrap_or(0);
+            let before = std::mem::replace(&mut now, clock());
+            if count == 0 || sleep_ns > 0 {
+                self.idle_ns += now - before;
+            }
+            self.report(count, ready);
+            if count > 0 || now >= until {
+                return now;
+            }
+        }
+    }
+}

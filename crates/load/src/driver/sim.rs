@@ -1,0 +1,307 @@
+//! Virtual time, sockets made of memory: the same engine, with servers that do
+//! exactly what a test wants, and thousands of runs in a second.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+
+use super::{ConnId, Driver, Fault, Ready};
+
+/// What a simulated server does, and when, counted from the instant of the event
+/// that it answers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// These bytes arrive after so many nanoseconds.
+    Bytes(u64, Vec<u8>),
+    /// The connection ends in order.
+    Close(u64),
+    /// The connection is reset.
+    Reset(u64),
+}
+
+/// The far side of all connections.
+pub trait SimServer {
+    /// A connection attempt: how long it takes, how it ends, and what happens on it
+    /// unasked. `None`: never any answer.
+    fn connect(&mut self, now: u64, to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)>;
+
+    /// A whole request has arrived.
+    fn request(&mut self, now: u64, to: SocketAddr, request: &[u8]) -> Vec<Step>;
+}
+
+#[derive(Debug, Default)]
+struct SimConn {
+    generation: u64,
+    to: Option<SocketAddr>,
+    outcome: Option<Result<(), Fault>>,
+    connected: bool,
+    inbound: Vec<u8>,
+    eof: bool,
+    reset: bool,
+    outbound: Vec<u8>,
+    want_writable: bool,
+    writable_at: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    Connected(Result<Vec<Step>, FaultOrd>),
+    Step(Step),
+    Wake,
+}
+
+/// When, in which order, on which connection of which generation, what.
+type Planned = (u64, u64, ConnId, u64, Happening);
+
+/// [`Fault`] with an order, for the heap.
+type FaultOrd = u8;
+
+/// The driver for tests.
+pub struct SimDriver<S> {
+    server: S,
+    now: u64,
+    idle_ns: u64,
+    sequence: u64,
+    conns: Vec<SimConn>,
+    heap: BinaryHeap<Reverse<Planned>>,
+    /// Largest number of bytes that one `send` takes; 0 for no limit.
+    pub send_bytes_max: usize,
+    /// Stalls of the generator itself: from when, how long; in order.
+    pub stalls: Vec<(u64, u64)>,
+}
+
+/// What one look at the clock costs: time passes in the loop, too.
+const TICK_NS: u64 = 25;
+/// How long a full send buffer stays full.
+const SEND_PAUSE_NS: u64 = 10_000;
+
+const FAULTS: [Fault; 5] = [
+    Fault::WouldBlock,
+    Fault::Refused,
+    Fault::Reset,
+    Fault::Closed,
+    Fault::Other,
+];
+
+impl<S: SimServer> SimDriver<S> {
+    /// A world with one server in it, at time 1 s.
+    pub fn new(server: S) -> Self {
+        Self {
+            server,
+            now: 1_000_000_000,
+            idle_ns: 0,
+            sequence: 0,
+            conns: Vec::new(),
+            heap: BinaryHeap::new(),
+            send_bytes_max: 0,
+            stalls: Vec::new(),
+        }
+    }
+
+    /// The server.
+    pub fn server(&self) -> &S {
+        &self.server
+    }
+
+    fn conn(&mut self, conn: ConnId) -> &mut SimConn {
+        let index = conn as usize;
+        if self.conns.len() <= index {
+            self.conns.resize_with(index + 1, SimConn::default);
+        }
+        &mut self.conns[index]
+    }
+
+    fn later(&mut self, delay: u64, conn: ConnId, what: Happening) {
+        self.sequence += 1;
+        let generation = self.conn(conn).generation;
+        self.heap
+            .push(Reverse((self.now + delay, self.sequence, conn, generation, what)));
+    }
+
+    fn steps(&mut self, conn: ConnId, steps: Vec<Step>) {
+        for step in steps {
+            let delay = match &step {
+                Step::Bytes(d, _) | Step::Close(d) | Step::Reset(d) => *d,
+            };
+            self.later(delay, conn, Happening::Step(step));
+        }
+    }
+
+    /// Lets everything happen that is due.
+    fn settle(&mut self) {
+        while self.heap.peek().is_some_and(|Reverse(h)| h.0 <= self.now) {
+            let Some(Reverse((_, _, conn, generation, what))) = self.heap.pop() else {
+                return;
+            };
+            if self.conn(conn).generation == generation {
+                self.happen(conn, what);
+            }
+        }
+    }
+
+    fn happen(&mut self, conn: ConnId, what: Happening) {
+        let c = self.conn(conn);
+        match what {
+            Happening::Connected(Ok(steps)) => {
+                c.outcome = Some(Ok(()));
+                self.steps(conn, steps);
+            }
+            Happening::Connected(Err(f)) => c.outcome = Some(Err(FAULTS[usize::from(f)])),
+            Happening::Step(Step::Bytes(_, bytes)) if !c.eof && !c.reset => {
+                c.inbound.extend_from_slice(&bytes);
+            }
+            Happening::Step(Step::Close(_)) => c.eof = true,
+            Happening::Step(Step::Reset(_)) => c.reset = true,
+            Happening::Step(Step::Bytes(..)) | Happening::Wake => {}
+        }
+    }
+
+    fn look(&self, ready: &mut Vec<Ready>) {
+        for (i, c) in self.conns.iter().enumerate() {
+            if c.to.is_none() {
+                continue;
+            }
+            let connecting_over = !c.connected && c.outcome.is_some();
+            let readable = c.connected && (!c.inbound.is_empty() || c.eof || c.reset);
+            let writable = connecting_over
+                || (c.connected && c.want_writable && (self.now >= c.writable_at || c.reset));
+            if readable || writable {
+                ready.push(Ready {
+                    conn: i as ConnId,
+                    readable,
+                    writable,
+                    hangup: c.eof || c.reset,
+                });
+            }
+        }
+    }
+
+    /// Moves time, over a stall of the generator where one begins on the way.
+    fn advance(&mut self, to: u64) {
+        let mut to = to.max(self.now);
+        if let Some(&(from, length)) = self.stalls.first()
+            && from <= to
+        {
+            to = to.max(from + length);
+            self.stalls.remove(0);
+        }
+        self.idle_ns += to - self.now;
+        self.now = to;
+    }
+
+    fn take_requests(&mut self, conn: ConnId) {
+        while let Some(length) = request_length(&self.conn(conn).outbound) {
+            let c = self.conn(conn);
+            let request: Vec<u8> = c.outbound.drain(..length).collect();
+            let Some(to) = c.to else { return };
+            let steps = self.server.request(self.now, to, &request);
+            self.steps(conn, steps);
+        }
+    }
+}
+
+/// Length of the first whole request in `bytes`.
+fn request_length(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
+    let text = String::from_utf8_lossy(&bytes[..head]);
+    let body = text
+        .lines()
+        .find_map(|l| l.strip_prefix("Content-Length: "))
+        .map_or(0, |n| n.parse().unwrap_or(0));
+    (bytes.len() >= head + body).then_some(head + body)
+}
+
+impl<S: SimServer> Driver for SimDriver<S> {
+    fn now(&mut self) -> u64 {
+        self.now += TICK_NS;
+        self.now
+    }
+
+    fn process_cpu_ns(&mut self) -> u64 {
+        self.now - self.idle_ns
+    }
+
+    fn idle_ns(&self) -> u64 {
+        self.idle_ns
+    }
+
+    fn connect(&mut self, conn: ConnId, to: SocketAddr) -> Result<(), Fault> {
+        let c = self.conn(conn);
+        *c = SimConn {
+            generation: c.generation + 1,
+            to: Some(to),
+            ..SimConn::default()
+        };
+        if let Some((delay, outcome)) = self.server.connect(self.now, to) {
+            let outcome = outcome
+                .map_err(|f| FAULTS.iter().position(|&g| g == f).unwrap_or(FAULTS.len() - 1) as u8);
+            self.later(delay, conn, Happening::Connected(outcome));
+        }
+        Ok(())
+    }
+
+    fn connected(&mut self, conn: ConnId) -> Result<(), Fault> {
+        let c = self.conn(conn);
+        c.outcome.ok_or(Fault::WouldBlock)??;
+        c.connected = true;
+        Ok(())
+    }
+
+    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, Fault> {
+        let (now, most) = (self.now, self.send_bytes_max);
+        let c = self.conn(conn);
+        if c.to.is_none() || c.reset {
+            return Err(Fault::Reset);
+        }
+        if now < c.writable_at {
+            return Err(Fault::WouldBlock);
+        }
+        let taken = if most == 0 { bytes.len() } else { bytes.len().min(most) };
+        c.outbound.extend_from_slice(&bytes[..taken]);
+        if taken < bytes.len() {
+            c.writable_at = now + SEND_PAUSE_NS;
+            self.later(SEND_PAUSE_NS, conn, Happening::Wake);
+        }
+        self.take_requests(conn);
+        Ok(taken)
+    }
+
+    fn recv(&mut self, conn: ConnId, buffer: &mut [u8]) -> Result<usize, Fault> {
+        let c = self.conn(conn);
+        if c.reset || c.to.is_none() {
+            return Err(Fault::Reset);
+        }
+        if c.inbound.is_empty() {
+            return if c.eof { Ok(0) } else { Err(Fault::WouldBlock) };
+        }
+        let n = c.inbound.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&c.inbound[..n]);
+        c.inbound.drain(..n);
+        Ok(n)
+    }
+
+    fn want_writable(&mut self, conn: ConnId, wanted: bool) {
+        self.conn(conn).want_writable = wanted;
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        let c = self.conn(conn);
+        *c = SimConn {
+            generation: c.generation + 1,
+            ..SimConn::default()
+        };
+    }
+
+    fn wait(&mut self, _now: u64, until: u64, ready: &mut Vec<Ready>) -> u64 {
+        ready.clear();
+        loop {
+            self.settle();
+            self.look(ready);
+            if !ready.is_empty() || self.now >= until {
+                return self.now;
+            }
+            let next = self.heap.peek().map_or(u64::MAX, |Reverse(h)| h.0);
+            self.advance(next.min(until));
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The engine: one loop on one thread that takes slots from the schedule, puts
+//! them on connections and writes down what became of them. It knows time and
+//! sockets only as a [`Driver`].
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tare_model::load::{Arrivals, ErrorClass};
+use tare_model::schedule::Schedule;
+
+use crate::book::{Book, Recorder, SECOND_NS};
+use crate::driver::{Driver, Ready};
+use crate::targets::Targets;
+
+mod conn;
+mod marks;
+mod responses;
+mod slots;
+mod sockets;
+
+use conn::{Conn, Pool};
+use slots::Next;
+
+/// Grain of timeouts and of retries.
+const SWEEP_NS: u64 = 10_000_000;
+/// Slots taken in one go before the sockets are looked at again.
+const BURST: u32 = 64;
+/// Bytes read with one call.
+const READ_BYTES: usize = 64 * 1024;
+/// A connection attempt is given up after the request timeout, but within these.
+const CONNECT_NS_MIN: u64 = 1_000_000_000;
+const CONNECT_NS_MAX: u64 = 10_000_000_000;
+/// How long an interrupted engine still waits for responses.
+const INTERRUPTED_DRAIN_NS: u64 = 300_000_000;
+
+/// What one loop is to do.
+#[derive(Debug, Clone)]
+pub struct LoopPlan {
+    /// Endpoints.
+    pub targets: Arc<Targets>,
+    /// Addresses of each origin; empty when it did not resolve.
+    pub addrs: Arc<Vec<Vec<SocketAddr>>>,
+    /// Connections to each origin.
+    pub connections: Vec<u32>,
+    /// `None`: closed loop.
+    pub open_loop: Option<OpenLoop>,
+    /// Measured window.
+    pub window_ns: u64,
+    /// Before it.
+    pub warmup_ns: u64,
+    /// From the intended instant.
+    pub timeout_ns: u64,
+    /// After the window.
+    pub drain_ns: u64,
+}
+
+/// This loop's part of the schedule.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenLoop {
+    /// Over all shards.
+    pub rate_rps: f64,
+    /// Distribution.
+    pub arrivals: Arrivals,
+    /// Of arrivals.
+    pub seed: u64,
+    /// This loop's.
+    pub shard: u64,
+    /// All loops of all generators.
+    pub shards: u64,
+}
+
+/// What a loop says of itself at its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoopEnd {
+    /// Connections that opened, before the start and after.
+    pub connections_opened: u64,
+    /// Connections opened again in the window.
+    pub reconnects: u64,
+    /// Largest number of waiting slots.
+    pub waiting_max: u64,
+    /// In the window.
+    pub bytes_sent: u64,
+    /// In the window.
+    pub bytes_received: u64,
+    /// Length of the window as it was: shorter when interrupted.
+    pub window_ns: u64,
+    /// Of it, asleep or spinning.
+    pub idle_ns: u64,
+    /// CPU of the process over it.
+    pub process_cpu_ns: u64,
+    /// Whether it was told to stop before the end of the window.
+    pub interrupted: bool,
+}
+
+/// What a loop hands over about once a second.
+#[derive(Debug)]
+pub(crate) struct Flush {
+    /// Everything since the last one.
+    pub(crate) book: Book,
+    /// Since the start of the window.
+    pub(crate) t_ns: i64,
+    /// Seconds before this one are planned to the last slot.
+    pub(crate) planned_before: u32,
+    /// In the last one.
+    pub(crate) end: Option<LoopEnd>,
+}
+
+/// What a mark in time means; see [`marks`].
+#[derive(Debug, Clone, Copy, Default)]
+struct Marks {
+    next: u64,
+    tick: u64,
+    at_window_start: Sample,
+    window_open: bool,
+    window_over: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sample {
+    at: u64,
+    idle_ns: u64,
+    process_cpu_ns: u64,
+}
+
+/// The loop.
+pub(crate) struct Engine<'a, D> {
+    driver: &'a mut D,
+    plan: &'a LoopPlan,
+    targets: Targets,
+    sink: &'a mut dyn FnMut(Flush),
+    conns: Vec<Conn>,
+    pools: Vec<Pool>,
+    recorder: Recorder,
+    buffer: Vec<u8>,
+    /// Latest reading of the clock; `stale` when a call was made since.
+    now: u64,
+    stale: bool,
+    schedule: Option<Schedule>,
+    next: Next,
+    window_start: u64,
+    window_end: u64,
+    drain_end: u64,
+    marks: Marks,
+    next_sweep: u64,
+    in_flight: u64,
+    waiting: u64,
+    down: u64,
+    running: bool,
+    end: LoopEnd,
+}
+
+impl<'a, D: Driver> Engine<'a, D> {
+    /// An engine with all its connections down.
+    pub(crate) fn new(
+        driver: &'a mut D,
+        plan: &'a LoopPlan,
+        sink: &'a mut dyn FnMut(Flush),
+    ) -> Self {
+        let mut conns = Vec::new();
+        let mut pools = Vec::new();
+        for (pool, (&count, addrs)) in plan.connections.iter().zip(plan.addrs.iter()).enumerate() {
+            pools.push(Pool::new(addrs.clone(), count));
+            if !addrs.is_empty() {
+                conns.extend((0..count).map(|_| Conn::new(pool as u32)));
+            }
+        }
+        let now = driver.now();
+        Self {
+            driver,
+            plan,
+            targets: Targets::clone(&plan.targets),
+            sink,
+            down: conns.len() as u64,
+            conns,
+            pools,
+            recorder: Recorder::new(0, u64::MAX, 0, true),
+            buffer: vec![0; READ_BYTES],
+            now,
+            stale: false,
+            schedule: None,
+            next: Next::NONE,
+            window_start: u64::MAX,
+            window_end: u64::MAX,
+            drain_end: u64::MAX,
+            marks: Marks::default(),
+            next_sweep: 0,
+            in_flight: 0,
+            waiting: 0,
+            running: false,
+            end: LoopEnd::default(),
+        }
+    }
+
+    /// Opens the connections: returns when each is open or has failed at every
+    /// address, or after `limit_ns`.
+    pub(crate) fn open_all(&mut self, limit_ns: u64, stop: &AtomicBool) {
+        let limit = self.now.saturating_add(limit_ns);
+        let mut ready = Vec::new();
+        while self.now < limit && !stop.load(Ordering::Relaxed) {
+            if self.now >= self.next_sweep {
+                self.sweep();
+                if self.conns.iter().all(|c| self.settled(c)) {
+                    break;
+                }
+            }
+            if self.down == 0 && self.pools.iter().all(|p| p.connecting == 0) {
+                break;
+            }
+            let until = self.next_sweep.min(limit);
+            self.now = self.driver.wait(self.now, until, &mut ready);
+            for r in &ready {
+                self.handle(*r);
+            }
+        }
+    }
+
+    /// Whether there is nothing to wait for before the start.
+    fn settled(&self, conn: &Conn) -> bool {
+        let addresses = self.pools[conn.pool as usize].addresses();
+        conn.state == conn::State::Idle || conn.failures >= addresses
+    }
+
+    /// Runs the whole schedule, which begins at `start` on the driver's clock.
+    pub(crate) fn run(mut self, start: u64, stop: &AtomicBool) {
+        self.begin(start);
+        let mut ready: Vec<Ready> = Vec::with_capacity(128);
+        while !self.over() {
+            let until = self.next.at.min(self.next_sweep).min(self.marks.next);
+            self.now = self.driver.wait(self.now, until, &mut ready);
+            self.stale = false;
+            for r in &ready {
+                self.handle(*r);
+                if self.now >= self.next.at {
+                    self.take_due_slots();
+                }
+            }
+            self.take_due_slots();
+            if self.now >= self.marks.next && self.next.at >= self.marks.next {
+                self.pass_mark();
+            }
+            if self.now >= self.next_sweep {
+                self.sweep();
+                if stop.load(Ordering::Relaxed) && !self.end.interrupted {
+                    self.interrupt();
+                }
+            }
+        }
+        self.finish();
+    }
+
+    /// Latest reading of the driver's clock.
+    #[cfg(test)]
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn begin(&mut self, start: u64) {
+        self.window_start = start + self.plan.warmup_ns;
+        self.window_end = self.window_start + self.plan.window_ns;
+        self.drain_end = self.window_end.saturating_add(self.plan.drain_ns);
+        self.recorder = Recorder::new(
+            self.targets.names.len(),
+            self.window_start,
+            self.plan.window_ns,
+            self.plan.open_loop.is_none(),
+        );
+        self.end.reconnects = 0;
+        self.now = self.driver.now();
+        self.begin_marks(start);
+        self.begin_slots(start);
+        self.next_sweep = self.now;
+    }
+
+    /// Whether every slot has come to its end, or the time for that is over.
+    fn over(&self) -> bool {
+        let closed_loop_goes_on = self.plan.open_loop.is_none() && self.now < self.window_end;
+        let nothing_left = self.next.at == u64::MAX && self.in_flight == 0 && self.waiting == 0;
+        // The mark at the window's end is passed first: the books close there.
+        (nothing_left && !closed_loop_goes_on && self.marks.window_over)
+            || (self.now >= self.drain_end && self.next.at == u64::MAX)
+    }
+
+    /// Stops planning: what is not due yet never will be.
+    fn interrupt(&mut self) {
+        if self.now >= self.window_end {
+            // Only the drain is cut short: the window is complete.
+            self.drain_end = self.now;
+            return;
+        }
+        self.end.interrupted = true;
+        self.give_up_slots(None);
+        self.close_window();
+        self.drain_end = self.now.saturating_add(self.plan.drain_ns.min(INTERRUPTED_DRAIN_NS));
+    }
+
+    /// Accounts for what is left and hands over the last book.
+    fn finish(mut self) {
+        let conns = self.conns.iter().filter(|c| c.in_flight());
+        let waiting = self.pools.iter().flat_map(|p| &p.waiting);
+        let left: Vec<(u64, u32, bool)> = conns
+            .map(|c| (c.at.intended, c.endpoint, true))
+            .chain(waiting.map(|w| (w.intended, w.endpoint, false)))
+            .collect();
+        for (intended, endpoint, sent) in left {
+            let name = self.targets.endpoints[endpoint as usize].name;
+            if self.now <= self.deadline(intended) {
+                self.recorder.left_over(intended, name, sent);
+            } else if sent {
+                self.record_timeout(intended, name, ErrorClass::Timeout);
+            } else {
+                self.record_timeout(intended, name, ErrorClass::TimeoutUnsent);
+            }
+        }
+        self.close_window();
+        for id in 0..self.conns.len() {
+            self.driver.close(id as u32);
+        }
+        let end = self.end;
+        self.flush(self.now, u32::MAX, Some(end));
+    }
+
+    /// The clock, read again only after a call that takes time.
+    #[inline]
+    fn fresh_now(&mut self) -> u64 {
+        if self.stale {
+            self.now = self.driver.now();
+            self.stale = false;
+        }
+        self.now
+    }
+
+    /// The instant after which a slot intended at `intended` is a timeout.
+    #[inline]
+    fn deadline(&self, intended: u64) -> u64 {
+        intended.saturating_add(self.plan.timeout_ns)
+    }
+
+    fn dns_everywhere(&self) -> bool {
+        self.pools
+            .iter()
+            .all(|p| p.dead() == Some(ErrorClass::Dns))
+    }
+
+    fn second_of(&self, at: u64) -> u32 {
+        (at.saturating_sub(self.window_start) / SECOND_NS) as u32
+    }
+}

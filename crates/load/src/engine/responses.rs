@@ -1,0 +1,110 @@
+//! From a ready connection to a slot's end.
+
+use tare_model::load::ErrorClass;
+
+use crate::book::Ending;
+use crate::driver::{ConnId, Driver, Fault, Ready};
+use crate::http1::Response;
+
+use super::Engine;
+use super::conn::State;
+
+impl<D: Driver> Engine<'_, D> {
+    /// Does what can be done on a connection.
+    #[inline]
+    pub(super) fn handle(&mut self, ready: Ready) {
+        let id = ready.conn;
+        match self.conns[id as usize].state {
+            State::Connecting => self.connecting_over(id),
+            State::Idle if ready.readable => self.read_idle(id),
+            State::Busy if ready.readable => self.read_response(id, ready.hangup),
+            State::Sending => {
+                // An early response first: it may be the last word on this connection.
+                if ready.readable {
+                    self.read_response(id, ready.hangup);
+                }
+                if ready.writable && self.conns[id as usize].state == State::Sending {
+                    self.write(id);
+                }
+            }
+            State::Idle | State::Busy | State::Down => {}
+        }
+    }
+
+    fn read_response(&mut self, id: ConnId, hangup: bool) {
+        let outcome = self.driver.recv(id, &mut self.buffer);
+        self.now = self.driver.now();
+        self.stale = false;
+        let conn = &mut self.conns[id as usize];
+        match outcome {
+            Ok(0) => match conn.parser.eof() {
+                Some(response) => self.complete(id, response, false),
+                None => self.request_failed(id, ErrorClass::Closed),
+            },
+            Ok(n) => {
+                if self.marks.window_open {
+                    self.end.bytes_received += n as u64;
+                }
+                match conn.parser.feed(&self.buffer[..n]) {
+                    Ok(fed) => {
+                        if let Some(response) = fed.response {
+                            // More bytes than the response has: nothing asked for them.
+                            self.complete(id, response, fed.consumed == n && !hangup);
+                        }
+                    }
+                    Err(_) => self.request_failed(id, ErrorClass::BadResponse),
+                }
+            }
+            Err(Fault::WouldBlock) => {}
+            Err(fault) => self.request_failed(id, fault.class_of_request()),
+        }
+    }
+
+    fn complete(&mut self, id: ConnId, response: Response, clean: bool) {
+        let conn = &mut self.conns[id as usize];
+        let (at, done) = (conn.at, self.now);
+        let name = self.targets.endpoints[conn.endpoint as usize].name;
+        // A response before the request was wholly written leaves the rest unwanted.
+        let reusable = clean && response.keep_alive && conn.state == State::Busy;
+        conn.proved();
+        self.in_flight -= 1;
+        if done > self.deadline(at.intended) {
+            self.record_timeout(at.intended, name, ErrorClass::Timeout);
+        } else {
+            self.recorder.responded(at, done, name, response.status);
+        }
+        if reusable {
+            self.connection_free(id);
+        } else {
+            self.reopen(id, ErrorClass::Closed);
+        }
+    }
+
+    /// The request on `id` ended without a response, and the connection with it.
+    pub(super) fn request_failed(&mut self, id: ConnId, class: ErrorClass) {
+        let now = self.fresh_now();
+        let conn = &self.conns[id as usize];
+        let intended = conn.at.intended;
+        let name = self.targets.endpoints[conn.endpoint as usize].name;
+        self.in_flight -= 1;
+        if class == ErrorClass::Timeout || now > self.deadline(intended) {
+            self.record_timeout(intended, name, ErrorClass::Timeout);
+        } else {
+            self.recorder
+                .ended(intended, now, name, Ending::Failed(class));
+        }
+        self.reopen(id, class);
+    }
+
+    /// Something arrived that nothing asked for: the end, or worse.
+    fn read_idle(&mut self, id: ConnId) {
+        let class = match self.driver.recv(id, &mut self.buffer) {
+            Err(Fault::WouldBlock) => return,
+            Ok(0) => ErrorClass::Closed,
+            Ok(_) => ErrorClass::BadResponse,
+            Err(fault) => fault.class_of_request(),
+        };
+        self.now = self.driver.now();
+        self.reopen(id, class);
+    }
+}

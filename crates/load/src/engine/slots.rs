@@ -1,0 +1,237 @@
+//! From the schedule to a connection.
+
+use tare_model::load::ErrorClass;
+use tare_model::schedule::Schedule;
+
+use crate::book::{Ending, Instants};
+use crate::driver::{ConnId, Driver};
+
+use super::conn::{State, Waiting};
+use super::{BURST, Engine};
+
+/// The next slot of the schedule.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Next {
+    /// Its intended instant on the driver's clock; `u64::MAX` when there is none.
+    pub(super) at: u64,
+    index: u64,
+    /// What the schedule counts from.
+    start: u64,
+}
+
+impl Next {
+    pub(super) const NONE: Self = Self {
+        at: u64::MAX,
+        index: 0,
+        start: 0,
+    };
+}
+
+impl<D: Driver> Engine<'_, D> {
+    pub(super) fn begin_slots(&mut self, start: u64) {
+        self.running = true;
+        match self.plan.open_loop {
+            Some(o) => {
+                self.schedule = Some(Schedule::new(
+                    o.rate_rps, o.arrivals, o.seed, o.shard, o.shards,
+                ));
+                self.next.start = start;
+                self.advance();
+                if self.dns_everywhere() {
+                    self.give_up_slots(Some(ErrorClass::Dns));
+                    self.marks.window_over = true;
+                }
+            }
+            None => {
+                for id in 0..self.conns.len() as ConnId {
+                    if self.conns[id as usize].state == State::Idle {
+                        self.issue(id);
+                    }
+                }
+                if self.dns_everywhere() {
+                    self.window_end = self.now;
+                    self.marks.window_over = true;
+                }
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        let slot = self.schedule.as_mut().and_then(Iterator::next);
+        let start = self.next.start;
+        self.next = match slot {
+            Some(s) if start + s.at_ns < self.window_end => Next {
+                at: start + s.at_ns,
+                index: s.index,
+                start,
+            },
+            _ => Next::NONE,
+        };
+    }
+
+    /// Takes the slots that are due, up to a burst.
+    #[inline]
+    pub(super) fn take_due_slots(&mut self) {
+        let mut left = BURST;
+        while self.next.at <= self.now && left > 0 {
+            if self.next.at >= self.marks.next {
+                self.pass_mark();
+                continue;
+            }
+            self.take_slot();
+            self.advance();
+            left -= 1;
+        }
+    }
+
+    fn take_slot(&mut self) {
+        let intended = self.next.at;
+        let endpoint = self.targets.deck.card(self.next.index) as u32;
+        let target = &self.targets.endpoints[endpoint as usize];
+        let (name, origin) = (target.name, target.origin as usize);
+        self.recorder.planned(intended, name);
+        let attempt = self.fresh_now();
+        if attempt > self.deadline(intended) {
+            // The loop was held up for longer than the timeout.
+            self.record_timeout(intended, name, ErrorClass::TimeoutUnsent);
+            return;
+        }
+        let pool = &mut self.pools[origin];
+        if let Some(id) = pool.pop_idle(&mut self.conns) {
+            self.write_request(id, endpoint, intended, attempt - intended, 0);
+        } else if let Some(class) = pool.dead() {
+            self.recorder
+                .ended(intended, attempt, name, Ending::Failed(class));
+        } else {
+            pool.waiting.push_back(Waiting {
+                intended,
+                attempt,
+                endpoint,
+            });
+            self.waiting += 1;
+            self.end.waiting_max = self.end.waiting_max.max(self.waiting);
+        }
+    }
+
+    /// A connection came free at `self.now`: it takes the slot that waits longest.
+    pub(super) fn connection_free(&mut self, id: ConnId) {
+        if self.plan.open_loop.is_none() && self.running {
+            self.pools[self.conns[id as usize].pool as usize]
+                .push_idle(id, &mut self.conns[id as usize]);
+            self.issue(id);
+            return;
+        }
+        let free = self.now;
+        let pool = self.conns[id as usize].pool as usize;
+        while let Some(w) = self.pools[pool].waiting.pop_front() {
+            self.waiting -= 1;
+            if free > self.deadline(w.intended) {
+                self.waiting_timed_out(w);
+                continue;
+            }
+            let sent = self.fresh_now();
+            let lateness = (w.attempt - w.intended) + (sent - free);
+            self.write_request(id, w.endpoint, w.intended, lateness, free - w.attempt);
+            return;
+        }
+        self.pools[pool].push_idle(id, &mut self.conns[id as usize]);
+    }
+
+    /// Closed loop: the next request on connection `id`, now.
+    pub(super) fn issue(&mut self, id: ConnId) {
+        let now = self.fresh_now();
+        if now >= self.window_end || self.end.interrupted {
+            return;
+        }
+        let origin = self.conns[id as usize].pool as usize;
+        let place = &mut self.targets.origins[origin];
+        let card = place.deck.card(self.pools[origin].dealt);
+        let endpoint = place.endpoints[card];
+        self.pools[origin].dealt += 1;
+        let name = self.targets.endpoints[endpoint as usize].name;
+        self.recorder.planned(now, name);
+        self.write_request(id, endpoint, now, 0, 0);
+    }
+
+    /// Writes a request at `self.now`, which is its sent instant.
+    fn write_request(
+        &mut self,
+        id: ConnId,
+        endpoint: u32,
+        intended: u64,
+        lateness: u64,
+        wait: u64,
+    ) {
+        let target = &self.targets.endpoints[endpoint as usize];
+        let conn = &mut self.conns[id as usize];
+        conn.endpoint = endpoint;
+        conn.at = Instants {
+            intended,
+            sent: self.now,
+        };
+        conn.parser.reset(target.head_request);
+        conn.written = 0;
+        conn.carried = true;
+        conn.state = State::Sending;
+        let at = conn.at;
+        self.in_flight += 1;
+        self.write(id);
+        self.recorder.sent(at, lateness, wait);
+    }
+
+    /// Writes what is left of the request on `id`.
+    pub(super) fn write(&mut self, id: ConnId) {
+        let conn = &mut self.conns[id as usize];
+        let request = &self.targets.endpoints[conn.endpoint as usize].request;
+        let first = conn.written == 0;
+        let outcome = self.driver.send(id, &request[conn.written..]);
+        self.stale = true;
+        match outcome {
+            Ok(n) => {
+                conn.written += n;
+                if self.marks.window_open {
+                    self.end.bytes_sent += n as u64;
+                }
+                if conn.written == request.len() {
+                    conn.state = State::Busy;
+                    if !first {
+                        self.driver.want_writable(id, false);
+                    }
+                } else {
+                    self.driver.want_writable(id, true);
+                }
+            }
+            Err(crate::driver::Fault::WouldBlock) => self.driver.want_writable(id, true),
+            Err(fault) => self.request_failed(id, fault.class_of_request()),
+        }
+    }
+
+    pub(super) fn waiting_timed_out(&mut self, w: Waiting) {
+        let name = self.targets.endpoints[w.endpoint as usize].name;
+        self.record_timeout(w.intended, name, ErrorClass::TimeoutUnsent);
+    }
+
+    /// A timeout ends at its deadline, whenever the loop noticed.
+    pub(super) fn record_timeout(&mut self, intended: u64, name: u32, class: ErrorClass) {
+        let deadline = self.deadline(intended);
+        self.recorder
+            .ended(intended, deadline, name, Ending::Failed(class));
+    }
+
+    /// Accounts for all slots not taken yet: failed with `class`, or not sent.
+    pub(super) fn give_up_slots(&mut self, class: Option<ErrorClass>) {
+        let mut second = self.second_of(self.next.at);
+        while self.next.at != u64::MAX {
+            let endpoint = self.targets.deck.card(self.next.index);
+            let name = self.targets.endpoints[endpoint].name;
+            self.recorder.given_up(self.next.at, name, class);
+            self.advance();
+            // Handed over bit by bit: what is left may be days.
+            let now_in = self.second_of(self.next.at.min(self.window_end));
+            if now_in >= second + 60 {
+                second = now_in;
+                self.flush(self.now, now_in, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Opening connections, losing them, and the sweep over whatever took too long.
+
+use tare_model::load::ErrorClass;
+
+use crate::book::Ending;
+use crate::driver::{ConnId, Driver, Fault};
+
+use super::conn::State;
+use super::{CONNECT_NS_MAX, CONNECT_NS_MIN, Engine, SWEEP_NS};
+
+impl<D: Driver> Engine<'_, D> {
+    /// Begins to open `id`, which is down.
+    fn open(&mut self, id: ConnId) {
+        let conn = &mut self.conns[id as usize];
+        let pool = &mut self.pools[conn.pool as usize];
+        let Some((index, addr)) = pool.addr() else {
+            return;
+        };
+        conn.addr = index;
+        conn.state = State::Connecting;
+        conn.carried = false;
+        let patience = self.plan.timeout_ns.clamp(CONNECT_NS_MIN, CONNECT_NS_MAX);
+        conn.retry_at = self.now.saturating_add(patience);
+        pool.connecting += 1;
+        self.down -= 1;
+        let outcome = self.driver.connect(id, addr);
+        self.stale = true;
+        if let Err(fault) = outcome {
+            self.connect_failed(id, fault.class_of_connect());
+        }
+    }
+
+    pub(super) fn connecting_over(&mut self, id: ConnId) {
+        match self.driver.connected(id) {
+            Ok(()) => {
+                let pool = &mut self.pools[self.conns[id as usize].pool as usize];
+                pool.connecting -= 1;
+                pool.open += 1;
+                self.end.connections_opened += 1;
+                self.fresh_now();
+                self.connection_free(id);
+            }
+            Err(Fault::WouldBlock) => {}
+            Err(fault) => self.connect_failed(id, fault.class_of_connect()),
+        }
+    }
+
+    fn connect_failed(&mut self, id: ConnId, class: ErrorClass) {
+        self.driver.close(id);
+        let now = self.fresh_now();
+        let conn = &mut self.conns[id as usize];
+        let pool = conn.pool as usize;
+        conn.back_off(now);
+        self.down += 1;
+        conn.failures += 1;
+        let addr = conn.addr;
+        self.pools[pool].connecting -= 1;
+        self.pools[pool].failed(addr, class);
+        if self.running && self.plan.open_loop.is_none() {
+            self.closed_loop_failure(pool, class);
+        }
+        self.fail_waiting_if_dead(pool);
+    }
+
+    /// In the closed loop a failed attempt is a request that failed: a dead target
+    /// must not look like no load.
+    fn closed_loop_failure(&mut self, pool: usize, class: ErrorClass) {
+        if self.now >= self.window_end || self.end.interrupted {
+            return;
+        }
+        let endpoint = self.targets.origins[pool].endpoints[0];
+        let name = self.targets.endpoints[endpoint as usize].name;
+        self.recorder.planned(self.now, name);
+        self.recorder
+            .ended(self.now, self.now, name, Ending::Failed(class));
+    }
+
+    /// With no connection open or on its way, waiting is in vain.
+    fn fail_waiting_if_dead(&mut self, pool: usize) {
+        let Some(class) = self.pools[pool].dead() else {
+            return;
+        };
+        while let Some(w) = self.pools[pool].waiting.pop_front() {
+            self.waiting -= 1;
+            if self.now > self.deadline(w.intended) {
+                self.waiting_timed_out(w);
+                continue;
+            }
+            let name = self.targets.endpoints[w.endpoint as usize].name;
+            self.recorder
+                .ended(w.intended, self.now, name, Ending::Failed(class));
+        }
+    }
+
+    /// An open connection is lost or of no more use: another takes its place.
+    pub(super) fn reopen(&mut self, id: ConnId, class: ErrorClass) {
+        self.driver.close(id);
+        self.stale = true;
+        let pool = self.conns[id as usize].pool as usize;
+        self.pools[pool].open -= 1;
+        self.down += 1;
+        let (now, needed) = (self.now, self.needs_connections(pool));
+        let conn = &mut self.conns[id as usize];
+        if !needed {
+            conn.state = State::Down;
+            conn.retry_at = u64::MAX;
+            return;
+        }
+        self.end.reconnects += u64::from(self.marks.window_open);
+        if conn.carried {
+            conn.state = State::Down;
+            self.open(id);
+        } else {
+            // Closed before it carried anything: without a pause this would spin.
+            conn.back_off(now);
+            let addr = conn.addr;
+            self.pools[pool].failed(addr, class);
+            self.fail_waiting_if_dead(pool);
+        }
+    }
+
+    /// Whether anything may still be sent over this pool.
+    fn needs_connections(&self, pool: usize) -> bool {
+        match self.plan.open_loop {
+            _ if !self.running => true,
+            Some(_) => self.next.at != u64::MAX || !self.pools[pool].waiting.is_empty(),
+            None => self.now < self.window_end && !self.end.interrupted,
+        }
+    }
+
+    /// Looks at everything that may have taken too long.
+    pub(super) fn sweep(&mut self) {
+        let now = self.fresh_now();
+        self.next_sweep = now + SWEEP_NS;
+        let connecting = self.pools.iter().any(|p| p.connecting > 0);
+        if self.in_flight > 0 || self.down > 0 || connecting {
+            for id in 0..self.conns.len() as ConnId {
+                self.sweep_connection(id, now);
+            }
+        }
+        if self.waiting > 0 {
+            for pool in 0..self.pools.len() {
+                self.sweep_waiting(pool, now);
+            }
+        }
+    }
+
+    fn sweep_connection(&mut self, id: ConnId, now: u64) {
+        let conn = &self.conns[id as usize];
+        match conn.state {
+            State::Busy | State::Sending if now > self.deadline(conn.at.intended) => {
+                self.request_failed(id, ErrorClass::Timeout);
+            }
+            State::Connecting if now >= conn.retry_at => {
+                self.connect_failed(id, ErrorClass::ConnectFailed);
+            }
+            State::Down if now >= conn.retry_at && self.needs_connections(conn.pool as usize) => {
+                self.open(id);
+            }
+            _ => {}
+        }
+    }
+
+    fn sweep_waiting(&mut self, pool: usize, now: u64) {
+        while let Some(&w) = self.pools[pool].waiting.front() {
+            if now <= self.deadline(w.intended) {
+                break;
+            }
+            self.pools[pool].waiting.pop_front();
+            self.waiting -= 1;
+            self.waiting_timed_out(w);
+        }
+    }
+}

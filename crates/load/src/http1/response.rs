@@ -1,0 +1,369 @@
+//! The response parser: bytes in, at most one response out. Strict, because a
+//! server that answers nonsense must be counted as such; incremental, because
+//! bytes come in any pieces.
+//!
+//! Source: RFC 9112. Where the RFC lets a client be lenient (bare line feeds,
+//! folded lines, repeated lengths that differ), this parser refuses.
+
+use memchr::memchr;
+
+use super::header::{is_field_value, is_token, list, trim};
+
+/// Most bytes of status line and header section together, and of a trailer section.
+pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Most header lines of one response, interim responses and trailers included.
+pub const HEADERS_MAX: u32 = 256;
+/// Most bytes of one line: of a header, or of a chunk's size with its extensions.
+pub const LINE_BYTES_MAX: usize = 32 * 1024;
+
+/// A complete response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Response {
+    /// Three digits.
+    pub status: u16,
+    /// Whether the connection may carry another request.
+    pub keep_alive: bool,
+}
+
+/// What [`ResponseParser::feed`] made of its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fed {
+    /// Bytes that belong to this response; the rest of the input does not.
+    pub consumed: usize,
+    /// The response, once it is complete.
+    pub response: Option<Response>,
+}
+
+/// What is wrong with the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Not `HTTP/1.x NNN reason`.
+    #[error("the status line is not one of HTTP/1.0 or HTTP/1.1")]
+    StatusLine,
+    /// 101 was not asked for.
+    #[error("the server switched protocols unasked")]
+    Switched,
+    /// A line feed without its carriage return, or a carriage return inside a line.
+    #[error("a line does not end in CR LF")]
+    LineEnd,
+    /// Not `name: value`.
+    #[error("a header line is not `name: value`")]
+    Header,
+    /// Not a number, or two that differ.
+    #[error("the content length is not one decimal number")]
+    ContentLength,
+    /// Not chunked, repeated, in HTTP/1.0, or together with a content length.
+    #[error("the transfer encoding is not plain chunked")]
+    TransferEncoding,
+    /// Not a hexadecimal size, or data not followed by a line end.
+    #[error("the chunks are malformed")]
+    Chunk,
+    /// [`HEAD_BYTES_MAX`], [`HEADERS_MAX`] or [`LINE_BYTES_MAX`].
+    #[error("headers are larger than the limits")]
+    TooLarge,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    StatusLine,
+    Header,
+    Length(u64),
+    UntilClose,
+    ChunkSize,
+    ChunkData(u64),
+    ChunkEnd,
+    Trailer,
+    Done,
+}
+
+/// Parses one response after the other; [`Self::reset`] between them.
+#[derive(Debug)]
+pub struct ResponseParser {
+    state: State,
+    head_request: bool,
+    http_10: bool,
+    close: bool,
+    keep: bool,
+    chunked: bool,
+    status: u16,
+    length: Option<u64>,
+    headers: u32,
+    head_bytes: usize,
+    /// Beginning of a line whose end has not come yet.
+    partial: Vec<u8>,
+}
+
+impl Default for ResponseParser {
+    fn default() -> Self {
+        Self {
+            state: State::StatusLine,
+            head_request: false,
+            http_10: false,
+            close: false,
+            keep: false,
+            chunked: false,
+            status: 0,
+            length: None,
+            headers: 0,
+            head_bytes: 0,
+            partial: Vec::new(),
+        }
+    }
+}
+
+impl ResponseParser {
+    /// Makes ready for the next response; `head_request`: it answers a HEAD and
+    /// has no body whatever its headers say.
+    pub fn reset(&mut self, head_request: bool) {
+        self.head_request = head_request;
+        self.headers = 0;
+        self.partial.clear();
+        self.begin_message();
+    }
+
+    fn begin_message(&mut self) {
+        self.state = State::StatusLine;
+        self.close = false;
+        self.keep = false;
+        self.chunked = false;
+        self.length = None;
+        self.head_bytes = 0;
+    }
+
+    /// Takes the next bytes from the connection. Stops at the end of the response:
+    /// `consumed` may be less than the input's length.
+    ///
+    /// # Errors
+    /// When the bytes are no response; the connection is of no use afterwards.
+    #[inline]
+    pub fn feed(&mut self, input: &[u8]) -> Result<Fed, ParseError> {
+        let mut pos = 0;
+        while self.state != State::Done {
+            let rest = &input[pos..];
+            if rest.is_empty() {
+                break;
+            }
+            match self.state {
+                State::Length(left) => {
+                    let n = left.min(rest.len() as u64);
+                    pos += n as usize;
+                    self.state = Self::after_length(left - n);
+                }
+                State::ChunkData(left) => {
+                    let n = left.min(rest.len() as u64);
+                    pos += n as usize;
+                    self.state = if left == n { State::ChunkEnd } else { State::ChunkData(left - n) };
+                }
+                State::UntilClose => pos = input.len(),
+                _ => pos += self.feed_line(rest)?,
+            }
+        }
+        Ok(Fed {
+            consumed: pos,
+            response: (self.state == State::Done).then(|| self.response()),
+        })
+    }
+
+    /// The peer closed: a response whose end is the end of the connection is
+    /// complete now; any other is not (`None`).
+    #[must_use]
+    pub fn eof(&mut self) -> Option<Response> {
+        (self.state == State::UntilClose).then(|| {
+            self.state = State::Done;
+            self.response()
+        })
+    }
+
+    fn response(&self) -> Response {
+        let reusable = if self.http_10 { self.keep } else { true };
+        Response {
+            status: self.status,
+            keep_alive: reusable && !self.close,
+        }
+    }
+
+    fn after_length(left: u64) -> State {
+        if left == 0 { State::Done } else { State::Length(left) }
+    }
+
+    /// Takes one line, or what there is of it. Returns the bytes used.
+    fn feed_line(&mut self, rest: &[u8]) -> Result<usize, ParseError> {
+        let Some(end) = memchr(b'\n', rest) else {
+            // One more for the carriage return, which may be here already.
+            if self.partial.len() + rest.len() > LINE_BYTES_MAX + 1 {
+                return Err(ParseError::TooLarge);
+            }
+            self.partial.extend_from_slice(rest);
+            return Ok(rest.len());
+        };
+        if self.partial.is_empty() {
+            self.line(&rest[..end])?;
+        } else {
+            let mut line = std::mem::take(&mut self.partial);
+            line.extend_from_slice(&rest[..end]);
+            let taken = self.line(&line);
+            line.clear();
+            self.partial = line;
+            taken?;
+        }
+        Ok(end + 1)
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), ParseError> {
+        let [line @ .., b'\r'] = line else {
+            return Err(ParseError::LineEnd);
+        };
+        self.head_bytes += line.len() + 2;
+        if line.len() > LINE_BYTES_MAX {
+            return Err(ParseError::TooLarge);
+        }
+        match self.state {
+            State::ChunkSize => return self.chunk_size(line),
+            State::ChunkEnd if line.is_empty() => {
+                self.state = State::ChunkSize;
+                return Ok(());
+            }
+            State::ChunkEnd => return Err(ParseError::Chunk),
+            _ => {}
+        }
+        if self.head_bytes > HEAD_BYTES_MAX {
+            return Err(ParseError::TooLarge);
+        }
+        match self.state {
+            State::StatusLine => self.status_line(line),
+            _ if line.is_empty() => self.end_of_section(),
+            _ => self.header(line),
+        }
+    }
+
+    fn status_line(&mut self, line: &[u8]) -> Result<(), ParseError> {
+        let (version, rest) = match line {
+            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', v @ (b'0' | b'1'), b' ', rest @ ..] => (*v, rest),
+            _ => return Err(ParseError::StatusLine),
+        };
+        let [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', reason @ ..] = rest else {
+            return Err(ParseError::StatusLine);
+        };
+        let well_formed = match reason {
+            [] => true,
+            [b' ', words @ ..] => is_field_value(words),
+            _ => false,
+        };
+        if !well_formed {
+            return Err(ParseError::StatusLine);
+        }
+        self.http_10 = version == b'0';
+        self.status = u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0');
+        self.state = State::Header;
+        Ok(())
+    }
+
+    #[inline]
+    fn header(&mut self, line: &[u8]) -> Result<(), ParseError> {
+        self.headers += 1;
+        if self.headers > HEADERS_MAX {
+            return Err(ParseError::TooLarge);
+        }
+        let colon = memchr(b':', line).ok_or(ParseError::Header)?;
+        let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
+        if !is_token(name) || !is_field_value(value) {
+            return Err(ParseError::Header);
+        }
+        if self.state == State::Trailer {
+            return Ok(());
+        }
+        match name.len() {
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value),
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                for option in list(value) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.keep |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> Result<(), ParseError> {
+        let length = number(value, 10).ok_or(ParseError::ContentLength)?;
+        if self.length.is_some_and(|before| before != length) {
+            return Err(ParseError::ContentLength);
+        }
+        self.length = Some(length);
+        Ok(())
+    }
+
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), ParseError> {
+        let mut codings = list(value);
+        let last_is_chunked = codings
+            .next_back()
+            .is_some_and(|c| c.eq_ignore_ascii_case(b"chunked"));
+        let chunked_before = codings.any(|c| c.eq_ignore_ascii_case(b"chunked"));
+        if self.chunked || !last_is_chunked || chunked_before {
+            return Err(ParseError::TransferEncoding);
+        }
+        self.chunked = true;
+        Ok(())
+    }
+
+    /// The empty line after headers or trailers.
+    fn end_of_section(&mut self) -> Result<(), ParseError> {
+        if self.state == State::Trailer {
+            self.state = State::Done;
+            return Ok(());
+        }
+        if self.chunked && (self.length.is_some() || self.http_10) {
+            return Err(ParseError::TransferEncoding);
+        }
+        match self.status {
+            101 => return Err(ParseError::Switched),
+            100..=199 => {
+                self.begin_message();
+                return Ok(());
+            }
+            _ => {}
+        }
+        self.state = if self.head_request || matches!(self.status, 204 | 304) {
+            State::Done
+        } else if self.chunked {
+            State::ChunkSize
+        } else if let Some(length) = self.length {
+            Self::after_length(length)
+        } else {
+            self.close = true;
+            State::UntilClose
+        };
+        Ok(())
+    }
+
+    fn chunk_size(&mut self, line: &[u8]) -> Result<(), ParseError> {
+        let (size, extension) = match memchr(b';', line) {
+            Some(at) => (&line[..at], &line[at..]),
+            None => (line, &line[line.len()..]),
+        };
+        let size = number(trim(size), 16).ok_or(ParseError::Chunk)?;
+        if !is_field_value(extension) {
+            return Err(ParseError::Chunk);
+        }
+        self.state = if size == 0 {
+            self.head_bytes = 0;
+            State::Trailer
+        } else {
+            State::ChunkData(size)
+        };
+        Ok(())
+    }
+}
+
+/// `digits` in base 10 or 16, without sign, and nothing else.
+fn number(digits: &[u8], base: u64) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |n, &d| {
+        let d = u64::from(char::from(d).to_digit(base as u32)?);
+        n.checked_mul(base)?.checked_add(d)
+    })
+}

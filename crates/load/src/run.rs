@@ -1,0 +1,267 @@
+//! A whole generator: names resolved, loops on threads, books collected.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tare_model::load::{LoadResult, LoadSpec, Mode};
+use tare_model::record::LoadRecord;
+
+use crate::collect::{About, Collector};
+use crate::driver::EpollDriver;
+use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
+use crate::resolve::resolve;
+use crate::targets::{SpecError, Targets, connections_of};
+use crate::throttle::throttled_ns;
+
+/// How long the connections may take to open before the schedule starts without
+/// those that are missing.
+const OPEN_NS_MAX: u64 = 5_000_000_000;
+/// Between the last connection's opening and the first slot.
+const LEAD_NS: u64 = 5_000_000;
+/// Files that are not connections.
+const FILES_BESIDE: u64 = 64;
+/// The collecting thread's: it must never delay a loop on a shared core.
+const COLLECTOR_NICE: i32 = 19;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The specification.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The kernel gave no event loop.
+    #[error("no event loop: {0}; Linux 5.11 or later is needed, and a seccomp profile that allows epoll_pwait2")]
+    Driver(std::io::Error),
+    /// Too few file descriptors.
+    #[error("{wanted} open files are needed, {limit} are allowed: raise the limit (ulimit -n) or use fewer connections")]
+    Files {
+        /// What the connections need.
+        wanted: u64,
+        /// What the hard limit allows.
+        limit: u64,
+    },
+    /// A thread panicked or could not be started.
+    #[error("a thread of the generator ended early: {0}")]
+    Thread(String),
+}
+
+/// From a loop to the collector.
+enum Message {
+    Opened,
+    Failed(std::io::Error),
+    Flush(usize, Box<Flush>),
+    Panicked,
+}
+
+/// Tells the collector of a loop that ended by a panic, so that it does not wait.
+struct PanicBell<'a>(&'a Sender<Message>);
+
+impl Drop for PanicBell<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.send(Message::Panicked).ok();
+        }
+    }
+}
+
+/// Runs `spec` to its end, or until `stop` is set: then it finishes early, with a
+/// valid result that says so. `observe` sees every record but `hello` and `final`
+/// on another thread; `intervals`: whether it wants the interval records.
+///
+/// # Errors
+/// [`LoadError`] when the specification cannot be carried out here. Whatever goes
+/// wrong with the target is no error but a result.
+pub fn run(
+    spec: &LoadSpec,
+    stop: &AtomicBool,
+    intervals: bool,
+    observe: &mut (dyn FnMut(LoadRecord) + Send),
+) -> Result<LoadResult, LoadError> {
+    let targets = Arc::new(Targets::new(spec)?);
+    let plans = plans(spec, &targets);
+    raise_file_limit(&plans)?;
+    let (sender, receiver) = channel();
+    std::thread::scope(|scope| {
+        let mut releases = Vec::new();
+        let mut loops = Vec::new();
+        for (index, plan) in plans.iter().enumerate() {
+            let (release, start) = channel();
+            releases.push(release);
+            let sender = sender.clone();
+            let spawned = std::thread::Builder::new()
+                .name(format!("tare-loop-{index}"))
+                .spawn_scoped(scope, move || one_loop(index, plan, spec, &sender, &start, stop));
+            loops.push(spawned.map_err(|e| LoadError::Thread(e.to_string()))?);
+        }
+        drop(sender);
+        let names = &targets.names;
+        let collector = std::thread::Builder::new()
+            .name("tare-collect".to_owned())
+            .spawn_scoped(scope, move || {
+                collect(spec, names, &receiver, releases, intervals, observe)
+            })
+            .map_err(|e| LoadError::Thread(e.to_string()))?;
+        let panicked = |_| LoadError::Thread("it panicked".to_owned());
+        let result = collector.join().map_err(panicked)?;
+        for l in loops {
+            l.join().map_err(panicked)?;
+        }
+        result
+    })
+}
+
+fn one_loop(
+    index: usize,
+    plan: &LoopPlan,
+    spec: &LoadSpec,
+    sender: &Sender<Message>,
+    start: &Receiver<u64>,
+    stop: &AtomicBool,
+) {
+    let _bell = PanicBell(sender);
+    // The collector outlives the loops; were it gone, nobody would want the messages.
+    let send = |m| drop(sender.send(m));
+    let mut driver = match EpollDriver::new(spec.pace) {
+        Ok(driver) => driver,
+        Err(e) => return send(Message::Failed(e)),
+    };
+    let mut sink = |flush| send(Message::Flush(index, Box::new(flush)));
+    let mut engine = Engine::new(&mut driver, plan, &mut sink);
+    engine.open_all(OPEN_NS_MAX, stop);
+    send(Message::Opened);
+    if let Ok(start) = start.recv() {
+        engine.run(start, stop);
+    }
+}
+
+fn collect(
+    spec: &LoadSpec,
+    names: &[String],
+    receiver: &Receiver<Message>,
+    releases: Vec<Sender<u64>>,
+    intervals: bool,
+    observe: &mut dyn FnMut(LoadRecord),
+) -> Result<LoadResult, LoadError> {
+    let mut collector = Collector::new(names, releases.len(), spec, intervals);
+    let mut unopened = releases.len();
+    let gone = || LoadError::Thread("it stopped reporting".to_owned());
+    while unopened > 0 {
+        match receiver.recv().map_err(|_| gone())? {
+            Message::Opened => unopened -= 1,
+            Message::Failed(e) => return Err(LoadError::Driver(e)),
+            Message::Panicked => return Err(gone()),
+            Message::Flush(..) => {}
+        }
+    }
+    let throttled_before = throttled_ns();
+    let start = choose_start(spec).map_err(LoadError::Driver)?;
+    for release in &releases {
+        release.send(start.mono_ns).map_err(|_| gone())?;
+    }
+    // Only now: a low priority must not delay the start.
+    let own = rustix::thread::gettid();
+    rustix::process::setpriority_process(Some(own), COLLECTOR_NICE).ok();
+    let window_start_unix_ns = start.unix_ns.saturating_add(spec.warmup_ns);
+    observe(LoadRecord::Armed {
+        start_unix_ns: start.unix_ns,
+        window_start_unix_ns,
+        window_ns: spec.duration_ns,
+    });
+    while !collector.is_complete() {
+        match receiver.recv().map_err(|_| gone())? {
+            Message::Flush(index, flush) => collector.take(index, *flush, observe),
+            Message::Panicked => {
+                // The other loops end at once, or this would wait out their window.
+                return Err(gone());
+            }
+            Message::Opened | Message::Failed(_) => {}
+        }
+    }
+    let throttled = throttled_ns()
+        .zip(throttled_before)
+        .map(|(after, before)| after.saturating_sub(before));
+    Ok(collector.result(
+        spec,
+        &About {
+            window_start_unix_ns,
+            throttled_ns: throttled,
+        },
+    ))
+}
+
+struct Start {
+    mono_ns: u64,
+    unix_ns: u64,
+}
+
+/// The same instant on both clocks. One that is past stays where it is: the slots
+/// that were due since are late, and say so.
+fn choose_start(spec: &LoadSpec) -> Result<Start, std::io::Error> {
+    let mono = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let mono_ns = mono.tv_sec as u64 * 1_000_000_000 + mono.tv_nsec as u64;
+    let unix = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_err(std::io::Error::other)?;
+    let unix_now_ns = unix.as_nanos() as u64;
+    let unix_ns = spec.start_unix_ns.unwrap_or(unix_now_ns + LEAD_NS);
+    Ok(Start {
+        mono_ns: (mono_ns + unix_ns).saturating_sub(unix_now_ns),
+        unix_ns,
+    })
+}
+
+/// One plan for each thread.
+fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
+    let addrs = Arc::new(resolve(&targets.origins));
+    let origins = targets.origins.len() as u32;
+    (0..spec.threads)
+        .map(|thread| LoopPlan {
+            targets: Arc::clone(targets),
+            addrs: Arc::clone(&addrs),
+            connections: (0..origins)
+                .map(|o| connections_of(spec.connections, o, origins, thread, spec.threads))
+                .collect(),
+            open_loop: match spec.mode {
+                Mode::Open { rate_rps, arrivals } => Some(OpenLoop {
+                    rate_rps,
+                    arrivals,
+                    seed: spec.seed,
+                    shard: u64::from(spec.shard.index) * u64::from(spec.threads)
+                        + u64::from(thread),
+                    shards: u64::from(spec.shard.count) * u64::from(spec.threads),
+                }),
+                Mode::Saturate => None,
+            },
+            window_ns: spec.duration_ns,
+            warmup_ns: spec.warmup_ns,
+            timeout_ns: spec.timeout_ns,
+            drain_ns: spec.drain_ns.unwrap_or(spec.timeout_ns),
+        })
+        .collect()
+}
+
+/// Raises the soft limit of open files as far as the connections need.
+fn raise_file_limit(plans: &[LoopPlan]) -> Result<(), LoadError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let connections: u64 = plans
+        .iter()
+        .flat_map(|p| &p.connections)
+        .map(|&n| u64::from(n))
+        .sum();
+    let wanted = connections + FILES_BESIDE;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|c| c >= wanted) {
+        return Ok(());
+    }
+    let limit = maximum.unwrap_or(u64::MAX);
+    let raised = Rlimit {
+        current: Some(wanted),
+        maximum,
+    };
+    if limit < wanted || setrlimit(Resource::Nofile, raised).is_err() {
+        return Err(LoadError::Files { wanted, limit });
+    }
+    Ok(())
+}

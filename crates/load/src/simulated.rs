@@ -1,0 +1,301 @@
+//! The engine in virtual time: exact figures, and thousands of seeded worlds in
+//! which anything may fail.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+
+use tare_model::load::{Arrivals, ErrorClass, LoadResult, LoadSpec, Mode, Shard};
+use tare_model::rng::Rng;
+use tare_model::verdict::{Grade, Reason};
+
+use crate::driver::{Fault, SimDriver, SimServer, Step};
+use crate::testing::{drive, errors_of, ok_response, spec};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+fn addr() -> SocketAddr {
+    "10.0.0.1:80".parse().unwrap()
+}
+
+/// Answers after `delay`, but nothing while frozen.
+struct Freezing {
+    delay: u64,
+    from: u64,
+    until: u64,
+}
+
+impl SimServer for Freezing {
+    fn connect(&mut self, _now: u64, _to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+        Some((10_000, Ok(Vec::new())))
+    }
+
+    fn request(&mut self, now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
+        let frozen = if (self.from..self.until).contains(&now) { self.until - now } else { 0 };
+        vec![Step::Bytes(frozen + self.delay, ok_response("x"))]
+    }
+}
+
+fn steady(delay: u64) -> SimDriver<Freezing> {
+    SimDriver::new(Freezing { delay, from: 0, until: 0 })
+}
+
+fn run<S: SimServer>(driver: &mut SimDriver<S>, spec: &LoadSpec) -> LoadResult {
+    drive(driver, spec, vec![vec![addr()]], &AtomicBool::new(false))
+}
+
+fn within(found: u64, expected: u64, share: f64) {
+    let error = (found as f64 - expected as f64).abs() / expected as f64;
+    assert!(error <= share, "found {found}, expected {expected} within {share}");
+}
+
+fn ten_seconds() -> LoadSpec {
+    let mut s = spec(&["http://h/"]);
+    s.duration_ns = 10 * S;
+    s.timeout_ns = 5 * S;
+    s.connections = 50;
+    s
+}
+
+fn has(r: &LoadResult, reason: Reason) -> bool {
+    r.verdict.reasons.iter().any(|f| f.reason == reason)
+}
+
+#[test]
+fn a_steady_server_is_reported_as_it_is() {
+    let r = run(&mut steady(MS), &ten_seconds());
+    assert_eq!(r.counts.ok, 10_000);
+    within(r.latency_ns.p50, MS, 0.01);
+    within(r.latency_ns.max, MS, 0.01);
+    assert!(r.lateness_ns.max < 1_000, "{:?}", r.lateness_ns);
+    assert_eq!(r.wait_ns.max, 0);
+    assert_eq!(r.rate.achieved, 1000.0);
+    assert_eq!(r.verdict.grade, Grade::Valid, "{:?}", r.verdict);
+    assert!(r.generator.loop_utilisation < 0.01);
+    assert_eq!(r.generator.connections_opened, 50);
+}
+
+#[test]
+fn a_frozen_server_shows_in_latency_and_not_in_lateness() {
+    let mut driver = SimDriver::new(Freezing { delay: 100_000, from: 5 * S, until: 6 * S });
+    let r = run(&mut driver, &ten_seconds());
+    assert_eq!(r.counts.ok, 10_000);
+    assert!(r.latency_ns.p85_or_less(&r) < 5 * MS);
+    within(r.latency_ns.p95, S / 2, 0.02);
+    within(r.latency_ns.p99, 9 * S / 10, 0.02);
+    assert!(r.wait_ns.p99 > 8 * S / 10, "{:?}", r.wait_ns);
+    assert!(r.lateness_ns.max < MS, "{:?}", r.lateness_ns);
+    assert!(!has(&r, Reason::Lateness), "{:?}", r.verdict);
+}
+
+trait P85 {
+    fn p85_or_less(&self, r: &LoadResult) -> u64;
+}
+
+impl P85 for tare_model::hist::LatencySummary {
+    fn p85_or_less(&self, r: &LoadResult) -> u64 {
+        tare_stats::Histogram::from_wire(&r.histograms.latency)
+            .unwrap()
+            .quantile(0.85)
+    }
+}
+
+#[test]
+fn a_stalled_generator_shows_in_lateness_and_is_invalid() {
+    let mut driver = steady(100_000);
+    driver.stalls = vec![(5 * S, S)];
+    let r = run(&mut driver, &ten_seconds());
+    assert_eq!(r.counts.ok, 10_000);
+    within(r.latency_ns.p99, 9 * S / 10, 0.02);
+    within(r.lateness_ns.p99, 9 * S / 10, 0.02);
+    assert_eq!(r.verdict.grade, Grade::Invalid);
+    assert!(has(&r, Reason::Lateness), "{:?}", r.verdict);
+}
+
+#[test]
+fn the_warm_up_stays_outside_the_books() {
+    let mut s = ten_seconds();
+    s.warmup_ns = 2 * S + 500 * MS;
+    // Slow in the warm-up only; the last slow answers come within the window.
+    let mut driver = SimDriver::new(Freezing { delay: MS, from: 0, until: 3 * S + 400 * MS });
+    let r = run(&mut driver, &s);
+    assert_eq!(r.counts.planned, 10_000);
+    within(r.latency_ns.max, MS, 0.01);
+    assert_eq!(r.rate.achieved, 1000.0);
+}
+
+#[test]
+fn a_response_after_the_deadline_is_a_timeout_even_before_the_sweep() {
+    let mut s = spec(&["http://h/"]);
+    s.timeout_ns = 5 * MS;
+    s.connections = 100;
+    let r = run(&mut steady(5 * MS + 1_000), &s);
+    assert_eq!(errors_of(&r, ErrorClass::Timeout), 1000, "{:?}", r.errors);
+    let r = run(&mut steady(5 * MS - 1_000), &s);
+    assert_eq!(r.counts.ok, 1000);
+}
+
+#[test]
+fn too_few_connections_queue_and_then_time_out() {
+    let mut s = spec(&["http://h/"]);
+    s.connections = 1;
+    s.timeout_ns = 100 * MS;
+    // One connection, 2 ms each: half of 1,000 rps. Once the queue is as long as the
+    // timeout, what is sent has its deadline before its answer.
+    let r = run(&mut steady(2 * MS), &s);
+    assert!(errors_of(&r, ErrorClass::TimeoutUnsent) > 400, "{:?}", r.errors);
+    assert!(errors_of(&r, ErrorClass::Timeout) > 100, "{:?}", r.errors);
+    assert!(r.counts.ok > 90, "{:?}", r.counts);
+    assert!(r.generator.waiting_max > 40 && r.generator.waiting_max < 130, "{:?}", r.generator);
+    assert!(has(&r, Reason::RateNotAchieved));
+}
+
+#[test]
+fn shards_divide_the_schedule() {
+    let mut planned = 0;
+    for index in 0..3 {
+        let mut s = spec(&["http://h/"]);
+        s.shard = Shard { index, count: 3 };
+        let r = run(&mut steady(MS), &s);
+        assert_eq!(r.rate.target, Some(1000.0 / 3.0));
+        planned += r.counts.planned;
+    }
+    assert_eq!(planned, 1000);
+}
+
+#[test]
+fn an_interrupted_run_accounts_for_what_was_never_due() {
+    let s = ten_seconds();
+    let stop = AtomicBool::new(true);
+    let r = drive(&mut steady(MS), &s, vec![vec![addr()]], &stop);
+    assert!(r.interrupted);
+    assert_eq!(r.counts.planned, 10_000);
+    assert!(r.counts.not_sent > 9_900, "{:?}", r.counts);
+    assert!(has(&r, Reason::Interrupted));
+}
+
+#[test]
+fn names_that_do_not_resolve_end_the_run_at_once() {
+    let s = ten_seconds();
+    let mut driver = steady(MS);
+    let r = drive(&mut driver, &s, vec![Vec::new()], &AtomicBool::new(false));
+    assert_eq!(errors_of(&r, ErrorClass::Dns), 10_000);
+    assert_eq!(r.verdict.grade, Grade::Invalid);
+    assert!(crate::driver::Driver::now(&mut driver) < 2 * S, "it idled");
+}
+
+/// A server that does anything.
+struct Chaos {
+    rng: Rng,
+    trouble: u64,
+}
+
+impl Chaos {
+    fn hit(&mut self) -> bool {
+        self.rng.below(100) < self.trouble
+    }
+
+    fn delay(&mut self) -> u64 {
+        let scale = [1_000, 100_000, 2 * MS, 60 * MS][self.rng.below(4) as usize];
+        self.rng.below(scale)
+    }
+}
+
+impl SimServer for Chaos {
+    fn connect(&mut self, _now: u64, _to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+        let delay = self.delay();
+        if !self.hit() {
+            return Some((delay, Ok(Vec::new())));
+        }
+        let later = self.delay();
+        Some(match self.rng.below(6) {
+            0 => return None,
+            1 => (delay, Err(Fault::Refused)),
+            2 => (delay, Err(Fault::Other)),
+            3 => (delay, Ok(vec![Step::Close(later)])),
+            4 => (delay, Ok(vec![Step::Reset(later)])),
+            _ => (delay, Ok(vec![Step::Bytes(later, b"HTTP/1.1 408 Late\r\n\r\n".to_vec())])),
+        })
+    }
+
+    fn request(&mut self, _now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
+        let (delay, later) = (self.delay(), self.delay());
+        let whole = ok_response("0123456789");
+        if !self.hit() {
+            return vec![Step::Bytes(delay, whole)];
+        }
+        let cut = self.rng.below(whole.len() as u64) as usize;
+        let (head, tail) = (whole[..cut].to_vec(), whole[cut..].to_vec());
+        match self.rng.below(8) {
+            0 => vec![],
+            1 => vec![Step::Reset(delay)],
+            2 => vec![Step::Close(delay)],
+            3 => vec![Step::Bytes(delay, head), Step::Close(delay + later)],
+            4 => vec![Step::Bytes(delay, head), Step::Bytes(delay + later, tail)],
+            5 => vec![Step::Bytes(delay, whole), Step::Close(delay + later)],
+            6 => vec![Step::Bytes(delay, [whole.clone(), whole].concat())],
+            _ => vec![Step::Bytes(delay, b"HTTP/1.1 503 No\r\n\r\n".to_vec()), Step::Close(delay + later)],
+        }
+    }
+}
+
+fn chaotic_spec(rng: &mut Rng) -> LoadSpec {
+    let mut s = spec(&["http://h/a", "http://h/b", "http://i/c"]);
+    let body = if rng.below(2) == 0 { None } else { Some("AAAA".repeat(20)) };
+    s.endpoints[0].method = "POST".into();
+    s.endpoints[0].body_base64 = body;
+    s.endpoints[1].weight = 1 + rng.below(4) as u32;
+    s.mode = match rng.below(5) {
+        0 => Mode::Saturate,
+        n => Mode::Open {
+            rate_rps: 100.0 + rng.below(900) as f64,
+            arrivals: if n == 1 { Arrivals::Poisson } else { Arrivals::Constant },
+        },
+    };
+    s.duration_ns = 20 * MS + rng.below(300) * MS;
+    s.warmup_ns = rng.below(3) * 40 * MS;
+    s.timeout_ns = 5 * MS + rng.below(150) * MS;
+    s.drain_ns = (rng.below(3) == 0).then(|| rng.below(50) * MS);
+    s.connections = 1 + rng.below(12) as u32;
+    s.seed = rng.next_u64();
+    s
+}
+
+#[test]
+fn every_slot_is_accounted_for_in_thousands_of_faulty_worlds() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..3_000 {
+        let mut rng = Rng::new(seed);
+        let s = chaotic_spec(&mut rng);
+        let mut driver = SimDriver::new(Chaos {
+            trouble: [0, 5, 40, 90][rng.below(4) as usize],
+            rng: rng.clone(),
+        });
+        driver.send_bytes_max = [0, 0, 40][rng.below(3) as usize];
+        if rng.below(3) == 0 {
+            driver.stalls = vec![(S + rng.below(200) * MS, rng.below(200) * MS)];
+        }
+        let addrs = match rng.below(8) {
+            0 => vec![vec![addr()], Vec::new()],
+            _ => vec![vec![addr(), "10.0.0.9:80".parse().unwrap()], vec![addr()]],
+        };
+        // `drive` checks the identity and the sums.
+        let r = drive(&mut driver, &s, addrs, &AtomicBool::new(false));
+        seen.extend(r.errors.keys().cloned());
+        if let Mode::Open { arrivals: Arrivals::Constant, rate_rps } = s.mode {
+            let due = |ns: u64| (ns as f64 * rate_rps / 1e9).ceil();
+            let expected = due(s.warmup_ns + s.duration_ns) - due(s.warmup_ns);
+            assert!((r.counts.planned as f64 - expected).abs() <= 1.0, "seed {seed}: {:?}", r.counts);
+        }
+        let limit = 2 * S + 2 * S + s.warmup_ns + s.duration_ns + s.timeout_ns + 250 * MS;
+        let now = crate::driver::Driver::now(&mut driver);
+        assert!(now < S + limit, "seed {seed}: it ended at {now}");
+        if s.drain_ns.is_none() {
+            assert_eq!((r.counts.in_flight, r.counts.not_sent), (0, 0), "seed {seed}");
+        }
+    }
+    for class in ErrorClass::ALL {
+        let reachable = class != ErrorClass::Status4xx;
+        assert_eq!(seen.contains(class.key()), reachable, "{}", class.key());
+    }
+}

@@ -1,0 +1,324 @@
+//! A specification's endpoints, made ready for the loop: requests as bytes,
+//! endpoints grouped by where they connect to, weights as a deck. Pure.
+
+use std::collections::HashMap;
+
+use tare_model::load::{Endpoint, LoadSpec, Mode};
+use tare_model::rng::Rng;
+
+use crate::deck::{Deck, DeckError};
+use crate::http1::{RequestError, encode_request};
+use crate::url::{HttpUrl, UrlError, host_port};
+
+/// Most event-loop threads.
+pub const THREADS_MAX: u32 = 256;
+/// Most connections of one generator.
+pub const CONNECTIONS_MAX: u32 = 1_000_000;
+/// Highest rate of one specification, in slots per second.
+pub const RATE_MAX_RPS: f64 = 100_000_000.0;
+/// Longest window, warm-up, timeout or drain: 30 days in nanoseconds.
+pub const TIME_MAX_NS: u64 = 30 * 86_400 * 1_000_000_000;
+
+/// Why a specification cannot be carried out.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SpecError {
+    /// Written for another version.
+    #[error("schema_version is {found}, expected {}", tare_model::SCHEMA_VERSION)]
+    Schema {
+        /// What it says.
+        found: u32,
+    },
+    /// A figure out of its range.
+    #[error("{field} is {found}, expected {expected}")]
+    Range {
+        /// Which field.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        expected: String,
+    },
+    /// No endpoint.
+    #[error("endpoints is empty: expected at least one")]
+    NoEndpoints,
+    /// An endpoint's URL or `connect`.
+    #[error("endpoint {name:?}: {source}")]
+    Url {
+        /// Which endpoint.
+        name: String,
+        /// What is wrong.
+        source: UrlError,
+    },
+    /// An endpoint's method or headers.
+    #[error("endpoint {name:?}: {source}")]
+    Request {
+        /// Which endpoint.
+        name: String,
+        /// What is wrong.
+        source: RequestError,
+    },
+    /// An endpoint's body.
+    #[error("endpoint {name:?}: body_base64 is not base64: {found}")]
+    Body {
+        /// Which endpoint.
+        name: String,
+        /// The decoder's word.
+        found: String,
+    },
+    /// The weights.
+    #[error(transparent)]
+    Weights(#[from] DeckError),
+}
+
+/// Endpoints ready for the loop.
+#[derive(Debug, Clone)]
+pub struct Targets {
+    /// In the order of the specification.
+    pub endpoints: Vec<Target>,
+    /// Names in the order of first appearance.
+    pub names: Vec<String>,
+    /// Where connections go.
+    pub origins: Vec<Origin>,
+    /// Slot index to endpoint.
+    pub deck: Deck,
+}
+
+/// One endpoint.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The whole request.
+    pub request: Vec<u8>,
+    /// Whether the response has no body whatever its headers say.
+    pub head_request: bool,
+    /// Index into [`Targets::names`].
+    pub name: u32,
+    /// Index into [`Targets::origins`].
+    pub origin: u32,
+}
+
+/// One place to connect to, and the endpoints behind it.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Authority of the URLs: connections are not shared between authorities.
+    pub authority: String,
+    /// Host to resolve.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Its own endpoints by weight, for the closed loop: card to endpoint.
+    pub deck: Deck,
+    /// What a card of `deck` means: indices into [`Targets::endpoints`].
+    pub endpoints: Vec<u32>,
+}
+
+impl Targets {
+    /// Checks a whole specification and prepares its endpoints.
+    ///
+    /// # Errors
+    /// [`SpecError`] for the first thing that cannot be carried out.
+    pub fn new(spec: &LoadSpec) -> Result<Self, SpecError> {
+        check(spec)?;
+        let mut targets = Vec::with_capacity(spec.endpoints.len());
+        let mut names: Vec<String> = Vec::new();
+        let mut name_index: HashMap<&str, u32> = HashMap::new();
+        let mut groups: Vec<(String, String, u16, Vec<u32>)> = Vec::new();
+        let mut group_index: HashMap<(String, String, u16), u32> = HashMap::new();
+        for (i, endpoint) in spec.endpoints.iter().enumerate() {
+            let url = parse_url(endpoint)?;
+            let place = endpoint.connect.as_deref().unwrap_or(&url.authority);
+            let (host, port) = host_port(place).map_err(|source| url_error(endpoint, source))?;
+            let name = *name_index.entry(&endpoint.name).or_insert_with(|| {
+                names.push(endpoint.name.clone());
+                names.len() as u32 - 1
+            });
+            let key = (url.authority.clone(), host.to_owned(), port);
+            let origin = *group_index.entry(key.clone()).or_insert_with(|| {
+                groups.push((key.0, key.1, key.2, Vec::new()));
+                groups.len() as u32 - 1
+            });
+            groups[origin as usize].3.push(i as u32);
+            targets.push(Target {
+                request: encode(endpoint, &url)?,
+                head_request: endpoint.method == "HEAD",
+                name,
+                origin,
+            });
+        }
+        let weights: Vec<u32> = spec.endpoints.iter().map(|e| e.weight).collect();
+        let origins = groups
+            .into_iter()
+            .enumerate()
+            .map(|(i, group)| origin(group, &weights, spec.seed, i as u64))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            endpoints: targets,
+            names,
+            origins,
+            deck: Deck::new(&weights, spec.seed)?,
+        })
+    }
+}
+
+fn origin(
+    (authority, host, port, endpoints): (String, String, u16, Vec<u32>),
+    weights: &[u32],
+    seed: u64,
+    index: u64,
+) -> Result<Origin, SpecError> {
+    let own: Vec<u32> = endpoints.iter().map(|&e| weights[e as usize]).collect();
+    let seed = Rng::stream(seed, index + 1).next_u64();
+    Ok(Origin {
+        authority,
+        host,
+        port,
+        deck: Deck::new(&own, seed)?,
+        endpoints,
+    })
+}
+
+fn url_error(endpoint: &Endpoint, source: UrlError) -> SpecError {
+    SpecError::Url {
+        name: endpoint.name.clone(),
+        source,
+    }
+}
+
+fn parse_url(endpoint: &Endpoint) -> Result<HttpUrl, SpecError> {
+    HttpUrl::parse(&endpoint.url).map_err(|source| url_error(endpoint, source))
+}
+
+fn encode(endpoint: &Endpoint, url: &HttpUrl) -> Result<Vec<u8>, SpecError> {
+    use base64::Engine as _;
+    let body = endpoint
+        .body_base64
+        .as_deref()
+        .map(|text| base64::engine::general_purpose::STANDARD.decode(text))
+        .transpose()
+        .map_err(|e| SpecError::Body {
+            name: endpoint.name.clone(),
+            found: e.to_string(),
+        })?;
+    encode_request(
+        &endpoint.method,
+        &url.target,
+        &url.authority,
+        &endpoint.headers,
+        body.as_deref(),
+    )
+    .map_err(|source| SpecError::Request {
+        name: endpoint.name.clone(),
+        source,
+    })
+}
+
+fn check(spec: &LoadSpec) -> Result<(), SpecError> {
+    if spec.schema_version != tare_model::SCHEMA_VERSION {
+        return Err(SpecError::Schema {
+            found: spec.schema_version,
+        });
+    }
+    if spec.endpoints.is_empty() {
+        return Err(SpecError::NoEndpoints);
+    }
+    if let Mode::Open { rate_rps, .. } = spec.mode
+        && !(rate_rps > 0.0 && rate_rps <= RATE_MAX_RPS)
+    {
+        return Err(range("rate_rps", rate_rps, format!("above 0, up to {RATE_MAX_RPS}")));
+    }
+    for (field, ns, least) in [
+        ("duration_ns", spec.duration_ns, 1),
+        ("warmup_ns", spec.warmup_ns, 0),
+        ("timeout_ns", spec.timeout_ns, 1),
+        ("drain_ns", spec.drain_ns.unwrap_or(0), 0),
+    ] {
+        in_range(field, ns, least, TIME_MAX_NS)?;
+    }
+    in_range("connections", spec.connections.into(), 1, CONNECTIONS_MAX.into())?;
+    in_range("threads", spec.threads.into(), 1, THREADS_MAX.into())?;
+    in_range("shard.count", spec.shard.count.into(), 1, 1_000_000)?;
+    let last = u64::from(spec.shard.count) - 1;
+    in_range("shard.index", spec.shard.index.into(), 0, last)?;
+    for endpoint in &spec.endpoints {
+        in_range("weight", endpoint.weight.into(), 1, u32::MAX.into())?;
+    }
+    Ok(())
+}
+
+fn in_range(field: &'static str, found: u64, least: u64, most: u64) -> Result<(), SpecError> {
+    if (least..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(range(field, found, format!("{least} to {most}")))
+}
+
+fn range(field: &'static str, found: impl ToString, expected: String) -> SpecError {
+    SpecError::Range {
+        field,
+        found: found.to_string(),
+        expected,
+    }
+}
+
+/// How many connections to origin `origin` of `origins` thread `thread` of
+/// `threads` holds when `connections` are spread evenly: at least one, since any
+/// slot may fall to any thread.
+#[must_use]
+pub fn connections_of(
+    connections: u32,
+    origin: u32,
+    origins: u32,
+    thread: u32,
+    threads: u32,
+) -> u32 {
+    let share = |whole: u32, part: u32, parts: u32| whole / parts + u32::from(part < whole % parts);
+    let of_origin = share(connections, origin, origins).max(1);
+    // Turned by the origin, so that the odd ones do not all fall to the first thread.
+    let turned = (thread + origin) % threads;
+    share(of_origin, turned, threads).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::spec;
+
+    #[test]
+    fn endpoints_are_grouped_by_authority_and_address() {
+        let mut s = spec(&["http://a/1", "http://b/", "http://a/2", "http://a/3"]);
+        s.endpoints[3].connect = Some("127.0.0.1:9".into());
+        s.endpoints[2].name = s.endpoints[0].name.clone();
+        let t = Targets::new(&s).unwrap();
+        let origins: Vec<u32> = t.endpoints.iter().map(|e| e.origin).collect();
+        assert_eq!(origins, [0, 1, 0, 2]);
+        assert_eq!(t.origins[0].endpoints, [0, 2]);
+        assert_eq!((t.origins[2].host.as_str(), t.origins[2].port), ("127.0.0.1", 9));
+        assert_eq!(t.names.len(), 3);
+        assert_eq!(t.endpoints[2].name, t.endpoints[0].name);
+    }
+
+    #[test]
+    fn impossible_specifications_say_what_was_expected() {
+        let broken = |change: &dyn Fn(&mut LoadSpec)| {
+            let mut s = spec(&["http://a/"]);
+            change(&mut s);
+            Targets::new(&s).unwrap_err().to_string()
+        };
+        assert!(broken(&|s| s.endpoints.clear()).contains("at least one"));
+        assert!(broken(&|s| s.threads = 0).contains("threads is 0, expected 1 to 256"));
+        assert!(broken(&|s| s.endpoints[0].weight = 0).contains("weight is 0"));
+        assert!(broken(&|s| s.shard.index = 1).contains("shard.index is 1, expected 0 to 0"));
+        assert!(broken(&|s| s.mode = Mode::Open { rate_rps: f64::NAN, arrivals: Default::default() }).contains("rate_rps is NaN"));
+        assert!(broken(&|s| s.endpoints[0].url = "https://a".into()).contains("http://"));
+        assert!(broken(&|s| s.endpoints[0].body_base64 = Some("*".into())).contains("base64"));
+        assert!(broken(&|s| s.schema_version = 9).contains("schema_version is 9"));
+    }
+
+    #[test]
+    fn connections_are_spread_evenly() {
+        let of = |c, o, os, t, ts| connections_of(c, o, os, t, ts);
+        assert_eq!(of(50, 0, 1, 0, 1), 50);
+        assert_eq!([of(50, 0, 3, 0, 1), of(50, 1, 3, 0, 1), of(50, 2, 3, 0, 1)], [17, 17, 16]);
+        assert_eq!([of(5, 0, 1, 0, 2), of(5, 0, 1, 1, 2)], [3, 2]);
+        assert_eq!(of(1, 7, 1000, 3, 4), 1);
+    }
+}

@@ -1,0 +1,136 @@
+//! Specifications for this crate's own tests, and a way to run them on any driver.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tare_model::load::{
+    Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Pace, Shard,
+};
+use tare_stats::LoadStream;
+
+use crate::collect::{About, Collector};
+use crate::driver::Driver;
+use crate::engine::{Engine, LoopPlan, OpenLoop};
+use crate::stream::RecordWriter;
+use crate::targets::{Targets, connections_of};
+
+/// An open-loop specification of 1,000 rps for one second.
+pub(crate) fn spec(urls: &[&str]) -> LoadSpec {
+    LoadSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        endpoints: urls
+            .iter()
+            .map(|url| Endpoint {
+                name: (*url).to_owned(),
+                method: "GET".into(),
+                url: (*url).to_owned(),
+                connect: None,
+                headers: Vec::new(),
+                body_base64: None,
+                weight: 1,
+            })
+            .collect(),
+        mode: Mode::Open {
+            rate_rps: 1000.0,
+            arrivals: Default::default(),
+        },
+        duration_ns: 1_000_000_000,
+        warmup_ns: 0,
+        timeout_ns: 1_000_000_000,
+        drain_ns: None,
+        connections: 10,
+        threads: 1,
+        pace: Pace::Sleep,
+        seed: 1,
+        start_unix_ns: None,
+        shard: Shard::default(),
+    }
+}
+
+/// Runs one engine on `driver` and checks what must hold for any run: every slot is
+/// accounted for, and the intervals add up to the result.
+pub(crate) fn drive<D: Driver>(
+    driver: &mut D,
+    spec: &LoadSpec,
+    addrs: Vec<Vec<SocketAddr>>,
+    stop: &AtomicBool,
+) -> LoadResult {
+    let targets = Arc::new(Targets::new(spec).unwrap());
+    let origins = targets.origins.len() as u32;
+    let plan = LoopPlan {
+        targets: Arc::clone(&targets),
+        addrs: Arc::new(addrs),
+        connections: (0..origins)
+            .map(|o| connections_of(spec.connections, o, origins, 0, 1))
+            .collect(),
+        open_loop: match spec.mode {
+            Mode::Open { rate_rps, arrivals } => Some(OpenLoop {
+                rate_rps,
+                arrivals,
+                seed: spec.seed,
+                shard: u64::from(spec.shard.index),
+                shards: u64::from(spec.shard.count),
+            }),
+            Mode::Saturate => None,
+        },
+        window_ns: spec.duration_ns,
+        warmup_ns: spec.warmup_ns,
+        timeout_ns: spec.timeout_ns,
+        drain_ns: spec.drain_ns.unwrap_or(spec.timeout_ns),
+    };
+    let mut flushes = Vec::new();
+    let mut sink = |flush| flushes.push(flush);
+    let mut engine = Engine::new(driver, &plan, &mut sink);
+    engine.open_all(2_000_000_000, stop);
+    let start = engine.now() + 1_000_000;
+    engine.run(start, stop);
+    let mut lines = Vec::new();
+    let mut writer = RecordWriter::begin(&mut lines).unwrap();
+    let mut collector = Collector::new(&targets.names, 1, spec, true);
+    for flush in flushes {
+        collector.take(0, flush, &mut |record| writer.write(&record).unwrap());
+    }
+    assert!(collector.is_complete());
+    let about = About {
+        window_start_unix_ns: 0,
+        throttled_ns: None,
+    };
+    writer.finish(collector.result(spec, &about)).unwrap();
+    let mut stream = LoadStream::new();
+    for line in String::from_utf8(lines).unwrap().lines() {
+        stream.line(line).unwrap();
+    }
+    let result = stream.finish().unwrap();
+    check(&result);
+    result
+}
+
+/// What must hold for any result.
+pub(crate) fn check(r: &LoadResult) {
+    assert!(r.counts.identity_holds(), "{:?}", r.counts);
+    let mut sum = Counts::default();
+    r.endpoints.iter().for_each(|e| sum.add(&e.counts));
+    assert_eq!(sum, r.counts, "the endpoints do not add up to the whole");
+    let by_class = |timeouts: bool| -> u64 {
+        ErrorClass::ALL
+            .into_iter()
+            .filter(|c| c.is_timeout() == timeouts)
+            .filter_map(|c| r.errors.get(c.key()))
+            .sum()
+    };
+    assert_eq!((by_class(false), by_class(true)), (r.counts.error, r.counts.timeout));
+    assert_eq!(r.latency_ns.count, r.counts.ok);
+    assert_eq!(r.service_time_ns.count, r.counts.ok);
+    assert_eq!(r.lateness_ns.count, r.wait_ns.count);
+}
+
+/// How many slots ended in `class`.
+pub(crate) fn errors_of(r: &LoadResult, class: ErrorClass) -> u64 {
+    r.errors.get(class.key()).copied().unwrap_or(0)
+}
+
+/// `200 OK` with `body`.
+pub(crate) fn ok_response(body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
