@@ -321,7 +321,12 @@ mod tests {
         r.responded(at(w, w + SECOND_NS), w + SECOND_NS + 5, 1, 200);
         r.planned(w + SECOND_NS, 0);
         r.sent(at(w + SECOND_NS, w + 2 * SECOND_NS), 1, 1);
-        r.ended(w + SECOND_NS, w + 2 * SECOND_NS, 0, Ending::Failed(ErrorClass::Reset));
+        r.ended(
+            w + SECOND_NS,
+            w + 2 * SECOND_NS,
+            0,
+            Ending::Failed(ErrorClass::Reset),
+        );
         let book = r.take();
         assert_eq!(book.warmup.counts.planned, 1);
         let page = |s: u32| &book.pages.iter().find(|(n, _)| *n == s).unwrap().1;
@@ -331,7 +336,11 @@ mod tests {
         assert_eq!(page(1).errors[ErrorClass::Reset as usize], 1);
         assert_eq!((page(0).ended_in_window, page(1).ended_in_window), (1, 0));
         assert_eq!(page(0).endpoints[1].counts.ok, 1);
-        assert_eq!(book.pages.len(), 2, "sent after the window belongs to no second");
+        assert_eq!(
+            book.pages.len(),
+            2,
+            "sent after the window belongs to no second"
+        );
         assert!(r.take().pages.is_empty());
     }
 }

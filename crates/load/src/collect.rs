@@ -80,7 +80,12 @@ impl<'a> Collector<'a> {
 
     /// Emits the seconds that all loops have planned to the last slot.
     fn emit_intervals(&mut self, emit: &mut dyn FnMut(LoadRecord)) {
-        let before = self.loops.iter().map(|l| l.planned_before).min().unwrap_or(0);
+        let before = self
+            .loops
+            .iter()
+            .map(|l| l.planned_before)
+            .min()
+            .unwrap_or(0);
         let Some(pending) = &mut self.pending else {
             return;
         };
@@ -229,7 +234,11 @@ fn endpoints(total: &Page, names: &[String]) -> Vec<EndpointResult> {
         .map(|(name, book)| EndpointResult {
             name: name.clone(),
             counts: book.counts,
-            latency_ns: book.latency.get().map(Histogram::summary).unwrap_or_default(),
+            latency_ns: book
+                .latency
+                .get()
+                .map(Histogram::summary)
+                .unwrap_or_default(),
             errors: error_map(&book.errors),
             latency: wire_of(&book.latency),
         })

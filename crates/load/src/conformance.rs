@@ -64,7 +64,14 @@ const REFUSED: &str = "10.0.0.2:80";
 impl SimServer for Steps {
     fn connect(&mut self, _now: u64, to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
         let refused = to.to_string() == REFUSED;
-        Some((50_000, if refused { Err(Fault::Refused) } else { Ok(Vec::new()) }))
+        Some((
+            50_000,
+            if refused {
+                Err(Fault::Refused)
+            } else {
+                Ok(Vec::new())
+            },
+        ))
     }
 
     fn request(&mut self, _now: u64, _to: SocketAddr, request: &[u8]) -> Vec<Step> {
@@ -88,7 +95,12 @@ fn addrs(spec: &LoadSpec, server: SocketAddr, refused: SocketAddr) -> Vec<Vec<So
 impl World for Simulated {
     fn run(&self, spec: &LoadSpec) -> LoadResult {
         let addrs = addrs(spec, SERVER.parse().unwrap(), REFUSED.parse().unwrap());
-        drive(&mut SimDriver::new(Steps), spec, addrs, &AtomicBool::new(false))
+        drive(
+            &mut SimDriver::new(Steps),
+            spec,
+            addrs,
+            &AtomicBool::new(false),
+        )
     }
 }
 
@@ -99,7 +111,10 @@ impl World for Loopback {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
         // Bound and closed again: nobody listens there.
-        let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let refused = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let over = Arc::new(AtomicBool::new(false));
         let accepting = {
             let over = Arc::clone(&over);
@@ -114,7 +129,12 @@ impl World for Loopback {
             })
         };
         let mut driver = EpollDriver::new(spec.pace).unwrap();
-        let result = drive(&mut driver, spec, addrs(spec, server, refused), &AtomicBool::new(false));
+        let result = drive(
+            &mut driver,
+            spec,
+            addrs(spec, server, refused),
+            &AtomicBool::new(false),
+        );
         over.store(true, Ordering::Relaxed);
         TcpStream::connect(server).unwrap();
         accepting.join().unwrap();
@@ -193,11 +213,22 @@ fn bad_servers(world: &impl World) {
         ("garbage", ErrorClass::BadResponse),
     ] {
         let r = world.run(&of(&format!("http://server/{path}")));
-        assert_eq!(errors_of(&r, class), 100, "{path}: {:?} {:?}", r.errors, r.counts);
+        assert_eq!(
+            errors_of(&r, class),
+            100,
+            "{path}: {:?} {:?}",
+            r.errors,
+            r.counts
+        );
         assert_eq!(r.error_latency_ns.count, 100, "{path}");
     }
     let r = world.run(&of("http://refused/ok"));
-    assert_eq!(errors_of(&r, ErrorClass::ConnectRefused), 100, "{:?}", r.errors);
+    assert_eq!(
+        errors_of(&r, ErrorClass::ConnectRefused),
+        100,
+        "{:?}",
+        r.errors
+    );
     let r = world.run(&of("http://unknown/ok"));
     assert_eq!(errors_of(&r, ErrorClass::Dns), 100, "{:?}", r.errors);
 }
@@ -243,7 +274,11 @@ fn closed_loop(world: &impl World) {
     let mut s = of("http://refused/ok");
     s.mode = Mode::Saturate;
     let r = world.run(&s);
-    assert!(errors_of(&r, ErrorClass::ConnectRefused) > 0, "{:?}", r.counts);
+    assert!(
+        errors_of(&r, ErrorClass::ConnectRefused) > 0,
+        "{:?}",
+        r.counts
+    );
 }
 
 fn all(world: &impl World) {

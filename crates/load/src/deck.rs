@@ -12,7 +12,9 @@ pub const CARDS_MAX: u64 = 1 << 22;
 
 /// The weights are too fine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the weights add up to {0} after removing their common factor: expected at most {CARDS_MAX}; use rounder weights")]
+#[error(
+    "the weights add up to {0} after removing their common factor: expected at most {CARDS_MAX}; use rounder weights"
+)]
 pub struct DeckError(u64);
 
 /// A shuffled deck for every cycle.
@@ -38,10 +40,19 @@ impl Deck {
         }
         let mut cards = Vec::with_capacity(total as usize);
         for (i, &w) in weights.iter().enumerate() {
-            cards.extend(std::iter::repeat_n(i as u32, (u64::from(w) / divisor) as usize));
+            cards.extend(std::iter::repeat_n(
+                i as u32,
+                (u64::from(w) / divisor) as usize,
+            ));
         }
         let bits = (total.max(2) - 1).ilog2() + 1;
-        let mut deck = Self { cards, bits, seed, cycle: 0, keys: [0; 3] };
+        let mut deck = Self {
+            cards,
+            bits,
+            seed,
+            cycle: 0,
+            keys: [0; 3],
+        };
         deck.turn_to(0);
         Ok(deck)
     }
@@ -126,22 +137,33 @@ mod tests {
     #[test]
     fn the_order_is_shuffled_anew_each_cycle() {
         let mut deck = Deck::new(&[1; 100], 7).unwrap();
-        let cycles: Vec<Vec<usize>> =
-            (0..50).map(|c| (0..100).map(|i| deck.card(c * 100 + i)).collect()).collect();
+        let cycles: Vec<Vec<usize>> = (0..50)
+            .map(|c| (0..100).map(|i| deck.card(c * 100 + i)).collect())
+            .collect();
         for pair in cycles.windows(2) {
             let same = (0..100).filter(|&i| pair[0][i] == pair[1][i]).count();
             assert!(same < 15, "{same} cards kept their places");
         }
         // Each card's mean place over 50 cycles is near the middle: 49.5, s.d. 4.1.
         for card in 0..100 {
-            let mean = cycles.iter().map(|c| c.iter().position(|&x| x == card).unwrap()).sum::<usize>() as f64 / 50.0;
+            let mean = cycles
+                .iter()
+                .map(|c| c.iter().position(|&x| x == card).unwrap())
+                .sum::<usize>() as f64
+                / 50.0;
             assert!((25.0..74.0).contains(&mean), "card {card} lies at {mean}");
         }
     }
 
     #[test]
     fn common_factors_are_taken_out_and_the_size_is_bounded() {
-        assert_eq!(Deck::new(&[1_000_000_000, 3_000_000_000], 1).unwrap().cards.len(), 4);
+        assert_eq!(
+            Deck::new(&[1_000_000_000, 3_000_000_000], 1)
+                .unwrap()
+                .cards
+                .len(),
+            4
+        );
         assert!(Deck::new(&[u32::MAX, u32::MAX - 1], 1).is_err());
         assert_eq!(Deck::new(&[5], 1).unwrap().card(123), 0);
     }

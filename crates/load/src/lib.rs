@@ -10,18 +10,18 @@
 
 mod book;
 mod collect;
+#[cfg(test)]
+mod conformance;
 mod deck;
 pub mod driver;
 mod engine;
 pub mod http1;
 mod resolve;
 mod run;
-mod stream;
-mod targets;
-#[cfg(test)]
-mod conformance;
 #[cfg(test)]
 mod simulated;
+mod stream;
+mod targets;
 #[cfg(test)]
 mod testing;
 mod throttle;

@@ -32,10 +32,14 @@ pub enum LoadError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The kernel gave no event loop.
-    #[error("no event loop: {0}; Linux 5.11 or later is needed, and a seccomp profile that allows epoll_pwait2")]
+    #[error(
+        "no event loop: {0}; Linux 5.11 or later is needed, and a seccomp profile that allows epoll_pwait2"
+    )]
     Driver(std::io::Error),
     /// Too few file descriptors.
-    #[error("{wanted} open files are needed, {limit} are allowed: raise the limit (ulimit -n) or use fewer connections")]
+    #[error(
+        "{wanted} open files are needed, {limit} are allowed: raise the limit (ulimit -n) or use fewer connections"
+    )]
     Files {
         /// What the connections need.
         wanted: u64,
@@ -92,7 +96,9 @@ pub fn run(
             let sender = sender.clone();
             let spawned = std::thread::Builder::new()
                 .name(format!("tare-loop-{index}"))
-                .spawn_scoped(scope, move || one_loop(index, plan, spec, &sender, &start, stop));
+                .spawn_scoped(scope, move || {
+                    one_loop(index, plan, spec, &sender, &start, stop)
+                });
             loops.push(spawned.map_err(|e| LoadError::Thread(e.to_string()))?);
         }
         drop(sender);

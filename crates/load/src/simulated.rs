@@ -31,13 +31,21 @@ impl SimServer for Freezing {
     }
 
     fn request(&mut self, now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
-        let frozen = if (self.from..self.until).contains(&now) { self.until - now } else { 0 };
+        let frozen = if (self.from..self.until).contains(&now) {
+            self.until - now
+        } else {
+            0
+        };
         vec![Step::Bytes(frozen + self.delay, ok_response("x"))]
     }
 }
 
 fn steady(delay: u64) -> SimDriver<Freezing> {
-    SimDriver::new(Freezing { delay, from: 0, until: 0 })
+    SimDriver::new(Freezing {
+        delay,
+        from: 0,
+        until: 0,
+    })
 }
 
 fn run<S: SimServer>(driver: &mut SimDriver<S>, spec: &LoadSpec) -> LoadResult {
@@ -46,7 +54,10 @@ fn run<S: SimServer>(driver: &mut SimDriver<S>, spec: &LoadSpec) -> LoadResult {
 
 fn within(found: u64, expected: u64, share: f64) {
     let error = (found as f64 - expected as f64).abs() / expected as f64;
-    assert!(error <= share, "found {found}, expected {expected} within {share}");
+    assert!(
+        error <= share,
+        "found {found}, expected {expected} within {share}"
+    );
 }
 
 fn ten_seconds() -> LoadSpec {
@@ -77,7 +88,11 @@ fn a_steady_server_is_reported_as_it_is() {
 
 #[test]
 fn a_frozen_server_shows_in_latency_and_not_in_lateness() {
-    let mut driver = SimDriver::new(Freezing { delay: 100_000, from: 5 * S, until: 6 * S });
+    let mut driver = SimDriver::new(Freezing {
+        delay: 100_000,
+        from: 5 * S,
+        until: 6 * S,
+    });
     let r = run(&mut driver, &ten_seconds());
     assert_eq!(r.counts.ok, 10_000);
     assert!(r.latency_ns.p85_or_less(&r) < 5 * MS);
@@ -117,7 +132,11 @@ fn the_warm_up_stays_outside_the_books() {
     let mut s = ten_seconds();
     s.warmup_ns = 2 * S + 500 * MS;
     // Slow in the warm-up only; the last slow answers come within the window.
-    let mut driver = SimDriver::new(Freezing { delay: MS, from: 0, until: 3 * S + 400 * MS });
+    let mut driver = SimDriver::new(Freezing {
+        delay: MS,
+        from: 0,
+        until: 3 * S + 400 * MS,
+    });
     let r = run(&mut driver, &s);
     assert_eq!(r.counts.planned, 10_000);
     within(r.latency_ns.max, MS, 0.01);
@@ -143,10 +162,18 @@ fn too_few_connections_queue_and_then_time_out() {
     // One connection, 2 ms each: half of 1,000 rps. Once the queue is as long as the
     // timeout, what is sent has its deadline before its answer.
     let r = run(&mut steady(2 * MS), &s);
-    assert!(errors_of(&r, ErrorClass::TimeoutUnsent) > 400, "{:?}", r.errors);
+    assert!(
+        errors_of(&r, ErrorClass::TimeoutUnsent) > 400,
+        "{:?}",
+        r.errors
+    );
     assert!(errors_of(&r, ErrorClass::Timeout) > 100, "{:?}", r.errors);
     assert!(r.counts.ok > 90, "{:?}", r.counts);
-    assert!(r.generator.waiting_max > 40 && r.generator.waiting_max < 130, "{:?}", r.generator);
+    assert!(
+        r.generator.waiting_max > 40 && r.generator.waiting_max < 130,
+        "{:?}",
+        r.generator
+    );
     assert!(has(&r, Reason::RateNotAchieved));
 }
 
@@ -214,7 +241,13 @@ impl SimServer for Chaos {
             2 => (delay, Err(Fault::Other)),
             3 => (delay, Ok(vec![Step::Close(later)])),
             4 => (delay, Ok(vec![Step::Reset(later)])),
-            _ => (delay, Ok(vec![Step::Bytes(later, b"HTTP/1.1 408 Late\r\n\r\n".to_vec())])),
+            _ => (
+                delay,
+                Ok(vec![Step::Bytes(
+                    later,
+                    b"HTTP/1.1 408 Late\r\n\r\n".to_vec(),
+                )]),
+            ),
         })
     }
 
@@ -234,14 +267,21 @@ impl SimServer for Chaos {
             4 => vec![Step::Bytes(delay, head), Step::Bytes(delay + later, tail)],
             5 => vec![Step::Bytes(delay, whole), Step::Close(delay + later)],
             6 => vec![Step::Bytes(delay, [whole.clone(), whole].concat())],
-            _ => vec![Step::Bytes(delay, b"HTTP/1.1 503 No\r\n\r\n".to_vec()), Step::Close(delay + later)],
+            _ => vec![
+                Step::Bytes(delay, b"HTTP/1.1 503 No\r\n\r\n".to_vec()),
+                Step::Close(delay + later),
+            ],
         }
     }
 }
 
 fn chaotic_spec(rng: &mut Rng) -> LoadSpec {
     let mut s = spec(&["http://h/a", "http://h/b", "http://i/c"]);
-    let body = if rng.below(2) == 0 { None } else { Some("AAAA".repeat(20)) };
+    let body = if rng.below(2) == 0 {
+        None
+    } else {
+        Some("AAAA".repeat(20))
+    };
     s.endpoints[0].method = "POST".into();
     s.endpoints[0].body_base64 = body;
     s.endpoints[1].weight = 1 + rng.below(4) as u32;
@@ -249,7 +289,11 @@ fn chaotic_spec(rng: &mut Rng) -> LoadSpec {
         0 => Mode::Saturate,
         n => Mode::Open {
             rate_rps: 100.0 + rng.below(900) as f64,
-            arrivals: if n == 1 { Arrivals::Poisson } else { Arrivals::Constant },
+            arrivals: if n == 1 {
+                Arrivals::Poisson
+            } else {
+                Arrivals::Constant
+            },
         },
     };
     s.duration_ns = 20 * MS + rng.below(300) * MS;
@@ -264,7 +308,7 @@ fn chaotic_spec(rng: &mut Rng) -> LoadSpec {
 #[test]
 fn every_slot_is_accounted_for_in_thousands_of_faulty_worlds() {
     let mut seen = std::collections::BTreeSet::new();
-    for seed in 0..3_000 {
+    for seed in 0..2_000 {
         let mut rng = Rng::new(seed);
         let s = chaotic_spec(&mut rng);
         let mut driver = SimDriver::new(Chaos {
@@ -282,20 +326,31 @@ fn every_slot_is_accounted_for_in_thousands_of_faulty_worlds() {
         // `drive` checks the identity and the sums.
         let r = drive(&mut driver, &s, addrs, &AtomicBool::new(false));
         seen.extend(r.errors.keys().cloned());
-        if let Mode::Open { arrivals: Arrivals::Constant, rate_rps } = s.mode {
+        if let Mode::Open {
+            arrivals: Arrivals::Constant,
+            rate_rps,
+        } = s.mode
+        {
             let due = |ns: u64| (ns as f64 * rate_rps / 1e9).ceil();
             let expected = due(s.warmup_ns + s.duration_ns) - due(s.warmup_ns);
-            assert!((r.counts.planned as f64 - expected).abs() <= 1.0, "seed {seed}: {:?}", r.counts);
+            assert!(
+                (r.counts.planned as f64 - expected).abs() <= 1.0,
+                "seed {seed}: {:?}",
+                r.counts
+            );
         }
         let limit = 2 * S + 2 * S + s.warmup_ns + s.duration_ns + s.timeout_ns + 250 * MS;
         let now = crate::driver::Driver::now(&mut driver);
         assert!(now < S + limit, "seed {seed}: it ended at {now}");
         if s.drain_ns.is_none() {
-            assert_eq!((r.counts.in_flight, r.counts.not_sent), (0, 0), "seed {seed}");
+            assert_eq!(
+                (r.counts.in_flight, r.counts.not_sent),
+                (0, 0),
+                "seed {seed}"
+            );
         }
     }
     for class in ErrorClass::ALL {
-        let reachable = class != ErrorClass::Status4xx;
-        assert_eq!(seen.contains(class.key()), reachable, "{}", class.key());
+        assert!(seen.contains(class.key()), "{} never occurred", class.key());
     }
 }

@@ -223,7 +223,11 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
     if let Mode::Open { rate_rps, .. } = spec.mode
         && !(rate_rps > 0.0 && rate_rps <= RATE_MAX_RPS)
     {
-        return Err(range("rate_rps", rate_rps, format!("above 0, up to {RATE_MAX_RPS}")));
+        return Err(range(
+            "rate_rps",
+            rate_rps,
+            format!("above 0, up to {RATE_MAX_RPS}"),
+        ));
     }
     for (field, ns, least) in [
         ("duration_ns", spec.duration_ns, 1),
@@ -233,7 +237,12 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
     ] {
         in_range(field, ns, least, TIME_MAX_NS)?;
     }
-    in_range("connections", spec.connections.into(), 1, CONNECTIONS_MAX.into())?;
+    in_range(
+        "connections",
+        spec.connections.into(),
+        1,
+        CONNECTIONS_MAX.into(),
+    )?;
     in_range("threads", spec.threads.into(), 1, THREADS_MAX.into())?;
     in_range("shard.count", spec.shard.count.into(), 1, 1_000_000)?;
     let last = u64::from(spec.shard.count) - 1;
@@ -291,7 +300,10 @@ mod tests {
         let origins: Vec<u32> = t.endpoints.iter().map(|e| e.origin).collect();
         assert_eq!(origins, [0, 1, 0, 2]);
         assert_eq!(t.origins[0].endpoints, [0, 2]);
-        assert_eq!((t.origins[2].host.as_str(), t.origins[2].port), ("127.0.0.1", 9));
+        assert_eq!(
+            (t.origins[2].host.as_str(), t.origins[2].port),
+            ("127.0.0.1", 9)
+        );
         assert_eq!(t.names.len(), 3);
         assert_eq!(t.endpoints[2].name, t.endpoints[0].name);
     }
@@ -307,7 +319,13 @@ mod tests {
         assert!(broken(&|s| s.threads = 0).contains("threads is 0, expected 1 to 256"));
         assert!(broken(&|s| s.endpoints[0].weight = 0).contains("weight is 0"));
         assert!(broken(&|s| s.shard.index = 1).contains("shard.index is 1, expected 0 to 0"));
-        assert!(broken(&|s| s.mode = Mode::Open { rate_rps: f64::NAN, arrivals: Default::default() }).contains("rate_rps is NaN"));
+        assert!(
+            broken(&|s| s.mode = Mode::Open {
+                rate_rps: f64::NAN,
+                arrivals: Default::default()
+            })
+            .contains("rate_rps is NaN")
+        );
         assert!(broken(&|s| s.endpoints[0].url = "https://a".into()).contains("http://"));
         assert!(broken(&|s| s.endpoints[0].body_base64 = Some("*".into())).contains("base64"));
         assert!(broken(&|s| s.schema_version = 9).contains("schema_version is 9"));
@@ -317,7 +335,10 @@ mod tests {
     fn connections_are_spread_evenly() {
         let of = |c, o, os, t, ts| connections_of(c, o, os, t, ts);
         assert_eq!(of(50, 0, 1, 0, 1), 50);
-        assert_eq!([of(50, 0, 3, 0, 1), of(50, 1, 3, 0, 1), of(50, 2, 3, 0, 1)], [17, 17, 16]);
+        assert_eq!(
+            [of(50, 0, 3, 0, 1), of(50, 1, 3, 0, 1), of(50, 2, 3, 0, 1)],
+            [17, 17, 16]
+        );
         assert_eq!([of(5, 0, 1, 0, 2), of(5, 0, 1, 1, 2)], [3, 2]);
         assert_eq!(of(1, 7, 1000, 3, 4), 1);
     }

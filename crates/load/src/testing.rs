@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{
-    Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Pace, Shard,
-};
+use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Pace, Shard};
 use tare_stats::LoadStream;
 
 use crate::collect::{About, Collector};
@@ -119,7 +117,10 @@ pub(crate) fn check(r: &LoadResult) {
             .filter_map(|c| r.errors.get(c.key()))
             .sum()
     };
-    assert_eq!((by_class(false), by_class(true)), (r.counts.error, r.counts.timeout));
+    assert_eq!(
+        (by_class(false), by_class(true)),
+        (r.counts.error, r.counts.timeout)
+    );
     assert_eq!(r.latency_ns.count, r.counts.ok);
     assert_eq!(r.service_time_ns.count, r.counts.ok);
     assert_eq!(r.lateness_ns.count, r.wait_ns.count);
@@ -132,5 +133,9 @@ pub(crate) fn errors_of(r: &LoadResult, class: ErrorClass) -> u64 {
 
 /// `200 OK` with `body`.
 pub(crate) fn ok_response(body: &str) -> Vec<u8> {
-    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
 }

@@ -52,7 +52,10 @@ mod tests {
     fn both_versions_are_understood() {
         let v2 = "usage_usec 5\nnr_periods 10\nnr_throttled 2\nthrottled_usec 1500\nnr_bursts 0\n";
         assert_eq!(parse(v2), Some(1_500_000));
-        assert_eq!(parse("nr_periods 0\nnr_throttled 3\nthrottled_time 77\n"), Some(77));
+        assert_eq!(
+            parse("nr_periods 0\nnr_throttled 3\nthrottled_time 77\n"),
+            Some(77)
+        );
         assert_eq!(parse("usage_usec 5\n"), None, "a root group of version 2");
     }
 

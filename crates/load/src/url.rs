@@ -105,12 +105,34 @@ mod tests {
     #[test]
     fn what_cannot_be_requested_is_refused() {
         for text in ["h", "https://h/", "ftp://h", "://h", ""] {
-            assert!(matches!(HttpUrl::parse(text), Err(UrlError::Scheme(_))), "{text}");
+            assert!(
+                matches!(HttpUrl::parse(text), Err(UrlError::Scheme(_))),
+                "{text}"
+            );
         }
-        for text in ["http://", "http://u@h/", "http://h:x/", "http://h:/", "http://h:0", "http://h:70000", "http://[::1/", "http://[::1]x", "http://a b/"] {
-            assert!(matches!(HttpUrl::parse(text), Err(UrlError::Authority(_))), "{text}");
+        for text in [
+            "http://",
+            "http://u@h/",
+            "http://h:x/",
+            "http://h:/",
+            "http://h:0",
+            "http://h:70000",
+            "http://[::1/",
+            "http://[::1]x",
+            "http://a b/",
+        ] {
+            assert!(
+                matches!(HttpUrl::parse(text), Err(UrlError::Authority(_))),
+                "{text}"
+            );
         }
-        assert!(matches!(HttpUrl::parse("http://h/a b"), Err(UrlError::Path(_))));
-        assert!(matches!(HttpUrl::parse("http://h/é"), Err(UrlError::Path(_))));
+        assert!(matches!(
+            HttpUrl::parse("http://h/a b"),
+            Err(UrlError::Path(_))
+        ));
+        assert!(matches!(
+            HttpUrl::parse("http://h/é"),
+            Err(UrlError::Path(_))
+        ));
     }
 }

@@ -2,6 +2,7 @@
 //! intervals, comparison. Pure: no clock, no file, no socket.
 
 mod hist;
+pub mod hlog;
 pub mod judge;
 pub mod resources;
 mod stream;

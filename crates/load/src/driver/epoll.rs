@@ -119,7 +119,13 @@ impl EpollDriver {
         }
     }
 
-    fn register(&self, conn: ConnId, socket: &Socket, writable: bool, add: bool) -> Result<(), Errno> {
+    fn register(
+        &self,
+        conn: ConnId,
+        socket: &Socket,
+        writable: bool,
+        add: bool,
+    ) -> Result<(), Errno> {
         use epoll::EventFlags as F;
         let mut flags = F::IN | F::RDHUP;
         if writable {

@@ -114,8 +114,13 @@ impl<S: SimServer> SimDriver<S> {
     fn later(&mut self, delay: u64, conn: ConnId, what: Happening) {
         self.sequence += 1;
         let generation = self.conn(conn).generation;
-        self.heap
-            .push(Reverse((self.now + delay, self.sequence, conn, generation, what)));
+        self.heap.push(Reverse((
+            self.now + delay,
+            self.sequence,
+            conn,
+            generation,
+            what,
+        )));
     }
 
     fn steps(&mut self, conn: ConnId, steps: Vec<Step>) {
@@ -233,8 +238,12 @@ impl<S: SimServer> Driver for SimDriver<S> {
             ..SimConn::default()
         };
         if let Some((delay, outcome)) = self.server.connect(self.now, to) {
-            let outcome = outcome
-                .map_err(|f| FAULTS.iter().position(|&g| g == f).unwrap_or(FAULTS.len() - 1) as u8);
+            let outcome = outcome.map_err(|f| {
+                FAULTS
+                    .iter()
+                    .position(|&g| g == f)
+                    .unwrap_or(FAULTS.len() - 1) as u8
+            });
             self.later(delay, conn, Happening::Connected(outcome));
         }
         Ok(())
@@ -256,7 +265,11 @@ impl<S: SimServer> Driver for SimDriver<S> {
         if now < c.writable_at {
             return Err(Fault::WouldBlock);
         }
-        let taken = if most == 0 { bytes.len() } else { bytes.len().min(most) };
+        let taken = if most == 0 {
+            bytes.len()
+        } else {
+            bytes.len().min(most)
+        };
         c.outbound.extend_from_slice(&bytes[..taken]);
         if taken < bytes.len() {
             c.writable_at = now + SEND_PAUSE_NS;

@@ -291,7 +291,9 @@ impl<'a, D: Driver> Engine<'a, D> {
         self.end.interrupted = true;
         self.give_up_slots(None);
         self.close_window();
-        self.drain_end = self.now.saturating_add(self.plan.drain_ns.min(INTERRUPTED_DRAIN_NS));
+        self.drain_end = self
+            .now
+            .saturating_add(self.plan.drain_ns.min(INTERRUPTED_DRAIN_NS));
     }
 
     /// Accounts for what is left and hands over the last book.
@@ -337,9 +339,7 @@ impl<'a, D: Driver> Engine<'a, D> {
     }
 
     fn dns_everywhere(&self) -> bool {
-        self.pools
-            .iter()
-            .all(|p| p.dead() == Some(ErrorClass::Dns))
+        self.pools.iter().all(|p| p.dead() == Some(ErrorClass::Dns))
     }
 
     fn second_of(&self, at: u64) -> u32 {

@@ -58,5 +58,8 @@ pub(super) fn trim(mut value: &[u8]) -> &[u8] {
 
 /// The members of a comma-separated list, trimmed, without empty ones.
 pub(super) fn list(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    value.split(|&b| b == b',').map(trim).filter(|m| !m.is_empty())
+    value
+        .split(|&b| b == b',')
+        .map(trim)
+        .filter(|m| !m.is_empty())
 }

@@ -47,7 +47,11 @@ pub fn encode_request(
         out.push_str(&format!("Host: {authority}\r\n"));
     }
     if !has("user-agent") {
-        out.push_str(concat!("User-Agent: tare/", env!("CARGO_PKG_VERSION"), "\r\n"));
+        out.push_str(concat!(
+            "User-Agent: tare/",
+            env!("CARGO_PKG_VERSION"),
+            "\r\n"
+        ));
     }
     for (name, value) in headers {
         check_header(name, value)?;
@@ -122,8 +126,14 @@ mod tests {
         };
         assert_eq!(bad("G T", "a", "b"), RequestError::Method("G T".into()));
         assert_eq!(bad("CONNECT", "a", "b"), RequestError::Connect);
-        assert_eq!(bad("GET", "a b", "b"), RequestError::HeaderName("a b".into()));
-        assert_eq!(bad("GET", "a", "b\r\nc: d"), RequestError::HeaderValue("a".into()));
+        assert_eq!(
+            bad("GET", "a b", "b"),
+            RequestError::HeaderName("a b".into())
+        );
+        assert_eq!(
+            bad("GET", "a", "b\r\nc: d"),
+            RequestError::HeaderValue("a".into())
+        );
         assert_eq!(
             bad("GET", "Content-length", "5"),
             RequestError::Framing("Content-length".into())

@@ -152,7 +152,11 @@ impl ResponseParser {
                 State::ChunkData(left) => {
                     let n = left.min(rest.len() as u64);
                     pos += n as usize;
-                    self.state = if left == n { State::ChunkEnd } else { State::ChunkData(left - n) };
+                    self.state = if left == n {
+                        State::ChunkEnd
+                    } else {
+                        State::ChunkData(left - n)
+                    };
                 }
                 State::UntilClose => pos = input.len(),
                 _ => pos += self.feed_line(rest)?,
@@ -183,7 +187,11 @@ impl ResponseParser {
     }
 
     fn after_length(left: u64) -> State {
-        if left == 0 { State::Done } else { State::Length(left) }
+        if left == 0 {
+            State::Done
+        } else {
+            State::Length(left)
+        }
     }
 
     /// Takes one line, or what there is of it. Returns the bytes used.
@@ -238,10 +246,27 @@ impl ResponseParser {
 
     fn status_line(&mut self, line: &[u8]) -> Result<(), ParseError> {
         let (version, rest) = match line {
-            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', v @ (b'0' | b'1'), b' ', rest @ ..] => (*v, rest),
+            [
+                b'H',
+                b'T',
+                b'T',
+                b'P',
+                b'/',
+                b'1',
+                b'.',
+                v @ (b'0' | b'1'),
+                b' ',
+                rest @ ..,
+            ] => (*v, rest),
             _ => return Err(ParseError::StatusLine),
         };
-        let [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', reason @ ..] = rest else {
+        let [
+            a @ b'1'..=b'9',
+            b @ b'0'..=b'9',
+            c @ b'0'..=b'9',
+            reason @ ..,
+        ] = rest
+        else {
             return Err(ParseError::StatusLine);
         };
         let well_formed = match reason {

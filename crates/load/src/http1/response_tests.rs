@@ -52,27 +52,53 @@ fn bad(bytes: &str, error: ParseError) {
 fn framing_by_length_chunks_and_close() {
     good("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", 200, true);
     good("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", 200, true);
-    good("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nContent-Length:2 \r\n\r\nab", 200, true);
+    good(
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nContent-Length:2 \r\n\r\nab",
+        200,
+        true,
+    );
     good(
         "HTTP/1.1 503 no\r\ntransfer-encoding: Chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n1f\r\n0123456789abcdef0123456789abcde\r\n000\r\nx: y\r\n\r\n",
         503,
         true,
     );
-    good("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 200, true);
+    good(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        200,
+        true,
+    );
     good("HTTP/1.1 200 OK\r\n\r\nuntil the end", 200, false);
-    good("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx", 200, true);
+    good(
+        "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx",
+        200,
+        true,
+    );
     good("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", 200, false);
-    good("HTTP/1.1 200 OK\r\nConnection: foo, CLOSE\r\nContent-Length: 1\r\n\r\nx", 200, false);
+    good(
+        "HTTP/1.1 200 OK\r\nConnection: foo, CLOSE\r\nContent-Length: 1\r\n\r\nx",
+        200,
+        false,
+    );
 }
 
 #[test]
 fn some_responses_have_no_body() {
     good("HTTP/1.1 204 No Content\r\n\r\n", 204, true);
-    good("HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n", 304, true);
+    good(
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n",
+        304,
+        true,
+    );
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n";
     assert_eq!(
         parse(&[head.as_bytes()], true, false),
-        Outcome::Response(Response { status: 200, keep_alive: true }, head.len())
+        Outcome::Response(
+            Response {
+                status: 200,
+                keep_alive: true
+            },
+            head.len()
+        )
     );
 }
 
@@ -83,7 +109,10 @@ fn interim_responses_are_skipped() {
         200,
         true,
     );
-    bad("HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", ParseError::Switched);
+    bad(
+        "HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n",
+        ParseError::Switched,
+    );
 }
 
 #[test]
@@ -99,7 +128,10 @@ fn what_is_not_a_response_is_refused() {
     bad("HTTP/1.1 200 OK\r\nA: b\n\r\n", ParseError::LineEnd);
     bad("HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", ParseError::Header);
     bad("HTTP/1.1 200 OK\r\nA : b\r\n\r\n", ParseError::Header);
-    bad("HTTP/1.1 200 OK\r\nA: b\r\n folded\r\n\r\n", ParseError::Header);
+    bad(
+        "HTTP/1.1 200 OK\r\nA: b\r\n folded\r\n\r\n",
+        ParseError::Header,
+    );
     bad("HTTP/1.1 200 OK\r\n: b\r\n\r\n", ParseError::Header);
     bad("HTTP/1.1 200 OK\r\nnocolon\r\n\r\n", ParseError::Header);
 }
@@ -109,13 +141,28 @@ fn ambiguous_lengths_are_refused() {
     let cl = ParseError::ContentLength;
     let te = ParseError::TransferEncoding;
     for value in ["", "-1", "+1", "1 1", "0x1", "1, 1", "18446744073709551616"] {
-        bad(&format!("HTTP/1.1 200 OK\r\nContent-Length: {value}\r\n\r\n"), cl);
+        bad(
+            &format!("HTTP/1.1 200 OK\r\nContent-Length: {value}\r\n\r\n"),
+            cl,
+        );
     }
-    bad("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", cl);
-    bad("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", te);
+    bad(
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        cl,
+    );
+    bad(
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        te,
+    );
     bad("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", te);
-    bad("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", te);
-    bad("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", te);
+    bad(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n",
+        te,
+    );
+    bad(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+        te,
+    );
     bad("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", te);
     for chunk in ["", "g", "-1", "1 2", "10000000000000000"] {
         bad(
@@ -123,16 +170,28 @@ fn ambiguous_lengths_are_refused() {
             ParseError::Chunk,
         );
     }
-    bad("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n", ParseError::Chunk);
+    bad(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
+        ParseError::Chunk,
+    );
 }
 
 #[test]
 fn limits_hold() {
     let many = "a: b\r\n".repeat(HEADERS_MAX as usize + 1);
-    bad(&format!("HTTP/1.1 200 OK\r\n{many}\r\n"), ParseError::TooLarge);
+    bad(
+        &format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
+        ParseError::TooLarge,
+    );
     let long = "x".repeat(LINE_BYTES_MAX + 1);
-    bad(&format!("HTTP/1.1 200 OK\r\na: {long}\r\n"), ParseError::TooLarge);
-    bad(&format!("HTTP/1.1 200 OK\r\na: {long}"), ParseError::TooLarge);
+    bad(
+        &format!("HTTP/1.1 200 OK\r\na: {long}\r\n"),
+        ParseError::TooLarge,
+    );
+    bad(
+        &format!("HTTP/1.1 200 OK\r\na: {long}"),
+        ParseError::TooLarge,
+    );
     let half = "x".repeat(LINE_BYTES_MAX - 10);
     bad(
         &format!("HTTP/1.1 200 OK\r\na: {half}\r\nb: {half}\r\nc: {half}\r\n\r\n"),
@@ -156,10 +215,22 @@ fn an_early_end_is_not_a_response() {
 fn a_parser_is_as_good_as_new_after_a_reset() {
     let mut parser = ResponseParser::default();
     parser.reset(false);
-    assert!(parser.feed(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Le").is_ok());
+    assert!(
+        parser
+            .feed(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Le")
+            .is_ok()
+    );
     parser.reset(false);
-    let fed = parser.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nmore").unwrap();
-    assert_eq!(fed.response, Some(Response { status: 200, keep_alive: true }));
+    let fed = parser
+        .feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nmore")
+        .unwrap();
+    assert_eq!(
+        fed.response,
+        Some(Response {
+            status: 200,
+            keep_alive: true
+        })
+    );
     assert_eq!(fed.consumed, 38);
 }
 
@@ -185,7 +256,11 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
             0 => format!("HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: {n}\r\n\r\n{body}tail"),
             1 => format!(
                 "HTTP/1.1 500 E\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\nT: u\r\n\r\n",
-                if n == 0 { String::new() } else { format!("{n:x};e\r\n{body}\r\n") }
+                if n == 0 {
+                    String::new()
+                } else {
+                    format!("{n:x};e\r\n{body}\r\n")
+                }
             ),
             _ => format!("HTTP/1.1 200 OK\r\nA: b\r\n\r\n{body}"),
         }
