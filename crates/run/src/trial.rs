@@ -121,6 +121,9 @@ impl TrialRun<'_> {
         if found.interrupted {
             return Ok(());
         }
+        if let Some(log) = flow.stream.hlog() {
+            writer.hlog(log.as_bytes())?;
+        }
         flow.conclude(self.run.manifest().fingerprint.cores, found);
         let load_sent = found.load.as_ref().map_or(0, |l| l.service_time_ns.count);
         match environment

@@ -9,6 +9,7 @@ use tare_model::load::{Counts, LoadResult};
 use tare_model::record::{Interval, LoadRecord, StreamChecksum};
 
 use crate::hist::{Histogram, WireError};
+use crate::hlog;
 
 /// What is wrong with a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -124,6 +125,8 @@ pub struct LoadStream {
     lines: usize,
     checksum: StreamChecksum,
     sums: Sums,
+    seconds: BTreeMap<u32, Histogram>,
+    window: Option<(u64, u64)>,
     finished: Option<(String, Box<LoadResult>)>,
 }
 
@@ -154,21 +157,48 @@ impl LoadStream {
                     found: hello.schema_version,
                 });
             }
-            LoadRecord::Interval(interval) => self.sums.add(interval)?,
+            LoadRecord::Interval(interval) => {
+                self.sums.add(interval)?;
+                let latency = Histogram::from_wire(&interval.latency)?;
+                self.seconds
+                    .entry(interval.second)
+                    .or_default()
+                    .merge(&latency);
+            }
+            LoadRecord::Armed {
+                window_start_unix_ns,
+                window_ns,
+                ..
+            } => {
+                self.window = Some((*window_start_unix_ns, *window_ns));
+            }
             LoadRecord::Final { checksum, result } => {
                 self.finished = Some((checksum.clone(), result.clone()));
                 return Ok(record);
             }
-            LoadRecord::Hello(_) | LoadRecord::Armed { .. } | LoadRecord::Progress(_) => {}
+            LoadRecord::Hello(_) | LoadRecord::Progress(_) => {}
         }
         self.checksum.line(line);
         Ok(record)
     }
 
-    /// Whether the final record was read.
+    /// Latency by second of intended time as an HdrHistogram interval log; `None`
+    /// before the window is known.
     #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.finished.is_some()
+    pub fn hlog(&self) -> Option<String> {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let (start_unix_ns, window_ns) = self.window?;
+        let mut log = hlog::header(start_unix_ns);
+        for (second, latency) in &self.seconds {
+            let from_ns = u64::from(*second) * SECOND_NS;
+            log += &hlog::line(
+                None,
+                from_ns,
+                window_ns.saturating_sub(from_ns).min(SECOND_NS),
+                latency,
+            );
+        }
+        Some(log)
     }
 
     /// The result, when the stream is whole.
