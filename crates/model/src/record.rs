@@ -128,13 +128,13 @@ pub enum WorkloadRecord {
         /// A sentence.
         message: String,
     },
-    /// Last, after SIGTERM or the end of standard input.
+    /// Last, after SIGTERM or SIGINT.
     Final {
         /// [`StreamChecksum`] over all lines before this one.
         checksum: String,
-        /// Requests served, by endpoint name.
+        /// Requests answered well, by endpoint name.
         served: BTreeMap<String, u64>,
-        /// Requests answered with an error, by endpoint name.
+        /// Requests answered with an error, by endpoint name; none of them is in `served`.
         failed: BTreeMap<String, u64>,
     },
 }

@@ -9,6 +9,7 @@ mod load;
 mod plan;
 mod report;
 mod run;
+mod worker;
 mod workload;
 
 /// Exit codes, beside 0 for good.
@@ -27,7 +28,6 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Load(load::Args),
     Report(report::Args),
-    #[command(hide = true)]
     Workload(workload::Args),
     #[command(hide = true)]
     Agent(agent::Args),

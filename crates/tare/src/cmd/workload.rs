@@ -1,11 +1,149 @@
 //! `tare workload`.
 
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Serve one service of a service graph (a worker of `tare run`).
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+use anyhow::{Context, bail};
+use tare_model::graph::{self, Protocol, ServiceGraph};
+use tare_model::worker::WorkloadSpec;
+use tare_workload::Playground;
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+use super::worker::die_with_parent;
+
+/// Show or serve the applications that tare puts under load
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Args {
+    /// Serve one service as FILE says (JSON; - for standard input) and write records
+    #[arg(long, value_name = "FILE", required = true)]
+    spec: Option<PathBuf>,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// List the built-in service graphs
+    List,
+    /// Print a built-in service graph as YAML
+    Show {
+        /// Name of the graph, as emojivoto or chain-5
+        name: String,
+    },
+    /// Serve a whole instance in one process on loopback ports, to play with
+    Serve {
+        /// Name of the graph, as emojivoto or chain-5
+        name: String,
+        /// Seed of error rates and shares
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match (args.action, args.spec) {
+        (Some(Action::List), _) => list()?,
+        (Some(Action::Show { name }), _) => show(&name)?,
+        (Some(Action::Serve { name, seed }), _) => play(&name, seed)?,
+        (None, Some(spec)) => serve(&spec)?,
+        (None, None) => bail!("expected --spec FILE or one of: list, show, serve"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve(path: &Path) -> anyhow::Result<()> {
+    die_with_parent()?;
+    let spec = match path.to_str() {
+        Some("-") => read_spec(io::stdin().lock()),
+        _ => File::open(path).map_err(Into::into).and_then(read_spec),
+    };
+    let spec = spec.with_context(|| format!("cannot read the workload spec {}", path.display()))?;
+    tare_workload::run_worker(&spec, io::stdout().lock()).map_err(Into::into)
+}
+
+/// One JSON document. Whoever wrote it may keep the pipe open: its end is no signal.
+fn read_spec(from: impl Read) -> anyhow::Result<WorkloadSpec> {
+    let reader = io::BufReader::new(from);
+    let mut documents = serde_json::Deserializer::from_reader(reader).into_iter();
+    let first = documents.next();
+    Ok(first.context("found nothing, expected one JSON document")??)
+}
+
+fn list() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for b in graph::BUILTINS {
+        writeln!(out, "{:<12} {}", b.name, b.title)?;
+    }
+    writeln!(out)?;
+    writeln!(
+        out,
+        "N is a number from 1 to 50. `tare workload show emojivoto` prints one."
+    )
+}
+
+fn show(name: &str) -> anyhow::Result<()> {
+    let yaml = serde_saphyr::to_string(&find(name)?)?;
+    writeln!(io::stdout().lock(), "{}", yaml.trim_end())?;
+    Ok(())
+}
+
+fn find(name: &str) -> anyhow::Result<ServiceGraph> {
+    graph::builtin(name).with_context(|| {
+        let known: Vec<_> = graph::BUILTINS.iter().map(|b| b.name).collect();
+        let known = known.join(", ");
+        format!("found no service graph {name:?}, expected one of: {known} (N from 1 to 50)")
+    })
+}
+
+fn play(name: &str, seed: u64) -> anyhow::Result<()> {
+    let graph = find(name)?;
+    let tallies = tare_workload::run_playground(&graph, seed, |playground| {
+        // Nothing depends on these lines; the services go on without a reader.
+        let _ = describe(&graph, playground);
+    })?;
+    let mut out = io::stdout().lock();
+    for (service, tally) in tallies {
+        let failed = |name| tally.failed.get(name).copied().unwrap_or(0);
+        for (endpoint, served) in &tally.served {
+            let failed = failed(endpoint);
+            writeln!(
+                out,
+                "{service} {endpoint}: {served} served, {failed} failed"
+            )?;
+        }
+        for (endpoint, failed) in &tally.failed {
+            if !tally.served.contains_key(endpoint) {
+                writeln!(out, "{service} {endpoint}: 0 served, {failed} failed")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn describe(graph: &ServiceGraph, playground: &Playground) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for (name, protocol, address) in playground.services() {
+        let scheme = match protocol {
+            Protocol::Http => "http",
+            Protocol::Grpc => "grpc",
+        };
+        writeln!(out, "{name:<16} {scheme}://{address}")?;
+    }
+    let endpoints = graph
+        .mix("default")
+        .map(|m| m.endpoints.as_slice())
+        .unwrap_or_default();
+    writeln!(out, "\ntry:")?;
+    let mut shown = Vec::new();
+    for endpoint in endpoints {
+        let served = playground.server(&endpoint.service);
+        let (false, Some(server)) = (shown.contains(&&endpoint.name), served) else {
+            continue;
+        };
+        shown.push(&endpoint.name);
+        writeln!(out, "  curl 'http://{}{}'", server.address(), endpoint.path)?;
+    }
+    writeln!(out, "\nCtrl-C ends it.")
 }

@@ -1,0 +1,58 @@
+//! The emoji service.
+
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use tonic::body::Body;
+
+use super::catalogue::CATALOGUE;
+use super::messages::{
+    self, FindByShortcodeRequest, FindByShortcodeResponse, ListAllEmojiRequest,
+    ListAllEmojiResponse,
+};
+use crate::counters::UNKNOWN;
+use crate::grpc::{unary, unimplemented};
+
+/// Knows the emoji.
+#[derive(Debug, Default)]
+pub(crate) struct Emoji;
+
+impl Emoji {
+    pub(crate) const METHODS: &[&str] = &["ListAll", "FindByShortcode"];
+
+    /// The answer, and the name to count it under.
+    pub(crate) async fn answer(
+        &self,
+        method: &str,
+        request: Request<Incoming>,
+    ) -> (&'static str, Response<Body>) {
+        match method {
+            "ListAll" => {
+                let call = |_: ListAllEmojiRequest| async {
+                    let list = CATALOGUE.iter().map(message).collect();
+                    Ok(tonic::Response::new(ListAllEmojiResponse { list }))
+                };
+                ("ListAll", unary(request, call).await)
+            }
+            "FindByShortcode" => {
+                let call = |wanted: FindByShortcodeRequest| async move {
+                    let emoji = find(&wanted.shortcode);
+                    Ok(tonic::Response::new(FindByShortcodeResponse { emoji }))
+                };
+                ("FindByShortcode", unary(request, call).await)
+            }
+            other => (UNKNOWN, unimplemented(other)),
+        }
+    }
+}
+
+fn message((name, unicode): &(&str, &str)) -> messages::Emoji {
+    messages::Emoji {
+        unicode: (*unicode).to_owned(),
+        shortcode: format!(":{name}:"),
+    }
+}
+
+fn find(shortcode: &str) -> Option<messages::Emoji> {
+    let name = shortcode.strip_prefix(':')?.strip_suffix(':')?;
+    CATALOGUE.iter().find(|(n, _)| *n == name).map(message)
+}

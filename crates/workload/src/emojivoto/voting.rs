@@ -1,0 +1,137 @@
+//! The voting service.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use tare_model::graph::{App, ServiceGraph};
+use tonic::Status;
+use tonic::body::Body;
+
+use super::catalogue::{CATALOGUE, DOUGHNUT, vote_method};
+use super::messages::{ResultsRequest, ResultsResponse, VoteRequest, VoteResponse, VotingResult};
+use crate::counters::UNKNOWN;
+use crate::grpc::{unary, unimplemented};
+use crate::http::query_value;
+
+/// Keeps the votes, in memory.
+#[derive(Debug)]
+pub(crate) struct Voting {
+    /// In the order of the catalogue.
+    votes: Vec<AtomicI32>,
+    /// Method name to index in the catalogue.
+    methods: HashMap<String, usize>,
+}
+
+impl Voting {
+    pub(crate) const METHODS: &[&str] = &["Vote", "Results"];
+
+    /// Starts with one vote for each emoji that a mix of the graph votes for: the
+    /// leaderboard then has its final length from the first request on, and every
+    /// leaderboard request of a trial makes the same number of calls.
+    pub(crate) fn new(graph: &ServiceGraph) -> Self {
+        let voting = Self {
+            votes: CATALOGUE.iter().map(|_| AtomicI32::new(0)).collect(),
+            methods: (0..)
+                .zip(CATALOGUE)
+                .map(|(i, (name, _))| (vote_method(name), i))
+                .collect(),
+        };
+        for (name, votes) in CATALOGUE.iter().map(|(n, _)| *n).zip(&voting.votes) {
+            if name != DOUGHNUT && voted_for(graph).any(|choice| choice == format!(":{name}:")) {
+                votes.store(1, Ordering::Relaxed);
+            }
+        }
+        voting
+    }
+
+    /// The answer, and the name to count it under: all votes are `Vote`.
+    pub(crate) async fn answer(
+        &self,
+        method: &str,
+        request: Request<Incoming>,
+    ) -> (&'static str, Response<Body>) {
+        if method == "Results" {
+            let call = |_: ResultsRequest| async {
+                let results = self.results();
+                Ok(tonic::Response::new(ResultsResponse { results }))
+            };
+            return ("Results", unary(request, call).await);
+        }
+        match self.methods.get(method) {
+            Some(&index) => {
+                let call = |_: VoteRequest| async move { self.vote(index) };
+                ("Vote", unary(request, call).await)
+            }
+            None => (UNKNOWN, unimplemented(method)),
+        }
+    }
+
+    fn vote(&self, index: usize) -> Result<tonic::Response<VoteResponse>, Status> {
+        if CATALOGUE[index].0 == DOUGHNUT {
+            return Err(Status::unknown("nobody may vote for the doughnut"));
+        }
+        self.votes[index].fetch_add(1, Ordering::Relaxed);
+        Ok(tonic::Response::new(VoteResponse {}))
+    }
+
+    /// Those with votes, most votes first.
+    fn results(&self) -> Vec<VotingResult> {
+        let counted = CATALOGUE
+            .iter()
+            .zip(&self.votes)
+            .map(|((name, _), votes)| VotingResult {
+                shortcode: format!(":{name}:"),
+                votes: votes.load(Ordering::Relaxed),
+            });
+        let mut results: Vec<_> = counted.filter(|r| r.votes > 0).collect();
+        results.sort_by_key(|r| std::cmp::Reverse(r.votes));
+        results
+    }
+}
+
+/// The choices of all vote URLs of all mixes.
+fn voted_for(graph: &ServiceGraph) -> impl Iterator<Item = String> {
+    let endpoints = graph.mixes.iter().flat_map(|m| &m.endpoints);
+    let web = endpoints.filter(|e| {
+        let service = graph.service(&e.service);
+        service.is_some_and(|s| s.app == Some(App::EmojivotoWeb))
+    });
+    web.filter_map(|e| query_value(e.path.strip_prefix("/api/vote?")?, "choice"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::graph::builtin;
+
+    #[test]
+    fn the_leaderboard_has_its_length_from_the_start() {
+        let graph = builtin("emojivoto").unwrap();
+        let voting = Voting::new(&graph);
+        let first = voting.results();
+        assert_eq!(first.len(), 10);
+        assert!(first.iter().all(|r| r.votes == 1));
+        for method in ["VoteJoy", "VoteJoy", "VoteRainbow"] {
+            voting.vote(voting.methods[method]).unwrap();
+        }
+        let later = voting.results();
+        assert_eq!(later.len(), 10);
+        assert_eq!((later[0].shortcode.as_str(), later[0].votes), (":joy:", 3));
+        assert_eq!(
+            (later[1].shortcode.as_str(), later[1].votes),
+            (":rainbow:", 2)
+        );
+    }
+
+    #[test]
+    fn nobody_gets_a_vote_for_the_doughnut() {
+        let mut graph = builtin("emojivoto").unwrap();
+        graph.mixes[0].endpoints[1].path = "/api/vote?choice=:doughnut:".to_owned();
+        let voting = Voting::new(&graph);
+        let refused = voting.vote(voting.methods["VoteDoughnut"]).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unknown);
+        assert!(voting.results().iter().all(|r| r.shortcode != ":doughnut:"));
+    }
+}

@@ -1,0 +1,77 @@
+//! Accepting connections, and letting them go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tare_model::graph::Protocol;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::node::Node;
+use crate::upstream::WINDOW_BYTES;
+use crate::{grpc, http};
+
+/// Concurrent calls on one connection: a sidecar or a web front sends all its
+/// calls on one. Also the number of calls that may be given up at once before the
+/// peer is taken for an attacker; a generator that ends gives up many.
+const STREAMS_MAX: u32 = 10_000;
+
+/// Serves connections until `stop` changes, then ends them after their requests
+/// in flight. Every task holds a receiver of `stop`: when all are gone, all is done.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    node: Arc<Node>,
+    protocol: Protocol,
+    mut stop: watch::Receiver<()>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.changed() => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of descriptors, or the peer was gone already: others may still come.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let (node, stop) = (node.clone(), stop.clone());
+        match protocol {
+            Protocol::Http => drop(tokio::spawn(serve_http(stream, node, stop))),
+            Protocol::Grpc => drop(tokio::spawn(serve_grpc(stream, node, stop))),
+        }
+    }
+}
+
+/// Errors of a connection are its peer's affair: it went away or spoke nonsense,
+/// which hyper has answered.
+async fn serve_http(stream: TcpStream, node: Arc<Node>, mut stop: watch::Receiver<()>) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| http::answer(node.clone(), request));
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stop.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+async fn serve_grpc(stream: TcpStream, node: Arc<Node>, mut stop: watch::Receiver<()>) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| grpc::answer(node.clone(), request));
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_pending_accept_reset_streams(STREAMS_MAX as usize)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stop.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}

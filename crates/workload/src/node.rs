@@ -1,0 +1,111 @@
+//! One service of one instance: what the fronts serve.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use tare_model::graph::{App, Service};
+use tare_model::worker::WorkloadSpec;
+
+use crate::counters::Counters;
+use crate::emojivoto::{Emoji, Voting, Web};
+use crate::events::Events;
+use crate::server::WorkloadError;
+use crate::synthetic::Synthetic;
+use crate::upstream::Upstream;
+
+/// One service of one instance.
+pub(crate) struct Node {
+    pub(crate) service: String,
+    pub(crate) instance: String,
+    pub(crate) application: Application,
+    pub(crate) upstreams: BTreeMap<String, Upstream>,
+    pub(crate) counters: Counters,
+    /// Everything that it calls has answered.
+    pub(crate) ready: AtomicBool,
+}
+
+/// What it does.
+pub(crate) enum Application {
+    Web(Web),
+    Emoji(Emoji),
+    Voting(Voting),
+    Synthetic(Synthetic),
+}
+
+impl Node {
+    /// The node that `spec` wants. Needs a running runtime.
+    ///
+    /// # Errors
+    /// Whatever does not fit in the specification.
+    pub(crate) fn new(spec: &WorkloadSpec, events: &Events) -> Result<Self, WorkloadError> {
+        if spec.schema_version != tare_model::SCHEMA_VERSION {
+            return Err(WorkloadError::SchemaVersion(spec.schema_version));
+        }
+        spec.graph.validate()?;
+        let service = spec.graph.service(&spec.service);
+        let service = service.ok_or_else(|| WorkloadError::NoService {
+            found: spec.service.clone(),
+            expected: names(spec.graph.services.iter().map(|s| s.name.as_str())),
+        })?;
+        let upstreams = upstreams(spec, events)?;
+        let application = match service.app {
+            None => {
+                let seed = seed_of(spec);
+                Application::Synthetic(Synthetic::new(service, &upstreams, seed)?)
+            }
+            Some(App::EmojivotoEmoji) => Application::Emoji(Emoji),
+            Some(App::EmojivotoVoting) => Application::Voting(Voting::new(&spec.graph)),
+            Some(App::EmojivotoWeb) => Application::Web(Web::new(spec, service, &upstreams)?),
+        };
+        Ok(Self {
+            service: spec.service.clone(),
+            instance: spec.instance.clone(),
+            counters: Counters::new(counted(service, &application).into_iter()),
+            application,
+            upstreams,
+            ready: AtomicBool::new(false),
+        })
+    }
+}
+
+fn counted<'a>(service: &'a Service, application: &Application) -> Vec<&'a str> {
+    match application {
+        Application::Web(_) => Web::ENDPOINTS.to_vec(),
+        Application::Emoji(_) => Emoji::METHODS.to_vec(),
+        Application::Voting(_) => Voting::METHODS.to_vec(),
+        Application::Synthetic(_) => service.endpoints.iter().map(|e| e.path.as_str()).collect(),
+    }
+}
+
+fn upstreams(
+    spec: &WorkloadSpec,
+    events: &Events,
+) -> Result<BTreeMap<String, Upstream>, WorkloadError> {
+    let mut upstreams = BTreeMap::new();
+    for name in spec.graph.callees(&spec.service) {
+        let to = spec.upstreams.get(name);
+        let to = to.ok_or_else(|| WorkloadError::NoUpstream(name.to_owned()))?;
+        let callee = spec.graph.service(name);
+        let callee = callee.ok_or_else(|| WorkloadError::NoUpstream(name.to_owned()))?;
+        let upstream = Upstream::new(name, callee.protocol, to, events.clone());
+        let upstream = upstream.map_err(|_| WorkloadError::Authority(to.authority.clone()))?;
+        upstreams.insert(name.to_owned(), upstream);
+    }
+    Ok(upstreams)
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Servers that were given one seed still draw differently (FNV-1a over who they are).
+fn seed_of(spec: &WorkloadSpec) -> u64 {
+    let who = spec
+        .instance
+        .bytes()
+        .chain([b'/'])
+        .chain(spec.service.bytes());
+    who.fold(spec.seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

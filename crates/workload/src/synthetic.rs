@@ -1,0 +1,204 @@
+//! Synthetic endpoints: answers of a given size after given work, calls and errors.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::join_all;
+use hyper::Method;
+use hyper::body::Bytes;
+use hyper::http::uri::PathAndQuery;
+use tare_model::graph::{Call, Service, ServiceEndpoint};
+use tare_model::rng::Rng;
+
+use crate::burn::Burner;
+use crate::failure::Failure;
+use crate::grpc::{self, Payload};
+use crate::server::WorkloadError;
+use crate::timer::Timer;
+use crate::upstream::Upstream;
+
+/// The endpoints of one service.
+pub(crate) struct Synthetic {
+    endpoints: HashMap<String, Endpoint>,
+    burner: Option<Burner>,
+    timer: Option<Arc<Timer>>,
+}
+
+struct Endpoint {
+    body: Bytes,
+    cpu_ns: u64,
+    delay_ns: u64,
+    error_rate: f64,
+    errors: Mutex<Rng>,
+    steps: Vec<Vec<Prepared>>,
+}
+
+/// A call with everything made ready that is the same each time.
+struct Prepared {
+    upstream: Upstream,
+    path: PathAndQuery,
+    body: Bytes,
+    times: u32,
+    share: f64,
+    draws: Mutex<Rng>,
+}
+
+impl Synthetic {
+    /// Needs a running runtime when an endpoint has a delay. `seed` is of this
+    /// service of this instance; each endpoint and call has a stream of its own.
+    ///
+    /// # Errors
+    /// A call to a service without an upstream, a timer that could not be had.
+    pub(crate) fn new(
+        service: &Service,
+        upstreams: &std::collections::BTreeMap<String, Upstream>,
+        seed: u64,
+    ) -> Result<Self, WorkloadError> {
+        let mut streams = 0..;
+        let mut rng = || Mutex::new(Rng::stream(seed, streams.next().unwrap_or(0)));
+        let mut endpoints = HashMap::new();
+        for e in &service.endpoints {
+            let prepared = Endpoint::new(e, upstreams, &mut rng)?;
+            endpoints.insert(e.path.clone(), prepared);
+        }
+        let burns = service.endpoints.iter().any(|e| e.cpu_us > 0);
+        let sleeps = service.endpoints.iter().any(|e| e.delay_us > 0);
+        Ok(Self {
+            endpoints,
+            burner: burns.then(Burner::calibrate),
+            timer: sleeps
+                .then(Timer::start)
+                .transpose()
+                .map_err(WorkloadError::Timer)?,
+        })
+    }
+
+    /// Its path, when there is such an endpoint.
+    pub(crate) fn endpoint(&self, path: &str) -> Option<&str> {
+        self.endpoints
+            .get_key_value(path)
+            .map(|(path, _)| path.as_str())
+    }
+
+    /// The body of the answer, after all that goes before it.
+    pub(crate) async fn answer(&self, path: &str) -> Result<Bytes, Failure> {
+        let Some(endpoint) = self.endpoints.get(path) else {
+            return Err(Failure::Drawn);
+        };
+        if happens(endpoint.error_rate, &endpoint.errors) {
+            return Err(Failure::Drawn);
+        }
+        if let (Some(burner), 1..) = (self.burner, endpoint.cpu_ns) {
+            burner.burn(endpoint.cpu_ns);
+        }
+        if let (Some(timer), 1..) = (&self.timer, endpoint.delay_ns) {
+            timer.sleep(endpoint.delay_ns).await;
+        }
+        for step in &endpoint.steps {
+            // All of a step are waited for, even when one has failed: dropping the
+            // others would close their connections.
+            match step.as_slice() {
+                [only] => only.make().await?,
+                several => {
+                    let made = join_all(several.iter().map(Prepared::make)).await;
+                    made.into_iter().collect::<Result<(), _>>()?;
+                }
+            }
+        }
+        Ok(endpoint.body.clone())
+    }
+}
+
+impl Endpoint {
+    fn new(
+        e: &ServiceEndpoint,
+        upstreams: &std::collections::BTreeMap<String, Upstream>,
+        rng: &mut impl FnMut() -> Mutex<Rng>,
+    ) -> Result<Self, WorkloadError> {
+        let errors = rng();
+        let mut steps = Vec::new();
+        for step in &e.calls {
+            let calls = step
+                .parallel
+                .iter()
+                .map(|c| Prepared::new(c, upstreams, rng()));
+            steps.push(calls.collect::<Result<_, _>>()?);
+        }
+        Ok(Self {
+            body: filler(e.response_bytes),
+            cpu_ns: u64::from(e.cpu_us) * 1000,
+            delay_ns: u64::from(e.delay_us) * 1000,
+            error_rate: e.error_rate,
+            errors,
+            steps,
+        })
+    }
+}
+
+impl Prepared {
+    fn new(
+        call: &Call,
+        upstreams: &std::collections::BTreeMap<String, Upstream>,
+        draws: Mutex<Rng>,
+    ) -> Result<Self, WorkloadError> {
+        let upstream = upstreams.get(&call.service);
+        let upstream = upstream.ok_or_else(|| WorkloadError::NoUpstream(call.service.clone()))?;
+        let path = match upstream {
+            Upstream::Http(_) => call.path.parse(),
+            Upstream::Grpc(_) => grpc::synthetic_path(&call.path),
+        };
+        Ok(Self {
+            upstream: upstream.clone(),
+            path: path.map_err(|_| WorkloadError::Path(call.path.clone()))?,
+            body: filler(call.request_bytes),
+            times: call.times,
+            share: call.share,
+            draws,
+        })
+    }
+
+    async fn make(&self) -> Result<(), Failure> {
+        if !happens(self.share, &self.draws) {
+            return Ok(());
+        }
+        for _ in 0..self.times {
+            let (path, body) = (self.path.clone(), self.body.clone());
+            match &self.upstream {
+                Upstream::Http(http) => {
+                    let method = if body.is_empty() {
+                        Method::GET
+                    } else {
+                        Method::POST
+                    };
+                    http.fetch(method, path, body).await?;
+                }
+                Upstream::Grpc(grpc) => {
+                    grpc.unary::<_, Payload>(path, Payload { body }).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Draws only where chance decides: a share of 1 costs no random number.
+fn happens(share: f64, rng: &Mutex<Rng>) -> bool {
+    if share <= 0.0 || share >= 1.0 {
+        return share >= 1.0;
+    }
+    rng.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .next_f64()
+        < share
+}
+
+/// `bytes` bytes of text.
+fn filler(bytes: u32) -> Bytes {
+    let pattern = b"the weight of the packaging, to be taken off. ";
+    pattern
+        .iter()
+        .copied()
+        .cycle()
+        .take(bytes as usize)
+        .collect()
+}

@@ -1,0 +1,162 @@
+//! Sleeping with the kernel's own grain. The runtime's timers know milliseconds,
+//! delays are in microseconds.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+
+/// One timerfd for all sleepers of a process.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    fd: AsyncFd<OwnedFd>,
+    sleepers: Mutex<BinaryHeap<Reverse<Sleeper>>>,
+}
+
+#[derive(Debug)]
+struct Sleeper {
+    wake_ns: u64,
+    wake: oneshot::Sender<()>,
+}
+
+impl PartialEq for Sleeper {
+    fn eq(&self, other: &Self) -> bool {
+        self.wake_ns == other.wake_ns
+    }
+}
+
+impl Eq for Sleeper {}
+
+impl PartialOrd for Sleeper {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Sleeper {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.wake_ns.cmp(&other.wake_ns)
+    }
+}
+
+impl Timer {
+    /// A timer and the task that serves it, which ends with the runtime.
+    pub(crate) fn start() -> io::Result<Arc<Self>> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; an OwnedFd cannot be misused"
+        )]
+        let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
+        let timer = Arc::new(Self {
+            fd,
+            sleepers: Mutex::default(),
+        });
+        let driver = timer.clone();
+        tokio::spawn(async move { while driver.turn().await.is_ok() {} });
+        Ok(timer)
+    }
+
+    /// Returns `ns` nanoseconds from now, or as soon after it as the thread is free.
+    pub(crate) async fn sleep(&self, ns: u64) {
+        let (wake, woken) = oneshot::channel();
+        let wake_ns = now_ns() + ns;
+        {
+            let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+            sleepers.push(Reverse(Sleeper { wake_ns, wake }));
+            self.arm(&sleepers);
+        }
+        let _ = woken.await;
+    }
+
+    /// Waits for the timer once and wakes whoever is due.
+    async fn turn(&self) -> io::Result<()> {
+        let mut guard = self.fd.readable().await?;
+        let mut expirations = [0; 8];
+        let read = guard.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut expirations)?));
+        if let Ok(result) = read {
+            result?;
+        }
+        let now = now_ns();
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        while sleepers.peek().is_some_and(|s| s.0.wake_ns <= now) {
+            if let Some(Reverse(sleeper)) = sleepers.pop() {
+                let _ = sleeper.wake.send(());
+            }
+        }
+        self.arm(&sleepers);
+        Ok(())
+    }
+
+    /// Sets the timer on the earliest sleeper.
+    fn arm(&self, sleepers: &BinaryHeap<Reverse<Sleeper>>) {
+        let Some(Reverse(next)) = sleepers.peek() else {
+            return;
+        };
+        let zero = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let at = Itimerspec {
+            it_interval: zero,
+            it_value: Timespec {
+                tv_sec: (next.wake_ns / 1_000_000_000) as i64,
+                tv_nsec: (next.wake_ns % 1_000_000_000) as i64,
+            },
+        };
+        // Fails only for a bad descriptor or a bad time; both are ours.
+        let set = timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &at);
+        debug_assert!(set.is_ok(), "{set:?}");
+    }
+}
+
+fn now_ns() -> u64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sleepers_wake_in_order_and_never_early() {
+        let timer = Timer::start().unwrap();
+        let start = now_ns();
+        let sleep = |ns: u64| {
+            let timer = timer.clone();
+            async move {
+                timer.sleep(ns).await;
+                now_ns() - start
+            }
+        };
+        let delays = [3_000_000, 300_000, 1_500_000, 0];
+        let woken = futures_util::future::join_all(delays.map(sleep)).await;
+        for (delay, woken) in delays.iter().zip(&woken) {
+            assert!(woken >= delay, "{woken} before {delay}");
+        }
+        assert!(woken[1] < woken[2] && woken[2] < woken[0], "{woken:?}");
+    }
+
+    #[tokio::test]
+    async fn short_sleeps_are_not_rounded_to_milliseconds() {
+        let timer = Timer::start().unwrap();
+        let mut fastest = u64::MAX;
+        for _ in 0..50 {
+            let start = now_ns();
+            timer.sleep(100_000).await;
+            fastest = fastest.min(now_ns() - start);
+        }
+        assert!((100_000..900_000).contains(&fastest), "{fastest}");
+    }
+}
