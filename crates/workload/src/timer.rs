@@ -140,7 +140,7 @@ mod tests {
                 now_ns() - start
             }
         };
-        let delays = [3_000_000, 300_000, 1_500_000, 0];
+        let delays = [400_000_000, 20_000_000, 200_000_000, 0];
         let woken = futures_util::future::join_all(delays.map(sleep)).await;
         for (delay, woken) in delays.iter().zip(&woken) {
             assert!(woken >= delay, "{woken} before {delay}");

@@ -1,0 +1,143 @@
+//! Emojivoto as it really behaves.
+
+use std::net::SocketAddr;
+
+use tare_model::graph::builtin;
+use tare_workload::Playground;
+
+use crate::client::{address, counted, get, play, request};
+
+async fn emojivoto() -> (Playground, SocketAddr) {
+    let playground = play(&builtin("emojivoto").unwrap(), 1).await;
+    let web = address(&playground, "web");
+    (playground, web)
+}
+
+#[tokio::test]
+async fn list_is_a_hundred_emoji_by_one_call() {
+    let (playground, web) = emojivoto().await;
+    let answer = get(web, "/api/list").await;
+    assert_eq!(answer.status, 200);
+    let list = answer.json();
+    let list = list.as_array().unwrap();
+    assert_eq!(list.len(), 100);
+    assert!(list.iter().all(|e| {
+        let text = |key: &str| e[key].as_str().unwrap().chars().count();
+        text("shortcode") > 2 && text("unicode") >= 1
+    }));
+    assert_eq!(counted(&playground, "emoji", "ListAll"), (1, 0));
+    assert_eq!(counted(&playground, "web", "list"), (1, 0));
+}
+
+#[tokio::test]
+async fn a_vote_finds_the_emoji_and_counts() {
+    let (playground, web) = emojivoto().await;
+    for path in ["/api/vote?choice=:tada:", "/api/vote?choice=%3Atada%3A"] {
+        assert_eq!(get(web, path).await.status, 200);
+    }
+    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (2, 0));
+    assert_eq!(counted(&playground, "voting", "Vote"), (2, 0));
+    let board = get(web, "/api/leaderboard").await.json();
+    assert_eq!(board[0]["shortcode"], ":tada:");
+    assert_eq!(board[0]["unicode"], "\u{1F389}");
+    assert_eq!(board[0]["votes"], 3);
+}
+
+#[tokio::test]
+async fn votes_without_a_known_choice_are_400_and_reach_nobody_needless() {
+    let (playground, web) = emojivoto().await;
+    assert_eq!(get(web, "/api/vote").await.status, 400);
+    assert_eq!(get(web, "/api/vote?choice=").await.status, 400);
+    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (0, 0));
+    for path in [
+        "/api/vote?choice=:nonsense:",
+        "/api/vote?choice=joy",
+        "/api/vote?choice=%ff",
+    ] {
+        assert_eq!(get(web, path).await.status, 400, "{path}");
+    }
+    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (3, 0));
+    assert_eq!(counted(&playground, "voting", "Vote"), (0, 0));
+    assert_eq!(counted(&playground, "web", "vote"), (0, 5));
+}
+
+#[tokio::test]
+async fn the_doughnut_always_fails() {
+    let (playground, web) = emojivoto().await;
+    for _ in 0..3 {
+        let answer = get(web, "/api/vote?choice=:doughnut:").await;
+        assert_eq!(answer.status, 500);
+        assert!(answer.text().contains("doughnut"), "{}", answer.text());
+    }
+    assert_eq!(counted(&playground, "voting", "Vote"), (0, 3));
+    let board = get(web, "/api/leaderboard").await.text();
+    assert!(!board.contains("doughnut"));
+}
+
+#[tokio::test]
+async fn the_leaderboard_makes_one_call_per_result_from_the_first_on() {
+    let (playground, web) = emojivoto().await;
+    for n in 1..=3 {
+        let board = get(web, "/api/leaderboard").await;
+        assert_eq!(board.status, 200);
+        assert_eq!(board.json().as_array().unwrap().len(), 10);
+        assert_eq!(counted(&playground, "voting", "Results"), (n, 0));
+        assert_eq!(
+            counted(&playground, "emoji", "FindByShortcode"),
+            (10 * n, 0)
+        );
+    }
+}
+
+#[tokio::test]
+async fn static_pages_call_nobody() {
+    let (playground, web) = emojivoto().await;
+    for path in ["/", "/leaderboard", "/leaderboard?x=1"] {
+        let page = get(web, path).await;
+        assert_eq!(page.status, 200);
+        assert!(page.text().contains("<!doctype html>"));
+    }
+    assert_eq!(counted(&playground, "web", "leaderboard-page"), (2, 0));
+    for service in ["emoji", "voting"] {
+        let tally = playground.server(service).unwrap().tally();
+        assert!(
+            tally.served.is_empty() && tally.failed.is_empty(),
+            "{tally:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_url_of_every_mix_is_answered_well() {
+    let graph = builtin("emojivoto").unwrap();
+    let (playground, web) = emojivoto().await;
+    let mut asked = 0;
+    for endpoint in graph.mixes.iter().flat_map(|m| &m.endpoints) {
+        assert_eq!(
+            get(web, &endpoint.path).await.status,
+            200,
+            "{}",
+            endpoint.path
+        );
+        asked += 1;
+        let (served, failed) = counted(&playground, "web", &endpoint.name);
+        assert!(
+            served > 0 && failed == 0,
+            "{} is counted under its name",
+            endpoint.name
+        );
+    }
+    assert_eq!(asked, 23);
+    let board = get(web, "/api/leaderboard").await.json();
+    assert_eq!(board.as_array().unwrap().len(), 10);
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_are_refused() {
+    let (playground, web) = emojivoto().await;
+    assert_eq!(get(web, "/api").await.status, 404);
+    assert_eq!(get(web, "/api/list/").await.status, 404);
+    let post = request(web, "POST /api/vote?choice=:joy: HTTP/1.1\r\nHost: t", b"x").await;
+    assert_eq!(post.status, 405);
+    assert_eq!(counted(&playground, "web", "unknown"), (0, 3));
+}

@@ -1,0 +1,188 @@
+//! What goes wrong is answered, and nothing hangs.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tare_model::graph::builtin;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::client::{BOUND, address, counted, get, graph, play, raw};
+
+#[tokio::test]
+async fn a_service_that_went_away_is_503_and_the_rest_goes_on() {
+    let mut playground = play(&builtin("emojivoto").unwrap(), 1).await;
+    let web = address(&playground, "web");
+    assert_eq!(get(web, "/api/vote?choice=:joy:").await.status, 200);
+    assert!(playground.stop("voting").await);
+    for _ in 0..3 {
+        let answer = tokio::time::timeout(BOUND, get(web, "/api/vote?choice=:joy:"))
+            .await
+            .unwrap();
+        assert_eq!(answer.status, 503);
+        assert!(
+            answer.text().contains("voting") && answer.body.len() < 300,
+            "{}",
+            answer.text()
+        );
+    }
+    assert_eq!(get(web, "/api/list").await.status, 200);
+    assert_eq!(get(web, "/api/leaderboard").await.status, 503);
+    assert_eq!(counted(&playground, "web", "vote"), (1, 3));
+}
+
+/// A relay that can cut all its connections, as the death of a service does.
+struct Relay {
+    address: std::net::SocketAddr,
+    tasks: tokio::sync::watch::Sender<()>,
+}
+
+impl Relay {
+    async fn start(to: std::net::SocketAddr, at: &str) -> Self {
+        let listener = TcpListener::bind(at).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tasks, cut) = tokio::sync::watch::channel(());
+        tokio::spawn(async move {
+            let mut ended = cut.clone();
+            loop {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    _ = ended.changed() => return,
+                };
+                let mut cut = cut.clone();
+                tokio::spawn(async move {
+                    let mut client = accepted.unwrap().0;
+                    let mut server = TcpStream::connect(to).await.unwrap();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                        _ = cut.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { address, tasks }
+    }
+
+    async fn cut(self) {
+        let _ = self.tasks.send(());
+        self.tasks.closed().await;
+    }
+}
+
+/// `front` calls `back` by way of a relay; `back` takes its time.
+async fn cut_midway(protocol: &str, path: &str) {
+    let two = graph(json!([
+        {"name": "front", "protocol": "http", "endpoints": [
+            {"path": "/", "calls": [{"service": "back", "path": path}]}]},
+        {"name": "back", "protocol": protocol, "endpoints": [
+            {"path": path, "delay_us": 1_000_000}]},
+    ]));
+    let playground = play(&two, 1).await;
+    let back = address(&playground, "back");
+    let relay = Relay::start(back, "127.0.0.1:0").await;
+    let through = relay.address.to_string();
+    let to = tare_model::worker::Upstream {
+        connect: through.clone(),
+        authority: "back".to_owned(),
+    };
+    let spec = tare_model::worker::WorkloadSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        graph: two,
+        service: "front".to_owned(),
+        instance: "test-0".to_owned(),
+        listen: "127.0.0.1:0".to_owned(),
+        upstreams: [("back".to_owned(), to)].into(),
+        seed: 1,
+    };
+    let (front, mut events) = tare_workload::Server::start(&spec).await.unwrap();
+    tokio::time::timeout(BOUND, front.ready()).await.unwrap();
+    let start = Instant::now();
+    let asked = get(front.address(), "/");
+    let cut = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        relay.cut().await;
+    };
+    let (answer, ()) = tokio::time::timeout(BOUND, async { tokio::join!(asked, cut) })
+        .await
+        .unwrap();
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(
+        events
+            .recv()
+            .await
+            .unwrap()
+            .contains("back is not reachable")
+    );
+    // The way is there again: the next request finds it by itself.
+    let relay = Relay::start(back, &through).await;
+    let again = tokio::time::timeout(BOUND, get(front.address(), "/"))
+        .await
+        .unwrap();
+    assert_eq!(again.status, 200, "{}", again.text());
+    assert_eq!(events.recv().await.unwrap(), "back is reachable again");
+    relay.cut().await;
+}
+
+#[tokio::test]
+async fn a_grpc_upstream_killed_midway_is_an_error_and_comes_back() {
+    cut_midway("grpc", "Get").await;
+}
+
+#[tokio::test]
+async fn an_http_upstream_killed_midway_is_an_error_and_comes_back() {
+    cut_midway("http", "/").await;
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_and_the_server_lives() {
+    let playground = play(&builtin("emojivoto").unwrap(), 1).await;
+    let web = address(&playground, "web");
+    for nonsense in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    ] {
+        let mut bytes = nonsense.to_vec();
+        bytes.extend(b"\r\n\r\n");
+        let answer = raw(web, &bytes).await;
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        assert!(text.starts_with("HTTP/1.1 400 "), "{nonsense:?}: {text:?}");
+    }
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
+    let text = String::from_utf8_lossy(&raw(web, long.as_bytes()).await).into_owned();
+    assert!(text.starts_with("HTTP/1.1 4"), "{text:?}");
+    // Something else than HTTP/2 at a gRPC port ends the connection.
+    let emoji = address(&playground, "emoji");
+    let answer = raw(emoji, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    assert_eq!(get(web, "/api/list").await.status, 200);
+    assert_eq!(counted(&playground, "web", "list"), (1, 0));
+}
+
+#[tokio::test]
+async fn a_request_body_cut_short_counts_as_failed() {
+    let one = graph(json!([
+        {"name": "front", "protocol": "http", "endpoints": [{"path": "/"}]}]));
+    let playground = play(&one, 1).await;
+    let front = address(&playground, "front");
+    let mut stream = TcpStream::connect(front).await.unwrap();
+    stream
+        .write_all(b"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nhalf")
+        .await
+        .unwrap();
+    drop(stream);
+    let large =
+        b"POST / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 99999999\r\n\r\n";
+    let mut bytes = large.to_vec();
+    bytes.extend(vec![b'x'; 17 << 20]);
+    let text = String::from_utf8_lossy(&raw(front, &bytes).await).into_owned();
+    assert!(
+        text.is_empty() || text.starts_with("HTTP/1.1 413 "),
+        "{text:?}"
+    );
+    assert_eq!(get(front, "/").await.status, 200);
+    assert_eq!(counted(&playground, "front", "/"), (1, 2));
+}

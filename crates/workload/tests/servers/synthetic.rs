@@ -1,0 +1,166 @@
+//! Synthetic services: sizes, work, errors, calls in sequence and at once.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tare_model::graph::{BUILTINS, builtin};
+
+use crate::client::{address, counted, get, graph, play, request};
+
+#[tokio::test]
+async fn sizes_are_exact_both_ways() {
+    let sizes = graph(json!([
+        {"name": "front", "protocol": "http", "endpoints": [
+            {"path": "/", "response_bytes": 5000, "calls": [
+                {"service": "rpc", "path": "Get", "request_bytes": 300_000},
+                {"service": "web", "path": "/sub?q=1", "request_bytes": 70_000}]},
+            {"path": "/empty"}]},
+        {"name": "rpc", "protocol": "grpc", "endpoints": [
+            {"path": "Get", "response_bytes": 5_000_000}]},
+        {"name": "web", "protocol": "http", "endpoints": [
+            {"path": "/sub", "response_bytes": 2_000_000}]},
+    ]));
+    let playground = play(&sizes, 1).await;
+    let front = address(&playground, "front");
+    let answer = get(front, "/").await;
+    assert_eq!((answer.status, answer.body.len()), (200, 5000));
+    assert_eq!(get(front, "/empty").await.body.len(), 0);
+    let posted = request(front, "POST / HTTP/1.1\r\nHost: t", &[b'x'; 100_000]).await;
+    assert_eq!(posted.status, 200);
+    assert_eq!(counted(&playground, "rpc", "Get"), (2, 0));
+    assert_eq!(counted(&playground, "web", "/sub"), (2, 0));
+    assert_eq!(counted(&playground, "front", "/empty"), (1, 0));
+    assert_eq!(get(front, "/nowhere").await.status, 404);
+}
+
+#[tokio::test]
+async fn errors_come_at_their_rate_and_the_same_for_the_same_seed() {
+    let flaky = graph(json!([
+        {"name": "front", "protocol": "http", "endpoints": [
+            {"path": "/", "error_rate": 0.3},
+            {"path": "/never", "error_rate": 0.0},
+            {"path": "/always", "error_rate": 1.0}]},
+    ]));
+    let mut runs = Vec::new();
+    for seed in [7, 7, 8] {
+        let playground = play(&flaky, seed).await;
+        let front = address(&playground, "front");
+        let mut statuses = Vec::new();
+        for _ in 0..200 {
+            statuses.push(get(front, "/").await.status);
+        }
+        let failed = statuses.iter().filter(|s| **s == 503).count();
+        assert!((35..=85).contains(&failed), "{failed} of 200");
+        assert_eq!(
+            counted(&playground, "front", "/"),
+            (200 - failed as u64, failed as u64)
+        );
+        assert_eq!(get(front, "/never").await.status, 200);
+        assert_eq!(get(front, "/always").await.status, 503);
+        runs.push(statuses);
+    }
+    assert_eq!(runs[0], runs[1]);
+    assert_ne!(runs[0], runs[2]);
+}
+
+#[tokio::test]
+async fn a_callees_error_is_the_callers_and_ends_the_sequence() {
+    let chain = graph(json!([
+        {"name": "front", "protocol": "http", "endpoints": [
+            {"path": "/", "calls": [
+                {"service": "bad", "path": "Fail"}, {"service": "last", "path": "/"}]},
+            {"path": "/http", "calls": [{"service": "last", "path": "/fail"}]}]},
+        {"name": "bad", "protocol": "grpc", "endpoints": [{"path": "Fail", "error_rate": 1.0}]},
+        {"name": "last", "protocol": "http", "endpoints": [
+            {"path": "/"}, {"path": "/fail", "error_rate": 1.0}]},
+    ]));
+    let playground = play(&chain, 1).await;
+    let front = address(&playground, "front");
+    let answer = get(front, "/").await;
+    assert!([502, 503].contains(&answer.status), "{}", answer.status);
+    assert!(
+        answer.text().contains("bad") && answer.body.len() < 300,
+        "{}",
+        answer.text()
+    );
+    assert_eq!(counted(&playground, "bad", "Fail"), (0, 1));
+    assert_eq!(counted(&playground, "last", "/"), (0, 0));
+    let answer = get(front, "/http").await;
+    assert_eq!(answer.status, 502);
+    assert_eq!(counted(&playground, "last", "/fail"), (0, 1));
+}
+
+#[tokio::test]
+async fn steps_follow_each_other_and_parallel_calls_do_not() {
+    let slow = |path| json!({"service": "slow", "path": path});
+    let timed = graph(json!([
+        {"name": "front", "protocol": "http", "endpoints": [
+            {"path": "/", "calls": [slow("/a"), slow("/b"), slow("/a")]},
+            {"path": "/times", "calls": [{"service": "slow", "path": "/a", "times": 3}]},
+            {"path": "/at-once", "calls": [
+                {"parallel": [slow("/a"), slow("/b"), slow("/a"), slow("/b"), slow("/a"),
+                              slow("/b"), slow("/a"), slow("/b")]}]}]},
+        {"name": "slow", "protocol": "http", "endpoints": [
+            {"path": "/a", "delay_us": 200_000}, {"path": "/b", "delay_us": 200_000}]},
+    ]));
+    let playground = play(&timed, 1).await;
+    let front = address(&playground, "front");
+    let took = async |path| {
+        let start = Instant::now();
+        assert_eq!(get(front, path).await.status, 200);
+        start.elapsed()
+    };
+    assert!(took("/").await >= Duration::from_millis(600));
+    assert!(took("/times").await >= Duration::from_millis(600));
+    // One after the other they would take 1.6 s.
+    assert!(took("/at-once").await < Duration::from_millis(1400));
+    assert_eq!(counted(&playground, "slow", "/a"), (2 + 3 + 4, 0));
+    assert_eq!(counted(&playground, "slow", "/b"), (1 + 4, 0));
+}
+
+#[tokio::test]
+async fn delays_and_burns_take_at_least_their_time() {
+    let work = graph(json!([
+        {"name": "front", "protocol": "http", "endpoints": [
+            {"path": "/", "cpu_us": 20_000, "delay_us": 30_000}]},
+    ]));
+    let playground = play(&work, 1).await;
+    let start = Instant::now();
+    assert_eq!(get(address(&playground, "front"), "/").await.status, 200);
+    assert!(start.elapsed() >= Duration::from_millis(50));
+}
+
+#[tokio::test]
+async fn a_share_of_the_requests_makes_a_call() {
+    let playground = play(&builtin("bookinfo").unwrap(), 5).await;
+    let front = address(&playground, "productpage");
+    for _ in 0..150 {
+        assert_eq!(get(front, "/productpage?u=test").await.body.len(), 5_179);
+    }
+    assert_eq!(counted(&playground, "details", "/details/0"), (150, 0));
+    assert_eq!(counted(&playground, "reviews", "/reviews/0"), (150, 0));
+    let (called, _) = counted(&playground, "ratings", "/ratings/0");
+    assert!(
+        (75..=125).contains(&called),
+        "{called} of 150, expected about 100"
+    );
+}
+
+#[tokio::test]
+async fn every_builtin_serves_its_default_mix() {
+    for b in BUILTINS {
+        let graph = builtin(b.example).unwrap();
+        let playground = play(&graph, 1).await;
+        for endpoint in &graph.mix("default").unwrap().endpoints {
+            let server = address(&playground, &endpoint.service);
+            let status = get(server, &endpoint.path).await.status;
+            assert_eq!(status, 200, "{} {}", b.example, endpoint.path);
+        }
+    }
+    let graph = builtin("fanout-10").unwrap();
+    let playground = play(&graph, 1).await;
+    get(address(&playground, "front"), "/").await;
+    for i in 1..=10 {
+        assert_eq!(counted(&playground, &format!("leaf{i}"), "/"), (1, 0));
+    }
+}
