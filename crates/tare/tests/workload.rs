@@ -1,5 +1,7 @@
 //! `tare workload` as a process: records, signals, the command line.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -265,4 +267,23 @@ fn serve_plays_a_whole_instance_until_it_is_interrupted() {
         rest.iter().any(|l| l == "web list: 1 served, 0 failed"),
         "{rest:?}"
     );
+}
+
+#[test]
+fn the_graph_of_the_documentation_is_a_good_one() {
+    let page = include_str!("../../../docs/workloads.md");
+    let yaml = page.split("```yaml\n").nth(1).unwrap();
+    let yaml = yaml.split("```").next().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("shop.yaml"), yaml).unwrap();
+    let plan = dir.path().join("plan.yaml");
+    let text = "name: p\nworkload: {graph: {file: shop.yaml}}\nmeshes: [bare]\n";
+    std::fs::write(&plan, text).unwrap();
+    let checked = Command::new(TARE)
+        .args(["plan", "check"])
+        .arg(&plan)
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success(), "{words}");
 }

@@ -186,3 +186,66 @@ async fn a_request_body_cut_short_counts_as_failed() {
     assert_eq!(get(front, "/").await.status, 200);
     assert_eq!(counted(&playground, "front", "/"), (1, 2));
 }
+
+/// `grpc-status` of the answer to a call with these bytes as its body.
+async fn grpc_status(address: std::net::SocketAddr, path: &str, body: &'static [u8]) -> String {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let (mut send, connection) = hyper::client::conn::http2::handshake(executor, io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let request = hyper::Request::post(format!("http://{address}{path}"))
+        .header("content-type", "application/grpc")
+        .body(http_body_util::Full::new(hyper::body::Bytes::from_static(
+            body,
+        )))
+        .unwrap();
+    let answered = tokio::time::timeout(BOUND, send.send_request(request));
+    let response = answered.await.unwrap().unwrap();
+    if let Some(status) = response.headers().get("grpc-status") {
+        return status.to_str().unwrap().to_owned();
+    }
+    let body = http_body_util::BodyExt::collect(response.into_body());
+    let body = body.await.unwrap();
+    let trailers = body.trailers().expect("trailers");
+    trailers["grpc-status"].to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn grpc_nonsense_is_refused_with_a_status() {
+    let playground = play(&builtin("emojivoto").unwrap(), 1).await;
+    let emoji = address(&playground, "emoji");
+    let find = "/emojivoto.v1.EmojiService/FindByShortcode";
+    const EMPTY: &[u8] = b"\0\0\0\0\0";
+    assert_eq!(grpc_status(emoji, find, EMPTY).await, "0");
+    for unknown in ["/emojivoto.v1.EmojiService/Nope", "/nope", "/a/b/c"] {
+        assert_eq!(grpc_status(emoji, unknown, EMPTY).await, "12", "{unknown}");
+    }
+    for broken in [
+        &b""[..],                    // no message
+        b"\0\0\0\0\x05\x0a",         // cut short
+        b"\0\0\0\0\x03\x0a\x7fx",    // a field longer than the message
+        b"\0\0\0\0\x03\x0a\x01\xff", // not UTF-8
+        b"\0\xff\xff\xff\xff",       // 4 GiB are announced
+        b"\x01\0\0\0\0",             // compressed, unannounced
+    ] {
+        let status = grpc_status(emoji, find, broken).await;
+        assert_ne!(status, "0", "{broken:?}");
+    }
+    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (1, 6));
+    assert_eq!(counted(&playground, "emoji", "unknown"), (0, 3));
+}
+
+#[tokio::test]
+async fn a_burst_of_connections_is_served_whole() {
+    let playground = play(&builtin("emojivoto").unwrap(), 1).await;
+    let web = address(&playground, "web");
+    let all = (0..150).map(|_| get(web, "/api/leaderboard"));
+    let answers = futures_util::future::join_all(all);
+    let answers = tokio::time::timeout(BOUND, answers).await.unwrap();
+    assert!(answers.iter().all(|a| a.status == 200));
+    assert_eq!(counted(&playground, "web", "leaderboard"), (150, 0));
+    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (1500, 0));
+}

@@ -1,5 +1,7 @@
 //! Servers of whole graphs on loopback, asked over real sockets.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 mod client;
 mod emojivoto;
 mod faults;
