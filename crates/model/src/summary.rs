@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hist::LatencySummary;
 use crate::layout::Fingerprint;
 use crate::load::Counts;
-use crate::trial::MemoryKind;
+use crate::mesh::Mesh;
+use crate::plan::{EnvironmentKind, Load};
+use crate::trial::{MemoryKind, Proof};
 use crate::verdict::{Grade, Verdict};
 use crate::worker::Plane;
 
@@ -25,6 +28,8 @@ pub struct Summary {
     pub plan: String,
     /// Version of tare that ran the trials.
     pub tare_version: String,
+    /// `release` or `debug` build of it.
+    pub tare_build: String,
     /// When the run began.
     pub started_unix_ns: u64,
     /// Name of the mesh that the others are compared with.
@@ -33,10 +38,15 @@ pub struct Summary {
     pub trials_planned: u32,
     /// Trials on disk.
     pub trials_done: u32,
+    /// What was asked for.
+    pub setup: Setup,
     /// Confidence of every interval here, as 0.95.
     pub confidence: f64,
-    /// One sentence per mesh and highest load: the answer.
-    pub answers: Vec<String>,
+    /// Invalid where a mesh under a load has no usable trial; suspect where anything
+    /// speaks against any trial or cell, or trials are missing.
+    pub grade: Grade,
+    /// One for each mesh but the baseline, under the highest load: the answer.
+    pub answers: Vec<Answer>,
     /// Mesh by load, in the order of the plan (loads within meshes).
     pub cells: Vec<Cell>,
     /// Every trial on disk, in order of its index.
@@ -45,6 +55,51 @@ pub struct Summary {
     pub fingerprint: Fingerprint,
     /// What could not be read or used, in sentences.
     pub notes: Vec<String>,
+}
+
+/// What was measured, as far as a reader needs it to judge and to repeat the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// The plan's line for people; may be empty.
+    pub description: String,
+    /// Where it ran.
+    pub environment: EnvironmentKind,
+    /// Name of the service graph.
+    pub workload: String,
+    /// Services of one instance.
+    pub services: Vec<String>,
+    /// How many instances of the graph.
+    pub instances: u32,
+    /// Name of the mix of endpoints.
+    pub mix: String,
+    /// What is compared, with all settings, in the order of the plan.
+    pub meshes: Vec<Mesh>,
+    /// The loads, in the order of the plan.
+    pub loads: Vec<Load>,
+    /// Number of blocks.
+    pub repeats: u32,
+    /// Seed of the order of trials and of the arrivals. A string, because JSON
+    /// readers lose integers past 2^53.
+    pub seed: String,
+    /// The command line.
+    pub command: Vec<String>,
+}
+
+/// What the run says about one mesh.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// Mesh name.
+    pub mesh: String,
+    /// Load name.
+    pub load: String,
+    /// Grade of the cell that the answer rests on (the worse of the mesh's and the baseline's).
+    pub grade: Grade,
+    /// How the medians compare; absent where no comparison was possible.
+    pub distinction: Option<Distinction>,
+    /// A sentence or two.
+    pub text: String,
 }
 
 /// One mesh under one load: all its valid and suspect trials pooled.
@@ -57,8 +112,8 @@ pub struct Cell {
     pub load: String,
     /// Planned rate.
     pub rate_rps: f64,
-    /// Achieved rate, mean over trials.
-    pub achieved_rps: f64,
+    /// Achieved rate, mean over the used trials; absent without one.
+    pub achieved_rps: Option<f64>,
     /// Indices of the trials that the figures are made of.
     pub trials_used: Vec<u32>,
     /// Indices of the trials that were left out because they are invalid.
@@ -68,6 +123,8 @@ pub struct Cell {
     /// Joined verdict of the used trials, with what pooling adds (too few samples, too few blocks).
     pub verdict: Verdict,
     /// p50, p90, p99, p99.9, max of the pooled counts; empty without a used trial.
+    /// The maximum has no interval: it belongs to the requests that were made, not
+    /// to a distribution.
     pub latency: Vec<Quantile>,
     /// Pooled latency spectrum for charts: from the median to the last sample.
     pub spectrum: Vec<SpectrumPoint>,
@@ -75,7 +132,8 @@ pub struct Cell {
     pub service_time: Vec<Quantile>,
     /// Pooled lateness: the same quantiles, without intervals.
     pub lateness: Vec<Quantile>,
-    /// CPU and memory by plane; a plane without processes is absent.
+    /// CPU and memory by plane (`data_plane`, `application`...); a plane without
+    /// processes is absent.
     pub planes: BTreeMap<Plane, PlaneEstimate>,
     /// The whole machine's busy cores.
     pub machine_busy_cores: Option<Estimate>,
@@ -85,7 +143,8 @@ pub struct Cell {
     pub overhead: Option<Overhead>,
 }
 
-/// A quantile of pooled counts.
+/// A quantile of pooled counts, with an interval over runs: on the logarithmic
+/// scale, Student's t with the bootstrap standard error (`tare_stats::bootstrap`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quantile {
@@ -111,10 +170,12 @@ pub struct SpectrumPoint {
     pub q: f64,
     /// Pooled value in nanoseconds.
     pub ns: u64,
-    /// Smallest and largest of the trials alone.
+    /// Smallest of the same quantile over the trials alone.
     pub min_ns: u64,
-    /// See `min_ns`.
+    /// Largest likewise.
     pub max_ns: u64,
+    /// Whether there are enough samples to state this quantile.
+    pub supported: bool,
 }
 
 /// A mean over runs with its interval.
@@ -147,8 +208,8 @@ pub struct PlaneEstimate {
     pub memory_max_bytes: u64,
     /// Which measure of memory; `None` when trials differ.
     pub memory_kind: Option<MemoryKind>,
-    /// CPU in cores per 1,000 requests per second achieved.
-    pub cpu_cores_per_krps: Estimate,
+    /// CPU in cores per 1,000 requests per second achieved; absent when none were.
+    pub cpu_cores_per_krps: Option<Estimate>,
 }
 
 /// One endpoint of a cell.
@@ -167,7 +228,9 @@ pub struct EndpointRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Overhead {
-    /// p50, p90, p99, p99.9, max, in nanoseconds.
+    /// Blocks in which both the mesh and the baseline have a usable trial.
+    pub blocks: Vec<u32>,
+    /// p50, p90, p99, p99.9, in nanoseconds. Maxima are not compared.
     pub latency: Vec<Difference>,
     /// Data-plane CPU in cores (`cpu`), memory in bytes (`memory`), machine's
     /// busy cores (`machine_cpu`), application CPU in cores (`application_cpu`).
@@ -180,13 +243,14 @@ pub struct Overhead {
 pub struct Difference {
     /// What differs: `p50`..., `cpu`, `memory`.
     pub what: String,
-    /// Difference of the pooled figures (latency) or of the means (resources).
+    /// Difference of the pooled figures (latency) or of the means (resources),
+    /// over the blocks that both have.
     pub value: f64,
     /// Lower end of the interval; absent with fewer than 2 pairs.
     pub low: Option<f64>,
     /// Upper end likewise.
     pub high: Option<f64>,
-    /// Value relative to the baseline's, where that is not 0.
+    /// Difference as a share of the baseline's figure, where that is not 0.
     pub ratio: Option<f64>,
     /// The paired differences, in order of block.
     pub pairs: Vec<f64>,
@@ -208,6 +272,19 @@ pub enum Distinction {
     TooFewBlocks,
 }
 
+impl Distinction {
+    /// The words on tables and pages.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+            Self::NotDistinguishable => "not distinguishable",
+            Self::TooFewBlocks => "too few blocks",
+        }
+    }
+}
+
 /// One trial in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -222,28 +299,26 @@ pub struct TrialRow {
     pub mesh: String,
     /// Load name.
     pub load: String,
-    /// Grade.
-    pub grade: Grade,
+    /// Whether its figures are in a cell.
+    pub used: bool,
     /// The verdict with its reasons.
     pub verdict: Verdict,
-    /// Slots.
-    pub counts: Counts,
-    /// Achieved rate.
-    pub achieved_rps: f64,
-    /// Median latency in nanoseconds.
-    pub p50_ns: u64,
-    /// 99th percentile in nanoseconds.
-    pub p99_ns: u64,
-    /// Maximum in nanoseconds.
-    pub max_ns: u64,
-    /// Median lateness in nanoseconds.
-    pub lateness_p50_ns: u64,
-    /// 99th percentile of lateness in nanoseconds.
-    pub lateness_p99_ns: u64,
-    /// Data-plane CPU in cores.
-    pub data_plane_cores: f64,
-    /// Data-plane memory mean in bytes.
-    pub data_plane_bytes: f64,
+    /// Slots; absent when the trial did not get as far as a result.
+    pub counts: Option<Counts>,
+    /// Achieved rate, likewise.
+    pub achieved_rps: Option<f64>,
+    /// Latency, likewise.
+    pub latency_ns: Option<LatencySummary>,
+    /// The generator's own error, likewise.
+    pub lateness_ns: Option<LatencySummary>,
+    /// Errors and timeouts by class.
+    pub errors: BTreeMap<String, u64>,
+    /// Data-plane CPU in cores; absent when nothing was sampled.
+    pub data_plane_cores: Option<f64>,
+    /// Data-plane memory mean in bytes, likewise.
+    pub data_plane_bytes: Option<f64>,
+    /// What was proven about the mesh.
+    pub proofs: Vec<Proof>,
     /// Processes that vanished in the trial.
     pub gone: Vec<String>,
 }

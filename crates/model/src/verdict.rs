@@ -126,6 +126,8 @@ pub enum Reason {
     NotMeshed,
     /// Not enough requests for a stated percentile.
     TooFewSamples,
+    /// Not enough repeats for an interval.
+    TooFewBlocks,
     /// Processes outside the trial used the machine.
     NoisyNeighbour,
     /// The slots do not add up.
@@ -164,6 +166,7 @@ impl Reason {
             Self::Restart => "See the logs of the process that ended.",
             Self::NotMeshed => "See the proof in the trial's events; the mesh is not in the path.",
             Self::TooFewSamples => "Measure longer, at a higher rate, or with more blocks.",
+            Self::TooFewBlocks => "Repeat more often: 3 blocks at least, 5 for narrower intervals.",
             Self::NoisyNeighbour => "Stop what else runs on the machine, and repeat.",
             Self::Accounting => {
                 "This is a defect of tare: please report it with the trial directory."
