@@ -1,6 +1,10 @@
 //! Statistics for measurements: histograms that merge without loss, percentiles,
 //! intervals, comparison. Pure: no clock, no file, no socket.
 
+pub mod analysis;
+pub mod bootstrap;
+pub mod compare;
+pub mod figures;
 mod hist;
 pub mod hlog;
 pub mod judge;

@@ -1,0 +1,138 @@
+//! The answers: what the run says about each mesh, in words that do not say more
+//! than the figures.
+
+use tare_model::mesh::Mesh;
+use tare_model::plan::{Load, Plan};
+use tare_model::summary::{Answer, Cell, Difference, Distinction};
+use tare_model::worker::Plane;
+
+use crate::figures;
+
+/// Longest title that stands in a sentence; beyond, the name does.
+const TITLE_CHARS: usize = 48;
+
+/// One answer for each mesh but the baseline, under the load with the highest rate.
+pub(super) fn of(plan: &Plan, cells: &[Cell]) -> Vec<Answer> {
+    let highest = plan
+        .loads
+        .iter()
+        .max_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps));
+    let Some(load) = highest else {
+        return Vec::new();
+    };
+    let find = |mesh: &str| cells.iter().find(|c| c.mesh == mesh && c.load == load.name);
+    let Some(base) = find(&plan.baseline) else {
+        return Vec::new();
+    };
+    plan.meshes
+        .iter()
+        .filter(|mesh| mesh.name != plan.baseline)
+        .filter_map(|mesh| Some(answer(mesh, load, find(&mesh.name)?, base)))
+        .collect()
+}
+
+fn answer(mesh: &Mesh, load: &Load, cell: &Cell, base: &Cell) -> Answer {
+    let median = difference(cell, "p50");
+    Answer {
+        mesh: mesh.name.clone(),
+        load: load.name.clone(),
+        grade: cell.verdict.grade.max(base.verdict.grade),
+        distinction: median.map(|d| d.distinction),
+        text: sentence(subject(mesh), &figures::rate(load.rate_rps), cell, base),
+    }
+}
+
+fn subject(mesh: &Mesh) -> &str {
+    let title = mesh.title.trim();
+    if title.is_empty() || title.chars().count() > TITLE_CHARS {
+        &mesh.name
+    } else {
+        title
+    }
+}
+
+fn difference<'a>(cell: &'a Cell, what: &str) -> Option<&'a Difference> {
+    cell.overhead
+        .as_ref()?
+        .latency
+        .iter()
+        .find(|d| d.what == what)
+}
+
+fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
+    let baseline = &base.mesh;
+    if cell.trials_used.is_empty() {
+        return format!("{mesh}: no usable trial at {rate}, so nothing can be said.");
+    }
+    if base.trials_used.is_empty() {
+        return format!(
+            "{mesh}: no usable trial of {baseline} at {rate}, so there is nothing to compare with."
+        );
+    }
+    let Some(median) = difference(cell, "p50") else {
+        return format!(
+            "{mesh}: no block at {rate} has a usable trial of both it and {baseline}, so nothing can be said."
+        );
+    };
+    let shown = figures::duration_interval(median.value, median.low, median.high);
+    let latency = match median.distinction {
+        Distinction::Higher => {
+            format!("{mesh} added {shown} to the median{} at {rate}", tail(cell))
+        }
+        Distinction::Lower => {
+            let shown = figures::duration_interval(
+                -median.value,
+                median.high.map(|x| -x),
+                median.low.map(|x| -x),
+            );
+            format!("{mesh} took {shown} off the median{} at {rate}", tail(cell))
+        }
+        Distinction::NotDistinguishable => format!(
+            "{mesh}: not distinguishable from {baseline} in the median at {rate}; the difference was {shown}{}",
+            tail(cell)
+        ),
+        Distinction::TooFewBlocks => {
+            return format!(
+                "{mesh}: with one block, the difference of {shown} in the median at {rate} cannot be told from chance."
+            );
+        }
+    };
+    format!("{latency}{}.", cost(cell))
+}
+
+/// What may be said of p99, where it has enough samples.
+fn tail(cell: &Cell) -> String {
+    let Some(p99) = difference(cell, "p99") else {
+        return String::new();
+    };
+    let median = difference(cell, "p50").map(|d| d.distinction);
+    let shown = figures::duration_interval(p99.value, p99.low, p99.high);
+    match p99.distinction {
+        d if Some(d) == median && d == Distinction::Higher => format!(" and {shown} to p99"),
+        Distinction::Higher => format!(" (and p99 was higher by {shown})"),
+        Distinction::Lower => format!(" (and p99 was lower: {shown})"),
+        Distinction::NotDistinguishable if median != Some(Distinction::NotDistinguishable) => {
+            " (p99: not distinguishable)".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+fn cost(cell: &Cell) -> String {
+    let Some(plane) = cell.planes.get(&Plane::DataPlane) else {
+        return String::new();
+    };
+    let Some(per_krps) = &plane.cpu_cores_per_krps else {
+        return String::new();
+    };
+    let tenth = |x: f64| x / 10.0;
+    let shown = figures::cores_interval(
+        tenth(per_krps.value),
+        per_krps.low.map(tenth),
+        per_krps.high.map(tenth),
+    );
+    format!(
+        "; the data plane used {shown} per 100 rps and {} of memory",
+        figures::bytes(plane.memory_bytes.value)
+    )
+}

@@ -1,0 +1,247 @@
+//! One mesh under one load: its used trials pooled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tare_model::load::Counts;
+use tare_model::plan::{Load, Plan};
+use tare_model::summary::{Cell, EndpointRow, PlaneEstimate, Quantile, SpectrumPoint};
+use tare_model::trial::{MemoryKind, PlaneUse};
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::worker::Plane;
+
+use super::trials::{Decoded, Trial};
+use crate::bootstrap::{Resamples, samples_needed};
+use crate::compare::{QUANTILES, estimate, pooled, quantiles};
+use crate::figures;
+use crate::hist::Histogram;
+
+/// Points of a spectrum per factor of ten in `1 - q`.
+const POINTS_PER_NINE: f64 = 25.0;
+
+/// The cell without its overhead.
+pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> Cell {
+    let here: Vec<&Trial<'_>> = trials
+        .iter()
+        .filter(|t| t.result.trial.mesh.name == mesh && t.result.trial.load.name == load.name)
+        .collect();
+    let used: Vec<&Trial<'_>> = here.iter().copied().filter(|t| t.used).collect();
+    let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
+    let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
+    let resamples = Resamples::new(latencies.len(), plan.seed);
+    let mut counts = Counts::default();
+    loads.iter().for_each(|l| counts.add(&l.result.counts));
+    let rates: Vec<f64> = loads.iter().map(|l| l.result.rate.achieved).collect();
+    let index = |t: &&Trial<'_>| t.result.trial.index;
+    Cell {
+        mesh: mesh.to_owned(),
+        load: load.name.clone(),
+        rate_rps: load.rate_rps,
+        achieved_rps: (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64),
+        trials_used: used.iter().map(index).collect(),
+        trials_invalid: here
+            .iter()
+            .filter(|t| t.verdict.grade == Grade::Invalid)
+            .map(index)
+            .collect(),
+        counts,
+        verdict: verdict(&here, &used, &latencies),
+        latency: quantiles(&latencies, Some(&resamples)),
+        spectrum: spectrum(&latencies),
+        service_time: plain(loads.iter().map(|l| &l.service_time)),
+        lateness: plain(loads.iter().map(|l| &l.lateness)),
+        planes: planes(&used),
+        machine_busy_cores: estimate(
+            &used
+                .iter()
+                .filter_map(|t| t.resources())
+                .map(|r| r.machine.busy_cores)
+                .collect::<Vec<_>>(),
+        ),
+        endpoints: endpoints(&loads),
+        overhead: None,
+    }
+}
+
+fn plain<'a>(runs: impl Iterator<Item = &'a Histogram>) -> Vec<Quantile> {
+    quantiles(&runs.collect::<Vec<_>>(), None)
+}
+
+/// The reasons of the trials behind the cell, and what pooling adds. Too few
+/// samples is judged on the pooled counts, not trial by trial.
+fn verdict(here: &[&Trial<'_>], used: &[&Trial<'_>], latencies: &[&Histogram]) -> Verdict {
+    let behind = if used.is_empty() { here } else { used };
+    let mut findings = joined(behind);
+    match used.len() {
+        0 => findings.push(Finding::new(
+            Grade::Invalid,
+            Reason::Incomplete,
+            format!("none of {} trials can be used", here.len()),
+        )),
+        1 => findings.push(Finding::new(
+            Grade::Suspect,
+            Reason::TooFewBlocks,
+            "1 trial: no interval can be stated",
+        )),
+        _ => {}
+    }
+    let samples: u64 = latencies.iter().map(|h| h.len()).sum();
+    let short: Vec<String> = QUANTILES
+        .iter()
+        .filter(|(_, q)| !used.is_empty() && samples < samples_needed(*q))
+        .map(|(name, q)| format!("{name} needs {}", figures::count(samples_needed(*q))))
+        .collect();
+    if !short.is_empty() {
+        findings.push(Finding::new(
+            Grade::Suspect,
+            Reason::TooFewSamples,
+            format!(
+                "{} responses: {}",
+                figures::count(samples),
+                short.join(", ")
+            ),
+        ));
+    }
+    Verdict::from_findings(findings)
+}
+
+/// The reasons of all trials, each once, with the trials that have it before it.
+fn joined(trials: &[&Trial<'_>]) -> Vec<Finding> {
+    let mut found: Vec<(Finding, Vec<String>)> = Vec::new();
+    for trial in trials {
+        let index = trial.result.trial.index.to_string();
+        let pooled_anew = |f: &&Finding| f.reason != Reason::TooFewSamples;
+        for finding in trial.verdict.reasons.iter().filter(pooled_anew) {
+            match found.iter_mut().find(|(f, _)| f == finding) {
+                Some((_, indices)) => indices.push(index.clone()),
+                None => found.push((finding.clone(), vec![index.clone()])),
+            }
+        }
+    }
+    let prefixed = |(mut finding, indices): (Finding, Vec<String>)| {
+        let who = match indices.len() {
+            n if n == trials.len() && n > 1 => "every trial".to_owned(),
+            1 => format!("trial {}", indices[0]),
+            _ => format!("trials {}", indices.join(", ")),
+        };
+        finding.found = format!("{who}: {}", finding.found);
+        finding
+    };
+    found.into_iter().map(prefixed).collect()
+}
+
+/// The pooled curve with the range of the runs, evenly spaced on the axis of nines.
+fn spectrum(runs: &[&Histogram]) -> Vec<SpectrumPoint> {
+    let all = pooled(runs);
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let runs: Vec<&&Histogram> = runs.iter().filter(|h| !h.is_empty()).collect();
+    let point = |q: f64| {
+        let each = || runs.iter().map(|h| h.quantile(q));
+        SpectrumPoint {
+            q,
+            ns: all.quantile(q),
+            min_ns: each().min().unwrap_or(0),
+            max_ns: each().max().unwrap_or(0),
+            supported: all.len() >= samples_needed(q),
+        }
+    };
+    let last = (all.len() as f64).log10();
+    let mut points = Vec::new();
+    let mut nines = 0.5_f64.recip().log10();
+    while nines < last {
+        points.push(point(1.0 - 10f64.powf(-nines)));
+        nines += 1.0 / POINTS_PER_NINE;
+    }
+    points.push(SpectrumPoint {
+        supported: false,
+        ..point(1.0 - 0.5 / all.len() as f64)
+    });
+    points
+}
+
+fn planes(used: &[&Trial<'_>]) -> BTreeMap<Plane, PlaneEstimate> {
+    let sampled: Vec<_> = used
+        .iter()
+        .filter_map(|t| Some((*t, t.resources()?)))
+        .collect();
+    let names: BTreeSet<Plane> = sampled
+        .iter()
+        .flat_map(|(_, r)| {
+            r.planes
+                .iter()
+                .filter(|(_, p)| p.processes > 0)
+                .map(|(name, _)| *name)
+        })
+        .collect();
+    let mut planes = BTreeMap::new();
+    for plane in names {
+        let uses: Vec<PlaneUse> = sampled
+            .iter()
+            .map(|(_, r)| r.planes.get(&plane).cloned().unwrap_or_default())
+            .collect();
+        let per_krps: Vec<f64> = sampled
+            .iter()
+            .zip(&uses)
+            .filter_map(|((t, _), u)| {
+                let rate = t.load.as_ref()?.result.rate.achieved;
+                (rate > 0.0).then(|| u.cpu_cores / rate * 1000.0)
+            })
+            .collect();
+        let kinds: Vec<MemoryKind> = sampled
+            .iter()
+            .flat_map(|(_, r)| r.processes.iter().filter(|p| p.plane == plane))
+            .map(|p| p.memory_kind)
+            .collect();
+        let of = |f: fn(&PlaneUse) -> f64| estimate(&uses.iter().map(f).collect::<Vec<_>>());
+        let (Some(cpu_cores), Some(memory_bytes)) =
+            (of(|u| u.cpu_cores), of(|u| u.memory_mean_bytes))
+        else {
+            continue;
+        };
+        let estimate = PlaneEstimate {
+            processes: uses.iter().map(|u| u.processes).max().unwrap_or(0),
+            cpu_cores,
+            cpu_cores_max: uses.iter().map(|u| u.cpu_cores_max).fold(0.0, f64::max),
+            memory_bytes,
+            memory_max_bytes: uses.iter().map(|u| u.memory_max_bytes).max().unwrap_or(0),
+            memory_kind: kinds
+                .first()
+                .copied()
+                .filter(|k| kinds.iter().all(|o| o == k)),
+            cpu_cores_per_krps: estimate(&per_krps),
+        };
+        planes.insert(plane, estimate);
+    }
+    planes
+}
+
+fn endpoints(loads: &[&Decoded<'_>]) -> Vec<EndpointRow> {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in loads.iter().flat_map(|l| &l.endpoints) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    names
+        .into_iter()
+        .map(|name| {
+            let mut counts = Counts::default();
+            loads
+                .iter()
+                .flat_map(|l| &l.result.endpoints)
+                .filter(|e| e.name == name)
+                .for_each(|e| counts.add(&e.counts));
+            let latency = loads
+                .iter()
+                .flat_map(|l| &l.endpoints)
+                .filter(|e| e.0 == name)
+                .map(|e| &e.1);
+            EndpointRow {
+                name: name.to_owned(),
+                counts,
+                latency: plain(latency),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,122 @@
+//! From the trials of a run to its [`Summary`]: pure, so that every output can be
+//! derived again from the run directory.
+//!
+//! Invalid trials are never used and always listed; suspect ones are used and
+//! marked; what is missing is a note. The block is the unit of replication
+//! ([`crate::bootstrap`]).
+
+mod answers;
+mod cell;
+mod overhead;
+mod trials;
+
+use tare_model::SCHEMA_VERSION;
+use tare_model::layout::RunManifest;
+use tare_model::plan::Plan;
+use tare_model::summary::{Cell, Setup, Summary};
+use tare_model::trial::TrialResult;
+use tare_model::verdict::Grade;
+
+use crate::bootstrap::CONFIDENCE;
+use trials::Trial;
+
+/// One trial as it lies in a run directory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredTrial {
+    /// Name of its directory.
+    pub dir: String,
+    /// Its `result.json`.
+    pub result: TrialResult,
+}
+
+/// The analysis of a run. `notes` are what reading the directory already had to say.
+#[must_use]
+pub fn summarise(manifest: &RunManifest, stored: &[StoredTrial], notes: Vec<String>) -> Summary {
+    let plan = &manifest.plan;
+    let mut notes = notes;
+    let trials = trials::decode(plan, stored, &mut notes);
+    note_about_the_run(manifest, &trials, &mut notes);
+    let mut cells: Vec<Cell> = Vec::new();
+    for mesh in &plan.meshes {
+        for load in &plan.loads {
+            cells.push(cell::of(plan, &trials, &mesh.name, load));
+        }
+    }
+    for cell in &mut cells {
+        cell.overhead = overhead::of(plan, &trials, &cell.mesh, &cell.load);
+    }
+    let answers = answers::of(plan, &cells);
+    let mut rows: Vec<_> = trials.iter().map(Trial::row).collect();
+    rows.sort_by(|a, b| (a.index, &a.dir).cmp(&(b.index, &b.dir)));
+    Summary {
+        schema_version: SCHEMA_VERSION,
+        run: manifest.id.clone(),
+        plan: plan.name.clone(),
+        tare_version: manifest.tare_version.clone(),
+        tare_build: manifest.tare_build.clone(),
+        started_unix_ns: manifest.started_unix_ns,
+        baseline: plan.baseline.clone(),
+        trials_planned: planned(plan),
+        trials_done: stored.len() as u32,
+        setup: setup(manifest),
+        confidence: CONFIDENCE,
+        grade: grade(plan, &trials, &cells),
+        answers,
+        cells,
+        trials: rows,
+        fingerprint: manifest.fingerprint.clone(),
+        notes,
+    }
+}
+
+fn planned(plan: &Plan) -> u32 {
+    (plan.meshes.len() * plan.loads.len()) as u32 * plan.repeats
+}
+
+/// Invalid where a mesh under a load has no usable trial; suspect where anything
+/// speaks against any trial or cell, or trials are missing.
+fn grade(plan: &Plan, trials: &[Trial<'_>], cells: &[Cell]) -> Grade {
+    let whole = trials.len() == planned(plan) as usize;
+    let good = trials
+        .iter()
+        .all(|t| t.used && t.verdict.grade == Grade::Valid);
+    if cells.iter().any(|c| c.trials_used.is_empty()) {
+        Grade::Invalid
+    } else if whole && good && cells.iter().all(|c| c.verdict.grade == Grade::Valid) {
+        Grade::Valid
+    } else {
+        Grade::Suspect
+    }
+}
+
+fn note_about_the_run(manifest: &RunManifest, trials: &[Trial<'_>], notes: &mut Vec<String>) {
+    let (planned, done) = (planned(&manifest.plan) as usize, trials.len());
+    if done < planned {
+        notes.push(format!(
+            "{done} of {planned} trials are there: the run is partial; `tare run --resume` goes on with it"
+        ));
+    }
+}
+
+fn setup(manifest: &RunManifest) -> Setup {
+    let plan = &manifest.plan;
+    Setup {
+        description: plan.description.clone(),
+        environment: plan.environment,
+        workload: plan.workload.graph.name.clone(),
+        services: plan
+            .workload
+            .graph
+            .services
+            .iter()
+            .map(|s| s.name.clone())
+            .collect(),
+        instances: plan.workload.instances,
+        mix: plan.workload.mix.clone(),
+        meshes: plan.meshes.clone(),
+        loads: plan.loads.clone(),
+        repeats: plan.repeats,
+        seed: plan.seed.to_string(),
+        command: manifest.command.clone(),
+    }
+}

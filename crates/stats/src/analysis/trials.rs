@@ -1,0 +1,171 @@
+//! Trials as the analysis uses them: histograms decoded, doubts added.
+
+use std::collections::BTreeSet;
+
+use tare_model::load::LoadResult;
+use tare_model::plan::Plan;
+use tare_model::summary::TrialRow;
+use tare_model::trial::{Resources, TrialResult};
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::worker::Plane;
+
+use super::StoredTrial;
+use crate::hist::{Histogram, WireError};
+
+/// One trial, ready for use.
+pub(super) struct Trial<'a> {
+    pub(super) dir: &'a str,
+    pub(super) result: &'a TrialResult,
+    /// The trial's own verdict and what decoding added.
+    pub(super) verdict: Verdict,
+    /// Absent when there is no load result, or a damaged one.
+    pub(super) load: Option<Decoded<'a>>,
+    /// Whether its figures go into a cell.
+    pub(super) used: bool,
+}
+
+/// A load result with its histograms.
+pub(super) struct Decoded<'a> {
+    pub(super) result: &'a LoadResult,
+    pub(super) latency: Histogram,
+    pub(super) service_time: Histogram,
+    pub(super) lateness: Histogram,
+    /// Endpoint name to latency.
+    pub(super) endpoints: Vec<(&'a str, Histogram)>,
+}
+
+impl<'a> Decoded<'a> {
+    fn new(result: &'a LoadResult) -> Result<Self, WireError> {
+        let endpoints = result
+            .endpoints
+            .iter()
+            .map(|e| Ok((e.name.as_str(), Histogram::from_wire(&e.latency)?)))
+            .collect::<Result<_, WireError>>()?;
+        Ok(Self {
+            result,
+            latency: Histogram::from_wire(&result.histograms.latency)?,
+            service_time: Histogram::from_wire(&result.histograms.service_time)?,
+            lateness: Histogram::from_wire(&result.histograms.lateness)?,
+            endpoints,
+        })
+    }
+}
+
+/// Decodes all trials and decides which are used. A trial of something that the
+/// plan does not name, or that takes the place of another, is listed but not used.
+pub(super) fn decode<'a>(
+    plan: &Plan,
+    stored: &'a [StoredTrial],
+    notes: &mut Vec<String>,
+) -> Vec<Trial<'a>> {
+    let mut places = BTreeSet::new();
+    let mut trials: Vec<Trial<'a>> = stored.iter().map(decode_one).collect();
+    trials.sort_by_key(|t| t.result.trial.index);
+    for trial in &mut trials {
+        let spec = &trial.result.trial;
+        let planned = plan.meshes.iter().any(|m| m.name == spec.mesh.name)
+            && plan.loads.iter().any(|l| l.name == spec.load.name);
+        if !planned {
+            trial.used = false;
+            notes.push(format!(
+                "{}: mesh {:?} under load {:?} is not in the plan; the trial is not used",
+                trial.dir, spec.mesh.name, spec.load.name
+            ));
+        } else if trial.used && !places.insert((spec.block, &spec.mesh.name, &spec.load.name)) {
+            trial.used = false;
+            notes.push(format!(
+                "{}: another trial has the same mesh, load and block; this one is not used",
+                trial.dir
+            ));
+        }
+    }
+    trials
+}
+
+fn decode_one(stored: &StoredTrial) -> Trial<'_> {
+    let incomplete = |found: String| {
+        Verdict::from_findings(vec![Finding::new(
+            Grade::Invalid,
+            Reason::Incomplete,
+            found,
+        )])
+    };
+    let mut verdict = stored.result.verdict.clone();
+    let load = match stored.result.load.as_ref().map(Decoded::new) {
+        None => {
+            if verdict.grade != Grade::Invalid {
+                verdict = verdict.and(incomplete("the trial has no load result".to_owned()));
+            }
+            None
+        }
+        Some(Err(error)) => {
+            verdict = verdict.and(incomplete(error.to_string()));
+            None
+        }
+        Some(Ok(load)) => {
+            if !load.result.counts.identity_holds() {
+                verdict = verdict.and(Verdict::from_findings(vec![Finding::new(
+                    Grade::Invalid,
+                    Reason::Accounting,
+                    "the counts of the load result do not add up",
+                )]));
+            }
+            Some(load)
+        }
+    };
+    Trial {
+        dir: &stored.dir,
+        result: &stored.result,
+        used: load.is_some() && verdict.grade != Grade::Invalid,
+        verdict,
+        load,
+    }
+}
+
+impl Trial<'_> {
+    /// What was sampled, where the trial counts at all.
+    pub(super) fn resources(&self) -> Option<&Resources> {
+        self.result.resources.as_ref()
+    }
+
+    /// CPU of a plane in cores, and memory in bytes; zero for a plane without processes.
+    pub(super) fn plane(&self, plane: Plane) -> Option<(f64, f64)> {
+        let planes = &self.resources()?.planes;
+        Some(
+            planes
+                .get(&plane)
+                .map_or((0.0, 0.0), |p| (p.cpu_cores, p.memory_mean_bytes)),
+        )
+    }
+
+    /// The line in the list of trials.
+    pub(super) fn row(&self) -> TrialRow {
+        let spec = &self.result.trial;
+        let load = self.result.load.as_ref();
+        let gone = self.resources().map_or(Vec::new(), |r| {
+            r.processes
+                .iter()
+                .filter(|p| p.gone_at_ns.is_some())
+                .map(|p| p.name.clone())
+                .collect()
+        });
+        TrialRow {
+            index: spec.index,
+            dir: self.dir.to_owned(),
+            block: spec.block,
+            mesh: spec.mesh.name.clone(),
+            load: spec.load.name.clone(),
+            used: self.used,
+            verdict: self.verdict.clone(),
+            counts: load.map(|l| l.counts),
+            achieved_rps: load.map(|l| l.rate.achieved),
+            latency_ns: load.map(|l| l.latency_ns),
+            lateness_ns: load.map(|l| l.lateness_ns),
+            errors: load.map_or_else(Default::default, |l| l.errors.clone()),
+            data_plane_cores: self.plane(Plane::DataPlane).map(|p| p.0),
+            data_plane_bytes: self.plane(Plane::DataPlane).map(|p| p.1),
+            proofs: self.result.proofs.clone(),
+            gone,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Numbers as people read them: the same words in the table, on the page and in
+//! the answers. Units are written out, digits are as many as the interval bears.
+
+/// A duration in nanoseconds with its unit and three significant digits: `412 us`
+/// is written `412 µs`, then `1.92 ms`, `12.4 s`.
+#[must_use]
+pub fn duration(ns: f64) -> String {
+    let (scale, unit) = duration_unit(ns.abs());
+    format!("{} {unit}", significant(ns / scale))
+}
+
+fn duration_unit(ns: f64) -> (f64, &'static str) {
+    match ns {
+        ns if ns < 1e6 => (1e3, "µs"),
+        ns if ns < 1e9 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    }
+}
+
+/// Nanoseconds as milliseconds with three significant digits and no unit.
+#[must_use]
+pub fn ms(ns: f64) -> String {
+    significant(ns / 1e6)
+}
+
+/// A difference in nanoseconds with its interval: `1.9 ms (1.7 to 2.1)`.
+#[must_use]
+pub fn duration_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
+    let largest = [Some(value), low, high]
+        .into_iter()
+        .flatten()
+        .fold(0.0, |m: f64, x| m.max(x.abs()));
+    let (scale, unit) = duration_unit(largest);
+    let scaled = |x: Option<f64>| x.map(|x| x / scale);
+    interval(value / scale, scaled(low), scaled(high), unit)
+}
+
+/// A difference in nanoseconds as signed milliseconds with its interval and no
+/// unit: `+1.9 (1.7 to 2.1)`.
+#[must_use]
+pub fn ms_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
+    let text = interval(value / 1e6, low.map(|x| x / 1e6), high.map(|x| x / 1e6), "");
+    if value > 0.0 {
+        format!("+{text}")
+    } else {
+        text
+    }
+}
+
+/// Cores with their interval: `0.21 cores (0.20 to 0.22)`.
+#[must_use]
+pub fn cores_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
+    interval(value, low, high, "cores")
+}
+
+/// A value with its interval, to as many decimals as the interval bears: its half
+/// width shows one significant digit, or two where the first is a 1.
+#[must_use]
+pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> String {
+    let unit = if unit.is_empty() {
+        String::new()
+    } else {
+        format!(" {unit}")
+    };
+    let (Some(low), Some(high)) = (low, high) else {
+        return format!("{}{unit}", significant(value));
+    };
+    let decimals = decimals_for((high - low) / 2.0);
+    let [value, low, high] = [value, low, high].map(|x| fixed(x, decimals));
+    format!("{value}{unit} ({low} to {high})")
+}
+
+/// Cores to three decimals.
+#[must_use]
+pub fn cores(value: f64) -> String {
+    fixed(value, 3)
+}
+
+/// Bytes in binary units: `142 MiB`, `3.4 MiB`, `1.20 GiB`.
+#[must_use]
+pub fn bytes(value: f64) -> String {
+    const MIB: f64 = 1_048_576.0;
+    match value.abs() {
+        v if v < 1.0 => "0".to_owned(),
+        v if v < MIB => format!("{} KiB", significant(value / 1024.0)),
+        v if v < 1000.0 * MIB => format!("{} MiB", significant(value / MIB)),
+        _ => format!("{} GiB", significant(value / 1024.0 / MIB)),
+    }
+}
+
+/// A rate: `400 rps`, `2,500 rps`, `0.5 rps`.
+#[must_use]
+pub fn rate(rps: f64) -> String {
+    let text = if rps >= 100.0 || rps.fract() == 0.0 {
+        count(rps.round() as u64)
+    } else {
+        significant(rps)
+    };
+    format!("{text} rps")
+}
+
+/// A number with commas between thousands.
+#[must_use]
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share as a percentage with its sign: `+35 %`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let text = significant(share * 100.0);
+    if share > 0.0 {
+        format!("+{text} %")
+    } else {
+        format!("{text} %")
+    }
+}
+
+/// Three significant digits, without an exponent.
+#[must_use]
+pub fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return "0".to_owned();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    fixed(value, (2 - magnitude).clamp(0, 6) as usize)
+}
+
+fn decimals_for(half: f64) -> usize {
+    if half <= 0.0 || !half.is_finite() {
+        return 3;
+    }
+    let magnitude = half.log10().floor();
+    let first = half / 10f64.powf(magnitude);
+    let more = if first < 2.0 { 1 } else { 0 };
+    (more - magnitude as i32).clamp(0, 3) as usize
+}
+
+/// `value` with `decimals`, never as minus zero.
+fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(rest) if rest.bytes().all(|b| b == b'0' || b == b'.') => rest.to_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_the_unit_that_fits() {
+        assert_eq!(duration(412_345.0), "412 µs");
+        assert_eq!(duration(1_923_000.0), "1.92 ms");
+        assert_eq!(duration(12_400_000_000.0), "12.4 s");
+        assert_eq!(duration(0.0), "0 µs");
+        assert_eq!(ms(412_345.0), "0.412");
+    }
+
+    #[test]
+    fn digits_are_as_many_as_the_interval_bears() {
+        assert_eq!(
+            interval(1.9234, Some(1.71), Some(2.14), "ms"),
+            "1.9 ms (1.7 to 2.1)"
+        );
+        assert_eq!(
+            interval(0.2134, Some(0.2051), Some(0.2217), "cores"),
+            "0.213 cores (0.205 to 0.222)"
+        );
+        assert_eq!(interval(0.01, Some(-3.4), Some(3.6), ""), "0 (-3 to 4)");
+        assert_eq!(interval(1.9234, None, None, "ms"), "1.92 ms");
+        assert_eq!(
+            ms_interval(1_923_400.0, Some(1.71e6), Some(2.14e6)),
+            "+1.9 (1.7 to 2.1)"
+        );
+        assert_eq!(
+            duration_interval(-20_000.0, Some(-70_000.0), Some(30_000.0)),
+            "-20 µs (-70 to 30)"
+        );
+    }
+
+    #[test]
+    fn sizes_rates_and_counts() {
+        assert_eq!(bytes(148_897_792.0), "142 MiB");
+        assert_eq!(bytes(3.0 * 1024.0 * 1_048_576.0), "3.00 GiB");
+        assert_eq!(bytes(0.0), "0");
+        assert_eq!(rate(2500.0), "2,500 rps");
+        assert_eq!(rate(0.5), "0.500 rps");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(count(123), "123");
+        assert_eq!(percent(0.354), "+35.4 %");
+    }
+}
