@@ -1,0 +1,149 @@
+//! The first screen: what was weighed, the answers, the charts.
+
+use tare_model::summary::Summary;
+use tare_model::verdict::Grade;
+
+use super::{badge, mesh_label};
+use crate::html::Html;
+
+pub(super) fn header(page: &mut Html, summary: &Summary) {
+    page.raw("<header>\n<p class=\"brand\"><b>tare</b> ")
+        .text(&summary.run)
+        .raw("</p>\n");
+    page.tag("h1", &title(summary)).raw("\n");
+    if !summary.setup.description.is_empty() {
+        page.tag("p class=\"lead\"", &summary.setup.description)
+            .raw("\n");
+    }
+    page.raw("<p class=\"verdict\">");
+    badge(page, summary.grade);
+    page.text(&format!(" {}", verdict(summary)))
+        .raw("</p>\n</header>\n");
+}
+
+fn title(summary: &Summary) -> String {
+    let others: Vec<&str> = summary
+        .setup
+        .meshes
+        .iter()
+        .map(|m| m.name.as_str())
+        .filter(|name| *name != summary.baseline)
+        .collect();
+    let list = match others.split_last() {
+        None => return format!("{} on its own", summary.baseline),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    };
+    format!("What {list} cost over {}", summary.baseline)
+}
+
+fn verdict(summary: &Summary) -> String {
+    let count = |grade| {
+        summary
+            .trials
+            .iter()
+            .filter(|t| t.verdict.grade == grade)
+            .count()
+    };
+    let (suspect, invalid) = (count(Grade::Suspect), count(Grade::Invalid));
+    let done = summary.trials_done;
+    let mut parts = vec![if done == summary.trials_planned {
+        format!("{done} trials")
+    } else {
+        format!("{done} of {} planned trials", summary.trials_planned)
+    }];
+    if suspect == 0 && invalid == 0 {
+        parts.push("nothing speaks against any of them".to_owned());
+    }
+    if suspect > 0 {
+        parts.push(format!("{suspect} suspect: used and marked"));
+    }
+    if invalid > 0 {
+        parts.push(format!("{invalid} invalid: shown and not used"));
+    }
+    let percent = summary.confidence * 100.0;
+    parts.push(format!(
+        "intervals of {percent:.0} % over {} blocks",
+        summary.setup.repeats
+    ));
+    parts.join(" · ")
+}
+
+pub(super) fn answers(page: &mut Html, summary: &Summary) {
+    page.raw(
+        "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">In short</h2>\n",
+    );
+    page.raw("<ul class=\"answers\">\n");
+    for answer in &summary.answers {
+        page.raw("<li>");
+        page.raw("<p class=\"who\">");
+        mesh_label(page, summary, &answer.mesh);
+        if answer.grade != Grade::Valid {
+            page.raw(" ");
+            badge(page, answer.grade);
+        }
+        page.raw("</p><p>");
+        with_figures_set_off(page, &answer.text);
+        page.raw("</p></li>\n");
+    }
+    page.raw("</ul>\n");
+    if !summary.notes.is_empty() {
+        page.raw("<div class=\"notes\"><h3>Notes</h3><ul>\n");
+        for note in &summary.notes {
+            page.tag("li", note).raw("\n");
+        }
+        page.raw("</ul></div>\n");
+    }
+    page.raw("</section>\n");
+}
+
+/// A sentence whose figures (a number before a unit) stand out.
+fn with_figures_set_off(page: &mut Html, sentence: &str) {
+    const UNITS: [&str; 7] = ["µs", "ms", "s", "cores", "KiB", "MiB", "GiB"];
+    let mut words = sentence.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let number = word.parse::<f64>().is_ok();
+        match words.next_if(|next| number && UNITS.contains(next)) {
+            Some(unit) => page.tag("b", &format!("{word}\u{a0}{unit}")),
+            None => page.text(word),
+        };
+        if words.peek().is_some() {
+            page.raw(" ");
+        }
+    }
+}
+
+pub(super) fn charts(page: &mut Html, _summary: &Summary) {
+    for (id, title, words) in [
+        (
+            "latency",
+            "Latency by percentile",
+            "Pooled over all usable trials; the band spans the single runs. A dotted line rests on \
+             too few requests to be stated. Latency counts from the intended instant.",
+        ),
+        (
+            "overhead",
+            "Latency added",
+            "Difference to the baseline, paired by block, with its interval. \
+             Hollow: not distinguishable from zero.",
+        ),
+        (
+            "cpu",
+            "CPU",
+            "Cores, mean over the measured window. Whisker: interval over runs; dots: the runs.",
+        ),
+        (
+            "memory",
+            "Memory",
+            "Mean over the measured window, summed over the processes of a plane.",
+        ),
+    ] {
+        page.raw(&format!(
+            "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n"
+        ));
+        page.tag("p class=\"caption\"", words).raw("\n");
+        page.raw(&format!("<div class=\"charts\" data-chart=\"{id}\">"));
+        page.raw("<noscript><p>The chart needs scripts; its figures are in the tables below.</p></noscript>");
+        page.raw("</div>\n</section>\n");
+    }
+}

@@ -1,0 +1,112 @@
+//! Every trial with its verdict, the reasons and the way out.
+
+use tare_model::summary::{Summary, TrialRow};
+use tare_model::verdict::Grade;
+use tare_stats::figures;
+
+use super::{badge, mesh_label};
+use crate::html::Html;
+
+const COLUMNS: [&str; 11] = [
+    "trial",
+    "block",
+    "mesh",
+    "load",
+    "verdict",
+    "achieved",
+    "p50, ms",
+    "p99, ms",
+    "max, ms",
+    "lateness p99",
+    "data plane",
+];
+
+pub(super) fn section(page: &mut Html, summary: &Summary) {
+    page.raw("<section aria-labelledby=\"trials\">\n<h2 id=\"trials\">Trials</h2>\n");
+    page.tag(
+        "p class=\"caption\"",
+        "Every trial on disk, in the order in which they ran. Suspect trials are used; invalid ones are not.",
+    );
+    page.raw("\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"trials\"><table class=\"trials\">\n<thead><tr>");
+    for (i, column) in COLUMNS.iter().enumerate() {
+        page.tag(
+            if (2..5).contains(&i) {
+                "th scope=\"col\" class=\"l\""
+            } else {
+                "th scope=\"col\""
+            },
+            column,
+        );
+    }
+    page.raw("</tr></thead>\n<tbody>\n");
+    for trial in &summary.trials {
+        row(page, summary, trial);
+    }
+    page.raw("</tbody></table></div>\n</section>\n");
+}
+
+fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
+    page.raw(if trial.used {
+        "<tr>"
+    } else {
+        "<tr class=\"unused\">"
+    });
+    page.tag(
+        &format!("td title=\"{}\"", crate::html::escape(&trial.dir)),
+        &trial.index.to_string(),
+    );
+    page.tag("td", &(trial.block + 1).to_string());
+    page.raw("<td class=\"l\">");
+    mesh_label(page, summary, &trial.mesh);
+    page.raw("</td>")
+        .tag("td class=\"l\"", &trial.load)
+        .raw("<td class=\"l\">");
+    badge(page, trial.verdict.grade);
+    page.raw("</td>");
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let latency = trial.latency_ns;
+    let ms = |ns: Option<u64>| or_dash(ns.map(|ns| figures::ms(ns as f64)));
+    page.tag("td", &or_dash(trial.achieved_rps.map(figures::rate)));
+    page.tag("td", &ms(latency.map(|l| l.p50)));
+    page.tag("td", &ms(latency.map(|l| l.p99)));
+    page.tag("td", &ms(latency.map(|l| l.max)));
+    page.tag(
+        "td",
+        &or_dash(trial.lateness_ns.map(|l| figures::duration(l.p99 as f64))),
+    );
+    let cores = trial.data_plane_cores.filter(|c| *c > 0.0);
+    page.tag(
+        "td",
+        &or_dash(cores.map(|c| format!("{} cores", figures::cores(c)))),
+    );
+    page.raw("</tr>\n");
+    reasons(page, trial);
+}
+
+fn reasons(page: &mut Html, trial: &TrialRow) {
+    let failed: Vec<_> = trial.proofs.iter().filter(|p| !p.holds).collect();
+    if trial.verdict.grade == Grade::Valid && failed.is_empty() && trial.gone.is_empty() {
+        return;
+    }
+    page.raw("<tr class=\"reasons\"><td></td><td colspan=\"10\" class=\"l\"><ul>");
+    for finding in &trial.verdict.reasons {
+        page.raw("<li>")
+            .text(&finding.found)
+            .raw(". <em>")
+            .text(&finding.remedy)
+            .raw("</em></li>");
+    }
+    for proof in failed {
+        page.raw("<li>Not so: ")
+            .text(&proof.claim)
+            .raw(" (")
+            .text(&proof.seen)
+            .raw(")</li>");
+    }
+    if !trial.gone.is_empty() {
+        page.raw("<li>Vanished in the trial: ")
+            .text(&trial.gone.join(", "))
+            .raw("</li>");
+    }
+    page.raw("</ul></td></tr>\n");
+}

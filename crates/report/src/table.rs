@@ -1,0 +1,253 @@
+//! The answer in a terminal: one block for each load, 80 columns wide.
+
+use tare_model::summary::{Cell, Difference, Distinction, Summary};
+use tare_model::verdict::{Finding, Grade};
+use tare_model::worker::Plane;
+use tare_stats::figures;
+
+use crate::text::{fit, printable, wrap};
+
+/// Widest line, in characters.
+const WIDTH: usize = 80;
+
+/// Width of the column of mesh names.
+const NAME: usize = 15;
+
+/// How a table is printed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TableOptions {
+    /// Whether the reader is a terminal that shows colours.
+    pub colour: bool,
+}
+
+/// The whole answer as text, ending in a newline.
+#[must_use]
+pub fn render_table(summary: &Summary, options: TableOptions) -> String {
+    let mut out = Output {
+        text: String::new(),
+        colour: options.colour,
+    };
+    for load in &summary.setup.loads {
+        let cells: Vec<&Cell> = summary
+            .cells
+            .iter()
+            .filter(|c| c.load == load.name)
+            .collect();
+        out.line(&out.bold(&printable(&heading(summary, load))));
+        latency_rows(&mut out, summary, &cells);
+        out.line("");
+        cost_rows(&mut out, summary, &cells);
+        out.line("");
+    }
+    out.dim(&format!(
+        "{:.0} % intervals over blocks; where one holds 0: not distinguishable",
+        summary.confidence * 100.0
+    ));
+    out.line("");
+    doubts(&mut out, summary);
+    for answer in &summary.answers {
+        out.wrapped(&answer.text, "* ", "  ");
+    }
+    out.text
+}
+
+fn heading(summary: &Summary, load: &tare_model::plan::Load) -> String {
+    let rate = figures::rate(load.rate_rps);
+    let name = if load.name.replace(' ', "") == rate.replace([' ', ','], "") {
+        rate
+    } else {
+        format!("{} ({rate})", fit(&load.name, 24))
+    };
+    format!(
+        "{name}, {} connections, {} x {} blocks",
+        load.connections,
+        figures::duration(load.duration_ns as f64),
+        summary.setup.repeats
+    )
+}
+
+fn latency_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
+    let names = ["p50", "p90", "p99", "p99.9", "max"];
+    let head: String = names.iter().map(|n| format!("{n:>8}")).collect();
+    out.dim(&format!(
+        "{:<NAME$}{head}{:>8}  {:<8}",
+        "latency, ms", "errors", "verdict"
+    ));
+    for cell in cells {
+        let figure = |name: &&str| {
+            let row = cell.latency.iter().find(|q| q.name == **name);
+            format!(
+                "{:>8}",
+                row.map_or("-".to_owned(), |q| figures::ms(q.value_ns as f64))
+            )
+        };
+        let latencies: String = names.iter().map(figure).collect();
+        let errors = figures::count(cell.counts.error + cell.counts.timeout);
+        out.line(&format!(
+            "{:<NAME$}{latencies}{errors:>8}  {}",
+            fit(&mesh_name(summary, cell), NAME - 1),
+            out.grade(cell.verdict.grade)
+        ));
+    }
+}
+
+fn mesh_name(summary: &Summary, cell: &Cell) -> String {
+    let mark = if cell.mesh == summary.baseline {
+        " (base)"
+    } else {
+        ""
+    };
+    format!("{}{mark}", cell.mesh)
+}
+
+fn cost_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
+    out.dim(&format!(
+        "{:<NAME$}{:>22}{:>22}{:>10}{:>10}",
+        format!("over {}", fit(&summary.baseline, NAME - 6)),
+        "p50, ms",
+        "p99, ms",
+        "CPU cores",
+        "memory"
+    ));
+    for cell in cells.iter().filter(|c| c.mesh != summary.baseline) {
+        let difference = |what: &str| {
+            cell.overhead
+                .as_ref()
+                .and_then(|o| o.latency.iter().find(|d| d.what == what))
+        };
+        let plane = cell.planes.get(&Plane::DataPlane);
+        let [cpu, memory] = match plane {
+            Some(p) => [
+                figures::cores(p.cpu_cores.value),
+                figures::bytes(p.memory_bytes.value),
+            ],
+            None => ["-".to_owned(), "-".to_owned()],
+        };
+        out.line(&format!(
+            "{:<NAME$}{}{}{cpu:>10}{memory:>10}",
+            fit(&cell.mesh, NAME - 1),
+            out.difference(difference("p50")),
+            out.difference(difference("p99")),
+        ));
+    }
+}
+
+/// Reasons of cells that are not valid and what could not be read, each once,
+/// with the way out.
+fn doubts(out: &mut Output, summary: &Summary) {
+    let before = out.text.len();
+    for (finding, places) in cell_findings(summary) {
+        out.finding(&places.join(", "), finding);
+    }
+    for trial in summary
+        .trials
+        .iter()
+        .filter(|t| t.verdict.grade == Grade::Invalid)
+    {
+        let here = |c: &&Cell| c.mesh == trial.mesh && c.load == trial.load;
+        let shown = summary
+            .cells
+            .iter()
+            .find(here)
+            .is_some_and(|c| c.trials_used.is_empty());
+        if !shown {
+            let place = format!("trial {}, {} at {}", trial.index, trial.mesh, trial.load);
+            for finding in &trial.verdict.reasons {
+                out.finding(&format!("{place}, left out"), finding);
+            }
+        }
+    }
+    for note in &summary.notes {
+        out.wrapped(&format!("note: {note}."), "", "  ");
+    }
+    if out.text.len() > before {
+        out.line("");
+    }
+}
+
+/// Each finding of the cells once, worst first, with the cells that have it.
+fn cell_findings(summary: &Summary) -> Vec<(&Finding, Vec<String>)> {
+    let mut found: Vec<(&Finding, Vec<String>)> = Vec::new();
+    for cell in &summary.cells {
+        let place = format!("{} at {}", cell.mesh, cell.load);
+        for finding in &cell.verdict.reasons {
+            match found.iter_mut().find(|(f, _)| *f == finding) {
+                Some((_, places)) => places.push(place.clone()),
+                None => found.push((finding, vec![place.clone()])),
+            }
+        }
+    }
+    for (_, places) in &mut found {
+        if places.len() == summary.cells.len() && places.len() > 1 {
+            *places = vec!["all meshes and loads".to_owned()];
+        }
+    }
+    found.sort_by_key(|(f, _)| std::cmp::Reverse(f.grade));
+    found
+}
+
+struct Output {
+    text: String,
+    colour: bool,
+}
+
+impl Output {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    fn wrapped(&mut self, text: &str, first: &str, further: &str) {
+        for line in wrap(text, WIDTH, first, further) {
+            self.line(&line);
+        }
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn bold(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    fn dim(&mut self, text: &str) {
+        let painted = self.paint("2", text.trim_end());
+        self.line(&painted);
+    }
+
+    fn grade(&self, grade: Grade) -> String {
+        let code = match grade {
+            Grade::Valid => "32",
+            Grade::Suspect => "33",
+            Grade::Invalid => "31",
+        };
+        self.paint(code, grade.word())
+    }
+
+    /// A difference in a column of 22, dimmed where nothing may be concluded.
+    fn difference(&self, difference: Option<&Difference>) -> String {
+        let Some(d) = difference else {
+            return format!("{:>22}", "-");
+        };
+        let text = format!("{:>22}", figures::ms_interval(d.value, d.low, d.high));
+        match d.distinction {
+            Distinction::Higher | Distinction::Lower => text,
+            Distinction::NotDistinguishable | Distinction::TooFewBlocks => self.paint("2", &text),
+        }
+    }
+
+    fn finding(&mut self, place: &str, finding: &Finding) {
+        let text = format!(
+            "{}: {place}: {}. {}",
+            finding.grade.word(),
+            finding.found,
+            finding.remedy
+        );
+        self.wrapped(&text, "", "  ");
+    }
+}

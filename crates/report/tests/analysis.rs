@@ -1,0 +1,262 @@
+//! What the analysis says, on runs whose truth is known.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use tare_model::summary::{Distinction, Summary};
+use tare_model::trial::{TrialResult, order};
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_stats::Histogram;
+use tare_stats::analysis::{StoredTrial, summarise};
+
+fn analysed(plan: &tare_model::plan::Plan, mut change: impl FnMut(&mut TrialResult)) -> Summary {
+    let trials: Vec<StoredTrial> = order(plan)
+        .iter()
+        .map(|spec| {
+            let (_, mut result) = support::trial(spec);
+            change(&mut result);
+            StoredTrial {
+                dir: spec.dir_name(),
+                result,
+            }
+        })
+        .collect();
+    summarise(&support::manifest(plan), &trials, Vec::new())
+}
+
+fn against_itself() -> tare_model::plan::Plan {
+    support::plan(
+        &[("bare", "No mesh"), ("bare-again", "No mesh, once more")],
+        &[200.0],
+        3,
+    )
+}
+
+fn invalid(result: &mut TrialResult) {
+    result.verdict = Verdict::from_findings(vec![Finding::new(
+        Grade::Invalid,
+        Reason::GeneratorSaturated,
+        "the event loop was busy for 99 % of the window",
+    )]);
+}
+
+#[test]
+fn a_mesh_against_itself_is_not_distinguishable() {
+    let mut alarms = 0;
+    for seed in 0..40 {
+        let mut plan = against_itself();
+        plan.seed = seed;
+        let summary = analysed(&plan, |_| {});
+        let found = summary.answers[0].distinction.unwrap();
+        if found == Distinction::NotDistinguishable {
+            let text = &summary.answers[0].text;
+            assert!(text.contains("not distinguishable from bare"), "{text}");
+        } else {
+            alarms += 1;
+        }
+    }
+    // 5 % of 40 is 2; more than 6 has a probability of 0.3 %.
+    assert!(alarms <= 6, "{alarms} of 40");
+}
+
+#[test]
+fn pooled_percentiles_are_those_of_the_merged_counts() {
+    let plan = support::quick();
+    let summary = analysed(&plan, |_| {});
+    let mut merged = Histogram::new();
+    for spec in order(&plan) {
+        if spec.mesh.name == "envoy" && spec.load.name == "400rps" {
+            let load = support::trial(&spec).1.load.unwrap();
+            merged.merge(&Histogram::from_wire(&load.histograms.latency).unwrap());
+        }
+    }
+    let cell = summary
+        .cells
+        .iter()
+        .find(|c| c.mesh == "envoy" && c.load == "400rps")
+        .unwrap();
+    assert_eq!(cell.counts.ok, merged.len());
+    for q in &cell.latency {
+        assert_eq!(q.value_ns, merged.quantile(q.q), "{}", q.name);
+    }
+    let p50 = &cell.latency[0];
+    assert!(p50.low_ns.unwrap() < p50.value_ns && p50.value_ns < p50.high_ns.unwrap());
+}
+
+#[test]
+fn too_few_samples_give_a_reason_on_the_cell() {
+    let plan = support::plan(&[("bare", "")], &[20.0], 3);
+    let summary = analysed(&plan, |_| {});
+    let verdict = &summary.cells[0].verdict;
+    assert_eq!(verdict.grade, Grade::Suspect);
+    assert_eq!(verdict.reasons[0].reason, Reason::TooFewSamples);
+    assert_eq!(verdict.reasons[0].found, "600 responses: p99.9 needs 2,995");
+    assert!(summary.answers.is_empty());
+}
+
+#[test]
+fn doubts_of_trials_about_samples_end_with_pooling() {
+    let plan = support::quick();
+    let summary = analysed(&plan, |result| {
+        result.verdict = Verdict::from_findings(vec![Finding::new(
+            Grade::Suspect,
+            Reason::TooFewSamples,
+            "2,000 responses: p99.9 needs 2,995",
+        )]);
+    });
+    assert!(
+        summary
+            .cells
+            .iter()
+            .all(|c| c.verdict.grade == Grade::Valid)
+    );
+    assert!(
+        summary
+            .trials
+            .iter()
+            .all(|t| t.verdict.grade == Grade::Suspect)
+    );
+}
+
+#[test]
+fn one_block_says_nothing() {
+    let plan = support::plan(&[("bare", ""), ("envoy", "Envoy")], &[400.0], 1);
+    let summary = analysed(&plan, |_| {});
+    let overhead = summary.cells[1].overhead.as_ref().unwrap();
+    assert_eq!(overhead.latency[0].distinction, Distinction::TooFewBlocks);
+    assert_eq!(
+        (overhead.latency[0].low, summary.cells[1].latency[0].low_ns),
+        (None, None)
+    );
+    assert!(
+        summary.answers[0]
+            .text
+            .contains("cannot be told from chance")
+    );
+    let reasons = &summary.cells[1].verdict.reasons;
+    assert!(
+        reasons.iter().any(|f| f.reason == Reason::TooFewBlocks),
+        "{reasons:?}"
+    );
+}
+
+#[test]
+fn without_a_usable_trial_nothing_is_said() {
+    let plan = support::quick();
+    let of_mesh = analysed(&plan, |r| {
+        if r.trial.mesh.name == "envoy" {
+            invalid(r);
+        }
+    });
+    assert_eq!(
+        of_mesh.answers[0].text,
+        "Envoy sidecars: no usable trial at 400 rps, so nothing can be said."
+    );
+    assert!(of_mesh.answers[1].text.contains("added"));
+    assert_eq!(of_mesh.grade, Grade::Invalid);
+    let cell = of_mesh.cells.iter().find(|c| c.mesh == "envoy").unwrap();
+    assert!(cell.latency.is_empty() && cell.overhead.is_none() && cell.achieved_rps.is_none());
+    assert!(
+        cell.verdict
+            .reasons
+            .iter()
+            .any(|f| f.found.contains("busy for 99 %"))
+    );
+
+    let of_base = analysed(&plan, |r| {
+        if r.trial.mesh.name == "bare" {
+            invalid(r);
+        }
+    });
+    assert!(of_base.answers[0].text.contains("nothing to compare with"));
+}
+
+#[test]
+fn only_common_blocks_are_compared() {
+    let plan = support::quick();
+    let summary = analysed(&plan, |r| {
+        let t = &r.trial;
+        let left_out = match t.mesh.name.as_str() {
+            "bare" => t.block == 0,
+            "envoy" => t.block == 2,
+            _ => false,
+        };
+        if left_out {
+            invalid(r);
+        }
+    });
+    let cell = summary.cells.iter().find(|c| c.mesh == "envoy").unwrap();
+    let overhead = cell.overhead.as_ref().unwrap();
+    assert_eq!(overhead.blocks, [1]);
+    assert_eq!(overhead.latency[0].distinction, Distinction::TooFewBlocks);
+    assert_eq!(cell.trials_used.len(), 2);
+}
+
+#[test]
+fn a_damaged_histogram_makes_its_trial_invalid() {
+    let plan = support::quick();
+    let summary = analysed(&plan, |r| {
+        if r.trial.index == 3 {
+            r.load
+                .as_mut()
+                .unwrap()
+                .histograms
+                .latency
+                .v2
+                .replace_range(20..24, "!!!!");
+        }
+    });
+    let row = &summary.trials[3];
+    assert_eq!((row.used, row.verdict.grade), (false, Grade::Invalid));
+    assert!(row.verdict.reasons[0].found.contains("decode histogram"));
+}
+
+#[test]
+fn the_same_trial_twice_counts_once() {
+    let plan = support::quick();
+    let mut trials: Vec<StoredTrial> = order(&plan)
+        .iter()
+        .map(|spec| StoredTrial {
+            dir: spec.dir_name(),
+            result: support::trial(spec).1,
+        })
+        .collect();
+    let mut copy = trials[0].clone();
+    copy.dir = "copy".to_owned();
+    trials.push(copy);
+    let summary = summarise(&support::manifest(&plan), &trials, Vec::new());
+    assert!(
+        summary
+            .notes
+            .iter()
+            .any(|n| n.starts_with("copy: another trial")),
+        "{:?}",
+        summary.notes
+    );
+    assert_eq!(summary.trials.iter().filter(|t| !t.used).count(), 1);
+}
+
+#[test]
+fn a_reason_of_every_trial_is_given_once() {
+    let plan = support::quick();
+    let summary = analysed(&plan, |r| {
+        r.verdict = Verdict::from_findings(vec![Finding::new(
+            Grade::Suspect,
+            Reason::DebugBuild,
+            "a debug build",
+        )]);
+    });
+    for cell in &summary.cells {
+        let found: Vec<&str> = cell
+            .verdict
+            .reasons
+            .iter()
+            .map(|f| f.found.as_str())
+            .collect();
+        assert_eq!(found, ["every trial: a debug build"]);
+    }
+    let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
+    assert_eq!(table.matches("a debug build").count(), 1, "{table}");
+    assert!(table.contains("suspect: all meshes and loads: every trial: a debug build"));
+}

@@ -1,0 +1,301 @@
+//! From a run directory to what people see: damage becomes words, names cannot do
+//! harm, and every output shows the same numbers.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use tare_model::layout;
+use tare_model::summary::{Distinction, Summary};
+use tare_model::verdict::{Grade, Reason};
+use tare_report::{StoreError, TableOptions, load_run, render_page, render_table, summarise};
+use tare_stats::figures;
+
+fn written() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &support::quick(), |_| {});
+    dir
+}
+
+fn trial_dirs(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir.join(layout::TRIALS)).unwrap();
+    let mut dirs: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
+    dirs.sort();
+    dirs
+}
+
+fn analysed(dir: &Path) -> Summary {
+    summarise(&load_run(dir).unwrap())
+}
+
+fn table(summary: &Summary) -> String {
+    render_table(summary, TableOptions { colour: false })
+}
+
+#[test]
+fn a_whole_run_has_no_notes_and_tells_the_meshes_apart() {
+    let dir = written();
+    let summary = analysed(dir.path());
+    assert_eq!(summary.notes, Vec::<String>::new());
+    assert_eq!(summary.grade, Grade::Valid);
+    assert_eq!((summary.trials_done, summary.trials_planned), (18, 18));
+    for cell in summary.cells.iter().filter(|c| c.mesh != "bare") {
+        let overhead = cell.overhead.as_ref().unwrap();
+        assert_eq!(
+            overhead.latency[0].distinction,
+            Distinction::Higher,
+            "{cell:?}"
+        );
+        let cpu = overhead.resources.iter().find(|d| d.what == "cpu").unwrap();
+        assert_eq!(cpu.distinction, Distinction::Higher);
+        assert_eq!(overhead.blocks, [0, 1, 2]);
+    }
+}
+
+#[test]
+fn the_table_is_the_one_we_know() {
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &support::quick(), support::with_doubts);
+    let found = table(&analysed(dir.path()));
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/table.txt");
+    if std::env::var_os("TARE_UPDATE").is_some() {
+        std::fs::write(&golden, &found).unwrap();
+    }
+    assert_eq!(found, std::fs::read_to_string(&golden).unwrap());
+    for line in found.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let coloured = render_table(&analysed(dir.path()), TableOptions { colour: true });
+    let plain: String = coloured
+        .split('\x1b')
+        .enumerate()
+        .map(|(i, part)| {
+            if i == 0 {
+                part
+            } else {
+                part.split_once('m').unwrap().1
+            }
+        })
+        .collect();
+    assert_eq!(plain, found, "colour changes nothing but colour");
+}
+
+#[test]
+fn table_page_and_json_show_the_same_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &support::quick(), support::with_doubts);
+    let summary = tare_report::write_derived(dir.path()).unwrap();
+    let page = std::fs::read_to_string(dir.path().join(layout::REPORT)).unwrap();
+    let table = table(&summary);
+    let json = std::fs::read(dir.path().join(layout::SUMMARY)).unwrap();
+    assert!(serde_json::from_slice::<Summary>(&json).unwrap() == summary);
+    let start = page.find("id=\"summary\">").unwrap() + "id=\"summary\">".len();
+    let embedded = &page[start..start + page[start..].find("</script>").unwrap()];
+    assert!(serde_json::from_str::<Summary>(embedded).unwrap() == summary);
+
+    for cell in &summary.cells {
+        for q in &cell.latency {
+            let words = figures::ms(q.value_ns as f64);
+            assert!(
+                page.contains(&format!("<b>{words}</b>")),
+                "page: {} {words}",
+                q.name
+            );
+            assert!(table.contains(&words), "table: {} {words}", q.name);
+        }
+        for d in cell.overhead.iter().flat_map(|o| &o.latency) {
+            let words = figures::ms_interval(d.value, d.low, d.high);
+            let (value, interval) = words.split_once(" (").unwrap();
+            let shown = format!(
+                "<b>{value}</b> <small>{}</small>",
+                interval.trim_end_matches(')')
+            );
+            assert!(page.contains(&shown), "page: {words}");
+            if d.what == "p50" || d.what == "p99" {
+                assert!(table.contains(&words), "table: {words}");
+            }
+        }
+    }
+    assert_eq!(summary.answers.len(), 2);
+    let joined = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    for answer in &summary.answers {
+        assert!(joined.contains(&answer.text), "{}", answer.text);
+    }
+}
+
+#[test]
+fn invalid_trials_are_listed_and_never_used() {
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &support::quick(), support::with_doubts);
+    let summary = analysed(dir.path());
+    let row = summary.trials.iter().find(|t| t.index == 9).unwrap();
+    assert_eq!((row.verdict.grade, row.used), (Grade::Invalid, false));
+    for cell in &summary.cells {
+        assert!(!cell.trials_used.contains(&9), "{cell:?}");
+    }
+    let cell = summary
+        .cells
+        .iter()
+        .find(|c| c.trials_invalid == [9])
+        .unwrap();
+    assert_eq!(
+        (cell.mesh.as_str(), cell.trials_used.len()),
+        (row.mesh.as_str(), 2)
+    );
+    let suspect = summary
+        .cells
+        .iter()
+        .find(|c| c.trials_used.contains(&4))
+        .unwrap();
+    assert_eq!(suspect.verdict.grade, Grade::Suspect);
+    assert!(render_page(&summary).contains("lateness of 2.10 ms at p99"));
+}
+
+#[test]
+fn damage_becomes_words_and_the_rest_goes_on() {
+    let dir = written();
+    let trials = trial_dirs(dir.path());
+    let result = |i: usize| trials[i].join(layout::RESULT);
+    let text = std::fs::read_to_string(result(0)).unwrap();
+    std::fs::write(result(0), &text[..text.len() / 2]).unwrap();
+    std::fs::write(
+        result(1),
+        text.replacen("\"schema_version\":1", "\"schema_version\":9", 1),
+    )
+    .unwrap();
+    std::fs::remove_file(result(2)).unwrap();
+    std::fs::remove_dir_all(&trials[3]).unwrap();
+    std::fs::write(result(4), b"\xff\x00nonsense").unwrap();
+    // A flipped digit in the records: the checksum sees it.
+    let load = trials[5].join(layout::LOAD);
+    let records = std::fs::read_to_string(&load).unwrap();
+    std::fs::write(&load, records.replacen("\"sent\":", "\"sent\":1", 1)).unwrap();
+    std::fs::remove_file(trials[6].join(layout::LOAD)).unwrap();
+    std::fs::create_dir(
+        dir.path()
+            .join(layout::TRIALS)
+            .join(".partial-018-b3-bare-200rps"),
+    )
+    .unwrap();
+    std::fs::write(dir.path().join(layout::TRIALS).join("stray"), "x").unwrap();
+    std::os::unix::fs::symlink("/", dir.path().join(layout::TRIALS).join("zz-link")).unwrap();
+
+    let run = load_run(dir.path()).unwrap();
+    assert_eq!(run.trials.len(), 13);
+    let summary = summarise(&run);
+    let notes = summary.notes.join("\n");
+    for expected in [
+        "000-",
+        "cut off",
+        "001-",
+        "newer tare: schema 9",
+        "002-",
+        "the file is missing",
+        "damaged",
+        "checksum is",
+        "not completed",
+        "stray",
+        "zz-link",
+        "13 of 18 trials",
+    ] {
+        assert!(notes.contains(expected), "{expected} in\n{notes}");
+    }
+    let doubted = &summary
+        .trials
+        .iter()
+        .find(|t| t.index == 5)
+        .unwrap()
+        .verdict;
+    assert_eq!(doubted.grade, Grade::Suspect);
+    assert_eq!(doubted.reasons[0].reason, Reason::Incomplete);
+    assert!(table(&summary).contains("note: "));
+    assert!(render_page(&summary).contains("cut off"));
+}
+
+#[test]
+fn a_result_that_its_records_do_not_bear_out_is_suspect() {
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &support::quick(), |result| {
+        if result.trial.index == 0 {
+            let load = result.load.as_mut().unwrap();
+            load.counts.planned += 10;
+            load.counts.ok += 10;
+        }
+    });
+    let summary = analysed(dir.path());
+    assert!(
+        summary.notes[0].contains("are not the same"),
+        "{:?}",
+        summary.notes
+    );
+    assert_eq!(summary.trials[0].verdict.grade, Grade::Suspect);
+}
+
+#[test]
+fn what_is_no_run_is_refused_in_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = load_run(dir.path()).unwrap_err();
+    assert!(matches!(error, StoreError::NoRun { .. }), "{error}");
+    std::fs::write(dir.path().join(layout::RUN), "{\"schema_version\": 7}").unwrap();
+    let error = load_run(dir.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("schema 7, this one reads up to 1"),
+        "{error}"
+    );
+    assert!(tare_report::write_derived(dir.path()).is_err());
+    assert!(!dir.path().join(layout::REPORT).exists());
+}
+
+#[test]
+fn a_run_without_any_trial_says_so() {
+    let dir = written();
+    std::fs::remove_dir_all(dir.path().join(layout::TRIALS)).unwrap();
+    let summary = analysed(dir.path());
+    assert_eq!(summary.grade, Grade::Invalid);
+    assert!(
+        summary.answers[0].text.contains("nothing can be said"),
+        "{:?}",
+        summary.answers
+    );
+    assert!(table(&summary).contains("none of 0 trials can be used"));
+    assert!(render_page(&summary).contains("nothing can be said"));
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    const EVIL: &str = "</script><img src=x onerror=alert(1)>\x1b[2J'\"";
+    let mut plan = support::quick();
+    plan.meshes[1].name = EVIL.to_owned();
+    plan.meshes[1].title = EVIL.to_owned();
+    plan.description = EVIL.to_owned();
+    plan.loads[0].name = EVIL.to_owned();
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &plan, |result| {
+        if let Some(load) = &mut result.load {
+            load.endpoints[0].name = EVIL.to_owned();
+        }
+    });
+    let summary = analysed(dir.path());
+    assert_eq!(summary.trials_done, 18);
+    let page = render_page(&summary);
+    assert!(!page.contains("<img"), "markup from a name");
+    assert!(!page.contains('\x1b'));
+    // Two script elements are ours; a third end would be somebody else's.
+    assert_eq!(page.matches("</script>").count(), 2);
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
+    let table = table(&summary);
+    assert!(!table.contains('\x1b'), "escapes reach the terminal");
+}
+
+#[test]
+fn the_page_needs_nothing_from_outside() {
+    let dir = written();
+    let page = render_page(&analysed(dir.path()));
+    assert!(page.contains("default-src 'none'") && page.contains("script-src 'sha256-"));
+    for reference in ["src=\"http", "href=\"http", "@import", "url(http", "url(//"] {
+        assert!(!page.contains(reference), "{reference}");
+    }
+    assert!(page.len() < 3_000_000, "{} bytes", page.len());
+}

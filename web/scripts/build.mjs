@@ -1,0 +1,45 @@
+// Bundles the page's script and style into the directory given: page.js, page.css,
+// and page.js.integrity for the content security policy.
+import { createHash } from "node:crypto";
+import { readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const web = dirname(dirname(fileURLToPath(import.meta.url)));
+const out = process.argv[2];
+if (!out) {
+  console.error("usage: node scripts/build.mjs OUTPUT_DIRECTORY");
+  process.exit(2);
+}
+
+await build({
+  absWorkingDir: web,
+  entryPoints: { page: "src/main.ts" },
+  outdir: out,
+  bundle: true,
+  minify: true,
+  format: "iife",
+  target: "es2022",
+  charset: "ascii",
+  legalComments: "none",
+  logLevel: "warning",
+});
+await build({
+  absWorkingDir: web,
+  entryPoints: { page: "src/page.css" },
+  outdir: out,
+  bundle: true,
+  minify: true,
+  logLevel: "warning",
+});
+
+// Inside a script element nothing may look like its end.
+const path = join(out, "page.js");
+const script = (await readFile(path, "utf8"))
+  .replaceAll("</script", "<\\/script")
+  .replaceAll("<!--", "<\\!--")
+  .trim();
+await writeFile(path, script);
+const hash = createHash("sha256").update(script, "utf8").digest("base64");
+await writeFile(join(out, "page.js.integrity"), `sha256-${hash}`);

@@ -1,0 +1,128 @@
+// Latency by percentile: both axes logarithmic, one line per mesh, the range of
+// the runs as a band.
+import * as Plot from "@observablehq/plot";
+import { cellsOf, type CurvePoint, curves, meshes, percentile, splitBySupport, spreadLabels } from "../data";
+import type { Chart } from "../figure";
+import type { Load, Summary } from "../summary";
+import { colour, GRID, INK, PAPER } from "../theme";
+import { loadWords, milliseconds, short } from "../words";
+
+const HEIGHT = 360;
+const MARGIN = { top: 16, right: 92, bottom: 44, left: 56 };
+
+/** Lowest and highest latency over all loads: all panels share the axis. */
+function domain(points: CurvePoint[]): [number, number] {
+  const low = Math.min(...points.map((p) => p.low));
+  const high = Math.max(...points.map((p) => p.high));
+  return [low / 1.15, high * 1.15];
+}
+
+export function latencyCharts(summary: Summary): Chart[] {
+  const all = summary.setup.loads.flatMap((load) => curves(cellsOf(summary, load)));
+  if (all.length === 0) return [];
+  const y = domain(all);
+  const last = Math.max(...all.map((p) => p.nines));
+  return summary.setup.loads.map((load) => one(summary, load, y, last));
+}
+
+function one(summary: Summary, load: Load, y: [number, number], last: number): Chart {
+  const points = curves(cellsOf(summary, load));
+  const words = meshes(summary).flatMap((mesh) => {
+    const cell = summary.cells.find((c) => c.mesh === mesh && c.load === load.name);
+    const at = (name: string): string => {
+      const q = cell?.latency.find((l) => l.name === name);
+      return q ? milliseconds(q.value_ns / 1e6) : "unknown";
+    };
+    return cell && cell.latency.length > 0 ? [`${mesh}: median ${at("p50")}, p99 ${at("p99")}`] : [];
+  });
+  return {
+    title: loadWords(load),
+    description: `Latency over percentile. ${words.join("; ")}. The figures are in the table below.`,
+    file: `tare-latency-${load.name.replace(/[^\w.-]/g, "-")}`,
+    rows: points,
+    draw: (width) => draw(summary, points, y, last, width),
+  };
+}
+
+function draw(
+  summary: Summary,
+  points: CurvePoint[],
+  y: [number, number],
+  last: number,
+  width: number,
+): SVGSVGElement {
+  const { firm, thin } = splitBySupport(points);
+  const fill = (p: CurvePoint): string => colour(summary, p.mesh);
+  const ticks = [0.301, 1, 2, 3, 4, 5, 6].filter((t) => t <= last + 0.01);
+  return Plot.plot({
+    width,
+    height: HEIGHT,
+    marginTop: MARGIN.top,
+    marginRight: MARGIN.right,
+    marginBottom: MARGIN.bottom,
+    marginLeft: MARGIN.left,
+    style: { background: "transparent", color: INK, fontSize: "12px" },
+    x: { domain: [0.301, last], ticks, tickFormat: percentile, label: "percentile →", labelAnchor: "right", tickSize: 0 },
+    y: { type: "log", domain: y, label: "↑ latency, ms", tickSize: 0 },
+    marks: [
+      Plot.gridY(logTicks(y), { stroke: GRID, strokeOpacity: 1 }),
+      Plot.gridX(ticks, { stroke: GRID, strokeOpacity: 1 }),
+      Plot.axisY(logTicks(y), { tickSize: 0, tickFormat: tickWords, label: "↑ latency, ms" }),
+      Plot.areaY(points, { x: "nines", y1: "low", y2: "high", z: "mesh", fill, fillOpacity: 0.16 }),
+      Plot.line(firm, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 2.25, strokeLinejoin: "round" }),
+      Plot.line(thin, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 1.75, strokeDasharray: "1.5 4", strokeLinecap: "round" }),
+      ...labels(summary, points, y),
+      Plot.ruleX(points, Plot.pointerX({ x: "nines", stroke: INK, strokeOpacity: 0.3, py: "ms" })),
+      Plot.tip(
+        points,
+        Plot.pointer({
+          x: "nines",
+          y: "ms",
+          title: (p: CurvePoint) =>
+            `${p.mesh}, p${percentile(Math.round(p.nines * 100) / 100)}\n${milliseconds(p.ms)}\nruns ${milliseconds(p.low)} to ${milliseconds(p.high)}` +
+            (p.supported ? "" : "\ntoo few requests to state it"),
+          fill: PAPER,
+          stroke: GRID,
+        }),
+      ),
+    ],
+  }) as SVGSVGElement;
+}
+
+/** Names at the ends of the lines, moved apart. */
+function labels(summary: Summary, points: CurvePoint[], y: [number, number]): Plot.Markish[] {
+  const ends = meshes(summary).flatMap((mesh) => points.filter((p) => p.mesh === mesh).slice(-1));
+  const inner = HEIGHT - MARGIN.top - MARGIN.bottom;
+  const [low, high] = [Math.log(y[0]), Math.log(y[1])];
+  const toPixel = (ms: number): number => ((high - Math.log(ms)) / (high - low)) * inner;
+  const end = Math.max(...ends.map((p) => p.nines));
+  const placed = spreadLabels(ends.map((p) => toPixel(p.ms)), 15, 4, inner - 4);
+  return ends.map((p, i) =>
+    Plot.text([p], {
+      x: () => end,
+      y: () => Math.exp(high - ((placed[i] ?? 0) / inner) * (high - low)),
+      text: () => short(p.mesh),
+      textAnchor: "start",
+      dx: 7,
+      fill: colour(summary, p.mesh),
+      fontWeight: 600,
+    }),
+  );
+}
+
+/** 1, 2, 5 times powers of ten in the range; only powers of ten when it is long. */
+function logTicks([low, high]: [number, number]): number[] {
+  const steps = Math.log10(high / low) > 3 ? [1] : [1, 2, 5];
+  const ticks: number[] = [];
+  for (let e = Math.floor(Math.log10(low)); e <= Math.log10(high); e += 1) {
+    for (const step of steps) {
+      const tick = step * 10 ** e;
+      if (tick >= low && tick <= high) ticks.push(tick);
+    }
+  }
+  return ticks;
+}
+
+function tickWords(ms: number): string {
+  return String(Number(ms.toPrecision(1)));
+}

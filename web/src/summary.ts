@@ -1,0 +1,237 @@
+// Generated from the JSON Schema of `summary.json` by crates/report/tests/web_types.rs.
+
+export interface Summary {
+  answers: Answer[];
+  baseline: string;
+  cells: Cell[];
+  confidence: number;
+  fingerprint: Fingerprint;
+  grade: Grade;
+  notes: string[];
+  plan: string;
+  run: string;
+  schema_version: number;
+  setup: Setup;
+  started_unix_ns: number;
+  tare_build: string;
+  tare_version: string;
+  trials: TrialRow[];
+  trials_done: number;
+  trials_planned: number;
+}
+
+export interface Answer {
+  distinction: Distinction | null;
+  grade: Grade;
+  load: string;
+  mesh: string;
+  text: string;
+}
+
+export type Arrivals = "constant" | "poisson";
+
+export interface Cell {
+  achieved_rps: number | null;
+  counts: Counts;
+  endpoints: EndpointRow[];
+  latency: Quantile[];
+  lateness: Quantile[];
+  load: string;
+  machine_busy_cores: Estimate | null;
+  mesh: string;
+  overhead: Overhead | null;
+  planes: Partial<Record<string, PlaneEstimate>>;
+  rate_rps: number;
+  service_time: Quantile[];
+  spectrum: SpectrumPoint[];
+  trials_invalid: number[];
+  trials_used: number[];
+  verdict: Verdict;
+}
+
+export interface Counts {
+  error: number;
+  in_flight: number;
+  not_sent: number;
+  ok: number;
+  planned: number;
+  timeout: number;
+}
+
+export type DataPlaneKind = "none" | "envoy-sidecar";
+
+export interface Difference {
+  distinction: Distinction;
+  high: number | null;
+  low: number | null;
+  pairs: number[];
+  ratio: number | null;
+  value: number;
+  what: string;
+}
+
+export type Distinction = "higher" | "lower" | "not_distinguishable" | "too_few_blocks";
+
+export interface EndpointRow {
+  counts: Counts;
+  latency: Quantile[];
+  name: string;
+}
+
+export type EnvironmentKind = "local" | "fake";
+
+export interface Estimate {
+  high: number | null;
+  low: number | null;
+  runs: number[];
+  value: number;
+}
+
+export interface Finding {
+  found: string;
+  grade: Grade;
+  reason: Reason;
+  remedy: string;
+}
+
+export interface Fingerprint {
+  clocksource: string;
+  cores: number;
+  cpu_model: string;
+  governor: string | null;
+  kernel: string;
+  load_average_centi: number;
+  memory_bytes: number;
+  programs: Partial<Record<string, string>>;
+  virtualised: string | null;
+}
+
+export type Grade = "valid" | "suspect" | "invalid";
+
+export interface LatencySummary {
+  clamped: number;
+  count: number;
+  max: number;
+  mean: number;
+  min: number;
+  p50: number;
+  p75: number;
+  p90: number;
+  p95: number;
+  p99: number;
+  p99_9: number;
+  p99_99: number;
+  p99_999: number;
+}
+
+export interface Load {
+  arrivals: Arrivals;
+  connections: number;
+  duration_ns: number;
+  name: string;
+  pace: Pace;
+  rate_rps: number;
+  threads: number;
+  timeout_ns: number;
+  warmup_ns: number;
+}
+
+export type MemoryKind = "pss" | "rss";
+
+export interface Mesh {
+  data_plane: DataPlaneKind;
+  name: string;
+  settings: MeshSettings;
+  title: string;
+}
+
+export interface MeshSettings {
+  access_log?: boolean;
+  concurrency?: number;
+  l7_stats?: boolean;
+  mtls?: Mtls;
+}
+
+export type Mtls = "off" | "strict";
+
+export interface Overhead {
+  blocks: number[];
+  latency: Difference[];
+  resources: Difference[];
+}
+
+export type Pace = "sleep" | "spin";
+
+export interface PlaneEstimate {
+  cpu_cores: Estimate;
+  cpu_cores_max: number;
+  cpu_cores_per_krps: Estimate | null;
+  memory_bytes: Estimate;
+  memory_kind: MemoryKind | null;
+  memory_max_bytes: number;
+  processes: number;
+}
+
+export interface Proof {
+  claim: string;
+  holds: boolean;
+  seen: string;
+}
+
+export interface Quantile {
+  high_ns: number | null;
+  low_ns: number | null;
+  name: string;
+  q: number;
+  runs_ns: number[];
+  value_ns: number;
+}
+
+export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build";
+
+export interface Setup {
+  command: string[];
+  description: string;
+  environment: EnvironmentKind;
+  instances: number;
+  loads: Load[];
+  meshes: Mesh[];
+  mix: string;
+  repeats: number;
+  seed: string;
+  services: string[];
+  workload: string;
+}
+
+export interface SpectrumPoint {
+  max_ns: number;
+  min_ns: number;
+  ns: number;
+  q: number;
+  supported: boolean;
+}
+
+export interface TrialRow {
+  achieved_rps: number | null;
+  block: number;
+  counts: Counts | null;
+  data_plane_bytes: number | null;
+  data_plane_cores: number | null;
+  dir: string;
+  errors: Partial<Record<string, number>>;
+  gone: string[];
+  index: number;
+  latency_ns: LatencySummary | null;
+  lateness_ns: LatencySummary | null;
+  load: string;
+  mesh: string;
+  proofs: Proof[];
+  used: boolean;
+  verdict: Verdict;
+}
+
+export interface Verdict {
+  grade: Grade;
+  reasons: Finding[];
+}
+

@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { groupsByScale } from "../src/charts/overhead";
+import { csv, type CurvePoint, nines, percentile, splitBySupport, spreadLabels } from "../src/data";
+import { milliseconds, significant } from "../src/words";
+
+test("the axis of nines", () => {
+  assert.equal(nines(0.9), 1);
+  assert.ok(Math.abs(nines(0.999) - 3) < 1e-9);
+  assert.deepEqual([0.301, 1, 2, 3, 4].map(percentile), ["50", "90", "99", "99.9", "99.99"]);
+});
+
+test("labels are moved apart, in order, within the frame", () => {
+  const placed = spreadLabels([50, 52, 10, 200], 15, 0, 100);
+  assert.deepEqual(placed.map((_, i) => i).sort((a, b) => (placed[a] ?? 0) - (placed[b] ?? 0)), [2, 0, 1, 3]);
+  const sorted = [...placed].sort((a, b) => a - b);
+  sorted.slice(1).forEach((y, i) => assert.ok(y - (sorted[i] ?? 0) >= 15));
+  assert.ok(Math.max(...placed) <= 100);
+});
+
+test("the thin part of a curve joins the firm one, mesh by mesh", () => {
+  const point = (mesh: string, at: number, supported: boolean): CurvePoint => ({
+    mesh, q: 0, nines: at, ms: 1, low: 1, high: 1, supported,
+  });
+  const points = [point("a", 1, true), point("a", 2, true), point("a", 3, false), point("b", 1, true)];
+  const { firm, thin } = splitBySupport(points);
+  assert.equal(firm.length, 3);
+  assert.deepEqual(thin.map((p) => [p.mesh, p.nines]), [["a", 2], ["a", 3]]);
+});
+
+test("a percentile with far wider intervals has a scale of its own", () => {
+  const row = (name: string, ms: number, half: number) => ({
+    mesh: "m", percentile: name, ms, low: ms - half, high: ms + half, distinct: true,
+  });
+  const groups = groupsByScale([row("p50", 1, 0.1), row("p99", 2, 0.5), row("p99.9", 1, 40)]);
+  assert.deepEqual(groups.map((g) => g.map((r) => r.percentile)), [["p50", "p99"], ["p99.9"]]);
+});
+
+test("CSV quotes what must be quoted and defuses formulas", () => {
+  const text = csv([{ a: 'x"y', b: 1.5, c: null }, { a: "=1+1", b: -2, c: [1, 2] }]);
+  assert.equal(text, 'a,b,c\r\n"x""y",1.5,\r\n\'=1+1,-2,1 2\r\n');
+});
+
+test("numbers are written as in the tables", () => {
+  assert.deepEqual([1.923, 0.4123, 12.44, 1234.5, 0].map(significant), ["1.92", "0.412", "12.4", "1235", "0"]);
+  assert.deepEqual([0.412345, 1.923, 12400].map(milliseconds), ["412 µs", "1.92 ms", "12.4 s"]);
+});
