@@ -19,7 +19,7 @@ fn per_load(
         page.text(&load_words(load)).raw("</caption>\n<thead><tr>");
         for (i, column) in columns.iter().enumerate() {
             page.tag(
-                if i == 0 {
+                if i == 0 || matches!(*column, "plane" | "endpoint") {
                     "th scope=\"col\" class=\"l\""
                 } else {
                     "th scope=\"col\""

@@ -1,11 +1,12 @@
 //! `tare report`.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use tare_model::layout;
+use tare_model::summary::Summary;
 use tare_model::verdict::Grade;
 use tare_report::{TableOptions, render_table, write_derived};
 
@@ -15,34 +16,43 @@ pub(crate) struct Args {
     /// Directory of a run, as `tare run` names it.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// What to print: the table, or the whole analysis as one JSON document.
+    /// What to print.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
+/// What is printed of an analysis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// The table, the doubts and the answers.
     Text,
+    /// The whole analysis as one JSON document.
     Json,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let summary = write_derived(&args.dir)?;
-    let mut out = std::io::stdout().lock();
-    match args.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &summary).map_err(std::io::Error::from)?;
-            writeln!(out)?;
-        }
-        Output::Text => {
-            let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            out.write_all(render_table(&summary, TableOptions { colour }).as_bytes())?;
-            writeln!(out, "\nreport: {}", args.dir.join(layout::REPORT).display())?;
-        }
-    }
-    out.flush().context("write to standard output")?;
+    print(&summary, args.output, &args.dir)?;
     Ok(match summary.grade {
         Grade::Invalid => ExitCode::from(super::exit::INVALID),
         Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
     })
+}
+
+/// Prints the analysis of the run in `dir` to standard output.
+pub(crate) fn print(summary: &Summary, output: Output, dir: &Path) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut out, summary).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+        Output::Text => {
+            let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            out.write_all(render_table(summary, TableOptions { colour }).as_bytes())?;
+            writeln!(out, "\nrun:    {}", dir.display())?;
+            writeln!(out, "report: {}", dir.join(layout::REPORT).display())?;
+        }
+    }
+    out.flush().context("write to standard output")
 }
