@@ -20,15 +20,17 @@ export function mount(parent: Element, chart: Chart): void {
   const caption = document.createElement("figcaption");
   const title = document.createElement("h3");
   title.textContent = chart.title;
+  const section = parent.closest("section")?.querySelector("h2")?.textContent;
+  const whole = section ? `${section}, ${chart.title}` : chart.title;
   const tools = document.createElement("div");
   tools.className = "tools";
   const holder = document.createElement("div");
   holder.className = "drawing";
   tools.append(
-    button("SVG", `Save ${chart.title} as SVG`, () =>
-      save(`${chart.file}.svg`, "image/svg+xml", standalone(holder.querySelector("svg"), chart.title)),
+    button("SVG", `Save ${whole} as SVG`, () =>
+      save(`${chart.file}.svg`, "image/svg+xml", standalone(holder.querySelector("svg"), whole)),
     ),
-    button("CSV", `Save the data of ${chart.title} as CSV`, () =>
+    button("CSV", `Save the data of ${whole} as CSV`, () =>
       save(`${chart.file}.csv`, "text/csv", csv(chart.rows)),
     ),
   );
@@ -43,7 +45,7 @@ export function mount(parent: Element, chart: Chart): void {
     drawn = width;
     const svg = chart.draw(width);
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `${chart.title}. ${chart.description}`);
+    svg.setAttribute("aria-label", `${whole}. ${chart.description}`);
     holder.replaceChildren(svg);
   };
   draw();
@@ -106,6 +108,7 @@ export function standalone(svg: SVGSVGElement | null, title: string): string {
     "font-family": page.fontFamily,
     "font-size": "14",
     "font-weight": "600",
+    "text-anchor": "start",
   });
   heading.textContent = title;
   copy.prepend(ground, heading);

@@ -8,7 +8,7 @@ import { colour, GRID, INK, PAPER } from "../theme";
 import { loadWords, milliseconds, short } from "../words";
 
 const HEIGHT = 360;
-const MARGIN = { top: 16, right: 92, bottom: 44, left: 56 };
+const MARGIN = { top: 16, right: 100, bottom: 44, left: 56 };
 
 /** Lowest and highest latency over all loads: all panels share the axis. */
 function domain(points: CurvePoint[]): [number, number] {
@@ -68,7 +68,7 @@ function draw(
       Plot.gridY(logTicks(y), { stroke: GRID, strokeOpacity: 1 }),
       Plot.gridX(ticks, { stroke: GRID, strokeOpacity: 1 }),
       Plot.axisY(logTicks(y), { tickSize: 0, tickFormat: tickWords, label: "↑ latency, ms" }),
-      Plot.areaY(points, { x: "nines", y1: "low", y2: "high", z: "mesh", fill, fillOpacity: 0.16 }),
+      Plot.areaY(firm, { x: "nines", y1: "low", y2: "high", z: "mesh", fill, fillOpacity: 0.16 }),
       Plot.line(firm, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 2.25, strokeLinejoin: "round" }),
       Plot.line(thin, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 1.75, strokeDasharray: "1.5 4", strokeLinecap: "round" }),
       ...labels(summary, points, y),

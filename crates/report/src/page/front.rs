@@ -52,7 +52,7 @@ fn verdict(summary: &Summary) -> String {
     } else {
         format!("{done} of {} planned trials", summary.trials_planned)
     }];
-    if suspect == 0 && invalid == 0 {
+    if done > 0 && suspect == 0 && invalid == 0 {
         parts.push("nothing speaks against any of them".to_owned());
     }
     if suspect > 0 {
@@ -113,7 +113,7 @@ fn with_figures_set_off(page: &mut Html, sentence: &str) {
     }
 }
 
-pub(super) fn charts(page: &mut Html, _summary: &Summary) {
+pub(super) fn charts(page: &mut Html) {
     for (id, title, words) in [
         (
             "latency",

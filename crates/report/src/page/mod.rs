@@ -25,7 +25,7 @@ pub fn render_page(summary: &Summary) -> String {
     front::header(&mut page, summary);
     page.raw("<main>\n");
     front::answers(&mut page, summary);
-    front::charts(&mut page, summary);
+    front::charts(&mut page);
     tables::latency(&mut page, summary);
     tables::overhead(&mut page, summary);
     tables::resources(&mut page, summary);

@@ -93,7 +93,7 @@ fn note_about_the_run(manifest: &RunManifest, trials: &[Trial<'_>], notes: &mut 
     let (planned, done) = (planned(&manifest.plan) as usize, trials.len());
     if done < planned {
         notes.push(format!(
-            "{done} of {planned} trials are there: the run is partial; `tare run --resume` goes on with it"
+            "{done} of {planned} trials are there: the run is partial; tare run --resume goes on with it"
         ));
     }
 }
