@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod cmd;
+mod progress;
 
 /// Weigh a service mesh: what it costs in latency, CPU and memory, with an error bar on every number.
 #[derive(Parser)]

@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use tare_model::layout::{self, RunManifest};
 use tare_model::plan::{EnvironmentKind, Plan};
-use tare_model::summary::Summary;
 use tare_model::trial::order;
+use tare_model::verdict::Grade;
 use tare_run::environment::Environment;
 use tare_run::experiment::{self, Outcome};
 use tare_run::fake::Fake;
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long)]
     offline: bool,
     /// Form of the result on standard output.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
@@ -171,18 +171,15 @@ async fn go<E: Environment>(
 fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
     let trials = done.dir.join(layout::TRIALS);
     let any = std::fs::read_dir(&trials).is_ok_and(|mut d| d.next().is_some());
-    let summary = if any {
-        let summary = tare_report::write_derived(&done.dir).with_context(|| {
-            format!(
-                "the trials in {} are safe; analyse them",
-                done.dir.display()
-            )
-        })?;
+    let mut code = ExitCode::from(exit::INVALID);
+    if any {
+        let summary = tare_report::write_derived(&done.dir)
+            .with_context(|| format!("the trials in {} are safe; analyse them", done.dir.display()))?;
         super::report::print(&summary, output, &done.dir)?;
-        Some(summary)
-    } else {
-        None
-    };
+        if summary.grade != Grade::Invalid {
+            code = ExitCode::SUCCESS;
+        }
+    }
     let outcome = match &done.outcome {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -203,11 +200,7 @@ fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
         );
         return Ok(ExitCode::from(exit::INTERRUPTED));
     }
-    let unusable = |s: &Summary| s.cells.iter().any(|c| c.trials_used.is_empty());
-    if summary.as_ref().is_none_or(unusable) {
-        return Ok(ExitCode::from(exit::INVALID));
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// True from the first Ctrl-C or SIGTERM on; the second ends the process at once
