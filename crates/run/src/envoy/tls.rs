@@ -1,0 +1,66 @@
+//! The TLS parts of an Envoy configuration: mutual, version 1.3, identities checked
+//! on both sides. Keys are named by file, never written into a configuration.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+/// Where a proxy finds its certificate, its key and the trust anchor (PEM files).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The proxy's certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The certificate of the authority.
+    pub authority: PathBuf,
+}
+
+const EXTENSION: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3";
+
+/// The server's side: a certificate of one of `callers` is required.
+#[must_use]
+pub fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Value {
+    json!({
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {
+            "@type": format!("{EXTENSION}.DownstreamTlsContext"),
+            "common_tls_context": common(files, callers, alpn),
+            "require_client_certificate": true,
+        }
+    })
+}
+
+/// The client's side: the server must be exactly `server`.
+#[must_use]
+pub fn upstream(files: &TlsFiles, server: &str, alpn: &str) -> Value {
+    json!({
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {
+            "@type": format!("{EXTENSION}.UpstreamTlsContext"),
+            "common_tls_context": common(files, &[server.to_owned()], alpn),
+        }
+    })
+}
+
+fn common(files: &TlsFiles, peers: &[String], alpn: &str) -> Value {
+    let names: Vec<Value> = peers
+        .iter()
+        .map(|id| json!({"san_type": "URI", "matcher": {"exact": id}}))
+        .collect();
+    json!({
+        "tls_params": {
+            "tls_minimum_protocol_version": "TLSv1_3",
+            "tls_maximum_protocol_version": "TLSv1_3",
+        },
+        "tls_certificates": [{
+            "certificate_chain": {"filename": files.certificate},
+            "private_key": {"filename": files.key},
+        }],
+        "validation_context": {
+            "trusted_ca": {"filename": files.authority},
+            "match_typed_subject_alt_names": names,
+        },
+        "alpn_protocols": [alpn],
+    })
+}
