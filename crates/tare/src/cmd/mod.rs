@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 mod agent;
+mod exec;
 mod load;
 mod plan;
 mod report;
@@ -31,10 +32,13 @@ pub(crate) enum Command {
     Workload(workload::Args),
     #[command(hide = true)]
     Agent(agent::Args),
+    #[command(name = "__exec", hide = true)]
+    Exec(exec::Args),
 }
 
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        tare_run::local::die_with_parent()?;
         match self {
             Self::Run(args) => run::run(args),
             Self::Plan(args) => plan::run(args),
@@ -42,6 +46,7 @@ impl Command {
             Self::Report(args) => report::run(args),
             Self::Workload(args) => workload::run(args),
             Self::Agent(args) => agent::run(args),
+            Self::Exec(args) => exec::run(args),
         }
     }
 }

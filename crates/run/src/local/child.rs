@@ -1,0 +1,172 @@
+//! Child processes: started so that they end with tare, watched, ended in order.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Command;
+
+use super::die::{EXEC_COMMAND, PARENT_VARIABLE};
+
+/// Between the request to end and the kill.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+/// How much of a log is read for a message.
+const TAIL_BYTES: u64 = 4096;
+/// How many lines of it are shown.
+const TAIL_LINES: usize = 5;
+
+/// What to start.
+pub(crate) struct Launch<'a> {
+    /// The program `tare`.
+    pub(crate) tare: &'a Path,
+    /// Label, as `emojivoto-0/web/sidecar`.
+    pub(crate) name: String,
+    /// Standard error (and, for a foreign program, standard output) goes here.
+    pub(crate) log: PathBuf,
+}
+
+impl Launch<'_> {
+    /// tare itself in another role; standard input and output are pipes.
+    pub(crate) fn worker(self, arguments: &[&str]) -> io::Result<Process> {
+        let mut command = Command::new(self.tare);
+        command
+            .args(arguments)
+            .env(PARENT_VARIABLE, std::process::id().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        self.spawn(command)
+    }
+
+    /// Another program. It is started as it is, so that it becomes the child itself.
+    pub(crate) fn foreign(self, program: &Path, arguments: &[OsString]) -> io::Result<Process> {
+        let mut command = Command::new(self.tare);
+        command
+            .arg(EXEC_COMMAND)
+            .arg(std::process::id().to_string())
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(open_log(&self.log)?);
+        self.spawn(command)
+    }
+
+    fn spawn(self, mut command: Command) -> io::Result<Process> {
+        let child = command
+            .stderr(open_log(&self.log)?)
+            // Ctrl-C is for tare: it ends its children in order.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let pid = child
+            .id()
+            .ok_or_else(|| io::Error::other("it ended at once"))?;
+        Ok(Process {
+            name: self.name,
+            pid,
+            log: self.log,
+            child,
+            ended: None,
+        })
+    }
+}
+
+fn open_log(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// A running child. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+    log: PathBuf,
+    child: tokio::process::Child,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    pub(crate) fn child(&mut self) -> &mut tokio::process::Child {
+        &mut self.child
+    }
+
+    /// When it has ended, and this is the first to hear of it: how, with the last
+    /// lines of its log.
+    pub(crate) fn ended_now(&mut self) -> Option<String> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let status = self.child.try_wait().ok()??;
+        self.ended = Some(status);
+        Some(format!(
+            "{} ended with {status}{}",
+            self.name,
+            self.log_tail()
+        ))
+    }
+
+    /// The last lines of its log, for a message; nothing when there are none.
+    pub(crate) fn log_tail(&self) -> String {
+        let text = tail(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+        if lines.is_empty() {
+            return String::new();
+        }
+        let from = lines.len().saturating_sub(TAIL_LINES);
+        format!("; its log ends: {}", lines[from..].join(" | "))
+    }
+
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        // Only while it is ours to wait for: then the id cannot be another's.
+        if self.ended.is_some() {
+            return;
+        }
+        let pid = self.child.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+/// Ends all: asks, waits for at most [`GRACE`], kills what is left. Returns the
+/// names of those that could not even be killed.
+pub(crate) async fn end_all(mut processes: Vec<Process>) -> Vec<String> {
+    processes.iter().for_each(Process::terminate);
+    let deadline = tokio::time::Instant::now() + GRACE;
+    let mut left = Vec::new();
+    for process in &mut processes {
+        // Also closes its standard input, another way to say the same.
+        if tokio::time::timeout_at(deadline, process.child.wait())
+            .await
+            .is_ok()
+        {
+            continue;
+        }
+        let _ = process.child.start_kill();
+        if tokio::time::timeout(GRACE, process.child.wait())
+            .await
+            .is_err()
+        {
+            left.push(format!("{} (process {})", process.name, process.pid));
+        }
+    }
+    left
+}
+
+fn tail(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = fs::metadata(path)?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Arguments as the system takes them.
+pub(crate) fn os(arguments: &[String]) -> Vec<OsString> {
+    arguments.iter().map(|a| OsStr::new(a).to_owned()).collect()
+}

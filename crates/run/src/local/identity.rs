@@ -1,0 +1,246 @@
+//! Who is who: a certificate authority of the run's own, and a certificate with a
+//! SPIFFE identity for each pod. The authority's key never leaves memory; the pods'
+//! keys lie in the run's private directory and nowhere else.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, SanType,
+};
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime,
+};
+use tokio_rustls::rustls::{
+    ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureScheme, version,
+};
+
+use crate::envoy::tls::TlsFiles;
+
+/// Trust domain of the run.
+const TRUST_DOMAIN: &str = "tare.local";
+
+/// SPIFFE identity of a service of an instance.
+#[must_use]
+pub fn spiffe_id(namespace: &str, account: &str) -> String {
+    format!("spiffe://{TRUST_DOMAIN}/ns/{namespace}/sa/{account}")
+}
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// A certificate or key could not be made.
+    #[error("make a certificate: {0}")]
+    Make(#[from] rcgen::Error),
+    /// A file could not be written.
+    #[error("write a certificate: {0}")]
+    Write(#[from] std::io::Error),
+    /// A TLS client could not be set up.
+    #[error("set up a TLS client: {0}")]
+    Client(#[from] TlsError),
+}
+
+/// The run's own authority: ECDSA on P-256.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Authority")
+    }
+}
+
+impl Authority {
+    /// Makes a key and a certificate for it.
+    ///
+    /// # Errors
+    /// When the cryptography fails.
+    pub fn new() -> Result<Self, IdentityError> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "tare run");
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        Ok(Self { issuer })
+    }
+
+    /// A certificate with this identity, for either side of a connection.
+    ///
+    /// # Errors
+    /// When the cryptography fails.
+    pub fn issue(&self, identity: &str) -> Result<Leaf, IdentityError> {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![SanType::URI(identity.try_into()?)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Leaf { certificate, key })
+    }
+
+    /// Writes a pod's certificate, key and the authority's certificate into a
+    /// directory that only this user can enter.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, leaf: &Leaf, dir: &Path, name: &str) -> Result<TlsFiles, IdentityError> {
+        let files = TlsFiles {
+            certificate: dir.join(format!("{name}.crt")),
+            key: dir.join(format!("{name}.key")),
+            authority: dir.join("authority.crt"),
+        };
+        write_private(&files.certificate, &leaf.certificate.pem())?;
+        write_private(&files.key, &leaf.key.serialize_pem())?;
+        if !files.authority.exists() {
+            write_private(&files.authority, &self.issuer.pem())?;
+        }
+        Ok(files)
+    }
+}
+
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?
+        .write_all(text.as_bytes())
+}
+
+/// A certificate and its key.
+pub struct Leaf {
+    certificate: rcgen::Certificate,
+    key: KeyPair,
+}
+
+impl std::fmt::Debug for Leaf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Leaf")
+    }
+}
+
+impl Leaf {
+    /// The certificate as it travels in a handshake.
+    #[must_use]
+    pub fn der(&self) -> CertificateDer<'static> {
+        self.certificate.der().clone()
+    }
+}
+
+/// A TLS 1.3 client for a proof: it shows `leaf` or nothing, and accepts exactly
+/// the certificate `server`.
+///
+/// # Errors
+/// When the certificate and its key do not go together.
+pub fn client(
+    leaf: Option<&Leaf>,
+    server: CertificateDer<'static>,
+    alpn: &str,
+) -> Result<Arc<ClientConfig>, IdentityError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned { server, provider }));
+    let mut config = match leaf {
+        None => builder.with_no_client_auth(),
+        Some(leaf) => {
+            let key = PrivatePkcs8KeyDer::from(leaf.key.serialize_der());
+            builder.with_client_auth_cert(vec![leaf.der()], PrivateKeyDer::from(key))?
+        }
+    };
+    config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Accepts one certificate. SPIFFE certificates name no host, so the usual check of
+/// names has nothing to hold on to; knowing the very certificate is stricter.
+#[derive(Debug)]
+struct Pinned {
+    server: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        if end_entity.as_ref() == self.server.as_ref() {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(TlsError::General(
+                "another certificate than the pod's".to_owned(),
+            ))
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        Err(TlsError::General("TLS 1.2 is not offered".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn keys_are_for_their_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::new().unwrap();
+        let leaf = authority.issue(&spiffe_id("shop-0", "front")).unwrap();
+        let files = authority.write(&leaf, dir.path(), "shop-0-front").unwrap();
+        let other = authority.issue(&spiffe_id("shop-0", "back")).unwrap();
+        authority.write(&other, dir.path(), "shop-0-back").unwrap();
+        let mode = std::fs::metadata(&files.key).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let text = std::fs::read_to_string(&files.authority).unwrap();
+        assert!(text.starts_with("-----BEGIN CERTIFICATE-----") && !text.contains("KEY"));
+        assert_ne!(leaf.der(), other.der());
+        let text = format!("{:?}", String::from_utf8_lossy(&leaf.der()));
+        assert!(text.contains("spiffe://tare.local/ns/shop-0/sa/front"));
+    }
+}

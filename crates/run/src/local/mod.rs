@@ -1,0 +1,259 @@
+//! The local environment: each service and each sidecar a process of its own on
+//! this machine, each pod with a loopback address of its own.
+//!
+//! The path of a request is that of a cluster: generator, its sidecar, the front's
+//! sidecar, the front, the front's sidecar, the next service's sidecar, the service.
+
+mod child;
+mod deploy;
+mod die;
+pub mod identity;
+pub mod probe;
+mod prove;
+mod scratch;
+pub mod topology;
+mod workers;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tare_model::layout::Fingerprint;
+use tare_model::mesh::{DataPlaneKind, Mtls};
+use tare_model::plan::Plan;
+use tare_model::trial::{Event, Proof, TrialSpec};
+use tare_model::worker::{Upstream, Watched};
+
+use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
+use crate::envoy::admin::Requests;
+use crate::envoy::install::{self, Envoy};
+use crate::experiment::event;
+use crate::fingerprint;
+
+pub use die::{DieError, die_with_parent, exec};
+
+use child::Process;
+use identity::{Authority, Leaf};
+use scratch::{Network, Scratch};
+use topology::Topology;
+
+/// What a user may choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LocalOptions {
+    /// Never use the network to install anything.
+    pub offline: bool,
+}
+
+/// Everything that the environment depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalSettings {
+    /// The program `tare`, for the workers.
+    pub tare: PathBuf,
+    /// How to find Envoy.
+    pub envoy: install::Settings,
+    /// Directory for temporary files; keys lie below it, for this user only.
+    pub temporary: PathBuf,
+}
+
+/// Processes on this machine.
+#[derive(Debug)]
+pub struct Local {
+    settings: LocalSettings,
+    network: Network,
+    scratch: Scratch,
+    authority: Authority,
+    envoy: Option<Envoy>,
+    trials: u32,
+}
+
+impl Local {
+    /// With this program itself for the workers, and everything else as the
+    /// surroundings say.
+    ///
+    /// # Errors
+    /// When there is no free loopback network, no room for temporary files, or no key.
+    pub fn new(options: LocalOptions) -> Result<Self, EnvironmentError> {
+        let tare = std::env::current_exe().map_err(io("find the program of this process"))?;
+        Self::with(LocalSettings {
+            tare,
+            envoy: install::Settings::from_env(options.offline),
+            temporary: std::env::temp_dir(),
+        })
+    }
+
+    /// With everything given.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with(settings: LocalSettings) -> Result<Self, EnvironmentError> {
+        scratch::sweep(&settings.temporary);
+        Ok(Self {
+            network: Network::take()
+                .map_err(io("take a free loopback network 127.64 to 127.127"))?,
+            scratch: Scratch::new(&settings.temporary)
+                .map_err(io("make a directory for keys and sockets"))?,
+            authority: Authority::new().map_err(identity_failed)?,
+            envoy: None,
+            trials: 0,
+            settings,
+        })
+    }
+}
+
+fn io(doing: &str) -> impl FnOnce(std::io::Error) -> EnvironmentError {
+    let doing = doing.to_owned();
+    move |source| EnvironmentError::Io { doing, source }
+}
+
+fn identity_failed(error: identity::IdentityError) -> EnvironmentError {
+    EnvironmentError::Io {
+        doing: "make the run's certificates".to_owned(),
+        source: std::io::Error::other(error),
+    }
+}
+
+/// A running trial. Dropping it kills its processes and removes its keys.
+#[derive(Debug)]
+pub struct LocalDeployment {
+    topology: Topology,
+    meshed: bool,
+    mtls: Mtls,
+    targets: BTreeMap<(String, String), Upstream>,
+    watched: Vec<Watched>,
+    processes: Vec<Process>,
+    workers: Vec<tokio::task::JoinHandle<()>>,
+    /// Administration sockets of the sidecars, by pod.
+    admins: Vec<PathBuf>,
+    /// Certificates of the pods, when TLS is on.
+    leaves: Vec<Leaf>,
+    /// The sidecars' counters when the first proofs were done.
+    before: Vec<Requests>,
+    _scratch: Scratch,
+}
+
+impl Deployed for LocalDeployment {
+    fn targets(&self) -> &BTreeMap<(String, String), Upstream> {
+        &self.targets
+    }
+
+    fn watched(&self) -> Vec<Watched> {
+        self.watched.clone()
+    }
+
+    fn exited(&mut self) -> Vec<Event> {
+        self.processes
+            .iter_mut()
+            .filter_map(Process::ended_now)
+            .map(|message| event("exited", message))
+            .collect()
+    }
+}
+
+impl Environment for Local {
+    type Deployment = LocalDeployment;
+
+    async fn prepare(
+        &mut self,
+        plan: &Plan,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Fingerprint, EnvironmentError> {
+        raise_file_limit();
+        let mut fingerprint = fingerprint::of_this_machine();
+        let sidecars = |kind| kind == DataPlaneKind::EnvoySidecar;
+        if plan.meshes.iter().any(|m| sidecars(m.data_plane)) {
+            let envoy = install::find(&self.settings.envoy, say).await?;
+            if envoy.version != install::VERSION {
+                say(&format!(
+                    "{} is Envoy {}; tare is tested with {}",
+                    envoy.program.display(),
+                    envoy.version,
+                    install::VERSION
+                ));
+            }
+            fingerprint
+                .programs
+                .insert("envoy".to_owned(), envoy.describe());
+            self.envoy = Some(envoy);
+        }
+        let tare = install::digest(&self.settings.tare).map_err(io("read the program tare"))?;
+        let version = env!("CARGO_PKG_VERSION");
+        fingerprint
+            .programs
+            .insert("tare".to_owned(), format!("{version} sha256:{tare}"));
+        Ok(fingerprint)
+    }
+
+    async fn deploy(
+        &mut self,
+        plan: &Plan,
+        trial: &TrialSpec,
+        dir: &Path,
+    ) -> Result<LocalDeployment, EnvironmentError> {
+        deploy::deploy(self, plan, trial, dir).await
+    }
+
+    async fn prove(
+        &mut self,
+        deployment: &mut LocalDeployment,
+        phase: Phase,
+    ) -> Result<Vec<Proof>, EnvironmentError> {
+        match phase {
+            Phase::Before => {
+                let version = self.envoy.as_ref().map_or("", |e| e.version.as_str());
+                prove::before(deployment, &self.authority, version).await
+            }
+            Phase::After { load_sent } => Ok(prove::after(deployment, load_sent).await),
+        }
+    }
+
+    async fn start(
+        &mut self,
+        deployment: &mut LocalDeployment,
+        role: Role,
+        spec_json: String,
+        dir: &Path,
+    ) -> Result<Worker, EnvironmentError> {
+        let (worker, task) = workers::start(&self.settings.tare, role, spec_json, dir).await?;
+        deployment.workers.push(task);
+        Ok(worker)
+    }
+
+    async fn teardown(&mut self, mut deployment: LocalDeployment) -> Vec<Event> {
+        let mut events = deployment.exited();
+        for worker in &deployment.workers {
+            worker.abort();
+        }
+        for worker in std::mem::take(&mut deployment.workers) {
+            let _ = worker.await;
+        }
+        let left = child::end_all(std::mem::take(&mut deployment.processes)).await;
+        events.extend(left.into_iter().map(|name| {
+            event(
+                "left",
+                format!("{name} could not be ended and is still running"),
+            )
+        }));
+        events
+    }
+
+    async fn close(self) -> Vec<Event> {
+        let path = self.scratch.path().to_owned();
+        drop(self);
+        if path.exists() {
+            let message = format!("{} holds keys and could not be removed", path.display());
+            return vec![event("left", message)];
+        }
+        Vec::new()
+    }
+}
+
+/// A pipe and a handle for each child: a thousand open files are too few for many
+/// instances. Where it may not be raised, it stays.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let _ = setrlimit(Resource::Nofile, raised);
+}

@@ -1,0 +1,164 @@
+//! One request on a connection of its own: for the proofs, and for asking sidecars.
+//! Nothing here is measured.
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tare_model::graph::Protocol;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+/// Longest wait for one exchange.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest body that is read.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// A complete response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// HTTP status.
+    pub status: u16,
+    /// Header fields in order, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// Why there was no response.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// No connection: nobody listens there.
+    #[error("not reached: {0}")]
+    Connect(#[from] std::io::Error),
+    /// Nothing came in time.
+    #[error("no answer within {} s", TIMEOUT.as_secs())]
+    Timeout,
+    /// The peer took the connection and ended it without a response.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// There was a response, but not what was asked for.
+    #[error("{0}")]
+    Answer(String),
+}
+
+/// Whom a TLS probe claims to be, and over what it then speaks.
+pub type Tls = Arc<ClientConfig>;
+
+/// GET by HTTP/1.1 on an open stream.
+///
+/// # Errors
+/// When there is no complete response in time.
+pub async fn get<S>(stream: S, authority: &str, path: &str) -> Result<Response, ProbeError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    within(exchange(stream, Protocol::Http, authority, path)).await
+}
+
+/// GET at an address in the protocol that is spoken there, with TLS or without.
+///
+/// # Errors
+/// When nobody listens, or there is no complete response in time.
+pub async fn get_at(
+    address: SocketAddrV4,
+    protocol: Protocol,
+    tls: Option<Tls>,
+    authority: &str,
+    path: &str,
+) -> Result<Response, ProbeError> {
+    within(async {
+        let tcp = TcpStream::connect(address).await?;
+        let Some(config) = tls else {
+            return exchange(tcp, protocol, authority, path).await;
+        };
+        let name = ServerName::IpAddress((*address.ip()).into());
+        let stream = TlsConnector::from(config)
+            .connect(name, tcp)
+            .await
+            .map_err(|e| ProbeError::Refused(e.to_string()))?;
+        exchange(stream, protocol, authority, path).await
+    })
+    .await
+}
+
+async fn within<T>(work: impl Future<Output = Result<T, ProbeError>>) -> Result<T, ProbeError> {
+    tokio::time::timeout(TIMEOUT, work)
+        .await
+        .unwrap_or(Err(ProbeError::Timeout))
+}
+
+async fn exchange<S>(
+    stream: S,
+    protocol: Protocol,
+    authority: &str,
+    path: &str,
+) -> Result<Response, ProbeError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(stream);
+    let body = Empty::<Bytes>::new();
+    let response = match protocol {
+        Protocol::Http => {
+            let request = Request::get(path).header("host", authority).body(body);
+            let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;
+            let (mut sender, connection) = http1::handshake(io).await.map_err(refused)?;
+            tokio::spawn(connection);
+            sender.send_request(request).await.map_err(refused)?
+        }
+        Protocol::Grpc => {
+            let request = Request::get(format!("http://{authority}{path}")).body(body);
+            let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;
+            let handshake = http2::handshake(TokioExecutor::new(), io).await;
+            let (mut sender, connection) = handshake.map_err(refused)?;
+            tokio::spawn(connection);
+            sender.send_request(request).await.map_err(refused)?
+        }
+    };
+    let status = response.status().as_u16();
+    let headers = response
+        .headers()
+        .iter()
+        .map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (name.as_str().to_owned(), value)
+        })
+        .collect();
+    let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(|e| ProbeError::Answer(format!("the body broke off: {e}")))?
+        .to_bytes()
+        .to_vec();
+    Ok(Response {
+        status,
+        headers,
+        body,
+    })
+}
+
+/// The innermost cause: the outer ones only say that a connection failed.
+fn refused(error: hyper::Error) -> ProbeError {
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    ProbeError::Refused(cause.to_string())
+}

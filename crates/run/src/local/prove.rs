@@ -1,0 +1,460 @@
+//! Proofs: that the mesh that a trial names is in the path of every call, that it
+//! protects what it says it protects, and that `bare` is bare. Each negative check
+//! stands beside a positive one, so that a part that is merely broken proves nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Deserialize;
+use tare_model::graph::Protocol;
+use tare_model::mesh::Mtls;
+use tare_model::trial::Proof;
+use tokio::task::JoinSet;
+
+use super::identity::{self, Authority, spiffe_id};
+use super::probe::{self, ProbeError, Response, Tls};
+use super::topology::{Pod, Topology};
+use super::{LocalDeployment, identity_failed};
+use crate::environment::EnvironmentError;
+use crate::envoy::admin::{self, Requests};
+use crate::envoy::config::{INBOUND, OUTBOUND, VIA_HEADER};
+
+/// How many failures a proof names.
+const NAMED_MAX: usize = 3;
+/// The servers' own answer of what they received; see `tare workload`.
+const ECHO_PATH: &str = "/tare/echo";
+const CLIENT_CERTIFICATE_HEADER: &str = "x-forwarded-client-cert";
+
+pub(super) async fn before(
+    deployment: &mut LocalDeployment,
+    authority: &Authority,
+    version: &str,
+) -> Result<Vec<Proof>, EnvironmentError> {
+    let topology = &deployment.topology;
+    if !deployment.meshed {
+        return Ok(vec![no_proxy(&echoes(topology, false).await)]);
+    }
+    let mut proofs = vec![sidecars_ready(deployment, version).await];
+    let heard = echoes(topology, true).await;
+    proofs.push(through_sidecars(topology, &heard));
+    match deployment.mtls {
+        Mtls::Off => proofs.extend(plain(topology, &heard).await),
+        Mtls::Strict => {
+            proofs.push(identities(topology, &heard));
+            proofs.extend(strict(deployment, authority).await?);
+        }
+    }
+    deployment.before = counters(deployment)
+        .await
+        .into_iter()
+        .map(Result::unwrap_or_default)
+        .collect();
+    Ok(proofs)
+}
+
+/// The sidecars counted at least what the generator sent.
+pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<Proof> {
+    if !deployment.meshed {
+        return Vec::new();
+    }
+    let pods = &deployment.topology.pods;
+    let now = counters(deployment).await;
+    let mut alive = Tally::default();
+    let mut grown = vec![Requests::default(); pods.len()];
+    for (i, (pod, counted)) in pods.iter().zip(now).enumerate() {
+        let before = deployment.before.get(i).copied().unwrap_or_default();
+        match counted {
+            // A counter that went back belongs to another process.
+            Ok(now) if now.inbound >= before.inbound && now.outbound >= before.outbound => {
+                grown[i] = Requests {
+                    inbound: now.inbound - before.inbound,
+                    outbound: now.outbound - before.outbound,
+                };
+                alive.good();
+            }
+            Ok(_) => alive.bad(&pod.name, "its counters went back"),
+            Err(error) => alive.bad(&pod.name, &error.to_string()),
+        }
+    }
+    let generator = grown.first().map_or(0, |g| g.outbound);
+    let fronts: u64 = pods[0].calls.iter().map(|&i| grown[i].inbound).sum();
+    let sent: u64 = grown.iter().map(|g| g.outbound).sum();
+    let received: u64 = grown.iter().map(|g| g.inbound).sum();
+    vec![
+        alive.proof("every sidecar is still the one that was started"),
+        Proof {
+            claim: "the generator's sidecar carried the load".to_owned(),
+            holds: generator >= load_sent,
+            seen: format!("{generator} requests, {load_sent} sent"),
+        },
+        Proof {
+            claim: "the sidecars of the called services carried the load".to_owned(),
+            holds: fronts >= load_sent,
+            seen: format!(
+                "{fronts} requests, {load_sent} sent; on all hops {sent} left a sidecar and {received} reached one"
+            ),
+        },
+    ]
+}
+
+async fn counters(deployment: &LocalDeployment) -> Vec<Result<Requests, ProbeError>> {
+    let asks = deployment
+        .admins
+        .iter()
+        .cloned()
+        .map(|socket| async move { admin::requests(&socket).await });
+    all(asks).await
+}
+
+async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
+    let asks = deployment.admins.iter().cloned().map(|socket| async move {
+        let (ready, word) = admin::ready(&socket).await?;
+        Ok::<_, ProbeError>((ready, word, admin::version(&socket).await?))
+    });
+    let mut tally = Tally::default();
+    for (pod, answer) in deployment.topology.pods.iter().zip(all(asks).await) {
+        match answer {
+            Ok((true, _, found)) if found == version => tally.good(),
+            Ok((true, _, found)) => tally.bad(&pod.name, &format!("runs version {found}")),
+            Ok((false, word, _)) => tally.bad(&pod.name, &word),
+            Err(error) => tally.bad(&pod.name, &error.to_string()),
+        }
+    }
+    tally.proof(&format!("every sidecar is ready and runs Envoy {version}"))
+}
+
+/// What a server received; the part of its answer that proofs need.
+#[derive(Deserialize)]
+struct Heard {
+    service: String,
+    instance: String,
+    headers: BTreeMap<String, String>,
+}
+
+/// One call from pod to pod, and what the called server received.
+struct Edge {
+    from: usize,
+    to: usize,
+    heard: Result<Heard, ProbeError>,
+}
+
+/// Makes every call of the graph once, as the applications themselves make it: the
+/// request goes in where the generator's go in and is handed on from service to service.
+async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
+    let targets = topology.targets(meshed);
+    let asks = paths(topology).into_iter().map(|path| {
+        let front = topology.pods[path[1]].service.clone();
+        let target = front
+            .as_ref()
+            .and_then(|f| targets.get(&(f.instance.clone(), f.service.clone())))
+            .cloned();
+        let via: Vec<String> = path[2..]
+            .iter()
+            .filter_map(|&i| Some(topology.pods[i].service.as_ref()?.service.clone()))
+            .collect();
+        async move {
+            let heard = match target {
+                Some(target) => echo(&target.connect, &target.authority, &via.join(",")).await,
+                None => Err(ProbeError::Answer("it is nobody's target".to_owned())),
+            };
+            Edge {
+                from: path[path.len() - 2],
+                to: path[path.len() - 1],
+                heard,
+            }
+        }
+    });
+    all(asks).await
+}
+
+/// For each edge that the load can reach, the shortest way from the generator over it.
+fn paths(topology: &Topology) -> Vec<Vec<usize>> {
+    let mut shortest: BTreeMap<usize, Vec<usize>> = BTreeMap::from([(0, vec![0])]);
+    let mut queue = VecDeque::from([0]);
+    let mut paths = Vec::new();
+    while let Some(from) = queue.pop_front() {
+        let way = shortest[&from].clone();
+        for &to in &topology.pods[from].calls {
+            let path: Vec<usize> = way.iter().copied().chain([to]).collect();
+            shortest.entry(to).or_insert_with(|| {
+                queue.push_back(to);
+                path.clone()
+            });
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+async fn echo(connect: &str, authority: &str, via: &str) -> Result<Heard, ProbeError> {
+    let address = connect
+        .parse()
+        .map_err(|_| ProbeError::Answer(format!("{connect} is not an address")))?;
+    let path = match via {
+        "" => ECHO_PATH.to_owned(),
+        via => format!("{ECHO_PATH}?via={via}"),
+    };
+    let response = probe::get_at(address, Protocol::Http, None, authority, &path).await?;
+    if response.status != 200 {
+        let text = response.text();
+        return Err(ProbeError::Answer(format!(
+            "status {}: {}",
+            response.status,
+            text.trim()
+        )));
+    }
+    serde_json::from_slice(&response.body)
+        .map_err(|e| ProbeError::Answer(format!("{ECHO_PATH} did not answer as expected: {e}")))
+}
+
+/// Judges each edge by what its server received.
+fn judge_edges(
+    topology: &Topology,
+    edges: &[Edge],
+    claim: &str,
+    wrong: impl Fn(&Pod, &Pod, &Heard) -> Option<String>,
+) -> Proof {
+    let mut tally = Tally::default();
+    for edge in edges {
+        let (from, to) = (&topology.pods[edge.from], &topology.pods[edge.to]);
+        let name = format!("{} to {}", from.name, to.name);
+        match &edge.heard {
+            Err(error) => tally.bad(&name, &error.to_string()),
+            Ok(heard) if format!("{}/{}", heard.instance, heard.service) != to.name => {
+                tally.bad(
+                    &name,
+                    &format!("arrived at {}/{}", heard.instance, heard.service),
+                );
+            }
+            Ok(heard) => match wrong(from, to, heard) {
+                Some(what) => tally.bad(&name, &what),
+                None => tally.good(),
+            },
+        }
+    }
+    tally.proof(claim)
+}
+
+fn through_sidecars(topology: &Topology, edges: &[Edge]) -> Proof {
+    let claim = "every call passes the caller's and the called service's sidecar";
+    judge_edges(topology, edges, claim, |from, to, heard| {
+        let expected = format!("{}/{OUTBOUND}, {}/{INBOUND}", from.name, to.name);
+        let found = heard
+            .headers
+            .get(VIA_HEADER)
+            .map_or("no sidecar", String::as_str);
+        (found.replace(", ", ",") != expected.replace(", ", ",")).then(|| format!("passed {found}"))
+    })
+}
+
+fn identities(topology: &Topology, edges: &[Edge]) -> Proof {
+    let claim = "every call carries the identity that the caller's certificate proves";
+    judge_edges(topology, edges, claim, |from, _, heard| {
+        let found = heard
+            .headers
+            .get(CLIENT_CERTIFICATE_HEADER)
+            .map_or("none", String::as_str);
+        let expected = format!("URI={}", from.identity);
+        let proven = found.split([',', ';']).any(|part| part == expected);
+        (!proven).then(|| format!("identity {found}"))
+    })
+}
+
+fn no_proxy(edges: &[Edge]) -> Proof {
+    let mut tally = Tally::default();
+    for edge in edges {
+        match &edge.heard {
+            Err(error) => tally.bad("a call", &error.to_string()),
+            Ok(heard) => {
+                let name = format!("{}/{}", heard.instance, heard.service);
+                let proxied = |h: &&String| {
+                    h.starts_with("x-envoy-") || h.starts_with("x-forwarded-") || *h == VIA_HEADER
+                };
+                match heard.headers.keys().find(proxied) {
+                    Some(header) => tally.bad(&name, &format!("received {header}")),
+                    None => tally.good(),
+                }
+            }
+        }
+    }
+    tally.proof("no proxy is in the path of any call")
+}
+
+/// Without TLS: no identity anywhere, and the inbound ports speak plain text.
+async fn plain(topology: &Topology, edges: &[Edge]) -> Vec<Proof> {
+    let claim = "no call carries an identity: TLS is off";
+    let none = judge_edges(topology, edges, claim, |_, _, heard| {
+        heard.headers.get(CLIENT_CERTIFICATE_HEADER).cloned()
+    });
+    let answered = attempts(topology, |_| None).await;
+    vec![
+        none,
+        expect_answer("plain text to an inbound port is answered", answered),
+    ]
+}
+
+/// With TLS: who may come in, and nobody else.
+async fn strict(
+    deployment: &LocalDeployment,
+    authority: &Authority,
+) -> Result<Vec<Proof>, EnvironmentError> {
+    let topology = &deployment.topology;
+    let stranger = authority
+        .issue(&spiffe_id("tare", "stranger"))
+        .map_err(identity_failed)?;
+    let other = Authority::new().map_err(identity_failed)?;
+    let mut good = BTreeMap::new();
+    let mut without = BTreeMap::new();
+    let mut wrong = BTreeMap::new();
+    let mut forged = BTreeMap::new();
+    for (i, pod) in topology.pods.iter().enumerate() {
+        let (Some(service), Some(leaf)) = (&pod.service, deployment.leaves.get(i)) else {
+            continue;
+        };
+        let client = |leaf: Option<&identity::Leaf>, server| {
+            let alpn = match service.protocol {
+                Protocol::Http => "http/1.1",
+                Protocol::Grpc => "h2",
+            };
+            identity::client(leaf, server, alpn).map_err(identity_failed)
+        };
+        without.insert(i, client(None, leaf.der())?);
+        wrong.insert(i, client(Some(&stranger), leaf.der())?);
+        if let Some(&caller) = pod.callers.first() {
+            let forgery = other
+                .issue(&topology.pods[caller].identity)
+                .map_err(identity_failed)?;
+            good.insert(i, client(deployment.leaves.get(caller), leaf.der())?);
+            forged.insert(i, client(Some(&forgery), leaf.der())?);
+        }
+    }
+    let ask = |clients: BTreeMap<usize, Tls>| attempts(topology, move |i| clients.get(&i).cloned());
+    Ok(vec![
+        expect_answer(
+            "a caller's certificate is let in",
+            only_called(topology, ask(good).await),
+        ),
+        expect_refusal(
+            "plain text to an inbound port is refused",
+            attempts(topology, |_| None).await,
+        ),
+        expect_refusal("TLS without a certificate is refused", ask(without).await),
+        expect_refusal(
+            "a certificate with another identity is refused",
+            ask(wrong).await,
+        ),
+        expect_refusal(
+            "a caller's identity from another authority is refused",
+            only_called(topology, ask(forged).await),
+        ),
+    ])
+}
+
+type Attempt = (usize, String, Result<Response, ProbeError>);
+
+/// One request to each inbound port.
+async fn attempts(topology: &Topology, client: impl Fn(usize) -> Option<Tls>) -> Vec<Attempt> {
+    let asks = topology.pods.iter().enumerate().filter_map(|(i, pod)| {
+        let service = pod.service.as_ref()?;
+        let (address, tls) = (pod.inbound(), client(i));
+        let (protocol, authority, name) = (service.protocol, service.authority(), pod.name.clone());
+        Some(async move {
+            (
+                i,
+                name,
+                probe::get_at(address, protocol, tls, &authority, ECHO_PATH).await,
+            )
+        })
+    });
+    all(asks).await
+}
+
+/// A service that nobody calls has no caller to compare with.
+fn only_called(topology: &Topology, attempts: Vec<Attempt>) -> Vec<Attempt> {
+    let called = |i: usize| !topology.pods[i].callers.is_empty();
+    attempts
+        .into_iter()
+        .filter(|(i, _, _)| called(*i))
+        .collect()
+}
+
+/// Any HTTP response counts: what a gRPC server says to a GET is its own affair.
+fn expect_answer(claim: &str, attempts: Vec<Attempt>) -> Proof {
+    let mut tally = Tally::default();
+    for (_, name, result) in attempts {
+        match result {
+            Ok(response) if response.status != 503 => tally.good(),
+            Ok(response) => tally.bad(&name, &format!("status {}", response.status)),
+            Err(error) => tally.bad(&name, &error.to_string()),
+        }
+    }
+    tally.proof(claim)
+}
+
+/// Only a connection that was taken and then ended without a response is a refusal.
+fn expect_refusal(claim: &str, attempts: Vec<Attempt>) -> Proof {
+    let mut tally = Tally::default();
+    for (_, name, result) in attempts {
+        match result {
+            Err(ProbeError::Refused(why)) => tally.good_with(&why),
+            Err(error) => tally.bad(&name, &error.to_string()),
+            Ok(response) => tally.bad(&name, &format!("answered with status {}", response.status)),
+        }
+    }
+    tally.proof(claim)
+}
+
+/// Counts what was as claimed, and remembers what was not.
+#[derive(Default)]
+struct Tally {
+    good: usize,
+    example: Option<String>,
+    bad: Vec<String>,
+}
+
+impl Tally {
+    fn good(&mut self) {
+        self.good += 1;
+    }
+
+    fn good_with(&mut self, example: &str) {
+        self.good += 1;
+        self.example.get_or_insert_with(|| example.to_owned());
+    }
+
+    fn bad(&mut self, name: &str, what: &str) {
+        self.bad.push(format!("{name}: {what}"));
+    }
+
+    fn proof(self, claim: &str) -> Proof {
+        let total = self.good + self.bad.len();
+        let mut seen = format!("{} of {total}", self.good);
+        if let Some(example) = self.example {
+            seen.push_str(&format!(" ({example})"));
+        }
+        for failure in self.bad.iter().take(NAMED_MAX) {
+            seen.push_str(&format!("; {failure}"));
+        }
+        if self.bad.len() > NAMED_MAX {
+            seen.push_str(&format!("; and {} more", self.bad.len() - NAMED_MAX));
+        }
+        Proof {
+            claim: claim.to_owned(),
+            // Nothing looked at is nothing proven.
+            holds: total > 0 && self.bad.is_empty(),
+            seen,
+        }
+    }
+}
+
+/// Runs all at once and returns the answers in order.
+async fn all<T: Send + 'static>(
+    work: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let mut running = JoinSet::new();
+    for (i, one) in work.enumerate() {
+        running.spawn(async move { (i, one.await) });
+    }
+    let mut answers: Vec<(usize, T)> = running.join_all().await;
+    answers.sort_by_key(|(i, _)| *i);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}

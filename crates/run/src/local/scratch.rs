@@ -1,0 +1,186 @@
+//! The run's private directory (keys, sockets) and its addresses.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::proc::parse;
+
+const PREFIX: &str = "tare-run";
+/// A Unix socket's path may have this many bytes (with its final zero 108).
+pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// A directory that only this user can enter. Its name tells the process that it
+/// belongs to, so that a later run can remove what a killed one left. Removed when
+/// dropped.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    path: PathBuf,
+}
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+impl Scratch {
+    /// Makes one below `parent` (the system's directory for temporary files).
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(super) fn new(parent: &Path) -> io::Result<Self> {
+        let pid = std::process::id();
+        let start = start_ticks(pid).ok_or_else(|| {
+            io::Error::other("/proc/self/stat could not be read; is /proc mounted?")
+        })?;
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("{PREFIX}-{pid}-{start}-{count}"));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self { path })
+    }
+
+    /// A new directory within, as private.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(super) fn dir(&self, name: &str) -> io::Result<Self> {
+        let path = self.path.join(name);
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes directories of this user's runs that have ended without doing so.
+/// Returns how many.
+pub(super) fn sweep(parent: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return 0;
+    };
+    let me = rustix::process::getuid().as_raw();
+    entries
+        .filter_map(Result::ok)
+        .filter(|entry| {
+            let name = entry.file_name();
+            let Some((pid, start)) = name.to_str().and_then(owner) else {
+                return false;
+            };
+            // Never follows a link, and never touches what belongs to others.
+            let mine =
+                fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == me);
+            mine && start_ticks(pid) != Some(start) && fs::remove_dir_all(entry.path()).is_ok()
+        })
+        .count()
+}
+
+fn owner(name: &str) -> Option<(u32, u64)> {
+    let mut parts = name.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-');
+    let pid = parts.next()?.parse().ok()?;
+    let start = parts.next()?.parse().ok()?;
+    parts.next()?.parse::<u32>().ok()?;
+    parts.next().is_none().then_some((pid, start))
+}
+
+fn start_ticks(pid: u32) -> Option<u64> {
+    parse::stat_start_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// A part of the loopback network, `127.N.0.0/16`, that is this run's alone. A
+/// listener on its last address holds it: the kernel gives it back however tare ends.
+#[derive(Debug)]
+pub(super) struct Network {
+    second: u8,
+    _held: TcpListener,
+}
+
+impl Network {
+    const LOWEST: u8 = 64;
+    const HIGHEST: u8 = 127;
+    /// Below the ports that the kernel gives to outgoing connections.
+    const LOCK_PORT: u16 = 15999;
+
+    /// Takes the first free one, from a place that depends on the process.
+    ///
+    /// # Errors
+    /// When all are taken.
+    pub(super) fn take() -> io::Result<Self> {
+        let span = u32::from(Self::HIGHEST - Self::LOWEST) + 1;
+        let mut last = io::Error::other("no network");
+        for i in 0..span {
+            let second = Self::LOWEST + ((std::process::id() + i) % span) as u8;
+            let lock = SocketAddrV4::new(Ipv4Addr::new(127, second, 255, 254), Self::LOCK_PORT);
+            match TcpListener::bind(lock) {
+                Ok(held) => {
+                    return Ok(Self {
+                        second,
+                        _held: held,
+                    });
+                }
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
+    /// Second octet.
+    #[must_use]
+    pub(super) fn second(&self) -> u8 {
+        self.second
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn private_and_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(parent.path()).unwrap();
+        let path = scratch.path().to_owned();
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        fs::write(path.join("key"), "x").unwrap();
+        drop(scratch);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_swept_and_nothing_else() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let path = parent.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let alive = Scratch::new(parent.path()).unwrap();
+        let my_pid_before = make(&format!("tare-run-{}-1-0", std::process::id()));
+        let dead = make("tare-run-4194305-12-0");
+        let foreign = [make("tare-run-x-1-0"), make("tare-runs"), make("other")];
+        std::os::unix::fs::symlink(&foreign[2], parent.path().join("tare-run-4194306-1-0"))
+            .unwrap();
+        assert_eq!(sweep(parent.path()), 2);
+        assert!(!dead.exists() && !my_pid_before.exists());
+        assert!(alive.path().exists() && foreign.iter().all(|p| p.exists()));
+    }
+
+    #[test]
+    fn two_runs_have_two_networks() {
+        let (a, b) = (Network::take().unwrap(), Network::take().unwrap());
+        assert_ne!(a.second(), b.second());
+    }
+}

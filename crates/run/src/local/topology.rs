@@ -1,0 +1,313 @@
+//! Who is where and who calls whom: pods, addresses, identities. Pure.
+//!
+//! As in a cluster each pod has an address of its own and the same ports. All of
+//! 127.0.0.0/8 is this machine's loopback network on Linux.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use tare_model::graph::{Protocol, Service, ServiceGraph};
+use tare_model::plan::Workload;
+use tare_model::worker::Upstream;
+
+use super::identity::spiffe_id;
+use crate::envoy::config::Route;
+
+const APPLICATION_PORT: u16 = 8080;
+const INBOUND_PORT: u16 = 15006;
+const OUTBOUND_PORT: u16 = 15001;
+/// Pods in a run's network; the last addresses are not for pods.
+const PODS_MAX: usize = 250 * 254;
+/// Name of the pod that the generator is in.
+pub const GENERATOR: &str = "generator";
+
+/// One service of one instance, with its sidecar; or the generator's sidecar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// `emojivoto-0/web`, or `generator`.
+    pub name: String,
+    /// Its address.
+    pub ip: Ipv4Addr,
+    /// SPIFFE identity.
+    pub identity: String,
+    /// The service in it; the generator's pod has none.
+    pub service: Option<PodService>,
+    /// Pods that it calls, by index.
+    pub calls: Vec<usize>,
+    /// Pods that call it, by index.
+    pub callers: Vec<usize>,
+}
+
+/// A service in a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodService {
+    /// Name of the instance.
+    pub instance: String,
+    /// Name of the service.
+    pub service: String,
+    /// What it speaks.
+    pub protocol: Protocol,
+}
+
+impl PodService {
+    /// Host header or :authority by which it is called.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        format!("{}.{}", self.service, self.instance)
+    }
+}
+
+impl Pod {
+    /// Where its application listens.
+    #[must_use]
+    pub fn application(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.ip, APPLICATION_PORT)
+    }
+
+    /// Where its sidecar listens for others.
+    #[must_use]
+    pub fn inbound(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.ip, INBOUND_PORT)
+    }
+
+    /// Where its sidecar listens for its own application.
+    #[must_use]
+    pub fn outbound(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.ip, OUTBOUND_PORT)
+    }
+
+    /// Name as part of a file name.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        self.name.replace('/', "-")
+    }
+}
+
+/// All pods of a trial. The first is the generator's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// The pods.
+    pub pods: Vec<Pod>,
+}
+
+impl Topology {
+    /// Lays out a workload in the network `127.second.0.0/16`; `None` when it has
+    /// more pods than the network has addresses.
+    #[must_use]
+    pub fn new(workload: &Workload, second: u8) -> Option<Self> {
+        let graph = &workload.graph;
+        let count = 1 + graph.services.len() * workload.instances as usize;
+        if count > PODS_MAX {
+            return None;
+        }
+        let mut pods = vec![Pod {
+            name: GENERATOR.to_owned(),
+            ip: address(second, 0),
+            identity: spiffe_id("tare", GENERATOR),
+            service: None,
+            calls: Vec::new(),
+            callers: Vec::new(),
+        }];
+        for i in 0..workload.instances {
+            let instance = format!("{}-{i}", graph.name);
+            for service in &graph.services {
+                pods.push(Pod {
+                    name: format!("{instance}/{}", service.name),
+                    ip: address(second, pods.len()),
+                    identity: spiffe_id(&instance, &service.name),
+                    service: Some(PodService {
+                        instance: instance.clone(),
+                        service: service.name.clone(),
+                        protocol: service.protocol,
+                    }),
+                    calls: Vec::new(),
+                    callers: Vec::new(),
+                });
+            }
+        }
+        let mut topology = Self { pods };
+        topology.connect(workload);
+        Some(topology)
+    }
+
+    fn connect(&mut self, workload: &Workload) {
+        let graph = &workload.graph;
+        let fronts = fronts(graph, &workload.mix);
+        for i in 0..workload.instances as usize {
+            let base = 1 + i * graph.services.len();
+            for (s, service) in graph.services.iter().enumerate() {
+                if fronts.contains(service.name.as_str()) {
+                    self.edge(0, base + s);
+                }
+                for (callee, _) in called(graph, service) {
+                    self.edge(base + s, base + callee);
+                }
+            }
+        }
+    }
+
+    fn edge(&mut self, from: usize, to: usize) {
+        self.pods[from].calls.push(to);
+        self.pods[to].callers.push(from);
+    }
+
+    /// How the application of a pod reaches those that it calls, by service name:
+    /// through its sidecar, or straight.
+    #[must_use]
+    pub fn upstreams(&self, pod: &Pod, meshed: bool) -> BTreeMap<String, Upstream> {
+        self.reach(pod, meshed)
+            .map(|(callee, upstream)| (callee.service.clone(), upstream))
+            .collect()
+    }
+
+    /// How the generator reaches the services that the load names.
+    #[must_use]
+    pub fn targets(&self, meshed: bool) -> BTreeMap<(String, String), Upstream> {
+        self.reach(&self.pods[0], meshed)
+            .map(|(callee, upstream)| ((callee.instance.clone(), callee.service.clone()), upstream))
+            .collect()
+    }
+
+    fn reach<'a>(
+        &'a self,
+        pod: &'a Pod,
+        meshed: bool,
+    ) -> impl Iterator<Item = (&'a PodService, Upstream)> {
+        pod.calls.iter().filter_map(move |&i| {
+            let callee = &self.pods[i];
+            let service = callee.service.as_ref()?;
+            let connect = if meshed {
+                pod.outbound()
+            } else {
+                callee.application()
+            };
+            Some((
+                service,
+                Upstream {
+                    connect: connect.to_string(),
+                    authority: service.authority(),
+                },
+            ))
+        })
+    }
+
+    /// What a pod's sidecar routes.
+    #[must_use]
+    pub fn routes(&self, pod: &Pod) -> Vec<Route> {
+        pod.calls
+            .iter()
+            .filter_map(|&i| {
+                let callee = &self.pods[i];
+                let service = callee.service.as_ref()?;
+                Some(Route {
+                    authority: service.authority(),
+                    protocol: service.protocol,
+                    address: callee.inbound(),
+                    identity: callee.identity.clone(),
+                })
+            })
+            .collect()
+    }
+}
+
+/// Services that the mix names.
+fn fronts<'a>(graph: &'a ServiceGraph, mix: &str) -> BTreeSet<&'a str> {
+    graph
+        .mixes
+        .iter()
+        .filter(|m| m.name == mix)
+        .flat_map(|m| m.endpoints.iter().map(|e| e.service.as_str()))
+        .collect()
+}
+
+/// Services that a service calls, each once, with their place in the graph.
+fn called<'a>(graph: &'a ServiceGraph, service: &'a Service) -> Vec<(usize, &'a Service)> {
+    let calls = service.endpoints.iter().flat_map(|e| &e.calls);
+    let names: BTreeSet<&str> = calls
+        .flat_map(|step| step.parallel.iter().map(|call| call.service.as_str()))
+        .chain(service.uses.iter().map(String::as_str))
+        .collect();
+    graph
+        .services
+        .iter()
+        .enumerate()
+        .filter(|(_, s)| names.contains(s.name.as_str()))
+        .collect()
+}
+
+/// The network's last octet counts from 1 to 254: addresses that look like hosts.
+fn address(second: u8, index: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, second, (index / 254) as u8, (index % 254) as u8 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn workload(instances: u32) -> Workload {
+        let graph = serde_json::json!({
+            "name": "shop",
+            "services": [
+                {"name": "front", "protocol": "http", "endpoints": [
+                    {"path": "/", "calls": [{"parallel": [{"service": "back", "path": "Get"}]},
+                                            {"parallel": [{"service": "back", "path": "Get"}]}]}]},
+                {"name": "back", "protocol": "grpc", "endpoints": [{"path": "Get"}]},
+            ],
+            "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "front", "path": "/"}]}],
+        });
+        Workload {
+            graph: serde_json::from_value(graph).unwrap(),
+            instances,
+            mix: "default".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_generator_calls_fronts_and_fronts_call_their_own_backs() {
+        let t = Topology::new(&workload(2), 70).unwrap();
+        let names: Vec<&str> = t.pods.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "generator",
+                "shop-0/front",
+                "shop-0/back",
+                "shop-1/front",
+                "shop-1/back"
+            ]
+        );
+        assert_eq!(t.pods[0].calls, [1, 3]);
+        assert_eq!(t.pods[3].calls, [4], "two calls, one edge");
+        assert_eq!(t.pods[4].callers, [3]);
+        assert_eq!(t.pods[4].identity, "spiffe://tare.local/ns/shop-1/sa/back");
+    }
+
+    #[test]
+    fn meshed_goes_through_the_own_sidecar_and_bare_goes_straight() {
+        let t = Topology::new(&workload(1), 70).unwrap();
+        let meshed = t.upstreams(&t.pods[1], true);
+        assert_eq!(meshed["back"].connect, "127.70.0.2:15001");
+        assert_eq!(meshed["back"].authority, "back.shop-0");
+        assert_eq!(
+            t.upstreams(&t.pods[1], false)["back"].connect,
+            "127.70.0.3:8080"
+        );
+        let key = ("shop-0".to_owned(), "front".to_owned());
+        assert_eq!(t.targets(true)[&key].connect, "127.70.0.1:15001");
+        assert_eq!(t.targets(false)[&key].connect, "127.70.0.2:8080");
+        assert_eq!(t.targets(true).len(), 1, "only what the mix names");
+        assert_eq!(
+            t.routes(&t.pods[1])[0].address.to_string(),
+            "127.70.0.3:15006"
+        );
+    }
+
+    #[test]
+    fn addresses_are_distinct_and_look_like_hosts() {
+        let t = Topology::new(&workload(400), 70).unwrap();
+        let ips: BTreeSet<Ipv4Addr> = t.pods.iter().map(|p| p.ip).collect();
+        assert_eq!(ips.len(), 801);
+        assert!(ips.iter().all(|ip| !matches!(ip.octets()[3], 0 | 255)));
+        assert_eq!(Topology::new(&workload(40_000), 70), None);
+    }
+}

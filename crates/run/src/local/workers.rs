@@ -1,0 +1,73 @@
+//! Generators and agents: workers whose records the experiment reads.
+
+use std::path::Path;
+
+use tare_model::layout;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::child::{Launch, Process};
+use crate::environment::{EnvironmentError, Role, Worker};
+
+/// Lines that may wait for the experiment: a minute of many generators.
+const LINES_WAITING_MAX: usize = 4096;
+
+pub(super) async fn start(
+    tare: &Path,
+    role: Role,
+    spec_json: String,
+    dir: &Path,
+) -> Result<(Worker, JoinHandle<()>), EnvironmentError> {
+    let (name, command) = match role {
+        Role::Generator => ("generator", "load"),
+        Role::Agent => ("agent", "agent"),
+    };
+    let failed = |e: std::io::Error| EnvironmentError::Start {
+        name: name.to_owned(),
+        found: e.to_string(),
+    };
+    let launch = Launch {
+        tare,
+        name: name.to_owned(),
+        log: dir.join(layout::LOGS).join(format!("{name}.log")),
+    };
+    let mut process = launch.worker(&[command, "--spec", "-"]).map_err(failed)?;
+    if let Some(mut stdin) = process.child().stdin.take() {
+        // A worker that ended early shows by its stream, not as a broken pipe here.
+        let _ = stdin.write_all(spec_json.as_bytes()).await;
+    }
+    let pid = process.pid;
+    let (lines_sender, lines) = mpsc::channel(LINES_WAITING_MAX);
+    let (stop, stop_receiver) = mpsc::channel(1);
+    let task = tokio::spawn(supervise(process, lines_sender, stop_receiver));
+    Ok((Worker { pid, lines, stop }, task))
+}
+
+/// Hands lines on until the worker ends. Returning drops the process, and that
+/// kills it if it still runs.
+async fn supervise(
+    mut process: Process,
+    lines: mpsc::Sender<String>,
+    mut stop: mpsc::Receiver<()>,
+) {
+    let Some(stdout) = process.child().stdout.take() else {
+        return;
+    };
+    let mut reader = BufReader::new(stdout).lines();
+    loop {
+        tokio::select! {
+            line = reader.next_line() => match line {
+                Ok(Some(line)) => if lines.send(line).await.is_err() {
+                    return;
+                },
+                Ok(None) | Err(_) => break,
+            },
+            asked = stop.recv() => match asked {
+                Some(()) => process.terminate(),
+                None => return,
+            },
+        }
+    }
+    let _ = process.child().wait().await;
+}
