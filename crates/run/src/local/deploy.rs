@@ -67,7 +67,11 @@ pub(super) async fn deploy(
             Mtls::Off
         },
         targets: topology.targets(meshed),
-        watched: Vec::new(),
+        watched: vec![Watched {
+            name: "tare".to_owned(),
+            plane: Plane::Tare,
+            pid: std::process::id(),
+        }],
         processes: Vec::new(),
         workers: Vec::new(),
         admins: Vec::new(),

