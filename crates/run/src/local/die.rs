@@ -18,8 +18,11 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 /// Name of the hidden command.
 pub(super) const EXEC_COMMAND: &str = "__exec";
-/// Set for tare's own workers: the process id of the parent to die with.
+/// Set for tare's own workers: the process id of the parent to die with; 1 is
+/// whoever is the parent, for scripts that cannot know.
 pub(super) const PARENT_VARIABLE: &str = "TARE_DIE_WITH_PARENT";
+
+const ANY_PARENT: u32 = 1;
 
 /// Why a child does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +84,9 @@ pub fn exec(
 
 fn die_with(parent: u32) -> Result<(), DieError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| DieError::Kernel(e.into()))?;
+    if parent == ANY_PARENT {
+        return Ok(());
+    }
     // Asked too late when the parent died in between: another one has adopted us.
     let now = getppid().map(|pid| pid.as_raw_pid());
     if now == i32::try_from(parent).ok() {

@@ -139,7 +139,7 @@ impl Topology {
                 if fronts.contains(service.name.as_str()) {
                     self.edge(0, base + s);
                 }
-                for (callee, _) in called(graph, service) {
+                for callee in called(graph, service) {
                     self.edge(base + s, base + callee);
                 }
             }
@@ -212,26 +212,18 @@ impl Topology {
 
 /// Services that the mix names.
 fn fronts<'a>(graph: &'a ServiceGraph, mix: &str) -> BTreeSet<&'a str> {
-    graph
-        .mixes
-        .iter()
-        .filter(|m| m.name == mix)
-        .flat_map(|m| m.endpoints.iter().map(|e| e.service.as_str()))
-        .collect()
+    let endpoints = graph.mix(mix).map(|m| m.endpoints.iter());
+    let endpoints = endpoints.into_iter().flatten();
+    endpoints.map(|e| e.service.as_str()).collect()
 }
 
-/// Services that a service calls, each once, with their place in the graph.
-fn called<'a>(graph: &'a ServiceGraph, service: &'a Service) -> Vec<(usize, &'a Service)> {
-    let calls = service.endpoints.iter().flat_map(|e| &e.calls);
-    let names: BTreeSet<&str> = calls
-        .flat_map(|step| step.parallel.iter().map(|call| call.service.as_str()))
-        .chain(service.uses.iter().map(String::as_str))
-        .collect();
-    graph
-        .services
-        .iter()
-        .enumerate()
-        .filter(|(_, s)| names.contains(s.name.as_str()))
+/// Places in the graph of the services that a service calls.
+fn called(graph: &ServiceGraph, service: &Service) -> Vec<usize> {
+    let names = graph.callees(&service.name);
+    let services = graph.services.iter().enumerate();
+    services
+        .filter(|(_, s)| names.contains(&s.name.as_str()))
+        .map(|(place, _)| place)
         .collect()
 }
 

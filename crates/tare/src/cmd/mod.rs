@@ -10,7 +10,6 @@ mod load;
 mod plan;
 mod report;
 mod run;
-mod worker;
 mod workload;
 
 /// Exit codes, beside 0 for good.

@@ -10,8 +10,6 @@ use tare_model::graph::{self, Protocol, ServiceGraph};
 use tare_model::worker::WorkloadSpec;
 use tare_workload::Playground;
 
-use super::worker::die_with_parent;
-
 /// Show or serve the applications that tare puts under load
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -54,7 +52,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(path: &Path) -> anyhow::Result<()> {
-    die_with_parent()?;
     let spec = match path.to_str() {
         Some("-") => read_spec(io::stdin().lock()),
         _ => File::open(path).map_err(Into::into).and_then(read_spec),
