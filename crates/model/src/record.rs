@@ -185,7 +185,8 @@ pub struct ProcessSample {
     pub cpu_ns: u64,
     /// Resident set size in bytes.
     pub rss_bytes: u64,
-    /// Proportional set size in bytes, in the samples that read it.
+    /// Proportional set size in bytes, in some samples: read in the seconds before
+    /// this one (with the last sample: just after it), because it is costly to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pss_bytes: Option<u64>,
 }

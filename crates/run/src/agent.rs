@@ -19,10 +19,13 @@ const PSS_SHARE_MAX: f64 = 0.005;
 const PSS_SHARE_MAX_MOMENTARY: f64 = 0.1;
 /// Proportional set sizes are read about this often where the cost allows.
 const PSS_EVERY: Duration = Duration::from_secs(10);
-/// The first reading of them begins this long before the window.
-const PSS_LEAD: Duration = Duration::from_secs(1);
+/// The first reading of them begins at most this long before the window.
+const PSS_LEAD: Duration = Duration::from_secs(5);
+/// This long before a sample is due nothing else is begun.
+const PSS_MARGIN_NS: i64 = 20_000_000;
 /// The runtime's timer has a grain of a millisecond; the rest is slept exactly.
 const TIMER_GRAIN: Duration = Duration::from_millis(2);
+const SECOND_NS: i64 = 1_000_000_000;
 
 /// Why an agent could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -88,13 +91,22 @@ struct Sampler {
     /// The start of the window on the clock that never steps.
     start: Zero,
     processes: Vec<Process>,
-    pss: Vec<Option<u64>>,
+    round: PssRound,
     gone: BTreeSet<usize>,
-    /// Mean cost of a whole round of proportional set sizes.
-    pss_every: Duration,
-    pss_due: i64,
     terminate: Signal,
     terminated: bool,
+}
+
+/// A round of proportional set sizes: every process once, spread over as long as it
+/// takes. Samples carry whole rounds only.
+#[derive(Default)]
+struct PssRound {
+    values: Vec<Option<u64>>,
+    /// The next process to read; at the end the round is whole.
+    next: usize,
+    cost: Duration,
+    /// When the next round is due.
+    due_ns: i64,
 }
 
 /// An instant and how far the window's start lies from it.
@@ -130,10 +142,12 @@ impl Sampler {
             window: Duration::from_nanos(spec.window_ns),
             start: Zero::new(spec.window_start_unix_ns),
             processes: spec.processes.iter().map(|w| Process::new(w.pid)).collect(),
-            pss: vec![None; spec.processes.len()],
+            round: PssRound {
+                values: vec![None; spec.processes.len()],
+                due_ns: i64::MIN,
+                ..PssRound::default()
+            },
             gone: BTreeSet::new(),
-            pss_every: PSS_EVERY,
-            pss_due: 0,
             terminate: signal(SignalKind::terminate())?,
             terminated: false,
         })
@@ -142,10 +156,10 @@ impl Sampler {
     async fn run<W: Write>(&mut self, records: &mut Records<'_, W>) -> Result<(), AgentError> {
         let lead_ns = -(PSS_LEAD.as_nanos() as i64);
         self.sleep_until(lead_ns).await;
-        self.read_pss_spread(0).await;
+        self.read_pss_until(-PSS_MARGIN_NS).await;
 
         let (mut first_t, mut first_cpu) = (None, Duration::ZERO);
-        let mut last_t = 0;
+        let (mut last_t, mut last_cpu) = (0, Duration::ZERO);
         let end_ns = self.window.as_nanos() as i64;
         for due_ns in instants(end_ns) {
             if due_ns < self.start.t_ns() - 500_000_000 && due_ns != end_ns {
@@ -158,7 +172,7 @@ impl Sampler {
                 first_cpu = cpu;
                 sample.t_ns
             });
-            last_t = sample.t_ns;
+            (last_t, last_cpu) = (sample.t_ns, cpu);
             let last = due_ns == end_ns || self.terminated;
             if last {
                 self.read_pss_at_once();
@@ -169,14 +183,13 @@ impl Sampler {
             if last {
                 break;
             }
-            if due_ns >= self.pss_due && end_ns - due_ns > 2_000_000_000 {
-                self.read_pss_spread(due_ns).await;
-            }
+            let next_ns = end_ns.min(due_ns + SECOND_NS);
+            self.read_pss_until(next_ns - PSS_MARGIN_NS).await;
         }
         let checksum = records.checksum.hex();
         records.write(&AgentRecord::Final {
             checksum,
-            own_cpu_ns: (read::own_cpu() - first_cpu).as_nanos() as u64,
+            own_cpu_ns: last_cpu.saturating_sub(first_cpu).as_nanos() as u64,
             elapsed_ns: u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0),
         })
     }
@@ -220,7 +233,10 @@ impl Sampler {
     }
 
     fn attach_pss(&mut self, sample: &mut Sample) {
-        for (process, pss) in sample.processes.iter_mut().zip(&mut self.pss) {
+        if self.round.next < self.processes.len() {
+            return;
+        }
+        for (process, pss) in sample.processes.iter_mut().zip(&mut self.round.values) {
             if let Some(process) = process {
                 process.pss_bytes = pss.take();
             }
@@ -243,44 +259,55 @@ impl Sampler {
         Ok(())
     }
 
-    /// One round of proportional set sizes with pauses between the processes; the
-    /// values go into the next sample. The next round is due when its cost allows.
-    async fn read_pss_spread(&mut self, now_ns: i64) {
-        let begin = read::own_cpu();
-        for i in 0..self.processes.len() {
+    /// Goes on with a round that is due, with a pause after each process, until the
+    /// round is whole or `until_ns` is near.
+    async fn read_pss_until(&mut self, until_ns: i64) {
+        if self.round.next >= self.processes.len() {
+            if self.start.t_ns() < self.round.due_ns {
+                return;
+            }
+            self.round.next = 0;
+            self.round.cost = Duration::ZERO;
+        }
+        while self.round.next < self.processes.len() && self.start.t_ns() < until_ns {
             let before = Instant::now();
-            self.read_pss(i);
-            let pause = before
-                .elapsed()
-                .mul_f64(1.0 / PSS_SHARE_MAX_MOMENTARY - 1.0);
+            self.read_pss(self.round.next);
+            let cost = before.elapsed();
+            self.round.next += 1;
+            self.round.cost += cost;
+            let pause = cost.mul_f64(1.0 / PSS_SHARE_MAX_MOMENTARY - 1.0);
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 _ = self.terminate.recv() => { self.terminated = true; return; }
             }
         }
-        let cost = read::own_cpu() - begin;
-        self.pss_every = PSS_EVERY.max(cost.mul_f64(1.0 / PSS_SHARE_MAX));
-        self.pss_due = now_ns + self.pss_every.as_nanos() as i64;
+        let every = PSS_EVERY.max(self.round.cost.mul_f64(1.0 / PSS_SHARE_MAX));
+        self.round.due_ns = self.start.t_ns() + every.as_nanos() as i64;
     }
 
-    /// The same without pauses: only after the window.
+    /// A whole round without pauses: only after the window.
     fn read_pss_at_once(&mut self) {
         for i in 0..self.processes.len() {
             self.read_pss(i);
         }
+        self.round.next = self.processes.len();
     }
 
     fn read_pss(&mut self, i: usize) {
-        if self.gone.contains(&i) || !self.processes[i].is_same() {
-            return;
-        }
-        self.pss[i] = self.processes[i].pss_bytes();
+        let there = !self.gone.contains(&i) && self.processes[i].is_same();
+        self.round.values[i] = if there {
+            self.processes[i].pss_bytes()
+        } else {
+            None
+        };
     }
 }
 
 /// When samples fall: the window's edges and each full second between.
 fn instants(window_ns: i64) -> impl Iterator<Item = i64> {
-    (0..window_ns).step_by(1_000_000_000).chain([window_ns])
+    (0..window_ns)
+        .step_by(SECOND_NS as usize)
+        .chain([window_ns])
 }
 
 #[cfg(test)]

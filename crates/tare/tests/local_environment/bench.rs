@@ -1,0 +1,147 @@
+//! A small workload in an environment of its own.
+
+use std::path::PathBuf;
+
+use tare_model::load::{Arrivals, Pace};
+use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
+use tare_model::plan::{EnvironmentKind, Load, Plan, Workload};
+use tare_model::trial::{Proof, TrialSpec};
+use tare_run::environment::{Deployed, Environment};
+use tare_run::envoy::install;
+use tare_run::local::probe;
+use tare_run::local::{Local, LocalDeployment, LocalSettings};
+
+pub(crate) fn mesh(name: &str, data_plane: DataPlaneKind, mtls: Mtls) -> Mesh {
+    Mesh {
+        name: name.to_owned(),
+        title: String::new(),
+        data_plane,
+        settings: MeshSettings {
+            mtls,
+            ..MeshSettings::default()
+        },
+    }
+}
+
+pub(crate) fn bare() -> Mesh {
+    mesh("bare", DataPlaneKind::None, Mtls::Off)
+}
+
+pub(crate) fn envoy() -> Mesh {
+    mesh("envoy", DataPlaneKind::EnvoySidecar, Mtls::Off)
+}
+
+pub(crate) fn strict() -> Mesh {
+    mesh("envoy/mtls", DataPlaneKind::EnvoySidecar, Mtls::Strict)
+}
+
+/// A front by HTTP that calls a back by gRPC, which calls a store by HTTP.
+pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
+    let call = |service: &str, path: &str| serde_json::json!([{"parallel": [{"service": service, "path": path}]}]);
+    let graph = serde_json::json!({
+        "name": "shop",
+        "services": [
+            {"name": "front", "protocol": "http", "endpoints": [{"path": "/", "calls": call("back", "Get")}]},
+            {"name": "back", "protocol": "grpc", "endpoints": [{"path": "Get", "calls": call("store", "/item")}]},
+            {"name": "store", "protocol": "http", "endpoints": [{"path": "/item", "response_bytes": 100}]},
+        ],
+        "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "front", "path": "/"}]}],
+    });
+    Plan {
+        schema_version: tare_model::SCHEMA_VERSION,
+        name: "test".to_owned(),
+        description: String::new(),
+        environment: EnvironmentKind::Local,
+        workload: Workload {
+            graph: serde_json::from_value(graph).unwrap(),
+            instances,
+            mix: "default".to_owned(),
+        },
+        baseline: meshes[0].name.clone(),
+        meshes,
+        loads: vec![Load {
+            name: "20rps".to_owned(),
+            rate_rps: 20.0,
+            connections: 2,
+            threads: 1,
+            arrivals: Arrivals::Constant,
+            pace: Pace::Sleep,
+            duration_ns: 1_000_000_000,
+            warmup_ns: 0,
+            timeout_ns: 1_000_000_000,
+        }],
+        repeats: 1,
+        seed: 1,
+    }
+}
+
+pub(crate) struct Bench {
+    pub(crate) local: Local,
+    pub(crate) plan: Plan,
+    pub(crate) dir: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) async fn new(mesh: Mesh, instances: u32) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut local = Local::with(LocalSettings {
+            tare: PathBuf::from(env!("CARGO_BIN_EXE_tare")),
+            envoy: install::Settings::from_env(false),
+            temporary: dir.path().to_owned(),
+        })
+        .unwrap();
+        let plan = plan(vec![mesh], instances);
+        let fingerprint = local
+            .prepare(&plan, &mut |line| eprintln!("{line}"))
+            .await
+            .unwrap();
+        assert_eq!(
+            fingerprint.programs.contains_key("envoy"),
+            plan.meshes[0].data_plane == DataPlaneKind::EnvoySidecar
+        );
+        Self { local, plan, dir }
+    }
+
+    pub(crate) fn trial(&self) -> TrialSpec {
+        tare_model::trial::order(&self.plan).remove(0)
+    }
+
+    pub(crate) async fn deploy(&mut self) -> LocalDeployment {
+        let (trial, dir) = (self.trial(), self.dir.path().join("trial"));
+        self.local.deploy(&self.plan, &trial, &dir).await.unwrap()
+    }
+
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        self.dir.path().join("trial").join(name)
+    }
+}
+
+pub(crate) fn all_hold(proofs: &[Proof]) {
+    assert!(!proofs.is_empty());
+    for proof in proofs {
+        assert!(proof.holds, "{}: {}", proof.claim, proof.seen);
+    }
+}
+
+pub(crate) async fn send(deployment: &LocalDeployment, requests: u32) {
+    for target in deployment.targets().values() {
+        let address = target.connect.parse().unwrap();
+        for _ in 0..requests {
+            let protocol = tare_model::graph::Protocol::Http;
+            let response = probe::get_at(address, protocol, None, &target.authority, "/").await;
+            assert_eq!(response.unwrap().status, 200);
+        }
+    }
+}
+
+pub(crate) fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|s| tare_run::proc::parse::stat_state(&s) != Some('Z'))
+}
+
+pub(crate) fn claims(proofs: &[Proof]) -> String {
+    proofs
+        .iter()
+        .map(|p| format!("{}: {}\n", p.claim, p.seen))
+        .collect()
+}

@@ -1,0 +1,242 @@
+//! Workers and deployments that end: in order, by themselves, or not at all.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tare_model::layout::CONFIG;
+use tare_model::worker::{AgentSpec, Plane};
+use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role};
+
+use crate::bench::{Bench, bare, envoy, is_running, strict};
+
+/// Ctrl-C in the middle of a start: what had started ends, and its keys go.
+#[tokio::test]
+async fn an_abandoned_start_leaves_nothing() {
+    let mut bench = Bench::new(strict(), 4).await;
+    let (trial, dir) = (bench.trial(), bench.dir.path().join("trial"));
+    let config = dir.join(CONFIG).join("shop-3-store.json");
+    {
+        let deploy = bench.local.deploy(&bench.plan, &trial, &dir);
+        let some_have_started = async {
+            while !config.exists() || children_of(&dir) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            deployed = deploy => panic!("it was too fast: {:?}", deployed.map(drop)),
+            () = some_have_started => {}
+        }
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while children_of(&dir) > 0 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(children_of(&dir), 0);
+    let keys = std::fs::read_dir(bench.dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().path());
+    let keys: Vec<PathBuf> = keys.filter(|p| *p != dir && p.join("1").exists()).collect();
+    assert!(keys.is_empty(), "{keys:?}");
+}
+
+/// Processes that name the directory in their command line.
+fn children_of(dir: &Path) -> usize {
+    let needle = dir.to_string_lossy().into_owned();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = processes.filter_map(|e| std::fs::read(e.path().join("cmdline")).ok());
+    lines
+        .filter(|line| String::from_utf8_lossy(line).contains(&needle))
+        .count()
+}
+
+#[tokio::test]
+async fn a_part_that_ends_in_mid_trial_is_noticed() {
+    let mut bench = Bench::new(envoy(), 1).await;
+    let mut deployment = bench.deploy().await;
+    let victim = deployment
+        .watched()
+        .into_iter()
+        .find(|w| w.name == "shop-0/back/sidecar")
+        .unwrap();
+    assert_eq!(victim.plane, Plane::DataPlane);
+    kill(victim.pid);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut events = deployment.exited();
+    while events.is_empty() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        events = deployment.exited();
+    }
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].kind, "exited");
+    assert!(
+        events[0]
+            .message
+            .contains("shop-0/back/sidecar ended with signal: 9"),
+        "{}",
+        events[0].message
+    );
+    assert_eq!(deployment.exited(), [], "each is told once");
+    let proofs = bench
+        .local
+        .prove(&mut deployment, Phase::Before)
+        .await
+        .unwrap();
+    let broken: Vec<&str> = proofs
+        .iter()
+        .filter(|p| !p.holds)
+        .map(|p| p.claim.as_str())
+        .collect();
+    assert!(
+        broken.contains(&"every call passes the caller's and the called service's sidecar"),
+        "{broken:?}"
+    );
+    assert_eq!(bench.local.teardown(deployment).await, []);
+}
+
+fn kill(pid: u32) {
+    let status = std::process::Command::new("kill")
+        .args(["-9", &pid.to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// A port that somebody else holds: the message names the part and its reason, and
+/// nothing is left running.
+#[tokio::test]
+async fn a_failed_start_says_why_and_leaves_nothing() {
+    let mut bench = Bench::new(bare(), 1).await;
+    let deployment = bench.deploy().await;
+    let (trial, dir) = (bench.trial(), bench.dir.path().join("second"));
+    let error = bench
+        .local
+        .deploy(&bench.plan, &trial, &dir)
+        .await
+        .unwrap_err();
+    let EnvironmentError::Start { name, found } = &error else {
+        panic!("{error}");
+    };
+    assert!(
+        name.starts_with("shop-0/") && found.contains("in use"),
+        "{error}"
+    );
+    bench.local.teardown(deployment).await;
+}
+
+#[tokio::test]
+async fn an_agent_weighs_a_deployment() {
+    let mut bench = Bench::new(envoy(), 1).await;
+    let mut deployment = bench.deploy().await;
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let spec = AgentSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        processes: deployment.watched(),
+        window_start_unix_ns: now.as_nanos() as u64 + 300_000_000,
+        window_ns: 1_200_000_000,
+    };
+    let json = serde_json::to_string(&spec).unwrap();
+    let dir = bench.dir.path().join("trial");
+    let mut worker = bench
+        .local
+        .start(&mut deployment, Role::Agent, json, &dir)
+        .await
+        .unwrap();
+    let mut records = Vec::new();
+    while let Some(line) = worker.lines.recv().await {
+        records.push(serde_json::from_str(&line).unwrap());
+    }
+    let use_ = tare_stats::resources::summarise(&spec, &records, 2).unwrap();
+    assert_eq!(use_.planes[&Plane::DataPlane].processes, 3);
+    assert_eq!(use_.planes[&Plane::GeneratorProxy].processes, 1);
+    assert_eq!(use_.planes[&Plane::Application].processes, 3);
+    assert!(use_.planes[&Plane::DataPlane].cpu_cores > 0.0);
+    // An idle Envoy holds more than a mebibyte of its own.
+    assert!(use_.planes[&Plane::DataPlane].memory_mean_bytes > 3.0 * f64::from(1 << 20));
+    assert!(use_.processes.iter().all(|p| p.gone_at_ns.is_none()));
+    bench.local.teardown(deployment).await;
+}
+
+/// A worker that is no longer wanted ends with its handle.
+#[tokio::test]
+async fn a_dropped_worker_ends() {
+    let mut bench = Bench::new(bare(), 1).await;
+    let mut deployment = bench.deploy().await;
+    let spec = AgentSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        processes: Vec::new(),
+        window_start_unix_ns: u64::MAX / 4,
+        window_ns: 1_000_000_000,
+    };
+    let json = serde_json::to_string(&spec).unwrap();
+    let dir = bench.dir.path().join("trial");
+    let worker = bench
+        .local
+        .start(&mut deployment, Role::Agent, json, &dir)
+        .await
+        .unwrap();
+    let pid = worker.pid;
+    assert!(is_running(pid));
+    drop(worker);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while is_running(pid) && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!is_running(pid));
+    bench.local.teardown(deployment).await;
+}
+
+/// Not a test of its own: the parent that the next test kills.
+#[tokio::test]
+#[ignore = "started by kill_nine_leaves_no_child"]
+async fn victim() {
+    let Some(out) = std::env::var_os("TARE_TEST_VICTIM") else {
+        return;
+    };
+    let mut bench = Bench::new(envoy(), 1).await;
+    let deployment = bench.deploy().await;
+    let children = deployment.watched().into_iter().skip(1);
+    let pids: Vec<String> = children.map(|w| w.pid.to_string()).collect();
+    let partial = PathBuf::from(&out).with_extension("partial");
+    std::fs::write(&partial, pids.join(" ")).unwrap();
+    std::fs::rename(&partial, &out).unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+#[test]
+fn kill_nine_leaves_no_child() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("pids");
+    let mut parent = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            "endings::victim",
+            "--test-threads=1",
+        ])
+        .env("TARE_TEST_VICTIM", &out)
+        .env("TMPDIR", dir.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !out.exists() && Instant::now() < deadline {
+        assert!(parent.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pids: Vec<u32> = std::fs::read_to_string(&out)
+        .unwrap()
+        .split(' ')
+        .map(|pid| pid.parse().unwrap())
+        .collect();
+    assert_eq!(pids.len(), 7);
+    assert!(pids.iter().all(|&pid| is_running(pid)));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while pids.iter().any(|&pid| is_running(pid)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let left: Vec<u32> = pids.into_iter().filter(|&pid| is_running(pid)).collect();
+    assert!(left.is_empty(), "{left:?} are left");
+}

@@ -1,0 +1,235 @@
+//! What is proven of each mesh, and that the proofs can fail.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tare_model::layout::{CONFIG, LOGS};
+use tare_model::mesh::Mesh;
+use tare_model::trial::Proof;
+use tare_run::environment::{Deployed, Environment, Phase};
+use tare_run::envoy::install;
+use tare_run::local::probe;
+
+use crate::bench::{Bench, all_hold, bare, claims, envoy, is_running, send, strict};
+
+/// From deployment to the last proof; and nothing is left afterwards.
+async fn whole_trial(mesh: Mesh) -> Vec<Proof> {
+    let access_log = mesh.settings.access_log;
+    let mut bench = Bench::new(mesh, 2).await;
+    let mut deployment = bench.deploy().await;
+    let mut proofs = bench
+        .local
+        .prove(&mut deployment, Phase::Before)
+        .await
+        .unwrap();
+    all_hold(&proofs);
+    send(&deployment, 5).await;
+    let phase = Phase::After { load_sent: 10 };
+    proofs.extend(bench.local.prove(&mut deployment, phase).await.unwrap());
+    all_hold(&proofs);
+    assert_eq!(deployment.exited(), []);
+
+    let mut watched = deployment.watched();
+    assert_eq!(
+        watched.remove(0).pid,
+        std::process::id(),
+        "tare itself is watched too"
+    );
+    let addresses: Vec<SocketAddr> = deployment
+        .targets()
+        .values()
+        .map(|t| t.connect.parse().unwrap())
+        .collect();
+    assert_eq!(bench.local.teardown(deployment).await, []);
+    for process in watched {
+        assert!(!is_running(process.pid), "{} is left", process.name);
+    }
+    for address in addresses {
+        assert!(
+            TcpStream::connect(address).is_err(),
+            "{address} still answers"
+        );
+    }
+    let log = bench.folder(LOGS).join("shop-0-front-access.log");
+    let logged = std::fs::read_to_string(log).unwrap_or_default();
+    assert_eq!(logged.contains("GET / HTTP/1.1"), access_log, "{logged}");
+    no_secrets(&bench.folder(CONFIG));
+    no_secrets(&bench.folder(LOGS));
+    let dir = bench.dir;
+    assert_eq!(bench.local.close().await, []);
+    let left: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .filter(|name| name != "trial")
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    proofs
+}
+
+fn no_secrets(dir: &Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+        assert!(
+            !text.contains("PRIVATE KEY"),
+            "{} holds a key",
+            path.display()
+        );
+    }
+}
+
+#[tokio::test]
+async fn bare_is_bare() {
+    let proofs = whole_trial(bare()).await;
+    assert_eq!(
+        claims(&proofs),
+        "no proxy is in the path of any call: 6 of 6\n"
+    );
+}
+
+#[tokio::test]
+async fn envoy_is_in_the_path_of_every_call() {
+    let text = claims(&whole_trial(envoy()).await);
+    assert!(
+        text.contains("the caller's and the called service's sidecar: 6 of 6"),
+        "{text}"
+    );
+    assert!(
+        text.contains("plain text to an inbound port is answered: 6 of 6"),
+        "{text}"
+    );
+    assert!(
+        text.contains("carried the load: 10 requests, 10 sent"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn strict_lets_in_callers_and_nobody_else() {
+    let text = claims(&whole_trial(strict()).await);
+    for claim in [
+        "carries the identity that the caller's certificate proves: 6 of 6",
+        "a caller's certificate is let in: 6 of 6",
+        "plain text to an inbound port is refused: 6 of 6",
+        "TLS without a certificate is refused: 6 of 6",
+        "a certificate with another identity is refused: 6 of 6",
+        "a caller's identity from another authority is refused: 6 of 6",
+    ] {
+        assert!(text.contains(claim), "{claim} is not in\n{text}");
+    }
+}
+
+/// Fewer statistics and an access log: the proofs hold all the same.
+#[tokio::test]
+async fn settings_of_the_mesh_are_in_force() {
+    let mut mesh = strict();
+    mesh.settings.l7_stats = false;
+    mesh.settings.access_log = true;
+    mesh.settings.concurrency = 2;
+    let text = claims(&whole_trial(mesh).await);
+    assert!(
+        text.contains("carried the load: 10 requests, 10 sent"),
+        "{text}"
+    );
+}
+
+/// The caller's side of the identity check: a sidecar that expects another name than
+/// the called one's certificate proves sends nothing there.
+#[tokio::test]
+async fn a_server_with_another_identity_is_refused() {
+    let mut bench = Bench::new(strict(), 1).await;
+    let deployment = bench.deploy().await;
+    let config = bench.folder(CONFIG).join("generator.json");
+    let config = std::fs::read_to_string(config).unwrap();
+    let right = "spiffe://tare.local/ns/shop-0/sa/front";
+    assert!(config.contains(right));
+    let envoy = install::find(&install::Settings::from_env(false), &mut |_| {})
+        .await
+        .unwrap();
+    for (port, identity, status) in [
+        (15101, right, 200),
+        (15102, "spiffe://tare.local/ns/shop-0/sa/back", 503),
+    ] {
+        let dir = bench.dir.path();
+        let text = config
+            .replace("15001", &port.to_string())
+            .replace("/0.sock", &format!("/{port}.sock"))
+            .replace(right, identity);
+        let path = dir.join(format!("{port}.json"));
+        std::fs::write(&path, text).unwrap();
+        let mut proxy = tokio::process::Command::new(&envoy.program)
+            .args([
+                "--disable-hot-restart",
+                "--log-level",
+                "off",
+                "--config-path",
+            ])
+            .arg(&path)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let target = deployment.targets().values().next().unwrap();
+        let address: SocketAddr = target.connect.parse().unwrap();
+        let address = format!("{}:{port}", address.ip()).parse().unwrap();
+        let ask = || {
+            probe::get_at(
+                address,
+                tare_model::graph::Protocol::Http,
+                None,
+                &target.authority,
+                "/",
+            )
+        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut response = ask().await;
+        while response.is_err() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            response = ask().await;
+        }
+        assert_eq!(response.unwrap().status, status, "{identity}");
+        proxy.kill().await.unwrap();
+    }
+    bench.local.teardown(deployment).await;
+}
+
+/// The proofs can fail: load that goes past the sidecars does not count.
+#[tokio::test]
+async fn load_that_bypasses_the_sidecars_is_found() {
+    let mut bench = Bench::new(envoy(), 1).await;
+    let mut deployment = bench.deploy().await;
+    all_hold(
+        &bench
+            .local
+            .prove(&mut deployment, Phase::Before)
+            .await
+            .unwrap(),
+    );
+    // Straight to the application, on the address of its sidecar and its own port.
+    let spec = std::fs::read_to_string(bench.folder(CONFIG).join("shop-0-front.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_str(&spec).unwrap();
+    let endpoint = "/static_resources/clusters/0/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address";
+    let endpoint = config.pointer(endpoint).unwrap();
+    let ip = endpoint["address"].as_str().unwrap();
+    let address = format!("{ip}:{}", endpoint["port_value"]).parse().unwrap();
+    let protocol = tare_model::graph::Protocol::Http;
+    for _ in 0..3 {
+        let response = probe::get_at(address, protocol, None, "front.shop-0", "/").await;
+        assert_eq!(response.unwrap().status, 200);
+    }
+    let phase = Phase::After { load_sent: 3 };
+    let after = bench.local.prove(&mut deployment, phase).await.unwrap();
+    let broken: Vec<&str> = after
+        .iter()
+        .filter(|p| !p.holds)
+        .map(|p| p.claim.as_str())
+        .collect();
+    assert_eq!(
+        broken,
+        [
+            "the generator's sidecar carried the load",
+            "the sidecars of the called services carried the load"
+        ]
+    );
+    bench.local.teardown(deployment).await;
+}
