@@ -270,14 +270,15 @@ impl Sampler {
             self.round.cost = Duration::ZERO;
         }
         while self.round.next < self.processes.len() && self.start.t_ns() < until_ns {
-            let before = Instant::now();
+            let before = read::own_cpu();
             self.read_pss(self.round.next);
-            let cost = before.elapsed();
+            let cost = read::own_cpu().saturating_sub(before);
             self.round.next += 1;
             self.round.cost += cost;
             let pause = cost.mul_f64(1.0 / PSS_SHARE_MAX_MOMENTARY - 1.0);
+            let at = (Instant::now() + pause).min(self.start.instant(until_ns));
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep_until(at.into()) => {}
                 _ = self.terminate.recv() => { self.terminated = true; return; }
             }
         }
