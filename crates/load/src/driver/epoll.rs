@@ -22,6 +22,8 @@ const CALIBRATION_SLEEP_NS: u64 = 100_000;
 /// The share of a wait that is spun instead of slept lies between these.
 const MARGIN_NS_MIN: u64 = 15_000;
 const MARGIN_NS_MAX: u64 = 120_000;
+/// Shortest sleep: where slots are denser, several are sent at once.
+const GRAIN_NS: u64 = 1_000;
 
 struct Socket {
     fd: OwnedFd,
@@ -38,6 +40,8 @@ pub struct EpollDriver {
     events: Box<[epoll::Event; BATCH]>,
     /// How long before an instant the thread stops sleeping; `u64::MAX`: never sleeps.
     margin_ns: u64,
+    /// The instant before which this thread has slept, and now spins.
+    spinning_until: u64,
     idle_ns: u64,
 }
 
@@ -58,6 +62,7 @@ impl EpollDriver {
             generation: 0,
             events: Box::new([event; BATCH]),
             margin_ns: u64::MAX,
+            spinning_until: 0,
             idle_ns: 0,
         };
         // Without it sleeps end up to 50 us late; the calibration below makes up for that.
@@ -87,6 +92,21 @@ impl EpollDriver {
         late.sort_unstable();
         let usual = late[CALIBRATION_SLEEPS * 3 / 4];
         (usual + usual / 4).clamp(MARGIN_NS_MIN, MARGIN_NS_MAX)
+    }
+
+    /// How long to sleep when `left` remains until `until`; 0 is to spin.
+    ///
+    /// Spinning costs a core, so it is for schedules with room to sleep between
+    /// slots. Where slots lie closer together than the margin the thread sleeps
+    /// for what is left, and the kernel's lateness shows as lateness.
+    #[inline]
+    fn sleep_ns(&mut self, left: u64, until: u64) -> u64 {
+        if left > self.margin_ns {
+            self.spinning_until = until;
+            return left - self.margin_ns;
+        }
+        let spin = self.margin_ns == u64::MAX || left == 0 || self.spinning_until == until;
+        if spin { 0 } else { left.max(GRAIN_NS) }
     }
 
     fn poll(&mut self, timeout_ns: u64) -> Result<usize, Errno> {
@@ -241,8 +261,7 @@ impl Driver for EpollDriver {
     fn wait(&mut self, mut now: u64, until: u64, ready: &mut Vec<Ready>) -> u64 {
         ready.clear();
         loop {
-            let left = until.saturating_sub(now);
-            let sleep_ns = left.saturating_sub(self.margin_ns);
+            let sleep_ns = self.sleep_ns(until.saturating_sub(now), until);
             let count = self.poll(sleep_ns).unwrap_or(0);
             let before = std::mem::replace(&mut now, clock());
             if count == 0 || sleep_ns > 0 {

@@ -1,11 +1,263 @@
-//! `tare load`.
+//! `tare load`: the load engine as a command, and as the worker of a trial.
 
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Put a constant, open-loop load on URLs.
+use anyhow::Context;
+use clap::ValueEnum;
+use tare_load::RecordWriter;
+use tare_model::load::{LoadResult, LoadSpec};
+use tare_model::record::{Interval, LoadRecord, Progress};
+use tare_model::units::{parse_duration, parse_rate};
+use tare_model::verdict::Grade;
+use tare_stats::{Histogram, hlog};
+
+use super::exit;
+
+mod spec;
+mod text;
+
+/// Put an open-loop load on URLs: constant rate, latency from the intended instant, every request accounted for.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// What to request: http://host[:port]/path. Several share the rate evenly.
+    #[arg(required_unless_present_any = ["spec", "endpoints"])]
+    urls: Vec<String>,
+    /// Requests per second, as `2000` or `2krps`.
+    #[arg(long, value_parser = parse_rate, required_unless_present_any = ["max", "spec"])]
+    rate: Option<f64>,
+    /// Send as fast as the connections are answered (closed loop): finds the highest throughput, says nothing about latency at a rate.
+    #[arg(long, conflicts_with_all = ["rate", "arrivals"])]
+    max: bool,
+    /// Length of the measurement.
+    #[arg(long, value_parser = parse_duration, default_value = "10s")]
+    duration: u64,
+    /// The same load before it, outside the books.
+    #[arg(long, value_parser = parse_duration, default_value = "0s")]
+    warmup: u64,
+    /// A request not answered so long after its intended instant is a timeout.
+    #[arg(long, value_parser = parse_duration, default_value = "10s")]
+    timeout: u64,
+    /// How long requests may still be answered after the measurement [default: the timeout].
+    #[arg(long, value_parser = parse_duration)]
+    drain: Option<u64>,
+    /// Connections in all.
+    #[arg(long, short, default_value_t = 50)]
+    connections: u32,
+    /// Event-loop threads.
+    #[arg(long, short, default_value_t = 1)]
+    threads: u32,
+    /// How the intended instants lie in time.
+    #[arg(long, value_enum, default_value_t = ArrivalsArg::Constant)]
+    arrivals: ArrivalsArg,
+    /// How to wait for the next one: `sleep` in the kernel until shortly before, `spin` on a core of its own.
+    #[arg(long, value_enum, default_value_t = PaceArg::Sleep)]
+    pace: PaceArg,
+    /// Seed of arrivals and of the order of endpoints.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Request method.
+    #[arg(long, short = 'X', default_value = "GET")]
+    method: String,
+    /// Request header, `name: value`; may be repeated.
+    #[arg(long, short = 'H', value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    /// Request body.
+    #[arg(long, conflicts_with = "body_file")]
+    body: Option<String>,
+    /// File with the request body.
+    #[arg(long, value_name = "FILE")]
+    body_file: Option<PathBuf>,
+    /// File with endpoints, one JSON object a line: url, and optionally name, method, headers, body_base64, connect, weight.
+    #[arg(long, value_name = "FILE")]
+    endpoints: Option<PathBuf>,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Write latencies by second as an HdrHistogram interval log.
+    #[arg(long, value_name = "FILE")]
+    hlog: Option<PathBuf>,
+    /// A line each second on standard error, terminal or not.
+    #[arg(long)]
+    progress: bool,
+    /// Worker mode: read a load specification (JSON) from a file, or `-` for standard input, and write records to standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "rate", "max", "endpoints", "hlog", "progress"])]
+    spec: Option<PathBuf>,
+}
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+#[derive(Clone, Copy, ValueEnum)]
+enum ArrivalsArg {
+    Constant,
+    Poisson,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PaceArg {
+    Sleep,
+    Spin,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A page for people.
+    Text,
+    /// The whole result.
+    Json,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match &args.spec {
+        Some(path) => work(path),
+        None => measure(&args),
+    }
+}
+
+/// Set by SIGINT and SIGTERM; a second signal ends the process at once.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            exit::INTERRUPTED.into(),
+            Arc::clone(&stop),
+        )?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Worker mode. The records say how it went; the exit code only whether they are
+/// complete.
+fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
+    if std::env::var_os("TARE_DIE_WITH_PARENT").is_some_and(|v| v == "1") {
+        let kill = Some(rustix::process::Signal::KILL);
+        rustix::process::set_parent_process_death_signal(kill)?;
+    }
+    let stop = stop_flag()?;
+    let mut json = String::new();
+    if path.as_os_str() == "-" {
+        io::stdin().read_to_string(&mut json)?;
+    } else {
+        json = std::fs::read_to_string(path)
+            .with_context(|| format!("failed to read {}", path.display()))?;
+    }
+    let spec: LoadSpec =
+        serde_json::from_str(&json).context("the specification is no load specification")?;
+    let mut writer = RecordWriter::begin(io::stdout())?;
+    let mut broken = None;
+    let result = tare_load::run(&spec, &stop, true, &mut |record| {
+        if broken.is_none()
+            && let Err(e) = writer.write(&record)
+        {
+            // Nobody reads any more: nobody wants the rest.
+            broken = Some(e);
+            stop.store(true, Ordering::Relaxed);
+        }
+    })?;
+    if let Some(error) = broken {
+        return Err(error.into());
+    }
+    writer.finish(result)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(args: &Args) -> anyhow::Result<ExitCode> {
+    let spec = spec::from_args(args)?;
+    let stop = stop_flag()?;
+    let mut live = Live::new(args.progress);
+    let mut seconds: BTreeMap<u32, Histogram> = BTreeMap::new();
+    let mut damaged = None;
+    let result = tare_load::run(
+        &spec,
+        &stop,
+        args.hlog.is_some(),
+        &mut |record| match record {
+            LoadRecord::Progress(progress) => live.show(&progress),
+            LoadRecord::Interval(interval) => damaged = keep(&mut seconds, &interval).err(),
+            _ => {}
+        },
+    )?;
+    live.clear();
+    if let Some(error) = damaged {
+        return Err(error.into());
+    }
+    if let Some(path) = &args.hlog {
+        std::fs::write(path, interval_log(&result, &seconds))
+            .with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    let mut out = io::stdout().lock();
+    match args.output {
+        Output::Text => out.write_all(text::page(&spec, &result).as_bytes())?,
+        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?,
+    }
+    out.flush()?;
+    Ok(match result.verdict.grade {
+        _ if result.interrupted => ExitCode::from(exit::INTERRUPTED),
+        Grade::Invalid => ExitCode::from(exit::INVALID),
+        Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
+    })
+}
+
+fn keep(
+    seconds: &mut BTreeMap<u32, Histogram>,
+    interval: &Interval,
+) -> Result<(), tare_stats::WireError> {
+    let histogram = Histogram::from_wire(&interval.latency)?;
+    seconds
+        .entry(interval.second)
+        .or_default()
+        .merge(&histogram);
+    Ok(())
+}
+
+fn interval_log(result: &LoadResult, seconds: &BTreeMap<u32, Histogram>) -> String {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut log = hlog::header(result.window_start_unix_ns);
+    for (second, histogram) in seconds {
+        let from_ns = u64::from(*second) * SECOND_NS;
+        let length_ns = SECOND_NS.min(result.window_ns.saturating_sub(from_ns));
+        log += &hlog::line(None, from_ns, length_ns, histogram);
+    }
+    log
+}
+
+/// The line that lives while the load runs.
+struct Live {
+    rewriting: bool,
+    shown: bool,
+}
+
+impl Live {
+    fn new(lines: bool) -> Self {
+        let terminal = io::stderr().is_terminal();
+        Self {
+            rewriting: terminal && !lines,
+            shown: terminal || lines,
+        }
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        if !self.shown {
+            return;
+        }
+        let line = text::progress(progress);
+        // A closed standard error is no reason to stop measuring.
+        let mut err = io::stderr().lock();
+        if self.rewriting {
+            write!(err, "\r\x1b[K{line}").ok();
+        } else {
+            writeln!(err, "{line}").ok();
+        }
+        err.flush().ok();
+    }
+
+    fn clear(&self) {
+        if self.rewriting && self.shown {
+            write!(io::stderr().lock(), "\r\x1b[K").ok();
+        }
+    }
 }

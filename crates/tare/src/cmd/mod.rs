@@ -26,7 +26,7 @@ pub(crate) mod exit {
 pub(crate) enum Command {
     Run(run::Args),
     Plan(plan::Args),
-    Load(load::Args),
+    Load(Box<load::Args>),
     Report(report::Args),
     Workload(workload::Args),
     #[command(hide = true)]
@@ -41,7 +41,7 @@ impl Command {
         match self {
             Self::Run(args) => run::run(args),
             Self::Plan(args) => plan::run(args),
-            Self::Load(args) => load::run(args),
+            Self::Load(args) => load::run(*args),
             Self::Report(args) => report::run(args),
             Self::Workload(args) => workload::run(args),
             Self::Agent(args) => agent::run(args),

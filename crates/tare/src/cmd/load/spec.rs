@@ -1,0 +1,143 @@
+//! From the command line to a specification.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use base64::Engine as _;
+use serde_json::{Map, Value, json};
+use tare_model::SCHEMA_VERSION;
+use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode, Pace, Shard};
+
+use super::{Args, ArrivalsArg, PaceArg};
+
+pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
+    let mut endpoints = from_urls(args)?;
+    if let Some(path) = &args.endpoints {
+        endpoints.extend(from_file(path)?);
+    }
+    let mode = match args.rate {
+        Some(rate_rps) => Mode::Open {
+            rate_rps,
+            arrivals: match args.arrivals {
+                ArrivalsArg::Constant => Arrivals::Constant,
+                ArrivalsArg::Poisson => Arrivals::Poisson,
+            },
+        },
+        None => Mode::Saturate,
+    };
+    Ok(LoadSpec {
+        schema_version: SCHEMA_VERSION,
+        endpoints,
+        mode,
+        duration_ns: args.duration,
+        warmup_ns: args.warmup,
+        timeout_ns: args.timeout,
+        drain_ns: args.drain,
+        connections: args.connections,
+        threads: args.threads,
+        pace: match args.pace {
+            PaceArg::Sleep => Pace::Sleep,
+            PaceArg::Spin => Pace::Spin,
+        },
+        seed: args.seed,
+        start_unix_ns: None,
+        shard: Shard::default(),
+    })
+}
+
+fn from_urls(args: &Args) -> anyhow::Result<Vec<Endpoint>> {
+    let headers = args
+        .header
+        .iter()
+        .map(|h| header(h))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let body = match (&args.body, &args.body_file) {
+        (Some(text), _) => Some(text.clone().into_bytes()),
+        (None, Some(path)) => Some(
+            std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))?,
+        ),
+        (None, None) => None,
+    };
+    let body_base64 = body.map(|b| base64::engine::general_purpose::STANDARD.encode(b));
+    let endpoint = |url: &String| Endpoint {
+        name: url.clone(),
+        method: args.method.clone(),
+        url: url.clone(),
+        connect: None,
+        headers: headers.clone(),
+        body_base64: body_base64.clone(),
+        weight: 1,
+    };
+    Ok(args.urls.iter().map(endpoint).collect())
+}
+
+fn header(text: &str) -> anyhow::Result<(String, String)> {
+    match text.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        None => bail!("header {text:?} has no colon: expected `name: value`"),
+    }
+}
+
+fn from_file(path: &Path) -> anyhow::Result<Vec<Endpoint>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("failed to read {}", path.display()))?;
+    let mut endpoints = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let endpoint = endpoint(line).with_context(|| format!("{}:{}", path.display(), i + 1))?;
+        endpoints.push(endpoint);
+    }
+    if endpoints.is_empty() {
+        bail!("{} holds no endpoint", path.display());
+    }
+    Ok(endpoints)
+}
+
+/// One line: everything but the URL has a default.
+fn endpoint(line: &str) -> anyhow::Result<Endpoint> {
+    let mut fields: Map<String, Value> =
+        serde_json::from_str(line).context("expected a JSON object with at least \"url\"")?;
+    let name = fields.get("url").cloned().unwrap_or(Value::Null);
+    for (key, default) in [
+        ("name", name),
+        ("method", json!("GET")),
+        ("weight", json!(1)),
+    ] {
+        fields.entry(key).or_insert(default);
+    }
+    Ok(serde_json::from_value(Value::Object(fields))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_needs_only_its_url() {
+        let e = endpoint(r#"{"url": "http://h/a", "weight": 3}"#).unwrap();
+        assert_eq!(
+            (e.name.as_str(), e.method.as_str(), e.weight),
+            ("http://h/a", "GET", 3)
+        );
+        assert!(endpoint(r#"{"name": "a"}"#).is_err());
+        assert!(
+            endpoint(r#"{"url": "http://h/", "wieght": 3}"#)
+                .unwrap_err()
+                .to_string()
+                .contains("wieght")
+        );
+        assert!(endpoint("- url: x").is_err());
+    }
+
+    #[test]
+    fn headers_are_split_at_the_first_colon() {
+        assert_eq!(
+            header("a: b:c").unwrap(),
+            ("a".to_owned(), "b:c".to_owned())
+        );
+        assert!(header("ab").is_err());
+    }
+}

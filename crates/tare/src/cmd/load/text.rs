@@ -1,0 +1,189 @@
+//! The result as a page for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use tare_model::hist::LatencySummary;
+use tare_model::load::{Arrivals, EndpointResult, LoadResult, LoadSpec, Mode};
+use tare_model::record::Progress;
+use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
+
+/// Endpoints listed one by one; the rest is in the JSON.
+const ENDPOINTS_SHOWN: usize = 20;
+
+/// The line of one second.
+pub(super) fn progress(p: &Progress) -> String {
+    let place = if p.t_ns > 0 { "" } else { "warm-up " };
+    format!(
+        "{place}{:>4} s  {:>9.1} rps  p50 {}  p99 {}  lateness p50 {}  errors {}",
+        p.t_ns / 1_000_000_000,
+        p.rate_rps,
+        format_duration_ns(p.p50_ns),
+        format_duration_ns(p.p99_ns),
+        format_duration_ns(p.lateness_p50_ns),
+        p.errors
+    )
+}
+
+/// The whole page.
+pub(super) fn page(spec: &LoadSpec, r: &LoadResult) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    write(&mut out, spec, r).ok();
+    out
+}
+
+fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result {
+    head(out, spec)?;
+    let c = &r.counts;
+    writeln!(
+        out,
+        "\nslots        {} planned = {} ok + {} error + {} timeout + {} in flight + {} not sent",
+        c.planned, c.ok, c.error, c.timeout, c.in_flight, c.not_sent
+    )?;
+    match r.rate.target {
+        Some(target) => writeln!(
+            out,
+            "rate         {:.1} rps sent, of {target} rps",
+            r.rate.achieved
+        )?,
+        None => writeln!(
+            out,
+            "throughput   {:.1} rps completed; closed loop: the latencies below are not those at a rate",
+            r.rate.achieved
+        )?,
+    }
+    writeln!(out)?;
+    table(out, r)?;
+    writeln!(out)?;
+    if r.endpoints.len() > 1 {
+        endpoints(out, &r.endpoints)?;
+    }
+    counted(out, "status", &r.status)?;
+    counted(out, "errors", &r.errors)?;
+    generator(out, r)?;
+    verdict(out, r)
+}
+
+fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
+    match spec.endpoints.as_slice() {
+        [one] => write!(out, "{} {}", one.method, one.url)?,
+        many => write!(out, "{} endpoints", many.len())?,
+    }
+    match spec.mode {
+        Mode::Open { rate_rps, arrivals } => {
+            let arrivals = match arrivals {
+                Arrivals::Constant => "constant",
+                Arrivals::Poisson => "Poisson",
+            };
+            write!(out, ", {rate_rps} rps {arrivals} (open loop)")?;
+        }
+        Mode::Saturate => write!(out, ", as fast as answered (closed loop)")?,
+    }
+    writeln!(
+        out,
+        ", {} connections, {} threads, {}",
+        spec.connections,
+        spec.threads,
+        exact_duration(spec.duration_ns)
+    )
+}
+
+fn cells(name: &str, values: [String; 8]) -> String {
+    let mut line = format!("{name:<12}");
+    for value in values {
+        let _ = write!(line, "{value:>10}");
+    }
+    line
+}
+
+fn row(name: &str, s: &LatencySummary) -> String {
+    if s.count == 0 {
+        return format!("{name:<12}         -");
+    }
+    let values = [
+        s.min,
+        s.mean as u64,
+        s.p50,
+        s.p90,
+        s.p99,
+        s.p99_9,
+        s.p99_99,
+        s.max,
+    ];
+    cells(name, values.map(format_duration_ns))
+}
+
+fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
+    let names = ["min", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
+    writeln!(out, "{}", cells("", names.map(str::to_owned)))?;
+    writeln!(out, "{}", row("latency", &r.latency_ns))?;
+    writeln!(out, "{}", row("service time", &r.service_time_ns))?;
+    if matches!(r.mode, Mode::Open { .. }) {
+        writeln!(out, "{}", row("wait", &r.wait_ns))?;
+        writeln!(out, "{}", row("lateness", &r.lateness_ns))?;
+    }
+    if r.error_latency_ns.count > 0 {
+        writeln!(out, "{}", row("of errors", &r.error_latency_ns))?;
+    }
+    Ok(())
+}
+
+fn endpoints(out: &mut String, all: &[EndpointResult]) -> std::fmt::Result {
+    for e in all.iter().take(ENDPOINTS_SHOWN) {
+        let s = &e.latency_ns;
+        writeln!(
+            out,
+            "{:>10} ok {:>8} failed  p50 {:>9}  p99 {:>9}  max {:>9}  {}",
+            e.counts.ok,
+            e.counts.error + e.counts.timeout,
+            format_duration_ns(s.p50),
+            format_duration_ns(s.p99),
+            format_duration_ns(s.max),
+            e.name
+        )?;
+    }
+    if all.len() > ENDPOINTS_SHOWN {
+        writeln!(out, "and {} more", all.len() - ENDPOINTS_SHOWN)?;
+    }
+    writeln!(out)
+}
+
+fn counted(out: &mut String, name: &str, counts: &BTreeMap<String, u64>) -> std::fmt::Result {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<String> = counts.iter().map(|(k, n)| format!("{k} {n}")).collect();
+    writeln!(out, "{name:<12} {}", list.join(", "))
+}
+
+fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
+    let g = &r.generator;
+    writeln!(
+        out,
+        "connections  {} opened, {} of them again; at most {} slots waited for one",
+        g.connections_opened, g.reconnects, g.waiting_max
+    )?;
+    writeln!(
+        out,
+        "generator    {:.3} cores, busiest loop {:.1} % busy, {} out, {} in",
+        g.cpu_cores,
+        g.loop_utilisation * 100.0,
+        format_bytes(g.bytes_sent as f64),
+        format_bytes(g.bytes_received as f64)
+    )
+}
+
+fn verdict(out: &mut String, r: &LoadResult) -> std::fmt::Result {
+    writeln!(out, "verdict      {}", r.verdict.grade.word())?;
+    for finding in &r.verdict.reasons {
+        writeln!(
+            out,
+            "  {}: {}\n    {}",
+            finding.grade.word(),
+            finding.found,
+            finding.remedy
+        )?;
+    }
+    Ok(())
+}

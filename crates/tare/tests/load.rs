@@ -1,0 +1,424 @@
+//! `tare load` against servers whose behaviour is known.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Shard};
+use tare_model::record::LoadRecord;
+use tare_model::rng::Rng;
+use tare_model::verdict::{Grade, Reason};
+use tare_stats::{Histogram, LoadStream};
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A server on loopback, a thread for each connection; `answer` gets the number of
+/// the request and may do anything, and says whether the connection goes on. Lives
+/// as long as the test.
+fn serve(answer: impl Fn(u64, &mut TcpStream) -> bool + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let shared = Arc::new((answer, AtomicU64::new(0)));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || connection(stream.unwrap(), &shared.0, &shared.1));
+        }
+    });
+    addr
+}
+
+fn connection(
+    mut stream: TcpStream,
+    answer: &impl Fn(u64, &mut TcpStream) -> bool,
+    number: &AtomicU64,
+) {
+    stream.set_nodelay(true).unwrap();
+    let mut seen = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(n) = stream.read(&mut buffer) {
+        if n == 0 {
+            return;
+        }
+        seen.extend_from_slice(&buffer[..n]);
+        if seen.ends_with(b"\r\n\r\n") {
+            seen.clear();
+            if !answer(number.fetch_add(1, Ordering::Relaxed), &mut stream) {
+                return;
+            }
+        }
+    }
+}
+
+fn good_server() -> SocketAddr {
+    serve(|_, stream| stream.write_all(OK).is_ok())
+}
+
+fn start(args: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_tare"))
+        .arg("load")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The child's output; it is killed, and the test fails, after a minute.
+fn finish(child: Child) -> Output {
+    let pid = pid_of(&child);
+    let (done, waiting) = std::sync::mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        let timed_out = waiting.recv_timeout(Duration::from_secs(60)).is_err();
+        if timed_out {
+            kill_process(pid, Signal::KILL).ok();
+        }
+        timed_out
+    });
+    let output = child.wait_with_output().unwrap();
+    done.send(()).ok();
+    assert!(!watchdog.join().unwrap(), "it hung: {output:?}");
+    output
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap()
+}
+
+fn parse(output: &Output) -> LoadResult {
+    let result: LoadResult =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert!(result.counts.identity_holds(), "{:?}", result.counts);
+    result
+}
+
+/// Runs to the end with JSON output; the exit code and the result.
+fn load(args: &[&str]) -> (i32, LoadResult) {
+    let output = finish(start(&[args, &["--output", "json"]].concat()));
+    (output.status.code().unwrap(), parse(&output))
+}
+
+fn within(what: &str, found_ns: u64, expected_ns: f64, share: f64) {
+    let error = (found_ns as f64 / expected_ns - 1.0).abs();
+    assert!(
+        error <= share,
+        "{what} is {found_ns} ns, expected {expected_ns} within {share}"
+    );
+}
+
+fn has(result: &LoadResult, reason: Reason) -> bool {
+    result.verdict.reasons.iter().any(|f| f.reason == reason)
+}
+
+#[test]
+fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
+    let begun = Arc::new(std::sync::OnceLock::new());
+    let addr = serve(move |_, stream| {
+        let at = begun.get_or_init(Instant::now).elapsed();
+        let (from, until) = (Duration::from_secs(5), Duration::from_secs(6));
+        if (from..until).contains(&at) {
+            std::thread::sleep(until - at);
+        }
+        stream.write_all(OK).is_ok()
+    });
+    let url = format!("http://{addr}/");
+    let (_, r) = load(&[
+        &url,
+        "--rate",
+        "200",
+        "--duration",
+        "10s",
+        "--connections",
+        "20",
+    ]);
+    assert_eq!(r.counts.ok, 2000, "{:?}", r.errors);
+    let latency = Histogram::from_wire(&r.histograms.latency).unwrap();
+    assert!(
+        latency.quantile(0.85) < 5_000_000,
+        "p85 {}",
+        latency.quantile(0.85)
+    );
+    within("p95", r.latency_ns.p95, 0.50e9, 0.02);
+    within("p99", r.latency_ns.p99, 0.90e9, 0.02);
+    assert!(r.wait_ns.p99 > 500_000_000, "{:?}", r.wait_ns);
+    assert!(!has(&r, Reason::Lateness), "{:?}", r.verdict);
+}
+
+#[test]
+fn a_stopped_generator_is_found_late_and_invalid() {
+    let url = format!("http://{}/", good_server());
+    let child = start(&[
+        &url,
+        "--rate",
+        "200",
+        "--duration",
+        "10s",
+        "--connections",
+        "20",
+        "--output",
+        "json",
+    ]);
+    let pid = pid_of(&child);
+    std::thread::sleep(Duration::from_secs(4));
+    kill_process(pid, Signal::STOP).unwrap();
+    let stopped = Instant::now();
+    std::thread::sleep(Duration::from_secs(1));
+    kill_process(pid, Signal::CONT).unwrap();
+    let stall_ns = stopped.elapsed().as_nanos() as f64;
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let r = parse(&output);
+    assert_eq!(r.counts.ok, 2000, "{:?}", r.errors);
+    within("latency p99", r.latency_ns.p99, stall_ns - 0.1e9, 0.05);
+    within("lateness p99", r.lateness_ns.p99, stall_ns - 0.1e9, 0.05);
+    assert_eq!(r.verdict.grade, Grade::Invalid);
+    assert!(has(&r, Reason::Lateness), "{:?}", r.verdict);
+}
+
+#[test]
+fn seeded_faults_are_told_apart_and_all_accounted_for() {
+    let addr = serve(|number, stream| {
+        let fault = Rng::stream(11, number).below(12);
+        let write = |stream: &mut TcpStream, bytes: &[u8]| stream.write_all(bytes).is_ok();
+        match fault {
+            0 => {
+                rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO)).unwrap();
+                false
+            }
+            1 => {
+                write(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+                false
+            }
+            2 => {
+                write(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nslow");
+                std::thread::sleep(Duration::from_millis(700));
+                write(stream, b"-body")
+            }
+            3 => write(stream, b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"),
+            4 => write(stream, b"HTTP/1.1 404 None\r\nContent-Length: 0\r\n\r\n"),
+            5 => {
+                write(stream, b"220 smtp.example ready\r\n");
+                false
+            }
+            _ => write(stream, OK),
+        }
+    });
+    let refused = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let urls = [
+        format!("http://{addr}/"),
+        format!("http://{refused}/"),
+        "http://no-such-host.invalid/".to_owned(),
+    ];
+    let (code, r) = load(&[
+        &urls[0],
+        &urls[1],
+        &urls[2],
+        "--rate",
+        "300",
+        "--duration",
+        "2s",
+        "--timeout",
+        "400ms",
+        "--connections",
+        "60",
+        "--threads",
+        "2",
+    ]);
+    assert_eq!((code, r.verdict.grade), (3, Grade::Invalid));
+    assert_eq!(r.counts.planned, 600);
+    assert_eq!((r.counts.in_flight, r.counts.not_sent), (0, 0));
+    let of = |class: ErrorClass| r.errors.get(class.key()).copied().unwrap_or(0);
+    assert_eq!(of(ErrorClass::Dns), 200);
+    assert_eq!(of(ErrorClass::ConnectRefused), 200);
+    for class in [
+        ErrorClass::Reset,
+        ErrorClass::Closed,
+        ErrorClass::Timeout,
+        ErrorClass::Status5xx,
+        ErrorClass::Status4xx,
+        ErrorClass::BadResponse,
+    ] {
+        assert!(of(class) > 0, "{} of {:?}", class.key(), r.errors);
+    }
+    assert!(r.counts.ok > 50, "{:?}", r.counts);
+    assert!(has(&r, Reason::Errors));
+}
+
+#[test]
+fn nothing_but_unknown_names_ends_at_once() {
+    let begun = Instant::now();
+    let (code, r) = load(&[
+        "http://no-such-host.invalid/",
+        "--rate",
+        "100",
+        "--duration",
+        "50s",
+    ]);
+    assert!(begun.elapsed() < Duration::from_secs(40), "it idled");
+    assert_eq!((code, r.errors["dns"]), (3, 5000));
+}
+
+#[test]
+fn an_interrupt_ends_early_with_a_valid_result() {
+    let url = format!("http://{}/", good_server());
+    let child = start(&[
+        &url,
+        "--rate",
+        "100",
+        "--duration",
+        "30s",
+        "--output",
+        "json",
+    ]);
+    std::thread::sleep(Duration::from_secs(2));
+    kill_process(pid_of(&child), Signal::INT).unwrap();
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let r = parse(&output);
+    assert!(r.interrupted);
+    assert_eq!(r.counts.planned, 3000);
+    assert!(
+        r.counts.ok > 50 && r.counts.not_sent > 2000,
+        "{:?}",
+        r.counts
+    );
+    assert!(r.window_ns < 20_000_000_000);
+}
+
+#[test]
+fn a_worker_writes_a_whole_stream() {
+    let addr = good_server();
+    let spec = LoadSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        endpoints: ["a", "b"]
+            .map(|name| tare_model::load::Endpoint {
+                name: name.into(),
+                method: "GET".into(),
+                url: format!("http://{name}.example/"),
+                connect: Some(addr.to_string()),
+                headers: vec![],
+                body_base64: None,
+                weight: 1,
+            })
+            .to_vec(),
+        mode: Mode::Open {
+            rate_rps: 500.0,
+            arrivals: Default::default(),
+        },
+        duration_ns: 2_500_000_000,
+        warmup_ns: 500_000_000,
+        timeout_ns: 2_000_000_000,
+        drain_ns: None,
+        connections: 10,
+        threads: 2,
+        pace: Pace::Sleep,
+        seed: 3,
+        start_unix_ns: None,
+        shard: Shard { index: 1, count: 2 },
+    };
+    let mut child = start(&["--spec", "-"]);
+    let json = serde_json::to_vec(&spec).unwrap();
+    child.stdin.take().unwrap().write_all(&json).unwrap();
+    let output = finish(child);
+    assert!(output.status.success(), "{output:?}");
+    let mut stream = LoadStream::new();
+    let mut kinds = Vec::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        kinds.push(match stream.line(line).unwrap() {
+            LoadRecord::Hello(_) => 'h',
+            LoadRecord::Armed { .. } => 'a',
+            LoadRecord::Progress(_) => 'p',
+            LoadRecord::Interval(_) => 'i',
+            LoadRecord::Final { .. } => 'f',
+        });
+    }
+    let text: String = kinds.iter().collect();
+    assert!(text.starts_with("ha") && text.ends_with('f'), "{text}");
+    assert!(
+        text.matches('i').count() >= 3 && text.matches('p').count() >= 2,
+        "{text}"
+    );
+    // `finish` proves checksum, identity, and that the intervals are the whole.
+    let result = stream.finish().unwrap();
+    // Of the 1,250 slots from 250 on, those whose index modulo 4 is 2 or 3.
+    assert_eq!(result.counts.planned, 626);
+    assert_eq!(result.rate.target, Some(250.0));
+    let names: Vec<&str> = result.endpoints.iter().map(|e| e.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
+fn the_closed_loop_says_that_it_is_one() {
+    let url = format!("http://{}/", good_server());
+    let (code, r) = load(&[&url, "--max", "--duration", "1s", "-c", "4"]);
+    assert_eq!(code, 0, "{:?}", r.verdict);
+    assert!(has(&r, Reason::ClosedLoop));
+    assert!(
+        r.rate.target.is_none() && r.rate.achieved > 100.0,
+        "{:?}",
+        r.rate
+    );
+}
+
+#[test]
+fn the_page_and_the_interval_log_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("latency.hlog");
+    let url = format!("http://{}/", good_server());
+    let output = finish(start(&[
+        &url,
+        "--rate",
+        "400",
+        "--duration",
+        "2s",
+        "--progress",
+        "--hlog",
+        log.to_str().unwrap(),
+    ]));
+    let page = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "800 planned = 800 ok",
+        "latency",
+        "lateness",
+        "verdict",
+        "status       200 800",
+    ] {
+        assert!(page.contains(part), "no {part:?} in:\n{page}");
+    }
+    assert!(String::from_utf8(output.stderr).unwrap().lines().count() >= 2);
+    let log = std::fs::read_to_string(log).unwrap();
+    assert_eq!(
+        log.lines().filter(|l| l.contains("HIST")).count(),
+        2,
+        "{log}"
+    );
+}
+
+#[test]
+fn what_cannot_be_asked_is_a_usage_error() {
+    for (args, expected) in [
+        (&["https://h/", "--rate", "1"][..], "http://"),
+        (&["http://h/"], "--rate"),
+        (&["http://h/", "--rate", "fast"], "fast"),
+        (&["http://h/", "--rate", "1", "--duration", "10"], "10"),
+        (&["http://h/", "--rate", "1", "-H", "novalue"], "colon"),
+        (
+            &["http://h/", "--rate", "1", "--threads", "0"],
+            "threads is 0",
+        ),
+    ] {
+        let output = finish(start(args));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+}
