@@ -268,3 +268,16 @@ fn interval(second: u32, page: &Page, names: &[String]) -> Interval {
             .collect(),
     }
 }
+
+/// A result in which nothing happened, for tests of what looks at results.
+#[cfg(test)]
+pub(crate) fn empty_result() -> LoadResult {
+    let spec = crate::testing::spec(&["http://h/"]);
+    let mut collector = Collector::new(&[], 1, &spec, false);
+    collector.loops[0].end = Some(LoopEnd::default());
+    let about = About {
+        window_start_unix_ns: 0,
+        throttled_ns: None,
+    };
+    collector.result(&spec, &about)
+}

@@ -29,7 +29,6 @@ mod url;
 pub mod verdict;
 
 pub use deck::{CARDS_MAX, Deck, DeckError};
-pub use engine::{LoopEnd, LoopPlan, OpenLoop};
 pub use run::{LoadError, run};
 pub use stream::RecordWriter;
 pub use targets::{

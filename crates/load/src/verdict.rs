@@ -179,3 +179,130 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(grade, Reason::Errors, found));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::empty_result;
+    use tare_model::load::Arrivals;
+
+    /// 1,000 slots in 10 s, all well.
+    fn good() -> LoadResult {
+        let mut r = empty_result();
+        r.mode = Mode::Open {
+            rate_rps: 100.0,
+            arrivals: Arrivals::Constant,
+        };
+        r.window_ns = 10_000_000_000;
+        r.counts.planned = 1000;
+        r.counts.ok = 1000;
+        r.rate.achieved = 100.0;
+        r.latency_ns.count = 1000;
+        for q in [
+            &mut r.latency_ns.p50,
+            &mut r.latency_ns.p90,
+            &mut r.latency_ns.p99,
+        ] {
+            *q = 3_000_000;
+        }
+        r.latency_ns.p99_9 = 5_000_000;
+        r.latency_ns.max = 9_000_000;
+        r
+    }
+
+    fn judged(change: impl Fn(&mut LoadResult)) -> (Grade, Vec<Reason>) {
+        let mut r = good();
+        change(&mut r);
+        let verdict = assess(&r, 0);
+        (
+            verdict.grade,
+            verdict.reasons.iter().map(|f| f.reason).collect(),
+        )
+    }
+
+    #[test]
+    fn nothing_wrong_is_valid() {
+        assert_eq!(judged(|_| ()), (Grade::Valid, vec![]));
+    }
+
+    #[test]
+    fn each_threshold_has_two_sides() {
+        use Grade::{Invalid, Suspect, Valid};
+        let rate = |r: f64| judged(move |x| x.rate.achieved = r).0;
+        assert_eq!(
+            [rate(99.0), rate(98.9), rate(95.0), rate(94.9)],
+            [Valid, Suspect, Suspect, Invalid]
+        );
+        let late = |ns: u64| judged(move |x| x.lateness_ns.p99 = ns).0;
+        assert_eq!(
+            [
+                late(300_000),
+                late(300_001),
+                late(1_500_000),
+                late(1_500_001)
+            ],
+            [Valid, Suspect, Suspect, Invalid]
+        );
+        let busy = |b: f64| judged(move |x| x.generator.loop_utilisation = b).0;
+        assert_eq!(
+            [busy(0.90), busy(0.91), busy(0.98), busy(0.981)],
+            [Valid, Suspect, Suspect, Invalid]
+        );
+        let bad = |n: u64| {
+            judged(move |x| {
+                x.counts.ok -= n;
+                x.counts.error += n;
+            })
+            .0
+        };
+        assert_eq!(
+            [bad(1), bad(2), bad(50), bad(51)],
+            [Valid, Suspect, Suspect, Invalid]
+        );
+        let few = |n: u64| judged(move |x| x.latency_ns.count = n).0;
+        assert_eq!([few(299), few(298)], [Valid, Suspect]);
+    }
+
+    #[test]
+    fn lateness_counts_only_where_it_can_be_felt() {
+        // Half of the latency, but under the absolute threshold.
+        let quick = |r: &mut LoadResult| {
+            r.latency_ns.p50 = 60_000;
+            r.lateness_ns.p50 = 30_000;
+        };
+        assert_eq!(judged(quick), (Grade::Valid, vec![]));
+        let tail = |r: &mut LoadResult| r.lateness_ns.max = 8_000_000;
+        assert_eq!(judged(tail), (Grade::Suspect, vec![Reason::Lateness]));
+    }
+
+    #[test]
+    fn other_doubts() {
+        assert_eq!(
+            judged(|r| r.generator.throttled_ns = Some(1)),
+            (Grade::Invalid, vec![Reason::Throttled])
+        );
+        assert_eq!(
+            judged(|r| r.counts.ok -= 1),
+            (Grade::Invalid, vec![Reason::Accounting])
+        );
+        assert_eq!(
+            judged(|r| r.mode = Mode::Saturate),
+            (Grade::Suspect, vec![Reason::ClosedLoop])
+        );
+        assert_eq!(
+            judged(|r| r.counts = Default::default()).1,
+            vec![Reason::RateNotAchieved]
+        );
+    }
+
+    #[test]
+    fn an_interrupted_run_is_judged_by_what_was_due() {
+        let mut r = good();
+        r.interrupted = true;
+        r.counts.planned = 10_000;
+        r.counts.not_sent = 9_000;
+        let verdict = assess(&r, 9_000);
+        assert_eq!(verdict.grade, Grade::Suspect);
+        assert_eq!(verdict.reasons.len(), 1, "{verdict:?}");
+    }
+}

@@ -114,7 +114,9 @@ pub enum Arrivals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// Sleep in the kernel until shortly before the slot, then spin.
+    /// Sleep in the kernel until shortly before the slot, then spin. Where slots lie
+    /// closer together than that, sleep for what is left, without a core's worth of
+    /// spinning; the kernel's lateness shows as lateness.
     #[default]
     Sleep,
     /// Never sleep: a core for the finest grain.
@@ -324,12 +326,14 @@ pub struct GeneratorStats {
     pub connections_opened: u64,
     /// Connections opened again after a close, an error or a timeout, in the window.
     pub reconnects: u64,
-    /// Largest number of slots waiting for a connection at once.
+    /// Largest number of slots waiting for a connection at once; with several
+    /// threads, the sum of each one's largest.
     pub waiting_max: u64,
     /// Bytes written and read in the window.
     pub bytes_sent: u64,
     /// Bytes read in the window.
     pub bytes_received: u64,
-    /// Clock ticks throttled by a CPU quota in the window, where cgroups tell.
+    /// Time for which a CPU quota stopped the generator, from the start of the
+    /// warm-up to the end of the drain, where cgroups tell.
     pub throttled_ns: Option<u64>,
 }

@@ -23,7 +23,7 @@ const CALIBRATION_SLEEP_NS: u64 = 100_000;
 const MARGIN_NS_MIN: u64 = 15_000;
 const MARGIN_NS_MAX: u64 = 120_000;
 /// Shortest sleep: where slots are denser, several are sent at once.
-const GRAIN_NS: u64 = 1_000;
+const GRAIN_NS: u64 = 10_000;
 
 struct Socket {
     fd: OwnedFd,

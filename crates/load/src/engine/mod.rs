@@ -36,61 +36,61 @@ const INTERRUPTED_DRAIN_NS: u64 = 300_000_000;
 
 /// What one loop is to do.
 #[derive(Debug, Clone)]
-pub struct LoopPlan {
+pub(crate) struct LoopPlan {
     /// Endpoints.
-    pub targets: Arc<Targets>,
+    pub(crate) targets: Arc<Targets>,
     /// Addresses of each origin; empty when it did not resolve.
-    pub addrs: Arc<Vec<Vec<SocketAddr>>>,
+    pub(crate) addrs: Arc<Vec<Vec<SocketAddr>>>,
     /// Connections to each origin.
-    pub connections: Vec<u32>,
+    pub(crate) connections: Vec<u32>,
     /// `None`: closed loop.
-    pub open_loop: Option<OpenLoop>,
+    pub(crate) open_loop: Option<OpenLoop>,
     /// Measured window.
-    pub window_ns: u64,
+    pub(crate) window_ns: u64,
     /// Before it.
-    pub warmup_ns: u64,
+    pub(crate) warmup_ns: u64,
     /// From the intended instant.
-    pub timeout_ns: u64,
+    pub(crate) timeout_ns: u64,
     /// After the window.
-    pub drain_ns: u64,
+    pub(crate) drain_ns: u64,
 }
 
 /// This loop's part of the schedule.
 #[derive(Debug, Clone, Copy)]
-pub struct OpenLoop {
+pub(crate) struct OpenLoop {
     /// Over all shards.
-    pub rate_rps: f64,
+    pub(crate) rate_rps: f64,
     /// Distribution.
-    pub arrivals: Arrivals,
+    pub(crate) arrivals: Arrivals,
     /// Of arrivals.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// This loop's.
-    pub shard: u64,
+    pub(crate) shard: u64,
     /// All loops of all generators.
-    pub shards: u64,
+    pub(crate) shards: u64,
 }
 
 /// What a loop says of itself at its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LoopEnd {
+pub(crate) struct LoopEnd {
     /// Connections that opened, before the start and after.
-    pub connections_opened: u64,
+    pub(crate) connections_opened: u64,
     /// Connections opened again in the window.
-    pub reconnects: u64,
+    pub(crate) reconnects: u64,
     /// Largest number of waiting slots.
-    pub waiting_max: u64,
+    pub(crate) waiting_max: u64,
     /// In the window.
-    pub bytes_sent: u64,
+    pub(crate) bytes_sent: u64,
     /// In the window.
-    pub bytes_received: u64,
+    pub(crate) bytes_received: u64,
     /// Length of the window as it was: shorter when interrupted.
-    pub window_ns: u64,
+    pub(crate) window_ns: u64,
     /// Of it, asleep or spinning.
-    pub idle_ns: u64,
+    pub(crate) idle_ns: u64,
     /// CPU of the process over it.
-    pub process_cpu_ns: u64,
+    pub(crate) process_cpu_ns: u64,
     /// Whether it was told to stop before the end of the window.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 /// What a loop hands over about once a second.

@@ -78,28 +78,39 @@ fn header(text: &str) -> anyhow::Result<(String, String)> {
     }
 }
 
+type Fields = Map<String, Value>;
+
+/// One JSON object a line.
 fn from_file(path: &Path) -> anyhow::Result<Vec<Endpoint>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("failed to read {}", path.display()))?;
-    let mut endpoints = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let endpoint = endpoint(line).with_context(|| format!("{}:{}", path.display(), i + 1))?;
-        endpoints.push(endpoint);
-    }
+    let endpoints =
+        from_lines(&text).with_context(|| format!("{} is no list of endpoints", path.display()))?;
     if endpoints.is_empty() {
         bail!("{} holds no endpoint", path.display());
     }
     Ok(endpoints)
 }
 
-/// One line: everything but the URL has a default.
-fn endpoint(line: &str) -> anyhow::Result<Endpoint> {
-    let mut fields: Map<String, Value> =
-        serde_json::from_str(line).context("expected a JSON object with at least \"url\"")?;
+fn from_lines(text: &str) -> anyhow::Result<Vec<Endpoint>> {
+    let mut endpoints = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let fields: serde_json::Result<Fields> = serde_json::from_str(line);
+        let endpoint = fields
+            .context("expected a JSON object with at least \"url\"")
+            .and_then(endpoint)
+            .with_context(|| format!("line {}", i + 1))?;
+        endpoints.push(endpoint);
+    }
+    Ok(endpoints)
+}
+
+/// Everything but the URL has a default.
+fn endpoint(mut fields: Fields) -> anyhow::Result<Endpoint> {
     let name = fields.get("url").cloned().unwrap_or(Value::Null);
     for (key, default) in [
         ("name", name),
@@ -116,20 +127,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_needs_only_its_url() {
-        let e = endpoint(r#"{"url": "http://h/a", "weight": 3}"#).unwrap();
+    fn an_endpoint_needs_only_its_url() {
+        let text = "# two\n{\"url\": \"http://h/a\", \"weight\": 3}\n\n{\"url\": \"http://h/b\"}\n";
+        let all = from_lines(text).unwrap();
+        let e = &all[0];
         assert_eq!(
             (e.name.as_str(), e.method.as_str(), e.weight),
             ("http://h/a", "GET", 3)
         );
-        assert!(endpoint(r#"{"name": "a"}"#).is_err());
-        assert!(
-            endpoint(r#"{"url": "http://h/", "wieght": 3}"#)
-                .unwrap_err()
-                .to_string()
-                .contains("wieght")
-        );
-        assert!(endpoint("- url: x").is_err());
+        assert_eq!((all.len(), all[1].weight), (2, 1));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let said = |text: &str| format!("{:#}", from_lines(text).unwrap_err());
+        assert!(said("\n{\"name\": \"a\"}").starts_with("line 2: "));
+        assert!(said("{\"url\": \"http://h/\", \"wieght\": 3}").contains("wieght"));
+        assert!(said("- url: x").contains("JSON object"));
     }
 
     #[test]
