@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if cmd::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tare: {error:#}");
+            cmd::say(format_args!("tare: {error:#}"));
             ExitCode::from(cmd::exit::USAGE)
         }
     }

@@ -36,7 +36,8 @@ fn own_time(spec: &TrialSpec) -> Duration {
 
 impl Display {
     pub(crate) fn new(plan: &Plan, order: &[TrialSpec]) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(order.len() as u64), ProgressDrawTarget::stderr());
+        let bar =
+            ProgressBar::with_draw_target(Some(order.len() as u64), ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             bar.set_style(style);
         }
@@ -61,7 +62,7 @@ impl Display {
 
     /// A line for people that stays.
     pub(crate) fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| crate::cmd::say(line));
     }
 
     pub(crate) fn finish(&self) {
@@ -70,15 +71,23 @@ impl Display {
 
     fn time_left(&self) -> String {
         let ahead: Duration = self.left.iter().map(|own| *own + self.overhead).sum();
-        let passed = self.trial_started.elapsed().min(self.trial_own + self.overhead);
+        let passed = self
+            .trial_started
+            .elapsed()
+            .min(self.trial_own + self.overhead);
         let s = ahead.saturating_sub(passed).as_secs();
-        if s >= 60 { format!("{}m{:02}s left", s / 60, s % 60) } else { format!("{s}s left") }
+        if s >= 60 {
+            format!("{}m{:02}s left", s / 60, s % 60)
+        } else {
+            format!("{s}s left")
+        }
     }
 
     fn draw(&self) {
         let parts = [self.label.as_str(), self.stage, &self.load, &self.cores];
         let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
-        self.bar.set_message(format!("{} | {}", text.join(" | "), self.time_left()));
+        self.bar
+            .set_message(format!("{} | {}", text.join(" | "), self.time_left()));
     }
 
     fn started(&mut self, trial: &TrialSpec, done: u32) {
@@ -136,7 +145,13 @@ impl Display {
         line += &format!(" {}, {}", result.verdict.grade.word(), self.time_left());
         self.say(&line);
         for finding in &result.verdict.reasons {
-            self.say(&format!("{:width$}   {}: {}", "", finding.grade.word(), finding.found, width = 2 * width));
+            self.say(&format!(
+                "{:width$}   {}: {}",
+                "",
+                finding.grade.word(),
+                finding.found,
+                width = 2 * width
+            ));
         }
     }
 }

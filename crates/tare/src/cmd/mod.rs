@@ -50,6 +50,12 @@ impl Command {
     }
 }
 
+/// A line for people on standard error. Nobody listening is no failure.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Whether the reader of standard output went away: that is no failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {

@@ -77,7 +77,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(dir) => {
             let run = RunDir::resume(dir)?;
             let plan = run.manifest().plan.clone();
-            (Begun::Again(run), plan)
+            (Begun::Again(Box::new(run)), plan)
         }
         None => {
             let source = super::plan::read(&args.plan, &args.sets)?;
@@ -105,7 +105,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 enum Begun {
     New { out: Option<PathBuf>, text: String },
-    Again(RunDir),
+    Again(Box<RunDir>),
 }
 
 struct Done {
@@ -129,7 +129,7 @@ async fn go<E: Environment>(
         let run = match begun {
             Begun::Again(run) => {
                 display.say(&format!("going on with {}", run.path().display()));
-                run
+                *run
             }
             Begun::New { out, text } => {
                 let started = now_unix_ns();
@@ -162,7 +162,7 @@ async fn go<E: Environment>(
     .await;
     display.finish();
     for event in environment.close().await {
-        eprintln!("tare: {}: {}", event.kind, event.message);
+        super::say(format_args!("tare: {}: {}", event.kind, event.message));
     }
     done
 }
@@ -173,8 +173,12 @@ fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
     let any = std::fs::read_dir(&trials).is_ok_and(|mut d| d.next().is_some());
     let mut code = ExitCode::from(exit::INVALID);
     if any {
-        let summary = tare_report::write_derived(&done.dir)
-            .with_context(|| format!("the trials in {} are safe; analyse them", done.dir.display()))?;
+        let summary = tare_report::write_derived(&done.dir).with_context(|| {
+            format!(
+                "the trials in {} are safe; analyse them",
+                done.dir.display()
+            )
+        })?;
         super::report::print(&summary, output, &done.dir)?;
         if summary.grade != Grade::Invalid {
             code = ExitCode::SUCCESS;
@@ -183,21 +187,21 @@ fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
     let outcome = match &done.outcome {
         Ok(outcome) => outcome,
         Err(error) => {
-            eprintln!("tare: {error}");
-            eprintln!(
+            super::say(format_args!("tare: {error}"));
+            super::say(format_args!(
                 "What was finished is safe. Go on with: tare run --resume {}",
                 done.dir.display()
-            );
+            ));
             return Ok(ExitCode::from(exit::INVALID));
         }
     };
     if outcome.interrupted {
-        eprintln!(
+        super::say(format_args!(
             "Interrupted after {} of {} trials. Go on with: tare run --resume {}",
             outcome.done,
             outcome.planned,
             done.dir.display()
-        );
+        ));
         return Ok(ExitCode::from(exit::INTERRUPTED));
     }
     Ok(code)
