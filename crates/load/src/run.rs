@@ -1,7 +1,7 @@
 //! A whole generator: names resolved, loops on threads, books collected.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -71,7 +71,8 @@ impl Drop for PanicBell<'_> {
 }
 
 /// Runs `spec` to its end, or until `stop` is set: then it finishes early, with a
-/// valid result that says so. `observe` sees every record but `hello` and `final`
+/// valid result that says so. (`run` itself sets it when a thread of its own
+/// panics.) `observe` sees every record but `hello` and `final`
 /// on another thread; `intervals`: whether it wants the interval records.
 ///
 /// # Errors
@@ -106,7 +107,7 @@ pub fn run(
         let collector = std::thread::Builder::new()
             .name("tare-collect".to_owned())
             .spawn_scoped(scope, move || {
-                collect(spec, names, &receiver, releases, intervals, observe)
+                collect(spec, names, &receiver, releases, (intervals, stop), observe)
             })
             .map_err(|e| LoadError::Thread(e.to_string()))?;
         let panicked = |_| LoadError::Thread("it panicked".to_owned());
@@ -147,7 +148,7 @@ fn collect(
     names: &[String],
     receiver: &Receiver<Message>,
     releases: Vec<Sender<u64>>,
-    intervals: bool,
+    (intervals, stop): (bool, &AtomicBool),
     observe: &mut dyn FnMut(LoadRecord),
 ) -> Result<LoadResult, LoadError> {
     let mut collector = Collector::new(names, releases.len(), spec, intervals);
@@ -179,7 +180,8 @@ fn collect(
         match receiver.recv().map_err(|_| gone())? {
             Message::Flush(index, flush) => collector.take(index, *flush, observe),
             Message::Panicked => {
-                // The other loops end at once, or this would wait out their window.
+                // Else the other loops would run to the end of their window.
+                stop.store(true, Ordering::Relaxed);
                 return Err(gone());
             }
             Message::Opened | Message::Failed(_) => {}

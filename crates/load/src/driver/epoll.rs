@@ -74,13 +74,6 @@ impl EpollDriver {
         Ok(driver)
     }
 
-    /// How long before an instant this driver stops sleeping and spins, in
-    /// nanoseconds; `None` when it never sleeps.
-    #[must_use]
-    pub fn margin_ns(&self) -> Option<u64> {
-        (self.margin_ns != u64::MAX).then_some(self.margin_ns)
-    }
-
     fn calibrate(&mut self) -> u64 {
         let mut late: Vec<u64> = (0..CALIBRATION_SLEEPS)
             .map(|_| {
