@@ -1,6 +1,6 @@
 //! The answer in a terminal: one block for each load, 80 columns wide.
 
-use tare_model::summary::{Cell, Difference, Distinction, Summary};
+use tare_model::summary::{Cell, Difference, Distinction, Summary, TrialRow};
 use tare_model::verdict::{Finding, Grade};
 use tare_model::worker::Plane;
 use tare_stats::figures;
@@ -136,26 +136,14 @@ fn cost_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
 /// with the way out.
 fn doubts(out: &mut Output, summary: &Summary) {
     let before = out.text.len();
-    for (finding, places) in cell_findings(summary) {
-        out.finding(&places.join(", "), finding);
-    }
-    for trial in summary
-        .trials
-        .iter()
-        .filter(|t| t.verdict.grade == Grade::Invalid)
-    {
-        let here = |c: &&Cell| c.mesh == trial.mesh && c.load == trial.load;
-        let shown = summary
-            .cells
-            .iter()
-            .find(here)
-            .is_some_and(|c| c.trials_used.is_empty());
-        if !shown {
-            let place = format!("trial {}, {} at {}", trial.index, trial.mesh, trial.load);
-            for finding in &trial.verdict.reasons {
-                out.finding(&format!("{place}, left out"), finding);
-            }
-        }
+    for kind in kinds_of_doubt(summary) {
+        let everywhere = kind.same.len() == summary.cells.len() && kind.same.len() > 1;
+        let (place, alike) = if everywhere {
+            ("all meshes and loads", 0)
+        } else {
+            (kind.same[0].as_str(), kind.same.len() - 1)
+        };
+        out.finding(place, kind.first, alike + kind.others);
     }
     for note in &summary.notes {
         out.wrapped(&format!("note: {note}."), "", "  ");
@@ -165,25 +153,54 @@ fn doubts(out: &mut Output, summary: &Summary) {
     }
 }
 
-/// Each finding of the cells once, worst first, with the cells that have it.
-fn cell_findings(summary: &Summary) -> Vec<(&Finding, Vec<String>)> {
-    let mut found: Vec<(&Finding, Vec<String>)> = Vec::new();
+/// All findings of one reason and grade. A terminal shows the first; the page
+/// lists them all.
+struct Kind<'a> {
+    first: &'a Finding,
+    /// Where exactly this was found; never empty.
+    same: Vec<String>,
+    /// Findings of the kind with other figures.
+    others: usize,
+}
+
+/// The kinds of findings of cells and of trials left out, worst first.
+fn kinds_of_doubt<'a>(summary: &'a Summary) -> Vec<Kind<'a>> {
+    let mut kinds: Vec<Kind<'a>> = Vec::new();
+    let mut add = |finding: &'a Finding, place: String| {
+        let alike =
+            |k: &&mut Kind<'_>| (k.first.grade, k.first.reason) == (finding.grade, finding.reason);
+        match kinds.iter_mut().find(alike) {
+            Some(kind) if kind.first == finding => kind.same.push(place),
+            Some(kind) => kind.others += 1,
+            None => kinds.push(Kind {
+                first: finding,
+                same: vec![place],
+                others: 0,
+            }),
+        }
+    };
     for cell in &summary.cells {
-        let place = format!("{} at {}", cell.mesh, cell.load);
         for finding in &cell.verdict.reasons {
-            match found.iter_mut().find(|(f, _)| *f == finding) {
-                Some((_, places)) => places.push(place.clone()),
-                None => found.push((finding, vec![place.clone()])),
+            add(finding, format!("{} at {}", cell.mesh, cell.load));
+        }
+    }
+    let left_out = |t: &&TrialRow| t.verdict.grade == Grade::Invalid;
+    for trial in summary.trials.iter().filter(left_out) {
+        let here = |c: &&Cell| c.mesh == trial.mesh && c.load == trial.load;
+        let cell = summary.cells.iter().find(here);
+        // The findings of a cell without a used trial are those of its trials.
+        if !cell.is_some_and(|c| c.trials_used.is_empty()) {
+            let place = format!(
+                "trial {}, {} at {}, left out",
+                trial.index, trial.mesh, trial.load
+            );
+            for finding in &trial.verdict.reasons {
+                add(finding, place.clone());
             }
         }
     }
-    for (_, places) in &mut found {
-        if places.len() == summary.cells.len() && places.len() > 1 {
-            *places = vec!["all meshes and loads".to_owned()];
-        }
-    }
-    found.sort_by_key(|(f, _)| std::cmp::Reverse(f.grade));
-    found
+    kinds.sort_by_key(|k| std::cmp::Reverse(k.first.grade));
+    kinds
 }
 
 struct Output {
@@ -241,9 +258,13 @@ impl Output {
         }
     }
 
-    fn finding(&mut self, place: &str, finding: &Finding) {
+    fn finding(&mut self, place: &str, finding: &Finding, more: usize) {
+        let more = match more {
+            0 => String::new(),
+            n => format!(" (and {n} more like it)"),
+        };
         let text = format!(
-            "{}: {place}: {}. {}",
+            "{}: {place}: {}{more}. {}",
             finding.grade.word(),
             finding.found,
             finding.remedy
