@@ -192,10 +192,14 @@ pub struct ProcessSample {
 }
 
 /// The machine at one instant; CPU times since boot, over all cores.
+///
+/// Busy time is not here: the kernel counts it in ticks, by what it happens to
+/// find at each tick, which is off by 0.1 cores on a quiet machine. Idle time is
+/// exact, so busy is what is neither idle nor stolen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineSample {
-    /// Not idle, not waiting for I/O, not stolen.
-    pub busy_ns: u64,
+    /// Cores of the machine, all of them.
+    pub cpus: u32,
     /// Idle or waiting for I/O.
     pub idle_ns: u64,
     /// Taken by the hypervisor.

@@ -460,8 +460,8 @@ fn agent_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
             t_ns: t_ns as i64,
             processes: samples.clone(),
             machine: MachineSample {
-                busy_ns: samples.iter().flatten().map(|p| p.cpu_ns).sum(),
-                idle_ns: t_ns,
+                cpus: 2,
+                idle_ns: 2 * t_ns - samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>(),
                 stolen_ns: 0,
                 memory_available_bytes: 1 << 30,
             },

@@ -14,7 +14,7 @@ pub const OTHERS_SUSPECT: f64 = 0.05;
 /// Above this share it is invalid.
 pub const OTHERS_INVALID: f64 = 0.25;
 /// Above this share of all cores taken by the hypervisor a trial is suspect.
-pub const STOLEN_SUSPECT: f64 = 0.02;
+pub const STOLEN_SUSPECT: f64 = 0.05;
 
 /// What was seen of one trial.
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +160,7 @@ mod tests {
             Reason::NoisyNeighbour
         );
         assert_eq!(with_machine(1.0, 0.6, 0.0).grade, Grade::Invalid);
-        assert_eq!(with_machine(1.0, 0.0, 0.1).grade, Grade::Suspect);
+        assert_eq!(with_machine(1.0, 0.0, 0.11).grade, Grade::Suspect);
     }
 
     #[test]

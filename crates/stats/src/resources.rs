@@ -242,25 +242,31 @@ fn sum_each(rows: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
     total
 }
 
+/// What was neither idle nor stolen between two samples, in cores.
+fn busy_cores(from: &Sample, to: &Sample) -> f64 {
+    let elapsed_ns = (to.t_ns - from.t_ns).max(1) as f64;
+    let idle_ns = to.machine.idle_ns.saturating_sub(from.machine.idle_ns);
+    let stolen_ns = to.machine.stolen_ns.saturating_sub(from.machine.stolen_ns);
+    (f64::from(to.machine.cpus) - (idle_ns + stolen_ns) as f64 / elapsed_ns).max(0.0)
+}
+
 fn machine(samples: &[&Sample], window_ns: u64, cores: u32, accounted: f64) -> MachineUse {
     let of = |f: fn(&Sample) -> u64| -> f64 {
         let (first, last) = (samples[0], samples[samples.len() - 1]);
         f(last).saturating_sub(f(first)) as f64 / window_ns as f64
     };
-    let busy_cores = of(|s| s.machine.busy_ns);
+    let busy_cores = busy_cores(samples[0], samples[samples.len() - 1]);
     let each: Vec<f64> = samples
         .windows(2)
-        .map(|w| {
-            let busy = w[1].machine.busy_ns.saturating_sub(w[0].machine.busy_ns);
-            busy as f64 / (w[1].t_ns - w[0].t_ns).max(1) as f64
-        })
+        .map(|w| self::busy_cores(w[0], w[1]))
         .collect();
     MachineUse {
         cores,
         busy_cores,
         busy_cores_max: max(&each),
-        // The machine counts ticks of 10 ms, the processes nanoseconds: the
-        // difference of the two can fall below nothing, and means nothing then.
+        // The machine and the processes are read one after the other, and idle
+        // time comes in steps of 10 ms: the difference can fall below nothing,
+        // and means nothing then.
         other_cores: (busy_cores - accounted).max(0.0),
         stolen_cores: of(|s| s.machine.stolen_ns),
     }
@@ -305,8 +311,8 @@ mod tests {
             t_ns,
             processes,
             machine: MachineSample {
-                busy_ns: busy_ms * 1_000_000,
-                idle_ns: 0,
+                cpus: 2,
+                idle_ns: (2 * t_ns + 100 * S) as u64 - busy_ms * 1_000_000,
                 stolen_ns: 0,
                 memory_available_bytes: 1,
             },

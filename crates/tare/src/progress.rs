@@ -125,6 +125,8 @@ impl Display {
         // Half the newest, half what was known: follows a change within a few trials.
         self.overhead = (self.overhead + took) / 2;
         self.left.pop();
+        self.trial_own = Duration::ZERO;
+        self.trial_started = Instant::now();
         let width = self.planned.to_string().len();
         let mut line = format!(
             "[{:>width$}/{}] block {} {:<12} {:<8}",
