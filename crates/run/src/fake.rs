@@ -44,6 +44,8 @@ pub enum Mishap {
     SidecarExits(u32),
     /// The agent of this trial ends without a last record.
     AgentDies(u32),
+    /// The disk is full when the result of this trial is written.
+    DiskFull(u32),
 }
 
 /// See the module.
@@ -116,13 +118,18 @@ impl Environment for Fake {
         &mut self,
         plan: &Plan,
         trial: &TrialSpec,
-        _: &Path,
+        dir: &Path,
     ) -> Result<FakeDeployment, EnvironmentError> {
         if self.has(Mishap::DoesNotDeploy(trial.index)) {
             return Err(EnvironmentError::Start {
                 name: "app".into(),
                 found: "exited with 1".into(),
             });
+        }
+        if self.has(Mishap::DiskFull(trial.index)) {
+            // The result is first written under this name; the kernel's own
+            // full device says no.
+            let _ = std::os::unix::fs::symlink("/dev/full", dir.join("result.tmp"));
         }
         self.deployed += 1;
         let upstream = |authority: String| Upstream {

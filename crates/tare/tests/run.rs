@@ -1,0 +1,202 @@
+//! `tare run` as a user meets it: real processes, real Envoys, real signals.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const PLAN: &str = "
+name: short
+workload: {graph: chain-2, instances: 1}
+meshes: [bare, envoy/mtls]
+load: {rate: 100, connections: 4, duration: 1s, warmup: 300ms}
+repeats: 2
+";
+
+fn tare(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+    // Every child inherits it: whatever is left behind is found by it.
+    command.env("TARE_TEST_MARK", mark(dir)).current_dir(dir).stdin(Stdio::null());
+    command
+}
+
+fn mark(dir: &Path) -> String {
+    format!("tare-run-test-{}", dir.file_name().unwrap().to_string_lossy())
+}
+
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("short.yaml"), PLAN).unwrap();
+    dir
+}
+
+/// Processes that carry the mark of `dir`.
+fn left_behind(dir: &Path) -> Vec<String> {
+    let needle = format!("TARE_TEST_MARK={}", mark(dir));
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment.split(|b| *b == 0).any(|v| v == needle.as_bytes()) {
+            let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push(String::from_utf8_lossy(&command).replace('\0', " "));
+        }
+    }
+    found
+}
+
+fn nothing_is_left(dir: &Path) {
+    let patience = Instant::now() + Duration::from_secs(5);
+    while !left_behind(dir).is_empty() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(left_behind(dir), Vec::<String>::new());
+}
+
+/// Complete trials on disk.
+fn trials(dir: &Path) -> Vec<(String, Value)> {
+    let Ok(entries) = std::fs::read_dir(dir.join("out/trials")) else { return Vec::new() };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter(|e| !e.file_name().to_string_lossy().starts_with('.'))
+        .map(|e| {
+            let text = std::fs::read_to_string(e.path().join("result.json")).unwrap();
+            (e.file_name().to_string_lossy().into_owned(), serde_json::from_str(&text).unwrap())
+        })
+        .collect();
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+fn start(dir: &Path) -> Child {
+    tare(dir).args(["run", "short.yaml", "--out", "out"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until one trial is complete and the next has started its processes.
+fn second_trial_runs(dir: &Path) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while trials(dir).is_empty() || left_behind(dir).len() < 4 {
+        assert!(Instant::now() < patience, "no trial after a minute");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A busy machine may make trials invalid; nothing else may go wrong.
+fn ended_well(output: &Output) {
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {words}", output.status);
+}
+
+fn complete(dir: &Path) {
+    let trials = trials(dir);
+    assert_eq!(trials.len(), 4);
+    for (name, result) in trials {
+        let counts = &result["load"]["counts"];
+        let n = |k: &str| counts[k].as_u64().unwrap();
+        assert_eq!(n("planned"), 100, "{name}");
+        assert_eq!(n("ok") + n("error") + n("timeout") + n("in_flight") + n("not_sent"), 100, "{name}");
+        let proofs = result["proofs"].as_array().unwrap();
+        assert!(!proofs.is_empty() && proofs.iter().all(|p| p["holds"] == true), "{name}: {proofs:?}");
+        assert!(result["resources"]["planes"]["application"]["cpu_cores"].as_f64().unwrap() > 0.0);
+        let proxies = &result["resources"]["planes"]["data_plane"];
+        assert_eq!(proxies.is_object(), name.contains("envoy"), "{name}: {proxies}");
+        for file in ["trial.json", "load.ndjson", "agent.ndjson", "latency.hlog", "events.ndjson"] {
+            assert!(dir.join("out/trials").join(&name).join(file).is_file(), "{name}/{file}");
+        }
+    }
+    for file in ["run.json", "plan.yaml", "summary.json", "report.html"] {
+        assert!(dir.join("out").join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+fn a_run_ends_in_one_json_document_and_leaves_nothing_running() {
+    let dir = folder();
+    let output =
+        tare(dir.path()).args(["run", "short.yaml", "--out", "out", "--output", "json"]).output().unwrap();
+    ended_well(&output);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["trials_done"], 4);
+    assert_eq!(summary["cells"].as_array().unwrap().len(), 2);
+    complete(dir.path());
+    nothing_is_left(dir.path());
+    let again = tare(dir.path()).args(["run", "short.yaml", "--out", "out"]).output().unwrap();
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_done_and_resume_goes_on() {
+    let dir = folder();
+    let child = start(dir.path());
+    second_trial_runs(dir.path());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{words}");
+    assert!(words.contains("tare run --resume out"), "{words}");
+    nothing_is_left(dir.path());
+    let before = trials(dir.path());
+    assert!((1..4).contains(&before.len()), "{}", before.len());
+    assert!(dir.path().join("out/report.html").is_file());
+    let resumed = tare(dir.path()).args(["run", "--resume", "out"]).output().unwrap();
+    ended_well(&resumed);
+    complete(dir.path());
+    assert_eq!(trials(dir.path())[..before.len()], before);
+    nothing_is_left(dir.path());
+}
+
+#[test]
+fn kill_nine_leaves_no_process_and_a_run_to_resume() {
+    let dir = folder();
+    let mut child = start(dir.path());
+    second_trial_runs(dir.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    nothing_is_left(dir.path());
+    let before = trials(dir.path());
+    let resumed = tare(dir.path()).args(["run", "--resume", "out"]).output().unwrap();
+    ended_well(&resumed);
+    complete(dir.path());
+    assert_eq!(trials(dir.path())[..before.len()], before);
+}
+
+#[test]
+fn a_mesh_against_itself_in_virtual_time_is_not_told_apart() {
+    let dir = folder();
+    let output = tare(dir.path())
+        .args(["run", "aa", "--set", "environment=fake", "--set", "repeats=6", "--out", "out", "--output", "json"])
+        .output()
+        .unwrap();
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cells = summary["cells"].as_array().unwrap();
+    let compared: Vec<&Value> = cells.iter().filter(|c| c["overhead"].is_object()).collect();
+    assert!(!compared.is_empty());
+    for cell in compared {
+        let p50 = &cell["overhead"]["latency"].as_array().unwrap()[0];
+        assert_eq!(p50["distinction"], "not_distinguishable", "{p50}");
+    }
+}
+
+#[test]
+fn mistakes_end_with_2_before_anything_starts() {
+    let dir = folder();
+    let run = |args: &[&str]| {
+        let output = tare(dir.path()).arg("run").args(args).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, words) = run(&["quikc"]);
+    assert_eq!(code, Some(2));
+    assert!(words.contains("quick"), "{words}");
+    let (code, words) = run(&["short.yaml", "--set", "load.rate=fast"]);
+    assert_eq!(code, Some(2));
+    assert!(words.contains("fast"), "{words}");
+    let (code, words) = run(&["--resume", "nowhere"]);
+    assert_eq!(code, Some(2));
+    assert!(words.contains("nowhere"), "{words}");
+    assert!(!dir.path().join("runs").exists());
+    let list = tare(dir.path()).args(["run", "--list"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&list.stdout).contains("quick"));
+}
