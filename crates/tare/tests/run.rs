@@ -19,12 +19,18 @@ repeats: 2
 fn tare(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
     // Every child inherits it: whatever is left behind is found by it.
-    command.env("TARE_TEST_MARK", mark(dir)).current_dir(dir).stdin(Stdio::null());
+    command
+        .env("TARE_TEST_MARK", mark(dir))
+        .current_dir(dir)
+        .stdin(Stdio::null());
     command
 }
 
 fn mark(dir: &Path) -> String {
-    format!("tare-run-test-{}", dir.file_name().unwrap().to_string_lossy())
+    format!(
+        "tare-run-test-{}",
+        dir.file_name().unwrap().to_string_lossy()
+    )
 }
 
 fn folder() -> tempfile::TempDir {
@@ -39,7 +45,10 @@ fn left_behind(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment.split(|b| *b == 0).any(|v| v == needle.as_bytes()) {
+        if environment
+            .split(|b| *b == 0)
+            .any(|v| v == needle.as_bytes())
+        {
             let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
             found.push(String::from_utf8_lossy(&command).replace('\0', " "));
         }
@@ -57,13 +66,18 @@ fn nothing_is_left(dir: &Path) {
 
 /// Complete trials on disk.
 fn trials(dir: &Path) -> Vec<(String, Value)> {
-    let Ok(entries) = std::fs::read_dir(dir.join("out/trials")) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(dir.join("out/trials")) else {
+        return Vec::new();
+    };
     let mut found: Vec<_> = entries
         .flatten()
         .filter(|e| !e.file_name().to_string_lossy().starts_with('.'))
         .map(|e| {
             let text = std::fs::read_to_string(e.path().join("result.json")).unwrap();
-            (e.file_name().to_string_lossy().into_owned(), serde_json::from_str(&text).unwrap())
+            (
+                e.file_name().to_string_lossy().into_owned(),
+                serde_json::from_str(&text).unwrap(),
+            )
         })
         .collect();
     found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -71,7 +85,12 @@ fn trials(dir: &Path) -> Vec<(String, Value)> {
 }
 
 fn start(dir: &Path) -> Child {
-    tare(dir).args(["run", "short.yaml", "--out", "out"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    tare(dir)
+        .args(["run", "short.yaml", "--out", "out"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 /// Waits until one trial is complete and the next has started its processes.
@@ -86,7 +105,11 @@ fn second_trial_runs(dir: &Path) {
 /// A busy machine may make trials invalid; nothing else may go wrong.
 fn ended_well(output: &Output) {
     let words = String::from_utf8_lossy(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {words}", output.status);
+    assert!(
+        matches!(output.status.code(), Some(0 | 3)),
+        "{:?}: {words}",
+        output.status
+    );
 }
 
 fn complete(dir: &Path) {
@@ -96,14 +119,39 @@ fn complete(dir: &Path) {
         let counts = &result["load"]["counts"];
         let n = |k: &str| counts[k].as_u64().unwrap();
         assert_eq!(n("planned"), 100, "{name}");
-        assert_eq!(n("ok") + n("error") + n("timeout") + n("in_flight") + n("not_sent"), 100, "{name}");
+        assert_eq!(
+            n("ok") + n("error") + n("timeout") + n("in_flight") + n("not_sent"),
+            100,
+            "{name}"
+        );
         let proofs = result["proofs"].as_array().unwrap();
-        assert!(!proofs.is_empty() && proofs.iter().all(|p| p["holds"] == true), "{name}: {proofs:?}");
-        assert!(result["resources"]["planes"]["application"]["cpu_cores"].as_f64().unwrap() > 0.0);
+        assert!(
+            !proofs.is_empty() && proofs.iter().all(|p| p["holds"] == true),
+            "{name}: {proofs:?}"
+        );
+        assert!(
+            result["resources"]["planes"]["application"]["cpu_cores"]
+                .as_f64()
+                .unwrap()
+                > 0.0
+        );
         let proxies = &result["resources"]["planes"]["data_plane"];
-        assert_eq!(proxies.is_object(), name.contains("envoy"), "{name}: {proxies}");
-        for file in ["trial.json", "load.ndjson", "agent.ndjson", "latency.hlog", "events.ndjson"] {
-            assert!(dir.join("out/trials").join(&name).join(file).is_file(), "{name}/{file}");
+        assert_eq!(
+            proxies.is_object(),
+            name.contains("envoy"),
+            "{name}: {proxies}"
+        );
+        for file in [
+            "trial.json",
+            "load.ndjson",
+            "agent.ndjson",
+            "latency.hlog",
+            "events.ndjson",
+        ] {
+            assert!(
+                dir.join("out/trials").join(&name).join(file).is_file(),
+                "{name}/{file}"
+            );
         }
     }
     for file in ["run.json", "plan.yaml", "summary.json", "report.html"] {
@@ -114,15 +162,20 @@ fn complete(dir: &Path) {
 #[test]
 fn a_run_ends_in_one_json_document_and_leaves_nothing_running() {
     let dir = folder();
-    let output =
-        tare(dir.path()).args(["run", "short.yaml", "--out", "out", "--output", "json"]).output().unwrap();
+    let output = tare(dir.path())
+        .args(["run", "short.yaml", "--out", "out", "--output", "json"])
+        .output()
+        .unwrap();
     ended_well(&output);
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["trials_done"], 4);
     assert_eq!(summary["cells"].as_array().unwrap().len(), 2);
     complete(dir.path());
     nothing_is_left(dir.path());
-    let again = tare(dir.path()).args(["run", "short.yaml", "--out", "out"]).output().unwrap();
+    let again = tare(dir.path())
+        .args(["run", "short.yaml", "--out", "out"])
+        .output()
+        .unwrap();
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
 }
@@ -141,7 +194,10 @@ fn ctrl_c_keeps_what_is_done_and_resume_goes_on() {
     let before = trials(dir.path());
     assert!((1..4).contains(&before.len()), "{}", before.len());
     assert!(dir.path().join("out/report.html").is_file());
-    let resumed = tare(dir.path()).args(["run", "--resume", "out"]).output().unwrap();
+    let resumed = tare(dir.path())
+        .args(["run", "--resume", "out"])
+        .output()
+        .unwrap();
     ended_well(&resumed);
     complete(dir.path());
     assert_eq!(trials(dir.path())[..before.len()], before);
@@ -157,7 +213,10 @@ fn kill_nine_leaves_no_process_and_a_run_to_resume() {
     child.wait().unwrap();
     nothing_is_left(dir.path());
     let before = trials(dir.path());
-    let resumed = tare(dir.path()).args(["run", "--resume", "out"]).output().unwrap();
+    let resumed = tare(dir.path())
+        .args(["run", "--resume", "out"])
+        .output()
+        .unwrap();
     ended_well(&resumed);
     complete(dir.path());
     assert_eq!(trials(dir.path())[..before.len()], before);
@@ -167,7 +226,18 @@ fn kill_nine_leaves_no_process_and_a_run_to_resume() {
 fn a_mesh_against_itself_in_virtual_time_is_not_told_apart() {
     let dir = folder();
     let output = tare(dir.path())
-        .args(["run", "aa", "--set", "environment=fake", "--set", "repeats=6", "--out", "out", "--output", "json"])
+        .args([
+            "run",
+            "aa",
+            "--set",
+            "environment=fake",
+            "--set",
+            "repeats=6",
+            "--out",
+            "out",
+            "--output",
+            "json",
+        ])
         .output()
         .unwrap();
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -185,7 +255,10 @@ fn mistakes_end_with_2_before_anything_starts() {
     let dir = folder();
     let run = |args: &[&str]| {
         let output = tare(dir.path()).arg("run").args(args).output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
     };
     let (code, words) = run(&["quikc"]);
     assert_eq!(code, Some(2));
