@@ -1,8 +1,9 @@
 # `make help` prints this menu. CI calls `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint unit web-test deny bench docs-figures clean
+.PHONY: help build demo test lint unit web-test deny bench bench-peers clean
 CARGO ?= cargo
 TARE := target/release/tare
+PEERS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tare/bench
 
 help: ## This menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -10,10 +11,10 @@ help: ## This menu
 build: ## Build the release binary, target/release/tare
 	$(CARGO) build --release --locked
 
-demo: build ## The main job: weigh Envoy sidecars on this machine (about 3 minutes)
+demo: build ## The main job: weigh Envoy sidecars on this machine (about 2 minutes after the build)
 	$(TARE) run
 
-test: lint unit web-test ## All tests: format, lints, unit, end to end on real Envoys, web front end
+test: web/node_modules/typescript/package.json lint unit web-test ## All tests: format, lints, unit, end to end on real Envoys, web front end
 
 lint:
 	$(CARGO) fmt --all --check
@@ -22,7 +23,11 @@ lint:
 unit:
 	$(CARGO) test --workspace --locked
 
-web-test:
+web/node_modules/typescript/package.json: web/package-lock.json
+	cd web && npm ci --ignore-scripts --no-audit --no-fund
+	touch $@
+
+web-test: web/node_modules/typescript/package.json
 	cd web && npm run --silent check && npm test --silent
 
 deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
@@ -31,6 +36,10 @@ deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
 bench: ## Cost and truth of the load engine beside wrk, oha and fortio, interleaved
 	$(CARGO) build --release --locked --workspace --examples
 	$(CARGO) bench --locked -p tare-load --bench peers
+
+bench-peers: ## Install oha and fortio for `make bench` (wrk: apt-get install wrk)
+	$(CARGO) install oha --version 1.16.0 --locked --root $(PEERS)
+	GOBIN=$(PEERS)/bin go install fortio.org/fortio@v1.68.0
 
 clean: ## Remove what was built (run directories stay)
 	$(CARGO) clean
