@@ -67,7 +67,8 @@ function draw(
     marks: [
       Plot.gridY(logTicks(y), { stroke: GRID, strokeOpacity: 1 }),
       Plot.gridX(ticks, { stroke: GRID, strokeOpacity: 1 }),
-      Plot.axisY(logTicks(y), { tickSize: 0, tickFormat: tickWords, label: "↑ latency, ms" }),
+      // `ticks: Infinity` keeps the scale from blanking labels that it finds crowded.
+      Plot.axisY(logTicks(y), { ticks: Infinity, tickSize: 0, tickFormat: tickWords, label: "↑ latency, ms" }),
       Plot.areaY(firm, { x: "nines", y1: "low", y2: "high", z: "mesh", fill, fillOpacity: 0.16 }),
       Plot.line(firm, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 2.25, strokeLinejoin: "round" }),
       Plot.line(thin, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 1.75, strokeDasharray: "1.5 4", strokeLinecap: "round" }),
