@@ -6,6 +6,7 @@ pub mod envoy;
 pub mod experiment;
 pub mod fake;
 pub mod fingerprint;
+mod flow;
 mod live;
 pub mod local;
 pub mod proc;

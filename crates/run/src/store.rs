@@ -102,12 +102,12 @@ impl RunDir {
     /// # Errors
     /// When `path` exists and is not empty, or cannot be written.
     pub fn create(path: &Path, manifest: RunManifest, plan_text: &str) -> Result<Self, StoreError> {
-        fs::create_dir_all(path.join(layout::TRIALS)).map_err(io_error("create", path))?;
-        if path.join(layout::RUN).exists() || has_entries(&path.join(layout::TRIALS)) {
+        if path.exists() && !names(path)?.is_empty() {
             return Err(StoreError::Occupied {
                 path: path.to_owned(),
             });
         }
+        fs::create_dir_all(path.join(layout::TRIALS)).map_err(io_error("create", path))?;
         let lock = lock(path)?;
         write_atomically(&path.join(layout::PLAN), plan_text.as_bytes())?;
         write_json(&path.join(layout::RUN), &manifest)?;
@@ -168,14 +168,19 @@ impl RunDir {
         &self.manifest
     }
 
-    /// Whether `trial` is on disk, complete.
+    /// Whether `trial` is on disk and got to measure. One that did not start is no
+    /// result: a resumed run tries it again.
     #[must_use]
     pub fn has(&self, trial: &TrialSpec) -> bool {
-        self.path
+        let file = self
+            .path
             .join(layout::TRIALS)
             .join(trial.dir_name())
-            .join(layout::RESULT)
-            .is_file()
+            .join(layout::RESULT);
+        let result = fs::read(file)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<TrialResult>(&bytes).ok());
+        result.is_some_and(|r| r.load.is_some())
     }
 
     /// Adds a line to the run's events.
@@ -311,6 +316,10 @@ impl TrialWriter {
         self.agent.sync()?;
         self.events.sync()?;
         write_json(&self.path.join(layout::RESULT), result)?;
+        if self.target.exists() {
+            // An earlier try that did not get to measure.
+            fs::remove_dir_all(&self.target).map_err(io_error("replace", &self.target))?;
+        }
         fs::rename(&self.path, &self.target).map_err(io_error("write", &self.target))?;
         self.kept = true;
         if let Some(parent) = self.target.parent() {
@@ -351,8 +360,4 @@ fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
     Ok(entries
         .filter_map(|e| e.ok()?.file_name().into_string().ok())
         .collect())
-}
-
-fn has_entries(folder: &Path) -> bool {
-    names(folder).is_ok_and(|n| !n.is_empty())
 }

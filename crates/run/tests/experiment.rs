@@ -308,6 +308,11 @@ async fn when_nothing_starts_the_run_ends_early_and_says_so() {
     let error = go(&run, mishaps, None).await.unwrap_err();
     assert!(matches!(error, RunError::NothingStarts { .. }), "{error}");
     assert_eq!(results(dir.path()).len(), 3);
+    // What did not start is tried again.
+    assert_eq!(go(&run, vec![], None).await.unwrap().done, 12);
+    let again = results(dir.path());
+    assert_eq!(again.len(), 12);
+    assert!(again.iter().all(|r| r.load.is_some()));
 }
 
 #[tokio::test]
@@ -354,8 +359,14 @@ fn a_run_directory_is_nobody_elses() {
     ));
     let manifest = run.manifest().clone();
     drop(run);
-    let error = RunDir::create(dir.path(), manifest, "").unwrap_err();
+    let error = RunDir::create(dir.path(), manifest.clone(), "").unwrap_err();
     assert!(matches!(error, StoreError::Occupied { .. }));
+    let strangers = tempfile::tempdir().unwrap();
+    std::fs::write(strangers.path().join("plan.yaml"), "mine").unwrap();
+    let error = RunDir::create(strangers.path(), manifest, "").unwrap_err();
+    assert!(matches!(error, StoreError::Occupied { .. }));
+    let kept = std::fs::read_to_string(strangers.path().join("plan.yaml")).unwrap();
+    assert_eq!(kept, "mine");
     assert!(RunDir::resume(dir.path()).is_ok());
     let file = dir.path().join("run.json");
     let text = std::fs::read_to_string(&file).unwrap();

@@ -1,6 +1,7 @@
 //! Statistics for measurements: histograms that merge without loss, percentiles,
 //! intervals, comparison. Pure: no clock, no file, no socket.
 
+mod agent_stream;
 pub mod analysis;
 pub mod bootstrap;
 pub mod compare;
@@ -12,5 +13,6 @@ pub mod resources;
 mod stream;
 mod v2;
 
+pub use agent_stream::AgentStream;
 pub use hist::{HIGHEST_NS, Histogram, WireError};
 pub use stream::{LoadStream, StreamError};

@@ -69,6 +69,7 @@ struct Sums {
     wait: Histogram,
     error_latency: Histogram,
     errors: BTreeMap<String, u64>,
+    endpoints: BTreeMap<String, (Counts, Histogram)>,
 }
 
 impl Sums {
@@ -87,6 +88,11 @@ impl Sums {
         for (class, n) in &interval.errors {
             *self.errors.entry(class.clone()).or_default() += n;
         }
+        for endpoint in &interval.endpoints {
+            let (counts, latency) = self.endpoints.entry(endpoint.name.clone()).or_default();
+            counts.add(&endpoint.counts);
+            latency.merge(&Histogram::from_wire(&endpoint.latency)?);
+        }
         Ok(())
     }
 
@@ -103,16 +109,37 @@ impl Sums {
             return differs("errors", &self.errors, &result.errors);
         }
         let h = &result.histograms;
-        for (name, sum, wire) in [
-            ("latency", &self.latency, &h.latency),
-            ("service time", &self.service_time, &h.service_time),
-            ("lateness", &self.lateness, &h.lateness),
-            ("wait", &self.wait, &h.wait),
-            ("error latency", &self.error_latency, &h.error_latency),
+        for (name, sum, wire, stated) in [
+            ("latency", &self.latency, &h.latency, &result.latency_ns),
+            (
+                "service time",
+                &self.service_time,
+                &h.service_time,
+                &result.service_time_ns,
+            ),
+            ("lateness", &self.lateness, &h.lateness, &result.lateness_ns),
+            ("wait", &self.wait, &h.wait, &result.wait_ns),
+            (
+                "error latency",
+                &self.error_latency,
+                &h.error_latency,
+                &result.error_latency_ns,
+            ),
         ] {
             let whole = Histogram::from_wire(wire)?;
             if *sum != whole {
                 return differs(name, sum, &whole);
+            }
+            if whole.summary() != *stated {
+                return differs(name, &whole.summary(), stated);
+            }
+        }
+        let none = Default::default();
+        for endpoint in &result.endpoints {
+            let (counts, latency) = self.endpoints.get(&endpoint.name).unwrap_or(&none);
+            let whole = Histogram::from_wire(&endpoint.latency)?;
+            if *counts != endpoint.counts || *latency != whole {
+                return differs(&endpoint.name, counts, &endpoint.counts);
             }
         }
         Ok(())
