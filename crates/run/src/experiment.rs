@@ -104,6 +104,11 @@ pub async fn run<E: Environment>(
     let planned = order.len() as u32;
     let mut done = order.iter().filter(|t| run.has(t)).count() as u32;
     let mut failures = 0;
+    let kind = if done == 0 { "begun" } else { "resumed" };
+    run.event(&event(
+        kind,
+        format!("{done} of {planned} trials were there"),
+    ))?;
     for spec in &order {
         if run.has(spec) {
             continue;
@@ -138,6 +143,11 @@ pub async fn run<E: Environment>(
         }
     }
     let interrupted = *stop.borrow() && done < planned;
+    let kind = if interrupted { "interrupted" } else { "ended" };
+    run.event(&event(
+        kind,
+        format!("{done} of {planned} trials are there"),
+    ))?;
     Ok(Outcome {
         planned,
         done,

@@ -49,7 +49,8 @@ impl Display {
             repeats: plan.repeats,
             number: 0,
             planned: order.len() as u32,
-            left: order.iter().map(own_time).collect(),
+            // The last trial first: finished ones are taken off the end.
+            left: order.iter().rev().map(own_time).collect(),
             overhead: OVERHEAD_GUESS,
             trial_started: Instant::now(),
             trial_own: Duration::ZERO,

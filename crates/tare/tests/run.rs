@@ -251,6 +251,59 @@ fn a_mesh_against_itself_in_virtual_time_is_not_told_apart() {
 }
 
 #[test]
+fn a_run_is_not_resumed_with_another_machine_or_program() {
+    let dir = folder();
+    let args = ["run", "smoke", "--set", "environment=fake", "--out", "out"];
+    ended_well(&tare(dir.path()).args(args).output().unwrap());
+    let file = dir.path().join("out/run.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let other = text.replace("virtual time", "another processor");
+    assert_ne!(text, other);
+    std::fs::write(&file, other).unwrap();
+    let output = tare(dir.path())
+        .args(["run", "--resume", "out"])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(
+        words.contains("another processor") && words.contains("virtual time"),
+        "{words}"
+    );
+}
+
+#[test]
+fn ctrl_c_before_the_first_trial_ends_at_once() {
+    let dir = folder();
+    // An Envoy that never answers: tare waits for its version.
+    let envoy = dir.path().join("envoy");
+    std::fs::write(&envoy, "#!/bin/sh\nexec sleep 30\n").unwrap();
+    std::fs::set_permissions(&envoy, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let child = tare(dir.path())
+        .args(["run", "short.yaml", "--out", "out"])
+        .env("TARE_ENVOY", &envoy)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let patience = Instant::now() + Duration::from_secs(20);
+    while left_behind(dir.path()).len() < 2 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let started = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(130),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(started.elapsed() < Duration::from_secs(4));
+    nothing_is_left(dir.path());
+    assert!(!dir.path().join("out").exists());
+}
+
+#[test]
 fn mistakes_end_with_2_before_anything_starts() {
     let dir = folder();
     let run = |args: &[&str]| {

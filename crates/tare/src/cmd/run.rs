@@ -1,12 +1,16 @@
 //! `tare run`.
 
-use std::io::Write;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
-use tare_model::layout::{self, RunManifest};
+use anyhow::{Context, bail};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tare_model::layout::{self, Fingerprint, RunManifest};
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
 use tare_model::verdict::Grade;
@@ -72,7 +76,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let stop = runtime.block_on(async { stop_on_signal() })?;
+    let stop = stop_on_signal()?;
     let (begun, plan) = match &args.resume {
         Some(dir) => {
             let run = RunDir::resume(dir)?;
@@ -96,11 +100,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let local = Local::new(LocalOptions {
                 offline: args.offline,
             })?;
-            runtime.block_on(go(local, begun, &plan, stop))?
+            runtime.block_on(go(local, begun, &plan, stop.asked))?
         }
-        EnvironmentKind::Fake => runtime.block_on(go(Fake::default(), begun, &plan, stop))?,
+        EnvironmentKind::Fake => runtime.block_on(go(Fake::default(), begun, &plan, stop.asked))?,
     };
-    conclude(&done, args.output)
+    // Nothing runs any more: from here on Ctrl-C simply ends.
+    stop.at_once.store(true, Ordering::SeqCst);
+    match done {
+        Some(done) => conclude(&done, args.output),
+        None => Ok(ExitCode::from(exit::INTERRUPTED)),
+    }
 }
 
 enum Begun {
@@ -113,53 +122,36 @@ struct Done {
     outcome: Result<Outcome, experiment::RunError>,
 }
 
-/// Prepares, runs, and leaves nothing behind.
+/// Prepares, runs, and leaves nothing behind. `None` when it was stopped before
+/// there was a run.
 async fn go<E: Environment>(
     mut environment: E,
     begun: Begun,
     plan: &Plan,
-    stop: watch::Receiver<bool>,
-) -> anyhow::Result<Done> {
+    mut stop: watch::Receiver<bool>,
+) -> anyhow::Result<Option<Done>> {
     let mut display = Display::new(plan, &order(plan));
-    let prepared = environment
-        .prepare(plan, &mut |line| display.say(line))
-        .await;
-    let done = async {
-        let fingerprint = prepared?;
-        let run = match begun {
-            Begun::Again(run) => {
-                display.say(&format!("going on with {}", run.path().display()));
-                *run
+    let mut say = |line: &str| display.say(line);
+    let prepared = tokio::select! {
+        biased;
+        _ = stop.wait_for(|s| *s) => None,
+        prepared = environment.prepare(plan, &mut say) => Some(prepared),
+    };
+    let done = match prepared {
+        None => Ok(None),
+        Some(Err(error)) => Err(error.into()),
+        Some(Ok(fingerprint)) => match open(begun, plan, fingerprint) {
+            Err(error) => Err(error),
+            Ok(run) => {
+                display.say(&format!("run directory: {}", run.path().display()));
+                let outcome = experiment::run(&mut environment, &run, &mut display, stop).await;
+                Ok(Some(Done {
+                    dir: run.path().to_owned(),
+                    outcome,
+                }))
             }
-            Begun::New { out, text } => {
-                let started = now_unix_ns();
-                let id = format!("{}-{}", timestamp(started / 1_000_000_000), plan.name);
-                let dir = out.unwrap_or_else(|| Path::new("runs").join(&id));
-                let manifest = RunManifest {
-                    schema_version: tare_model::SCHEMA_VERSION,
-                    id,
-                    tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-                    tare_build: if cfg!(debug_assertions) {
-                        "debug"
-                    } else {
-                        "release"
-                    }
-                    .to_owned(),
-                    started_unix_ns: started,
-                    plan: plan.clone(),
-                    command: std::env::args().collect(),
-                    fingerprint,
-                };
-                RunDir::create(&dir, manifest, &text)?
-            }
-        };
-        let outcome = experiment::run(&mut environment, &run, &mut display, stop).await;
-        anyhow::Ok(Done {
-            dir: run.path().to_owned(),
-            outcome,
-        })
-    }
-    .await;
+        },
+    };
     display.finish();
     for event in environment.close().await {
         super::say(format_args!("tare: {}: {}", event.kind, event.message));
@@ -167,70 +159,160 @@ async fn go<E: Environment>(
     done
 }
 
-/// The analysis of what is on disk, whatever the end was like.
+fn open(begun: Begun, plan: &Plan, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
+    let (out, text) = match begun {
+        Begun::Again(run) => {
+            same_place(run.manifest(), &fingerprint)?;
+            return Ok(*run);
+        }
+        Begun::New { out, text } => (out, text),
+    };
+    let started_unix_ns = now_unix_ns();
+    let id = format!(
+        "{}-{}",
+        timestamp(started_unix_ns / 1_000_000_000),
+        plan.name
+    );
+    let dir = out.unwrap_or_else(|| Path::new("runs").join(&id));
+    let manifest = RunManifest {
+        schema_version: tare_model::SCHEMA_VERSION,
+        id,
+        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+        tare_build: build().to_owned(),
+        started_unix_ns,
+        plan: plan.clone(),
+        command: std::env::args().collect(),
+        fingerprint,
+    };
+    Ok(RunDir::create(&dir, manifest, &text)?)
+}
+
+fn build() -> &'static str {
+    if cfg!(debug_assertions) {
+        "debug"
+    } else {
+        "release"
+    }
+}
+
+/// A run is one machine and one set of programs from its first trial to its last.
+fn same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> {
+    let then = &manifest.fingerprint;
+    let number = |n: u64| n.to_string();
+    let mut pairs = vec![
+        (
+            "tare",
+            manifest.tare_version.clone(),
+            env!("CARGO_PKG_VERSION").to_owned(),
+        ),
+        (
+            "build of tare",
+            manifest.tare_build.clone(),
+            build().to_owned(),
+        ),
+        ("kernel", then.kernel.clone(), here.kernel.clone()),
+        ("processor", then.cpu_model.clone(), here.cpu_model.clone()),
+        (
+            "cores",
+            number(then.cores.into()),
+            number(here.cores.into()),
+        ),
+        (
+            "memory",
+            number(then.memory_bytes),
+            number(here.memory_bytes),
+        ),
+    ];
+    let names: BTreeSet<&String> = then.programs.keys().chain(here.programs.keys()).collect();
+    let version = |f: &Fingerprint, name: &str| {
+        f.programs
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| "none".into())
+    };
+    pairs.extend(
+        names
+            .into_iter()
+            .map(|n| (n.as_str(), version(then, n), version(here, n))),
+    );
+    for (what, then, here) in pairs {
+        if then != here {
+            bail!(
+                "this run was begun with {what} {then}, here is {here}: its trials would not be comparable; \
+                 go on where it was begun, or start a new run"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The analysis of what is on disk, whatever the end was like. Why the run ended
+/// comes last, where it is seen, and decides the exit code.
 fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
     let trials = done.dir.join(layout::TRIALS);
     let any = std::fs::read_dir(&trials).is_ok_and(|mut d| d.next().is_some());
-    let mut code = ExitCode::from(exit::INVALID);
-    if any {
-        let summary = tare_report::write_derived(&done.dir).with_context(|| {
-            format!(
-                "the trials in {} are safe; analyse them",
-                done.dir.display()
-            )
-        })?;
-        super::report::print(&summary, output, &done.dir)?;
-        if summary.grade != Grade::Invalid {
-            code = ExitCode::SUCCESS;
-        }
+    let analysed = if any {
+        analyse(&done.dir, output)
+    } else {
+        Ok(ExitCode::from(exit::INVALID))
+    };
+    let resume = format!("Go on with: tare run --resume {}", done.dir.display());
+    let ended_well = matches!(&done.outcome, Ok(outcome) if !outcome.interrupted);
+    if let (false, Err(further)) = (ended_well, &analysed) {
+        super::say(format_args!("tare: {further:#}"));
     }
-    let outcome = match &done.outcome {
-        Ok(outcome) => outcome,
+    match &done.outcome {
+        Ok(outcome) if outcome.interrupted => {
+            let (done, planned) = (outcome.done, outcome.planned);
+            super::say(format_args!(
+                "Interrupted after {done} of {planned} trials. {resume}"
+            ));
+            Ok(ExitCode::from(exit::INTERRUPTED))
+        }
+        Ok(_) => analysed,
         Err(error) => {
             super::say(format_args!("tare: {error}"));
             super::say(format_args!(
-                "What was finished is safe. Go on with: tare run --resume {}",
-                done.dir.display()
+                "The trials that were finished are safe. {resume}"
             ));
-            return Ok(ExitCode::from(exit::INVALID));
+            Ok(ExitCode::from(exit::INVALID))
         }
-    };
-    if outcome.interrupted {
-        super::say(format_args!(
-            "Interrupted after {} of {} trials. Go on with: tare run --resume {}",
-            outcome.done,
-            outcome.planned,
-            done.dir.display()
-        ));
-        return Ok(ExitCode::from(exit::INTERRUPTED));
     }
-    Ok(code)
 }
 
-/// True from the first Ctrl-C or SIGTERM on; the second ends the process at once
-/// (its children end with it).
-fn stop_on_signal() -> anyhow::Result<watch::Receiver<bool>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (sender, receiver) = watch::channel(false);
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::spawn(async move {
-        for count in 1u32.. {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            if count > 1 {
+fn analyse(dir: &Path, output: Output) -> anyhow::Result<ExitCode> {
+    let summary = tare_report::write_derived(dir)
+        .with_context(|| format!("the trials in {} are safe; analyse them", dir.display()))?;
+    super::report::print(&summary, output, dir)?;
+    Ok(match summary.grade {
+        Grade::Invalid => ExitCode::from(exit::INVALID),
+        Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
+    })
+}
+
+/// What Ctrl-C and SIGTERM do.
+struct Stop {
+    /// True from the first one on.
+    asked: watch::Receiver<bool>,
+    /// Once set, the next one ends the process at once; its children end with it.
+    at_once: Arc<AtomicBool>,
+}
+
+fn stop_on_signal() -> anyhow::Result<Stop> {
+    let (sender, asked) = watch::channel(false);
+    let at_once = Arc::new(AtomicBool::new(false));
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let last = Arc::clone(&at_once);
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if last.swap(true, Ordering::SeqCst) {
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
-            let _ = writeln!(
-                std::io::stderr(),
-                "\nEnding the trial under way; Ctrl-C again to end at once."
-            );
+            super::say("\nEnding the trial under way; Ctrl-C again to end at once.");
             let _ = sender.send(true);
         }
     });
-    Ok(receiver)
+    Ok(Stop { asked, at_once })
 }
 
 fn now_unix_ns() -> u64 {
