@@ -201,8 +201,15 @@ fn mesh(d: &mut Decoder, entry: MeshEntry, place: Place, catalogue: &Catalogue) 
         .settings
         .or_else(Default::default)?
         .over(&mesh.settings)?;
-    mesh.title = entry.title.or(mesh.title)?;
-    mesh.name = entry.name.or(mesh.name)?;
+    let name = entry.name.or(mesh.name.clone())?;
+    // Under its parent's title an alias would be taken for its parent.
+    let title = if name == mesh.name {
+        mesh.title
+    } else {
+        format!("{name} ({})", mesh.title)
+    };
+    mesh.title = entry.title.or(title)?;
+    mesh.name = name;
     Some(mesh)
 }
 

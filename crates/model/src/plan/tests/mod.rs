@@ -87,6 +87,7 @@ fn the_built_in_plans_are_what_they_promise() {
     assert_eq!(aa.meshes[0].settings, aa.meshes[1].settings);
     assert_eq!(aa.meshes[0].data_plane, aa.meshes[1].data_plane);
     assert_eq!(aa.meshes[1].name, "bare-again");
+    assert_eq!(aa.meshes[1].title, "bare-again (No mesh)");
     assert_eq!(aa.loads, plan.loads);
 }
 
