@@ -66,20 +66,47 @@ pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> 
         return format!("{}{unit}", significant(value));
     };
     let decimals = decimals_for((high - low) / 2.0);
-    let [value, low, high] = [value, low, high].map(|x| fixed(x, decimals));
+    let value = if low > 0.0 || high < 0.0 {
+        nonzero(value, decimals)
+    } else {
+        fixed(value, decimals)
+    };
+    let [low, high] = [low, high].map(|x| nonzero(x, decimals));
     format!("{value}{unit} ({low} to {high})")
 }
 
-/// Cores to three decimals.
+/// `value` with `decimals`, or with as many more as show that it is not zero:
+/// rounding must not hide on which side of zero an interval lies.
+fn nonzero(value: f64, decimals: usize) -> String {
+    let is_zero = |text: &str| text.bytes().all(|b| matches!(b, b'0' | b'.'));
+    (decimals..=DECIMALS_MAX)
+        .map(|more| fixed(value, more))
+        .find(|text| !is_zero(text))
+        .unwrap_or_else(|| fixed(value, decimals))
+}
+
+/// Cores to three decimals; fewer from ten cores on.
 #[must_use]
 pub fn cores(value: f64) -> String {
-    fixed(value, 3)
+    let decimals = match value.abs() {
+        v if v < 9.9995 => 3,
+        v if v < 99.995 => 2,
+        _ => 1,
+    };
+    fixed(value, decimals)
 }
+
+/// Bytes as MiB with three significant digits and no unit.
+#[must_use]
+pub fn mib(bytes: f64) -> String {
+    significant(bytes / MIB)
+}
+
+const MIB: f64 = 1_048_576.0;
 
 /// Bytes in binary units: `142 MiB`, `3.4 MiB`, `1.20 GiB`.
 #[must_use]
 pub fn bytes(value: f64) -> String {
-    const MIB: f64 = 1_048_576.0;
     match value.abs() {
         v if v < 1.0 => "0".to_owned(),
         v if v < MIB => format!("{} KiB", significant(value / 1024.0)),
@@ -131,8 +158,14 @@ pub fn significant(value: f64) -> String {
         return "0".to_owned();
     }
     let magnitude = value.abs().log10().floor() as i32;
-    fixed(value, (2 - magnitude).clamp(0, 6) as usize)
+    fixed(
+        value,
+        (2 - magnitude).clamp(0, DECIMALS_MAX as i32) as usize,
+    )
 }
+
+/// Most decimals of any figure: nanoseconds in milliseconds.
+const DECIMALS_MAX: usize = 6;
 
 fn decimals_for(half: f64) -> usize {
     if half <= 0.0 || !half.is_finite() {
@@ -189,7 +222,24 @@ mod tests {
     }
 
     #[test]
+    fn rounding_does_not_hide_the_side_of_zero() {
+        let of = |value, low, high| interval(value, Some(low), Some(high), "");
+        assert_eq!(of(8.0, 0.3, 17.0), "8 (0.3 to 17)");
+        assert_eq!(of(-8.0, -17.0, -0.04), "-8 (-17 to -0.04)");
+        assert_eq!(of(8.0, -0.3, 17.0), "8 (-0.3 to 17)");
+        assert_eq!(of(8.0, 0.0, 17.0), "8 (0 to 17)");
+        assert_eq!(of(8.0, 1e-9, 17.0), "8 (0 to 17)");
+        assert_eq!(of(8.0, 0.7, 17.0), "8 (1 to 17)");
+        assert_eq!(of(4e-4, 2e-4, 6e-4), "0.0004 (0.0002 to 0.001)");
+    }
+
+    #[test]
     fn sizes_rates_and_counts() {
+        assert_eq!(
+            [0.09, 12.3456, 123.456].map(cores),
+            ["0.090", "12.35", "123.5"]
+        );
+        assert_eq!(mib(148_897_792.0), "142");
         assert_eq!(bytes(148_897_792.0), "142 MiB");
         assert_eq!(bytes(3.0 * 1024.0 * 1_048_576.0), "3.00 GiB");
         assert_eq!(bytes(0.0), "0");
