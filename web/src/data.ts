@@ -87,7 +87,7 @@ export function splitBySupport(points: CurvePoint[]): { firm: CurvePoint[]; thin
 
 export function overheads(cells: Cell[]): OverheadRow[] {
   return cells.flatMap((cell) =>
-    (cell.overhead?.latency ?? []).map((d: Difference) => ({
+    (cell.overhead?.latency ?? []).filter((d) => d.supported).map((d: Difference) => ({
       mesh: cell.mesh,
       percentile: d.what,
       ms: d.value / 1e6,

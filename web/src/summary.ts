@@ -66,6 +66,7 @@ export interface Difference {
   low: number | null;
   pairs: number[];
   ratio: number | null;
+  supported: boolean;
   value: number;
   what: string;
 }
@@ -184,6 +185,7 @@ export interface Quantile {
   name: string;
   q: number;
   runs_ns: number[];
+  supported: boolean;
   value_ns: number;
 }
 

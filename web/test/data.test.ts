@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { groupsByScale } from "../src/charts/overhead";
-import { csv, type CurvePoint, nines, percentile, splitBySupport, spreadLabels } from "../src/data";
+import { csv, type CurvePoint, nines, overheads, percentile, splitBySupport, spreadLabels } from "../src/data";
+import type { Cell } from "../src/summary";
 import { milliseconds, significant } from "../src/words";
 
 test("the axis of nines", () => {
@@ -34,6 +35,15 @@ test("a percentile with far wider intervals has a scale of its own", () => {
   });
   const groups = groupsByScale([row("p50", 1, 0.1), row("p99", 2, 0.5), row("p99.9", 1, 40)]);
   assert.deepEqual(groups.map((g) => g.map((r) => r.percentile)), [["p50", "p99"], ["p99.9"]]);
+});
+
+test("a difference that rests on too few responses is not drawn", () => {
+  const difference = (what: string, supported: boolean) => ({
+    what, supported, value: 2e6, low: 1e6, high: 3e6, ratio: 1, pairs: [], distinction: "higher" as const,
+  });
+  const latency = [difference("p50", true), difference("p99", false)];
+  const cell = { mesh: "m", overhead: { blocks: [0], latency, resources: [] } } as unknown as Cell;
+  assert.deepEqual(overheads([cell]).map((r) => [r.percentile, r.ms]), [["p50", 2]]);
 });
 
 test("CSV quotes what must be quoted and defuses formulas", () => {

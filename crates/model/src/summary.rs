@@ -160,6 +160,8 @@ pub struct Quantile {
     pub high_ns: Option<u64>,
     /// The same quantile of each used trial alone, in their order.
     pub runs_ns: Vec<u64>,
+    /// Whether there are enough samples to state it; tables leave it out if not.
+    pub supported: bool,
 }
 
 /// One point of a percentile curve.
@@ -256,6 +258,9 @@ pub struct Difference {
     pub pairs: Vec<f64>,
     /// What may be said.
     pub distinction: Distinction,
+    /// Whether both sides have enough samples to state what differs; tables leave
+    /// it out if not. Always so for resources.
+    pub supported: bool,
 }
 
 /// How a comparison ends.

@@ -14,10 +14,22 @@ pub use page::render_page;
 pub use store::{LoadedRun, StoreError, load_run};
 pub use table::{TableOptions, render_table};
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tare_model::layout;
-use tare_model::summary::Summary;
+use tare_model::summary::{Summary, TrialRow};
+
+/// In how many blocks there are trials of a kind, in words: `3`, or `2 of 3`.
+fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> String {
+    let there: BTreeSet<u32> = summary.trials.iter().filter(of).map(|t| t.block).collect();
+    let (there, planned) = (there.len(), summary.setup.repeats);
+    if there == planned as usize {
+        planned.to_string()
+    } else {
+        format!("{there} of {planned}")
+    }
+}
 
 /// The analysis of a loaded run.
 #[must_use]
@@ -61,7 +73,7 @@ pub enum WriteError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A file could not be written.
-    #[error("write {path}: {source}")]
+    #[error("write {path}")]
     Io {
         /// Which file.
         path: PathBuf,

@@ -177,8 +177,8 @@ fn damaged(error: &serde_json::Error) -> String {
     format!("{what}: {}", printable(&error.to_string()))
 }
 
-/// The result with a doubt added, and a note, when the records beside it do not
-/// bear it out.
+/// The result as invalid, and a note, when the records beside it do not bear it
+/// out: then nobody knows what was measured.
 fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Option<String>) {
     let Some(load) = &result.load else {
         return (result, None);
@@ -191,13 +191,13 @@ fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Option<String>
         layout::LOAD,
         layout::RESULT
     );
-    let doubt = Finding::new(Grade::Suspect, Reason::Incomplete, found.clone());
+    let doubt = Finding::new(Grade::Invalid, Reason::Incomplete, found.clone());
     result.verdict = result.verdict.and(Verdict::from_findings(vec![doubt]));
     (result, Some(found))
 }
 
 /// Reads the generator's records again: checksum, sums of the intervals, and the
-/// same counts and histograms as in the result.
+/// same figures as in the result, endpoint by endpoint.
 fn verify_stream(path: &Path, result: &LoadResult) -> Result<(), String> {
     let metadata = std::fs::symlink_metadata(path).map_err(|e| plain(&e))?;
     if !metadata.is_file() {
@@ -221,8 +221,13 @@ fn verify_stream(path: &Path, result: &LoadResult) -> Result<(), String> {
             .map_err(|e| printable(&e.to_string()))?;
     }
     let last = stream.finish().map_err(|e| printable(&e.to_string()))?;
-    if last.counts != result.counts || last.histograms != result.histograms {
-        return Err("its final record and the result are not the same".to_owned());
+    let same = last.counts == result.counts
+        && last.histograms == result.histograms
+        && last.errors == result.errors
+        && last.endpoints == result.endpoints;
+    if same {
+        Ok(())
+    } else {
+        Err("its final record and the result are not the same".to_owned())
     }
-    Ok(())
 }

@@ -1,10 +1,11 @@
 //! The answer in a terminal: one block for each load, 80 columns wide.
 
-use tare_model::summary::{Cell, Difference, Distinction, Summary, TrialRow};
+use tare_model::summary::{Cell, Difference, Distinction, Estimate, Quantile, Summary, TrialRow};
 use tare_model::verdict::{Finding, Grade};
 use tare_model::worker::Plane;
 use tare_stats::figures;
 
+use crate::blocks;
 use crate::text::{fit, printable, wrap};
 
 /// Widest line, in characters.
@@ -12,6 +13,9 @@ const WIDTH: usize = 80;
 
 /// Width of the column of mesh names.
 const NAME: usize = 15;
+
+/// The percentiles with intervals, of which the differences are shown.
+const OVER: [&str; 2] = ["p50", "p99"];
 
 /// How a table is printed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,14 +39,11 @@ pub fn render_table(summary: &Summary, options: TableOptions) -> String {
             .collect();
         out.line(&out.bold(&printable(&heading(summary, load))));
         latency_rows(&mut out, summary, &cells);
-        out.line("");
-        cost_rows(&mut out, summary, &cells);
+        over_rows(&mut out, summary, &cells);
+        plane_rows(&mut out, summary, &cells);
         out.line("");
     }
-    out.dim(&format!(
-        "{:.0} % intervals over blocks; where one holds 0: not distinguishable",
-        summary.confidence * 100.0
-    ));
+    out.dim(&legend(summary));
     out.line("");
     doubts(&mut out, summary);
     for answer in &summary.answers {
@@ -62,8 +63,41 @@ fn heading(summary: &Summary, load: &tare_model::plan::Load) -> String {
         "{name}, {} connections, {} x {} blocks",
         load.connections,
         figures::duration(load.duration_ns as f64),
-        summary.setup.repeats
+        blocks(summary, |t| t.load == load.name)
     )
+}
+
+/// What the signs in the table mean, as far as they are there.
+fn legend(summary: &Summary) -> String {
+    let mut text = format!("{:.0} % intervals over blocks", summary.confidence * 100.0);
+    let overheads = || summary.cells.iter().filter_map(|c| c.overhead.as_ref());
+    let shown = |d: &&Difference| d.supported && OVER.contains(&d.what.as_str());
+    let differences = || overheads().flat_map(|o| &o.latency).filter(shown);
+    for (distinction, words) in [
+        (Distinction::NotDistinguishable, "not distinguishable"),
+        (Distinction::TooFewBlocks, "too few blocks to tell"),
+    ] {
+        if differences().any(|d| d.distinction == distinction) {
+            text += &format!("; {} {words}", sign(distinction).trim());
+        }
+    }
+    if summary
+        .cells
+        .iter()
+        .any(|c| c.latency.iter().any(|q| !q.supported))
+    {
+        text += "; - too few responses";
+    }
+    text
+}
+
+/// What stands before a difference from which nothing may be concluded.
+fn sign(distinction: Distinction) -> &'static str {
+    match distinction {
+        Distinction::Higher | Distinction::Lower => "",
+        Distinction::NotDistinguishable => "~ ",
+        Distinction::TooFewBlocks => "? ",
+    }
 }
 
 fn latency_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
@@ -75,7 +109,8 @@ fn latency_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
     ));
     for cell in cells {
         let figure = |name: &&str| {
-            let row = cell.latency.iter().find(|q| q.name == **name);
+            let stated = |q: &&Quantile| q.name == **name && q.supported;
+            let row = cell.latency.iter().find(stated);
             format!(
                 "{:>8}",
                 row.map_or("-".to_owned(), |q| figures::ms(q.value_ns as f64))
@@ -88,7 +123,30 @@ fn latency_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
             fit(&mesh_name(summary, cell), NAME - 1),
             out.grade(cell.verdict.grade)
         ));
+        let [median, tail] = OVER.map(|name| between(cell, name));
+        if !(median.is_empty() && tail.is_empty()) {
+            // Right below their figures.
+            out.dim(&format!("{median:>23} {tail:>15}"));
+        }
     }
+    out.line("");
+}
+
+/// The interval of a percentile that is stated, or nothing.
+fn between(cell: &Cell, name: &str) -> String {
+    let stated = |q: &&Quantile| q.name == name && q.supported;
+    let interval = cell
+        .latency
+        .iter()
+        .find(stated)
+        .and_then(|q| q.low_ns.zip(q.high_ns));
+    interval.map_or(String::new(), |(low, high)| {
+        format!(
+            "{} to {}",
+            figures::ms(low as f64),
+            figures::ms(high as f64)
+        )
+    })
 }
 
 fn mesh_name(summary: &Summary, cell: &Cell) -> String {
@@ -100,35 +158,71 @@ fn mesh_name(summary: &Summary, cell: &Cell) -> String {
     format!("{}{mark}", cell.mesh)
 }
 
-fn cost_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
+/// Differences to the baseline, and nothing else.
+fn over_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
+    let others: Vec<_> = cells
+        .iter()
+        .filter(|c| c.mesh != summary.baseline)
+        .collect();
+    if others.is_empty() {
+        return;
+    }
     out.dim(&format!(
-        "{:<NAME$}{:>22}{:>22}{:>10}{:>10}",
+        "{:<NAME$}{:>24} {:>23}",
         format!("over {}", fit(&summary.baseline, NAME - 6)),
         "p50, ms",
         "p99, ms",
-        "CPU cores",
-        "memory"
     ));
-    for cell in cells.iter().filter(|c| c.mesh != summary.baseline) {
-        let difference = |what: &str| {
+    for cell in others {
+        let [median, tail] = OVER.map(|what| {
+            let stated = |d: &&Difference| d.what == what && d.supported;
             cell.overhead
                 .as_ref()
-                .and_then(|o| o.latency.iter().find(|d| d.what == what))
-        };
-        let plane = cell.planes.get(&Plane::DataPlane);
-        let [cpu, memory] = match plane {
-            Some(p) => [
-                figures::cores(p.cpu_cores.value),
-                figures::bytes(p.memory_bytes.value),
-            ],
-            None => ["-".to_owned(), "-".to_owned()],
-        };
+                .and_then(|o| o.latency.iter().find(stated))
+        });
         out.line(&format!(
-            "{:<NAME$}{}{}{cpu:>10}{memory:>10}",
+            "{:<NAME$}{} {}",
             fit(&cell.mesh, NAME - 1),
-            out.difference(difference("p50")),
-            out.difference(difference("p99")),
+            out.difference(median, 24),
+            out.difference(tail, 23),
         ));
+    }
+    out.line("");
+}
+
+/// What the data plane of each mesh used, the baseline's too.
+fn plane_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
+    let plane = |c: &Cell| c.planes.get(&Plane::DataPlane).cloned();
+    if !cells.iter().any(|c| plane(c).is_some()) {
+        out.text.truncate(out.text.trim_end().len());
+        out.line("");
+        return;
+    }
+    out.dim(&format!(
+        "{:<NAME$}{:>22} {:>22}{:>20}",
+        "data plane", "CPU, cores", "per 1,000 rps", "memory, MiB"
+    ));
+    for cell in cells {
+        let plane = plane(cell);
+        let words = |e: Option<&Estimate>, words: fn(f64) -> String| {
+            e.map_or("-".to_owned(), |e| estimate(e, words))
+        };
+        let cpu = words(plane.as_ref().map(|p| &p.cpu_cores), figures::cores);
+        let per_krps = plane.as_ref().and_then(|p| p.cpu_cores_per_krps.as_ref());
+        let per_krps = words(per_krps, figures::cores);
+        let memory = words(plane.as_ref().map(|p| &p.memory_bytes), figures::mib);
+        out.line(&format!(
+            "{:<NAME$}{cpu:>22} {per_krps:>22}{memory:>20}",
+            fit(&mesh_name(summary, cell), NAME - 1),
+        ));
+    }
+}
+
+fn estimate(e: &Estimate, words: fn(f64) -> String) -> String {
+    let value = words(e.value);
+    match e.low.zip(e.high) {
+        Some((low, high)) => format!("{value} ({} to {})", words(low), words(high)),
+        None => value,
     }
 }
 
@@ -246,15 +340,19 @@ impl Output {
         self.paint(code, grade.word())
     }
 
-    /// A difference in a column of 22, dimmed where nothing may be concluded.
-    fn difference(&self, difference: Option<&Difference>) -> String {
+    /// A difference in a column of its own, with a sign and dimmed where nothing
+    /// may be concluded.
+    fn difference(&self, difference: Option<&Difference>, width: usize) -> String {
         let Some(d) = difference else {
-            return format!("{:>22}", "-");
+            return format!("{:>width$}", "-");
         };
-        let text = format!("{:>22}", figures::ms_interval(d.value, d.low, d.high));
-        match d.distinction {
-            Distinction::Higher | Distinction::Lower => text,
-            Distinction::NotDistinguishable | Distinction::TooFewBlocks => self.paint("2", &text),
+        let sign = sign(d.distinction);
+        let text = format!("{sign}{}", figures::ms_interval(d.value, d.low, d.high));
+        let text = format!("{text:>width$}");
+        if sign.is_empty() {
+            text
+        } else {
+            self.paint("2", &text)
         }
     }
 

@@ -96,6 +96,88 @@ fn too_few_samples_give_a_reason_on_the_cell() {
 }
 
 #[test]
+fn a_percentile_without_enough_samples_is_not_stated() {
+    // 20 rps for 10 s: 200 responses in one block, 600 in three.
+    let at = |blocks| {
+        let meshes = [("bare", "No mesh"), ("envoy", "Envoy sidecars")];
+        analysed(&support::plan(&meshes, &[20.0], blocks), |_| {})
+    };
+    let supported = |s: &Summary| -> Vec<bool> {
+        let latency = &s.cells[1].overhead.as_ref().unwrap().latency;
+        latency.iter().map(|d| d.supported).collect()
+    };
+    let enough = at(3);
+    assert_eq!(supported(&enough), [true, true, true, false]);
+    assert!(
+        enough.answers[0].text.contains("p99"),
+        "{:?}",
+        enough.answers
+    );
+
+    // As many blocks, but in two of them the baseline cannot be used.
+    let one_sided = {
+        let meshes = [("bare", "No mesh"), ("envoy", "Envoy sidecars")];
+        analysed(&support::plan(&meshes, &[12.0], 3), |r| {
+            if r.trial.mesh.name == "bare" && r.trial.block == 0 {
+                invalid(r);
+            }
+        })
+    };
+    assert_eq!(supported(&one_sided), [true, true, false, false]);
+    assert!(one_sided.cells[1].latency[2].supported);
+    assert!(!one_sided.cells[0].latency[2].supported);
+    let text = &one_sided.answers[0].text;
+    assert!(
+        text.contains("to the median") && !text.contains("p99"),
+        "{text}"
+    );
+
+    let table = tare_report::render_table(&one_sided, tare_report::TableOptions::default());
+    let row = |name: &str| -> Vec<&str> {
+        let mut lines = table.lines();
+        lines
+            .find(|l| l.starts_with(name))
+            .unwrap()
+            .split_whitespace()
+            .collect()
+    };
+    assert_eq!(row("bare (base)")[4..6], ["-", "-"], "{table}");
+    assert_ne!(row("envoy")[3], "-", "{table}");
+    assert_eq!(row("envoy")[4], "-", "{table}");
+    let over = table
+        .lines()
+        .skip_while(|l| !l.starts_with("over bare"))
+        .nth(1);
+    assert!(over.unwrap().ends_with(" -"), "{table}");
+    // By endpoint there are 180 responses each, too few for p99 of either.
+    let page = tare_report::render_page(&one_sided);
+    let endpoints = &page[page.find("By endpoint").unwrap()..page.find("id=\"trials\"").unwrap()];
+    assert_eq!(
+        endpoints
+            .matches("<td><b>-</b></td><td><b>-</b></td>")
+            .count(),
+        4
+    );
+}
+
+#[test]
+fn meshes_of_one_title_are_told_apart_by_their_names() {
+    let meshes = [
+        ("bare", "No mesh"),
+        ("one", "Envoy"),
+        ("two", "Envoy"),
+        ("three", "Other"),
+    ];
+    let summary = analysed(&support::plan(&meshes, &[200.0], 1), |_| {});
+    let begins: Vec<&str> = summary
+        .answers
+        .iter()
+        .map(|a| a.text.split(':').next().unwrap())
+        .collect();
+    assert_eq!(begins, ["one", "two", "Other"]);
+}
+
+#[test]
 fn doubts_of_trials_about_samples_end_with_pooling() {
     let plan = support::quick();
     let summary = analysed(&plan, |result| {

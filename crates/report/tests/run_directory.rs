@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use tare_model::layout;
 use tare_model::summary::{Distinction, Summary};
 use tare_model::verdict::{Grade, Reason};
+use tare_model::worker::Plane;
 use tare_report::{StoreError, TableOptions, load_run, render_page, render_table, summarise};
 use tare_stats::figures;
 
@@ -117,12 +118,87 @@ fn table_page_and_json_show_the_same_numbers() {
                 assert!(table.contains(&words), "table: {words}");
             }
         }
+        if let Some(plane) = cell.planes.get(&Plane::DataPlane) {
+            let cpu = &plane.cpu_cores;
+            let [value, low, high] =
+                [cpu.value, cpu.low.unwrap(), cpu.high.unwrap()].map(figures::cores);
+            let shown = format!("<b>{value}</b> <small>{low} to {high}</small>");
+            assert!(page.contains(&shown), "page: {shown}");
+            let shown = format!("{value} ({low} to {high})");
+            assert!(table.contains(&shown), "table: {shown}");
+        }
     }
     assert_eq!(summary.answers.len(), 2);
     let joined = table.split_whitespace().collect::<Vec<_>>().join(" ");
     for answer in &summary.answers {
         assert!(joined.contains(&answer.text), "{}", answer.text);
     }
+}
+
+#[test]
+fn over_the_baseline_are_differences_and_the_baseline_has_its_own_row() {
+    let mut plan = support::quick();
+    plan.baseline = "envoy".to_owned();
+    plan.loads.truncate(1);
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &plan, |_| {});
+    let summary = analysed(dir.path());
+    let table = table(&summary);
+    let block = |head: &str| -> Vec<&str> {
+        let lines = table.lines().skip_while(|l| !l.starts_with(head)).skip(1);
+        lines.take_while(|l| !l.is_empty()).collect()
+    };
+    let over = block("over envoy");
+    assert_eq!(over.len(), 2, "{table}");
+    for line in over {
+        // A name and two differences with their intervals.
+        assert_eq!(line.matches(" to ").count(), 2, "{line}");
+        assert!(line.ends_with(')') && !line.contains("MiB"), "{line}");
+    }
+    let plane = block("data plane");
+    assert!(plane[1].starts_with("envoy (base)"), "{table}");
+    let cell = summary.cells.iter().find(|c| c.mesh == "envoy").unwrap();
+    let cpu = figures::cores(cell.planes[&Plane::DataPlane].cpu_cores.value);
+    assert!(plane[1].contains(&format!(" {cpu} (")), "{table}");
+}
+
+#[test]
+fn what_cannot_be_told_apart_has_a_sign() {
+    let dir = tempfile::tempdir().unwrap();
+    let meshes = [("bare", "No mesh"), ("again", "Once more")];
+    support::write_run(dir.path(), &support::plan(&meshes, &[200.0], 3), |_| {});
+    let mut summary = analysed(dir.path());
+    for (distinction, signs) in [
+        (
+            Distinction::NotDistinguishable,
+            ["~ ", "; ~ not distinguishable"],
+        ),
+        (Distinction::TooFewBlocks, ["? ", "; ? too few blocks"]),
+        (Distinction::Higher, ["", ""]),
+    ] {
+        let overhead = summary.cells[1].overhead.as_mut().unwrap();
+        overhead
+            .latency
+            .iter_mut()
+            .for_each(|d| d.distinction = distinction);
+        let p50 = &overhead.latency[0];
+        let words = figures::ms_interval(p50.value, p50.low, p50.high);
+        let table = table(&summary);
+        assert!(table.contains(&format!(" {}{words}", signs[0])), "{table}");
+        assert!(table.contains(signs[1]), "{table}");
+        assert_eq!(table.contains(['~', '?']), !signs[0].is_empty(), "{table}");
+    }
+}
+
+#[test]
+fn a_partial_run_counts_the_blocks_that_are_there() {
+    let dir = written();
+    for trial in trial_dirs(dir.path()).iter().skip(12) {
+        std::fs::remove_dir_all(trial).unwrap();
+    }
+    let summary = analysed(dir.path());
+    assert!(table(&summary).contains("10.0 s x 2 of 3 blocks"));
+    assert!(render_page(&summary).contains("over 2 of 3 blocks"));
 }
 
 #[test]
@@ -202,35 +278,52 @@ fn damage_becomes_words_and_the_rest_goes_on() {
     ] {
         assert!(notes.contains(expected), "{expected} in\n{notes}");
     }
-    let doubted = &summary
-        .trials
-        .iter()
-        .find(|t| t.index == 5)
-        .unwrap()
-        .verdict;
-    assert_eq!(doubted.grade, Grade::Suspect);
-    assert_eq!(doubted.reasons[0].reason, Reason::Incomplete);
+    for index in [5, 6] {
+        let damaged = summary.trials.iter().find(|t| t.index == index).unwrap();
+        assert_eq!(
+            (damaged.verdict.grade, damaged.used),
+            (Grade::Invalid, false)
+        );
+        assert_eq!(damaged.verdict.reasons[0].reason, Reason::Incomplete);
+    }
     assert!(table(&summary).contains("note: "));
     assert!(render_page(&summary).contains("cut off"));
 }
 
 #[test]
-fn a_result_that_its_records_do_not_bear_out_is_suspect() {
+fn a_result_that_its_records_do_not_bear_out_is_invalid() {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &support::quick(), |result| {
-        if result.trial.index == 0 {
-            let load = result.load.as_mut().unwrap();
-            load.counts.planned += 10;
-            load.counts.ok += 10;
+        let load = result.load.as_mut().unwrap();
+        match result.trial.index {
+            0 => {
+                load.counts.planned += 10;
+                load.counts.ok += 10;
+            }
+            1 => load.endpoints[1].latency = load.endpoints[0].latency.clone(),
+            _ => {}
         }
     });
     let summary = analysed(dir.path());
-    assert!(
-        summary.notes[0].contains("are not the same"),
-        "{:?}",
-        summary.notes
-    );
-    assert_eq!(summary.trials[0].verdict.grade, Grade::Suspect);
+    for trial in &summary.trials {
+        let damaged = trial.index < 2;
+        assert_eq!(trial.verdict.grade == Grade::Invalid, damaged, "{trial:?}");
+        assert_eq!(trial.used, !damaged);
+        let noted = |n: &&String| n.starts_with(&trial.dir) && n.contains("are not the same");
+        assert_eq!(
+            summary.notes.iter().filter(noted).count(),
+            usize::from(damaged)
+        );
+    }
+}
+
+#[test]
+fn an_error_of_writing_gives_its_cause_once() {
+    let dir = written();
+    std::fs::create_dir_all(dir.path().join(layout::SUMMARY).join("in the way")).unwrap();
+    let error = tare_report::write_derived(dir.path()).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(!error.to_string().contains(&cause), "{error}: {cause}");
 }
 
 #[test]
@@ -259,7 +352,7 @@ fn a_run_without_any_trial_says_so() {
         "{:?}",
         summary.answers
     );
-    assert!(table(&summary).contains("none of 0 trials can be used"));
+    assert!(table(&summary).contains("all meshes and loads: no trial yet."));
     assert!(render_page(&summary).contains("nothing can be said"));
 }
 
@@ -272,12 +365,11 @@ fn hostile_names_stay_text() {
     plan.description = EVIL.to_owned();
     plan.loads[0].name = EVIL.to_owned();
     let dir = tempfile::tempdir().unwrap();
-    support::write_run(dir.path(), &plan, |result| {
-        if let Some(load) = &mut result.load {
-            load.endpoints[0].name = EVIL.to_owned();
-        }
-    });
-    let summary = analysed(dir.path());
+    support::write_run(dir.path(), &plan, |_| {});
+    let mut summary = analysed(dir.path());
+    for cell in &mut summary.cells {
+        cell.endpoints[0].name = EVIL.to_owned();
+    }
     assert_eq!(summary.trials_done, 18);
     let page = render_page(&summary);
     assert!(!page.contains("<img"), "markup from a name");

@@ -2,7 +2,7 @@
 
 use tare_model::summary::{Difference, Distinction, Estimate, Quantile};
 
-use crate::bootstrap::{HALF_BUCKET, Pool, Resamples, mean_interval};
+use crate::bootstrap::{HALF_BUCKET, Pool, Resamples, mean_interval, samples_needed};
 use crate::hist::Histogram;
 
 /// The quantiles that a summary states. The maximum comes after them.
@@ -43,6 +43,7 @@ pub fn quantiles(runs: &[&Histogram], resamples: Option<&Resamples>) -> Vec<Quan
                 low_ns: half.map(|h| (value as f64 * (-h).exp()).floor() as u64),
                 high_ns: half.map(|h| (value as f64 * h.exp()).ceil() as u64),
                 runs_ns: runs.iter().map(|h| h.quantile(*q)).collect(),
+                supported: all.len() >= samples_needed(*q),
             }
         })
         .collect();
@@ -53,6 +54,7 @@ pub fn quantiles(runs: &[&Histogram], resamples: Option<&Resamples>) -> Vec<Quan
         low_ns: None,
         high_ns: None,
         runs_ns: runs.iter().map(|h| h.max()).collect(),
+        supported: true,
     });
     rows
 }
@@ -67,10 +69,8 @@ pub fn quantile_difference(
     base: &[&Histogram],
     resamples: &Resamples,
 ) -> Difference {
-    let (above, below) = (
-        pooled(mesh).quantile(q) as f64,
-        pooled(base).quantile(q) as f64,
-    );
+    let (mesh_all, base_all) = (pooled(mesh), pooled(base));
+    let (above, below) = (mesh_all.quantile(q) as f64, base_all.quantile(q) as f64);
     let (mesh_pool, base_pool) = (Pool::new(mesh), Pool::new(base));
     let half = resamples
         .half_width(|w| mesh_pool.quantile(w, q) as f64 - base_pool.quantile(w, q) as f64)
@@ -80,7 +80,10 @@ pub fn quantile_difference(
         .zip(base)
         .map(|(m, b)| m.quantile(q) as f64 - b.quantile(q) as f64)
         .collect();
-    difference(name, above - below, half, below, pairs)
+    Difference {
+        supported: mesh_all.len().min(base_all.len()) >= samples_needed(q),
+        ..difference(name, above - below, half, below, pairs)
+    }
 }
 
 /// Mean of `mesh[i] - base[i]`, each pair of one block; `None` without a pair.
@@ -108,6 +111,7 @@ fn difference(
         ratio: (reference != 0.0).then(|| value / reference),
         pairs,
         distinction: distinction(low, high),
+        supported: true,
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn method(page: &mut Html, summary: &Summary) {
         "Differences are paired by block: each block runs every mesh under every load once, in random \
          order. Where the interval holds zero, the two are not distinguishable. Many comparisons \
          are made here, and of every twenty without any true difference about one will look like one.",
-        "A percentile is stated without doubt from 299 responses for p99, 2,995 for p99.9 and 29,956 for p99.99: \
+        "A percentile is stated from 299 responses for p99, 2,995 for p99.9 and 29,956 for p99.99: \
          below that the sample may not reach it.",
         "CPU is the integral over the measured window, in cores. The generator's own proxy is in the \
          path, and is listed apart from the data plane.",

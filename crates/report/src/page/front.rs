@@ -64,7 +64,7 @@ fn verdict(summary: &Summary) -> String {
     let percent = summary.confidence * 100.0;
     parts.push(format!(
         "intervals of {percent:.0} % over {} blocks",
-        summary.setup.repeats
+        crate::blocks(summary, |_| true)
     ));
     parts.join(" · ")
 }

@@ -63,7 +63,8 @@ fn figure(page: &mut Html, value: &str, below: Option<&str>) {
 }
 
 pub(super) fn latency(page: &mut Html, summary: &Summary) {
-    let words = "Milliseconds. Below each: its interval over runs. The maximum has none.";
+    let words = "Milliseconds. Below each: its interval over runs. The maximum has none. A dash: too few \
+                 responses to state the percentile.";
     open(page, "latency-table", "Latency, figures", words);
     let columns = [
         "mesh",
@@ -88,7 +89,10 @@ pub(super) fn latency(page: &mut Html, summary: &Summary) {
             page,
             &figures::count(cell.counts.error + cell.counts.timeout),
         );
-        let late = cell.lateness.iter().find(|q| q.name == "p99");
+        let late = cell
+            .lateness
+            .iter()
+            .find(|q| q.name == "p99" && q.supported);
         plain(
             page,
             &late.map_or("-".to_owned(), |q| figures::duration(q.value_ns as f64)),
@@ -101,7 +105,7 @@ pub(super) fn latency(page: &mut Html, summary: &Summary) {
 }
 
 fn quantile(page: &mut Html, quantile: Option<&Quantile>) {
-    let Some(q) = quantile else {
+    let Some(q) = quantile.filter(|q| q.supported) else {
         return figure(page, "-", None);
     };
     let between = q.low_ns.zip(q.high_ns).map(|(low, high)| {
@@ -117,7 +121,7 @@ fn quantile(page: &mut Html, quantile: Option<&Quantile>) {
 pub(super) fn overhead(page: &mut Html, summary: &Summary) {
     let words = format!(
         "Difference to {}, paired by block, with its interval and as a share of it. Latency in \
-         milliseconds.",
+         milliseconds. A dash: too few responses.",
         summary.baseline
     );
     open(page, "overhead-table", "Overhead, figures", &words);
@@ -153,7 +157,7 @@ pub(super) fn overhead(page: &mut Html, summary: &Summary) {
 }
 
 fn difference(page: &mut Html, d: Option<&Difference>, words: impl Fn(&Difference) -> String) {
-    let Some(d) = d else {
+    let Some(d) = d.filter(|d| d.supported) else {
         return figure(page, "-", None);
     };
     let below = match (d.distinction, d.ratio) {

@@ -1,7 +1,9 @@
 //! Every trial with its verdict, the reasons and the way out.
 
+use tare_model::hist::LatencySummary;
 use tare_model::summary::{Summary, TrialRow};
 use tare_model::verdict::Grade;
+use tare_stats::bootstrap::samples_needed;
 use tare_stats::figures;
 
 use super::{badge, mesh_label};
@@ -67,12 +69,12 @@ fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
     let latency = trial.latency_ns;
     let ms = |ns: Option<u64>| or_dash(ns.map(|ns| figures::ms(ns as f64)));
     page.tag("td", &or_dash(trial.achieved_rps.map(figures::rate)));
-    page.tag("td", &ms(latency.map(|l| l.p50)));
-    page.tag("td", &ms(latency.map(|l| l.p99)));
+    page.tag("td", &ms(stated(latency, 0.5).map(|l| l.p50)));
+    page.tag("td", &ms(stated(latency, 0.99).map(|l| l.p99)));
     page.tag("td", &ms(latency.map(|l| l.max)));
     page.tag(
         "td",
-        &or_dash(trial.lateness_ns.map(|l| figures::duration(l.p99 as f64))),
+        &or_dash(stated(trial.lateness_ns, 0.99).map(|l| figures::duration(l.p99 as f64))),
     );
     let cores = trial.data_plane_cores.filter(|c| *c > 0.0);
     page.tag(
@@ -81,6 +83,11 @@ fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
     );
     page.raw("</tr>\n");
     reasons(page, trial);
+}
+
+/// The latencies, if there are enough of them to state quantile `q`.
+fn stated(latency: Option<LatencySummary>, q: f64) -> Option<LatencySummary> {
+    latency.filter(|l| l.count >= samples_needed(q))
 }
 
 fn reasons(page: &mut Html, trial: &TrialRow) {

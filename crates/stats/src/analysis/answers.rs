@@ -27,24 +27,29 @@ pub(super) fn of(plan: &Plan, cells: &[Cell]) -> Vec<Answer> {
     plan.meshes
         .iter()
         .filter(|mesh| mesh.name != plan.baseline)
-        .filter_map(|mesh| Some(answer(mesh, load, find(&mesh.name)?, base)))
+        .filter_map(|mesh| {
+            let subject = subject(mesh, &plan.meshes);
+            Some(answer(mesh, subject, load, find(&mesh.name)?, base))
+        })
         .collect()
 }
 
-fn answer(mesh: &Mesh, load: &Load, cell: &Cell, base: &Cell) -> Answer {
-    let median = difference(cell, "p50");
+fn answer(mesh: &Mesh, subject: &str, load: &Load, cell: &Cell, base: &Cell) -> Answer {
+    let median = difference(cell, "p50").filter(|d| d.supported);
     Answer {
         mesh: mesh.name.clone(),
         load: load.name.clone(),
         grade: cell.verdict.grade.max(base.verdict.grade),
         distinction: median.map(|d| d.distinction),
-        text: sentence(subject(mesh), &figures::rate(load.rate_rps), cell, base),
+        text: sentence(subject, &figures::rate(load.rate_rps), cell, base),
     }
 }
 
-fn subject(mesh: &Mesh) -> &str {
+/// A mesh's title, where it is short and its own; else its name.
+fn subject<'a>(mesh: &'a Mesh, all: &[Mesh]) -> &'a str {
     let title = mesh.title.trim();
-    if title.is_empty() || title.chars().count() > TITLE_CHARS {
+    let shared = all.iter().filter(|m| m.title.trim() == title).count() > 1;
+    if title.is_empty() || shared || title.chars().count() > TITLE_CHARS {
         &mesh.name
     } else {
         title
@@ -61,6 +66,10 @@ fn difference<'a>(cell: &'a Cell, what: &str) -> Option<&'a Difference> {
 
 fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
     let baseline = &base.mesh;
+    let none = |c: &Cell| c.trials_used.is_empty() && c.trials_invalid.is_empty();
+    if none(cell) {
+        return format!("{mesh}: no trial at {rate} yet, so nothing can be said.");
+    }
     if cell.trials_used.is_empty() {
         return format!("{mesh}: no usable trial at {rate}, so nothing can be said.");
     }
@@ -74,6 +83,9 @@ fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
             "{mesh}: no block at {rate} has a usable trial of both it and {baseline}, so nothing can be said."
         );
     };
+    if !median.supported {
+        return format!("{mesh}: too few responses at {rate}, so nothing can be said.");
+    }
     let shown = figures::duration_interval(median.value, median.low, median.high);
     let latency = match median.distinction {
         Distinction::Higher => {
@@ -102,7 +114,7 @@ fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
 
 /// What may be said of p99, where it has enough samples.
 fn tail(cell: &Cell) -> String {
-    let Some(p99) = difference(cell, "p99") else {
+    let Some(p99) = difference(cell, "p99").filter(|d| d.supported) else {
         return String::new();
     };
     let median = difference(cell, "p50").map(|d| d.distinction);

@@ -75,7 +75,10 @@ fn verdict(here: &[&Trial<'_>], used: &[&Trial<'_>], latencies: &[&Histogram]) -
         0 => findings.push(Finding::new(
             Grade::Invalid,
             Reason::Incomplete,
-            format!("none of {} trials can be used", here.len()),
+            match here.len() {
+                0 => "no trial yet".to_owned(),
+                n => format!("none of {n} trials can be used"),
+            },
         )),
         1 => findings.push(Finding::new(
             Grade::Suspect,
