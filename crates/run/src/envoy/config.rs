@@ -327,7 +327,7 @@ mod tests {
             }],
             inbound: Some(Inbound {
                 listen: at(2, 15006),
-                application: at(2, 8080),
+                application: at(2, 15080),
                 protocol: Protocol::Http,
                 callers: vec!["spiffe://tare.local/ns/tare/sa/generator".to_owned()],
             }),

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_model::layout::Fingerprint;
-use tare_model::mesh::{DataPlaneKind, Mtls};
+use tare_model::mesh::{DataPlaneKind, Mesh, Mtls};
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
 use tare_model::worker::{Upstream, Watched};
@@ -35,7 +35,7 @@ pub use die::{DieError, die_with_parent, exec};
 use child::Process;
 use identity::{Authority, Leaf};
 use scratch::{Network, Scratch};
-use topology::Topology;
+use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT, Topology};
 
 /// What a user may choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,6 +96,23 @@ impl Local {
             envoy: None,
             trials: 0,
             settings,
+        })
+    }
+
+    /// Whether pods will be able to listen: better said now than by the first trial.
+    fn ports_are_free(&self, sidecars: bool) -> Result<(), EnvironmentError> {
+        let all = [APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT];
+        let needed = if sidecars { &all[..] } else { &all[..1] };
+        let Some((port, error)) = self.network.taken(needed) else {
+            return Ok(());
+        };
+        let second = self.network.second();
+        Err(EnvironmentError::Missing {
+            what: format!(
+                "port {port} is not free on the loopback network 127.{second}.0.0: {error}, \
+                 most likely by a program that listens on all addresses"
+            ),
+            remedy: format!("end that program; `ss -ltnp 'sport = :{port}'` names it"),
         })
     }
 }
@@ -159,8 +176,10 @@ impl Environment for Local {
     ) -> Result<Fingerprint, EnvironmentError> {
         raise_file_limit();
         let mut fingerprint = fingerprint::of_this_machine();
-        let sidecars = |kind| kind == DataPlaneKind::EnvoySidecar;
-        if plan.meshes.iter().any(|m| sidecars(m.data_plane)) {
+        let sidecar = |m: &Mesh| m.data_plane == DataPlaneKind::EnvoySidecar;
+        let sidecars = plan.meshes.iter().any(sidecar);
+        self.ports_are_free(sidecars)?;
+        if sidecars {
             let envoy = install::find(&self.settings.envoy, say).await?;
             if envoy.version != install::VERSION {
                 say(&format!(
@@ -256,4 +275,58 @@ fn raise_file_limit() {
         maximum: limit.maximum,
     };
     let _ = setrlimit(Resource::Nofile, raised);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use tare_model::plan::EnvironmentKind;
+
+    fn local(temporary: &Path) -> Local {
+        Local::with(LocalSettings {
+            tare: std::env::current_exe().unwrap(),
+            envoy: install::Settings::default(),
+            temporary: temporary.to_owned(),
+        })
+        .unwrap()
+    }
+
+    fn bare(instances: u32) -> Plan {
+        Plan {
+            schema_version: tare_model::SCHEMA_VERSION,
+            name: "test".to_owned(),
+            description: String::new(),
+            environment: EnvironmentKind::Local,
+            workload: topology::tests::workload(instances),
+            baseline: String::new(),
+            meshes: Vec::new(),
+            loads: Vec::new(),
+            repeats: 1,
+            seed: 1,
+        }
+    }
+
+    async fn prepared(local: &mut Local, plan: &Plan) -> Result<Fingerprint, EnvironmentError> {
+        local.prepare(plan, &mut |_| {}).await
+    }
+
+    /// Held on the network's own address here: on all addresses it would stop the
+    /// tests that run beside this one.
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_found_before_the_first_trial() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut local = local(dir.path());
+        prepared(&mut local, &bare(1)).await.unwrap();
+        let pod = Ipv4Addr::new(127, local.network.second(), 0, 1);
+        let _held = TcpListener::bind((pod, APPLICATION_PORT)).unwrap();
+        let error = prepared(&mut local, &bare(1)).await.unwrap_err();
+        assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");
+        assert!(
+            error.to_string().contains("port 15080 is not free"),
+            "{error}"
+        );
+        assert!(error.to_string().contains("ss -ltnp"), "{error}");
+    }
 }

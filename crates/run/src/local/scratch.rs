@@ -138,6 +138,16 @@ impl Network {
     pub(super) fn second(&self) -> u8 {
         self.second
     }
+
+    /// The first of `ports` that cannot be listened on in this network, and why. The
+    /// network is this run's own, so it is taken by a socket that listens on all
+    /// addresses: those count for the loopback ones too.
+    pub(super) fn taken(&self, ports: &[u16]) -> Option<(u16, io::Error)> {
+        ports.iter().find_map(|&port| {
+            let pod = SocketAddrV4::new(Ipv4Addr::new(127, self.second, 0, 1), port);
+            TcpListener::bind(pod).err().map(|error| (port, error))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -182,5 +192,16 @@ mod tests {
     fn two_runs_have_two_networks() {
         let (a, b) = (Network::take().unwrap(), Network::take().unwrap());
         assert_ne!(a.second(), b.second());
+    }
+
+    #[test]
+    fn a_listener_on_all_addresses_takes_the_port_of_every_pod() {
+        let network = Network::take().unwrap();
+        let everywhere = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        let port = everywhere.local_addr().unwrap().port();
+        let (found, error) = network.taken(&[port]).unwrap();
+        assert_eq!((found, error.kind()), (port, io::ErrorKind::AddrInUse));
+        drop(everywhere);
+        assert!(network.taken(&[port]).is_none());
     }
 }

@@ -13,9 +13,14 @@ use tare_model::worker::Upstream;
 use super::identity::spiffe_id;
 use crate::envoy::config::Route;
 
-const APPLICATION_PORT: u16 = 8080;
-const INBOUND_PORT: u16 = 15006;
-const OUTBOUND_PORT: u16 = 15001;
+/// The ports of a pod. A socket that listens on all addresses takes its port on every
+/// loopback address too, so these are none that development servers like (8080), and
+/// below the range that the kernel gives to outgoing connections (from 32768 on).
+pub const APPLICATION_PORT: u16 = 15080;
+/// Where a sidecar listens for others.
+pub const INBOUND_PORT: u16 = 15006;
+/// Where a sidecar listens for its own application.
+pub const OUTBOUND_PORT: u16 = 15001;
 /// Pods in a run's network; the last addresses are not for pods.
 const PODS_MAX: usize = 250 * 254;
 /// Name of the pod that the generator is in.
@@ -233,7 +238,7 @@ fn address(second: u8, index: usize) -> Ipv4Addr {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     pub(crate) fn workload(instances: u32) -> Workload {
@@ -282,11 +287,11 @@ mod tests {
         assert_eq!(meshed["back"].authority, "back.shop-0");
         assert_eq!(
             t.upstreams(&t.pods[1], false)["back"].connect,
-            "127.70.0.3:8080"
+            "127.70.0.3:15080"
         );
         let key = ("shop-0".to_owned(), "front".to_owned());
         assert_eq!(t.targets(true)[&key].connect, "127.70.0.1:15001");
-        assert_eq!(t.targets(false)[&key].connect, "127.70.0.2:8080");
+        assert_eq!(t.targets(false)[&key].connect, "127.70.0.2:15080");
         assert_eq!(t.targets(true).len(), 1, "only what the mix names");
         assert_eq!(
             t.routes(&t.pods[1])[0].address.to_string(),
