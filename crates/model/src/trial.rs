@@ -187,8 +187,10 @@ pub struct PlaneUse {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineUse {
-    /// Number of cores.
+    /// Number of cores, all of them.
     pub cores: u32,
+    /// Cores that the trial's processes may run on.
+    pub cores_allowed: u32,
     /// Busy cores, mean.
     pub busy_cores: f64,
     /// Busy cores in the busiest interval.

@@ -5,7 +5,8 @@ use tare_model::load::LoadResult;
 use tare_model::trial::{Event, Proof, Resources};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 
-/// Above this share of all cores busy (mean over the window) a trial is suspect.
+/// Above this share of all cores busy (mean over the window), or of the allowed cores
+/// used by the trial itself, a trial is suspect.
 pub const MACHINE_BUSY_SUSPECT: f64 = 0.90;
 /// Above this share it is invalid: what was measured is the queue for the cores.
 pub const MACHINE_BUSY_INVALID: f64 = 0.99;
@@ -93,6 +94,18 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
         );
         findings.push(Finding::new(grade, Reason::MachineSaturated, found));
     }
+    // Where all cores are allowed, the machine's are no less busy than the trial's own.
+    if machine.cores_allowed < machine.cores {
+        let allowed = f64::from(machine.cores_allowed.max(1));
+        let own: f64 = resources.processes.iter().map(|p| p.cpu_cores).sum();
+        let own = own + resources.sampling_cores;
+        let grade = grade(own / allowed, MACHINE_BUSY_SUSPECT, MACHINE_BUSY_INVALID);
+        if let Some(grade) = grade {
+            let found =
+                format!("the trial used {own:.2} of {allowed} allowed cores");
+            findings.push(Finding::new(grade, Reason::MachineSaturated, found));
+        }
+    }
     if let Some(grade) = grade(machine.other_cores / cores, OTHERS_SUSPECT, OTHERS_INVALID) {
         let found = format!(
             "processes outside the trial used {:.2} of {cores} cores",
@@ -113,7 +126,8 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tare_model::trial::MachineUse;
+    use tare_model::trial::{MachineUse, MemoryKind, ProcessUse};
+    use tare_model::worker::Plane;
 
     use super::*;
 
@@ -126,24 +140,84 @@ mod tests {
         debug_build: false,
     };
 
-    fn with_machine(busy: f64, other: f64, stolen: f64) -> Verdict {
+    fn of_machine(machine: MachineUse, own_cores: f64) -> Verdict {
         let resources = Resources {
             window_ns: 1,
-            processes: vec![],
+            processes: vec![ProcessUse {
+                name: "web".into(),
+                plane: Plane::Application,
+                cpu_cores: own_cores,
+                cpu_cores_max: own_cores,
+                memory_mean_bytes: 0.0,
+                memory_max_bytes: 0,
+                memory_kind: MemoryKind::Rss,
+                rss_mean_bytes: 0.0,
+                gone_at_ns: None,
+            }],
             planes: BTreeMap::new(),
-            machine: MachineUse {
-                cores: 2,
-                busy_cores: busy,
-                busy_cores_max: busy,
-                other_cores: other,
-                stolen_cores: stolen,
-            },
-            sampling_cores: 0.0,
+            machine,
+            sampling_cores: 0.01,
         };
         judge(&Evidence {
             resources: Some(&resources),
             ..NOTHING
         })
+    }
+
+    fn with_machine(busy: f64, other: f64, stolen: f64) -> Verdict {
+        let machine = MachineUse {
+            cores: 2,
+            cores_allowed: 2,
+            busy_cores: busy,
+            busy_cores_max: busy,
+            other_cores: other,
+            stolen_cores: stolen,
+        };
+        of_machine(machine, busy - other)
+    }
+
+    /// Held to one core of four, the trial uses `own` of it; a neighbour 0.1.
+    fn held_to_one_core(own: f64) -> Verdict {
+        let machine = MachineUse {
+            cores: 4,
+            cores_allowed: 1,
+            busy_cores: own + 0.1,
+            other_cores: 0.1,
+            ..MachineUse::default()
+        };
+        of_machine(machine, own)
+    }
+
+    #[test]
+    fn allowed_cores_are_judged_by_the_trials_own_use() {
+        assert_eq!(held_to_one_core(0.85), Verdict::default());
+        let v = held_to_one_core(0.90);
+        assert_eq!(
+            (v.grade, v.reasons[0].reason, v.reasons[0].found.as_str()),
+            (
+                Grade::Suspect,
+                Reason::MachineSaturated,
+                "the trial used 0.91 of 1 allowed cores"
+            )
+        );
+        assert_eq!(held_to_one_core(0.985).grade, Grade::Invalid);
+    }
+
+    #[test]
+    fn a_neighbour_on_another_core_is_judged_by_all_cores() {
+        let machine = MachineUse {
+            cores: 2,
+            cores_allowed: 1,
+            busy_cores: 1.3,
+            other_cores: 1.0,
+            ..MachineUse::default()
+        };
+        let v = of_machine(machine, 0.29);
+        assert_eq!(v.reasons.len(), 1, "{:?}", v.reasons);
+        assert_eq!(
+            v.reasons[0].found,
+            "processes outside the trial used 1.00 of 2 cores"
+        );
     }
 
     #[test]

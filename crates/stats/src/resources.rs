@@ -2,8 +2,9 @@
 //!
 //! CPU of a process is the difference of its CPU clock between the window's edges,
 //! divided by the window. Each process was read at an instant of its own, a little
-//! after the edge; the clock is interpolated (at the end: extended) linearly to the
-//! edge itself, so that all processes and the machine speak of the same window.
+//! after the edge; the clock is brought back linearly to the edge itself: between the
+//! readings around it, and at the first edge, which lies before all readings, along
+//! the first two, so that all processes and the machine speak of the same window.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,17 @@ use tare_model::record::{AgentRecord, ProcessSample, Sample};
 use tare_model::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
 use tare_model::worker::{AgentSpec, Plane};
 
-/// Sums up an agent's records. `cores` is the number of cores of the machine.
+/// Sums up an agent's records. `cores_allowed` is the number of cores that the trial's
+/// processes may run on; how many the machine has, the samples say.
 ///
 /// `None` with fewer than two samples: there is no interval to speak of then.
 /// A process that vanished keeps what it had used at its last reading.
 #[must_use]
-pub fn summarise(spec: &AgentSpec, records: &[AgentRecord], cores: u32) -> Option<Resources> {
+pub fn summarise(
+    spec: &AgentSpec,
+    records: &[AgentRecord],
+    cores_allowed: u32,
+) -> Option<Resources> {
     let samples: Vec<&Sample> = records
         .iter()
         .filter_map(|r| match r {
@@ -47,7 +53,7 @@ pub fn summarise(spec: &AgentSpec, records: &[AgentRecord], cores: u32) -> Optio
     let watched: f64 = processes.iter().map(|p| p.cpu_cores).sum();
     Some(Resources {
         window_ns,
-        machine: machine(&samples, window_ns, cores, watched + sampling_cores),
+        machine: machine(&samples, window_ns, cores_allowed, watched + sampling_cores),
         processes,
         planes,
         sampling_cores,
@@ -250,7 +256,7 @@ fn busy_cores(from: &Sample, to: &Sample) -> f64 {
     (f64::from(to.machine.cpus) - (idle_ns + stolen_ns) as f64 / elapsed_ns).max(0.0)
 }
 
-fn machine(samples: &[&Sample], window_ns: u64, cores: u32, accounted: f64) -> MachineUse {
+fn machine(samples: &[&Sample], window_ns: u64, cores_allowed: u32, accounted: f64) -> MachineUse {
     let of = |f: fn(&Sample) -> u64| -> f64 {
         let (first, last) = (samples[0], samples[samples.len() - 1]);
         f(last).saturating_sub(f(first)) as f64 / window_ns as f64
@@ -261,7 +267,8 @@ fn machine(samples: &[&Sample], window_ns: u64, cores: u32, accounted: f64) -> M
         .map(|w| self::busy_cores(w[0], w[1]))
         .collect();
     MachineUse {
-        cores,
+        cores: samples[samples.len() - 1].machine.cpus,
+        cores_allowed,
         busy_cores,
         busy_cores_max: max(&each),
         // The machine and the processes are read one after the other, and idle
@@ -369,6 +376,19 @@ mod tests {
         assert!(close(r.machine.busy_cores_max, 1.0));
         assert!(close(r.sampling_cores, 0.01));
         assert!(close(r.machine.other_cores, 0.8 - 0.75 - 0.01));
+    }
+
+    #[test]
+    fn the_machines_cores_are_all_of_them_whatever_is_allowed() {
+        // Allowed one core of two: the trial uses 0.3 of it, a neighbour all the other.
+        let records = [
+            sample(0, 0, vec![process(0, 0, 1, None)]),
+            sample(2 * S, 2600, vec![process(2 * S, 600, 1, None)]),
+        ];
+        let r = summarise(&spec(&[Plane::Application]), &records, 1).unwrap();
+        assert_eq!((r.machine.cores, r.machine.cores_allowed), (2, 1));
+        assert!(close(r.machine.busy_cores, 1.3));
+        assert!(close(r.machine.other_cores, 1.0));
     }
 
     #[test]

@@ -391,6 +391,7 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
             .collect(),
         machine: MachineUse {
             cores: 4,
+            cores_allowed: 4,
             busy_cores: busy,
             busy_cores_max: busy * 1.2,
             other_cores: 0.04,
