@@ -174,6 +174,10 @@ pub struct Sample {
     pub processes: Vec<Option<ProcessSample>>,
     /// The whole machine.
     pub machine: MachineSample,
+    /// Time for which CPU quotas have stopped the trial's control group so far, in
+    /// nanoseconds, summed over cores; absent where control groups do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_ns: Option<u64>,
 }
 
 /// One process at one instant.

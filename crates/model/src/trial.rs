@@ -199,6 +199,9 @@ pub struct MachineUse {
     pub other_cores: f64,
     /// Cores taken by the hypervisor.
     pub stolen_cores: f64,
+    /// Time for which CPU quotas stopped the trial's control group, in nanoseconds,
+    /// summed over cores; absent where control groups do not tell.
+    pub throttled_ns: Option<u64>,
 }
 
 /// Something that happened, one line of `events.ndjson` of a trial or a run.

@@ -11,7 +11,7 @@ use tare_model::record::{AgentRecord, Hello, ProcessSample, Sample, StreamChecks
 use tare_model::worker::AgentSpec;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::proc::read::{self, Process};
+use crate::proc::read::{self, Process, Throttling};
 
 /// Reading proportional set sizes may take this share of one core, on average.
 const PSS_SHARE_MAX: f64 = 0.005;
@@ -91,6 +91,8 @@ struct Sampler {
     /// The start of the window on the clock that never steps.
     start: Zero,
     processes: Vec<Process>,
+    /// All of the trial's processes are in the group of this one: they inherit it.
+    throttling: Throttling,
     round: PssRound,
     gone: BTreeSet<usize>,
     terminate: Signal,
@@ -142,6 +144,7 @@ impl Sampler {
             window: Duration::from_nanos(spec.window_ns),
             start: Zero::new(spec.window_start_unix_ns),
             processes: spec.processes.iter().map(|w| Process::new(w.pid)).collect(),
+            throttling: Throttling::own(),
             round: PssRound {
                 values: vec![None; spec.processes.len()],
                 due_ns: i64::MIN,
@@ -229,6 +232,7 @@ impl Sampler {
             t_ns,
             processes,
             machine,
+            throttled_ns: self.throttling.ns(),
         })
     }
 

@@ -472,6 +472,7 @@ fn agent_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
                 stolen_ns: 0,
                 memory_available_bytes: 1 << 30,
             },
+            throttled_ns: None,
         }));
     }
     let checksum = out.checksum.hex();

@@ -2,7 +2,7 @@
 //! saw around it. Thresholds are constants; docs/method.md states them.
 
 use tare_model::load::LoadResult;
-use tare_model::trial::{Event, Proof, Resources};
+use tare_model::trial::{Event, MachineUse, Proof, Resources};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 
 /// Above this share of all cores busy (mean over the window), or of the allowed cores
@@ -77,8 +77,26 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     }
 }
 
+/// A quota stops all threads of the group until its period ends: waits of tens of
+/// milliseconds that no mesh has caused.
+fn throttled(machine: &MachineUse, findings: &mut Vec<Finding>) {
+    let Some(ns) = machine.throttled_ns.filter(|&ns| ns > 0) else {
+        return;
+    };
+    let found = format!(
+        "a CPU quota stopped the trial's control group for {:.3} ms",
+        ns as f64 / 1e6
+    );
+    findings.push(Finding {
+        remedy: "Lift the CPU quota of the control group or container that tare runs in."
+            .to_owned(),
+        ..Finding::new(Grade::Invalid, Reason::Throttled, found)
+    });
+}
+
 fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
     let machine = &resources.machine;
+    throttled(machine, findings);
     let cores = f64::from(machine.cores.max(1));
     let grade = |share: f64, suspect: f64, invalid: f64| match share {
         s if s > invalid => Some(Grade::Invalid),
@@ -101,8 +119,7 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
         let own = own + resources.sampling_cores;
         let grade = grade(own / allowed, MACHINE_BUSY_SUSPECT, MACHINE_BUSY_INVALID);
         if let Some(grade) = grade {
-            let found =
-                format!("the trial used {own:.2} of {allowed} allowed cores");
+            let found = format!("the trial used {own:.2} of {allowed} allowed cores");
             findings.push(Finding::new(grade, Reason::MachineSaturated, found));
         }
     }
@@ -126,7 +143,7 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tare_model::trial::{MachineUse, MemoryKind, ProcessUse};
+    use tare_model::trial::{MemoryKind, ProcessUse};
     use tare_model::worker::Plane;
 
     use super::*;
@@ -172,6 +189,7 @@ mod tests {
             busy_cores_max: busy,
             other_cores: other,
             stolen_cores: stolen,
+            throttled_ns: None,
         };
         of_machine(machine, busy - other)
     }
@@ -201,6 +219,30 @@ mod tests {
             )
         );
         assert_eq!(held_to_one_core(0.985).grade, Grade::Invalid);
+    }
+
+    #[test]
+    fn any_throttling_of_the_trial_is_invalid() {
+        let of = |throttled_ns| {
+            let machine = MachineUse {
+                cores: 2,
+                cores_allowed: 2,
+                throttled_ns,
+                ..MachineUse::default()
+            };
+            of_machine(machine, 0.1)
+        };
+        assert_eq!(of(None), Verdict::default());
+        assert_eq!(of(Some(0)), Verdict::default());
+        let v = of(Some(1_500_000));
+        assert_eq!(
+            (v.grade, v.reasons[0].reason, v.reasons[0].found.as_str()),
+            (
+                Grade::Invalid,
+                Reason::Throttled,
+                "a CPU quota stopped the trial's control group for 1.500 ms"
+            )
+        );
     }
 
     #[test]

@@ -256,6 +256,15 @@ fn busy_cores(from: &Sample, to: &Sample) -> f64 {
     (f64::from(to.machine.cpus) - (idle_ns + stolen_ns) as f64 / elapsed_ns).max(0.0)
 }
 
+/// Between the first and the last sample; `None` when one of them does not know.
+fn throttled_ns(samples: &[&Sample]) -> Option<u64> {
+    let (from, to) = (
+        samples.first()?.throttled_ns?,
+        samples.last()?.throttled_ns?,
+    );
+    Some(to.saturating_sub(from))
+}
+
 fn machine(samples: &[&Sample], window_ns: u64, cores_allowed: u32, accounted: f64) -> MachineUse {
     let of = |f: fn(&Sample) -> u64| -> f64 {
         let (first, last) = (samples[0], samples[samples.len() - 1]);
@@ -276,6 +285,7 @@ fn machine(samples: &[&Sample], window_ns: u64, cores_allowed: u32, accounted: f
         // and means nothing then.
         other_cores: (busy_cores - accounted).max(0.0),
         stolen_cores: of(|s| s.machine.stolen_ns),
+        throttled_ns: throttled_ns(samples),
     }
 }
 
@@ -323,6 +333,7 @@ mod tests {
                 stolen_ns: 0,
                 memory_available_bytes: 1,
             },
+            throttled_ns: None,
         })
     }
 
@@ -436,6 +447,28 @@ mod tests {
         assert_eq!(r.planes[&Plane::DataPlane].processes, 2);
         assert_eq!(r.planes[&Plane::DataPlane].memory_max_bytes, 61);
         assert!(r.machine.other_cores >= 0.0);
+    }
+
+    #[test]
+    fn throttling_is_that_of_the_window_and_unknown_is_not_none() {
+        let with = |t: i64, ns: Option<u64>| {
+            let AgentRecord::Sample(mut s) = sample(t, 0, vec![]) else {
+                unreachable!()
+            };
+            s.throttled_ns = ns;
+            AgentRecord::Sample(s)
+        };
+        let of = |first, last| {
+            let records = [with(0, first), with(S, Some(900)), with(2 * S, last)];
+            summarise(&spec(&[]), &records, 2)
+                .unwrap()
+                .machine
+                .throttled_ns
+        };
+        assert_eq!(of(Some(700), Some(1000)), Some(300));
+        assert_eq!(of(Some(700), Some(700)), Some(0));
+        assert_eq!(of(None, Some(1000)), None);
+        assert_eq!(of(Some(700), None), None);
     }
 
     #[test]

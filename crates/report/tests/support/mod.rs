@@ -396,6 +396,7 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
             busy_cores_max: busy * 1.2,
             other_cores: 0.04,
             stolen_cores: 0.0,
+            throttled_ns: None,
         },
         sampling_cores: 0.004,
     }

@@ -1,86 +1,66 @@
-//! Control groups, versions 1 and 2: where a process's group lies, how much CPU it
-//! used, how often its quota stopped it. Texts as the kernel's cgroup documents
-//! describe them.
+//! Control groups, versions 1 and 2: which groups can stop a process by their CPU
+//! quota, and for how long they did. Texts as the kernel's cgroup documents describe
+//! them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// CPU accounting of a control group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CpuStat {
-    /// CPU used, in nanoseconds; version 1 keeps it in a file of its own.
-    pub usage_ns: Option<u64>,
-    /// Periods in which the quota stopped it.
-    pub throttled_periods: u64,
-    /// Time for which it was stopped, in nanoseconds, summed over cores.
-    pub throttled_ns: u64,
-}
-
-/// `cpu.stat` of either version. `None` where the controller is not in force: the
-/// text lacks the throttling lines then.
+/// Time for which the quota has stopped the group, in nanoseconds summed over cores,
+/// from its `cpu.stat` of either version. `None` where the controller is not in force:
+/// the text lacks the line then.
 #[must_use]
-pub fn cpu_stat(text: &str) -> Option<CpuStat> {
+pub fn throttled_ns(text: &str) -> Option<u64> {
     let value = |name: &str| -> Option<u64> {
         text.lines().find_map(|line| {
             let (key, value) = line.split_once(' ')?;
             (key == name).then(|| value.trim().parse().ok())?
         })
     };
-    Some(CpuStat {
-        usage_ns: value("usage_usec").map(|us| us * 1000),
-        throttled_periods: value("nr_throttled")?,
-        throttled_ns: value("throttled_usec")
-            .map(|us| us * 1000)
-            .or_else(|| value("throttled_time"))?,
-    })
+    value("throttled_usec")
+        .map(|us| us.saturating_mul(1000))
+        .or_else(|| value("throttled_time"))
 }
 
-/// A file that holds one number: `cpuacct.usage` (ns), `memory.usage_in_bytes`,
-/// `memory.current`. `max` is `u64::MAX`.
+/// The directories of all groups whose CPU quota binds a process, its own first, then
+/// those around it as far as they can be seen, from the texts of its
+/// `/proc/PID/cgroup` and `/proc/self/mountinfo`. Empty without a CPU controller.
 #[must_use]
-pub fn number(text: &str) -> Option<u64> {
-    match text.trim() {
-        "max" => Some(u64::MAX),
-        digits => digits.parse().ok(),
-    }
+pub fn cpu_dirs(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
+    let Some((mount, own)) = cpu_dir(cgroup, mountinfo) else {
+        return Vec::new();
+    };
+    own.ancestors()
+        .take_while(|dir| dir.starts_with(mount))
+        .map(Path::to_owned)
+        .collect()
 }
 
-/// Which version's layout a path belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    /// One hierarchy for each controller.
-    V1,
-    /// The unified hierarchy.
-    V2,
-}
-
-/// The directory that accounts for the CPU of a process, from the texts of its
-/// `/proc/PID/cgroup` and `/proc/self/mountinfo`.
-#[must_use]
-pub fn cpu_dir(cgroup: &str, mountinfo: &str) -> Option<(Version, PathBuf)> {
-    v1_dir(cgroup, mountinfo, "cpu").or_else(|| {
+/// The mount point of the hierarchy that the CPU controller is in, and the group's
+/// directory.
+fn cpu_dir<'a>(cgroup: &str, mountinfo: &'a str) -> Option<(&'a str, PathBuf)> {
+    v1_dir(cgroup, mountinfo).or_else(|| {
         let path = cgroup.lines().find_map(|l| l.strip_prefix("0::"))?;
-        let (root, mount) = mounts(mountinfo)
-            .find(|m| m.kind == "cgroup2")
-            .map(|m| (m.root, m.point))?;
-        Some((Version::V2, below(mount, root, path)))
+        let mount = mounts(mountinfo).find(|m| m.kind == "cgroup2")?;
+        Some((mount.point, below(&mount, path)))
     })
 }
 
-fn v1_dir(cgroup: &str, mountinfo: &str, controller: &str) -> Option<(Version, PathBuf)> {
+fn v1_dir<'a>(cgroup: &str, mountinfo: &'a str) -> Option<(&'a str, PathBuf)> {
     let path = cgroup.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (_, names, path) = (parts.next()?, parts.next()?, parts.next()?);
-        names.split(',').any(|n| n == controller).then_some(path)
+        names.split(',').any(|n| n == "cpu").then_some(path)
     })?;
     let mount = mounts(mountinfo)
-        .find(|m| m.kind == "cgroup" && m.options.split(',').any(|o| o == controller))?;
-    Some((Version::V1, below(mount.point, mount.root, path)))
+        .find(|m| m.kind == "cgroup" && m.options.split(',').any(|o| o == "cpu"))?;
+    Some((mount.point, below(&mount, path)))
 }
 
-fn below(mount: &str, root: &str, path: &str) -> PathBuf {
+fn below(mount: &Mount<'_>, path: &str) -> PathBuf {
     // In a container the mount shows a part of the hierarchy only.
-    let inside = path.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
-    PathBuf::from(mount).join(inside.trim_start_matches('/'))
+    let inside = path
+        .strip_prefix(mount.root.trim_end_matches('/'))
+        .unwrap_or("");
+    PathBuf::from(mount.point).join(inside.trim_start_matches('/'))
 }
 
 struct Mount<'a> {
@@ -116,43 +96,46 @@ mod tests {
 
     #[test]
     fn throttling_in_both_versions() {
-        let v2 = cpu_stat(golden!("v2_cpu_stat.txt")).unwrap();
-        assert_eq!(v2.usage_ns, Some(1_839_271_000));
-        assert_eq!((v2.throttled_periods, v2.throttled_ns), (17, 412_355_000));
-        let v1 = cpu_stat(golden!("v1_cpu_stat.txt")).unwrap();
-        assert_eq!(v1.usage_ns, None);
-        assert_eq!((v1.throttled_periods, v1.throttled_ns), (17, 412_355_123));
+        assert_eq!(throttled_ns(golden!("v2_cpu_stat.txt")), Some(412_355_000));
+        assert_eq!(throttled_ns(golden!("v1_cpu_stat.txt")), Some(412_355_123));
         // The root group of version 2 has no quota, and no such lines.
-        assert_eq!(cpu_stat("usage_usec 5\nuser_usec 5\nsystem_usec 0\n"), None);
+        let root = "usage_usec 5\nuser_usec 5\nsystem_usec 0\n";
+        assert_eq!(throttled_ns(root), None);
     }
 
     #[test]
-    fn where_the_group_lies() {
+    fn where_the_groups_lie() {
+        let dirs = |cgroup, mountinfo| -> Vec<String> {
+            cpu_dirs(cgroup, mountinfo)
+                .iter()
+                .map(|dir| dir.display().to_string())
+                .collect()
+        };
         assert_eq!(
-            cpu_dir(golden!("self_v2.txt"), golden!("mountinfo_v2.txt")),
-            Some((Version::V2, "/sys/fs/cgroup/system.slice/tare.scope".into()))
+            dirs(golden!("self_v2.txt"), golden!("mountinfo_v2.txt")),
+            [
+                "/sys/fs/cgroup/system.slice/tare.scope",
+                "/sys/fs/cgroup/system.slice",
+                "/sys/fs/cgroup"
+            ]
         );
         assert_eq!(
-            cpu_dir(golden!("self_v1.txt"), golden!("mountinfo_v1.txt")),
-            Some((
-                Version::V1,
-                "/sys/fs/cgroup/cpu,cpuacct/kubepods/burstable/pod12/abc".into()
-            ))
+            dirs(golden!("self_v1.txt"), golden!("mountinfo_v1.txt")),
+            [
+                "/sys/fs/cgroup/cpu,cpuacct/kubepods/burstable/pod12/abc",
+                "/sys/fs/cgroup/cpu,cpuacct/kubepods/burstable/pod12",
+                "/sys/fs/cgroup/cpu,cpuacct/kubepods/burstable",
+                "/sys/fs/cgroup/cpu,cpuacct/kubepods",
+                "/sys/fs/cgroup/cpu,cpuacct"
+            ]
         );
         // In a container: the mount's root is the group itself.
         let inside = golden!("mountinfo_v1.txt")
             .replace("0:29 / /sys", "0:29 /kubepods/burstable/pod12/abc /sys");
         assert_eq!(
-            cpu_dir(golden!("self_v1.txt"), &inside),
-            Some((Version::V1, "/sys/fs/cgroup/cpu,cpuacct/".into()))
+            dirs(golden!("self_v1.txt"), &inside),
+            ["/sys/fs/cgroup/cpu,cpuacct/"]
         );
-        assert_eq!(cpu_dir("", golden!("mountinfo_v2.txt")), None);
-    }
-
-    #[test]
-    fn single_numbers() {
-        assert_eq!(number("17\n"), Some(17));
-        assert_eq!(number("max\n"), Some(u64::MAX));
-        assert_eq!(number("-1\n"), None);
+        assert!(dirs("", golden!("mountinfo_v2.txt")).is_empty());
     }
 }

@@ -28,10 +28,11 @@ pub fn stat_state(text: &str) -> Option<char> {
     after.split_ascii_whitespace().next()?.chars().next()
 }
 
-/// Resident pages from `/proc/PID/statm`.
+/// Resident pages from `/proc/PID/stat`.
 #[must_use]
-pub fn statm_resident_pages(text: &str) -> Option<u64> {
-    text.split_ascii_whitespace().nth(1)?.parse().ok()
+pub fn stat_resident_pages(text: &str) -> Option<u64> {
+    let after = &text[text.rfind(')')? + 1..];
+    after.split_ascii_whitespace().nth(21)?.parse().ok()
 }
 
 /// Value of a `Name:   123 kB` line, in bytes: `meminfo`, `smaps_rollup`, `status`.
@@ -119,10 +120,7 @@ mod tests {
 
     #[test]
     fn memory_lines() {
-        assert_eq!(
-            statm_resident_pages("26432 16110 12556 0 0 4 0\n"),
-            Some(16_110)
-        );
+        assert_eq!(stat_resident_pages(STAT), Some(381));
         assert_eq!(kib_line_bytes(SMAPS, "Pss"), Some(14_784 * 1024));
         assert_eq!(kib_line_bytes(SMAPS, "Rss"), Some(66_440 * 1024));
         assert_eq!(kib_line_bytes(MEMINFO, "MemTotal"), Some(24_684_096 * 1024));
@@ -155,7 +153,7 @@ mod tests {
         #[test]
         fn nothing_panics(text in "[ -~\\n)(]{0,200}") {
             let _ = (stat_cpu_ticks(&text), stat_start_ticks(&text), stat_state(&text));
-            let _ = (statm_resident_pages(&text), kib_line_bytes(&text, "Pss"));
+            let _ = (stat_resident_pages(&text), kib_line_bytes(&text, "Pss"));
             let _ = (machine_ticks(&text), cpuinfo_value(&text, "a"), loadavg_centi(&text));
         }
     }

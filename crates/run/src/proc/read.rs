@@ -1,6 +1,7 @@
 //! Reads processes and the machine from the kernel.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::time::TimeValLike;
@@ -11,7 +12,7 @@ use tare_model::record::MachineSample;
 use super::{cgroup, parse};
 
 /// A watched process. It is known by its start time too, so that another process
-/// under the same id is never taken for it.
+/// which was given its id later is not taken for it.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -49,16 +50,11 @@ impl Process {
     /// counts ticks of 10 ms. The latter stands in where the clock cannot be had.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
-        self.start_ticks?;
-        let statm = fs::read_to_string(format!("/proc/{}/statm", self.pid)).ok()?;
-        let pages = parse::statm_resident_pages(&statm)?;
-        // Without memory it has ended (kernel threads are never watched).
-        if pages == 0 {
-            return None;
-        }
+        let stat = self.stat()?;
+        let pages = parse::stat_resident_pages(&stat)?;
         let cpu_ns = match self.clock {
             Some(clock) => u64::try_from(clock_gettime(clock).ok()?.num_nanoseconds()).ok()?,
-            None => self.stat_cpu_ns()?,
+            None => parse::stat_cpu_ticks(&stat)? * tick_ns(),
         };
         Some(Usage {
             cpu_ns,
@@ -66,20 +62,26 @@ impl Process {
         })
     }
 
-    /// Whether it is still the process that it was.
+    /// Whether it still runs.
     #[must_use]
     pub fn is_same(&self) -> bool {
-        fs::read_to_string(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| {
-            parse::stat_start_ticks(&stat) == self.start_ticks
-                && !matches!(parse::stat_state(&stat), Some('Z' | 'X'))
-        })
+        self.stat().is_some()
+    }
+
+    /// The text of its `/proc/PID/stat`; `None` when it has ended or another process
+    /// has its id.
+    fn stat(&self) -> Option<String> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        let same = self.start_ticks.is_some()
+            && parse::stat_start_ticks(&stat) == self.start_ticks
+            && !matches!(parse::stat_state(&stat), Some('Z' | 'X'));
+        same.then_some(stat)
     }
 
     /// CPU from `/proc/PID/stat`, in nanoseconds, in steps of a tick.
     #[must_use]
     pub fn stat_cpu_ns(&self) -> Option<u64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-        Some(parse::stat_cpu_ticks(&stat)? * tick_ns())
+        Some(parse::stat_cpu_ticks(&self.stat()?)? * tick_ns())
     }
 
     /// Proportional set size in bytes; `None` where it may not be read. The kernel
@@ -118,14 +120,36 @@ pub fn own_cpu() -> Duration {
         .unwrap_or_default()
 }
 
-/// CPU accounting of the control group that a process is in; `None` without a
-/// CPU controller, or in the root group.
-#[must_use]
-pub fn throttling(pid: u32) -> Option<cgroup::CpuStat> {
-    let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let (_, dir) = cgroup::cpu_dir(&group, &mounts)?;
-    cgroup::cpu_stat(&fs::read_to_string(dir.join("cpu.stat")).ok()?)
+/// What tells how long CPU quotas have stopped a control group: its own and those of
+/// the groups around it, which stop it just as well.
+#[derive(Debug)]
+pub struct Throttling {
+    files: Vec<PathBuf>,
+}
+
+impl Throttling {
+    /// That of the group which this process is in now.
+    #[must_use]
+    pub fn own() -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let dirs = cgroup::cpu_dirs(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"));
+        Self::of(dirs)
+    }
+
+    fn of(dirs: Vec<PathBuf>) -> Self {
+        let files = dirs.into_iter().map(|dir| dir.join("cpu.stat")).collect();
+        Self { files }
+    }
+
+    /// Time stopped so far, in nanoseconds, summed over cores and groups; `None` where
+    /// no group tells (no CPU controller, or nothing but the root group).
+    #[must_use]
+    pub fn ns(&self) -> Option<u64> {
+        self.files
+            .iter()
+            .filter_map(|file| cgroup::throttled_ns(&fs::read_to_string(file).ok()?))
+            .reduce(u64::saturating_add)
+    }
 }
 
 fn tick_ns() -> u64 {
@@ -139,6 +163,7 @@ fn page_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     /// Burns CPU until this thread's process has used `cpu` more of it.
     fn burn(cpu: Duration) {
@@ -183,6 +208,36 @@ mod tests {
         assert!(!process.is_same());
         child.wait().unwrap();
         assert_eq!(process.usage(), None);
+    }
+
+    #[test]
+    fn another_process_under_the_same_id_is_not_taken_for_it() {
+        let mut process = Process::new(std::process::id());
+        assert!(process.usage().is_some() && process.is_same());
+        // As if the id had been given to this process after the watched one ended.
+        process.start_ticks = process.start_ticks.map(|ticks| ticks - 1);
+        assert_eq!(process.usage(), None);
+        assert!(!process.is_same());
+        assert_eq!(process.stat_cpu_ns(), None);
+    }
+
+    #[test]
+    fn a_quota_anywhere_above_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let (slice, scope) = (root.path().join("a"), root.path().join("a/b"));
+        fs::create_dir_all(&scope).unwrap();
+        let stat = |dir: &Path, us: u64| {
+            let text = format!("usage_usec 5\nnr_throttled 1\nthrottled_usec {us}\n");
+            fs::write(dir.join("cpu.stat"), text).unwrap();
+        };
+        let throttling = Throttling::of(vec![scope.clone(), slice.clone()]);
+        assert_eq!(throttling.ns(), None, "no file tells");
+        fs::write(scope.join("cpu.stat"), "usage_usec 5\n").unwrap();
+        assert_eq!(throttling.ns(), None, "no line tells");
+        stat(&slice, 7);
+        assert_eq!(throttling.ns(), Some(7_000));
+        stat(&scope, 5);
+        assert_eq!(throttling.ns(), Some(12_000));
     }
 
     #[test]
