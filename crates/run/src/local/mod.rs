@@ -6,11 +6,12 @@
 
 mod child;
 mod deploy;
-mod die;
+pub(crate) mod die;
 pub mod identity;
 pub mod probe;
 mod prove;
 mod scratch;
+mod starting;
 pub mod topology;
 mod workers;
 
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_model::layout::Fingerprint;
-use tare_model::mesh::{DataPlaneKind, Mesh, Mtls};
+use tare_model::mesh::Mtls;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
 use tare_model::worker::{Upstream, Watched};
@@ -176,11 +177,11 @@ impl Environment for Local {
     ) -> Result<Fingerprint, EnvironmentError> {
         raise_file_limit();
         let mut fingerprint = fingerprint::of_this_machine();
-        let sidecar = |m: &Mesh| m.data_plane == DataPlaneKind::EnvoySidecar;
-        let sidecars = plan.meshes.iter().any(sidecar);
+        deploy::check(self, plan)?;
+        let sidecars = plan.meshes.iter().any(deploy::has_sidecars);
         self.ports_are_free(sidecars)?;
         if sidecars {
-            let envoy = install::find(&self.settings.envoy, say).await?;
+            let envoy = install::find(&self.settings.envoy, Some(&self.settings.tare), say).await?;
             if envoy.version != install::VERSION {
                 say(&format!(
                     "{} is Envoy {}; tare is tested with {}",
@@ -282,6 +283,7 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, TcpListener};
 
+    use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
     use tare_model::plan::EnvironmentKind;
 
     fn local(temporary: &Path) -> Local {
@@ -310,6 +312,29 @@ mod tests {
 
     async fn prepared(local: &mut Local, plan: &Plan) -> Result<Fingerprint, EnvironmentError> {
         local.prepare(plan, &mut |_| {}).await
+    }
+
+    #[tokio::test]
+    async fn what_no_trial_can_deploy_is_found_before_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = prepared(&mut local(dir.path()), &bare(40_000)).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("more pods than"), "{error}");
+
+        let deep = dir.path().join("d".repeat(100));
+        std::fs::create_dir(&deep).unwrap();
+        let mut local = local(&deep);
+        prepared(&mut local, &bare(1)).await.unwrap();
+        let mut plan = bare(1);
+        plan.meshes.push(Mesh {
+            name: "envoy".to_owned(),
+            title: String::new(),
+            data_plane: DataPlaneKind::EnvoySidecar,
+            settings: MeshSettings::default(),
+        });
+        let error = prepared(&mut local, &plan).await.unwrap_err();
+        assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");
+        assert!(error.to_string().contains("set TMPDIR"), "{error}");
     }
 
     /// Held on the network's own address here: on all addresses it would stop the

@@ -101,25 +101,43 @@ fn kill(pid: u32) {
 }
 
 /// A port that somebody else holds: the message names the part and its reason, and
-/// nothing is left running.
+/// the parts that had started have ended when it comes.
 #[tokio::test]
 async fn a_failed_start_says_why_and_leaves_nothing() {
     let mut bench = Bench::new(bare(), 1).await;
     let deployment = bench.deploy().await;
+    let watched = deployment.watched();
+    assert!(watched.iter().all(|w| w.pid != std::process::id()));
+    let front = deployment.targets().values().next().unwrap();
+    let mut pod: std::net::SocketAddrV4 = front.connect.parse().unwrap();
+    let first = bench.dir.path().join("trial");
+    assert_eq!(loggers_to(&first), watched.len());
+    bench.local.teardown(deployment).await;
+    assert_eq!(loggers_to(&first), 0);
+
+    let [a, b, c, front] = pod.ip().octets();
+    pod.set_ip([a, b, c, front + 1].into());
+    let _held = std::net::TcpListener::bind(pod).unwrap();
     let (trial, dir) = (bench.trial(), bench.dir.path().join("second"));
     let error = bench
         .local
         .deploy(&bench.plan, &trial, &dir)
         .await
         .unwrap_err();
+    assert_eq!(loggers_to(&dir), 0, "those that had started are waited for");
     let EnvironmentError::Start { name, found } = &error else {
         panic!("{error}");
     };
-    assert!(
-        name.starts_with("shop-0/") && found.contains("in use"),
-        "{error}"
-    );
-    bench.local.teardown(deployment).await;
+    assert!(name == "shop-0/back" && found.contains("in use"), "{error}");
+}
+
+/// Processes whose standard error goes below the directory.
+fn loggers_to(dir: &Path) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes
+        .filter_map(|e| std::fs::read_link(e.path().join("fd/2")).ok())
+        .filter(|log| log.starts_with(dir))
+        .count()
 }
 
 #[tokio::test]
@@ -195,7 +213,7 @@ async fn victim() {
     };
     let mut bench = Bench::new(envoy(), 1).await;
     let deployment = bench.deploy().await;
-    let children = deployment.watched().into_iter().skip(1);
+    let children = deployment.watched().into_iter();
     let pids: Vec<String> = children.map(|w| w.pid.to_string()).collect();
     let partial = PathBuf::from(&out).with_extension("partial");
     std::fs::write(&partial, pids.join(" ")).unwrap();

@@ -144,7 +144,7 @@ async fn a_server_with_another_identity_is_refused() {
     let config = std::fs::read_to_string(config).unwrap();
     let right = "spiffe://tare.local/ns/shop-0/sa/front";
     assert!(config.contains(right));
-    let envoy = install::find(&install::Settings::from_env(false), &mut |_| {})
+    let envoy = install::find(&install::Settings::from_env(false), None, &mut |_| {})
         .await
         .unwrap();
     for (port, identity, status) in [

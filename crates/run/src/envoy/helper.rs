@@ -1,0 +1,165 @@
+//! Programs that are run to their end for what they say: pip, `envoy --version`.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::pin::pin;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::local::die::exec_command;
+
+/// How to run one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Helper<'a> {
+    /// The program `tare`: started through it, a helper ends with this process even
+    /// when that is killed. Without it, it is started as it is.
+    pub(super) tare: Option<&'a Path>,
+}
+
+impl Helper<'_> {
+    /// Runs a program to its end, for at most `within`: its standard output, or what
+    /// went wrong in words. Dropping the future, or the end of the time, kills it with
+    /// all that it has started.
+    pub(super) async fn run(
+        self,
+        program: &Path,
+        arguments: &[&OsStr],
+        within: Option<Duration>,
+    ) -> Result<String, String> {
+        let output = self.output(program, arguments);
+        let output = match within {
+            None => output.await?,
+            Some(within) => tokio::time::timeout(within, output)
+                .await
+                .map_err(|_| format!("did not end within {} s", within.as_secs()))??,
+        };
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let error = String::from_utf8_lossy(&output.stderr);
+        let last = error
+            .lines()
+            .rev()
+            .find(|l| !l.trim().is_empty())
+            .unwrap_or("no message");
+        Err(format!(
+            "{} ended with {}: {last}",
+            program.display(),
+            output.status
+        ))
+    }
+
+    async fn output(
+        self,
+        program: &Path,
+        arguments: &[&OsStr],
+    ) -> Result<std::process::Output, String> {
+        let failed = |e: std::io::Error| format!("cannot run {}: {e}", program.display());
+        let command = match self.tare {
+            Some(tare) => exec_command(tare, program),
+            None => Command::new(program),
+        };
+        let child = tokio::process::Command::from(command)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let waiting = pin!(child.wait_with_output());
+        // Declared last and so dropped first: while nobody has waited for the child,
+        // no other group can have its number.
+        let mut group = Group(id.and_then(Pid::from_raw));
+        let output = waiting.await;
+        group.0 = None;
+        output.map_err(failed)
+    }
+}
+
+/// A process group that is killed when this is dropped.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    const HELPER: Helper<'_> = Helper { tare: None };
+
+    /// A shell that starts another process, writes both ids and waits.
+    fn endless(dir: &Path) -> String {
+        let pids = dir.join("pids").display().to_string();
+        format!("sleep 60 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait")
+    }
+
+    async fn pids(dir: &Path) -> Vec<u32> {
+        loop {
+            if let Ok(text) = std::fs::read_to_string(dir.join("pids")) {
+                return text
+                    .split_whitespace()
+                    .map(|p| p.parse().unwrap())
+                    .collect();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn all_end(pids: &[u32]) -> bool {
+        let runs = |pid: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.is_ok_and(|s| crate::proc::parse::stat_state(&s) != Some('Z'))
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while pids.iter().any(runs) && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        !pids.iter().any(runs)
+    }
+
+    #[tokio::test]
+    async fn dropped_it_ends_with_all_that_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = endless(dir.path());
+        let arguments = [OsStr::new("-c"), OsStr::new(&script)];
+        let pids = tokio::select! {
+            ended = HELPER.run(Path::new("/bin/sh"), &arguments, None) => panic!("{ended:?}"),
+            pids = pids(dir.path()) => pids,
+        };
+        assert_eq!(pids.len(), 2);
+        assert!(all_end(&pids).await, "{pids:?}");
+    }
+
+    #[tokio::test]
+    async fn what_does_not_end_is_not_waited_for() {
+        let within = Some(Duration::from_secs(1));
+        let arguments = [OsStr::new("60")];
+        let said = HELPER.run(Path::new("sleep"), &arguments, within).await;
+        assert_eq!(said.unwrap_err(), "did not end within 1 s");
+    }
+
+    #[tokio::test]
+    async fn output_and_failure() {
+        let run = async |script| {
+            let arguments = [OsStr::new("-c"), OsStr::new(script)];
+            HELPER.run(Path::new("/bin/sh"), &arguments, None).await
+        };
+        assert_eq!(run("echo yes; echo no >&2").await.unwrap(), "yes\n");
+        let error = run("echo no >&2; exit 3").await.unwrap_err();
+        assert_eq!(error, "/bin/sh ended with exit status: 3: no");
+        let nothing = HELPER.run(Path::new("/no/such"), &[], None).await;
+        assert!(nothing.unwrap_err().starts_with("cannot run /no/such: "));
+    }
+}
