@@ -2,7 +2,7 @@
 //!
 //! `kill -9` leaves no chance to clean up, so each child asks the kernel to be
 //! killed when its parent dies (`PR_SET_PDEATHSIG`). A program that is not tare
-//! cannot ask; it is started as `tare __exec PARENT PROGRAM ARGUMENTS...`, which
+//! cannot ask; it is started as `tare __exec -- PARENT PROGRAM ARGUMENTS...`, which
 //! asks and then becomes that program (the request survives `execve`).
 //!
 //! The kernel means the parent *thread*. tare starts all children from the one
@@ -30,7 +30,8 @@ const ANY_PARENT: u32 = 1;
 pub(crate) fn exec_command(tare: &Path, program: &Path) -> Command {
     let mut command = Command::new(tare);
     command
-        .arg(EXEC_COMMAND)
+        // What follows is all the program's, `--version` too.
+        .args([EXEC_COMMAND, "--"])
         .arg(std::process::id().to_string())
         .arg(program)
         // Inherited, it would name another parent, and the shim would refuse.
@@ -121,6 +122,6 @@ mod tests {
         assert!(command.get_envs().any(|pair| pair == removed));
         let me = std::process::id().to_string();
         let arguments: Vec<_> = command.get_args().collect();
-        assert_eq!(arguments, ["__exec", me.as_str(), "envoy"]);
+        assert_eq!(arguments, ["__exec", "--", me.as_str(), "envoy"]);
     }
 }

@@ -17,6 +17,7 @@ mod workers;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_model::layout::Fingerprint;
@@ -37,6 +38,9 @@ use child::Process;
 use identity::{Authority, Leaf};
 use scratch::{Network, Scratch};
 use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT, Topology};
+
+/// Children of a run that was killed may hold its ports for a moment longer.
+const DYING_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a user may choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,11 +105,16 @@ impl Local {
     }
 
     /// Whether pods will be able to listen: better said now than by the first trial.
-    fn ports_are_free(&self, sidecars: bool) -> Result<(), EnvironmentError> {
+    async fn ports_are_free(&self, sidecars: bool) -> Result<(), EnvironmentError> {
         let all = [APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT];
         let needed = if sidecars { &all[..] } else { &all[..1] };
-        let Some((port, error)) = self.network.taken(needed) else {
-            return Ok(());
+        let deadline = tokio::time::Instant::now() + DYING_WITHIN;
+        let (port, error) = loop {
+            match self.network.taken(needed) {
+                None => return Ok(()),
+                Some(taken) if tokio::time::Instant::now() > deadline => break taken,
+                Some(_) => tokio::time::sleep(DYING_WITHIN / 20).await,
+            }
         };
         let second = self.network.second();
         Err(EnvironmentError::Missing {
@@ -179,7 +188,7 @@ impl Environment for Local {
         let mut fingerprint = fingerprint::of_this_machine();
         deploy::check(self, plan)?;
         let sidecars = plan.meshes.iter().any(deploy::has_sidecars);
-        self.ports_are_free(sidecars)?;
+        self.ports_are_free(sidecars).await?;
         if sidecars {
             let envoy = install::find(&self.settings.envoy, Some(&self.settings.tare), say).await?;
             if envoy.version != install::VERSION {
