@@ -87,6 +87,16 @@ fn a_steady_server_is_reported_as_it_is() {
 }
 
 #[test]
+fn the_time_of_sending_is_no_idle_time() {
+    let mut driver = steady(MS);
+    driver.send_ns = 400_000;
+    let r = run(&mut driver, &ten_seconds());
+    // 1,000 sends a second of 0.4 ms each, and little else.
+    let busy = r.generator.loop_utilisation;
+    assert!((0.39..0.42).contains(&busy), "{:?}", r.generator);
+}
+
+#[test]
 fn a_frozen_server_shows_in_latency_and_not_in_lateness() {
     let mut driver = SimDriver::new(Freezing {
         delay: 100_000,

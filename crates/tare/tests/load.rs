@@ -117,6 +117,16 @@ fn has(result: &LoadResult, reason: Reason) -> bool {
 }
 
 #[test]
+fn a_busy_loop_says_that_it_is_busy() {
+    let url = format!("http://{}/", good_server());
+    let (_, r) = load(&[&url, "--max", "--duration", "1s", "--connections", "1"]);
+    let g = &r.generator;
+    assert!(g.cpu_cores > 0.0, "{g:?}");
+    // What is not idle is mostly sending and reading; falling asleep and waking is CPU, too.
+    assert!(g.loop_utilisation > g.cpu_cores / 4.0, "{g:?}");
+}
+
+#[test]
 fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
     let begun = Arc::new(std::sync::OnceLock::new());
     let addr = serve(move |_, stream| {

@@ -40,6 +40,7 @@ struct SimConn {
     reset: bool,
     outbound: Vec<u8>,
     want_writable: bool,
+    refused: bool,
     writable_at: u64,
 }
 
@@ -66,6 +67,10 @@ pub struct SimDriver<S> {
     heap: BinaryHeap<Reverse<Planned>>,
     /// Largest number of bytes that one `send` takes; 0 for no limit.
     pub send_bytes_max: usize,
+    /// What one `send` costs the caller, in nanoseconds.
+    pub send_ns: u64,
+    /// Whether the first `send` of each request takes nothing.
+    pub send_refused_first: bool,
     /// Stalls of the generator itself: from when, how long; in order.
     pub stalls: Vec<(u64, u64)>,
 }
@@ -94,6 +99,8 @@ impl<S: SimServer> SimDriver<S> {
             conns: Vec::new(),
             heap: BinaryHeap::new(),
             send_bytes_max: 0,
+            send_ns: 0,
+            send_refused_first: false,
             stalls: Vec::new(),
         }
     }
@@ -257,7 +264,9 @@ impl<S: SimServer> Driver for SimDriver<S> {
     }
 
     fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, Fault> {
+        self.now += self.send_ns;
         let (now, most) = (self.now, self.send_bytes_max);
+        let refuses = self.send_refused_first;
         let c = self.conn(conn);
         if c.to.is_none() || c.reset {
             return Err(Fault::Reset);
@@ -265,6 +274,12 @@ impl<S: SimServer> Driver for SimDriver<S> {
         if now < c.writable_at {
             return Err(Fault::WouldBlock);
         }
+        if refuses && !std::mem::replace(&mut c.refused, refuses) {
+            c.writable_at = now + SEND_PAUSE_NS;
+            self.later(SEND_PAUSE_NS, conn, Happening::Wake);
+            return Err(Fault::WouldBlock);
+        }
+        c.refused = false;
         let taken = if most == 0 {
             bytes.len()
         } else {
@@ -305,13 +320,15 @@ impl<S: SimServer> Driver for SimDriver<S> {
         };
     }
 
-    fn wait(&mut self, _now: u64, until: u64, ready: &mut Vec<Ready>) -> u64 {
+    fn wait(&mut self, now: u64, until: u64, ready: &mut Vec<Ready>) -> u64 {
         ready.clear();
+        // As with real time: idle from the caller's reading on.
+        self.idle_ns += self.now - now;
         loop {
             self.settle();
             self.look(ready);
             if !ready.is_empty() || self.now >= until {
-                return self.now;
+                return self.now();
             }
             let next = self.heap.peek().map_or(u64::MAX, |Reverse(h)| h.0);
             self.advance(next.min(until));

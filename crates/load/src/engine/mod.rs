@@ -207,8 +207,9 @@ impl<'a, D: Driver> Engine<'a, D> {
             if self.down == 0 && self.pools.iter().all(|p| p.connecting == 0) {
                 break;
             }
-            let until = self.next_sweep.min(limit);
-            self.now = self.driver.wait(self.now, until, &mut ready);
+            let (now, until) = (self.fresh_now(), self.next_sweep.min(limit));
+            self.now = self.driver.wait(now, until, &mut ready);
+            self.stale = false;
             for r in &ready {
                 self.handle(*r);
             }
@@ -227,7 +228,9 @@ impl<'a, D: Driver> Engine<'a, D> {
         let mut ready: Vec<Ready> = Vec::with_capacity(128);
         while !self.over() {
             let until = self.next.at.min(self.next_sweep).min(self.marks.next);
-            self.now = self.driver.wait(self.now, until, &mut ready);
+            // Read again after a send, which else would count as idle.
+            let now = self.fresh_now();
+            self.now = self.driver.wait(now, until, &mut ready);
             self.stale = false;
             for r in &ready {
                 self.handle(*r);
