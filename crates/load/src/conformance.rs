@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace};
+use tare_model::verdict::{Finding, Grade, Reason};
 
 use crate::driver::{EpollDriver, Fault, SimDriver, SimServer, Step};
 use crate::testing::{drive, errors_of, ok_response, spec};
@@ -250,6 +251,8 @@ fn late_servers(world: &impl World) {
     impatient.connections = 200;
     let r = world.run(&impatient);
     assert!(r.counts.in_flight > 10, "{:?}", r.counts);
+    let cut = |f: &Finding| (f.reason, f.grade) == (Reason::DrainCut, Grade::Invalid);
+    assert!(r.verdict.reasons.iter().any(cut), "{:?}", r.verdict);
 }
 
 fn mixed_servers(world: &impl World) {

@@ -27,7 +27,8 @@ pub const SAMPLES_FOR_P99_9: u64 = 2_995;
 pub const UTILISATION_SUSPECT: f64 = 0.90;
 /// Above this share: invalid (in the closed loop: suspect).
 pub const UTILISATION_INVALID: f64 = 0.98;
-/// Errors and timeouts above this share of the slots: suspect.
+/// Errors and timeouts above this share of the slots, or slots that the end of the
+/// drain cut off: suspect.
 pub const ERRORS_SUSPECT: f64 = 0.001;
 /// Above this share: invalid.
 pub const ERRORS_INVALID: f64 = 0.05;
@@ -189,6 +190,16 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
         );
         findings.push(Finding::new(grade, Reason::Errors, found));
     }
+    // Whatever the drain cuts off is slower than what it left: the tail is missing.
+    let cut = counts.in_flight + counts.not_sent.saturating_sub(not_due);
+    let share = cut as f64 / due.max(1) as f64;
+    if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID) {
+        let found = format!(
+            "{cut} of {due} slots ({}) had not come to their end when the generator ended",
+            percent(share)
+        );
+        findings.push(Finding::new(grade, Reason::DrainCut, found));
+    }
 }
 
 #[cfg(test)]
@@ -270,6 +281,18 @@ mod tests {
             [bad(1), bad(2), bad(50), bad(51)],
             [Valid, Suspect, Suspect, Invalid]
         );
+        let cut = |n: u64| {
+            judged(move |x| {
+                x.counts.ok -= n;
+                x.counts.in_flight += n / 2;
+                x.counts.not_sent += n - n / 2;
+            })
+        };
+        assert_eq!(
+            [1, 2, 50, 51].map(|n| cut(n).0),
+            [Valid, Suspect, Suspect, Invalid]
+        );
+        assert_eq!(cut(51).1, vec![Reason::DrainCut]);
         let few = |n: u64| judged(move |x| x.latency_ns.count = n).0;
         assert_eq!([few(299), few(298)], [Valid, Suspect]);
     }

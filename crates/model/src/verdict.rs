@@ -120,6 +120,8 @@ pub enum Reason {
     Throttled,
     /// Requests failed.
     Errors,
+    /// The generator ended before its last slots did, and those were the slowest.
+    DrainCut,
     /// A process ended or was started again in mid-trial.
     Restart,
     /// The proxies were not in the path, or not as the plan wants them.
@@ -162,6 +164,9 @@ impl Reason {
             Self::Throttled => "Lift the CPU quota of the generator.",
             Self::Errors => {
                 "See the errors by class and the logs of the trial; mend the cause or lower the rate."
+            }
+            Self::DrainCut => {
+                "Lengthen --drain: with the timeout, its default, every slot comes to its end."
             }
             Self::Restart => "See the logs of the process that ended.",
             Self::NotMeshed => "See the proof in the trial's events; the mesh is not in the path.",
