@@ -174,6 +174,11 @@ impl Recorder {
         }
     }
 
+    /// The window ends already at `now`: what is sent or done later lies outside it.
+    pub(crate) fn end_window(&mut self, now: u64) {
+        self.window_end = self.window_end.min(now);
+    }
+
     /// The page for `at`; the warm-up's before the window.
     #[inline]
     fn page(&mut self, at: u64) -> &mut Page {

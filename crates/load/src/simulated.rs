@@ -211,6 +211,54 @@ fn an_interrupted_run_accounts_for_what_was_never_due() {
     assert!(has(&r, Reason::Interrupted));
 }
 
+/// Answers after `delay`, and tells the generator to stop at an instant.
+struct Stopping<'a> {
+    delay: u64,
+    at: u64,
+    stop: &'a AtomicBool,
+}
+
+impl SimServer for Stopping<'_> {
+    fn connect(&mut self, _now: u64, _to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+        Some((10_000, Ok(Vec::new())))
+    }
+
+    fn request(&mut self, now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
+        if now >= self.at {
+            self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+        vec![Step::Bytes(self.delay, ok_response("x"))]
+    }
+}
+
+fn interrupted(spec: &LoadSpec, delay: u64, at: u64) -> LoadResult {
+    let stop = AtomicBool::new(false);
+    let stop = &stop;
+    let mut driver = SimDriver::new(Stopping { delay, at, stop });
+    let r = drive(&mut driver, spec, vec![vec![addr()]], stop);
+    assert!(r.interrupted);
+    r
+}
+
+#[test]
+fn an_interrupt_falsifies_neither_latency_nor_rate() {
+    let mut s = ten_seconds();
+    s.connections = 400;
+    // The drain goes on over the mark of a second; nothing is planned twice or lost there.
+    let r = interrupted(&s, 250 * MS, 3 * S + 900 * MS);
+    assert_eq!(r.counts.planned, 10_000);
+    assert_eq!((r.counts.error, r.counts.in_flight), (0, 0));
+    within(r.latency_ns.max, 250 * MS, 0.01);
+    within(r.window_ns, 2 * S + 900 * MS, 0.01);
+    within(r.rate.achieved as u64, 1000, 0.01);
+    // Closed loop: ten responses come after the interrupt, and raise no rate.
+    s.mode = Mode::Saturate;
+    s.connections = 10;
+    let r = interrupted(&s, 200 * MS, 3 * S);
+    let in_window = (r.rate.achieved * r.window_ns as f64 / 1e9).round() as u64;
+    assert_eq!(in_window, r.counts.ok - 10, "{:?}", r.rate);
+}
+
 #[test]
 fn names_that_do_not_resolve_end_the_run_at_once() {
     let s = ten_seconds();

@@ -44,10 +44,11 @@ impl<D: Driver> Engine<'_, D> {
         if at >= self.marks.tick {
             self.marks.tick += SECOND_NS;
         }
-        let planned_before = if at >= self.window_end {
+        let planned_to = at.min(self.rest.at);
+        let planned_before = if planned_to >= self.window_end {
             u32::MAX
         } else {
-            self.second_of(at)
+            self.second_of(planned_to)
         };
         self.flush(at, planned_before, None);
         self.choose_mark();

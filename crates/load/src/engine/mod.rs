@@ -138,6 +138,8 @@ pub(crate) struct Engine<'a, D> {
     stale: bool,
     schedule: Option<Schedule>,
     next: Next,
+    /// What an interrupt left of the schedule: accounted for at the very end.
+    rest: Next,
     window_start: u64,
     window_end: u64,
     drain_end: u64,
@@ -180,6 +182,7 @@ impl<'a, D: Driver> Engine<'a, D> {
             stale: false,
             schedule: None,
             next: Next::NONE,
+            rest: Next::NONE,
             window_start: u64::MAX,
             window_end: u64::MAX,
             drain_end: u64::MAX,
@@ -292,8 +295,10 @@ impl<'a, D: Driver> Engine<'a, D> {
             return;
         }
         self.end.interrupted = true;
-        self.give_up_slots(None);
         self.close_window();
+        self.recorder.end_window(self.now);
+        // Its slots may be billions: they must not come before the responses.
+        self.rest = std::mem::replace(&mut self.next, Next::NONE);
         self.drain_end = self
             .now
             .saturating_add(self.plan.drain_ns.min(INTERRUPTED_DRAIN_NS));
@@ -321,6 +326,8 @@ impl<'a, D: Driver> Engine<'a, D> {
         for id in 0..self.conns.len() {
             self.driver.close(id as u32);
         }
+        self.next = std::mem::replace(&mut self.rest, Next::NONE);
+        self.give_up_slots(None);
         let end = self.end;
         self.flush(self.now, u32::MAX, Some(end));
     }
