@@ -283,6 +283,18 @@ fn closed_loop(world: &impl World) {
         "{:?}",
         r.counts
     );
+    let mut s = of("http://unknown/ok");
+    s.mode = Mode::Saturate;
+    let r = world.run(&s);
+    assert_eq!(errors_of(&r, ErrorClass::Dns), 1, "{:?}", r.counts);
+    assert_eq!(r.verdict.grade, Grade::Invalid);
+    s.endpoints.extend(of("http://server/delay").endpoints);
+    let r = world.run(&s);
+    assert!(r.counts.ok >= 4, "{:?}", r.counts);
+    assert_eq!(r.endpoints[0].errors["dns"], 1);
+    assert!(r.rate.achieved <= r.counts.ok as f64 * 4.0, "{:?}", r.rate);
+    let dead = |f: &Finding| f.reason == Reason::Errors && f.found.contains("unknown");
+    assert!(r.verdict.reasons.iter().any(dead), "{:?}", r.verdict);
 }
 
 fn all(world: &impl World) {

@@ -66,6 +66,10 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
             "each connection waited for its answer before it sent again",
         )),
     }
+    if result.counts.planned == not_due.min(result.counts.not_sent) && !result.interrupted {
+        let found = "no slot was planned in the window";
+        findings.push(Finding::new(Grade::Invalid, Reason::RateNotAchieved, found));
+    }
     saturation(result, &mut findings);
     errors(result, not_due, &mut findings);
     if result.latency_ns.count < SAMPLES_FOR_P99 {
@@ -97,10 +101,6 @@ fn percent(share: f64) -> String {
 fn rate(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
     let due = result.counts.planned.saturating_sub(not_due);
     if due == 0 {
-        if !result.interrupted {
-            let found = "no slot was planned in the window";
-            findings.push(Finding::new(Grade::Invalid, Reason::RateNotAchieved, found));
-        }
         return;
     }
     let sent = result.rate.achieved * result.window_ns as f64 / 1e9;
@@ -177,14 +177,17 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
     // Slots given up because nothing can work are errors, too, and count as due.
     let due = counts.planned - not_due.min(counts.not_sent);
     let share = bad as f64 / due.max(1) as f64;
-    if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID) {
+    let dead = dead_endpoints(result);
+    // Few of many slots, perhaps, but all of their endpoint's.
+    let at_least = (!dead.is_empty()).then_some(Grade::Suspect);
+    if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID).max(at_least) {
         let classes: Vec<String> = result
             .errors
             .iter()
             .map(|(class, n)| format!("{class} {n}"))
             .collect();
         let found = format!(
-            "{bad} of {due} requests failed ({}): {}",
+            "{bad} of {due} requests failed ({}): {}{dead}",
             percent(share),
             classes.join(", ")
         );
@@ -202,11 +205,25 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
     }
 }
 
+/// The end of a sentence about endpoints of which no request succeeded; empty
+/// without any.
+fn dead_endpoints(result: &LoadResult) -> String {
+    let mut dead = result
+        .endpoints
+        .iter()
+        .filter(|e| e.counts.ok == 0 && e.counts.error + e.counts.timeout > 0);
+    match (dead.next(), dead.count()) {
+        (None, _) => String::new(),
+        (Some(first), 0) => format!("; none succeeded at {}", first.name),
+        (Some(first), more) => format!("; none succeeded at {} and {more} more", first.name),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::collect::empty_result;
-    use tare_model::load::Arrivals;
+    use tare_model::load::{Arrivals, EndpointResult};
 
     /// 1,000 slots in 10 s, all well.
     fn good() -> LoadResult {
@@ -343,6 +360,37 @@ mod tests {
             judged(|r| r.counts = Default::default()).1,
             vec![Reason::RateNotAchieved]
         );
+        let idle = judged(|r| {
+            r.mode = Mode::Saturate;
+            r.counts = Default::default();
+        });
+        assert_eq!(
+            idle,
+            (
+                Grade::Invalid,
+                vec![Reason::RateNotAchieved, Reason::ClosedLoop]
+            )
+        );
+    }
+
+    #[test]
+    fn an_endpoint_that_never_answered_is_no_rounding_error() {
+        let one_bad = |ok: u64| {
+            let mut e = EndpointResult {
+                name: "http://h/".into(),
+                counts: Default::default(),
+                latency_ns: Default::default(),
+                errors: Default::default(),
+                latency: empty_result().histograms.latency,
+            };
+            (e.counts.planned, e.counts.ok, e.counts.error) = (ok + 1, ok, 1);
+            judged(move |r| {
+                (r.counts.ok, r.counts.error) = (999, 1);
+                r.endpoints = vec![e.clone()];
+            })
+        };
+        assert_eq!(one_bad(1), (Grade::Valid, vec![]));
+        assert_eq!(one_bad(0), (Grade::Suspect, vec![Reason::Errors]));
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl<D: Driver> Engine<'_, D> {
                 }
             }
             None => {
+                self.fail_unresolved();
                 for id in 0..self.conns.len() as ConnId {
                     if self.conns[id as usize].state == State::Idle {
                         self.issue(id);
@@ -52,6 +53,21 @@ impl<D: Driver> Engine<'_, D> {
                     self.window_end = self.now;
                     self.marks.window_over = true;
                 }
+            }
+        }
+    }
+
+    /// Closed loop: without connections nothing would ever be planned there, and a
+    /// name that does not resolve must not look like no load.
+    fn fail_unresolved(&mut self) {
+        for (pool, origin) in self.pools.iter().zip(&self.targets.origins) {
+            if pool.dead() != Some(ErrorClass::Dns) {
+                continue;
+            }
+            for &endpoint in &origin.endpoints {
+                let name = self.targets.endpoints[endpoint as usize].name;
+                self.recorder
+                    .given_up(self.window_start, name, Some(ErrorClass::Dns));
             }
         }
     }
