@@ -217,15 +217,21 @@ impl Recorder {
     pub(crate) fn sent(&mut self, at: Instants, lateness: u64, wait: u64) {
         self.book.sent += 1;
         let counted = at.intended >= self.window_start && at.sent < self.window_end;
-        let closed_loop = self.closed_loop;
-        let page = self.page(at.intended);
-        if !closed_loop {
+        if !self.closed_loop {
+            let page = self.page(at.intended);
             page.lateness.record(lateness);
             page.wait.record(wait);
         }
         if counted {
             self.page(at.sent).sent += 1;
         }
+    }
+
+    /// A slot was reached only after its timeout, and will not be sent.
+    pub(crate) fn late(&mut self, intended: u64, lateness: u64) {
+        let page = self.page(intended);
+        page.lateness.record(lateness);
+        page.wait.record(0);
     }
 
     /// A sent slot came to its end with a complete response.

@@ -138,6 +138,23 @@ fn a_stalled_generator_shows_in_lateness_and_is_invalid() {
 }
 
 #[test]
+fn a_stall_longer_than_the_timeout_is_the_generators_own() {
+    let mut s = ten_seconds();
+    s.timeout_ns = 100 * MS;
+    let mut driver = steady(100_000);
+    driver.stalls = vec![(5 * S, S)];
+    let r = run(&mut driver, &s);
+    assert!(
+        errors_of(&r, ErrorClass::TimeoutUnsent) > 850,
+        "{:?}",
+        r.errors
+    );
+    within(r.lateness_ns.max, S, 0.02);
+    assert_eq!(r.wait_ns.max, 0);
+    assert!(has(&r, Reason::Lateness), "{:?}", r.verdict);
+}
+
+#[test]
 fn the_warm_up_stays_outside_the_books() {
     let mut s = ten_seconds();
     s.warmup_ns = 2 * S + 500 * MS;

@@ -183,7 +183,8 @@ pub enum ErrorClass {
     Status5xx,
     /// Not complete within the timeout; counted in `timeout`, not in `error`.
     Timeout,
-    /// Timed out without having found a free connection; counted in `timeout`.
+    /// Timed out without having found a free connection, or because the generator was
+    /// held up for longer than the timeout (lateness tells which); counted in `timeout`.
     TimeoutUnsent,
 }
 
@@ -262,9 +263,10 @@ pub struct LoadResult {
     pub latency_ns: LatencySummary,
     /// done - sent, over ok responses.
     pub service_time_ns: LatencySummary,
-    /// The generator's own delay: sent - intended without `wait_ns`, over all sent slots.
+    /// The generator's own delay: sent - intended without `wait_ns`, over all sent slots
+    /// and those that it reached only after their timeout.
     pub lateness_ns: LatencySummary,
-    /// Time in which a due slot found every connection busy, over all sent slots.
+    /// Time in which a due slot found every connection busy, over the same slots.
     pub wait_ns: LatencySummary,
     /// done - intended of slots that ended in an error or a timeout.
     pub error_latency_ns: LatencySummary,

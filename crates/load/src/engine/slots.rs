@@ -108,7 +108,9 @@ impl<D: Driver> Engine<'_, D> {
         self.recorder.planned(intended, name);
         let attempt = self.fresh_now();
         if attempt > self.deadline(intended) {
-            // The loop was held up for longer than the timeout.
+            // The loop was held up for longer than the timeout: its own doing, and
+            // the lateness must say so.
+            self.recorder.late(intended, attempt - intended);
             self.record_timeout(intended, name, ErrorClass::TimeoutUnsent);
             return;
         }
