@@ -25,6 +25,9 @@ impl<D: Driver> Engine<'_, D> {
                 }
                 if ready.writable && self.conns[id as usize].state == State::Sending {
                     self.write(id);
+                    if self.conns[id as usize].state == State::Busy {
+                        self.driver.want_writable(id, false);
+                    }
                 }
             }
             State::Idle | State::Busy | State::Down => {}

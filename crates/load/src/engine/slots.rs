@@ -201,7 +201,6 @@ impl<D: Driver> Engine<'_, D> {
     pub(super) fn write(&mut self, id: ConnId) {
         let conn = &mut self.conns[id as usize];
         let request = &self.targets.endpoints[conn.endpoint as usize].request;
-        let first = conn.written == 0;
         let outcome = self.driver.send(id, &request[conn.written..]);
         self.stale = true;
         match outcome {
@@ -212,9 +211,6 @@ impl<D: Driver> Engine<'_, D> {
                 }
                 if conn.written == request.len() {
                     conn.state = State::Busy;
-                    if !first {
-                        self.driver.want_writable(id, false);
-                    }
                 } else {
                     self.driver.want_writable(id, true);
                 }
