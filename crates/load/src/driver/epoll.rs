@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
-    sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, getpeername, recv, send,
+    socket_with, sockopt,
 };
 use rustix::time::{ClockId, clock_gettime};
 use tare_model::load::Pace;
@@ -222,6 +222,10 @@ impl Driver for EpollDriver {
     fn connected(&mut self, conn: ConnId) -> Result<(), Fault> {
         let fd = self.fd(conn)?;
         sockopt::socket_error(fd).map_err(fault)?.map_err(fault)?;
+        // No error is not yet a connection: the event may be of an earlier socket.
+        if getpeername(fd) == Err(Errno::NOTCONN) {
+            return Err(Fault::WouldBlock);
+        }
         self.want_writable(conn, false);
         Ok(())
     }
@@ -265,5 +269,28 @@ impl Driver for EpollDriver {
                 return now;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{bind, getsockname, listen};
+
+    #[test]
+    fn a_connection_on_its_way_is_not_taken_for_open() {
+        let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
+        let listener = socket_with(inet, stream, SocketFlags::CLOEXEC, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        bind(&listener, &any).unwrap();
+        // Nobody accepts: the kernel completes a few and lets the others wait.
+        listen(&listener, 0).unwrap();
+        let to = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+        let mut driver = EpollDriver::new(Pace::Spin).unwrap();
+        for id in 0..8 {
+            driver.connect(id, to).unwrap();
+        }
+        assert_eq!(driver.connected(0), Ok(()));
+        assert_eq!(driver.connected(7), Err(Fault::WouldBlock));
     }
 }
