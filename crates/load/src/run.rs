@@ -236,8 +236,9 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
                     rate_rps,
                     arrivals,
                     seed: spec.seed,
-                    shard: u64::from(spec.shard.index) * u64::from(spec.threads)
-                        + u64::from(thread),
+                    // All threads' slots together are those of this generator.
+                    shard: u64::from(thread) * u64::from(spec.shard.count)
+                        + u64::from(spec.shard.index),
                     shards: u64::from(spec.shard.count) * u64::from(spec.threads),
                 }),
                 Mode::Saturate => None,
@@ -272,4 +273,28 @@ fn raise_file_limit(plans: &[LoopPlan]) -> Result<(), LoadError> {
         return Err(LoadError::Files { wanted, limit });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::load::Shard;
+    use tare_model::schedule::Schedule;
+
+    #[test]
+    fn the_threads_slots_are_those_of_their_generator() {
+        let mut spec = crate::testing::spec(&["http://127.0.0.1:1/"]);
+        spec.threads = 2;
+        spec.shard = Shard { index: 1, count: 3 };
+        let targets = Arc::new(Targets::new(&spec).unwrap());
+        let mut indices: Vec<u64> = Vec::new();
+        for plan in plans(&spec, &targets) {
+            let o = plan.open_loop.unwrap();
+            let schedule = Schedule::new(o.rate_rps, o.arrivals, o.seed, o.shard, o.shards);
+            indices.extend(schedule.take(10).map(|slot| slot.index));
+        }
+        indices.sort_unstable();
+        let every_third: Vec<u64> = (0..20).map(|i| 1 + 3 * i).collect();
+        assert_eq!(indices, every_third);
+    }
 }
