@@ -127,6 +127,21 @@ fn a_busy_loop_says_that_it_is_busy() {
 }
 
 #[test]
+fn an_interval_log_that_cannot_be_written_costs_no_measurement() {
+    let url = format!("http://{}/", good_server());
+    let args = [&url, "--rate", "100", "--output", "json", "--hlog"];
+    let begun = Instant::now();
+    let output = finish(start(&[&args[..], &["/nowhere/at/all"]].concat()));
+    assert!(!output.status.success() && begun.elapsed() < Duration::from_secs(8));
+    assert!(output.stdout.is_empty());
+    // Here only writing fails: the result is there all the same.
+    let short = ["/dev/full", "--duration", "200ms"];
+    let output = finish(start(&[&args[..], &short[..]].concat()));
+    assert!(!output.status.success());
+    assert_eq!(parse(&output).counts.ok, 20);
+}
+
+#[test]
 fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
     let begun = Arc::new(std::sync::OnceLock::new());
     let addr = serve(move |_, stream| {

@@ -1,6 +1,7 @@
 //! `tare load`: the load engine as a command, and as the worker of a trial.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -167,6 +168,14 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
 
 fn measure(args: &Args) -> anyhow::Result<ExitCode> {
     let spec = spec::from_args(args)?;
+    // Opened now: what cannot be written should not cost a measurement.
+    let log = match &args.hlog {
+        Some(path) => {
+            let failed = || format!("failed to open {} for writing", path.display());
+            Some((path, File::create(path).with_context(failed)?))
+        }
+        None => None,
+    };
     let stop = stop_flag()?;
     let mut live = Live::new(args.progress);
     let mut seconds: BTreeMap<u32, Histogram> = BTreeMap::new();
@@ -177,24 +186,28 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
         args.hlog.is_some(),
         &mut |record| match record {
             LoadRecord::Progress(progress) => live.show(&progress),
-            LoadRecord::Interval(interval) => damaged = keep(&mut seconds, &interval).err(),
+            LoadRecord::Interval(interval) => {
+                if let Err(error) = keep(&mut seconds, &interval) {
+                    damaged.get_or_insert(error);
+                }
+            }
             _ => {}
         },
     )?;
     live.clear();
-    if let Some(error) = damaged {
-        return Err(error.into());
-    }
-    if let Some(path) = &args.hlog {
-        std::fs::write(path, interval_log(&result, &seconds))
-            .with_context(|| format!("failed to write {}", path.display()))?;
-    }
     let mut out = io::stdout().lock();
     match args.output {
         Output::Text => out.write_all(text::page(&spec, &result).as_bytes())?,
         Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?,
     }
     out.flush()?;
+    if let Some(error) = damaged {
+        return Err(error.into());
+    }
+    if let Some((path, mut file)) = log {
+        file.write_all(interval_log(&result, &seconds).as_bytes())
+            .with_context(|| format!("failed to write {}", path.display()))?;
+    }
     Ok(match result.verdict.grade {
         _ if result.interrupted => ExitCode::from(exit::INTERRUPTED),
         Grade::Invalid => ExitCode::from(exit::INVALID),
