@@ -61,7 +61,7 @@ impl Deck {
     pub fn card(&mut self, index: u64) -> usize {
         let len = self.cards.len() as u64;
         if len <= 1 {
-            return 0;
+            return self.cards.first().map_or(0, |&card| card as usize);
         }
         let cycle = index / len;
         if cycle != self.cycle {

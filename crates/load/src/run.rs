@@ -111,7 +111,11 @@ pub fn run(
             })
             .map_err(|e| LoadError::Thread(e.to_string()))?;
         let panicked = |_| LoadError::Thread("it panicked".to_owned());
-        let result = collector.join().map_err(panicked)?;
+        let result = collector.join().map_err(|panic| {
+            // Else the loops would run to the end of their window.
+            stop.store(true, Ordering::Relaxed);
+            panicked(panic)
+        })?;
         for l in loops {
             l.join().map_err(panicked)?;
         }
@@ -215,7 +219,7 @@ fn choose_start(spec: &LoadSpec) -> Result<Start, std::io::Error> {
     let unix_now_ns = unix.as_nanos() as u64;
     let unix_ns = spec.start_unix_ns.unwrap_or(unix_now_ns + LEAD_NS);
     Ok(Start {
-        mono_ns: (mono_ns + unix_ns).saturating_sub(unix_now_ns),
+        mono_ns: mono_ns.saturating_add(unix_ns).saturating_sub(unix_now_ns),
         unix_ns,
     })
 }

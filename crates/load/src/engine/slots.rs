@@ -76,7 +76,7 @@ impl<D: Driver> Engine<'_, D> {
         let slot = self.schedule.as_mut().and_then(Iterator::next);
         let start = self.next.start;
         self.next = match slot {
-            Some(s) if start + s.at_ns < self.window_end => Next {
+            Some(s) if start.saturating_add(s.at_ns) < self.window_end => Next {
                 at: start + s.at_ns,
                 index: s.index,
                 start,

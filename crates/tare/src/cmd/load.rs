@@ -73,7 +73,7 @@ pub(crate) struct Args {
     /// File with the request body.
     #[arg(long, value_name = "FILE")]
     body_file: Option<PathBuf>,
-    /// File with endpoints, one JSON object a line: url, and optionally name, method, headers, body_base64, connect, weight.
+    /// File with endpoints, one JSON object a line: url, and optionally name, method, headers, body_base64, connect, weight. What a line lacks of method, headers and body is as the flags say.
     #[arg(long, value_name = "FILE")]
     endpoints: Option<PathBuf>,
     /// How to print the result.
@@ -86,7 +86,10 @@ pub(crate) struct Args {
     #[arg(long)]
     progress: bool,
     /// Worker mode: read a load specification (JSON) from a file, or `-` for standard input, and write records to standard output.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "rate", "max", "endpoints", "hlog", "progress"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
+        "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "progress",
+    ])]
     spec: Option<PathBuf>,
 }
 

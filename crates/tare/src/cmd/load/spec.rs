@@ -11,9 +11,15 @@ use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode, Pace, Shard};
 use super::{Args, ArrivalsArg, PaceArg};
 
 pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
-    let mut endpoints = from_urls(args)?;
+    let request = request(args)?;
+    let of_url = |url: &String| Endpoint {
+        name: url.clone(),
+        url: url.clone(),
+        ..request.clone()
+    };
+    let mut endpoints: Vec<Endpoint> = args.urls.iter().map(of_url).collect();
     if let Some(path) = &args.endpoints {
-        endpoints.extend(from_file(path)?);
+        endpoints.extend(from_file(path, &request)?);
     }
     let mode = match args.rate {
         Some(rate_rps) => Mode::Open {
@@ -45,7 +51,8 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     })
 }
 
-fn from_urls(args: &Args) -> anyhow::Result<Vec<Endpoint>> {
+/// The request that the flags describe, without a URL.
+fn request(args: &Args) -> anyhow::Result<Endpoint> {
     let headers = args
         .header
         .iter()
@@ -59,16 +66,15 @@ fn from_urls(args: &Args) -> anyhow::Result<Vec<Endpoint>> {
         (None, None) => None,
     };
     let body_base64 = body.map(|b| base64::engine::general_purpose::STANDARD.encode(b));
-    let endpoint = |url: &String| Endpoint {
-        name: url.clone(),
+    Ok(Endpoint {
+        name: String::new(),
         method: args.method.clone(),
-        url: url.clone(),
+        url: String::new(),
         connect: None,
-        headers: headers.clone(),
-        body_base64: body_base64.clone(),
+        headers,
+        body_base64,
         weight: 1,
-    };
-    Ok(args.urls.iter().map(endpoint).collect())
+    })
 }
 
 fn header(text: &str) -> anyhow::Result<(String, String)> {
@@ -81,18 +87,18 @@ fn header(text: &str) -> anyhow::Result<(String, String)> {
 type Fields = Map<String, Value>;
 
 /// One JSON object a line.
-fn from_file(path: &Path) -> anyhow::Result<Vec<Endpoint>> {
+fn from_file(path: &Path, request: &Endpoint) -> anyhow::Result<Vec<Endpoint>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("failed to read {}", path.display()))?;
-    let endpoints =
-        from_lines(&text).with_context(|| format!("{} is no list of endpoints", path.display()))?;
+    let endpoints = from_lines(&text, request)
+        .with_context(|| format!("{} is no list of endpoints", path.display()))?;
     if endpoints.is_empty() {
         bail!("{} holds no endpoint", path.display());
     }
     Ok(endpoints)
 }
 
-fn from_lines(text: &str) -> anyhow::Result<Vec<Endpoint>> {
+fn from_lines(text: &str, request: &Endpoint) -> anyhow::Result<Vec<Endpoint>> {
     let mut endpoints = Vec::new();
     for (i, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -102,20 +108,22 @@ fn from_lines(text: &str) -> anyhow::Result<Vec<Endpoint>> {
         let fields: serde_json::Result<Fields> = serde_json::from_str(line);
         let endpoint = fields
             .context("expected a JSON object with at least \"url\"")
-            .and_then(endpoint)
+            .and_then(|fields| endpoint(fields, request))
             .with_context(|| format!("line {}", i + 1))?;
         endpoints.push(endpoint);
     }
     Ok(endpoints)
 }
 
-/// Everything but the URL has a default.
-fn endpoint(mut fields: Fields) -> anyhow::Result<Endpoint> {
+/// Everything but the URL has a default: that of `request`.
+fn endpoint(mut fields: Fields, request: &Endpoint) -> anyhow::Result<Endpoint> {
     let name = fields.get("url").cloned().unwrap_or(Value::Null);
     for (key, default) in [
         ("name", name),
-        ("method", json!("GET")),
-        ("weight", json!(1)),
+        ("method", json!(request.method)),
+        ("headers", json!(request.headers)),
+        ("body_base64", json!(request.body_base64)),
+        ("weight", json!(request.weight)),
     ] {
         fields.entry(key).or_insert(default);
     }
@@ -126,10 +134,37 @@ fn endpoint(mut fields: Fields) -> anyhow::Result<Endpoint> {
 mod tests {
     use super::*;
 
+    fn get() -> Endpoint {
+        Endpoint {
+            name: String::new(),
+            method: "GET".into(),
+            url: String::new(),
+            connect: None,
+            headers: Vec::new(),
+            body_base64: None,
+            weight: 1,
+        }
+    }
+
+    #[test]
+    fn the_flags_hold_for_lines_that_say_nothing_else() {
+        let flags = Endpoint {
+            method: "PUT".into(),
+            headers: vec![("a".into(), "b".into())],
+            body_base64: Some("QQ==".into()),
+            ..get()
+        };
+        let text = "{\"url\": \"http://h/\"}\n{\"url\": \"http://h/\", \"method\": \"POST\", \"headers\": []}";
+        let all = from_lines(text, &flags).unwrap();
+        assert_eq!((all[0].method.as_str(), all[0].headers.len()), ("PUT", 1));
+        assert_eq!((all[1].method.as_str(), all[1].headers.len()), ("POST", 0));
+        assert_eq!(all[0].body_base64.as_deref(), Some("QQ=="));
+    }
+
     #[test]
     fn an_endpoint_needs_only_its_url() {
         let text = "# two\n{\"url\": \"http://h/a\", \"weight\": 3}\n\n{\"url\": \"http://h/b\"}\n";
-        let all = from_lines(text).unwrap();
+        let all = from_lines(text, &get()).unwrap();
         let e = &all[0];
         assert_eq!(
             (e.name.as_str(), e.method.as_str(), e.weight),
@@ -140,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
-        let said = |text: &str| format!("{:#}", from_lines(text).unwrap_err());
+        let said = |text: &str| format!("{:#}", from_lines(text, &get()).unwrap_err());
         assert!(said("\n{\"name\": \"a\"}").starts_with("line 2: "));
         assert!(said("{\"url\": \"http://h/\", \"wieght\": 3}").contains("wieght"));
         assert!(said("- url: x").contains("JSON object"));
