@@ -34,7 +34,7 @@ deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
 	$(CARGO) deny --locked check licenses bans sources
 
 bench: ## Cost and truth of the load engine beside wrk, oha and fortio, interleaved
-	$(CARGO) build --release --locked --workspace --examples
+	$(CARGO) build --release --locked --workspace --bins --examples
 	$(CARGO) bench --locked -p tare-load --bench peers
 
 bench-peers: ## Install oha and fortio for `make bench` (wrk: apt-get install wrk)
