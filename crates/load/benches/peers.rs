@@ -130,22 +130,64 @@ impl Drop for Server {
     }
 }
 
-/// Runs a client on core 1; its standard output and the CPU seconds that it used.
-fn client(program: &Path, args: &[&str]) -> (String, f64) {
+/// What a client printed and used.
+struct Used {
+    text: String,
+    cpu_s: f64,
+    /// Absent where perf is not to be had. The same whatever the host does meanwhile.
+    instructions: Option<f64>,
+}
+
+/// Runs a client on core 1.
+fn client(program: &Path, args: &[&str]) -> Used {
     let used = || {
         let u = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
         (u.user_time().num_microseconds() + u.system_time().num_microseconds()) as f64 / 1e6
     };
+    let counted = std::env::temp_dir().join(format!("tare-bench-{}", std::process::id()));
+    let mut command = match find_on_path("perf") {
+        Some(perf) => {
+            let mut command = pinned(1, &perf);
+            command.args(["stat", "-x,", "-e", "instructions", "-o"]);
+            command.arg(&counted).arg("--").arg(program);
+            command
+        }
+        None => pinned(1, program),
+    };
     let before = used();
-    let out = pinned(1, program)
-        .args(args)
-        .stderr(Stdio::null())
-        .output()
-        .unwrap();
-    (
-        String::from_utf8_lossy(&out.stdout).into_owned(),
-        used() - before,
-    )
+    let out = command.args(args).stderr(Stdio::null()).output().unwrap();
+    let cpu_s = used() - before;
+    let count = std::fs::read_to_string(&counted).unwrap_or_default();
+    let _ = std::fs::remove_file(&counted);
+    let line = count.lines().find(|l| l.contains("instructions"));
+    Used {
+        text: String::from_utf8_lossy(&out.stdout).into_owned(),
+        cpu_s,
+        instructions: line.and_then(|l| l.split(',').next()?.parse().ok()),
+    }
+}
+
+fn find_on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|d| d.join(name))
+        .find(|p| p.is_file())
+}
+
+/// Per request: CPU in microseconds, and instructions.
+#[derive(Clone, Copy)]
+struct PerRequest {
+    us: f64,
+    instructions: Option<f64>,
+}
+
+impl Used {
+    fn per(&self, requests: f64) -> PerRequest {
+        PerRequest {
+            us: self.cpu_s * 1e6 / requests,
+            instructions: self.instructions.map(|n| n / requests),
+        }
+    }
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -200,7 +242,7 @@ fn truth_of(name: &str, program: &Path, url: &str, seconds: u32) -> (f64, f64) {
                 "--pace",
                 pace,
             ];
-            let json = tare_json(&client(program, &args).0);
+            let json = tare_json(&client(program, &args).text);
             let us = |p: &str| json["latency_ns"][p].as_f64().unwrap() / 1e3;
             (us("p50"), us("p99"))
         }
@@ -218,7 +260,7 @@ fn truth_of(name: &str, program: &Path, url: &str, seconds: u32) -> (f64, f64) {
                 "--latency-correction",
                 url,
             ];
-            let json = tare_json(&client(program, &args).0);
+            let json = tare_json(&client(program, &args).text);
             let us = |p: &str| json["latencyPercentiles"][p].as_f64().unwrap() * 1e6;
             (us("p50"), us("p99"))
         }
@@ -242,7 +284,7 @@ fn truth_of(name: &str, program: &Path, url: &str, seconds: u32) -> (f64, f64) {
                 "-",
                 url,
             ];
-            let json = tare_json(&client(program, &args).0);
+            let json = tare_json(&client(program, &args).text);
             let percentiles = json["DurationHistogram"]["Percentiles"].as_array().unwrap();
             let us = |i: usize| percentiles[i]["Value"].as_f64().unwrap() * 1e6;
             (us(0), us(1))
@@ -291,7 +333,7 @@ fn truth(tools: &Tools, delay: &str, rounds: usize, seconds: u32) {
 }
 
 /// CPU of the client in microseconds per request.
-fn saturate_tare(tools: &Tools, url: &str, seconds: u32) -> (f64, f64) {
+fn saturate_tare(tools: &Tools, url: &str, seconds: u32) -> (PerRequest, f64) {
     let duration = format!("{seconds}s");
     let args = [
         "load",
@@ -306,12 +348,12 @@ fn saturate_tare(tools: &Tools, url: &str, seconds: u32) -> (f64, f64) {
         "--output",
         "json",
     ];
-    let (text, cpu_s) = client(&tools.tare, &args);
-    let ok = tare_json(&text)["counts"]["ok"].as_f64().unwrap();
-    (cpu_s * 1e6 / ok, ok / f64::from(seconds))
+    let used = client(&tools.tare, &args);
+    let ok = tare_json(&used.text)["counts"]["ok"].as_f64().unwrap();
+    (used.per(ok), ok / f64::from(seconds))
 }
 
-fn constant_tare(tools: &Tools, url: &str, seconds: u32, rate: f64) -> (f64, f64) {
+fn constant_tare(tools: &Tools, url: &str, seconds: u32, rate: f64) -> (PerRequest, f64) {
     let (duration, rate) = (format!("{seconds}s"), format!("{rate:.0}"));
     let args = [
         "load",
@@ -327,23 +369,27 @@ fn constant_tare(tools: &Tools, url: &str, seconds: u32, rate: f64) -> (f64, f64
         "--output",
         "json",
     ];
-    let (text, cpu_s) = client(&tools.tare, &args);
-    let json = tare_json(&text);
+    let used = client(&tools.tare, &args);
+    let json = tare_json(&used.text);
     let ok = json["counts"]["ok"].as_f64().unwrap();
-    (cpu_s * 1e6 / ok, json["rate"]["achieved"].as_f64().unwrap())
+    (used.per(ok), json["rate"]["achieved"].as_f64().unwrap())
 }
 
-fn saturate_wrk(wrk: &Path, url: &str, seconds: u32) -> f64 {
-    let (text, cpu_s) = client(
+fn saturate_wrk(wrk: &Path, url: &str, seconds: u32) -> PerRequest {
+    let used = client(
         wrk,
         &["-t1", "-c", CONNECTIONS, "-d", &seconds.to_string(), url],
     );
-    let line = text.lines().find(|l| l.contains("requests in")).unwrap();
+    let line = used
+        .text
+        .lines()
+        .find(|l| l.contains("requests in"))
+        .unwrap();
     let requests: f64 = line.trim().split(' ').next().unwrap().parse().unwrap();
-    cpu_s * 1e6 / requests
+    used.per(requests)
 }
 
-fn saturate_oha(oha: &Path, url: &str, seconds: u32) -> f64 {
+fn saturate_oha(oha: &Path, url: &str, seconds: u32) -> PerRequest {
     let duration = format!("{seconds}s");
     let args = [
         "-z",
@@ -355,9 +401,9 @@ fn saturate_oha(oha: &Path, url: &str, seconds: u32) -> f64 {
         "json",
         url,
     ];
-    let (text, cpu_s) = client(oha, &args);
-    let per_second = number_after(&text, "\"requestsPerSec\":");
-    cpu_s * 1e6 / (per_second * f64::from(seconds))
+    let used = client(oha, &args);
+    let per_second = number_after(&used.text, "\"requestsPerSec\":");
+    used.per(per_second * f64::from(seconds))
 }
 
 fn cost(tools: &Tools, rounds: usize, seconds: u32) {
@@ -365,7 +411,7 @@ fn cost(tools: &Tools, rounds: usize, seconds: u32) {
         "\nCost: a server that answers at once, {CONNECTIONS} connections, client's CPU in us per request."
     );
     println!("Medians (range) of {rounds} interleaved rounds of {seconds} s.");
-    let mut seen: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, Vec<PerRequest>> = BTreeMap::new();
     let mut near = Vec::new();
     let server = Server::start(tools, "0s");
     let url = server.url();
@@ -374,14 +420,14 @@ fn cost(tools: &Tools, rounds: usize, seconds: u32) {
         for i in 0..4 {
             match (i + round) % 4 {
                 0 => {
-                    let (us, rate) = saturate_tare(tools, &url, seconds);
+                    let (used, rate) = saturate_tare(tools, &url, seconds);
                     max_rate = rate;
-                    seen.entry("tare --max").or_default().push(us);
+                    seen.entry("tare --max").or_default().push(used);
                 }
                 1 => {
-                    let (us, achieved) = constant_tare(tools, &url, seconds, 0.97 * max_rate);
+                    let (used, achieved) = constant_tare(tools, &url, seconds, 0.97 * max_rate);
                     near.push(achieved / max_rate);
-                    seen.entry("tare --rate").or_default().push(us);
+                    seen.entry("tare --rate").or_default().push(used);
                 }
                 2 => {
                     if let Some(wrk) = &tools.wrk {
@@ -400,18 +446,32 @@ fn cost(tools: &Tools, rounds: usize, seconds: u32) {
             }
         }
     }
-    for (name, values) in &seen {
-        let (low, high) = range(values);
-        println!("{name:<12} {:>6.2} ({low:.2} to {high:.2})", median(values));
+    let us =
+        |name: &str| -> Option<Vec<f64>> { Some(seen.get(name)?.iter().map(|p| p.us).collect()) };
+    let instructions = |name: &str| -> Option<f64> {
+        let counts: Option<Vec<f64>> = seen.get(name)?.iter().map(|p| p.instructions).collect();
+        counts.map(|c| median(&c))
+    };
+    for name in seen.keys() {
+        let times = us(name).unwrap_or_default();
+        let (low, high) = range(&times);
+        let count =
+            instructions(name).map_or_else(String::new, |n| format!("  {n:>6.0} instructions"));
+        println!(
+            "{name:<12} {:>6.2} us ({low:.2} to {high:.2}){count}",
+            median(&times)
+        );
     }
-    let ratio = |a: &str, b: &str| Some(median(seen.get(a)?) / median(seen.get(b)?));
     for (a, b, asked) in [
         ("tare --max", "wrk", "at most 0.90 asked"),
         ("tare --max", "oha", "at most 0.60 asked"),
         ("tare --rate", "tare --max", "at most 1.05 asked"),
     ] {
-        if let Some(r) = ratio(a, b) {
-            println!("{a} / {b} = {r:.3}  ({asked})");
+        if let (Some(mine), Some(peer)) = (us(a), us(b)) {
+            let ratio = median(&mine) / median(&peer);
+            let counted = instructions(a).zip(instructions(b)).map(|(x, y)| x / y);
+            let counted = counted.map_or_else(String::new, |r| format!(", in instructions {r:.3}"));
+            println!("{a} / {b} = {ratio:.3}{counted}  ({asked})");
         }
     }
     println!(
