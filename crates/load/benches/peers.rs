@@ -38,12 +38,8 @@ fn find(name: &str, hint: &str) -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
     let own = cache.map(|c| c.join("tare/bench/bin"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = own
-        .into_iter()
-        .chain(std::env::split_paths(&path))
-        .map(|d| d.join(name))
-        .find(|p| p.is_file());
+    let own = own.map(|d| d.join(name)).filter(|p| p.is_file());
+    let found = own.or_else(|| find_on_path(name));
     if found.is_none() {
         println!("{name} is not here and is left out; get it with: {hint}");
     }
@@ -332,44 +328,31 @@ fn truth(tools: &Tools, delay: &str, rounds: usize, seconds: u32) {
     }
 }
 
-/// CPU of the client in microseconds per request.
-fn saturate_tare(tools: &Tools, url: &str, seconds: u32) -> (PerRequest, f64) {
+/// `tare load` without a warm-up, so that its CPU is that of the counted requests.
+fn tare(tools: &Tools, url: &str, seconds: u32, mode: &[&str]) -> Used {
     let duration = format!("{seconds}s");
-    let args = [
+    let mut args = vec![
         "load",
         url,
-        "--max",
         "--duration",
         &duration,
         "--connections",
         CONNECTIONS,
-        "--warmup",
-        "0s",
-        "--output",
-        "json",
     ];
-    let used = client(&tools.tare, &args);
+    args.extend(["--warmup", "0s", "--output", "json"]);
+    args.extend(mode);
+    client(&tools.tare, &args)
+}
+
+fn saturate_tare(tools: &Tools, url: &str, seconds: u32) -> (PerRequest, f64) {
+    let used = tare(tools, url, seconds, &["--max"]);
     let ok = tare_json(&used.text)["counts"]["ok"].as_f64().unwrap();
     (used.per(ok), ok / f64::from(seconds))
 }
 
 fn constant_tare(tools: &Tools, url: &str, seconds: u32, rate: f64) -> (PerRequest, f64) {
-    let (duration, rate) = (format!("{seconds}s"), format!("{rate:.0}"));
-    let args = [
-        "load",
-        url,
-        "--rate",
-        &rate,
-        "--duration",
-        &duration,
-        "--connections",
-        CONNECTIONS,
-        "--warmup",
-        "0s",
-        "--output",
-        "json",
-    ];
-    let used = client(&tools.tare, &args);
+    let rate = format!("{rate:.0}");
+    let used = tare(tools, url, seconds, &["--rate", &rate]);
     let json = tare_json(&used.text);
     let ok = json["counts"]["ok"].as_f64().unwrap();
     (used.per(ok), json["rate"]["achieved"].as_f64().unwrap())

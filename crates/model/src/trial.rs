@@ -97,7 +97,7 @@ pub struct TrialResult {
     pub load: Option<LoadResult>,
     /// CPU and memory; absent likewise.
     pub resources: Option<Resources>,
-    /// Proof that the mesh was in the path; empty for `bare`.
+    /// Proofs that what the trial names was in the path, and for `bare` that nothing was.
     pub proofs: Vec<Proof>,
     /// The generator's verdict and everything that the trial adds.
     pub verdict: Verdict,

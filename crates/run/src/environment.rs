@@ -148,14 +148,6 @@ pub enum EnvironmentError {
         /// What was seen, with the last lines of its log.
         found: String,
     },
-    /// A check could not be made.
-    #[error("prove {claim}: {found}")]
-    Prove {
-        /// What was to be checked.
-        claim: String,
-        /// What came in the way.
-        found: String,
-    },
     /// The operating system said no.
     #[error("{doing}: {source}")]
     Io {
