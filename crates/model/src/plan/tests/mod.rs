@@ -76,13 +76,13 @@ fn the_built_in_plans_are_what_they_promise() {
         );
     }
     let plan = quick(&[]);
-    assert_eq!(plan.trial_count(), 18);
+    assert_eq!(plan.trial_count(), 30);
     assert_eq!(plan.workload.instances, 2);
     assert_eq!(plan.meshes[1].settings.mtls, Mtls::Off);
     assert_eq!(plan.meshes[2].settings.mtls, Mtls::Strict);
     let rates: Vec<f64> = plan.loads.iter().map(|l| l.rate_rps).collect();
     assert_eq!(rates, [200.0, 400.0]);
-    assert!(plan.loads.iter().all(|l| l.duration_ns == 5 * SECOND_NS));
+    assert!(plan.loads.iter().all(|l| l.duration_ns == 3 * SECOND_NS));
     let aa = good(builtin("aa").unwrap().text, &[]);
     assert_eq!(aa.meshes[0].settings, aa.meshes[1].settings);
     assert_eq!(aa.meshes[0].data_plane, aa.meshes[1].data_plane);
@@ -265,7 +265,7 @@ fn a_resolved_plan_survives_json() {
 #[test]
 fn the_estimate_holds_the_windows_and_grows_with_the_sidecars() {
     let bare = quick(&["meshes=bare"]);
-    let windows = 2 * 3 * (5 * SECOND_NS + 3 * SECOND_NS / 2);
+    let windows = 2 * 5 * (3 * SECOND_NS + SECOND_NS);
     assert!(bare.estimated_duration_ns() > windows);
     let envoy = quick(&["meshes=envoy", "baseline=envoy"]);
     assert!(envoy.estimated_duration_ns() > bare.estimated_duration_ns());
