@@ -1,0 +1,42 @@
+//! `make bench`: what the load engine costs and how true it is, beside its peers
+//! on the same server in the same run. Server and client have a core each. A peer
+//! that is not there is left out with a word on how to get it.
+//!
+//! `cargo bench -p tare-load --bench peers -- [ROUNDS] [PART ...]` chooses.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    unreachable_pub,
+    missing_docs,
+    reason = "a benchmark talks, and may give up"
+)]
+
+mod contest;
+mod cost;
+mod server;
+mod tools;
+mod truth;
+
+use tools::Tools;
+
+fn main() {
+    // cargo passes --bench.
+    let args: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| a != "--bench")
+        .collect();
+    let rounds = args.iter().find_map(|a| a.parse().ok()).unwrap_or(6);
+    let parts: Vec<&String> = args
+        .iter()
+        .filter(|a| a.parse::<usize>().is_err())
+        .collect();
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| *p == part);
+    let tools = Tools::find();
+    if wanted("http1") {
+        cost::http1(&tools, rounds, 3);
+    }
+    if wanted("truth") {
+        truth::truth(&tools, "1ms", rounds, 6);
+        truth::truth(&tools, "0s", rounds.min(3), 6);
+    }
+}

@@ -1,0 +1,129 @@
+//! The programs that are run, where they come from, and what a run of one used.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+/// The programs; a peer that is not here is `None`.
+pub struct Tools {
+    pub tare: PathBuf,
+    pub fixed: PathBuf,
+    pub wrk: Option<PathBuf>,
+    pub oha: Option<PathBuf>,
+    pub fortio: Option<PathBuf>,
+}
+
+impl Tools {
+    pub fn find() -> Self {
+        let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release");
+        let built = |p: PathBuf| {
+            assert!(p.is_file(), "{} is missing: use `make bench`", p.display());
+            p
+        };
+        Self {
+            tare: built(release.join("tare")),
+            fixed: built(release.join("examples/fixed")),
+            wrk: find("wrk", "apt-get install wrk"),
+            oha: find("oha", "make bench-peers"),
+            fortio: find("fortio", "make bench-peers"),
+        }
+    }
+}
+
+/// On PATH, or where `make bench-peers` installs.
+fn find(name: &str, hint: &str) -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    let own = cache.map(|c| c.join("tare/bench/bin").join(name));
+    let found = own.filter(|p| p.is_file()).or_else(|| find_on_path(name));
+    if found.is_none() {
+        println!("{name} is not here and is left out; get it with: {hint}");
+    }
+    found
+}
+
+fn find_on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|d| d.join(name))
+        .find(|p| p.is_file())
+}
+
+/// `program` on one core.
+pub fn pinned(core: u32, program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string()]).arg(program);
+    command
+}
+
+/// What a client printed and used.
+pub struct Used {
+    pub text: String,
+    pub cpu_s: f64,
+    /// Absent where perf is not to be had. The same whatever the host does meanwhile.
+    pub instructions: Option<f64>,
+}
+
+/// Per request: CPU in microseconds, and instructions.
+#[derive(Clone, Copy)]
+pub struct PerRequest {
+    pub us: f64,
+    pub instructions: Option<f64>,
+}
+
+impl Used {
+    pub fn per(&self, requests: f64) -> PerRequest {
+        PerRequest {
+            us: self.cpu_s * 1e6 / requests,
+            instructions: self.instructions.map(|n| n / requests),
+        }
+    }
+}
+
+/// Runs a client on core 1 to its end.
+pub fn client(program: &Path, args: &[&str]) -> Used {
+    let used = || {
+        let u = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
+        (u.user_time().num_microseconds() + u.system_time().num_microseconds()) as f64 / 1e6
+    };
+    let counted = std::env::temp_dir().join(format!("tare-bench-{}", std::process::id()));
+    let mut command = match find_on_path("perf") {
+        Some(perf) => {
+            let mut command = pinned(1, &perf);
+            command.args(["stat", "-x,", "-e", "instructions", "-o"]);
+            command.arg(&counted).arg("--").arg(program);
+            command
+        }
+        None => pinned(1, program),
+    };
+    let before = used();
+    let out = command.args(args).stderr(Stdio::null()).output().unwrap();
+    let cpu_s = used() - before;
+    let count = std::fs::read_to_string(&counted).unwrap_or_default();
+    let _ = std::fs::remove_file(&counted);
+    let line = count.lines().find(|l| l.contains("instructions"));
+    Used {
+        text: String::from_utf8_lossy(&out.stdout).into_owned(),
+        cpu_s,
+        instructions: line.and_then(|l| l.split(',').next()?.parse().ok()),
+    }
+}
+
+/// `text` as JSON.
+pub fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// The number after `label` in a peer's text.
+pub fn number_after(text: &str, label: &str) -> f64 {
+    let at = text.find(label);
+    let rest = &text[at.unwrap_or_else(|| panic!("no {label:?} in:\n{text}")) + label.len()..];
+    let digits: String = rest
+        .trim_start()
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || *c == '.' || *c == 'e' || *c == '-')
+        .collect();
+    digits.parse().unwrap()
+}
