@@ -23,7 +23,16 @@ const CALIBRATION_SLEEP_NS: u64 = 100_000;
 const MARGIN_NS_MIN: u64 = 15_000;
 const MARGIN_NS_MAX: u64 = 120_000;
 /// Shortest sleep: where slots are denser, several are sent at once.
-const GRAIN_NS: u64 = 10_000;
+const GRAIN_NS_MIN: u64 = 10_000;
+/// The same of a loop that has no time left: waking costs what a fifth of a request
+/// does, so a loop near its limit wakes less often, and reaches its limit later.
+const GRAIN_NS_MAX: u64 = 50_000;
+/// Over this long the share of busy time is taken that says how near it is.
+const LOOK_BACK_NS: u64 = 2_000_000;
+/// The grain grows from this share of busy time on, up to all of it.
+const BUSY_FROM: f64 = 0.6;
+/// From this share on it is as long as it gets.
+const BUSY_UP_TO: f64 = 0.85;
 
 struct Socket {
     fd: OwnedFd,
@@ -43,6 +52,10 @@ pub struct EpollDriver {
     /// The instant before which this thread has slept, and now spins.
     spinning_until: u64,
     idle_ns: u64,
+    /// Shortest sleep as the loop's load has it, and since when, idle until then.
+    grain_ns: u64,
+    grain_since: u64,
+    grain_idle_ns: u64,
 }
 
 impl EpollDriver {
@@ -64,6 +77,9 @@ impl EpollDriver {
             margin_ns: u64::MAX,
             spinning_until: 0,
             idle_ns: 0,
+            grain_ns: GRAIN_NS_MIN,
+            grain_since: 0,
+            grain_idle_ns: 0,
         };
         // Without it sleeps end up to 50 us late; the calibration below makes up for that.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).ok();
@@ -99,7 +115,15 @@ impl EpollDriver {
             return left - self.margin_ns;
         }
         let spin = self.margin_ns == u64::MAX || left == 0 || self.spinning_until == until;
-        if spin { 0 } else { left.max(GRAIN_NS) }
+        if spin { 0 } else { left.max(self.grain_ns) }
+    }
+
+    /// Sets the grain for the next stretch by how busy the loop was in the last.
+    #[cold]
+    fn choose_grain(&mut self, now: u64) {
+        let idle_ns = self.idle_ns - self.grain_idle_ns;
+        self.grain_ns = grain_ns(now - self.grain_since, idle_ns);
+        (self.grain_since, self.grain_idle_ns) = (now, self.idle_ns);
     }
 
     fn poll(&mut self, timeout_ns: u64) -> Result<usize, Errno> {
@@ -159,6 +183,13 @@ impl EpollDriver {
             _ => Err(Fault::Other),
         }
     }
+}
+
+/// The shortest sleep after a stretch of `elapsed_ns`, `idle_ns` of it idle.
+fn grain_ns(elapsed_ns: u64, idle_ns: u64) -> u64 {
+    let busy = 1.0 - idle_ns as f64 / elapsed_ns.max(1) as f64;
+    let near = ((busy - BUSY_FROM) / (BUSY_UP_TO - BUSY_FROM)).clamp(0.0, 1.0);
+    GRAIN_NS_MIN + (near * (GRAIN_NS_MAX - GRAIN_NS_MIN) as f64) as u64
 }
 
 #[inline]
@@ -264,6 +295,9 @@ impl Driver for EpollDriver {
             if count == 0 || sleep_ns > 0 {
                 self.idle_ns += now - before;
             }
+            if now - self.grain_since >= LOOK_BACK_NS {
+                self.choose_grain(now);
+            }
             self.report(count, ready);
             if count > 0 || now >= until {
                 return now;
@@ -276,6 +310,15 @@ impl Driver for EpollDriver {
 mod tests {
     use super::*;
     use rustix::net::{bind, getsockname, listen};
+
+    #[test]
+    fn a_loop_without_time_to_spare_wakes_less_often() {
+        assert_eq!(grain_ns(1_000, 1_000), GRAIN_NS_MIN);
+        assert_eq!(grain_ns(1_000, 500), GRAIN_NS_MIN);
+        assert_eq!(grain_ns(1_000, 0), GRAIN_NS_MAX);
+        let between = grain_ns(1_000, 275);
+        assert!((29_000..31_000).contains(&between), "{between}");
+    }
 
     #[test]
     fn a_connection_on_its_way_is_not_taken_for_open() {
