@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const endLimit = 20 * time.Second
+
+// down ends a cluster and fails, with a list, if anything of it is left.
+func down(name string) error {
+	c, err := load(name)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "there is no cluster %q\n", name)
+		// A start that was killed before it recorded anything has made a directory.
+		root, err := clustersRoot()
+		if err != nil {
+			return err
+		}
+		return os.RemoveAll(filepath.Join(root, name))
+	}
+	err = step(fmt.Sprintf("taking cluster %q down", name), func() error {
+		var jobs []func() error
+		for _, machine := range c.Machines {
+			jobs = append(jobs, func() error { return endMachine(machine) })
+		}
+		if err := together(jobs...); err != nil {
+			return err
+		}
+		if interfaceExists(c.hostInterface()) {
+			// It ends with the other end's namespace, which the kernel frees a little later.
+			if _, err := command("ip", "link", "delete", c.hostInterface()); err != nil && interfaceExists(c.hostInterface()) {
+				return err
+			}
+		}
+		if err := until(endLimit, c.removeCgroups); err != nil {
+			return err
+		}
+		return until(endLimit, func() error { return os.RemoveAll(c.dir) })
+	})
+	if err != nil {
+		return err
+	}
+	if left := c.leftovers(); len(left) > 0 {
+		return fmt.Errorf("left of cluster %q:\n  %s", name, strings.Join(left, "\n  "))
+	}
+	fmt.Fprintln(os.Stderr, "  nothing is left: no process, mount, network interface, cgroup or file")
+	return nil
+}
+
+// endMachine kills process 1 of a machine, and with it, by the kernel's rules, every other.
+func endMachine(p Process) error {
+	if p.alive() {
+		if err := syscall.Kill(p.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return until(endLimit, func() error {
+		if members := p.members(); len(members) > 0 {
+			return fmt.Errorf("processes %v have not ended", members)
+		}
+		return nil
+	})
+}
+
+// removeCgroups removes from below; a cgroup whose last process just ended is busy for a moment.
+func (c *Cluster) removeCgroups() error {
+	for _, dir := range c.cgroups() {
+		var found []string
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				found = append(found, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for i := len(found) - 1; i >= 0; i-- {
+			if err := syscall.Rmdir(found[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("removing the cgroup %s: %w", found[i], err)
+			}
+		}
+		// Another cluster may need it.
+		_ = syscall.Rmdir(filepath.Dir(dir))
+	}
+	return nil
+}
+
+func (c *Cluster) cgroups() []string {
+	var found []string
+	for _, hierarchy := range append(cgroupHierarchies(), hybridMount) {
+		if dir := filepath.Join(hierarchy, c.cgroup()); exists(dir) {
+			found = append(found, dir)
+		}
+	}
+	return found
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// leftovers looks at the machine itself, not at what was recorded as done.
+func (c *Cluster) leftovers() []string {
+	var left []string
+	for name, machine := range c.Machines {
+		for _, pid := range machine.members() {
+			left = append(left, fmt.Sprintf("process %d of %s", pid, name))
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		left = append(left, err.Error())
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, c.dir+"/") {
+			left = append(left, "mount "+strings.TrimSpace(line))
+		}
+	}
+	if interfaceExists(c.hostInterface()) {
+		left = append(left, "interface "+c.hostInterface())
+	}
+	for _, dir := range c.cgroups() {
+		left = append(left, "cgroup "+dir)
+	}
+	if exists(c.dir) {
+		left = append(left, "directory "+c.dir)
+	}
+	return left
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+//go:embed istio-values.yaml
+var istioValues []byte
+
+const istioNamespace = "istio-system"
+
+func (c *Cluster) helm(arguments ...string) error {
+	_, err := command(append([]string{c.bin("helm"), "--kubeconfig", c.kubeconfig()}, arguments...)...)
+	return err
+}
+
+func (c *Cluster) chart(name string) string { return filepath.Join(c.Cache, "charts", name) }
+
+// installIstio takes more options of Helm, for istiod.
+func installIstio(c *Cluster, more []string) error {
+	values := c.path("istio-values.yaml")
+	if err := os.WriteFile(values, istioValues, 0o644); err != nil {
+		return err
+	}
+	if err := step("installing Istio's definitions", func() error {
+		return c.helm("upgrade", "--install", "istio-base", c.chart("base"),
+			"--namespace", istioNamespace, "--create-namespace", "--wait")
+	}); err != nil {
+		return err
+	}
+	return step("installing istiod", func() error {
+		err := c.helm(append([]string{"upgrade", "--install", "istiod", c.chart("istiod"),
+			"--namespace", istioNamespace, "--values", values, "--wait", "--timeout", "90s"}, more...)...)
+		if err != nil {
+			events, _ := c.kubectl("--namespace", istioNamespace, "events", "--types", "Warning")
+			err = fmt.Errorf("%w\n%s", err, events)
+		}
+		return err
+	})
+}
+
+func removeIstio(c *Cluster) error {
+	return step("removing Istio", func() error {
+		// The webhook of istio-base refuses nothing once istiod is gone: istiod first.
+		err := errors.Join(
+			c.helm("uninstall", "istiod", "--namespace", istioNamespace, "--wait", "--ignore-not-found"),
+			c.helm("uninstall", "istio-base", "--namespace", istioNamespace, "--wait", "--ignore-not-found"))
+		if err != nil {
+			return err
+		}
+		definitions, err := c.kubectl("get", "customresourcedefinitions", "--output", "name", "--selector", "app.kubernetes.io/part-of=istio")
+		if err != nil {
+			return err
+		}
+		if names := fields(definitions); len(names) > 0 {
+			if _, err := c.kubectl(append([]string{"delete"}, names...)...); err != nil {
+				return err
+			}
+		}
+		_, err = c.kubectl("delete", "namespace", istioNamespace, "--ignore-not-found")
+		return err
+	})
+}

@@ -1,0 +1,3 @@
+module tare/testbed
+
+go 1.26.0
