@@ -1,6 +1,6 @@
 # `make help` prints this menu. CI calls `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint unit web-test deny bench bench-peers clean
+.PHONY: help build demo test lint unit web-test deny bench bench-peers testbed testbed-down testbed-test clean
 CARGO ?= cargo
 TARE := target/release/tare
 PEERS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tare/bench
@@ -40,6 +40,16 @@ bench: ## Cost and truth of the load engine beside wrk, oha and fortio, interlea
 bench-peers: ## Install oha and fortio for `make bench` (wrk: apt-get install wrk)
 	$(CARGO) install oha --version 1.16.0 --locked --root $(PEERS)
 	GOBIN=$(PEERS)/bin go install fortio.org/fortio@v1.68.0
+
+testbed: ## A real Kubernetes with three nodes on this machine, without Docker (root; builds 10 to 20 minutes once)
+	testbed/testbed up
+
+testbed-down: ## End it, and check that nothing is left
+	testbed/testbed down
+
+testbed-test: ## Prove it: nodes, DNS, Istio with STRICT mTLS, and nothing left behind
+	cd testbed && go vet ./... && go test ./...
+	testbed/testbed test
 
 clean: ## Remove what was built (run directories stay)
 	$(CARGO) clean

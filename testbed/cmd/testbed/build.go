@@ -209,16 +209,14 @@ func fetchEnvoy(source, staging string) (string, error) {
 // prune removes caches of other inputs which no cluster uses.
 func prune(root, key string) error {
 	used := map[string]bool{key: true, "clusters": true}
-	entries, err := os.ReadDir(filepath.Join(root, "clusters"))
+	running, err := clusters(filepath.Join(root, "clusters"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, entry := range entries {
-		if c, err := load(entry.Name()); err == nil {
-			used[filepath.Base(c.Cache)] = true
-		}
+	for _, c := range running {
+		used[filepath.Base(c.Cache)] = true
 	}
-	entries, err = os.ReadDir(root)
+	entries, err := os.ReadDir(root)
 	if err != nil {
 		return err
 	}

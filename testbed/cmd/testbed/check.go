@@ -64,8 +64,8 @@ func checkNamespaces() error {
 	trials := []struct{ what, script, remedy string }{
 		{"make namespaces", "true", "it needs CAP_SYS_ADMIN and CAP_NET_ADMIN: in a container, run that privileged"},
 		{"mount", "mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs none /run", "it needs CAP_SYS_ADMIN: in a container, run that privileged"},
-		{"change network settings", "mount --make-rprivate / && mount -t proc proc /proc && echo 1 > /proc/sys/net/ipv4/ip_forward", "/proc/sys must be writable"},
-		{"add nftables rules", "nft add table ip tare && nft add chain ip tare c '{ type nat hook prerouting priority 0; }' && nft add rule ip tare c masquerade || nft add rule ip tare c accept", "the kernel needs nf_tables and nft_nat"},
+		{"change network settings", "mount --make-rprivate / && mount -t proc proc /proc && echo 1 > /proc/sys/net/ipv4/ip_forward", "it needs CAP_NET_ADMIN and a /proc/sys that can be written"},
+		{"add nftables rules", "nft add table ip tare && nft add chain ip tare c '{ type nat hook prerouting priority 0; }' && nft add rule ip tare c masquerade || nft add rule ip tare c accept", "it needs CAP_NET_ADMIN and nf_tables with nft_nat in the kernel"},
 		{"add veth interfaces and bridges", "ip link add name veth1 type veth peer name veth2 && ip link add name br0 type bridge", "the kernel needs veth and bridge"},
 		{"mount overlayfs", "mount --make-rprivate / && mount -t tmpfs none /run && mkdir /run/a /run/b /run/c /run/d && mount -t overlay none -o lowerdir=/run/a,upperdir=/run/b,workdir=/run/c /run/d", "the kernel needs overlay"},
 	}

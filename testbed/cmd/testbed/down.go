@@ -42,7 +42,15 @@ func down(name string) error {
 		if err := until(endLimit, c.removeCgroups); err != nil {
 			return err
 		}
-		return until(endLimit, func() error { return os.RemoveAll(c.dir) })
+		if err := until(endLimit, func() error { return os.RemoveAll(c.dir) }); err != nil {
+			return err
+		}
+		return locked(func(root string) error {
+			if others, err := clusters(root); err != nil || len(others) > 0 {
+				return err
+			}
+			return restoreSettings(root)
+		})
 	})
 	if err != nil {
 		return err

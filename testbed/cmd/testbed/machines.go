@@ -76,7 +76,9 @@ func (c *Cluster) startMachine(name string, machine Machine, connect func(pid in
 
 func (c *Cluster) startControlPlane() error {
 	setup := append(append([][]string{}, privateMounts...), [][]string{
-		{"ip", "link", "add", "br0", "type", "bridge"},
+		// A bridge without an address of its own takes another when a port goes, and a node that comes
+		// back would have a new one: all others would send to the old ones for a minute.
+		{"ip", "link", "add", "br0", "address", c.hardwareAddress(0), "type", "bridge"},
 		{"ip", "address", "add", c.controlAddress() + "/24", "dev", "br0"},
 		{"ip", "link", "set", "br0", "up"},
 		{"ip", "link", "set", "host", "master", "br0", "up"},
@@ -134,7 +136,7 @@ func (c *Cluster) startNode(n int) error {
 		// The control plane's end vanishes with a node that was killed, but not at once.
 		_, _ = command("nsenter", "-t", control, "-n", "ip", "link", "delete", name)
 		return all([][]string{
-			{"ip", "link", "add", "eth0", "netns", strconv.Itoa(pid), "type", "veth", "peer", "name", name, "netns", control},
+			{"ip", "link", "add", "eth0", "address", c.hardwareAddress(n), "netns", strconv.Itoa(pid), "type", "veth", "peer", "name", name, "netns", control},
 			{"nsenter", "-t", control, "-n", "ip", "link", "set", name, "master", "br0", "up"},
 		})
 	})

@@ -33,7 +33,7 @@ func step(what string, do func() error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	fmt.Fprintf(os.Stderr, "  %.1f s\n", seconds())
+	fmt.Fprintf(os.Stderr, "  %s: %.1f s\n", what, seconds())
 	return nil
 }
 

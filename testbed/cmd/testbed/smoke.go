@@ -78,6 +78,7 @@ func (c *Cluster) prove(start time.Time) error {
 		{"proving: mTLS between injected pods on two nodes", func() error { return c.proveMutual(start) }},
 		{"proving: a plaintext client is refused", c.proveRefusal},
 		{"proving: no xDS resource was rejected", c.proveAccepted},
+		{"proving: no process is in this machine's own network", c.proveApart},
 	} {
 		if err := step(proof.what, proof.do); err != nil {
 			return err
@@ -200,6 +201,31 @@ func (c *Cluster) proveAccepted() error {
 	return nil
 }
 
+// proveApart is why nothing can listen on an address of the host.
+func (c *Cluster) proveApart() error {
+	host, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return err
+	}
+	seen := 0
+	for name, machine := range c.Machines {
+		for _, pid := range machine.members() {
+			network, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
+			if errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err != nil || network == host {
+				return fmt.Errorf("process %d of %s is in the host's network namespace %s (%v)", pid, name, network, err)
+			}
+			seen++
+		}
+	}
+	if least := len(c.Machines) * 4; seen < least {
+		return fmt.Errorf("found %d processes, expected at least %d", seen, least)
+	}
+	return nil
+}
+
 // sum adds the series of a metric in Prometheus's text format.
 func sum(text, metric string) (float64, error) {
 	total, found := 0.0, false
@@ -231,16 +257,27 @@ func takeSnapshot() (snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	root, err := clustersRoot()
+	if err != nil {
+		return nil, err
+	}
+	others, err := clusters(root)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
 	made := snapshot{"mount": strings.Split(string(mounts), "\n")}
 	for what, argv := range map[string][]string{
 		"interface":       {"sh", "-c", "ls /sys/class/net"},
 		"route":           {"ip", "route"},
 		"netns":           {"ip", "netns"},
 		"rule":            {"nft", "list", "ruleset"},
-		"listening":       {"sh", "-c", "awk '$4 == \"0A\" {print $2}' /proc/net/tcp /proc/net/tcp6"},
-		"cgroup":          {"sh", "-c", "find /sys/fs/cgroup -maxdepth 3 -path '*tare-testbed*'"},
 		"kernel settings": {"sh", "-c", "cd /proc/sys && grep . vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops net/ipv4/ip_forward"},
+		"limit":           {"sh", "-c", "cd /proc/sys && grep . fs/inotify/max_user_instances"},
 	} {
+		if what == "limit" && len(others) > 0 {
+			// It is theirs until the last of them is down.
+			continue
+		}
 		out, err := command(argv...)
 		if err != nil {
 			return nil, err
@@ -253,12 +290,16 @@ func takeSnapshot() (snapshot, error) {
 func (before snapshot) differs(after snapshot) error {
 	var found []string
 	for what, lines := range after {
+		if before[what] == nil {
+			continue
+		}
 		was := map[string]bool{}
 		for _, line := range before[what] {
 			was[line] = true
 		}
 		for _, line := range lines {
-			if !was[line] {
+			// Other clusters come and go meanwhile. For its own, "down" has looked.
+			if !was[line] && !strings.Contains(line, "tare-testbed") {
 				found = append(found, what+" "+line)
 			}
 		}

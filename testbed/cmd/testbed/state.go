@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 )
 
 const controlPlane = "control-plane"
@@ -87,45 +86,47 @@ func (c *Cluster) save() error {
 	return os.Rename(next, c.path("cluster.json"))
 }
 
-// create records a new cluster under a lock, so that two that start at once get different slots.
-func create(name string, nodes int, cache string) (*Cluster, error) {
-	root, err := clustersRoot()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return nil, err
-	}
-	lock, err := os.OpenFile(filepath.Join(root, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, err
-	}
+// clusters lists the recorded ones.
+func clusters(root string) ([]*Cluster, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		return nil, err
 	}
-	taken := map[int]bool{}
+	var found []*Cluster
 	for _, entry := range entries {
-		if other, err := load(entry.Name()); err == nil {
+		if c, err := load(entry.Name()); err == nil {
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}
+
+// create records a new cluster under a lock, so that two that start at once get different slots.
+func create(name string, nodes int, cache string) (made *Cluster, err error) {
+	err = locked(func(root string) error {
+		others, err := clusters(root)
+		if err != nil {
+			return err
+		}
+		taken := map[int]bool{}
+		for _, other := range others {
 			taken[other.Slot] = true
 		}
-	}
-	for slot := range slots {
-		c := &Cluster{Name: name, Slot: slot, Nodes: nodes, Cache: cache,
-			Machines: map[string]Process{}, dir: filepath.Join(root, name)}
-		if taken[slot] || interfaceExists(c.hostInterface()) || routeExists(c.address(0, 0)) {
-			continue
+		for slot := range slots {
+			c := &Cluster{Name: name, Slot: slot, Nodes: nodes, Cache: cache,
+				Machines: map[string]Process{}, dir: filepath.Join(root, name)}
+			if taken[slot] || interfaceExists(c.hostInterface()) || routeExists(c.address(0, 0)) {
+				continue
+			}
+			if err := os.Mkdir(c.dir, 0o700); err != nil {
+				return err
+			}
+			made = c
+			return errors.Join(c.save(), raiseSettings(root))
 		}
-		if err := os.Mkdir(c.dir, 0o700); err != nil {
-			return nil, err
-		}
-		return c, c.save()
-	}
-	return nil, fmt.Errorf("all of 10.240.0.0/16 to 10.%d.0.0/16 are in use: end a cluster with `testbed --name NAME down` (%s)", 239+slots, root)
+		return fmt.Errorf("all of 10.240.0.0/16 to 10.%d.0.0/16 are in use: end a cluster with `testbed --name NAME down` (%s)", 239+slots, root)
+	})
+	return made, err
 }
 
 func (c *Cluster) path(parts ...string) string {
@@ -148,6 +149,11 @@ func (c *Cluster) dnsAddress() string       { return c.address(128, 10) }
 func (c *Cluster) apiServer() string        { return c.controlAddress() + ":6443" }
 func (c *Cluster) hostInterface() string    { return fmt.Sprintf("tare-testbed%d", c.Slot) }
 func (c *Cluster) cgroup() string           { return "tare-testbed/" + c.Name }
+
+// hardwareAddress of node n, or of the bridge for 0: locally administered.
+func (c *Cluster) hardwareAddress(n int) string {
+	return fmt.Sprintf("02:74:61:72:%02x:%02x", c.Slot, n)
+}
 
 func nodeName(n int) string { return fmt.Sprintf("node%d", n) }
 

@@ -51,6 +51,9 @@ func up(name string, nodes int) error {
 	}
 	start := time.Now()
 	c, err := create(name, nodes, cache)
+	if err != nil && c != nil {
+		return errors.Join(err, down(name))
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestRangesOfAClusterAreApartAndInsideItsOwn(t *testing.T) {
+	c := &Cluster{Slot: 9, Nodes: 20}
+	all := netip.MustParsePrefix(c.address(0, 0) + "/16")
+	ranges := []netip.Prefix{
+		netip.MustParsePrefix(c.serviceRange()),
+		netip.MustParsePrefix(c.address(255, 0) + "/24"),
+	}
+	pods := netip.MustParsePrefix(c.podRanges())
+	for n := 1; n <= c.Nodes; n++ {
+		own := netip.MustParsePrefix(c.podRange(n))
+		if !pods.Contains(own.Addr()) {
+			t.Errorf("%s is outside %s", own, pods)
+		}
+		ranges = append(ranges, own)
+	}
+	for i, one := range ranges {
+		if !all.Contains(one.Addr()) {
+			t.Errorf("%s is outside %s", one, all)
+		}
+		for _, other := range ranges[i+1:] {
+			if one.Overlaps(other) {
+				t.Errorf("%s and %s overlap", one, other)
+			}
+		}
+	}
+	if !ranges[0].Contains(netip.MustParseAddr(c.dnsAddress())) {
+		t.Errorf("%s is no service", c.dnsAddress())
+	}
+}
+
+func TestOnlyNodesOfTheClusterHaveNumbers(t *testing.T) {
+	c := &Cluster{Nodes: 3}
+	for i, name := range c.nodeNames() {
+		if n, err := c.nodeNumber(name); n != i+1 || err != nil {
+			t.Errorf("%s: found %d, %v", name, n, err)
+		}
+	}
+	for _, name := range []string{"node0", "node4", "node01", "3", "control-plane", ""} {
+		if _, err := c.nodeNumber(name); err == nil {
+			t.Errorf("%q was accepted", name)
+		}
+	}
+}
+
+func TestCertificatesChainToTheAuthority(t *testing.T) {
+	c := &Cluster{Name: "t", Nodes: 2, dir: t.TempDir()}
+	if err := c.writeCertificates(); err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) *x509.Certificate {
+		text, err := os.ReadFile(c.path("pki", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(text)
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return certificate
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(read("ca.crt"))
+	for name, host := range map[string]string{
+		"apiserver.crt":     c.controlAddress(),
+		"kubelet-node2.crt": c.nodeAddress(2),
+	} {
+		if _, err := read(name).Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := read("kubelet-node2.crt").VerifyHostname(c.nodeAddress(1)); err == nil {
+		t.Error("node2 can pass for node1")
+	}
+	info, err := os.Stat(c.kubeconfig())
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the kubeconfig: %v, %v", info, err)
+	}
+}
+
+func TestAStateSurvivesAndANewProcessIsNotTheOldOne(t *testing.T) {
+	own, err := describe(os.Getpid())
+	if err != nil || !own.alive() {
+		t.Fatalf("found %+v, %v", own, err)
+	}
+	if !slices.Contains(own.members(), os.Getpid()) {
+		t.Error("this process is not in its own namespace")
+	}
+	text, _ := json.Marshal(own)
+	var again Process
+	if err := json.Unmarshal(text, &again); err != nil || again != own {
+		t.Errorf("found %+v, %v, expected %+v", again, err, own)
+	}
+	again.Started = "1"
+	if again.alive() {
+		t.Error("a process id that was used again passes for the old process")
+	}
+}
+
+func TestSumOfAMetric(t *testing.T) {
+	const text = "# HELP a_total x\na_total{type=\"lds\"} 2\na_total{type=\"c d\"} 3\na_total_more 9\nb 1e2\n"
+	for metric, expected := range map[string]float64{"a_total": 5, "b": 100} {
+		if found, err := sum(text, metric); found != expected || err != nil {
+			t.Errorf("%s: found %v, %v", metric, found, err)
+		}
+	}
+	if _, err := sum(text, "a"); err == nil {
+		t.Error("a metric that is not there has a sum")
+	}
+}
+
+func TestWhatIsNewOnTheMachineIsNamed(t *testing.T) {
+	before := snapshot{"interface": {"lo", "eth0"}, "mount": {""}}
+	if err := before.differs(snapshot{"interface": {"lo", "tare-testbed1"}, "limit": {"1"}}); err != nil {
+		t.Errorf("what is gone, another cluster or not known before counts as left: %v", err)
+	}
+	err := before.differs(snapshot{"interface": {"lo", "tb0"}, "mount": {"x"}})
+	if err == nil || !strings.Contains(err.Error(), "interface tb0") || !strings.Contains(err.Error(), "mount x") {
+		t.Errorf("found %v", err)
+	}
+}
+
+func TestEveryFailureOfAStepNamesIt(t *testing.T) {
+	err := step("doing", func() error { _, err := command("sh", "-c", "echo why >&2; exit 3"); return err })
+	if err == nil || !strings.HasPrefix(err.Error(), "doing: sh -c") || !strings.HasSuffix(err.Error(), "exit status 3: why") {
+		t.Errorf("found %v", err)
+	}
+}
+
+func TestServicesAreFoundByTheNamesThatKillTakes(t *testing.T) {
+	c := &Cluster{Nodes: 1, Cache: "/cache", dir: "/cluster"}
+	for _, service := range append(c.controlServices(), c.nodeServices("node1")...) {
+		program, _, _ := strings.Cut(service.Name, "@")
+		if service.Argv[0] != "/cache/bin/"+program {
+			t.Errorf("%s starts %s", service.Name, service.Argv[0])
+		}
+		for _, argument := range service.Argv {
+			if strings.Contains(argument, "0.0.0.0") {
+				t.Errorf("%s listens everywhere: %s", service.Name, argument)
+			}
+		}
+	}
+}
