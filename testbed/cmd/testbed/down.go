@@ -64,10 +64,12 @@ func down(name string) error {
 
 // endMachine kills process 1 of a machine, and with it, by the kernel's rules, every other.
 func endMachine(p Process) error {
-	if p.alive() {
-		if err := syscall.Kill(p.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
-		}
+	if !p.alive() {
+		// The kernel lets process 1 end only after all others of its namespace.
+		return nil
+	}
+	if err := syscall.Kill(p.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
 	}
 	return until(endLimit, func() error {
 		if members := p.members(); len(members) > 0 {
@@ -119,9 +121,12 @@ func exists(path string) bool {
 // leftovers looks at the machine itself, not at what was recorded as done.
 func (c *Cluster) leftovers() []string {
 	var left []string
-	for name, machine := range c.Machines {
-		for _, pid := range machine.members() {
-			left = append(left, fmt.Sprintf("process %d of %s", pid, name))
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range commands {
+		text, _ := os.ReadFile(file)
+		groups, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cgroup"))
+		if strings.Contains(string(text), c.dir+"/") || strings.Contains(string(groups), "/"+c.cgroup()+"/") {
+			left = append(left, "process "+filepath.Base(filepath.Dir(file))+": "+strings.ReplaceAll(string(text), "\x00", " "))
 		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")

@@ -185,6 +185,9 @@ func describe(pid int) (Process, error) {
 	if len(fields) < 20 {
 		return Process{}, fmt.Errorf("/proc/%d/stat: found %q", pid, stat)
 	}
+	if fields[0] == "Z" {
+		return Process{}, fmt.Errorf("process %d has ended", pid)
+	}
 	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
 	return Process{Pid: pid, Started: fields[19], Namespace: namespace}, err
 }
@@ -195,7 +198,8 @@ func (p Process) alive() bool {
 }
 
 // members are the processes, as the host numbers them, in the namespace that p holds or in one
-// inside it (a container that has a PID namespace of its own).
+// inside it (a container that has a PID namespace of its own). The kernel uses namespaces' numbers again,
+// so that they mean nothing some time after p has ended.
 func (p Process) members() []int {
 	entries, _ := filepath.Glob("/proc/[0-9]*")
 	parents := map[int]int{}
