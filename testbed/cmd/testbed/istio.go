@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 )
 
@@ -20,12 +19,11 @@ func (c *Cluster) helm(arguments ...string) error {
 
 func (c *Cluster) chart(name string) string { return filepath.Join(c.Cache, "charts", name) }
 
+// istioValues is written when the cluster starts, so that others can install Istio by Helm, too.
+func (c *Cluster) istioValues() string { return c.path("istio-values.yaml") }
+
 // installIstio takes more options of Helm, for istiod.
 func installIstio(c *Cluster, more []string) error {
-	values := c.path("istio-values.yaml")
-	if err := os.WriteFile(values, istioValues, 0o644); err != nil {
-		return err
-	}
 	if err := step("installing Istio's definitions", func() error {
 		return c.helm("upgrade", "--install", "istio-base", c.chart("base"),
 			"--namespace", istioNamespace, "--create-namespace", "--wait")
@@ -34,7 +32,7 @@ func installIstio(c *Cluster, more []string) error {
 	}
 	return step("installing istiod", func() error {
 		err := c.helm(append([]string{"upgrade", "--install", "istiod", c.chart("istiod"),
-			"--namespace", istioNamespace, "--values", values, "--wait", "--timeout", "90s"}, more...)...)
+			"--namespace", istioNamespace, "--values", c.istioValues(), "--wait", "--timeout", "90s"}, more...)...)
 		if err != nil {
 			events, _ := c.kubectl("--namespace", istioNamespace, "events", "--types", "Warning")
 			err = fmt.Errorf("%w\n%s", err, events)

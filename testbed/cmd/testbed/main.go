@@ -27,7 +27,7 @@ const usage = `usage: testbed COMMAND [OPTIONS]
   kill SERVICE               end a service, which starts again: kube-apiserver, kubelet@node1 ...
   exec NODE PROGRAM...       run a program in a node's namespaces (node "control-plane": the servers)
   kubectl|helm ARGUMENTS...  the built programs, on this cluster
-  env                        shell lines: TARE_KUBECONFIG, KUBECONFIG, PATH
+  env                        shell lines: the kubeconfig, Istio's charts and values, PATH
   test                       bring one up, prove it with Istio and STRICT mTLS, take it down
 
 All take --name NAME (default "main") before anything else: clusters of different names live side by side.

@@ -96,6 +96,9 @@ func (c *Cluster) bringUp() error {
 	if err := os.WriteFile(c.path("resolv.conf"), nil, 0o644); err != nil {
 		return err
 	}
+	if err := os.WriteFile(c.istioValues(), istioValues, 0o644); err != nil {
+		return err
+	}
 	if err := c.writeCertificates(); err != nil {
 		return err
 	}
@@ -239,5 +242,13 @@ func (c *Cluster) tail(log string) string {
 }
 
 func printEnvironment(c *Cluster) {
-	fmt.Printf("export TARE_KUBECONFIG=%s\nexport KUBECONFIG=%s\nexport PATH=%s:$PATH\n", c.kubeconfig(), c.kubeconfig(), c.bin(""))
+	for _, line := range [][2]string{
+		{"TARE_KUBECONFIG", c.kubeconfig()},
+		{"KUBECONFIG", c.kubeconfig()},
+		{"TESTBED_CHARTS", filepath.Join(c.Cache, "charts")},
+		{"TESTBED_ISTIO_VALUES", c.istioValues()},
+		{"PATH", c.bin("") + ":$PATH"},
+	} {
+		fmt.Printf("export %s=%s\n", line[0], line[1])
+	}
 }
