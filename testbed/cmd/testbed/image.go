@@ -246,41 +246,49 @@ func addImage(c *Cluster, name string, arguments []string) error {
 		return err
 	}
 	defer os.Remove(archive)
-	if err := importImages(c, c.nodeNames(), []string{archive}); err != nil {
+	if _, err := importImages(c, []string{archive}); err != nil {
 		return err
 	}
 	fmt.Println(imageName(name))
 	return nil
 }
 
-// importImages brings archives into the containerd of each node.
-func importImages(c *Cluster, nodes []string, archives []string) error {
+// importImages brings archives into the containerd of each node and returns the images' names.
+func importImages(c *Cluster, archives []string) (string, error) {
 	var jobs []func() error
-	for _, node := range nodes {
+	names := make([]string, c.Nodes)
+	for n, node := range c.nodeNames() {
 		jobs = append(jobs, func() error {
 			for _, archive := range archives {
-				if err := importImage(c, node, archive); err != nil {
+				said, err := importImage(c, node, archive)
+				if err != nil {
 					return fmt.Errorf("%s: %w", node, err)
+				}
+				for line := range strings.Lines(said) {
+					// unpacking NAME (DIGEST)...done
+					if words := strings.Fields(line); len(words) > 1 && words[0] == "unpacking" {
+						names[n] += words[1] + "\n"
+					}
 				}
 			}
 			return nil
 		})
 	}
-	return together(jobs...)
+	err := together(jobs...)
+	return names[0], err
 }
 
 // importImage passes the archive through, because a node does not see all of the host's files.
-func importImage(c *Cluster, node, archive string) error {
+func importImage(c *Cluster, node, archive string) (string, error) {
 	file, err := os.Open(archive)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer file.Close()
 	enter, err := c.enter(node, []string{c.bin("ctr"), "--namespace", "k8s.io", "images", "import", "--local", "-"})
 	if err != nil {
-		return err
+		return "", err
 	}
 	enter.Stdin = file
-	_, err = run(enter)
-	return err
+	return run(enter)
 }

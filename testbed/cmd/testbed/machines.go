@@ -231,8 +231,8 @@ func interfaceExists(name string) bool {
 	return err == nil
 }
 
-// routeExists tells whether an interface of this host already lies in the /16 of an address.
-func routeExists(address string) bool {
+// addressTaken tells whether an interface of this host already lies in the /16 of an address.
+func addressTaken(address string) bool {
 	_, range16, err := net.ParseCIDR(address + "/16")
 	if err != nil {
 		return true

@@ -96,7 +96,9 @@ func dispatchRunning(c *Cluster, command string, rest []string) error {
 	case command == "image" && len(rest) >= 3 && rest[0] == "add":
 		return addImage(c, rest[1], rest[2:])
 	case command == "image" && len(rest) == 2 && rest[0] == "import":
-		return importImages(c, c.nodeNames(), rest[1:])
+		names, err := importImages(c, rest[1:])
+		fmt.Print(names)
+		return err
 	case command == "node" && len(rest) == 2 && rest[0] == "kill":
 		return killNode(c, rest[1])
 	case command == "node" && len(rest) == 2 && rest[0] == "start":

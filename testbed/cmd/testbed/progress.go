@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -84,13 +85,16 @@ func together(jobs ...func() error) error {
 	return first
 }
 
+// A hopeless condition will never hold: waiting longer is of no use.
+type hopeless struct{ error }
+
 // until polls a condition that says why it does not hold yet.
 func until(limit time.Duration, holds func() error) error {
 	deadline := time.Now().Add(limit)
 	for {
 		err := holds()
-		if err == nil {
-			return nil
+		if err == nil || errors.As(err, &hopeless{}) {
+			return err
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("waited %s: %w", limit, err)

@@ -115,7 +115,7 @@ func create(name string, nodes int, cache string) (made *Cluster, err error) {
 		for slot := range slots {
 			c := &Cluster{Name: name, Slot: slot, Nodes: nodes, Cache: cache,
 				Machines: map[string]Process{}, dir: filepath.Join(root, name)}
-			if taken[slot] || interfaceExists(c.hostInterface()) || routeExists(c.address(0, 0)) {
+			if taken[slot] || interfaceExists(c.hostInterface()) || addressTaken(c.address(0, 0)) {
 				continue
 			}
 			if err := os.Mkdir(c.dir, 0o700); err != nil {

@@ -140,10 +140,13 @@ func (c *Cluster) startMachines() error {
 	}
 	// Nodes are plugged into the control plane's bridge.
 	if err := until(apiLimit, func() error {
+		if err := c.runs(controlPlane); err != nil {
+			return err
+		}
 		_, err := c.inMachine(controlPlane, "ip", "link", "show", "dev", "br0", "up")
 		return err
 	}); err != nil {
-		return fmt.Errorf("%w: %s", err, c.tail(controlPlane+"-init"))
+		return err
 	}
 	for n := 1; n <= c.Nodes; n++ {
 		if err := c.startNode(n); err != nil {
@@ -153,10 +156,18 @@ func (c *Cluster) startMachines() error {
 	return nil
 }
 
+// runs fails for good when a machine has ended: its process 1 says why.
+func (c *Cluster) runs(name string) error {
+	if c.Machines[name].alive() {
+		return nil
+	}
+	return hopeless{fmt.Errorf("%s ended at its start: %s", name, c.tail(name+"-init"))}
+}
+
 // ready asks the API server, with its own certificate authority.
 func (c *Cluster) ready() error {
-	if !c.Machines[controlPlane].alive() {
-		return fmt.Errorf("the control plane ended: %s", c.tail(controlPlane+"-init"))
+	if err := c.runs(controlPlane); err != nil {
+		return err
 	}
 	ca, err := os.ReadFile(c.path("pki", "ca.crt"))
 	if err != nil {
@@ -186,13 +197,17 @@ func (c *Cluster) importFirst(images ...string) error {
 	}
 	for _, node := range c.nodeNames() {
 		if err := until(apiLimit, func() error {
+			if err := c.runs(node); err != nil {
+				return err
+			}
 			_, err := c.inMachine(node, c.bin("ctr"), "version")
 			return err
 		}); err != nil {
-			return fmt.Errorf("%s: %w: %s %s", node, err, c.tail("containerd@"+node), c.tail(node+"-init"))
+			return fmt.Errorf("%s: %w: %s", node, err, c.tail("containerd@"+node))
 		}
 	}
-	return importImages(c, c.nodeNames(), archives)
+	_, err := importImages(c, archives)
+	return err
 }
 
 // nodeObjects gives each node the pod range that its CNI configuration has.
