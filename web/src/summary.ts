@@ -28,7 +28,7 @@ export interface Answer {
   text: string;
 }
 
-export type Arrivals = "constant" | "poisson";
+export type Arrivals = "constant" | "poisson" | { bursts: { slots: number } } | { ramp: { from_rps: number; to_rps: number } } | { steps: Step[] } | { trace: Trace } | "wrk2";
 
 export interface Cell {
   achieved_rps: number | null;
@@ -211,6 +211,17 @@ export interface SpectrumPoint {
   ns: number;
   q: number;
   supported: boolean;
+}
+
+export interface Step {
+  duration_ns: number;
+  rate_rps: number;
+}
+
+export interface Trace {
+  gaps_base64: string | null;
+  length_ns: number;
+  slots: number;
 }
 
 export interface TrialRow {

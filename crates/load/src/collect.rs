@@ -132,7 +132,7 @@ impl<'a> Collector<'a> {
         let mut result = LoadResult {
             schema_version: SCHEMA_VERSION,
             tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-            mode: spec.mode,
+            mode: spec.mode.described(),
             window_start_unix_ns: about.window_start_unix_ns,
             window_ns,
             interrupted,

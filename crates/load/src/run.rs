@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tare_model::load::{LoadResult, LoadSpec, Mode};
+use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::LoadRecord;
+use tare_model::schedule::SchedulePlan;
 
 use crate::collect::{About, Collector};
 use crate::driver::EpollDriver;
@@ -235,18 +236,13 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
             connections: (0..origins)
                 .map(|o| connections_of(spec.connections, o, origins, thread, spec.threads))
                 .collect(),
-            open_loop: match spec.mode {
-                Mode::Open { rate_rps, arrivals } => Some(OpenLoop {
-                    rate_rps,
-                    arrivals,
-                    seed: spec.seed,
-                    // All threads' slots together are those of this generator.
-                    shard: u64::from(thread) * u64::from(spec.shard.count)
-                        + u64::from(spec.shard.index),
-                    shards: u64::from(spec.shard.count) * u64::from(spec.threads),
-                }),
-                Mode::Saturate => None,
-            },
+            open_loop: SchedulePlan::of(spec).map(|schedule| OpenLoop {
+                schedule,
+                // All threads' slots together are those of this generator.
+                shard: u64::from(thread) * u64::from(spec.shard.count)
+                    + u64::from(spec.shard.index),
+                shards: u64::from(spec.shard.count) * u64::from(spec.threads),
+            }),
             window_ns: spec.duration_ns,
             warmup_ns: spec.warmup_ns,
             timeout_ns: spec.timeout_ns,
@@ -294,7 +290,7 @@ mod tests {
         let mut indices: Vec<u64> = Vec::new();
         for plan in plans(&spec, &targets) {
             let o = plan.open_loop.unwrap();
-            let schedule = Schedule::new(o.rate_rps, o.arrivals, o.seed, o.shard, o.shards);
+            let schedule = Schedule::new(&o.schedule, o.shard, o.shards);
             indices.extend(schedule.take(10).map(|slot| slot.index));
         }
         indices.sort_unstable();

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use tare_model::arrivals::ArrivalsError;
 use tare_model::load::{Endpoint, LoadSpec, Mode};
 use tare_model::rng::Rng;
 
@@ -65,6 +66,9 @@ pub enum SpecError {
         /// The decoder's word.
         found: String,
     },
+    /// The arrivals.
+    #[error("arrivals: {0}")]
+    Arrivals(#[from] ArrivalsError),
     /// The weights.
     #[error(transparent)]
     Weights(#[from] DeckError),
@@ -220,14 +224,15 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
     if spec.endpoints.is_empty() {
         return Err(SpecError::NoEndpoints);
     }
-    if let Mode::Open { rate_rps, .. } = spec.mode
-        && !(rate_rps > 0.0 && rate_rps <= RATE_MAX_RPS)
-    {
-        return Err(range(
-            "rate_rps",
-            rate_rps,
-            format!("above 0, up to {RATE_MAX_RPS}"),
-        ));
+    if let Mode::Open { rate_rps, arrivals } = &spec.mode {
+        if !(*rate_rps > 0.0 && *rate_rps <= RATE_MAX_RPS) {
+            return Err(range(
+                "rate_rps",
+                rate_rps,
+                format!("above 0, up to {RATE_MAX_RPS}"),
+            ));
+        }
+        arrivals.check(*rate_rps, spec.duration_ns)?;
     }
     for (field, ns, least) in [
         ("duration_ns", spec.duration_ns, 1),

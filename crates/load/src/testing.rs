@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Pace, Shard};
+use tare_model::schedule::SchedulePlan;
 use tare_stats::LoadStream;
 
 use crate::collect::{About, Collector};
@@ -62,16 +63,11 @@ pub(crate) fn drive<D: Driver>(
         connections: (0..origins)
             .map(|o| connections_of(spec.connections, o, origins, 0, 1))
             .collect(),
-        open_loop: match spec.mode {
-            Mode::Open { rate_rps, arrivals } => Some(OpenLoop {
-                rate_rps,
-                arrivals,
-                seed: spec.seed,
-                shard: u64::from(spec.shard.index),
-                shards: u64::from(spec.shard.count),
-            }),
-            Mode::Saturate => None,
-        },
+        open_loop: SchedulePlan::of(spec).map(|schedule| OpenLoop {
+            schedule,
+            shard: u64::from(spec.shard.index),
+            shards: u64::from(spec.shard.count),
+        }),
         window_ns: spec.duration_ns,
         warmup_ns: spec.warmup_ns,
         timeout_ns: spec.timeout_ns,

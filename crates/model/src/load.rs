@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::arrivals::Arrivals;
 use crate::hist::{HistogramWire, LatencySummary};
 use crate::verdict::Verdict;
 
@@ -84,12 +85,12 @@ pub struct Endpoint {
 }
 
 /// Open loop or closed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Mode {
     /// Slots planned from the clock.
     Open {
-        /// Slots per second over all shards.
+        /// Slots per second over all shards, as a mean over the window.
         rate_rps: f64,
         /// Distribution of the intended instants.
         arrivals: Arrivals,
@@ -99,15 +100,18 @@ pub enum Mode {
     Saturate,
 }
 
-/// How intended instants lie in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Arrivals {
-    /// Evenly spaced; shards and threads staggered between each other.
-    #[default]
-    Constant,
-    /// A Poisson process: exponential gaps.
-    Poisson,
+impl Mode {
+    /// The same without a trace's instants: what results carry.
+    #[must_use]
+    pub fn described(&self) -> Self {
+        match self {
+            Self::Open { rate_rps, arrivals } => Self::Open {
+                rate_rps: *rate_rps,
+                arrivals: arrivals.described(),
+            },
+            Self::Saturate => Self::Saturate,
+        }
+    }
 }
 
 /// How the engine waits.

@@ -386,7 +386,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
     LoadResult {
         schema_version: tare_model::SCHEMA_VERSION,
         tare_version: env!("CARGO_PKG_VERSION").into(),
-        mode: spec.mode,
+        mode: spec.mode.described(),
         window_start_unix_ns,
         window_ns: spec.duration_ns,
         interrupted: false,

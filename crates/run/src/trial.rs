@@ -207,7 +207,7 @@ impl TrialRun<'_> {
             endpoints,
             mode: Mode::Open {
                 rate_rps: load.rate_rps,
-                arrivals: load.arrivals,
+                arrivals: load.arrivals.clone(),
             },
             duration_ns: load.duration_ns,
             warmup_ns: load.warmup_ns,

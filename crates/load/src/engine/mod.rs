@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tare_model::load::{Arrivals, ErrorClass};
-use tare_model::schedule::Schedule;
+use tare_model::load::ErrorClass;
+use tare_model::schedule::{Schedule, SchedulePlan};
 
 use crate::book::{Book, Recorder, SECOND_NS};
 use crate::driver::{Driver, Ready};
@@ -56,14 +56,10 @@ pub(crate) struct LoopPlan {
 }
 
 /// This loop's part of the schedule.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct OpenLoop {
-    /// Over all shards.
-    pub(crate) rate_rps: f64,
-    /// Distribution.
-    pub(crate) arrivals: Arrivals,
-    /// Of arrivals.
-    pub(crate) seed: u64,
+    /// The whole, over all shards.
+    pub(crate) schedule: SchedulePlan,
     /// This loop's.
     pub(crate) shard: u64,
     /// All loops of all generators.

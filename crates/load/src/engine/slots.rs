@@ -30,11 +30,9 @@ impl Next {
 impl<D: Driver> Engine<'_, D> {
     pub(super) fn begin_slots(&mut self, start: u64) {
         self.running = true;
-        match self.plan.open_loop {
+        match &self.plan.open_loop {
             Some(o) => {
-                self.schedule = Some(Schedule::new(
-                    o.rate_rps, o.arrivals, o.seed, o.shard, o.shards,
-                ));
+                self.schedule = Some(Schedule::new(&o.schedule, o.shard, o.shards));
                 self.next.start = start;
                 self.advance();
                 if self.dns_everywhere() {

@@ -266,7 +266,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
         tare_version: "0.0.0-synthetic".to_owned(),
         mode: Mode::Open {
             rate_rps: spec.load.rate_rps,
-            arrivals: spec.load.arrivals,
+            arrivals: spec.load.arrivals.clone(),
         },
         window_start_unix_ns: 0,
         window_ns: spec.load.duration_ns,

@@ -28,15 +28,15 @@ pub(crate) struct Args {
     /// What to request: http://host[:port]/path. Several share the rate evenly.
     #[arg(required_unless_present_any = ["spec", "endpoints"])]
     urls: Vec<String>,
-    /// Requests per second, as `2000` or `2krps`.
-    #[arg(long, value_parser = parse_rate, required_unless_present_any = ["max", "spec"])]
+    /// Requests per second, as `2000` or `2krps`. A ramp, steps and a trace have rates of their own.
+    #[arg(long, value_parser = parse_rate)]
     rate: Option<f64>,
     /// Send as fast as the connections are answered (closed loop): finds the highest throughput, says nothing about latency at a rate.
     #[arg(long, conflicts_with_all = ["rate", "arrivals"])]
     max: bool,
-    /// Length of the measurement.
-    #[arg(long, value_parser = parse_duration, default_value = "10s")]
-    duration: u64,
+    /// Length of the measurement [default: that of the steps or the trace, else 10s].
+    #[arg(long, value_parser = parse_duration)]
+    duration: Option<u64>,
     /// The same load before it, outside the books.
     #[arg(long, value_parser = parse_duration, default_value = "0s")]
     warmup: u64,
@@ -53,8 +53,14 @@ pub(crate) struct Args {
     #[arg(long, short, default_value_t = 1)]
     threads: u32,
     /// How the intended instants lie in time.
-    #[arg(long, value_enum, default_value_t = ArrivalsArg::Constant)]
-    arrivals: ArrivalsArg,
+    ///
+    /// `constant`: evenly spaced. `poisson`: exponential gaps. `bursts:SLOTS`: so many at once, as
+    /// often as the rate needs. `ramp:RATE..RATE`: from one rate to another over the measurement.
+    /// `steps:RATE:DURATION,...`: one rate after another, as `steps:100:10s,400:5s`. `trace:FILE`:
+    /// recorded instants, one a line in seconds from any origin. `wrk2`: compatibility mode, all
+    /// connections in phase, each at its share of the rate, as wrk2 plans.
+    #[arg(long, default_value = "constant")]
+    arrivals: String,
     /// How to wait for the next one: `sleep` in the kernel until shortly before, `spin` on a core of its own.
     #[arg(long, value_enum, default_value_t = PaceArg::Sleep)]
     pace: PaceArg,
@@ -91,12 +97,6 @@ pub(crate) struct Args {
         "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "progress",
     ])]
     spec: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum ArrivalsArg {
-    Constant,
-    Poisson,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -8,7 +8,10 @@ use serde_json::{Map, Value, json};
 use tare_model::SCHEMA_VERSION;
 use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode, Pace, Shard};
 
-use super::{Args, ArrivalsArg, PaceArg};
+use super::{Args, PaceArg};
+
+/// Length of the window when nothing says otherwise.
+const DURATION_NS: u64 = 10_000_000_000;
 
 pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     let request = request(args)?;
@@ -21,21 +24,12 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     if let Some(path) = &args.endpoints {
         endpoints.extend(from_file(path, &request)?);
     }
-    let mode = match args.rate {
-        Some(rate_rps) => Mode::Open {
-            rate_rps,
-            arrivals: match args.arrivals {
-                ArrivalsArg::Constant => Arrivals::Constant,
-                ArrivalsArg::Poisson => Arrivals::Poisson,
-            },
-        },
-        None => Mode::Saturate,
-    };
+    let (mode, duration_ns) = mode(args)?;
     Ok(LoadSpec {
         schema_version: SCHEMA_VERSION,
         endpoints,
         mode,
-        duration_ns: args.duration,
+        duration_ns,
         warmup_ns: args.warmup,
         timeout_ns: args.timeout,
         drain_ns: args.drain,
@@ -49,6 +43,25 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         start_unix_ns: None,
         shard: Shard::default(),
     })
+}
+
+/// Open or closed loop, and the length of the window.
+fn mode(args: &Args) -> anyhow::Result<(Mode, u64)> {
+    if args.max {
+        return Ok((Mode::Saturate, args.duration.unwrap_or(DURATION_NS)));
+    }
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| e.to_string());
+    let arrivals = Arrivals::parse(&args.arrivals, &read).context("--arrivals")?;
+    let own_window_ns = arrivals.own_window_ns().unwrap_or(DURATION_NS);
+    let duration_ns = args.duration.unwrap_or(own_window_ns);
+    let rate_rps = match (args.rate, arrivals.own_rate_rps(duration_ns)) {
+        (Some(rate_rps), None) | (None, Some(rate_rps)) => rate_rps,
+        (None, None) => bail!("no rate: expected --rate, or --max for a closed loop"),
+        (Some(_), Some(own)) => bail!(
+            "--rate beside --arrivals {arrivals}, which has its own, a mean of {own} rps: leave out --rate"
+        ),
+    };
+    Ok((Mode::Open { rate_rps, arrivals }, duration_ns))
 }
 
 /// The request that the flags describe, without a URL.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tare_model::hist::LatencySummary;
-use tare_model::load::{Arrivals, EndpointResult, LoadResult, LoadSpec, Mode};
+use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode};
 use tare_model::record::Progress;
 use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
 
@@ -70,12 +70,8 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
         [one] => write!(out, "{} {}", one.method, one.url)?,
         many => write!(out, "{} endpoints", many.len())?,
     }
-    match spec.mode {
+    match &spec.mode {
         Mode::Open { rate_rps, arrivals } => {
-            let arrivals = match arrivals {
-                Arrivals::Constant => "constant",
-                Arrivals::Poisson => "Poisson",
-            };
             write!(out, ", {rate_rps} rps {arrivals} (open loop)")?;
         }
         Mode::Saturate => write!(out, ", as fast as answered (closed loop)")?,
