@@ -9,10 +9,12 @@ use tare_model::load::{
     EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
 };
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, Progress};
+use tare_model::transport::{InstrumentError, TlsResult};
 use tare_model::verdict::Verdict;
 use tare_stats::Histogram;
 
 use crate::book::{Errors, Lazy, Page, SECOND_NS};
+use crate::driver::{DriverReport, KernelReport, TlsReport};
 use crate::engine::{Flush, LoopEnd};
 use crate::verdict::assess;
 
@@ -155,6 +157,8 @@ impl<'a> Collector<'a> {
                 wait: wire(&total.wait),
                 error_latency: wire(&total.error_latency),
             },
+            tls: about.driver.tls.as_ref().map(tls),
+            instrument_error: about.driver.kernel.as_ref().map(instrument_error),
         };
         result.verdict = assess(&result, total.not_due);
         result
@@ -162,10 +166,39 @@ impl<'a> Collector<'a> {
 }
 
 /// What the collector cannot know of itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct About {
+    /// Of all loops.
+    pub(crate) driver: DriverReport,
     pub(crate) window_start_unix_ns: u64,
     pub(crate) throttled_ns: Option<u64>,
+}
+
+fn tls(report: &TlsReport) -> TlsResult {
+    TlsResult {
+        handshake_ns: report.handshake.summary(),
+        handshakes_full: report.full,
+        handshakes_resumed: report.resumed,
+        protocols: report.protocols.clone(),
+        failures: report.failures.clone(),
+        insecure: report.insecure,
+        handshake: report.handshake.to_wire(),
+    }
+}
+
+fn instrument_error(report: &KernelReport) -> InstrumentError {
+    InstrumentError {
+        every: report.every,
+        sampled: report.sampled,
+        missed: report.missed,
+        absent: report.absent.clone(),
+        send_ns: report.send.summary(),
+        service_time_ns: report.service_time.summary(),
+        below_zero: report.below_zero,
+        clock_uncertainty_ns_max: report.clock_uncertainty_ns_max,
+        send: report.send.to_wire(),
+        service_time: report.service_time.to_wire(),
+    }
 }
 
 fn rate(spec: &LoadSpec, total: &Page, window_ns: u64) -> Rate {
@@ -278,6 +311,7 @@ pub(crate) fn empty_result() -> LoadResult {
     let about = About {
         window_start_unix_ns: 0,
         throttled_ns: None,
+        driver: DriverReport::default(),
     };
     collector.result(&spec, &about)
 }

@@ -5,6 +5,7 @@
 //! - `targets`, `url`, `deck`, [`http1`]: what is sent where, and what comes back.
 //!   Pure: bytes and instants in, values out.
 //! - [`driver`]: the seam to time and sockets, real or simulated.
+//! - [`tls`]: trust and identity, from a specification to rustls.
 //! - `engine`: one loop on one thread, generic over the driver.
 //! - `book`, `collect`, [`verdict`]: what was seen, added up, and whether it may be used.
 
@@ -25,6 +26,7 @@ mod targets;
 #[cfg(test)]
 mod testing;
 mod throttle;
+pub mod tls;
 mod url;
 pub mod verdict;
 

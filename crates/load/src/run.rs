@@ -10,11 +10,12 @@ use tare_model::record::LoadRecord;
 use tare_model::schedule::SchedulePlan;
 
 use crate::collect::{About, Collector};
-use crate::driver::EpollDriver;
+use crate::driver::{Driver, DriverReport, EpollDriver, TlsDriver};
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
 use crate::resolve::resolve;
 use crate::targets::{SpecError, Targets, connections_of};
 use crate::throttle::throttled_ns;
+use crate::tls::{TlsError, TlsPeer, own_sessions, peers};
 
 /// How long the connections may take to open before the schedule starts without
 /// those that are missing.
@@ -32,6 +33,9 @@ pub enum LoadError {
     /// The specification.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The kernel gave no event loop.
     #[error(
         "no event loop: {0}; Linux 5.11 or later is needed, and a seccomp profile that allows epoll_pwait2"
@@ -57,6 +61,8 @@ enum Message {
     Opened,
     Failed(std::io::Error),
     Flush(usize, Box<Flush>),
+    /// A loop's last.
+    Ended(Box<DriverReport>),
     Panicked,
 }
 
@@ -86,6 +92,8 @@ pub fn run(
     observe: &mut (dyn FnMut(LoadRecord) + Send),
 ) -> Result<LoadResult, LoadError> {
     let targets = Arc::new(Targets::new(spec)?);
+    let tls = spec.tls.clone().unwrap_or_default();
+    let peers = &peers(&tls, &targets.origins, "http/1.1")?;
     let plans = plans(spec, &targets);
     raise_file_limit(&plans)?;
     let (sender, receiver) = channel();
@@ -99,7 +107,7 @@ pub fn run(
             let spawned = std::thread::Builder::new()
                 .name(format!("tare-loop-{index}"))
                 .spawn_scoped(scope, move || {
-                    one_loop(index, plan, spec, &sender, &start, stop)
+                    one_loop(index, (plan, peers), spec, &sender, &start, stop)
                 });
             loops.push(spawned.map_err(|e| LoadError::Thread(e.to_string()))?);
         }
@@ -126,7 +134,7 @@ pub fn run(
 
 fn one_loop(
     index: usize,
-    plan: &LoopPlan,
+    (plan, peers): (&LoopPlan, &[Option<TlsPeer>]),
     spec: &LoadSpec,
     sender: &Sender<Message>,
     start: &Receiver<u64>,
@@ -139,13 +147,33 @@ fn one_loop(
         Ok(driver) => driver,
         Err(e) => return send(Message::Failed(e)),
     };
+    let report = if peers.iter().any(Option::is_some) {
+        let own = own_sessions(peers);
+        let of_connections = plan.origins_of_connections().map(|o| own[o].clone());
+        let mut driver = TlsDriver::new(driver, of_connections.collect());
+        drive(&mut driver, index, plan, &send, start, stop)
+    } else {
+        drive(&mut driver, index, plan, &send, start, stop)
+    };
+    send(Message::Ended(Box::new(report)));
+}
+
+fn drive<D: Driver>(
+    driver: &mut D,
+    index: usize,
+    plan: &LoopPlan,
+    send: &dyn Fn(Message),
+    start: &Receiver<u64>,
+    stop: &AtomicBool,
+) -> DriverReport {
     let mut sink = |flush| send(Message::Flush(index, Box::new(flush)));
-    let mut engine = Engine::new(&mut driver, plan, &mut sink);
+    let mut engine = Engine::new(driver, plan, &mut sink);
     engine.open_all(OPEN_NS_MAX, stop);
     send(Message::Opened);
     if let Ok(start) = start.recv() {
         engine.run(start, stop);
     }
+    driver.driver_report()
 }
 
 fn collect(
@@ -164,7 +192,7 @@ fn collect(
             Message::Opened => unopened -= 1,
             Message::Failed(e) => return Err(LoadError::Driver(e)),
             Message::Panicked => return Err(gone()),
-            Message::Flush(..) => {}
+            Message::Flush(..) | Message::Ended(_) => {}
         }
     }
     let throttled_before = throttled_ns();
@@ -181,13 +209,19 @@ fn collect(
         window_start_unix_ns,
         window_ns: spec.duration_ns,
     });
-    while !collector.is_complete() {
+    let mut driver = DriverReport::default();
+    let mut ended = 0;
+    while !collector.is_complete() || ended < releases.len() {
         match receiver.recv().map_err(|_| gone())? {
             Message::Flush(index, flush) => collector.take(index, *flush, observe),
             Message::Panicked => {
                 // Else the other loops would run to the end of their window.
                 stop.store(true, Ordering::Relaxed);
                 return Err(gone());
+            }
+            Message::Ended(report) => {
+                driver.merge(*report);
+                ended += 1;
             }
             Message::Opened | Message::Failed(_) => {}
         }
@@ -200,6 +234,7 @@ fn collect(
         &About {
             window_start_unix_ns,
             throttled_ns: throttled,
+            driver,
         },
     ))
 }
@@ -247,6 +282,7 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
             warmup_ns: spec.warmup_ns,
             timeout_ns: spec.timeout_ns,
             drain_ns: spec.drain_ns.unwrap_or(spec.timeout_ns),
+            requests_per_connection: spec.requests_per_connection,
         })
         .collect()
 }

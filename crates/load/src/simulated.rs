@@ -321,7 +321,9 @@ impl SimServer for Chaos {
             return Some((delay, Ok(Vec::new())));
         }
         let later = self.delay();
-        Some(match self.rng.below(6) {
+        Some(match self.rng.below(8) {
+            6 => (delay, Err(Fault::Tls)),
+            7 => (delay, Err(Fault::Shortage)),
             0 => return None,
             1 => (delay, Err(Fault::Refused)),
             2 => (delay, Err(Fault::Other)),

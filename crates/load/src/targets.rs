@@ -109,6 +109,10 @@ pub struct Origin {
     pub host: String,
     /// Port.
     pub port: u16,
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// Host of the URLs, which the server's certificate must name.
+    pub server_name: String,
     /// Its own endpoints by weight, for the closed loop: card to endpoint.
     pub deck: Deck,
     /// What a card of `deck` means: indices into [`Targets::endpoints`].
@@ -125,22 +129,28 @@ impl Targets {
         let mut targets = Vec::with_capacity(spec.endpoints.len());
         let mut names: Vec<String> = Vec::new();
         let mut name_index: HashMap<&str, u32> = HashMap::new();
-        let mut groups: Vec<(String, String, u16, Vec<u32>)> = Vec::new();
-        let mut group_index: HashMap<(String, String, u16), u32> = HashMap::new();
+        let mut groups: Vec<(Place, Vec<u32>)> = Vec::new();
+        let mut group_index: HashMap<Place, u32> = HashMap::new();
         for (i, endpoint) in spec.endpoints.iter().enumerate() {
             let url = parse_url(endpoint)?;
             let place = endpoint.connect.as_deref().unwrap_or(&url.authority);
-            let (host, port) = host_port(place).map_err(|source| url_error(endpoint, source))?;
+            let (host, port) = host_port(place, url.default_port())
+                .map_err(|source| url_error(endpoint, source))?;
             let name = *name_index.entry(&endpoint.name).or_insert_with(|| {
                 names.push(endpoint.name.clone());
                 names.len() as u32 - 1
             });
-            let key = (url.authority.clone(), host.to_owned(), port);
+            let key = Place {
+                tls: url.tls,
+                authority: url.authority.clone(),
+                host: host.to_owned(),
+                port,
+            };
             let origin = *group_index.entry(key.clone()).or_insert_with(|| {
-                groups.push((key.0, key.1, key.2, Vec::new()));
+                groups.push((key, Vec::new()));
                 groups.len() as u32 - 1
             });
-            groups[origin as usize].3.push(i as u32);
+            groups[origin as usize].1.push(i as u32);
             targets.push(Target {
                 request: encode(endpoint, &url)?,
                 head_request: endpoint.method == "HEAD",
@@ -163,18 +173,31 @@ impl Targets {
     }
 }
 
+/// What makes connections interchangeable.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Place {
+    tls: bool,
+    authority: String,
+    host: String,
+    port: u16,
+}
+
 fn origin(
-    (authority, host, port, endpoints): (String, String, u16, Vec<u32>),
+    (place, endpoints): (Place, Vec<u32>),
     weights: &[u32],
     seed: u64,
     index: u64,
 ) -> Result<Origin, SpecError> {
     let own: Vec<u32> = endpoints.iter().map(|&e| weights[e as usize]).collect();
     let seed = Rng::stream(seed, index + 1).next_u64();
+    let server_name = host_port(&place.authority, place.port)
+        .map_or_else(|_| place.host.clone(), |(host, _)| host.to_owned());
     Ok(Origin {
-        authority,
-        host,
-        port,
+        authority: place.authority,
+        host: place.host,
+        port: place.port,
+        tls: place.tls,
+        server_name,
         deck: Deck::new(&own, seed)?,
         endpoints,
     })
@@ -249,6 +272,9 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
         CONNECTIONS_MAX.into(),
     )?;
     in_range("threads", spec.threads.into(), 1, THREADS_MAX.into())?;
+    if let Some(n) = spec.requests_per_connection {
+        in_range("requests_per_connection", n.into(), 1, u32::MAX.into())?;
+    }
     in_range("shard.count", spec.shard.count.into(), 1, 1_000_000)?;
     let last = u64::from(spec.shard.count) - 1;
     in_range("shard.index", spec.shard.index.into(), 0, last)?;
@@ -331,7 +357,7 @@ mod tests {
             })
             .contains("rate_rps is NaN")
         );
-        assert!(broken(&|s| s.endpoints[0].url = "https://a".into()).contains("http://"));
+        assert!(broken(&|s| s.endpoints[0].url = "ftp://a".into()).contains("http://"));
         assert!(broken(&|s| s.endpoints[0].body_base64 = Some("*".into())).contains("base64"));
         assert!(broken(&|s| s.schema_version = 9).contains("schema_version is 9"));
     }

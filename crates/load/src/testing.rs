@@ -44,6 +44,10 @@ pub(crate) fn spec(urls: &[&str]) -> LoadSpec {
         seed: 1,
         start_unix_ns: None,
         shard: Shard::default(),
+        tls: None,
+        requests_per_connection: None,
+        pin: false,
+        kernel_timestamps_every: 0,
     }
 }
 
@@ -55,9 +59,41 @@ pub(crate) fn drive<D: Driver>(
     addrs: Vec<Vec<SocketAddr>>,
     stop: &AtomicBool,
 ) -> LoadResult {
+    let plan = plan(spec, addrs);
+    let names = plan.targets.names.clone();
+    let mut flushes = Vec::new();
+    let mut sink = |flush| flushes.push(flush);
+    let mut engine = Engine::new(driver, &plan, &mut sink);
+    engine.open_all(2_000_000_000, stop);
+    let start = engine.now() + 1_000_000;
+    engine.run(start, stop);
+    let mut lines = Vec::new();
+    let mut writer = RecordWriter::begin(&mut lines).unwrap();
+    let mut collector = Collector::new(&names, 1, spec, true);
+    for flush in flushes {
+        collector.take(0, flush, &mut |record| writer.write(&record).unwrap());
+    }
+    assert!(collector.is_complete());
+    let about = About {
+        window_start_unix_ns: 0,
+        throttled_ns: None,
+        driver: driver.driver_report(),
+    };
+    writer.finish(collector.result(spec, &about)).unwrap();
+    let mut stream = LoadStream::new();
+    for line in String::from_utf8(lines).unwrap().lines() {
+        stream.line(line).unwrap();
+    }
+    let result = stream.finish().unwrap();
+    check(&result);
+    result
+}
+
+/// The plan of the only loop.
+pub(crate) fn plan(spec: &LoadSpec, addrs: Vec<Vec<SocketAddr>>) -> LoopPlan {
     let targets = Arc::new(Targets::new(spec).unwrap());
     let origins = targets.origins.len() as u32;
-    let plan = LoopPlan {
+    LoopPlan {
         targets: Arc::clone(&targets),
         addrs: Arc::new(addrs),
         connections: (0..origins)
@@ -72,32 +108,8 @@ pub(crate) fn drive<D: Driver>(
         warmup_ns: spec.warmup_ns,
         timeout_ns: spec.timeout_ns,
         drain_ns: spec.drain_ns.unwrap_or(spec.timeout_ns),
-    };
-    let mut flushes = Vec::new();
-    let mut sink = |flush| flushes.push(flush);
-    let mut engine = Engine::new(driver, &plan, &mut sink);
-    engine.open_all(2_000_000_000, stop);
-    let start = engine.now() + 1_000_000;
-    engine.run(start, stop);
-    let mut lines = Vec::new();
-    let mut writer = RecordWriter::begin(&mut lines).unwrap();
-    let mut collector = Collector::new(&targets.names, 1, spec, true);
-    for flush in flushes {
-        collector.take(0, flush, &mut |record| writer.write(&record).unwrap());
+        requests_per_connection: spec.requests_per_connection,
     }
-    assert!(collector.is_complete());
-    let about = About {
-        window_start_unix_ns: 0,
-        throttled_ns: None,
-    };
-    writer.finish(collector.result(spec, &about)).unwrap();
-    let mut stream = LoadStream::new();
-    for line in String::from_utf8(lines).unwrap().lines() {
-        stream.line(line).unwrap();
-    }
-    let result = stream.finish().unwrap();
-    check(&result);
-    result
 }
 
 /// What must hold for any result.

@@ -19,6 +19,7 @@ pub mod rng;
 pub mod schedule;
 mod source;
 pub mod summary;
+pub mod transport;
 pub mod trial;
 pub mod units;
 pub mod verdict;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::arrivals::Arrivals;
 use crate::hist::{HistogramWire, LatencySummary};
+use crate::transport::{InstrumentError, TlsResult, TlsSpec};
 use crate::verdict::Verdict;
 
 /// The specification of one generator: the JSON document that `tare load --spec -`
@@ -41,6 +42,23 @@ pub struct LoadSpec {
     pub start_unix_ns: Option<u64>,
     /// Which part of the schedule is this generator's.
     pub shard: Shard,
+    /// TLS of the https endpoints; absent: [`TlsSpec::default`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsSpec>,
+    /// A connection is closed after so many requests, and the next one opened when a
+    /// slot is due, whose latency then holds the time to open it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<u32>,
+    /// Whether each event loop stays on a core of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pin: bool,
+    /// Every so manieth request is timed by the kernel, too; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kernel_timestamps_every: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// One generator of several takes every `count`-th slot, from slot `index`.
@@ -67,7 +85,7 @@ pub struct Endpoint {
     pub name: String,
     /// Request method.
     pub method: String,
-    /// `http://authority/path?query`. The authority is the Host header and,
+    /// `http://authority/path?query`, or `https://`. The authority is the Host header and,
     /// without `connect`, the address.
     pub url: String,
     /// `host:port` to connect to in the place of the URL's authority: a sidecar's
@@ -190,11 +208,16 @@ pub enum ErrorClass {
     /// Timed out without having found a free connection, or because the generator was
     /// held up for longer than the timeout (lateness tells which); counted in `timeout`.
     TimeoutUnsent,
+    /// The TLS handshake failed, or the peer broke TLS afterwards; the result's `tls`
+    /// says why.
+    Tls,
+    /// This machine had no port, file descriptor or memory left for a connection.
+    LocalShortage,
 }
 
 impl ErrorClass {
     /// All classes, in the order of their discriminants.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Dns,
         Self::ConnectRefused,
         Self::ConnectFailed,
@@ -205,6 +228,8 @@ impl ErrorClass {
         Self::Status5xx,
         Self::Timeout,
         Self::TimeoutUnsent,
+        Self::Tls,
+        Self::LocalShortage,
     ];
 
     /// The key in JSON documents.
@@ -221,6 +246,8 @@ impl ErrorClass {
             Self::Status5xx => "status5xx",
             Self::Timeout => "timeout",
             Self::TimeoutUnsent => "timeout_unsent",
+            Self::Tls => "tls",
+            Self::LocalShortage => "local_shortage",
         }
     }
 
@@ -270,7 +297,8 @@ pub struct LoadResult {
     /// The generator's own delay: sent - intended without `wait_ns`, over all sent slots
     /// and those that it reached only after their timeout.
     pub lateness_ns: LatencySummary,
-    /// Time in which a due slot found every connection busy, over the same slots.
+    /// Time in which a due slot found every connection busy, or had one opened for it,
+    /// over the same slots.
     pub wait_ns: LatencySummary,
     /// done - intended of slots that ended in an error or a timeout.
     pub error_latency_ns: LatencySummary,
@@ -286,6 +314,12 @@ pub struct LoadResult {
     pub verdict: Verdict,
     /// The full histograms behind the summaries.
     pub histograms: LoadHistograms,
+    /// TLS, where there was any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsResult>,
+    /// The reported instants against the kernel's, where they were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instrument_error: Option<InstrumentError>,
 }
 
 /// The histograms of a [`LoadResult`].

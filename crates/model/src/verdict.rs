@@ -144,6 +144,10 @@ pub enum Reason {
     NotStarted,
     /// tare itself was built without optimisation.
     DebugBuild,
+    /// The generator's machine had no port, file descriptor or memory left.
+    LocalShortage,
+    /// Arrivals in phase as another tool plans them.
+    CompatibilityMode,
 }
 
 impl Reason {
@@ -183,6 +187,12 @@ impl Reason {
             }
             Self::NotStarted => "See the logs of the trial for the part that did not start.",
             Self::DebugBuild => "Build with `cargo build --release`.",
+            Self::LocalShortage => {
+                "Raise ulimit -n, widen net.ipv4.ip_local_port_range, reuse connections, or use more generators."
+            }
+            Self::CompatibilityMode => {
+                "Use constant or Poisson arrivals; this mode is only for comparison with wrk2's own figures."
+            }
         }
     }
 }

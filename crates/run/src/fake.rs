@@ -384,6 +384,8 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
     };
     let none = Histogram::new();
     LoadResult {
+        tls: None,
+        instrument_error: None,
         schema_version: tare_model::SCHEMA_VERSION,
         tare_version: env!("CARGO_PKG_VERSION").into(),
         mode: spec.mode.described(),

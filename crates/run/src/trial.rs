@@ -219,6 +219,10 @@ impl TrialRun<'_> {
             seed: self.spec.seed,
             start_unix_ns: None,
             shard: Shard::default(),
+            tls: None,
+            requests_per_connection: None,
+            pin: false,
+            kernel_timestamps_every: 0,
         }
     }
 }

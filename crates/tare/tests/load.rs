@@ -349,6 +349,10 @@ fn a_worker_writes_a_whole_stream() {
         seed: 3,
         start_unix_ns: None,
         shard: Shard { index: 1, count: 2 },
+        tls: None,
+        requests_per_connection: None,
+        pin: false,
+        kernel_timestamps_every: 0,
     };
     let mut child = start(&["--spec", "-"]);
     let json = serde_json::to_vec(&spec).unwrap();

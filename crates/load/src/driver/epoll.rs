@@ -204,6 +204,9 @@ fn fault(errno: Errno) -> Fault {
         Errno::CONNREFUSED => Fault::Refused,
         Errno::CONNRESET => Fault::Reset,
         Errno::PIPE => Fault::Closed,
+        Errno::ADDRNOTAVAIL | Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
+            Fault::Shortage
+        }
         _ => Fault::Other,
     }
 }

@@ -27,6 +27,13 @@ pub trait SimServer {
 
     /// A whole request has arrived.
     fn request(&mut self, now: u64, to: SocketAddr, request: &[u8]) -> Vec<Step>;
+
+    /// Bytes have arrived on a stream, as they were sent; `None`: they are to be read
+    /// as requests of HTTP/1.1. A stream is a connection and which of those that had
+    /// its number.
+    fn bytes(&mut self, _now: u64, _stream: (ConnId, u64), _bytes: &[u8]) -> Option<Vec<Step>> {
+        None
+    }
 }
 
 #[derive(Debug, Default)]
@@ -80,11 +87,13 @@ const TICK_NS: u64 = 25;
 /// How long a full send buffer stays full.
 const SEND_PAUSE_NS: u64 = 10_000;
 
-const FAULTS: [Fault; 5] = [
+const FAULTS: [Fault; 7] = [
     Fault::WouldBlock,
     Fault::Refused,
     Fault::Reset,
     Fault::Closed,
+    Fault::Tls,
+    Fault::Shortage,
     Fault::Other,
 ];
 
@@ -285,12 +294,19 @@ impl<S: SimServer> Driver for SimDriver<S> {
         } else {
             bytes.len().min(most)
         };
-        c.outbound.extend_from_slice(&bytes[..taken]);
+        let stream = (conn, c.generation);
         if taken < bytes.len() {
             c.writable_at = now + SEND_PAUSE_NS;
             self.later(SEND_PAUSE_NS, conn, Happening::Wake);
         }
-        self.take_requests(conn);
+        match self.server.bytes(now, stream, &bytes[..taken]) {
+            Some(steps) => self.steps(conn, steps),
+            None => {
+                let outbound = &mut self.conn(conn).outbound;
+                outbound.extend_from_slice(&bytes[..taken]);
+                self.take_requests(conn);
+            }
+        }
         Ok(taken)
     }
 

@@ -13,13 +13,14 @@ use crate::book::{Book, Recorder, SECOND_NS};
 use crate::driver::{Driver, Ready};
 use crate::targets::Targets;
 
+mod churn;
 mod conn;
 mod marks;
 mod responses;
 mod slots;
 mod sockets;
 
-use conn::{Conn, Pool};
+use conn::{Conn, Pool, State};
 use slots::Next;
 
 /// Grain of timeouts and of retries.
@@ -53,6 +54,21 @@ pub(crate) struct LoopPlan {
     pub(crate) timeout_ns: u64,
     /// After the window.
     pub(crate) drain_ns: u64,
+    /// After so many a connection makes place for a new one.
+    pub(crate) requests_per_connection: Option<u32>,
+}
+
+impl LoopPlan {
+    /// The origin of each connection: their numbers lie together, and an origin that
+    /// did not resolve has none.
+    pub(crate) fn origins_of_connections(&self) -> impl Iterator<Item = usize> {
+        self.connections
+            .iter()
+            .zip(self.addrs.iter())
+            .enumerate()
+            .filter(|(_, (_, addrs))| !addrs.is_empty())
+            .flat_map(|(origin, (&count, _))| std::iter::repeat_n(origin, count as usize))
+    }
 }
 
 /// This loop's part of the schedule.
@@ -155,23 +171,21 @@ impl<'a, D: Driver> Engine<'a, D> {
         plan: &'a LoopPlan,
         sink: &'a mut dyn FnMut(Flush),
     ) -> Self {
-        let mut conns = Vec::new();
-        let mut pools = Vec::new();
-        for (pool, (&count, addrs)) in plan.connections.iter().zip(plan.addrs.iter()).enumerate() {
-            pools.push(Pool::new(addrs.clone(), count));
-            if !addrs.is_empty() {
-                conns.extend((0..count).map(|_| Conn::new(pool as u32)));
-            }
-        }
+        let pools = plan.connections.iter().zip(plan.addrs.iter());
+        let pools = pools.map(|(&count, addrs)| Pool::new(addrs.clone(), count));
+        let conns: Vec<Conn> = plan
+            .origins_of_connections()
+            .map(|pool| Conn::new(pool as u32))
+            .collect();
         let now = driver.now();
-        Self {
+        let mut engine = Self {
             driver,
             plan,
             targets: Targets::clone(&plan.targets),
             sink,
             down: conns.len() as u64,
             conns,
-            pools,
+            pools: pools.collect(),
             recorder: Recorder::new(0, u64::MAX, 0, true),
             buffer: vec![0; READ_BYTES],
             now,
@@ -188,7 +202,9 @@ impl<'a, D: Driver> Engine<'a, D> {
             waiting: 0,
             running: false,
             end: LoopEnd::default(),
-        }
+        };
+        engine.spare_all();
+        engine
     }
 
     /// Opens the connections: returns when each is open or has failed at every
@@ -218,7 +234,7 @@ impl<'a, D: Driver> Engine<'a, D> {
     /// Whether there is nothing to wait for before the start.
     fn settled(&self, conn: &Conn) -> bool {
         let addresses = self.pools[conn.pool as usize].addresses();
-        conn.state == conn::State::Idle || conn.failures >= addresses
+        matches!(conn.state, State::Idle | State::Spare) || conn.failures >= addresses
     }
 
     /// Runs the whole schedule, which begins at `start` on the driver's clock.

@@ -126,6 +126,7 @@ impl<D: Driver> Engine<'_, D> {
             });
             self.waiting += 1;
             self.end.waiting_max = self.end.waiting_max.max(self.waiting);
+            self.open_spare(origin);
         }
     }
 
@@ -187,10 +188,14 @@ impl<D: Driver> Engine<'_, D> {
         };
         conn.parser.reset(target.head_request);
         conn.written = 0;
+        conn.requests += 1;
         conn.carried = true;
         conn.state = State::Sending;
         let at = conn.at;
         self.in_flight += 1;
+        if intended >= self.window_start {
+            self.driver.request_starts(id);
+        }
         self.write(id);
         self.recorder.sent(at, lateness, wait);
     }

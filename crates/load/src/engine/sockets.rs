@@ -10,7 +10,7 @@ use super::{CONNECT_NS_MAX, CONNECT_NS_MIN, Engine, SWEEP_NS};
 
 impl<D: Driver> Engine<'_, D> {
     /// Begins to open `id`, which is down.
-    fn open(&mut self, id: ConnId) {
+    pub(super) fn open(&mut self, id: ConnId) {
         let conn = &mut self.conns[id as usize];
         let pool = &mut self.pools[conn.pool as usize];
         let Some((index, addr)) = pool.addr() else {
@@ -19,6 +19,7 @@ impl<D: Driver> Engine<'_, D> {
         conn.addr = index;
         conn.state = State::Connecting;
         conn.carried = false;
+        conn.requests = 0;
         let patience = self.plan.timeout_ns.clamp(CONNECT_NS_MIN, CONNECT_NS_MAX);
         conn.retry_at = self.now.saturating_add(patience);
         pool.connecting += 1;
@@ -58,6 +59,9 @@ impl<D: Driver> Engine<'_, D> {
         self.pools[pool].failed(addr, class);
         if self.running && self.plan.open_loop.is_none() {
             self.closed_loop_failure(pool, class);
+        }
+        if self.churns() {
+            self.fail_one_waiting(pool, Ending::Failed(class));
         }
         self.fail_waiting_if_dead(pool);
     }
@@ -106,6 +110,12 @@ impl<D: Driver> Engine<'_, D> {
             conn.retry_at = u64::MAX;
             return;
         }
+        if self.churns() && self.conns[id as usize].carried {
+            self.conns[id as usize].state = State::Down;
+            self.park(id);
+            return;
+        }
+        let conn = &mut self.conns[id as usize];
         self.end.reconnects += u64::from(self.marks.window_open);
         if conn.carried {
             conn.state = State::Down;
@@ -155,7 +165,11 @@ impl<D: Driver> Engine<'_, D> {
                 self.connect_failed(id, ErrorClass::ConnectFailed);
             }
             State::Down if now >= conn.retry_at && self.needs_connections(conn.pool as usize) => {
-                self.open(id);
+                if self.churns() {
+                    self.park(id);
+                } else {
+                    self.open(id);
+                }
             }
             _ => {}
         }

@@ -262,6 +262,8 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
         }
     });
     LoadResult {
+        tls: None,
+        instrument_error: None,
         schema_version: SCHEMA_VERSION,
         tare_version: "0.0.0-synthetic".to_owned(),
         mode: Mode::Open {
