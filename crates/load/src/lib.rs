@@ -27,6 +27,8 @@ mod targets;
 mod testing;
 mod throttle;
 pub mod tls;
+#[cfg(test)]
+mod tls_tests;
 mod url;
 pub mod verdict;
 
