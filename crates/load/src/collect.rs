@@ -35,6 +35,8 @@ pub(crate) struct Collector<'a> {
     total: Page,
     warmup: Page,
     sent_since: u64,
+    planned_since: u64,
+    late_since: Lazy,
     progress_at_ns: i64,
 }
 
@@ -53,6 +55,8 @@ impl<'a> Collector<'a> {
             total: Page::default(),
             warmup: Page::default(),
             sent_since: 0,
+            planned_since: 0,
+            late_since: Lazy::default(),
             progress_at_ns: start_ns,
         }
     }
@@ -64,6 +68,10 @@ impl<'a> Collector<'a> {
         state.planned_before = state.planned_before.max(flush.planned_before);
         state.end = flush.end.or(state.end);
         self.sent_since += flush.book.sent;
+        for page in flush.book.pages.iter().map(|(_, page)| page) {
+            self.note(page);
+        }
+        self.note(&flush.book.warmup);
         self.warmup.merge(&flush.book.warmup);
         for (second, page) in flush.book.pages {
             self.total.merge(&page);
@@ -73,6 +81,12 @@ impl<'a> Collector<'a> {
         }
         self.emit_intervals(emit);
         self.emit_progress(emit);
+    }
+
+    /// For the next progress record.
+    fn note(&mut self, page: &Page) {
+        self.planned_since += page.counts.planned - page.not_due;
+        self.late_since.merge(&page.lateness);
     }
 
     /// Whether every loop has come to its end.
@@ -115,7 +129,11 @@ impl<'a> Collector<'a> {
             p99_ns: quantile(&page.latency, 0.99),
             errors: page.counts.error + page.counts.timeout,
             lateness_p50_ns: quantile(&page.lateness, 0.5),
+            planned_rps: self.planned_since as f64 * 1e9 / elapsed_ns as f64,
+            lateness_now_ns: quantile(&self.late_since, 0.5),
         }));
+        self.planned_since = 0;
+        self.late_since = Lazy::default();
         self.progress_at_ns = t_ns;
         self.sent_since = 0;
     }

@@ -17,6 +17,7 @@ mod deck;
 pub mod driver;
 mod engine;
 pub mod http1;
+mod pin;
 mod resolve;
 mod run;
 #[cfg(test)]

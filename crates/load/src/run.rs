@@ -12,6 +12,7 @@ use tare_model::schedule::SchedulePlan;
 use crate::collect::{About, Collector};
 use crate::driver::{Driver, DriverReport, EpollDriver, TlsDriver};
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
+use crate::pin;
 use crate::resolve::resolve;
 use crate::targets::{SpecError, Targets, connections_of};
 use crate::throttle::throttled_ns;
@@ -51,6 +52,24 @@ pub enum LoadError {
         /// What the hard limit allows.
         limit: u64,
     },
+    /// Fewer cores than threads.
+    #[error(
+        "{threads} threads to pin, {cores} cores to run on: use fewer threads, or leave out --pin"
+    )]
+    Cores {
+        /// Event loops.
+        threads: u32,
+        /// Cores that this process may use.
+        cores: usize,
+    },
+    /// A thread could not be pinned.
+    #[error("failed to stay on core {core}: {source}")]
+    Pin {
+        /// Which core.
+        core: usize,
+        /// The kernel's word.
+        source: std::io::Error,
+    },
     /// A thread panicked or could not be started.
     #[error("a thread of the generator ended early: {0}")]
     Thread(String),
@@ -59,7 +78,7 @@ pub enum LoadError {
 /// From a loop to the collector.
 enum Message {
     Opened,
-    Failed(std::io::Error),
+    Failed(LoadError),
     Flush(usize, Box<Flush>),
     /// A loop's last.
     Ended(Box<DriverReport>),
@@ -96,18 +115,20 @@ pub fn run(
     let peers = &peers(&tls, &targets.origins, "http/1.1")?;
     let plans = plans(spec, &targets);
     raise_file_limit(&plans)?;
+    let cores = cores(spec)?;
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
         let mut releases = Vec::new();
         let mut loops = Vec::new();
         for (index, plan) in plans.iter().enumerate() {
+            let core = cores.get(index).copied();
             let (release, start) = channel();
             releases.push(release);
             let sender = sender.clone();
             let spawned = std::thread::Builder::new()
                 .name(format!("tare-loop-{index}"))
                 .spawn_scoped(scope, move || {
-                    one_loop(index, (plan, peers), spec, &sender, &start, stop)
+                    one_loop(index, (plan, peers, core), spec, &sender, &start, stop)
                 });
             loops.push(spawned.map_err(|e| LoadError::Thread(e.to_string()))?);
         }
@@ -134,7 +155,7 @@ pub fn run(
 
 fn one_loop(
     index: usize,
-    (plan, peers): (&LoopPlan, &[Option<TlsPeer>]),
+    (plan, peers, core): (&LoopPlan, &[Option<TlsPeer>], Option<usize>),
     spec: &LoadSpec,
     sender: &Sender<Message>,
     start: &Receiver<u64>,
@@ -143,9 +164,15 @@ fn one_loop(
     let _bell = PanicBell(sender);
     // The collector outlives the loops; were it gone, nobody would want the messages.
     let send = |m| drop(sender.send(m));
+    // First: how late a thread wakes depends on its core.
+    if let Some(core) = core
+        && let Err(source) = pin::stay_on(core)
+    {
+        return send(Message::Failed(LoadError::Pin { core, source }));
+    }
     let mut driver = match EpollDriver::new(spec.pace) {
-        Ok(driver) => driver,
-        Err(e) => return send(Message::Failed(e)),
+        Ok(driver) => driver.with_kernel_timestamps(spec.kernel_timestamps_every),
+        Err(e) => return send(Message::Failed(LoadError::Driver(e))),
     };
     let report = if peers.iter().any(Option::is_some) {
         let own = own_sessions(peers);
@@ -190,7 +217,7 @@ fn collect(
     while unopened > 0 {
         match receiver.recv().map_err(|_| gone())? {
             Message::Opened => unopened -= 1,
-            Message::Failed(e) => return Err(LoadError::Driver(e)),
+            Message::Failed(e) => return Err(e),
             Message::Panicked => return Err(gone()),
             Message::Flush(..) | Message::Ended(_) => {}
         }
@@ -285,6 +312,22 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
             requests_per_connection: spec.requests_per_connection,
         })
         .collect()
+}
+
+/// A core for each loop that is to have one.
+fn cores(spec: &LoadSpec) -> Result<Vec<usize>, LoadError> {
+    if !spec.pin {
+        return Ok(Vec::new());
+    }
+    let mut cores = pin::allowed().map_err(LoadError::Driver)?;
+    if cores.len() < spec.threads as usize {
+        return Err(LoadError::Cores {
+            threads: spec.threads,
+            cores: cores.len(),
+        });
+    }
+    cores.truncate(spec.threads as usize);
+    Ok(cores)
 }
 
 /// Raises the soft limit of open files as far as the connections need.

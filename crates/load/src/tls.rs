@@ -149,10 +149,7 @@ fn versions(spec: &TlsSpec) -> Result<Vec<&'static SupportedProtocolVersion>, Tl
     }
 }
 
-fn certificates(
-    field: &'static str,
-    pem: &str,
-) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |found: String| TlsError::Pem {
         field,
         found,
@@ -199,12 +196,11 @@ fn identity(spec: &TlsSpec) -> Result<Option<Identity>, TlsError> {
         (None, Some(_)) => Err(TlsError::Half("client_cert_pem")),
         (Some(chain), Some(key)) => {
             let chain = certificates("client_cert_pem", chain)?;
-            let key =
-                PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| TlsError::Pem {
-                    field: "client_key_pem",
-                    found: e.to_string(),
-                    expected: "a PEM private key",
-                })?;
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| TlsError::Pem {
+                field: "client_key_pem",
+                found: e.to_string(),
+                expected: "a PEM private key",
+            })?;
             Ok(Some((chain, key)))
         }
     }

@@ -86,7 +86,13 @@ struct Peer {
 
 impl Server {
     fn new(name: &str, last_year: i32, temper: Temper) -> (Self, TlsSpec) {
-        Self::with(name, last_year, temper, None, &[&version::TLS13, &version::TLS12])
+        Self::with(
+            name,
+            last_year,
+            temper,
+            None,
+            &[&version::TLS13, &version::TLS12],
+        )
     }
 
     fn with(
@@ -460,10 +466,23 @@ fn bad_handshakes(world: &impl World) {
     for (server, tls, why) in cases {
         let r = world.run(&server, &of(tls));
         let all = r.counts.planned;
-        assert_eq!(errors_of(&r, ErrorClass::Tls), all, "{why}: {:?} {:?}", r.errors, r.tls);
+        assert_eq!(
+            errors_of(&r, ErrorClass::Tls),
+            all,
+            "{why}: {:?} {:?}",
+            r.errors,
+            r.tls
+        );
         let failures = &tls_of(&r).failures;
-        assert!(failures.keys().any(|k| k.contains(why)), "{why}: {failures:?}");
-        let told = r.verdict.reasons.iter().any(|f| f.found.contains("; TLS, "));
+        assert!(
+            failures.keys().any(|k| k.contains(why)),
+            "{why}: {failures:?}"
+        );
+        let told = r
+            .verdict
+            .reasons
+            .iter()
+            .any(|f| f.found.contains("; TLS, "));
         assert!(told, "{:?}", r.verdict);
     }
     // The same servers with what they want.
@@ -488,7 +507,10 @@ fn truncation(world: &impl World) {
     let r = world.run(&server, &of(tls));
     assert_eq!(errors_of(&r, ErrorClass::Closed), 40, "{:?}", r.errors);
     let failures = &tls_of(&r).failures;
-    assert!(failures["connection closed without close_notify"] >= 40, "{failures:?}");
+    assert!(
+        failures["connection closed without close_notify"] >= 40,
+        "{failures:?}"
+    );
 }
 
 #[test]
@@ -577,7 +599,11 @@ fn plain_bytes_that_rustls_holds_are_reported_at_once() {
             assert!(!ready.is_empty(), "byte {} was not reported", got.len());
         }
     }
-    assert!(got.len() >= 20_000, "{} bytes, {idle} idle turns", got.len());
+    assert!(
+        got.len() >= 20_000,
+        "{} bytes, {idle} idle turns",
+        got.len()
+    );
 }
 
 #[test]
@@ -608,5 +634,8 @@ fn impossible_tls_says_what_was_expected() {
         ca_pem: Some("no pem".into()),
         ..TlsSpec::default()
     };
-    assert_eq!(peers(&bad, &plain, "http/1.1").map(|p| p.len()), Ok::<usize, TlsError>(1));
+    assert_eq!(
+        peers(&bad, &plain, "http/1.1").map(|p| p.len()),
+        Ok::<usize, TlsError>(1)
+    );
 }

@@ -115,7 +115,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_requested_is_refused() {
-        assert_eq!(HttpUrl::parse("HTTPS://h/").map(|u| (u.tls, u.default_port())), Ok((true, 443)));
+        assert_eq!(
+            HttpUrl::parse("HTTPS://h/").map(|u| (u.tls, u.default_port())),
+            Ok((true, 443))
+        );
         for text in ["h", "httpss://h/", "ftp://h", "://h", ""] {
             assert!(
                 matches!(HttpUrl::parse(text), Err(UrlError::Scheme(_))),

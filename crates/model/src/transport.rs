@@ -118,9 +118,13 @@ mod tests {
 
     #[test]
     fn what_is_not_written_has_its_default() {
-        let spec: TlsSpec = serde_json::from_str(r#"{"insecure": true, "version_min": "1.3"}"#).unwrap();
+        let spec: TlsSpec =
+            serde_json::from_str(r#"{"insecure": true, "version_min": "1.3"}"#).unwrap();
         assert!(spec.resumption && spec.insecure);
-        assert_eq!((spec.version_min, spec.version_max), (TlsVersion::V13, TlsVersion::V13));
+        assert_eq!(
+            (spec.version_min, spec.version_max),
+            (TlsVersion::V13, TlsVersion::V13)
+        );
         let json = serde_json::to_string(&spec).unwrap();
         assert!(!json.contains("pem"), "{json}");
         assert_eq!(serde_json::from_str::<TlsSpec>(&json).unwrap(), spec);

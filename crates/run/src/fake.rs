@@ -360,6 +360,8 @@ fn generator_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
         }
         total.merge(&interval);
         out.push(&LoadRecord::Progress(Progress {
+            planned_rps: rate_rps,
+            lateness_now_ns: 3_000,
             t_ns: ((second as u64 + 1) * SECOND_NS) as i64,
             rate_rps,
             p50_ns: total.latency.quantile(0.5),

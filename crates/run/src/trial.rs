@@ -11,6 +11,9 @@ use crate::experiment::{Observer, RunError, Stage, Update, event, unix_ns};
 use crate::flow::Flow;
 use crate::store::{RunDir, TrialWriter};
 
+/// The share of requests that show the generator's own error: 1 %.
+const KERNEL_TIMESTAMPS_EVERY: u32 = 100;
+
 pub(crate) enum Ended {
     Interrupted,
     Done {
@@ -222,7 +225,7 @@ impl TrialRun<'_> {
             tls: None,
             requests_per_connection: None,
             pin: false,
-            kernel_timestamps_every: 0,
+            kernel_timestamps_every: KERNEL_TIMESTAMPS_EVERY,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use tare_model::load::ErrorClass;
 
 mod epoll;
+mod kernel;
 mod report;
 mod sim;
 mod tls;

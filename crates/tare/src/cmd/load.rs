@@ -21,11 +21,12 @@ use super::exit;
 
 mod spec;
 mod text;
+mod tls;
 
 /// Put an open-loop load on URLs: constant rate, latency from the intended instant, every request accounted for.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to request: http://host[:port]/path. Several share the rate evenly.
+    /// What to request: http://host[:port]/path or https://. Several share the rate evenly.
     #[arg(required_unless_present_any = ["spec", "endpoints"])]
     urls: Vec<String>,
     /// Requests per second, as `2000` or `2krps`. A ramp, steps and a trace have rates of their own.
@@ -64,6 +65,17 @@ pub(crate) struct Args {
     /// How to wait for the next one: `sleep` in the kernel until shortly before, `spin` on a core of its own.
     #[arg(long, value_enum, default_value_t = PaceArg::Sleep)]
     pace: PaceArg,
+    /// Close a connection after so many requests. The next one is opened when a request is due, whose latency then holds the time to open it; with 1 every request has a new connection.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_connection: Option<u32>,
+    /// Keep each event-loop thread on a core of its own: the first ones that this process may use.
+    #[arg(long)]
+    pin: bool,
+    /// Share of requests that the kernel times too, which shows the generator's own error: `1%` or `off`.
+    #[arg(long, value_name = "SHARE", value_parser = spec::share, default_value = "1%")]
+    kernel_timestamps: u32,
+    #[command(flatten)]
+    tls: tls::Args,
     /// Seed of arrivals and of the order of endpoints.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -95,6 +107,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
         "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "progress",
+        "requests_per_connection", "pin", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
+        "tls_no_resumption", "insecure",
     ])]
     spec: Option<PathBuf>,
 }
@@ -241,10 +255,12 @@ fn interval_log(result: &LoadResult, seconds: &BTreeMap<u32, Histogram>) -> Stri
     log
 }
 
-/// The line that lives while the load runs.
+/// The line that lives while the load runs, and the warning that must not wait for its
+/// end.
 struct Live {
     rewriting: bool,
     shown: bool,
+    warned: bool,
 }
 
 impl Live {
@@ -253,10 +269,16 @@ impl Live {
         Self {
             rewriting: terminal && !lines,
             shown: terminal || lines,
+            warned: false,
         }
     }
 
     fn show(&mut self, progress: &Progress) {
+        if let Some(warning) = text::cannot_keep_up(progress).filter(|_| !self.warned) {
+            self.warned = true;
+            self.clear();
+            writeln!(io::stderr().lock(), "{warning}").ok();
+        }
         if !self.shown {
             return;
         }

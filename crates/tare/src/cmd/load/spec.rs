@@ -42,7 +42,23 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         seed: args.seed,
         start_unix_ns: None,
         shard: Shard::default(),
+        tls: args.tls.spec()?,
+        requests_per_connection: args.requests_per_connection,
+        pin: args.pin,
+        kernel_timestamps_every: args.kernel_timestamps,
     })
+}
+
+/// `1%` as every how manieth request; `off` as 0.
+pub(super) fn share(text: &str) -> Result<u32, String> {
+    if text == "off" {
+        return Ok(0);
+    }
+    let percent = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
+    match percent {
+        Some(p) if p > 0.0 && p <= 100.0 => Ok((100.0 / p).round().min(1e9) as u32),
+        _ => Err("expected a share above 0% and up to 100%, or `off`".to_owned()),
+    }
 }
 
 /// Open or closed loop, and the length of the window.
@@ -192,6 +208,17 @@ mod tests {
         assert!(said("\n{\"name\": \"a\"}").starts_with("line 2: "));
         assert!(said("{\"url\": \"http://h/\", \"wieght\": 3}").contains("wieght"));
         assert!(said("- url: x").contains("JSON object"));
+    }
+
+    #[test]
+    fn shares_are_whole_intervals() {
+        assert_eq!(share("1%"), Ok(100));
+        assert_eq!(share("100%"), Ok(1));
+        assert_eq!(share("0.25%"), Ok(400));
+        assert_eq!(share("off"), Ok(0));
+        for text in ["0%", "101%", "1", "x%", "-1%", "nan%"] {
+            assert!(share(text).is_err(), "{text}");
+        }
     }
 
     #[test]
