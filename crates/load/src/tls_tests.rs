@@ -502,6 +502,62 @@ fn bad_handshakes(world: &impl World) {
     assert_eq!(r.counts.ok, 40, "{:?} {:?}", r.errors, r.tls);
 }
 
+fn protocols_disagree(world: &impl World) {
+    let (mut server, tls) = Server::new("server", 2100, Temper::Good);
+    let alpn = |server: &mut Server, protocols: &[&str]| {
+        let mut config = ServerConfig::clone(&server.config);
+        config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
+        server.config = Arc::new(config);
+    };
+    alpn(&mut server, &["h2"]);
+    let r = world.run(&server, &of(tls.clone()));
+    assert_eq!(errors_of(&r, ErrorClass::Tls), 40, "{:?}", r.errors);
+    let failures = &tls_of(&r).failures;
+    assert!(
+        failures.keys().all(|k| k.contains("NoApplicationProtocol")),
+        "{failures:?}"
+    );
+    // A server that knows nothing of ALPN speaks HTTP/1.1.
+    alpn(&mut server, &[]);
+    let r = world.run(&server, &of(tls));
+    assert_eq!(r.counts.ok, 40, "{:?}", r.errors);
+}
+
+/// Opens one connection on which only HTTP/2 is offered.
+fn open_h2(protocols: &[&str]) -> (Result<(), Fault>, Vec<String>) {
+    let (mut server, tls) = Server::new("server", 2100, Temper::Good);
+    let mut config = ServerConfig::clone(&server.config);
+    config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
+    server.config = Arc::new(config);
+    let origins = Targets::new(&of(tls.clone())).unwrap().origins;
+    let mut driver = TlsDriver::new(
+        SimDriver::new(InPieces {
+            server,
+            peers: HashMap::new(),
+            rng: Rng::new(3),
+        }),
+        peers(&tls, &origins, "h2").unwrap(),
+    );
+    driver.connect(0, "10.0.0.1:443".parse().unwrap()).unwrap();
+    let mut now = driver.now();
+    let outcome = loop {
+        match driver.connected(0) {
+            Err(Fault::WouldBlock) => now = driver.wait(now, now + MS, &mut Vec::new()),
+            outcome => break outcome,
+        }
+    };
+    let failures = driver.driver_report().tls.unwrap().failures;
+    (outcome, failures.into_keys().collect())
+}
+
+#[test]
+fn nobody_speaks_http2_unasked() {
+    assert_eq!(open_h2(&["http/1.1", "h2"]), (Ok(()), Vec::new()));
+    let (outcome, why) = open_h2(&[]);
+    assert_eq!(outcome, Err(Fault::Tls));
+    assert_eq!(why, ["the server negotiated no protocol, expected h2"]);
+}
+
 fn truncation(world: &impl World) {
     let (server, tls) = Server::new("server", 2100, Temper::Truncated);
     let r = world.run(&server, &of(tls));
@@ -520,6 +576,7 @@ fn tls_in_virtual_time_in_random_pieces() {
         good_handshakes(&world);
         churn(&world);
         bad_handshakes(&world);
+        protocols_disagree(&world);
         truncation(&world);
     }
 }
@@ -529,6 +586,7 @@ fn tls_on_loopback() {
     good_handshakes(&Loopback);
     churn(&Loopback);
     bad_handshakes(&Loopback);
+    protocols_disagree(&Loopback);
     truncation(&Loopback);
 }
 

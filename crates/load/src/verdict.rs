@@ -435,4 +435,21 @@ mod tests {
         assert_eq!(verdict.grade, Grade::Suspect);
         assert_eq!(verdict.reasons.len(), 1, "{verdict:?}");
     }
+
+    #[test]
+    fn the_wrk2_mode_and_a_shortage_of_ones_own_are_named() {
+        let in_phase = judged(|r| {
+            r.mode = Mode::Open {
+                rate_rps: 100.0,
+                arrivals: Arrivals::Wrk2,
+            }
+        });
+        assert_eq!(in_phase, (Grade::Suspect, vec![Reason::CompatibilityMode]));
+        let short = judged(|r| {
+            r.counts.ok -= 1;
+            r.counts.error += 1;
+            r.errors.insert("local_shortage".to_owned(), 1);
+        });
+        assert_eq!(short, (Grade::Suspect, vec![Reason::LocalShortage]));
+    }
 }

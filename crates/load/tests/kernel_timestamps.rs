@@ -1,9 +1,10 @@
 //! The kernel's instants beside the generator's own, on loopback.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 
+use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use tare_model::load::{Endpoint, LoadResult, LoadSpec, Mode, Pace, Shard};
 
 /// Answers every request on every connection, until the process ends.
@@ -64,12 +65,25 @@ fn run(change: impl Fn(&mut LoadSpec)) -> LoadResult {
     result
 }
 
-/// Either both instants of most requests, or a word why not.
+/// Whether this kernel lets a connected socket ask for what the engine asks for.
+fn kernel_can() -> bool {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let flags = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
+        | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
+    setsockopt(&stream, sockopt::Timestamping, &flags).is_ok()
+}
+
+/// Both instants of most requests, or a word why not where the kernel cannot.
 fn told(result: &LoadResult) -> bool {
     let error = result.instrument_error.as_ref().unwrap();
     assert_eq!(error.send_ns.count, error.sampled);
     assert_eq!(error.service_time_ns.count, error.sampled);
     assert!(error.sampled + error.missed <= 200, "{error:?}");
+    assert_eq!(error.absent.is_none(), kernel_can(), "{error:?}");
     if error.absent.is_some() {
         assert_eq!(error.sampled, 0, "{error:?}");
         return false;

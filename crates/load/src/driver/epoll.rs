@@ -396,6 +396,17 @@ mod tests {
     }
 
     #[test]
+    fn what_this_machine_lacks_is_no_fault_of_the_peer() {
+        for errno in [Errno::ADDRNOTAVAIL, Errno::MFILE, Errno::NFILE] {
+            assert_eq!(fault(errno).class_of_connect().key(), "local_shortage");
+        }
+        assert_eq!(
+            fault(Errno::HOSTUNREACH).class_of_connect().key(),
+            "connect_failed"
+        );
+    }
+
+    #[test]
     fn a_connection_on_its_way_is_not_taken_for_open() {
         let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
         let listener = socket_with(inet, stream, SocketFlags::CLOEXEC, None).unwrap();

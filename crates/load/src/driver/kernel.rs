@@ -45,6 +45,7 @@ struct Sample {
     received: Option<u64>,
 }
 
+/// Those of a connected socket: no other may number its bytes.
 fn flags() -> TimestampingFlag {
     use TimestampingFlag as F;
     F::SOF_TIMESTAMPING_SOFTWARE
@@ -71,7 +72,9 @@ impl Stamps {
         let keeper = socket_with(inet, stream, SocketFlags::CLOEXEC, None)
             .map_err(|e| e.to_string())
             .and_then(|fd| {
-                setsockopt(&fd, sockopt::Timestamping, &flags()).map_err(|e| e.to_string())?;
+                let flags = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+                    | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
+                setsockopt(&fd, sockopt::Timestamping, &flags).map_err(|e| e.to_string())?;
                 Ok(fd)
             });
         match keeper {

@@ -98,7 +98,12 @@ fn reason(error: &rustls::Error) -> String {
         E::InvalidCertificate(CertificateError::NotValidYetContext { .. }) => {
             "invalid peer certificate: not valid yet".to_owned()
         }
-        other => other.to_string(),
+        other => match other.to_string() {
+            text if text.contains("CaUsedAsEndEntity") => {
+                "invalid peer certificate: the server shows an authority's certificate (CA:TRUE) as its own".to_owned()
+            }
+            text => text,
+        },
     }
 }
 

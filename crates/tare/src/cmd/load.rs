@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE", value_parser = spec::share, default_value = "1%")]
     kernel_timestamps: u32,
     #[command(flatten)]
-    tls: tls::Args,
+    tls: tls::TlsArgs,
     /// Seed of arrivals and of the order of endpoints.
     #[arg(long, default_value_t = 1)]
     seed: u64,

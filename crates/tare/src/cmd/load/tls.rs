@@ -9,7 +9,7 @@ use tare_model::transport::{TlsSpec, TlsVersion};
 /// How https:// URLs are spoken to.
 #[derive(clap::Args)]
 #[command(next_help_heading = "TLS, for https:// URLs")]
-pub(super) struct Args {
+pub(super) struct TlsArgs {
     /// PEM file with the authorities to trust [default: those of the system].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -53,7 +53,7 @@ impl From<Version> for TlsVersion {
     }
 }
 
-impl Args {
+impl TlsArgs {
     /// `None` where nothing differs from the default.
     pub(super) fn spec(&self) -> anyhow::Result<Option<TlsSpec>> {
         let read = |path: &Option<PathBuf>| path.as_deref().map(text).transpose();

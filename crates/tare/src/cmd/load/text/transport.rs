@@ -6,23 +6,18 @@ use tare_model::transport::{InstrumentError, TlsResult};
 use tare_model::units::format_duration_ns;
 
 pub(super) fn tls(out: &mut String, tls: &TlsResult) -> std::fmt::Result {
-    let protocols: Vec<String> = tls
-        .protocols
-        .iter()
-        .map(|(protocol, n)| format!("{protocol} {n}"))
-        .collect();
-    let insecure = if tls.insecure {
-        "; certificates were not checked"
-    } else {
-        ""
-    };
-    writeln!(
+    write!(
         out,
-        "TLS          {} full handshakes, {} resumed; {}{insecure}",
-        tls.handshakes_full,
-        tls.handshakes_resumed,
-        protocols.join(", ")
+        "TLS          {} full handshakes, {} resumed",
+        tls.handshakes_full, tls.handshakes_resumed
     )?;
+    for (protocol, n) in &tls.protocols {
+        write!(out, "; {protocol} {n}")?;
+    }
+    if tls.insecure {
+        write!(out, "; certificates were not checked")?;
+    }
+    writeln!(out)?;
     for (reason, n) in &tls.failures {
         writeln!(out, "  {n} times: {reason}")?;
     }
