@@ -1,4 +1,5 @@
 //! The kernel's instants beside the generator's own, on loopback.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
