@@ -7,10 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use rustls::pki_types::PrivateKeyDer;
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection, version};
+use rustls::{ServerConfig, version};
 use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace};
 use tare_model::rng::Rng;
 use tare_model::transport::{TlsResult, TlsSpec, TlsVersion};
@@ -22,210 +19,11 @@ use crate::targets::Targets;
 use crate::testing::{drive, errors_of, ok_response, plan, spec};
 use crate::tls::{TlsError, peers};
 
+mod server;
+
+use server::{Authority, Peer, Server, Temper};
+
 const MS: u64 = 1_000_000;
-
-/// An authority, and what it signs.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self {
-            issuer: Issuer::new(params, key),
-            pem,
-        }
-    }
-
-    /// Certificate and key as PEM.
-    fn signed(&self, name: &str, last_year: i32) -> (String, KeyPair) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
-        params.not_after = rcgen::date_time_ymd(last_year, 1, 1);
-        (params.signed_by(&key, &self.issuer).unwrap().pem(), key)
-    }
-}
-
-/// What the server does beside speaking TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Temper {
-    Good,
-    /// Answers the first bytes with something else.
-    Garbage,
-    CloseAtHello,
-    ResetAtHello,
-    /// Sends half of its handshake, then closes.
-    HalfHandshake,
-    /// A body that ends with the connection, with and without close_notify.
-    UntilClose,
-    Truncated,
-    /// A record that nobody signed.
-    Corrupt,
-}
-
-#[derive(Clone)]
-struct Server {
-    config: Arc<ServerConfig>,
-    temper: Temper,
-}
-
-/// The far end of one connection, without a socket.
-struct Peer {
-    session: ServerConnection,
-    temper: Temper,
-    seen: Vec<u8>,
-    over: bool,
-}
-
-impl Server {
-    fn new(name: &str, last_year: i32, temper: Temper) -> (Self, TlsSpec) {
-        Self::with(
-            name,
-            last_year,
-            temper,
-            None,
-            &[&version::TLS13, &version::TLS12],
-        )
-    }
-
-    fn with(
-        name: &str,
-        last_year: i32,
-        temper: Temper,
-        clients: Option<&Authority>,
-        versions: &[&'static rustls::SupportedProtocolVersion],
-    ) -> (Self, TlsSpec) {
-        use rustls::pki_types::{CertificateDer, pem::PemObject as _};
-        let authority = Authority::new("of servers");
-        let (pem, key) = authority.signed(name, last_year);
-        let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()];
-        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(versions)
-            .unwrap();
-        let builder = match clients {
-            None => builder.with_no_client_auth(),
-            Some(authority) => {
-                let mut roots = RootCertStore::empty();
-                let ca = CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap();
-                roots.add(ca).unwrap();
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                builder.with_client_cert_verifier(verifier.build().unwrap())
-            }
-        };
-        let mut config = builder.with_single_cert(chain, key).unwrap();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let server = Self {
-            config: Arc::new(config),
-            temper,
-        };
-        let spec = TlsSpec {
-            ca_pem: Some(authority.pem),
-            ..TlsSpec::default()
-        };
-        (server, spec)
-    }
-
-    fn peer(&self) -> Peer {
-        Peer {
-            session: ServerConnection::new(Arc::clone(&self.config)).unwrap(),
-            temper: self.temper,
-            seen: Vec::new(),
-            over: false,
-        }
-    }
-}
-
-impl Peer {
-    /// What the server does when `bytes` arrive.
-    fn bytes(&mut self, mut bytes: &[u8]) -> Vec<Step> {
-        match self.temper {
-            _ if self.over => return Vec::new(),
-            Temper::Garbage => return vec![Step::Bytes(0, b"SSH-2.0-OpenSSH\r\n".to_vec())],
-            Temper::CloseAtHello => return self.ends(Step::Close(0)),
-            Temper::ResetAtHello => return self.ends(Step::Reset(0)),
-            _ => {}
-        }
-        while !bytes.is_empty() {
-            self.session.read_tls(&mut bytes).unwrap();
-            if self.session.process_new_packets().is_err() {
-                let mut steps = self.output();
-                steps.extend(self.ends(Step::Close(0)));
-                return steps;
-            }
-            self.session.reader().read_to_end(&mut self.seen).ok();
-        }
-        if self.temper == Temper::HalfHandshake && self.session.wants_write() {
-            let mut steps = self.output();
-            if let Some(Step::Bytes(_, flight)) = steps.first_mut() {
-                flight.truncate(flight.len() / 2);
-            }
-            steps.extend(self.ends(Step::Close(0)));
-            return steps;
-        }
-        let mut steps = self.output();
-        while let Some(at) = self.seen.windows(4).position(|w| w == b"\r\n\r\n") {
-            self.seen.drain(..at + 4);
-            steps.extend(self.respond());
-        }
-        steps
-    }
-
-    fn ends(&mut self, step: Step) -> Vec<Step> {
-        self.over = true;
-        vec![step]
-    }
-
-    fn respond(&mut self) -> Vec<Step> {
-        let body = match self.temper {
-            Temper::UntilClose | Temper::Truncated => b"HTTP/1.1 200 OK\r\n\r\nall of it".to_vec(),
-            _ => ok_response(&"0123456789".repeat(2_000)),
-        };
-        self.session.writer().write_all(&body).unwrap();
-        match self.temper {
-            Temper::UntilClose => {
-                self.session.send_close_notify();
-                let mut steps = self.output();
-                steps.extend(self.ends(Step::Close(0)));
-                steps
-            }
-            Temper::Truncated => {
-                let mut steps = self.output();
-                steps.extend(self.ends(Step::Close(0)));
-                steps
-            }
-            Temper::Corrupt => {
-                let mut steps = self.output();
-                if let Some(Step::Bytes(_, record)) = steps.first_mut() {
-                    let last = record.len() - 1;
-                    record[last] ^= 1;
-                }
-                steps
-            }
-            _ => self.output(),
-        }
-    }
-
-    fn output(&mut self) -> Vec<Step> {
-        let mut out = Vec::new();
-        while self.session.wants_write() {
-            self.session.write_tls(&mut out).unwrap();
-        }
-        match out.is_empty() {
-            true => Vec::new(),
-            false => vec![Step::Bytes(0, out)],
-        }
-    }
-}
 
 trait World {
     /// How long it takes at least to open a connection with its handshake.
@@ -258,6 +56,8 @@ struct InPieces {
     /// Each with the instant until which its bytes are on their way.
     peers: HashMap<(ConnId, u64), (Peer, u64)>,
     rng: Rng,
+    /// Of a hundred answers, so many go wrong.
+    trouble: u64,
 }
 
 impl SimServer for InPieces {
@@ -275,7 +75,11 @@ impl SimServer for InPieces {
         let (peer, busy_until) = place.or_insert_with(|| (server.peer(), 0));
         let mut steps = Vec::new();
         let mut at = busy_until.saturating_sub(now).max(20_000);
-        for step in peer.bytes(bytes) {
+        for mut step in peer.bytes(bytes) {
+            if self.rng.below(100) < self.trouble {
+                at += self.rng.below(30 * MS);
+                step = spoilt(step, &mut self.rng);
+            }
             match step {
                 Step::Bytes(_, whole) => {
                     let mut rest = whole.as_slice();
@@ -296,6 +100,25 @@ impl SimServer for InPieces {
     }
 }
 
+/// Something else than the server meant.
+fn spoilt(step: Step, rng: &mut Rng) -> Step {
+    match (rng.below(5), step) {
+        (0, _) => Step::Close(0),
+        (1, _) => Step::Reset(0),
+        (2, Step::Bytes(at, mut bytes)) => {
+            bytes.truncate(rng.below(bytes.len() as u64) as usize);
+            Step::Bytes(at, bytes)
+        }
+        (3, Step::Bytes(at, mut bytes)) => {
+            let place = rng.below(bytes.len() as u64) as usize;
+            bytes[place] ^= 1 << rng.below(8);
+            Step::Bytes(at, bytes)
+        }
+        // Late only.
+        (_, step) => step,
+    }
+}
+
 impl World for Simulated {
     fn open_ns_min(&self) -> u64 {
         70_000
@@ -308,6 +131,7 @@ impl World for Simulated {
             server: server.clone(),
             peers: HashMap::new(),
             rng,
+            trouble: 0,
         });
         driver.send_bytes_max = send_bytes_max;
         over(driver, spec, "10.0.0.1:443".parse().unwrap())
@@ -535,6 +359,7 @@ fn open_h2(protocols: &[&str]) -> (Result<(), Fault>, Vec<String>) {
             server,
             peers: HashMap::new(),
             rng: Rng::new(3),
+            trouble: 0,
         }),
         peers(&tls, &origins, "h2").unwrap(),
     );
@@ -582,6 +407,51 @@ fn tls_in_virtual_time_in_random_pieces() {
 }
 
 #[test]
+fn every_slot_is_accounted_for_in_faulty_worlds_over_tls() {
+    let mut seen = std::collections::BTreeSet::new();
+    let (server, tls) = Server::new("server", 2100, Temper::Good);
+    for seed in 0..150 {
+        let mut rng = Rng::new(seed);
+        let mut s = of(tls.clone());
+        s.timeout_ns = 10 * MS + rng.below(40) * MS;
+        s.duration_ns = 100 * MS;
+        s.drain_ns = (rng.below(3) == 0).then(|| rng.below(20) * MS);
+        s.requests_per_connection = (rng.below(2) == 0).then(|| 1 + rng.below(3) as u32);
+        if rng.below(5) == 0 {
+            s.mode = Mode::Saturate;
+            s.duration_ns = 5 * MS;
+        }
+        let mut driver = SimDriver::new(InPieces {
+            server: server.clone(),
+            peers: HashMap::new(),
+            trouble: [2, 20, 60][rng.below(3) as usize],
+            rng: rng.clone(),
+        });
+        driver.send_bytes_max = [0, 40][rng.below(2) as usize];
+        driver.send_refused_first = rng.below(3) == 0;
+        // `drive` checks the identity and the sums.
+        let r = over(driver, &s, "10.0.0.1:443".parse().unwrap());
+        if s.drain_ns.is_none() {
+            assert_eq!(
+                (r.counts.in_flight, r.counts.not_sent),
+                (0, 0),
+                "seed {seed}"
+            );
+        }
+        let tls = tls_of(&r);
+        assert_eq!(
+            tls.handshakes_full + tls.handshakes_resumed,
+            tls.handshake_ns.count
+        );
+        seen.extend(r.errors.into_keys());
+        seen.extend((r.counts.ok > 0).then(|| "ok".to_owned()));
+    }
+    for outcome in ["ok", "tls", "closed", "reset", "timeout"] {
+        assert!(seen.contains(outcome), "no {outcome} in {seen:?}");
+    }
+}
+
+#[test]
 fn tls_on_loopback() {
     good_handshakes(&Loopback);
     churn(&Loopback);
@@ -614,6 +484,7 @@ fn plain_and_encrypted_origins_share_a_loop() {
         server,
         peers: HashMap::new(),
         rng: Rng::new(1),
+        trouble: 0,
     }));
     let r = over(driver, &s, "10.0.0.1:443".parse().unwrap());
     assert_eq!(r.counts.ok, 40, "{:?}", r.errors);
@@ -630,6 +501,7 @@ fn plain_bytes_that_rustls_holds_are_reported_at_once() {
         server,
         peers: HashMap::new(),
         rng: Rng::new(3),
+        trouble: 0,
     });
     let mut driver = TlsDriver::new(world, peers);
     let mut ready: Vec<Ready> = Vec::new();

@@ -74,8 +74,6 @@ pub(crate) struct Args {
     /// Share of requests that the kernel times too, which shows the generator's own error: `1%` or `off`.
     #[arg(long, value_name = "SHARE", value_parser = spec::share, default_value = "1%")]
     kernel_timestamps: u32,
-    #[command(flatten)]
-    tls: tls::TlsArgs,
     /// Seed of arrivals and of the order of endpoints.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -111,6 +109,8 @@ pub(crate) struct Args {
         "tls_no_resumption", "insecure",
     ])]
     spec: Option<PathBuf>,
+    #[command(flatten)]
+    tls: tls::TlsArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
