@@ -504,7 +504,33 @@ mod tests {
         assert!(wrong.contains("expected 200"), "{wrong}");
     }
 
+    #[test]
+    fn the_json_form_stays_as_it_was() {
+        for (arrivals, json) in [
+            (Arrivals::Constant, r#""constant""#),
+            (Arrivals::Poisson, r#""poisson""#),
+            (Arrivals::Bursts { slots: 3 }, r#"{"bursts":{"slots":3}}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&arrivals).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Arrivals>(json).unwrap(), arrivals);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn no_text_is_too_strange(
+            text in "(bursts|ramp|steps|trace|wrk2|constant)?:?[0-9a-z.,:+-]{0,24}", file: String,
+        ) {
+            let read = |_: &str| Ok(file.clone());
+            if let Ok(arrivals) = Arrivals::parse(&text, &read) {
+                let window_ns = arrivals.own_window_ns().unwrap_or(1_000_000_000);
+                let rate_rps = arrivals.own_rate_rps(window_ns).unwrap_or(1.0);
+                let checked = arrivals.check(rate_rps, window_ns);
+                prop_assert!(checked.is_ok(), "{}: {:?}", text, checked);
+            }
+            Trace::parse(&file).ok();
+        }
+
         #[test]
         fn a_trace_survives_its_journey(mut instants in prop::collection::vec(0u64..1 << 50, 1..200)) {
             let arrivals = Arrivals::Trace(Trace::new(instants.clone()).unwrap());
