@@ -142,8 +142,11 @@ impl<'a> Collector<'a> {
             service_time_ns: summary(&total.service_time),
             lateness_ns: summary(&total.lateness),
             wait_ns: summary(&total.wait),
+            stream_wait_ns: None,
+            message_latency_ns: None,
             error_latency_ns: summary(&total.error_latency),
             status: status_map(total),
+            grpc_status: BTreeMap::new(),
             errors: error_map(&total.errors),
             endpoints: endpoints(total, self.names),
             generator: generator(&ends, about.throttled_ns),
@@ -154,6 +157,8 @@ impl<'a> Collector<'a> {
                 lateness: wire(&total.lateness),
                 wait: wire(&total.wait),
                 error_latency: wire(&total.error_latency),
+                stream_wait: None,
+                message_latency: None,
             },
         };
         result.verdict = assess(&result, total.not_due);

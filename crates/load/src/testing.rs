@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Pace, Shard};
+use tare_model::load::{
+    Counts, Endpoint, ErrorClass, GrpcCall, LoadResult, LoadSpec, Mode, Pace, Protocol, Shard,
+};
 use tare_stats::LoadStream;
 
 use crate::collect::{About, Collector};
@@ -21,11 +23,14 @@ pub(crate) fn spec(urls: &[&str]) -> LoadSpec {
             .iter()
             .map(|url| Endpoint {
                 name: (*url).to_owned(),
+                protocol: Protocol::Http1,
                 method: "GET".into(),
                 url: (*url).to_owned(),
                 connect: None,
                 headers: Vec::new(),
                 body_base64: None,
+                messages_base64: Vec::new(),
+                grpc: GrpcCall::default(),
                 weight: 1,
             })
             .collect(),
@@ -38,6 +43,7 @@ pub(crate) fn spec(urls: &[&str]) -> LoadSpec {
         timeout_ns: 1_000_000_000,
         drain_ns: None,
         connections: 10,
+        streams: 1,
         threads: 1,
         pace: Pace::Sleep,
         seed: 1,

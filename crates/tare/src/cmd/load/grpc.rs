@@ -1,0 +1,82 @@
+//! gRPC calls on the command line: `grpc://host:port/package.Service/Method`.
+
+use std::io::Read as _;
+
+use anyhow::Context;
+use base64::Engine as _;
+use clap::ValueEnum;
+use tare_model::load::{Endpoint, GrpcCall, Protocol, Streaming};
+use tare_model::units::parse_duration;
+
+/// What a gRPC call needs to be told.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// gRPC: file with an encoded request message, `@-` for standard input; several flags make several messages. Without any, one empty message.
+    #[arg(long, value_name = "FILE")]
+    data_raw: Vec<String>,
+    /// gRPC: metadata of the call, `name: value`; may be repeated.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(super) metadata: Vec<String>,
+    /// gRPC: which side sends a stream of messages. In `bidi`, each message waits for the answer to the one before.
+    #[arg(long, value_enum, default_value_t = StreamingArg::Unary)]
+    streaming: StreamingArg,
+    /// gRPC: the deadline told to the server; --timeout is the generator's own.
+    #[arg(long, value_parser = parse_duration)]
+    deadline: Option<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StreamingArg {
+    Unary,
+    Client,
+    Server,
+    Bidi,
+}
+
+impl Args {
+    /// The messages that `--data-raw` names, base64.
+    pub(super) fn messages(&self) -> anyhow::Result<Vec<String>> {
+        self.data_raw.iter().map(|place| message(place)).collect()
+    }
+
+    pub(super) fn call(&self) -> GrpcCall {
+        GrpcCall {
+            streaming: match self.streaming {
+                StreamingArg::Unary => Streaming::Unary,
+                StreamingArg::Client => Streaming::Client,
+                StreamingArg::Server => Streaming::Server,
+                StreamingArg::Bidi => Streaming::Bidi,
+            },
+            deadline_ns: self.deadline,
+        }
+    }
+}
+
+fn message(place: &str) -> anyhow::Result<String> {
+    let path = place.strip_prefix('@').unwrap_or(place);
+    let mut bytes = Vec::new();
+    if path == "-" {
+        std::io::stdin().read_to_end(&mut bytes)?;
+    } else {
+        bytes = std::fs::read(path).with_context(|| format!("failed to read {path}"))?;
+    }
+    Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
+}
+
+/// An endpoint whose URL begins with `grpc://` is a call over HTTP/2 on `http://`.
+pub(super) fn by_scheme(mut endpoint: Endpoint) -> Endpoint {
+    let scheme_end = endpoint.url.find("://").unwrap_or(0);
+    if endpoint.url[..scheme_end].eq_ignore_ascii_case("grpc") {
+        endpoint.url.replace_range(..scheme_end, "http");
+        endpoint.protocol = Protocol::Grpc;
+    }
+    if endpoint.protocol == Protocol::Grpc {
+        if endpoint.messages_base64.is_empty() {
+            endpoint.messages_base64.push(String::new());
+        }
+    } else {
+        endpoint.messages_base64.clear();
+        endpoint.grpc = GrpcCall::default();
+    }
+    endpoint
+}
