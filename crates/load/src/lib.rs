@@ -2,7 +2,7 @@
 //!
 //! [`run`] carries out a [`tare_model::load::LoadSpec`] on this machine. Below it:
 //!
-//! - `targets`, `url`, `deck`, [`http1`]: what is sent where, and what comes back.
+//! - `targets`, `url`, `deck`, [`http1`], [`http2`], [`grpc`]: what is sent where, and what comes back.
 //!   Pure: bytes and instants in, values out.
 //! - [`driver`]: the seam to time and sockets, real or simulated.
 //! - `engine`: one loop on one thread, generic over the driver.
@@ -15,7 +15,9 @@ mod conformance;
 mod deck;
 pub mod driver;
 mod engine;
+pub mod grpc;
 pub mod http1;
+pub mod http2;
 mod resolve;
 mod run;
 #[cfg(test)]
