@@ -14,6 +14,7 @@ mod collect;
 mod conformance;
 mod deck;
 pub mod driver;
+mod encode;
 mod engine;
 pub mod grpc;
 pub mod http1;
@@ -22,6 +23,8 @@ mod resolve;
 mod run;
 #[cfg(test)]
 mod simulated;
+#[cfg(test)]
+mod simulated_streams;
 mod stream;
 mod targets;
 #[cfg(test)]
@@ -34,7 +37,7 @@ pub use deck::{CARDS_MAX, Deck, DeckError};
 pub use run::{LoadError, run};
 pub use stream::RecordWriter;
 pub use targets::{
-    CONNECTIONS_MAX, Origin, RATE_MAX_RPS, SpecError, THREADS_MAX, TIME_MAX_NS, Target, Targets,
-    connections_of,
+    Answer, CONNECTIONS_MAX, Origin, RATE_MAX_RPS, SpecError, THREADS_MAX, TIME_MAX_NS, Target,
+    Targets, connections_of,
 };
 pub use url::{HttpUrl, UrlError, host_port};

@@ -235,6 +235,7 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
             connections: (0..origins)
                 .map(|o| connections_of(spec.connections, o, origins, thread, spec.threads))
                 .collect(),
+            streams: spec.streams,
             open_loop: match spec.mode {
                 Mode::Open { rate_rps, arrivals } => Some(OpenLoop {
                     rate_rps,

@@ -2,12 +2,15 @@
 //! endpoints grouped by where they connect to, weights as a deck. Pure.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tare_model::load::{Endpoint, LoadSpec, Mode};
 use tare_model::rng::Rng;
 
 use crate::deck::{Deck, DeckError};
-use crate::http1::{RequestError, encode_request};
+use crate::encode::{Encoded, encode};
+use crate::http1::RequestError;
+use crate::http2::{Request, STREAMS_MAX};
 use crate::url::{HttpUrl, UrlError, host_port};
 
 /// Most event-loop threads.
@@ -57,8 +60,18 @@ pub enum SpecError {
         /// What is wrong.
         source: RequestError,
     },
-    /// An endpoint's body.
-    #[error("endpoint {name:?}: body_base64 is not base64: {found}")]
+    /// A gRPC call's messages.
+    #[error("endpoint {name:?}: found {found}, expected {expected}")]
+    Call {
+        /// Which endpoint.
+        name: String,
+        /// What it brings.
+        found: String,
+        /// What its kind of call takes.
+        expected: &'static str,
+    },
+    /// An endpoint's body or message.
+    #[error("endpoint {name:?}: its body or message is not base64: {found}")]
     Body {
         /// Which endpoint.
         name: String,
@@ -81,13 +94,19 @@ pub struct Targets {
     pub origins: Vec<Origin>,
     /// Slot index to endpoint.
     pub deck: Deck,
+    /// Requests for streams; see [`Target::stream_request`].
+    pub requests: Arc<[Request]>,
 }
 
 /// One endpoint.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The whole request.
+    /// The whole request of HTTP/1.1; empty with HTTP/2.
     pub request: Vec<u8>,
+    /// With HTTP/2, index into [`Targets::requests`].
+    pub stream_request: u32,
+    /// What answers it.
+    pub answer: Answer,
     /// Whether the response has no body whatever its headers say.
     pub head_request: bool,
     /// Index into [`Targets::names`].
@@ -96,11 +115,24 @@ pub struct Target {
     pub origin: u32,
 }
 
+/// What answers a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// A response.
+    Http,
+    /// A gRPC message and a status.
+    Message,
+    /// A stream of messages, there or back, and a status.
+    Messages,
+}
+
 /// One place to connect to, and the endpoints behind it.
 #[derive(Debug, Clone)]
 pub struct Origin {
     /// Authority of the URLs: connections are not shared between authorities.
     pub authority: String,
+    /// Whether HTTP/2 is spoken there; nor are they shared between protocols.
+    pub multiplexed: bool,
     /// Host to resolve.
     pub host: String,
     /// Port.
@@ -121,8 +153,9 @@ impl Targets {
         let mut targets = Vec::with_capacity(spec.endpoints.len());
         let mut names: Vec<String> = Vec::new();
         let mut name_index: HashMap<&str, u32> = HashMap::new();
-        let mut groups: Vec<(String, String, u16, Vec<u32>)> = Vec::new();
-        let mut group_index: HashMap<(String, String, u16), u32> = HashMap::new();
+        let mut requests = Vec::new();
+        let mut groups: Vec<(Key, Vec<u32>)> = Vec::new();
+        let mut group_index: HashMap<Key, u32> = HashMap::new();
         for (i, endpoint) in spec.endpoints.iter().enumerate() {
             let url = parse_url(endpoint)?;
             let place = endpoint.connect.as_deref().unwrap_or(&url.authority);
@@ -131,14 +164,29 @@ impl Targets {
                 names.push(endpoint.name.clone());
                 names.len() as u32 - 1
             });
-            let key = (url.authority.clone(), host.to_owned(), port);
+            let key = Key {
+                multiplexed: !endpoint.protocol.is_http1(),
+                authority: url.authority.clone(),
+                host: host.to_owned(),
+                port,
+            };
             let origin = *group_index.entry(key.clone()).or_insert_with(|| {
-                groups.push((key.0, key.1, key.2, Vec::new()));
+                groups.push((key, Vec::new()));
                 groups.len() as u32 - 1
             });
-            groups[origin as usize].3.push(i as u32);
+            groups[origin as usize].1.push(i as u32);
+            let stream_request = requests.len() as u32;
+            let (request, answer) = match encode(endpoint, &url)? {
+                Encoded::Http1(bytes) => (bytes, Answer::Http),
+                Encoded::Http2(request, answer) => {
+                    requests.push(request);
+                    (Vec::new(), answer)
+                }
+            };
             targets.push(Target {
-                request: encode(endpoint, &url)?,
+                request,
+                stream_request,
+                answer,
                 head_request: endpoint.method == "HEAD",
                 name,
                 origin,
@@ -155,12 +203,22 @@ impl Targets {
             names,
             origins,
             deck: Deck::new(&weights, spec.seed)?,
+            requests: requests.into(),
         })
     }
 }
 
+/// What must agree for a connection to be shared.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    multiplexed: bool,
+    authority: String,
+    host: String,
+    port: u16,
+}
+
 fn origin(
-    (authority, host, port, endpoints): (String, String, u16, Vec<u32>),
+    (key, endpoints): (Key, Vec<u32>),
     weights: &[u32],
     seed: u64,
     index: u64,
@@ -168,9 +226,10 @@ fn origin(
     let own: Vec<u32> = endpoints.iter().map(|&e| weights[e as usize]).collect();
     let seed = Rng::stream(seed, index + 1).next_u64();
     Ok(Origin {
-        authority,
-        host,
-        port,
+        authority: key.authority,
+        multiplexed: key.multiplexed,
+        host: key.host,
+        port: key.port,
         deck: Deck::new(&own, seed)?,
         endpoints,
     })
@@ -185,30 +244,6 @@ fn url_error(endpoint: &Endpoint, source: UrlError) -> SpecError {
 
 fn parse_url(endpoint: &Endpoint) -> Result<HttpUrl, SpecError> {
     HttpUrl::parse(&endpoint.url).map_err(|source| url_error(endpoint, source))
-}
-
-fn encode(endpoint: &Endpoint, url: &HttpUrl) -> Result<Vec<u8>, SpecError> {
-    use base64::Engine as _;
-    let body = endpoint
-        .body_base64
-        .as_deref()
-        .map(|text| base64::engine::general_purpose::STANDARD.decode(text))
-        .transpose()
-        .map_err(|e| SpecError::Body {
-            name: endpoint.name.clone(),
-            found: e.to_string(),
-        })?;
-    encode_request(
-        &endpoint.method,
-        &url.target,
-        &url.authority,
-        &endpoint.headers,
-        body.as_deref(),
-    )
-    .map_err(|source| SpecError::Request {
-        name: endpoint.name.clone(),
-        source,
-    })
 }
 
 fn check(spec: &LoadSpec) -> Result<(), SpecError> {
@@ -243,6 +278,7 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
         1,
         CONNECTIONS_MAX.into(),
     )?;
+    in_range("streams", spec.streams.into(), 1, STREAMS_MAX.into())?;
     in_range("threads", spec.threads.into(), 1, THREADS_MAX.into())?;
     in_range("shard.count", spec.shard.count.into(), 1, 1_000_000)?;
     let last = u64::from(spec.shard.count) - 1;

@@ -68,6 +68,7 @@ pub(crate) fn drive<D: Driver>(
         connections: (0..origins)
             .map(|o| connections_of(spec.connections, o, origins, 0, 1))
             .collect(),
+        streams: spec.streams,
         open_loop: match spec.mode {
             Mode::Open { rate_rps, arrivals } => Some(OpenLoop {
                 rate_rps,
@@ -144,4 +145,10 @@ pub(crate) fn ok_response(body: &str) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+/// How many random worlds to try: TARE_WORLDS says another number for a long run.
+pub(crate) fn worlds(usual: u64) -> u64 {
+    let asked = std::env::var("TARE_WORLDS").ok();
+    asked.map_or(usual, |text| text.parse().expect("TARE_WORLDS is a number"))
 }

@@ -10,16 +10,20 @@ use tare_model::load::{Arrivals, ErrorClass};
 use tare_model::schedule::Schedule;
 
 use crate::book::{Book, Recorder, SECOND_NS};
-use crate::driver::{Driver, Ready};
+use crate::driver::{ConnId, Driver, Ready};
+use crate::http2::Event;
 use crate::targets::Targets;
 
 mod conn;
 mod marks;
+mod mux;
 mod responses;
 mod slots;
 mod sockets;
+mod streams;
 
-use conn::{Conn, Pool};
+use conn::{Conn, Pool, State};
+use mux::Mux;
 use slots::Next;
 
 /// Grain of timeouts and of retries.
@@ -43,6 +47,8 @@ pub(crate) struct LoopPlan {
     pub(crate) addrs: Arc<Vec<Vec<SocketAddr>>>,
     /// Connections to each origin.
     pub(crate) connections: Vec<u32>,
+    /// Most requests at once on a connection that speaks HTTP/2.
+    pub(crate) streams: u32,
     /// `None`: closed loop.
     pub(crate) open_loop: Option<OpenLoop>,
     /// Measured window.
@@ -133,6 +139,10 @@ pub(crate) struct Engine<'a, D> {
     pools: Vec<Pool>,
     recorder: Recorder,
     buffer: Vec<u8>,
+    /// Of the bytes at hand; empty between two reads.
+    events: Vec<Event>,
+    /// Connections with streams that have something to be written.
+    dirty: Vec<ConnId>,
     /// Latest reading of the clock; `stale` when a call was made since.
     now: u64,
     stale: bool,
@@ -162,7 +172,8 @@ impl<'a, D: Driver> Engine<'a, D> {
         let mut conns = Vec::new();
         let mut pools = Vec::new();
         for (pool, (&count, addrs)) in plan.connections.iter().zip(plan.addrs.iter()).enumerate() {
-            pools.push(Pool::new(addrs.clone(), count));
+            let multiplexed = plan.targets.origins[pool].multiplexed;
+            pools.push(Pool::new(addrs.clone(), count, multiplexed));
             if !addrs.is_empty() {
                 conns.extend((0..count).map(|_| Conn::new(pool as u32)));
             }
@@ -178,6 +189,8 @@ impl<'a, D: Driver> Engine<'a, D> {
             pools,
             recorder: Recorder::new(0, u64::MAX, 0, true),
             buffer: vec![0; READ_BYTES],
+            events: Vec::new(),
+            dirty: Vec::new(),
             now,
             stale: false,
             schedule: None,
@@ -216,13 +229,14 @@ impl<'a, D: Driver> Engine<'a, D> {
             for r in &ready {
                 self.handle(*r);
             }
+            self.write_dirty();
         }
     }
 
     /// Whether there is nothing to wait for before the start.
     fn settled(&self, conn: &Conn) -> bool {
         let addresses = self.pools[conn.pool as usize].addresses();
-        conn.state == conn::State::Idle || conn.failures >= addresses
+        matches!(conn.state, State::Idle | State::Shared) || conn.failures >= addresses
     }
 
     /// Runs the whole schedule, which begins at `start` on the driver's clock.
@@ -240,13 +254,16 @@ impl<'a, D: Driver> Engine<'a, D> {
                 if self.now >= self.next.at {
                     self.take_due_slots();
                 }
+                self.write_dirty();
             }
             self.take_due_slots();
+            self.write_dirty();
             if self.now >= self.marks.next && self.next.at >= self.marks.next {
                 self.pass_mark();
             }
             if self.now >= self.next_sweep {
                 self.sweep();
+                self.write_dirty();
                 if stop.load(Ordering::Relaxed) && !self.end.interrupted {
                     self.interrupt();
                 }
@@ -275,6 +292,7 @@ impl<'a, D: Driver> Engine<'a, D> {
         self.now = self.driver.now();
         self.begin_marks(start);
         self.begin_slots(start);
+        self.write_dirty();
         self.next_sweep = self.now;
     }
 
@@ -307,9 +325,12 @@ impl<'a, D: Driver> Engine<'a, D> {
     /// Accounts for what is left and hands over the last book.
     fn finish(mut self) {
         let conns = self.conns.iter().filter(|c| c.in_flight());
+        let calls = self.conns.iter().filter_map(|c| c.mux.as_deref());
+        let calls = calls.flat_map(Mux::live);
         let waiting = self.pools.iter().flat_map(|p| &p.waiting);
         let left: Vec<(u64, u32, bool)> = conns
             .map(|c| (c.at.intended, c.endpoint, true))
+            .chain(calls.map(|c| (c.intended, c.endpoint, true)))
             .chain(waiting.map(|w| (w.intended, w.endpoint, false)))
             .collect();
         for (intended, endpoint, sent) in left {

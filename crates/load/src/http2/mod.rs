@@ -22,6 +22,8 @@ mod hpack_tests;
 #[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]
+pub(crate) mod steps;
+#[cfg(test)]
 pub(crate) mod testing;
 
 pub use client::{Client, Event, Outcome, Slot, What};
