@@ -81,7 +81,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     body_file: Option<PathBuf>,
     #[command(flatten)]
-    grpc: grpc::Args,
+    grpc: grpc::GrpcArgs,
     /// File with endpoints, one JSON object a line: url, and optionally name, method, headers, body_base64, connect, weight, protocol, messages_base64, grpc. What a line lacks of method, headers, body and messages is as the flags say.
     #[arg(long, value_name = "FILE")]
     endpoints: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! gRPC calls on the command line: `grpc://host:port/package.Service/Method`.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use anyhow::Context;
@@ -10,7 +11,7 @@ use tare_model::units::parse_duration;
 
 /// What a gRPC call needs to be told.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct GrpcArgs {
     /// gRPC: file with an encoded request message, `@-` for standard input; several flags make several messages. Without any, one empty message.
     #[arg(long, value_name = "FILE")]
     data_raw: Vec<String>,
@@ -33,7 +34,7 @@ enum StreamingArg {
     Bidi,
 }
 
-impl Args {
+impl GrpcArgs {
     /// The messages that `--data-raw` names, base64.
     pub(super) fn messages(&self) -> anyhow::Result<Vec<String>> {
         self.data_raw.iter().map(|place| message(place)).collect()
@@ -79,4 +80,47 @@ pub(super) fn by_scheme(mut endpoint: Endpoint) -> Endpoint {
         endpoint.grpc = GrpcCall::default();
     }
     endpoint
+}
+
+/// The kind of an endpoint's call, in words.
+pub(super) fn kind(endpoint: &Endpoint) -> &'static str {
+    match endpoint.grpc.streaming {
+        Streaming::Unary => "unary",
+        Streaming::Client => "client-streaming",
+        Streaming::Server => "server-streaming",
+        Streaming::Bidi => "bidirectional",
+    }
+}
+
+/// Names of the status codes, from 0. Source: gRPC's "Status codes and their use".
+const STATUS: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// Counts by status, with the names beside the numbers.
+pub(super) fn named(counts: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let name = |code: &str| code.parse().ok().and_then(|n: usize| STATUS.get(n));
+    counts
+        .iter()
+        .map(|(code, n)| match name(code) {
+            Some(name) => (format!("{code} {name}"), *n),
+            None => (code.clone(), *n),
+        })
+        .collect()
 }
