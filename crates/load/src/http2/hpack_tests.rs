@@ -28,7 +28,7 @@ fn example(blocks: &[(&str, &[&str], usize)], limit: Option<usize>) {
     }
     for (hex, fields, size) in blocks {
         assert_eq!(decoded(&mut decoder, &bytes(hex)).unwrap(), *fields);
-        assert_eq!(decoder.table_size(), *size);
+        assert_eq!(decoder.table_bytes(), *size);
     }
 }
 
@@ -187,13 +187,13 @@ fn the_table_stays_within_its_size() {
             .decode(&block, &mut |k, _, _| kind = Some(k))
             .unwrap();
         assert_eq!(kind, Some(Kind::Regular));
-        assert!(decoder.table_size() <= super::hpack::TABLE_BYTES_MAX);
+        assert!(decoder.table_bytes() <= super::hpack::TABLE_BYTES_MAX);
     }
     // 37 bytes each: 110 of them fit.
-    assert_eq!(decoder.table_size(), 110 * 37);
+    assert_eq!(decoder.table_bytes(), 110 * 37);
     // An entry larger than the table empties it.
     let mut block = vec![0x40, 0x01, b'a', 0x7f, 0x81, 0x1f];
     block.resize(block.len() + 4096, b'b');
     decoder.decode(&block, &mut |_, _, _| ()).unwrap();
-    assert_eq!(decoder.table_size(), 0);
+    assert_eq!(decoder.table_bytes(), 0);
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use proptest::prelude::*;
+use tare_model::load::Streaming;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::client::{Client, Event, Outcome, What};
@@ -200,4 +201,47 @@ proptest! {
             prop_assert_eq!(&found, &expected);
         }
     }
+}
+
+/// Echoes each piece of a call's body as it comes, and ends with status 0.
+async fn echo(io: DuplexStream) {
+    let mut connection = h2::server::handshake(io).await.unwrap();
+    let (request, mut respond) = connection.accept().await.unwrap().unwrap();
+    assert_eq!(request.headers()["te"], "trailers");
+    assert_eq!(request.headers()["grpc-timeout"], "1S");
+    let exchange = async {
+        let mut response = Response::new(());
+        let content = HeaderValue::from_static("application/grpc+proto");
+        response.headers_mut().insert("content-type", content);
+        let mut stream = respond.send_response(response, false).unwrap();
+        let mut body = request.into_body();
+        while let Some(piece) = body.data().await {
+            let piece = piece.unwrap();
+            body.flow_control().release_capacity(piece.len()).unwrap();
+            stream.send_data(piece, false).unwrap();
+        }
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", HeaderValue::from_static("0"));
+        stream.send_trailers(trailers).unwrap();
+    };
+    let mut exchange = std::pin::pin!(exchange);
+    std::future::poll_fn(|context| {
+        let _ = connection.poll_closed(context);
+        exchange.as_mut().poll(context)
+    })
+    .await;
+    while connection.accept().await.is_some() {}
+}
+
+#[test]
+fn a_call_by_turns_goes_through_an_h2_server() {
+    let messages: Vec<Vec<u8>> = (0..20).map(|i| vec![i; usize::from(i) * 900]).collect();
+    let request = Request::grpc(Streaming::Bidi, PLACE, &[], Some("1S"), &messages).unwrap();
+    let (ours, theirs) = pair();
+    let (outcomes, _) = together(echo(theirs), drive(ours, vec![request], 1, 5_000));
+    let expected = Outcome {
+        status: 200,
+        grpc_status: Some(0),
+    };
+    assert_eq!(outcomes, [expected]);
 }

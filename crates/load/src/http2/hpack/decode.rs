@@ -91,8 +91,9 @@ impl Decoder {
         Ok((Kind::of(name, value), name_len))
     }
 
-    #[cfg(test)]
-    pub(crate) fn table_size(&self) -> usize {
+    /// Size of the dynamic table as the standard counts it.
+    #[must_use]
+    pub fn table_bytes(&self) -> usize {
         self.table.size()
     }
 }

@@ -71,7 +71,10 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
         [one] => match one.protocol {
             Protocol::Http1 => write!(out, "{} {}", one.method, one.url)?,
             Protocol::Http2 => write!(out, "{} {} over HTTP/2", one.method, one.url)?,
-            Protocol::Grpc => write!(out, "{} call of {}", super::grpc::kind(one), one.url)?,
+            Protocol::Grpc => {
+                let url = one.url.replacen("http", "grpc", 1);
+                write!(out, "{} call of {url}", super::grpc::kind(one))?;
+            }
         },
         many => write!(out, "{} endpoints", many.len())?,
     }
