@@ -86,7 +86,7 @@ fn requests() -> Arc<[Request]> {
     let two = [vec![1; 3], vec![2; 3]];
     Arc::from(vec![
         http("GET", None),
-        http("POST", Some(vec![7; 100_000])),
+        http("POST", Some(vec![7; 3_000])),
         http("HEAD", None),
         call(Streaming::Unary, &two[..1]),
         call(Streaming::Bidi, &two),
@@ -100,8 +100,8 @@ fn conversation(data: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, String) {
     let count = requests.len() as u32;
     let mut client = Client::new(requests, 8);
     let mut events = Vec::new();
-    // SETTINGS, so that every input gets somewhere.
-    let hello = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    // SETTINGS with small windows, so that every input gets somewhere.
+    let hello = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 4, 0];
     client.feed(&hello, &mut events).expect("a good beginning");
     for request in 0..count {
         client.open(request);

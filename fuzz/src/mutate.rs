@@ -42,7 +42,10 @@ fn fuzz(name: &str, target: Target, length: Duration, seed: u64) {
         }
         runs += 1_000;
     }
-    println!("{name}: {runs} inputs in {} s, nothing found", length.as_secs());
+    println!(
+        "{name}: {runs} inputs in {} s, nothing found",
+        length.as_secs()
+    );
 }
 
 fn corpus(folder: &Path) -> Vec<Vec<u8>> {
@@ -51,7 +54,10 @@ fn corpus(folder: &Path) -> Vec<Vec<u8>> {
         .map(|e| e.expect("an entry").path())
         .collect();
     paths.sort();
-    paths.iter().map(|p| std::fs::read(p).expect("a file")).collect()
+    paths
+        .iter()
+        .map(|p| std::fs::read(p).expect("a file"))
+        .collect()
 }
 
 fn keep(root: &Path, name: &str, input: &[u8]) -> PathBuf {

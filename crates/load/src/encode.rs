@@ -1,18 +1,18 @@
 //! From an endpoint of the specification to what is sent for it. Pure.
 
-use tare_model::load::{Endpoint, Protocol, Streaming};
+use tare_model::load::{Endpoint, Protocol};
 
 use crate::http1::encode_request;
 use crate::http2::{Place, Request};
-use crate::targets::{Answer, SpecError};
+use crate::targets::SpecError;
 use crate::url::HttpUrl;
 
 /// A request, ready to be sent.
 pub(crate) enum Encoded {
     /// The whole of it.
     Http1(Vec<u8>),
-    /// For a stream, and what answers it.
-    Http2(Request, Answer),
+    /// For a stream.
+    Http2(Request),
 }
 
 /// Encodes the request of `endpoint`, whose URL is `url`.
@@ -40,7 +40,7 @@ pub(crate) fn encode(endpoint: &Endpoint, url: &HttpUrl) -> Result<Encoded, Spec
         .map(Encoded::Http1)
         .map_err(refused),
         Protocol::Http2 => Request::new(method, place, headers, body)
-            .map(|request| Encoded::Http2(request, Answer::Http))
+            .map(Encoded::Http2)
             .map_err(refused),
         Protocol::Grpc => call(endpoint, place),
     }
@@ -73,12 +73,8 @@ fn call(endpoint: &Endpoint, place: Place<'_>) -> Result<Encoded, SpecError> {
     let timeout = endpoint.grpc.deadline_ns.map(crate::grpc::timeout);
     let metadata = &endpoint.headers;
     let request = Request::grpc(streaming, place, metadata, timeout.as_deref(), &messages);
-    let answer = match streaming {
-        Streaming::Unary => Answer::Message,
-        _ => Answer::Messages,
-    };
     request
-        .map(|request| Encoded::Http2(request, answer))
+        .map(Encoded::Http2)
         .map_err(|source| SpecError::Request {
             name: endpoint.name.clone(),
             source,

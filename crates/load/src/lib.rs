@@ -37,7 +37,7 @@ pub use deck::{CARDS_MAX, Deck, DeckError};
 pub use run::{LoadError, run};
 pub use stream::RecordWriter;
 pub use targets::{
-    Answer, CONNECTIONS_MAX, Origin, RATE_MAX_RPS, SpecError, THREADS_MAX, TIME_MAX_NS, Target,
-    Targets, connections_of,
+    CONNECTIONS_MAX, Origin, RATE_MAX_RPS, SpecError, THREADS_MAX, TIME_MAX_NS, Target, Targets,
+    connections_of,
 };
 pub use url::{HttpUrl, UrlError, host_port};

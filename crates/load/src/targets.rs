@@ -105,25 +105,12 @@ pub struct Target {
     pub request: Vec<u8>,
     /// With HTTP/2, index into [`Targets::requests`].
     pub stream_request: u32,
-    /// What answers it.
-    pub answer: Answer,
     /// Whether the response has no body whatever its headers say.
     pub head_request: bool,
     /// Index into [`Targets::names`].
     pub name: u32,
     /// Index into [`Targets::origins`].
     pub origin: u32,
-}
-
-/// What answers a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// A response.
-    Http,
-    /// A gRPC message and a status.
-    Message,
-    /// A stream of messages, there or back, and a status.
-    Messages,
 }
 
 /// One place to connect to, and the endpoints behind it.
@@ -176,17 +163,16 @@ impl Targets {
             });
             groups[origin as usize].1.push(i as u32);
             let stream_request = requests.len() as u32;
-            let (request, answer) = match encode(endpoint, &url)? {
-                Encoded::Http1(bytes) => (bytes, Answer::Http),
-                Encoded::Http2(request, answer) => {
+            let request = match encode(endpoint, &url)? {
+                Encoded::Http1(bytes) => bytes,
+                Encoded::Http2(request) => {
                     requests.push(request);
-                    (Vec::new(), answer)
+                    Vec::new()
                 }
             };
             targets.push(Target {
                 request,
                 stream_request,
-                answer,
                 head_request: endpoint.method == "HEAD",
                 name,
                 origin,

@@ -380,9 +380,9 @@ pub struct LoadResult {
     /// was open, over the slots of endpoints that speak HTTP/2; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_wait_ns: Option<LatencySummary>,
-    /// Of the streaming gRPC calls that succeeded or failed: for each message
-    /// received, the time since the call's last event before it (a message sent or a
-    /// message received); absent without such calls.
+    /// Of streaming gRPC calls: for each message received, the time since the call's
+    /// last event before it (a message sent or a message received); absent without
+    /// any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_latency_ns: Option<LatencySummary>,
     /// done - intended of slots that ended in an error or a timeout.

@@ -35,6 +35,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// A connection attempt is given up after the request timeout, but within these.
 const CONNECT_NS_MIN: u64 = 1_000_000_000;
 const CONNECT_NS_MAX: u64 = 10_000_000_000;
+/// A peer on streams that gives no sign of life for the request timeout, but at least
+/// for this long, is taken for dead.
+const SILENCE_NS_MIN: u64 = 3_000_000_000;
 /// How long an interrupted engine still waits for responses.
 const INTERRUPTED_DRAIN_NS: u64 = 300_000_000;
 

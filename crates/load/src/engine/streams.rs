@@ -5,11 +5,10 @@ use tare_model::load::ErrorClass;
 use crate::book::{Ending, Instants};
 use crate::driver::{ConnId, Driver, Fault, Ready};
 use crate::http2::{ErrorCode, Event, What};
-use crate::targets::Answer;
 
-use super::Engine;
 use super::conn::{State, Waiting};
 use super::mux::{Call, Mux};
+use super::{CONNECT_NS_MAX, Engine, SILENCE_NS_MIN};
 
 impl<D: Driver> Engine<'_, D> {
     /// The connection is there: says the first word on it.
@@ -103,10 +102,8 @@ impl<D: Driver> Engine<'_, D> {
         let call = &mut mux.calls[event.slot as usize];
         let target = &self.targets.endpoints[call.endpoint as usize];
         if let What::Messages { completed, turn } = event.what {
-            if target.answer == Answer::Messages {
-                let first = done.saturating_sub(call.message_at);
-                self.recorder.messages(call.intended, first, completed);
-            }
+            let first = done.saturating_sub(call.message_at);
+            self.recorder.messages(call.intended, first, completed);
             call.message_at = done;
             if turn {
                 mux.unsent.push(event.slot);
@@ -114,7 +111,7 @@ impl<D: Driver> Engine<'_, D> {
             return;
         }
         call.live = false;
-        let (call, name, answer) = (*call, target.name, target.answer);
+        let (call, name) = (*call, target.name);
         self.in_flight -= 1;
         if done > self.deadline(call.intended) {
             return self.record_timeout(call.intended, name, ErrorClass::Timeout);
@@ -126,11 +123,9 @@ impl<D: Driver> Engine<'_, D> {
                     intended: call.intended,
                     sent: call.sent,
                 };
-                return match (answer, outcome.grpc_status) {
-                    (Answer::Http, _) | (_, None) => {
-                        self.recorder.responded(at, done, name, outcome.status);
-                    }
-                    (_, Some(grpc)) => self.recorder.called(at, done, name, outcome.status, grpc),
+                return match outcome.grpc_status {
+                    None => self.recorder.responded(at, done, name, outcome.status),
+                    Some(grpc) => self.recorder.called(at, done, name, outcome.status, grpc),
                 };
             }
             What::Reset { .. } => ErrorClass::StreamReset,
@@ -257,7 +252,9 @@ impl<D: Driver> Engine<'_, D> {
         if !self.conns[id as usize].has_unsent() {
             return;
         }
-        let now = self.fresh_now();
+        // Read anew: much may have been done since the last read.
+        let now = self.driver.now();
+        (self.now, self.stale) = (now, false);
         let Some(mux) = self.conns[id as usize].mux.as_deref_mut() else {
             return;
         };
@@ -309,7 +306,8 @@ impl<D: Driver> Engine<'_, D> {
             return;
         };
         let (earliest, asked_at) = (mux.earliest, mux.asked_at);
-        if asked_at.saturating_add(self.patience()) < now {
+        if asked_at.saturating_add(self.plan.timeout_ns.clamp(SILENCE_NS_MIN, CONNECT_NS_MAX)) < now
+        {
             return self.lose(id, ErrorClass::Closed);
         }
         if now <= self.deadline(earliest) {

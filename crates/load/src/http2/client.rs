@@ -26,7 +26,7 @@ pub struct Event {
 /// What happened to a stream. All but [`What::Messages`] end it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// So many gRPC messages were completed.
+    /// So many messages of a streaming gRPC call were completed.
     Messages {
         /// At least 1.
         completed: u32,

@@ -1,5 +1,7 @@
 //! From bytes to events.
 
+use tare_model::load::Streaming;
+
 use super::client::{Block, Client, Event, Outcome, Slot, What};
 use super::frame::{
     self, ACK, END_HEADERS, END_STREAM, ErrorCode, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX,
@@ -151,13 +153,16 @@ impl Client {
     fn take_messages(&mut self, slot: usize, data: &[u8], events: &mut Vec<Event>) -> bool {
         let s = &mut self.streams[slot];
         let request = &self.requests[s.request as usize];
-        if !matches!(request.kind, RequestKind::Grpc(_)) || !s.grpc_content {
+        let RequestKind::Grpc(streaming) = request.kind else {
+            return true;
+        };
+        if !s.grpc_content {
             return true;
         }
         let Ok(completed) = s.messages.feed(data) else {
             return false;
         };
-        if completed > 0 {
+        if completed > 0 && streaming != Streaming::Unary {
             let turn = self.take_turn(slot);
             events.push(Event {
                 slot: slot as Slot,
