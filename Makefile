@@ -1,7 +1,8 @@
 # `make help` prints this menu. CI calls `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint unit web-test deny bench bench-peers testbed testbed-down testbed-test clean
+.PHONY: help build demo test lint unit web-test deny fuzz bench bench-peers testbed testbed-down testbed-test clean
 CARGO ?= cargo
+FUZZ_SECONDS ?= 60
 TARE := target/release/tare
 PEERS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tare/bench
 
@@ -32,6 +33,9 @@ web-test: web/node_modules/typescript/package.json
 
 deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
 	$(CARGO) deny --locked check licenses bans sources
+
+fuzz: ## Feed every parser with mutated input, FUZZ_SECONDS each (coverage-guided: cd fuzz; cargo +nightly fuzz run TARGET --features libfuzzer)
+	cd fuzz && $(CARGO) test --locked --release --lib && $(CARGO) run --locked --release --bin mutate -- $(FUZZ_SECONDS)
 
 bench: ## Cost and truth of the load engine beside wrk, oha and fortio, interleaved
 	$(CARGO) build --release --locked --workspace --bins --examples

@@ -70,9 +70,15 @@ pub(crate) struct Page {
     pub(crate) lateness: Lazy,
     pub(crate) wait: Lazy,
     pub(crate) error_latency: Lazy,
+    /// Of HTTP/2 only.
+    pub(crate) stream_wait: Lazy,
+    /// Of streaming gRPC calls only.
+    pub(crate) message_latency: Lazy,
     pub(crate) errors: Errors,
     /// Responses by status code, few and therefore in a list.
     pub(crate) status: Vec<(u16, u64)>,
+    /// gRPC calls by `grpc-status`, likewise.
+    pub(crate) grpc_status: Vec<(u32, u64)>,
     /// By index of name; empty until the first slot.
     pub(crate) endpoints: Vec<EndpointBook>,
 }
@@ -91,14 +97,6 @@ impl Page {
         [&mut self.endpoints[name as usize].counts, &mut self.counts]
     }
 
-    #[inline]
-    fn responded(&mut self, status: u16) {
-        match self.status.iter_mut().find(|(s, _)| *s == status) {
-            Some((_, n)) => *n += 1,
-            None => self.status.push((status, 1)),
-        }
-    }
-
     /// Adds all of `other`.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.counts.add(&other.counts);
@@ -110,12 +108,14 @@ impl Page {
         self.lateness.merge(&other.lateness);
         self.wait.merge(&other.wait);
         self.error_latency.merge(&other.error_latency);
+        self.stream_wait.merge(&other.stream_wait);
+        self.message_latency.merge(&other.message_latency);
         add_errors(&mut self.errors, &other.errors);
         for &(status, n) in &other.status {
-            match self.status.iter_mut().find(|(s, _)| *s == status) {
-                Some((_, m)) => *m += n,
-                None => self.status.push((status, n)),
-            }
+            count(&mut self.status, status, n);
+        }
+        for &(status, n) in &other.grpc_status {
+            count(&mut self.grpc_status, status, n);
         }
         if self.endpoints.len() < other.endpoints.len() {
             self.endpoints
@@ -126,6 +126,15 @@ impl Page {
             add_errors(&mut mine.errors, &theirs.errors);
             mine.latency.merge(&theirs.latency);
         }
+    }
+}
+
+/// Adds `n` of `key` to a short list of counts.
+#[inline]
+fn count<K: PartialEq>(counts: &mut Vec<(K, u64)>, key: K, n: u64) {
+    match counts.iter_mut().find(|(k, _)| *k == key) {
+        Some((_, m)) => *m += n,
+        None => counts.push((key, n)),
     }
 }
 
@@ -242,7 +251,39 @@ impl Recorder {
             400..500 => Ending::Failed(ErrorClass::Status4xx),
             _ => Ending::Failed(ErrorClass::Status5xx),
         };
-        self.page(at.intended).responded(status);
+        self.complete(at, done, name, status, ending);
+    }
+
+    /// A gRPC call came to its end with a status of its own.
+    #[inline]
+    pub(crate) fn called(&mut self, at: Instants, done: u64, name: u32, status: u16, grpc: u32) {
+        let ending = match grpc {
+            0 => Ending::Ok,
+            _ => Ending::Failed(ErrorClass::GrpcStatus),
+        };
+        count(&mut self.page(at.intended).grpc_status, grpc, 1);
+        self.complete(at, done, name, status, ending);
+    }
+
+    /// Messages of a streaming call came at once: `first` nanoseconds after what was
+    /// before the first of them.
+    pub(crate) fn messages(&mut self, intended: u64, first: u64, completed: u32) {
+        let latency = &mut self.page(intended).message_latency;
+        latency.record(first);
+        (1..completed).for_each(|_| latency.record(0));
+    }
+
+    /// Of a slot's wait, the part for a stream.
+    #[inline]
+    pub(crate) fn stream_wait(&mut self, intended: u64, ns: u64) {
+        if !self.closed_loop {
+            self.page(intended).stream_wait.record(ns);
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, at: Instants, done: u64, name: u32, status: u16, ending: Ending) {
+        count(&mut self.page(at.intended).status, status, 1);
         if ending == Ending::Ok {
             let service = done.saturating_sub(at.sent);
             self.page(at.intended).service_time.record(service);

@@ -162,8 +162,11 @@ impl<'a> Collector<'a> {
             service_time_ns: summary(&total.service_time),
             lateness_ns: summary(&total.lateness),
             wait_ns: summary(&total.wait),
+            stream_wait_ns: total.stream_wait.get().map(Histogram::summary),
+            message_latency_ns: total.message_latency.get().map(Histogram::summary),
             error_latency_ns: summary(&total.error_latency),
-            status: status_map(total),
+            status: count_map(&total.status),
+            grpc_status: count_map(&total.grpc_status),
             errors: error_map(&total.errors),
             endpoints: endpoints(total, self.names),
             generator: generator(&ends, about.throttled_ns),
@@ -174,6 +177,8 @@ impl<'a> Collector<'a> {
                 lateness: wire(&total.lateness),
                 wait: wire(&total.wait),
                 error_latency: wire(&total.error_latency),
+                stream_wait: total.stream_wait.get().map(Histogram::to_wire),
+                message_latency: total.message_latency.get().map(Histogram::to_wire),
             },
             tls: about.driver.tls.as_ref().map(tls),
             instrument_error: about.driver.kernel.as_ref().map(instrument_error),
@@ -269,11 +274,8 @@ fn error_map(errors: &Errors) -> BTreeMap<String, u64> {
         .collect()
 }
 
-fn status_map(page: &Page) -> BTreeMap<String, u64> {
-    page.status
-        .iter()
-        .map(|&(status, n)| (status.to_string(), n))
-        .collect()
+fn count_map<K: ToString>(counts: &[(K, u64)]) -> BTreeMap<String, u64> {
+    counts.iter().map(|(k, n)| (k.to_string(), *n)).collect()
 }
 
 fn endpoints(total: &Page, names: &[String]) -> Vec<EndpointResult> {

@@ -1,16 +1,20 @@
 //! One body of tests over both drivers: the same servers, described as steps, once
 //! in virtual time and once on loopback sockets.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace};
+use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Protocol};
 use tare_model::verdict::{Finding, Grade, Reason};
 
-use crate::driver::{EpollDriver, Fault, SimDriver, SimServer, Step};
+use crate::driver::{ConnId, EpollDriver, Fault, SimDriver, SimServer, Step};
+use crate::http2::steps::{Asked, Script};
+use crate::http2::testing as h2;
 use crate::testing::{drive, errors_of, ok_response, spec};
 
 const MS: u64 = 1_000_000;
@@ -45,6 +49,41 @@ fn answer(path: &str) -> Vec<Step> {
     }
 }
 
+/// The same over HTTP/2, where a stream and a connection can fail each for itself.
+fn answer_stream(asked: Asked<'_>) -> Vec<Step> {
+    let s = asked.stream;
+    let now = |bytes: Vec<u8>| Step::Bytes(0, bytes);
+    let status = |status| h2::headers(s, &[(":status", status)], true);
+    match asked.path {
+        "/ok" => vec![now(h2::ok(s, b"hello"))],
+        "/delay" => vec![Step::Bytes(DELAY_NS, h2::ok(s, b"hello"))],
+        // Cut between frames only: other streams' frames may come between.
+        "/pieces" => vec![
+            now(h2::headers(s, &[(":status", "103")], false)),
+            Step::Bytes(MS / 2, h2::headers(s, &[(":status", "200")], false)),
+            Step::Bytes(MS, h2::data(s, b"hello", false)),
+            Step::Bytes(2 * MS, h2::headers(s, &[("x", "y")], true)),
+        ],
+        "/404" => vec![now(status("404"))],
+        "/500" => vec![now(status("500"))],
+        "/reset" => vec![Step::Reset(0)],
+        "/half" => vec![now(h2::ok(s, b"hello")[..9].to_vec()), Step::Close(MS)],
+        "/garbage" => vec![now(h2::data(0, b"", false))],
+        "/late" => vec![Step::Bytes(250 * MS, h2::ok(s, b"late"))],
+        "/close" => vec![
+            now([h2::ok(s, b"ok"), h2::goaway(s, 0)].concat()),
+            Step::Close(0),
+        ],
+        "/stream-reset" => vec![now(h2::reset(s, 2))],
+        "/go-away" => vec![now(h2::goaway(s.saturating_sub(2), 0))],
+        other => panic!("no answer for {other:?}"),
+    }
+}
+
+fn script() -> Script<fn(Asked<'_>) -> Vec<Step>> {
+    Script::new(&[(3, 100)], answer_stream)
+}
+
 fn path_of(request: &[u8]) -> String {
     let text = String::from_utf8_lossy(request);
     text.split(' ').nth(1).unwrap_or_default().to_owned()
@@ -58,6 +97,23 @@ trait World {
 struct Simulated;
 
 struct Steps;
+
+/// A server of HTTP/2 in virtual time.
+pub(crate) struct Streams<F>(pub(crate) Script<F>);
+
+impl<F: FnMut(Asked<'_>) -> Vec<Step>> SimServer for Streams<F> {
+    fn connect(&mut self, now: u64, to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+        Steps.connect(now, to)
+    }
+
+    fn request(&mut self, _now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
+        Vec::new()
+    }
+
+    fn bytes(&mut self, _now: u64, on: (ConnId, u64), bytes: &[u8]) -> Option<Vec<Step>> {
+        Some(self.0.bytes(on, bytes))
+    }
+}
 
 const SERVER: &str = "10.0.0.1:80";
 const REFUSED: &str = "10.0.0.2:80";
@@ -96,12 +152,11 @@ fn addrs(spec: &LoadSpec, server: SocketAddr, refused: SocketAddr) -> Vec<Vec<So
 impl World for Simulated {
     fn run(&self, spec: &LoadSpec) -> LoadResult {
         let addrs = addrs(spec, SERVER.parse().unwrap(), REFUSED.parse().unwrap());
-        drive(
-            &mut SimDriver::new(Steps),
-            spec,
-            addrs,
-            &AtomicBool::new(false),
-        )
+        let stop = AtomicBool::new(false);
+        match spec.endpoints[0].protocol {
+            Protocol::Http1 => drive(&mut SimDriver::new(Steps), spec, addrs, &stop),
+            _ => drive(&mut SimDriver::new(Streams(script())), spec, addrs, &stop),
+        }
     }
 }
 
@@ -117,6 +172,7 @@ impl World for Loopback {
             .local_addr()
             .unwrap();
         let over = Arc::new(AtomicBool::new(false));
+        let http1 = spec.endpoints[0].protocol.is_http1();
         let accepting = {
             let over = Arc::clone(&over);
             std::thread::spawn(move || {
@@ -125,7 +181,10 @@ impl World for Loopback {
                         return;
                     }
                     let stream = stream.unwrap();
-                    std::thread::spawn(move || serve(stream));
+                    std::thread::spawn(move || match http1 {
+                        true => serve(stream),
+                        false => serve_streams(stream),
+                    });
                 }
             })
         };
@@ -178,8 +237,56 @@ fn serve(mut stream: TcpStream) {
     }
 }
 
-fn of(url: &str) -> LoadSpec {
+/// The same for HTTP/2, where answers may overtake each other.
+fn serve_streams(mut stream: TcpStream) {
+    stream.set_nodelay(true).unwrap();
+    let (mut script, begun) = (script(), Instant::now());
+    let mut due: BinaryHeap<Reverse<(Duration, u64, Step)>> = BinaryHeap::new();
+    let (mut nth, mut buffer) = (0, [0; 4096]);
+    loop {
+        while let Some(Reverse((at, ..))) = due.peek()
+            && *at <= begun.elapsed()
+            && let Some(Reverse((.., step))) = due.pop()
+        {
+            match step {
+                Step::Bytes(_, bytes) if stream.write_all(&bytes).is_err() => return,
+                Step::Bytes(..) => {}
+                Step::Close(_) => return,
+                Step::Reset(_) => {
+                    let zero = Some(Duration::ZERO);
+                    rustix::net::sockopt::set_socket_linger(&stream, zero).unwrap();
+                    return;
+                }
+            }
+        }
+        let wait = due.peek().map(|Reverse((at, ..))| {
+            at.saturating_sub(begun.elapsed())
+                .max(Duration::from_micros(10))
+        });
+        stream.set_read_timeout(wait).unwrap();
+        match stream.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(n) => {
+                for step in script.bytes((0, 0), &buffer[..n]) {
+                    let (Step::Bytes(at, _) | Step::Close(at) | Step::Reset(at)) = step;
+                    nth += 1;
+                    due.push(Reverse((
+                        begun.elapsed() + Duration::from_nanos(at),
+                        nth,
+                        step,
+                    )));
+                }
+            }
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Eight requests at once: on as many connections, or on two.
+fn of(protocol: Protocol, url: &str) -> LoadSpec {
     let mut s = spec(&[url]);
+    s.endpoints[0].protocol = protocol;
     s.mode = Mode::Open {
         rate_rps: 400.0,
         arrivals: Default::default(),
@@ -187,13 +294,26 @@ fn of(url: &str) -> LoadSpec {
     s.duration_ns = 250 * MS;
     // Long enough for a busy machine; what times out in these tests never answers in time.
     s.timeout_ns = 10_000 * MS;
-    s.connections = 8;
+    if protocol.is_http1() {
+        s.connections = 8;
+    } else {
+        (s.connections, s.streams) = (2, 4);
+    }
     s
 }
 
-fn good_servers(world: &impl World) {
-    for path in ["ok", "delay", "pieces", "close", "until-close"] {
-        let r = world.run(&of(&format!("http://server/{path}")));
+fn good_servers(world: &impl World, protocol: Protocol) {
+    let until_close = protocol.is_http1().then_some("until-close");
+    for path in ["ok", "delay", "pieces", "close"]
+        .into_iter()
+        .chain(until_close)
+    {
+        let mut s = of(protocol, &format!("http://server/{path}"));
+        if path == "close" {
+            // Else GOAWAY may refuse what is beside it.
+            s.streams = 1;
+        }
+        let r = world.run(&s);
         assert_eq!(r.counts.planned, 100, "{path}");
         assert_eq!(r.counts.ok, 100, "{path}: {:?}", r.errors);
         assert_eq!(r.status["200"], 100, "{path}");
@@ -206,15 +326,23 @@ fn good_servers(world: &impl World) {
     }
 }
 
-fn bad_servers(world: &impl World) {
+fn bad_servers(world: &impl World, protocol: Protocol) {
+    let streams = [
+        ("stream-reset", ErrorClass::StreamReset),
+        ("go-away", ErrorClass::GoAway),
+    ];
+    let streams = streams.into_iter().filter(|_| !protocol.is_http1());
     for (path, class) in [
         ("404", ErrorClass::Status4xx),
         ("500", ErrorClass::Status5xx),
         ("reset", ErrorClass::Reset),
         ("half", ErrorClass::Closed),
         ("garbage", ErrorClass::BadResponse),
-    ] {
-        let r = world.run(&of(&format!("http://server/{path}")));
+    ]
+    .into_iter()
+    .chain(streams)
+    {
+        let r = world.run(&of(protocol, &format!("http://server/{path}")));
         assert_eq!(
             errors_of(&r, class),
             100,
@@ -224,50 +352,54 @@ fn bad_servers(world: &impl World) {
         );
         assert_eq!(r.error_latency_ns.count, 100, "{path}");
     }
-    let r = world.run(&of("http://refused/ok"));
+    let r = world.run(&of(protocol, "http://refused/ok"));
     assert_eq!(
         errors_of(&r, ErrorClass::ConnectRefused),
         100,
         "{:?}",
         r.errors
     );
-    let r = world.run(&of("http://unknown/ok"));
+    let r = world.run(&of(protocol, "http://unknown/ok"));
     assert_eq!(errors_of(&r, ErrorClass::Dns), 100, "{:?}", r.errors);
 }
 
-fn late_servers(world: &impl World) {
-    let mut s = of("http://server/late");
+fn late_servers(world: &impl World, protocol: Protocol) {
+    let mut s = of(protocol, "http://server/late");
     s.timeout_ns = 150 * MS;
     let r = world.run(&s);
     assert_eq!(r.counts.timeout, 100, "{:?}", r.errors);
     assert!(errors_of(&r, ErrorClass::Timeout) >= 8, "{:?}", r.errors);
     assert_eq!(r.error_latency_ns.max, 150 * MS);
-    let mut patient = of("http://server/late");
-    patient.connections = 200;
+    // A stream that takes too long costs no connection.
+    assert_eq!(r.generator.reconnects > 0, protocol.is_http1(), "{r:?}");
+    let mut patient = of(protocol, "http://server/late");
+    (patient.connections, patient.streams) = (if protocol.is_http1() { 200 } else { 2 }, 100);
     let r = world.run(&patient);
     assert_eq!(r.counts.ok, 100, "{:?}", r.errors);
-    let mut impatient = of("http://server/late");
+    let mut impatient = of(protocol, "http://server/late");
     impatient.drain_ns = Some(0);
-    impatient.connections = 200;
+    (impatient.connections, impatient.streams) = (patient.connections, 100);
     let r = world.run(&impatient);
     assert!(r.counts.in_flight > 10, "{:?}", r.counts);
     let cut = |f: &Finding| (f.reason, f.grade) == (Reason::DrainCut, Grade::Invalid);
     assert!(r.verdict.reasons.iter().any(cut), "{:?}", r.verdict);
 }
 
-fn mixed_servers(world: &impl World) {
-    let mut s = of("http://server/ok");
+fn mixed_servers(world: &impl World, protocol: Protocol) {
+    let mut s = of(protocol, "http://server/ok");
     s.endpoints[0].weight = 2;
-    s.endpoints.extend(of("http://server/500").endpoints);
-    s.endpoints.extend(of("http://unknown/ok").endpoints);
+    s.endpoints
+        .extend(of(protocol, "http://server/500").endpoints);
+    s.endpoints
+        .extend(of(protocol, "http://unknown/ok").endpoints);
     let r = world.run(&s);
     assert_eq!((r.counts.ok, r.counts.error), (50, 50), "{:?}", r.errors);
     assert_eq!(r.endpoints[1].errors["status5xx"], 25);
     assert_eq!(errors_of(&r, ErrorClass::Dns), 25);
 }
 
-fn closed_loop(world: &impl World) {
-    let mut s = of("http://server/delay");
+fn closed_loop(world: &impl World, protocol: Protocol) {
+    let mut s = of(protocol, "http://server/delay");
     s.mode = Mode::Saturate;
     let r = world.run(&s);
     // 8 connections, 250 ms, at least 2 ms each.
@@ -275,7 +407,7 @@ fn closed_loop(world: &impl World) {
     assert_eq!(r.counts.ok, r.counts.planned);
     assert!(r.latency_ns.min >= DELAY_NS);
     assert_eq!(r.lateness_ns.count, 0);
-    let mut s = of("http://refused/ok");
+    let mut s = of(protocol, "http://refused/ok");
     s.mode = Mode::Saturate;
     let r = world.run(&s);
     assert!(
@@ -283,12 +415,13 @@ fn closed_loop(world: &impl World) {
         "{:?}",
         r.counts
     );
-    let mut s = of("http://unknown/ok");
+    let mut s = of(protocol, "http://unknown/ok");
     s.mode = Mode::Saturate;
     let r = world.run(&s);
     assert_eq!(errors_of(&r, ErrorClass::Dns), 1, "{:?}", r.counts);
     assert_eq!(r.verdict.grade, Grade::Invalid);
-    s.endpoints.extend(of("http://server/delay").endpoints);
+    s.endpoints
+        .extend(of(protocol, "http://server/delay").endpoints);
     let r = world.run(&s);
     assert!(r.counts.ok >= 4, "{:?}", r.counts);
     assert_eq!(r.endpoints[0].errors["dns"], 1);
@@ -297,27 +430,37 @@ fn closed_loop(world: &impl World) {
     assert!(r.verdict.reasons.iter().any(dead), "{:?}", r.verdict);
 }
 
-fn all(world: &impl World) {
-    good_servers(world);
-    bad_servers(world);
-    late_servers(world);
-    mixed_servers(world);
-    closed_loop(world);
+fn all(world: &impl World, protocol: Protocol) {
+    good_servers(world, protocol);
+    bad_servers(world, protocol);
+    late_servers(world, protocol);
+    mixed_servers(world, protocol);
+    closed_loop(world, protocol);
 }
 
 #[test]
 fn in_virtual_time() {
-    all(&Simulated);
+    all(&Simulated, Protocol::Http1);
+}
+
+#[test]
+fn http2_in_virtual_time() {
+    all(&Simulated, Protocol::Http2);
 }
 
 #[test]
 fn on_loopback() {
-    all(&Loopback);
+    all(&Loopback, Protocol::Http1);
+}
+
+#[test]
+fn http2_on_loopback() {
+    all(&Loopback, Protocol::Http2);
 }
 
 #[test]
 fn on_loopback_without_sleep() {
-    let mut s = of("http://server/delay");
+    let mut s = of(Protocol::Http1, "http://server/delay");
     s.pace = Pace::Spin;
     let r = Loopback.run(&s);
     assert_eq!(r.counts.ok, 100, "{:?}", r.errors);

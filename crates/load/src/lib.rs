@@ -2,7 +2,7 @@
 //!
 //! [`run`] carries out a [`tare_model::load::LoadSpec`] on this machine. Below it:
 //!
-//! - `targets`, `url`, `deck`, [`http1`]: what is sent where, and what comes back.
+//! - `targets`, `url`, `deck`, [`http1`], [`http2`], [`grpc`]: what is sent where, and what comes back.
 //!   Pure: bytes and instants in, values out.
 //! - [`driver`]: the seam to time and sockets, real or simulated.
 //! - [`tls`]: trust and identity, from a specification to rustls.
@@ -15,13 +15,18 @@ mod collect;
 mod conformance;
 mod deck;
 pub mod driver;
+mod encode;
 mod engine;
+pub mod grpc;
 pub mod http1;
+pub mod http2;
 mod pin;
 mod resolve;
 mod run;
 #[cfg(test)]
 mod simulated;
+#[cfg(test)]
+mod simulated_streams;
 mod stream;
 mod targets;
 #[cfg(test)]

@@ -112,7 +112,7 @@ pub fn run(
 ) -> Result<LoadResult, LoadError> {
     let targets = Arc::new(Targets::new(spec)?);
     let tls = spec.tls.clone().unwrap_or_default();
-    let peers = &peers(&tls, &targets.origins, "http/1.1")?;
+    let peers = &peers(&tls, &targets.origins)?;
     let plans = plans(spec, &targets);
     raise_file_limit(&plans)?;
     let cores = cores(spec)?;
@@ -298,6 +298,7 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
             connections: (0..origins)
                 .map(|o| connections_of(spec.connections, o, origins, thread, spec.threads))
                 .collect(),
+            streams: spec.streams,
             open_loop: SchedulePlan::of(spec).map(|schedule| OpenLoop {
                 schedule,
                 // All threads' slots together are those of this generator.

@@ -9,7 +9,7 @@ use tare_model::rng::Rng;
 use tare_model::verdict::{Grade, Reason};
 
 use crate::driver::{Fault, SimDriver, SimServer, Step};
-use crate::testing::{drive, errors_of, ok_response, spec};
+use crate::testing::{drive, errors_of, ok_response, spec, worlds};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -453,7 +453,7 @@ fn chaotic_spec(rng: &mut Rng) -> LoadSpec {
 #[test]
 fn every_slot_is_accounted_for_in_thousands_of_faulty_worlds() {
     let mut seen = std::collections::BTreeSet::new();
-    for seed in 0..2_000 {
+    for seed in 0..worlds(2_000) {
         let mut rng = Rng::new(seed);
         let s = chaotic_spec(&mut rng);
         let mut driver = SimDriver::new(Chaos {
@@ -495,7 +495,11 @@ fn every_slot_is_accounted_for_in_thousands_of_faulty_worlds() {
             );
         }
     }
-    for class in ErrorClass::ALL {
+    let streams_only = |c: &ErrorClass| {
+        use ErrorClass::{GoAway, GrpcStatus, StreamReset};
+        matches!(c, GoAway | GrpcStatus | StreamReset)
+    };
+    for class in ErrorClass::ALL.into_iter().filter(|c| !streams_only(c)) {
         assert!(seen.contains(class.key()), "{} never occurred", class.key());
     }
 }

@@ -2,13 +2,16 @@
 //! endpoints grouped by where they connect to, weights as a deck. Pure.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tare_model::arrivals::ArrivalsError;
 use tare_model::load::{Endpoint, LoadSpec, Mode};
 use tare_model::rng::Rng;
 
 use crate::deck::{Deck, DeckError};
-use crate::http1::{RequestError, encode_request};
+use crate::encode::{Encoded, encode};
+use crate::http1::RequestError;
+use crate::http2::{Request, STREAMS_MAX};
 use crate::url::{HttpUrl, UrlError, host_port};
 
 /// Most event-loop threads.
@@ -58,8 +61,18 @@ pub enum SpecError {
         /// What is wrong.
         source: RequestError,
     },
-    /// An endpoint's body.
-    #[error("endpoint {name:?}: body_base64 is not base64: {found}")]
+    /// A gRPC call's messages.
+    #[error("endpoint {name:?}: found {found}, expected {expected}")]
+    Call {
+        /// Which endpoint.
+        name: String,
+        /// What it brings.
+        found: String,
+        /// What its kind of call takes.
+        expected: &'static str,
+    },
+    /// An endpoint's body or message.
+    #[error("endpoint {name:?}: its body or message is not base64: {found}")]
     Body {
         /// Which endpoint.
         name: String,
@@ -85,13 +98,17 @@ pub struct Targets {
     pub origins: Vec<Origin>,
     /// Slot index to endpoint.
     pub deck: Deck,
+    /// Requests for streams; see [`Target::stream_request`].
+    pub requests: Arc<[Request]>,
 }
 
 /// One endpoint.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The whole request.
+    /// The whole request of HTTP/1.1; empty with HTTP/2.
     pub request: Vec<u8>,
+    /// With HTTP/2, index into [`Targets::requests`].
+    pub stream_request: u32,
     /// Whether the response has no body whatever its headers say.
     pub head_request: bool,
     /// Index into [`Targets::names`].
@@ -105,6 +122,8 @@ pub struct Target {
 pub struct Origin {
     /// Authority of the URLs: connections are not shared between authorities.
     pub authority: String,
+    /// Whether HTTP/2 is spoken there; nor are they shared between protocols.
+    pub multiplexed: bool,
     /// Host to resolve.
     pub host: String,
     /// Port.
@@ -129,8 +148,9 @@ impl Targets {
         let mut targets = Vec::with_capacity(spec.endpoints.len());
         let mut names: Vec<String> = Vec::new();
         let mut name_index: HashMap<&str, u32> = HashMap::new();
-        let mut groups: Vec<(Place, Vec<u32>)> = Vec::new();
-        let mut group_index: HashMap<Place, u32> = HashMap::new();
+        let mut requests = Vec::new();
+        let mut groups: Vec<(Key, Vec<u32>)> = Vec::new();
+        let mut group_index: HashMap<Key, u32> = HashMap::new();
         for (i, endpoint) in spec.endpoints.iter().enumerate() {
             let url = parse_url(endpoint)?;
             let place = endpoint.connect.as_deref().unwrap_or(&url.authority);
@@ -140,7 +160,8 @@ impl Targets {
                 names.push(endpoint.name.clone());
                 names.len() as u32 - 1
             });
-            let key = Place {
+            let key = Key {
+                multiplexed: !endpoint.protocol.is_http1(),
                 tls: url.tls,
                 authority: url.authority.clone(),
                 host: host.to_owned(),
@@ -151,8 +172,17 @@ impl Targets {
                 groups.len() as u32 - 1
             });
             groups[origin as usize].1.push(i as u32);
+            let stream_request = requests.len() as u32;
+            let request = match encode(endpoint, &url)? {
+                Encoded::Http1(bytes) => bytes,
+                Encoded::Http2(request) => {
+                    requests.push(request);
+                    Vec::new()
+                }
+            };
             targets.push(Target {
-                request: encode(endpoint, &url)?,
+                request,
+                stream_request,
                 head_request: endpoint.method == "HEAD",
                 name,
                 origin,
@@ -169,13 +199,15 @@ impl Targets {
             names,
             origins,
             deck: Deck::new(&weights, spec.seed)?,
+            requests: requests.into(),
         })
     }
 }
 
-/// What makes connections interchangeable.
+/// What must agree for a connection to be shared.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Place {
+struct Key {
+    multiplexed: bool,
     tls: bool,
     authority: String,
     host: String,
@@ -183,20 +215,21 @@ struct Place {
 }
 
 fn origin(
-    (place, endpoints): (Place, Vec<u32>),
+    (key, endpoints): (Key, Vec<u32>),
     weights: &[u32],
     seed: u64,
     index: u64,
 ) -> Result<Origin, SpecError> {
     let own: Vec<u32> = endpoints.iter().map(|&e| weights[e as usize]).collect();
     let seed = Rng::stream(seed, index + 1).next_u64();
-    let server_name = host_port(&place.authority, place.port)
-        .map_or_else(|_| place.host.clone(), |(host, _)| host.to_owned());
+    let server_name = host_port(&key.authority, key.port)
+        .map_or_else(|_| key.host.clone(), |(host, _)| host.to_owned());
     Ok(Origin {
-        authority: place.authority,
-        host: place.host,
-        port: place.port,
-        tls: place.tls,
+        authority: key.authority,
+        multiplexed: key.multiplexed,
+        host: key.host,
+        port: key.port,
+        tls: key.tls,
         server_name,
         deck: Deck::new(&own, seed)?,
         endpoints,
@@ -212,30 +245,6 @@ fn url_error(endpoint: &Endpoint, source: UrlError) -> SpecError {
 
 fn parse_url(endpoint: &Endpoint) -> Result<HttpUrl, SpecError> {
     HttpUrl::parse(&endpoint.url).map_err(|source| url_error(endpoint, source))
-}
-
-fn encode(endpoint: &Endpoint, url: &HttpUrl) -> Result<Vec<u8>, SpecError> {
-    use base64::Engine as _;
-    let body = endpoint
-        .body_base64
-        .as_deref()
-        .map(|text| base64::engine::general_purpose::STANDARD.decode(text))
-        .transpose()
-        .map_err(|e| SpecError::Body {
-            name: endpoint.name.clone(),
-            found: e.to_string(),
-        })?;
-    encode_request(
-        &endpoint.method,
-        &url.target,
-        &url.authority,
-        &endpoint.headers,
-        body.as_deref(),
-    )
-    .map_err(|source| SpecError::Request {
-        name: endpoint.name.clone(),
-        source,
-    })
 }
 
 fn check(spec: &LoadSpec) -> Result<(), SpecError> {
@@ -271,8 +280,13 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
         1,
         CONNECTIONS_MAX.into(),
     )?;
+    in_range("streams", spec.streams.into(), 1, STREAMS_MAX.into())?;
     in_range("threads", spec.threads.into(), 1, THREADS_MAX.into())?;
     if let Some(n) = spec.requests_per_connection {
+        if spec.endpoints.iter().any(|e| !e.protocol.is_http1()) {
+            let only = "nothing with HTTP/2: connections there are kept".to_owned();
+            return Err(range("requests_per_connection", n, only));
+        }
         in_range("requests_per_connection", n.into(), 1, u32::MAX.into())?;
     }
     in_range("shard.count", spec.shard.count.into(), 1, 1_000_000)?;

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Pace, Shard};
+use tare_model::load::{
+    Counts, Endpoint, ErrorClass, GrpcCall, LoadResult, LoadSpec, Mode, Pace, Protocol, Shard,
+};
 use tare_model::schedule::SchedulePlan;
 use tare_stats::LoadStream;
 
@@ -22,11 +24,14 @@ pub(crate) fn spec(urls: &[&str]) -> LoadSpec {
             .iter()
             .map(|url| Endpoint {
                 name: (*url).to_owned(),
+                protocol: Protocol::Http1,
                 method: "GET".into(),
                 url: (*url).to_owned(),
                 connect: None,
                 headers: Vec::new(),
                 body_base64: None,
+                messages_base64: Vec::new(),
+                grpc: GrpcCall::default(),
                 weight: 1,
             })
             .collect(),
@@ -39,6 +44,7 @@ pub(crate) fn spec(urls: &[&str]) -> LoadSpec {
         timeout_ns: 1_000_000_000,
         drain_ns: None,
         connections: 10,
+        streams: 1,
         threads: 1,
         pace: Pace::Sleep,
         seed: 1,
@@ -109,6 +115,7 @@ pub(crate) fn plan(spec: &LoadSpec, addrs: Vec<Vec<SocketAddr>>) -> LoopPlan {
         timeout_ns: spec.timeout_ns,
         drain_ns: spec.drain_ns.unwrap_or(spec.timeout_ns),
         requests_per_connection: spec.requests_per_connection,
+        streams: spec.streams,
     }
 }
 
@@ -146,4 +153,10 @@ pub(crate) fn ok_response(body: &str) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+/// How many random worlds to try: TARE_WORLDS says another number for a long run.
+pub(crate) fn worlds(usual: u64) -> u64 {
+    let asked = std::env::var("TARE_WORLDS").ok();
+    asked.map_or(usual, |text| text.parse().expect("TARE_WORLDS is a number"))
 }

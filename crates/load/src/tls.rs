@@ -57,28 +57,27 @@ pub struct TlsPeer {
     resumption: bool,
 }
 
-/// For each origin how to speak TLS with it; `None`: in plain text. `alpn` is the only
-/// protocol that is offered, as `h2` or `http/1.1`. Sessions are resumed among the
-/// connections of one call's result.
+/// For each origin how to speak TLS with it; `None`: in plain text. The only protocol
+/// that is offered is the one that it speaks, `h2` or `http/1.1`. Sessions are resumed
+/// among the connections of one call's result.
 ///
 /// # Errors
 /// [`TlsError`] when the specification cannot be carried out here.
-pub fn peers(
-    spec: &TlsSpec,
-    origins: &[Origin],
-    alpn: &str,
-) -> Result<Vec<Option<TlsPeer>>, TlsError> {
+pub fn peers(spec: &TlsSpec, origins: &[Origin]) -> Result<Vec<Option<TlsPeer>>, TlsError> {
     if !origins.iter().any(|o| o.tls) {
         return Ok(vec![None; origins.len()]);
     }
-    let config = Arc::new(config(spec, alpn)?);
+    let http1 = config(spec)?;
+    let mut http2 = http1.clone();
+    http2.alpn_protocols = vec![b"h2".to_vec()];
+    let configs = [Arc::new(http1), Arc::new(http2)];
     let peer = |origin: &Origin| {
         if !origin.tls {
             return Ok(None);
         }
         let name = spec.server_name.as_deref().unwrap_or(&origin.server_name);
         Ok(Some(TlsPeer {
-            config: Arc::clone(&config),
+            config: Arc::clone(&configs[usize::from(origin.multiplexed)]),
             name: ServerName::try_from(name.to_owned())
                 .map_err(|_| TlsError::Name(name.to_owned()))?,
             insecure: spec.insecure,
@@ -90,13 +89,18 @@ pub fn peers(
 
 /// The same peers with a session store of their own: no lock between threads.
 pub(crate) fn own_sessions(peers: &[Option<TlsPeer>]) -> Vec<Option<TlsPeer>> {
-    let mut own: Option<Arc<ClientConfig>> = None;
+    // One for each protocol.
+    let mut own: Vec<Arc<ClientConfig>> = Vec::new();
     let mut copy = |peer: &TlsPeer| {
-        let config = own.get_or_insert_with(|| {
+        let alpn = &peer.config.alpn_protocols;
+        let known = own.iter().position(|c| c.alpn_protocols == *alpn);
+        let at = known.unwrap_or_else(|| {
             let mut config = ClientConfig::clone(&peer.config);
             config.resumption = resumption(peer.resumption);
-            Arc::new(config)
+            own.push(Arc::new(config));
+            own.len() - 1
         });
+        let config = &own[at];
         TlsPeer {
             config: Arc::clone(config),
             ..peer.clone()
@@ -105,7 +109,7 @@ pub(crate) fn own_sessions(peers: &[Option<TlsPeer>]) -> Vec<Option<TlsPeer>> {
     peers.iter().map(|p| p.as_ref().map(&mut copy)).collect()
 }
 
-fn config(spec: &TlsSpec, alpn: &str) -> Result<ClientConfig, TlsError> {
+fn config(spec: &TlsSpec) -> Result<ClientConfig, TlsError> {
     let rustls = |e: rustls::Error| TlsError::Rustls(e.to_string());
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -122,7 +126,7 @@ fn config(spec: &TlsSpec, alpn: &str) -> Result<ClientConfig, TlsError> {
         Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(rustls)?,
         None => builder.with_no_client_auth(),
     };
-    config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.resumption = resumption(spec.resumption);
     Ok(config)
 }

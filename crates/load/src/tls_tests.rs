@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustls::{ServerConfig, version};
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace};
+use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Protocol};
 use tare_model::rng::Rng;
 use tare_model::transport::{TlsResult, TlsSpec, TlsVersion};
 
@@ -36,7 +36,7 @@ trait World {
 fn over<D: Driver>(inner: D, spec: &LoadSpec, addr: SocketAddr) -> LoadResult {
     let targets = Targets::new(spec).unwrap();
     let tls = spec.tls.clone().unwrap_or_default();
-    let peers = peers(&tls, &targets.origins, "http/1.1").unwrap();
+    let peers = peers(&tls, &targets.origins).unwrap();
     let addrs = vec![vec![addr]; targets.origins.len()];
     let of_connections = plan(spec, addrs.clone())
         .origins_of_connections()
@@ -347,13 +347,34 @@ fn protocols_disagree(world: &impl World) {
     assert_eq!(r.counts.ok, 40, "{:?}", r.errors);
 }
 
+fn http2(world: &impl World) {
+    let (mut server, tls) = Server::new("server", 2100, Temper::Good);
+    let mut config = ServerConfig::clone(&server.config);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    server.config = Arc::new(config);
+    let mut s = of(tls);
+    s.endpoints[0].protocol = Protocol::Http2;
+    s.streams = 10;
+    s.connections = 2;
+    let r = world.run(&server, &s);
+    assert_eq!(r.counts.ok, 40, "{:?} {:?}", r.errors, r.tls);
+    assert_eq!(tls_of(&r).handshake_ns.count, 2);
+    // The same server for both protocols, each on connections of its own.
+    s.endpoints.extend(spec(&["https://server/1"]).endpoints);
+    let r = world.run(&server, &s);
+    assert_eq!(r.counts.ok, 40, "{:?} {:?}", r.errors, r.tls);
+    assert_eq!(tls_of(&r).handshake_ns.count, 2);
+}
+
 /// Opens one connection on which only HTTP/2 is offered.
 fn open_h2(protocols: &[&str]) -> (Result<(), Fault>, Vec<String>) {
     let (mut server, tls) = Server::new("server", 2100, Temper::Good);
     let mut config = ServerConfig::clone(&server.config);
     config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
     server.config = Arc::new(config);
-    let origins = Targets::new(&of(tls.clone())).unwrap().origins;
+    let mut s = of(tls.clone());
+    s.endpoints[0].protocol = Protocol::Http2;
+    let origins = Targets::new(&s).unwrap().origins;
     let mut driver = TlsDriver::new(
         SimDriver::new(InPieces {
             server,
@@ -361,7 +382,7 @@ fn open_h2(protocols: &[&str]) -> (Result<(), Fault>, Vec<String>) {
             rng: Rng::new(3),
             trouble: 0,
         }),
-        peers(&tls, &origins, "h2").unwrap(),
+        peers(&tls, &origins).unwrap(),
     );
     driver.connect(0, "10.0.0.1:443".parse().unwrap()).unwrap();
     let mut now = driver.now();
@@ -402,6 +423,7 @@ fn tls_in_virtual_time_in_random_pieces() {
         churn(&world);
         bad_handshakes(&world);
         protocols_disagree(&world);
+        http2(&world);
         truncation(&world);
     }
 }
@@ -457,6 +479,7 @@ fn tls_on_loopback() {
     churn(&Loopback);
     bad_handshakes(&Loopback);
     protocols_disagree(&Loopback);
+    http2(&Loopback);
     truncation(&Loopback);
 }
 
@@ -496,7 +519,7 @@ fn plain_bytes_that_rustls_holds_are_reported_at_once() {
     let (server, tls) = Server::new("server", 2100, Temper::Good);
     let s = of(tls);
     let origins = Targets::new(&s).unwrap().origins;
-    let peers = peers(s.tls.as_ref().unwrap(), &origins, "http/1.1").unwrap();
+    let peers = peers(s.tls.as_ref().unwrap(), &origins).unwrap();
     let world = SimDriver::new(InPieces {
         server,
         peers: HashMap::new(),
@@ -545,7 +568,7 @@ fn impossible_tls_says_what_was_expected() {
             ..TlsSpec::default()
         };
         change(&mut spec);
-        peers(&spec, &origins, "http/1.1").unwrap_err().to_string()
+        peers(&spec, &origins).unwrap_err().to_string()
     };
     assert!(said(&|s| s.client_cert_pem = Some("x".into())).contains("client_key_pem"));
     let versions = said(&|s| {
@@ -565,7 +588,7 @@ fn impossible_tls_says_what_was_expected() {
         ..TlsSpec::default()
     };
     assert_eq!(
-        peers(&bad, &plain, "http/1.1").map(|p| p.len()),
+        peers(&bad, &plain).map(|p| p.len()),
         Ok::<usize, TlsError>(1)
     );
 }

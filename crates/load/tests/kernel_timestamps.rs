@@ -34,6 +34,9 @@ fn run(change: impl Fn(&mut LoadSpec)) -> LoadResult {
         schema_version: tare_model::SCHEMA_VERSION,
         endpoints: vec![Endpoint {
             name: url.clone(),
+            protocol: Default::default(),
+            messages_base64: Vec::new(),
+            grpc: Default::default(),
             method: "GET".into(),
             url,
             connect: None,
@@ -50,6 +53,7 @@ fn run(change: impl Fn(&mut LoadSpec)) -> LoadResult {
         timeout_ns: 10_000_000_000,
         drain_ns: None,
         connections: 5,
+        streams: 1,
         threads: 1,
         pace: Pace::Sleep,
         seed: 1,

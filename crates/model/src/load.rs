@@ -32,6 +32,9 @@ pub struct LoadSpec {
     pub drain_ns: Option<u64>,
     /// Connections in all, spread evenly over the origins (at least one for each).
     pub connections: u32,
+    /// Most requests at once on one connection that speaks HTTP/2; the peer may allow fewer.
+    #[serde(default = "one_stream", skip_serializing_if = "is_one_stream")]
+    pub streams: u32,
     /// Event-loop threads.
     pub threads: u32,
     /// How the engine waits for the next slot.
@@ -61,6 +64,15 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
+fn one_stream() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_one_stream(streams: &u32) -> bool {
+    *streams == 1
+}
+
 /// One generator of several takes every `count`-th slot, from slot `index`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -83,23 +95,105 @@ impl Default for Shard {
 pub struct Endpoint {
     /// Label in results. Endpoints of one name are reported together.
     pub name: String,
-    /// Request method.
+    /// What is spoken on the connection.
+    #[serde(default, skip_serializing_if = "Protocol::is_http1")]
+    pub protocol: Protocol,
+    /// Request method. A gRPC call is a POST, whatever this says.
     pub method: String,
     /// `http://authority/path?query`, or `https://`. The authority is the Host header and,
-    /// without `connect`, the address.
+    /// without `connect`, the address. The path of a gRPC call is
+    /// `/package.Service/Method`.
     pub url: String,
     /// `host:port` to connect to in the place of the URL's authority: a sidecar's
     /// outbound port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect: Option<String>,
-    /// Further request headers, in order.
+    /// Further request headers, in order; of a gRPC call, its metadata.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// Request body, base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
+    /// Request messages of a gRPC call, in order, each base64 and without its length
+    /// prefix. Exactly one where the kind of call has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages_base64: Vec<String>,
+    /// What else a gRPC call needs to be told.
+    #[serde(default, skip_serializing_if = "GrpcCall::is_default")]
+    pub grpc: GrpcCall,
     /// Relative share of the slots, at least 1.
     pub weight: u32,
+}
+
+/// What is spoken on a connection. Endpoints of one origin share connections only
+/// where these agree (a gRPC call is an HTTP/2 request).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// HTTP/1.1, one request at a time.
+    #[default]
+    Http1,
+    /// HTTP/2; on `http://` by prior knowledge.
+    Http2,
+    /// gRPC over HTTP/2.
+    Grpc,
+}
+
+impl Protocol {
+    /// Whether this is HTTP/1.1.
+    #[must_use]
+    pub fn is_http1(&self) -> bool {
+        *self == Self::Http1
+    }
+}
+
+/// Settings of a gRPC call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrpcCall {
+    /// Which side sends how many messages.
+    #[serde(default)]
+    pub streaming: Streaming,
+    /// Told to the server as `grpc-timeout`, counted by it from the arrival of the
+    /// call. The generator's own limit is [`LoadSpec::timeout_ns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<u64>,
+}
+
+impl GrpcCall {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The four kinds of gRPC calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Streaming {
+    /// One message there, one back.
+    #[default]
+    Unary,
+    /// All messages there, one back.
+    Client,
+    /// One message there, any number back.
+    Server,
+    /// By turns: each message is sent when the one before it has been answered by a
+    /// message; the last one ends the request.
+    Bidi,
+}
+
+impl Streaming {
+    /// Whether the client sends exactly one message.
+    #[must_use]
+    pub fn one_request(self) -> bool {
+        matches!(self, Self::Unary | Self::Server)
+    }
+
+    /// Whether the server sends exactly one message with a call that succeeds.
+    #[must_use]
+    pub fn one_response(self) -> bool {
+        matches!(self, Self::Unary | Self::Client)
+    }
 }
 
 /// Open loop or closed.
@@ -151,7 +245,8 @@ pub enum Pace {
 pub struct Counts {
     /// Slots of the schedule in the measured window.
     pub planned: u64,
-    /// Complete responses with a status of 100 to 399.
+    /// Complete responses with a status of 100 to 399; of gRPC calls, those with a
+    /// `grpc-status` of 0.
     pub ok: u64,
     /// Ended by an error of any class but timeout.
     pub error: u64,
@@ -203,6 +298,13 @@ pub enum ErrorClass {
     Status4xx,
     /// Complete response, status 500 or above.
     Status5xx,
+    /// A gRPC call that ended with a `grpc-status` other than 0.
+    GrpcStatus,
+    /// The peer reset the stream, not the connection.
+    StreamReset,
+    /// The peer closed the connection in order (GOAWAY) and said that it will not
+    /// process this request. Nothing is sent again.
+    GoAway,
     /// Not complete within the timeout; counted in `timeout`, not in `error`.
     Timeout,
     /// Timed out without having found a free connection, or because the generator was
@@ -217,7 +319,7 @@ pub enum ErrorClass {
 
 impl ErrorClass {
     /// All classes, in the order of their discriminants.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Dns,
         Self::ConnectRefused,
         Self::ConnectFailed,
@@ -226,6 +328,9 @@ impl ErrorClass {
         Self::BadResponse,
         Self::Status4xx,
         Self::Status5xx,
+        Self::GrpcStatus,
+        Self::StreamReset,
+        Self::GoAway,
         Self::Timeout,
         Self::TimeoutUnsent,
         Self::Tls,
@@ -244,6 +349,9 @@ impl ErrorClass {
             Self::BadResponse => "bad_response",
             Self::Status4xx => "status4xx",
             Self::Status5xx => "status5xx",
+            Self::GrpcStatus => "grpc_status",
+            Self::StreamReset => "stream_reset",
+            Self::GoAway => "go_away",
             Self::Timeout => "timeout",
             Self::TimeoutUnsent => "timeout_unsent",
             Self::Tls => "tls",
@@ -300,10 +408,22 @@ pub struct LoadResult {
     /// Time in which a due slot found every connection busy, or had one opened for it,
     /// over the same slots.
     pub wait_ns: LatencySummary,
+    /// The part of `wait_ns` that was spent waiting for a stream on a connection that
+    /// was open, over the slots of endpoints that speak HTTP/2; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream_wait_ns: Option<LatencySummary>,
+    /// Of streaming gRPC calls: for each message received, the time since the call's
+    /// last event before it (a message sent or a message received); absent without
+    /// any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_latency_ns: Option<LatencySummary>,
     /// done - intended of slots that ended in an error or a timeout.
     pub error_latency_ns: LatencySummary,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
+    /// gRPC calls by their `grpc-status`, a number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grpc_status: BTreeMap<String, u64>,
     /// Errors and timeouts by [`ErrorClass::key`].
     pub errors: BTreeMap<String, u64>,
     /// One for each name, in the order of first appearance in the specification.
@@ -336,6 +456,12 @@ pub struct LoadHistograms {
     pub wait: HistogramWire,
     /// See [`LoadResult::error_latency_ns`].
     pub error_latency: HistogramWire,
+    /// See [`LoadResult::stream_wait_ns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream_wait: Option<HistogramWire>,
+    /// See [`LoadResult::message_latency_ns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_latency: Option<HistogramWire>,
 }
 
 /// One endpoint's part of a [`LoadResult`].

@@ -403,8 +403,11 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
         service_time_ns: total.latency.summary(),
         lateness_ns: total.late.summary(),
         wait_ns: total.zero.summary(),
+        stream_wait_ns: None,
+        message_latency_ns: None,
         error_latency_ns: none.summary(),
         status: BTreeMap::from([("200".to_owned(), total.counts.ok)]),
+        grpc_status: BTreeMap::new(),
         errors: BTreeMap::new(),
         endpoints: total
             .endpoints
@@ -434,6 +437,8 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
             lateness: total.late.to_wire(),
             wait: total.zero.to_wire(),
             error_latency: none.to_wire(),
+            stream_wait: None,
+            message_latency: None,
         },
     }
 }

@@ -1,6 +1,6 @@
 //! One trial from deployment to the renamed directory.
 
-use tare_model::load::{Endpoint, LoadResult, LoadSpec, Mode, Shard};
+use tare_model::load::{Endpoint, GrpcCall, LoadResult, LoadSpec, Mode, Protocol, Shard};
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, Resources, TrialResult, TrialSpec};
 use tare_stats::judge::{Evidence, judge};
@@ -196,11 +196,14 @@ impl TrialRun<'_> {
             {
                 endpoints.push(Endpoint {
                     name: e.name.clone(),
+                    protocol: Protocol::Http1,
                     method: e.method.clone(),
                     url: format!("http://{}{}", target.authority, e.path),
                     connect: Some(target.connect.clone()),
                     headers: Vec::new(),
                     body_base64: None,
+                    messages_base64: Vec::new(),
+                    grpc: GrpcCall::default(),
                     weight: e.weight,
                 });
             }
@@ -217,6 +220,7 @@ impl TrialRun<'_> {
             timeout_ns: load.timeout_ns,
             drain_ns: None,
             connections: load.connections,
+            streams: 1,
             threads: load.threads,
             pace: load.pace,
             seed: self.spec.seed,

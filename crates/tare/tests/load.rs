@@ -363,11 +363,14 @@ fn a_worker_writes_a_whole_stream() {
         endpoints: ["a", "b"]
             .map(|name| tare_model::load::Endpoint {
                 name: name.into(),
+                protocol: Default::default(),
                 method: "GET".into(),
                 url: format!("http://{name}.example/"),
                 connect: Some(addr.to_string()),
                 headers: vec![],
                 body_base64: None,
+                messages_base64: vec![],
+                grpc: Default::default(),
                 weight: 1,
             })
             .to_vec(),
@@ -380,6 +383,7 @@ fn a_worker_writes_a_whole_stream() {
         timeout_ns: 2_000_000_000,
         drain_ns: None,
         connections: 10,
+        streams: 1,
         threads: 2,
         pace: Pace::Sleep,
         seed: 3,

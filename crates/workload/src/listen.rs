@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
 use tare_model::graph::Protocol;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -50,7 +51,15 @@ pub(crate) async fn accept(
 async fn serve_http(stream: TcpStream, node: Arc<Node>, mut stop: watch::Receiver<()>) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| http::answer(node.clone(), request));
-    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    // HTTP/1.1, or HTTP/2 from a client that knows.
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http2()
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_pending_accept_reset_streams(STREAMS_MAX as usize);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,

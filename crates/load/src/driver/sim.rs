@@ -25,13 +25,12 @@ pub trait SimServer {
     /// unasked. `None`: never any answer.
     fn connect(&mut self, now: u64, to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)>;
 
-    /// A whole request has arrived.
+    /// A whole request of HTTP/1.1 has arrived.
     fn request(&mut self, now: u64, to: SocketAddr, request: &[u8]) -> Vec<Step>;
 
-    /// Bytes have arrived on a stream, as they were sent; `None`: they are to be read
-    /// as requests of HTTP/1.1. A stream is a connection and which of those that had
-    /// its number.
-    fn bytes(&mut self, _now: u64, _stream: (ConnId, u64), _bytes: &[u8]) -> Option<Vec<Step>> {
+    /// Bytes have arrived on a connection, which is told from those before it in its
+    /// place by its generation. `None`: the server takes whole requests instead.
+    fn bytes(&mut self, _now: u64, _on: (ConnId, u64), _bytes: &[u8]) -> Option<Vec<Step>> {
         None
     }
 }
@@ -211,6 +210,12 @@ impl<S: SimServer> SimDriver<S> {
     }
 
     fn take_requests(&mut self, conn: ConnId) {
+        let outbound = std::mem::take(&mut self.conn(conn).outbound);
+        let on = (conn, self.conn(conn).generation);
+        if let Some(steps) = self.server.bytes(self.now, on, &outbound) {
+            return self.steps(conn, steps);
+        }
+        self.conn(conn).outbound = outbound;
         while let Some(length) = request_length(&self.conn(conn).outbound) {
             let c = self.conn(conn);
             let request: Vec<u8> = c.outbound.drain(..length).collect();

@@ -9,6 +9,8 @@ use crate::book::Instants;
 use crate::driver::ConnId;
 use crate::http1::ResponseParser;
 
+use super::mux::Mux;
+
 /// First pause after a failed connection attempt, doubled up to the second.
 const BACKOFF_NS_MIN: u64 = 10_000_000;
 const BACKOFF_NS_MAX: u64 = 1_000_000_000;
@@ -28,6 +30,10 @@ pub(super) enum State {
     Sending,
     /// Waiting for the response.
     Busy,
+    /// Open, and the peer's first word of HTTP/2 has not come.
+    Greeting,
+    /// Open for many requests at once: see the connection's `mux`.
+    Shared,
 }
 
 /// One connection's slot in the engine's table; the sockets in it come and go.
@@ -41,6 +47,9 @@ pub(super) struct Conn {
     pub(super) parser: ResponseParser,
     /// Requests that this socket has carried.
     pub(super) requests: u32,
+    /// Of a connection that speaks HTTP/2, while it is open; what is said of one
+    /// request above is not used then.
+    pub(super) mux: Option<Box<Mux>>,
     /// Bytes of the request that are written.
     pub(super) written: usize,
     /// Whether this socket has carried a request.
@@ -65,6 +74,7 @@ impl Conn {
             at: Instants::default(),
             parser: ResponseParser::default(),
             requests: 0,
+            mux: None,
             written: 0,
             carried: false,
             queued: false,
@@ -90,11 +100,29 @@ impl Conn {
     pub(super) fn in_flight(&self) -> bool {
         matches!(self.state, State::Busy | State::Sending)
     }
+
+    /// Whether it takes a request now.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        let shared = || self.mux.as_ref().is_some_and(|m| m.free() > 0);
+        self.state == State::Idle || (self.state == State::Shared && shared())
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.mux.as_ref().is_some_and(|m| !m.unsent.is_empty())
+    }
+
+    /// Places for streams.
+    pub(super) fn places(&self) -> usize {
+        self.mux.as_ref().map_or(0, |m| m.calls.len())
+    }
 }
 
-/// A due slot that found every connection busy.
+/// A due slot, which may have found every connection busy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
+    /// Whether connections were open, and only streams taken.
+    pub(super) for_stream: bool,
     pub(super) intended: u64,
     /// When the engine wanted to send it.
     pub(super) attempt: u64,
@@ -104,6 +132,8 @@ pub(super) struct Waiting {
 /// The connections to one origin, and the slots that wait for them.
 #[derive(Debug)]
 pub(super) struct Pool {
+    /// Whether its connections speak HTTP/2.
+    pub(super) multiplexed: bool,
     /// Empty when the name did not resolve.
     addrs: Vec<SocketAddr>,
     addr: usize,
@@ -120,8 +150,9 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(addrs: Vec<SocketAddr>, connections: u32) -> Self {
+    pub(super) fn new(addrs: Vec<SocketAddr>, connections: u32, multiplexed: bool) -> Self {
         Self {
+            multiplexed,
             addrs,
             addr: 0,
             idle: VecDeque::with_capacity(connections as usize),
@@ -166,11 +197,19 @@ impl Pool {
             let conn = &mut conns[id as usize];
             conn.queued = false;
             // One that closed while it stood here is left out.
-            if conn.state == State::Idle {
+            if conn.is_free() {
                 return Some(id);
             }
         }
         None
+    }
+
+    /// Puts a connection with free streams at the end: each has its turn.
+    pub(super) fn queue_shared(&mut self, id: ConnId, conn: &mut Conn) {
+        if !conn.queued && conn.is_free() {
+            conn.queued = true;
+            self.idle.push_back(id);
+        }
     }
 
     pub(super) fn push_idle(&mut self, id: ConnId, conn: &mut Conn) {

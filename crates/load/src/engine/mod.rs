@@ -10,17 +10,21 @@ use tare_model::load::ErrorClass;
 use tare_model::schedule::{Schedule, SchedulePlan};
 
 use crate::book::{Book, Recorder, SECOND_NS};
-use crate::driver::{Driver, Ready};
+use crate::driver::{ConnId, Driver, Ready};
+use crate::http2::Event;
 use crate::targets::Targets;
 
 mod churn;
 mod conn;
 mod marks;
+mod mux;
 mod responses;
 mod slots;
 mod sockets;
+mod streams;
 
 use conn::{Conn, Pool, State};
+use mux::Mux;
 use slots::Next;
 
 /// Grain of timeouts and of retries.
@@ -32,6 +36,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// A connection attempt is given up after the request timeout, but within these.
 const CONNECT_NS_MIN: u64 = 1_000_000_000;
 const CONNECT_NS_MAX: u64 = 10_000_000_000;
+/// A peer on streams that gives no sign of life for the request timeout, but at least
+/// for this long, is taken for dead.
+const SILENCE_NS_MIN: u64 = 3_000_000_000;
 /// How long an interrupted engine still waits for responses.
 const INTERRUPTED_DRAIN_NS: u64 = 300_000_000;
 
@@ -44,6 +51,8 @@ pub(crate) struct LoopPlan {
     pub(crate) addrs: Arc<Vec<Vec<SocketAddr>>>,
     /// Connections to each origin.
     pub(crate) connections: Vec<u32>,
+    /// Most requests at once on a connection that speaks HTTP/2.
+    pub(crate) streams: u32,
     /// `None`: closed loop.
     pub(crate) open_loop: Option<OpenLoop>,
     /// Measured window.
@@ -145,6 +154,10 @@ pub(crate) struct Engine<'a, D> {
     pools: Vec<Pool>,
     recorder: Recorder,
     buffer: Vec<u8>,
+    /// Of the bytes at hand; empty between two reads.
+    events: Vec<Event>,
+    /// Connections with streams that have something to be written.
+    dirty: Vec<ConnId>,
     /// Latest reading of the clock; `stale` when a call was made since.
     now: u64,
     stale: bool,
@@ -171,8 +184,11 @@ impl<'a, D: Driver> Engine<'a, D> {
         plan: &'a LoopPlan,
         sink: &'a mut dyn FnMut(Flush),
     ) -> Self {
-        let pools = plan.connections.iter().zip(plan.addrs.iter());
-        let pools = pools.map(|(&count, addrs)| Pool::new(addrs.clone(), count));
+        let pools = plan.connections.iter().zip(plan.addrs.iter()).enumerate();
+        let pools = pools.map(|(origin, (&count, addrs))| {
+            let multiplexed = plan.targets.origins[origin].multiplexed;
+            Pool::new(addrs.clone(), count, multiplexed)
+        });
         let conns: Vec<Conn> = plan
             .origins_of_connections()
             .map(|pool| Conn::new(pool as u32))
@@ -188,6 +204,8 @@ impl<'a, D: Driver> Engine<'a, D> {
             pools: pools.collect(),
             recorder: Recorder::new(0, u64::MAX, 0, true),
             buffer: vec![0; READ_BYTES],
+            events: Vec::new(),
+            dirty: Vec::new(),
             now,
             stale: false,
             schedule: None,
@@ -228,13 +246,15 @@ impl<'a, D: Driver> Engine<'a, D> {
             for r in &ready {
                 self.handle(*r);
             }
+            self.write_dirty();
         }
     }
 
     /// Whether there is nothing to wait for before the start.
     fn settled(&self, conn: &Conn) -> bool {
         let addresses = self.pools[conn.pool as usize].addresses();
-        matches!(conn.state, State::Idle | State::Spare) || conn.failures >= addresses
+        let open = matches!(conn.state, State::Idle | State::Shared | State::Spare);
+        open || conn.failures >= addresses
     }
 
     /// Runs the whole schedule, which begins at `start` on the driver's clock.
@@ -252,13 +272,16 @@ impl<'a, D: Driver> Engine<'a, D> {
                 if self.now >= self.next.at {
                     self.take_due_slots();
                 }
+                self.write_dirty();
             }
             self.take_due_slots();
+            self.write_dirty();
             if self.now >= self.marks.next && self.next.at >= self.marks.next {
                 self.pass_mark();
             }
             if self.now >= self.next_sweep {
                 self.sweep();
+                self.write_dirty();
                 if stop.load(Ordering::Relaxed) && !self.end.interrupted {
                     self.interrupt();
                 }
@@ -287,6 +310,7 @@ impl<'a, D: Driver> Engine<'a, D> {
         self.now = self.driver.now();
         self.begin_marks(start);
         self.begin_slots(start);
+        self.write_dirty();
         self.next_sweep = self.now;
     }
 
@@ -319,9 +343,12 @@ impl<'a, D: Driver> Engine<'a, D> {
     /// Accounts for what is left and hands over the last book.
     fn finish(mut self) {
         let conns = self.conns.iter().filter(|c| c.in_flight());
+        let calls = self.conns.iter().filter_map(|c| c.mux.as_deref());
+        let calls = calls.flat_map(Mux::live);
         let waiting = self.pools.iter().flat_map(|p| &p.waiting);
         let left: Vec<(u64, u32, bool)> = conns
             .map(|c| (c.at.intended, c.endpoint, true))
+            .chain(calls.map(|c| (c.intended, c.endpoint, true)))
             .chain(waiting.map(|w| (w.intended, w.endpoint, false)))
             .collect();
         for (intended, endpoint, sent) in left {

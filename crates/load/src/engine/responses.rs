@@ -30,6 +30,7 @@ impl<D: Driver> Engine<'_, D> {
                     }
                 }
             }
+            State::Greeting | State::Shared => self.handle_streams(id, ready),
             State::Idle | State::Busy | State::Down | State::Spare => {}
         }
     }

@@ -43,8 +43,10 @@ impl<D: Driver> Engine<'_, D> {
             None => {
                 self.fail_unresolved();
                 for id in 0..self.conns.len() as ConnId {
-                    if self.conns[id as usize].state == State::Idle {
-                        self.issue(id);
+                    match self.conns[id as usize].state {
+                        State::Idle => drop(self.issue(id)),
+                        State::Shared => self.streams_free(id),
+                        _ => {}
                     }
                 }
                 if self.dns_everywhere() {
@@ -113,17 +115,22 @@ impl<D: Driver> Engine<'_, D> {
             return;
         }
         let pool = &mut self.pools[origin];
+        let slot = Waiting {
+            for_stream: pool.multiplexed && pool.open > 0,
+            intended,
+            attempt,
+            endpoint,
+        };
         if let Some(id) = pool.pop_idle(&mut self.conns) {
-            self.write_request(id, endpoint, intended, attempt - intended, 0);
+            match pool.multiplexed {
+                false => self.write_request(id, endpoint, intended, attempt - intended, 0),
+                true => self.begin_call(id, slot, 0),
+            }
         } else if let Some(class) = pool.dead() {
             self.recorder
                 .ended(intended, attempt, name, Ending::Failed(class));
         } else {
-            pool.waiting.push_back(Waiting {
-                intended,
-                attempt,
-                endpoint,
-            });
+            pool.waiting.push_back(slot);
             self.waiting += 1;
             self.end.waiting_max = self.end.waiting_max.max(self.waiting);
             self.open_spare(origin);
@@ -154,11 +161,12 @@ impl<D: Driver> Engine<'_, D> {
         self.pools[pool].push_idle(id, &mut self.conns[id as usize]);
     }
 
-    /// Closed loop: the next request on connection `id`, now.
-    pub(super) fn issue(&mut self, id: ConnId) {
+    /// Closed loop: the next request on connection `id`, now; false when its time is
+    /// over.
+    pub(super) fn issue(&mut self, id: ConnId) -> bool {
         let now = self.fresh_now();
         if now >= self.window_end || self.end.interrupted {
-            return;
+            return false;
         }
         let origin = self.conns[id as usize].pool as usize;
         let place = &mut self.targets.origins[origin];
@@ -167,7 +175,18 @@ impl<D: Driver> Engine<'_, D> {
         self.pools[origin].dealt += 1;
         let name = self.targets.endpoints[endpoint as usize].name;
         self.recorder.planned(now, name);
-        self.write_request(id, endpoint, now, 0, 0);
+        if self.pools[origin].multiplexed {
+            let slot = Waiting {
+                for_stream: false,
+                intended: now,
+                attempt: now,
+                endpoint,
+            };
+            self.begin_call(id, slot, 0);
+        } else {
+            self.write_request(id, endpoint, now, 0, 0);
+        }
+        true
     }
 
     /// Writes a request at `self.now`, which is its sent instant.

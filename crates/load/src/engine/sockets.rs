@@ -11,6 +11,7 @@ use super::{CONNECT_NS_MAX, CONNECT_NS_MIN, Engine, SWEEP_NS};
 impl<D: Driver> Engine<'_, D> {
     /// Begins to open `id`, which is down.
     pub(super) fn open(&mut self, id: ConnId) {
+        let patience = self.patience();
         let conn = &mut self.conns[id as usize];
         let pool = &mut self.pools[conn.pool as usize];
         let Some((index, addr)) = pool.addr() else {
@@ -20,7 +21,6 @@ impl<D: Driver> Engine<'_, D> {
         conn.state = State::Connecting;
         conn.carried = false;
         conn.requests = 0;
-        let patience = self.plan.timeout_ns.clamp(CONNECT_NS_MIN, CONNECT_NS_MAX);
         conn.retry_at = self.now.saturating_add(patience);
         pool.connecting += 1;
         self.down -= 1;
@@ -31,13 +31,18 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
+    /// How long a peer may take for a sign of life.
+    pub(super) fn patience(&self) -> u64 {
+        self.plan.timeout_ns.clamp(CONNECT_NS_MIN, CONNECT_NS_MAX)
+    }
+
     pub(super) fn connecting_over(&mut self, id: ConnId) {
         match self.driver.connected(id) {
+            Ok(()) if self.pools[self.conns[id as usize].pool as usize].multiplexed => {
+                self.greet(id);
+            }
             Ok(()) => {
-                let pool = &mut self.pools[self.conns[id as usize].pool as usize];
-                pool.connecting -= 1;
-                pool.open += 1;
-                self.end.connections_opened += 1;
+                self.opened(id);
                 self.fresh_now();
                 self.connection_free(id);
             }
@@ -46,11 +51,20 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    fn connect_failed(&mut self, id: ConnId, class: ErrorClass) {
+    /// A connection may carry requests from now on.
+    pub(super) fn opened(&mut self, id: ConnId) {
+        let pool = &mut self.pools[self.conns[id as usize].pool as usize];
+        pool.connecting -= 1;
+        pool.open += 1;
+        self.end.connections_opened += 1;
+    }
+
+    pub(super) fn connect_failed(&mut self, id: ConnId, class: ErrorClass) {
         self.driver.close(id);
         let now = self.fresh_now();
         let conn = &mut self.conns[id as usize];
         let pool = conn.pool as usize;
+        conn.mux = None;
         conn.back_off(now);
         self.down += 1;
         conn.failures += 1;
@@ -105,6 +119,7 @@ impl<D: Driver> Engine<'_, D> {
         self.down += 1;
         let (now, needed) = (self.now, self.needs_connections(pool));
         let conn = &mut self.conns[id as usize];
+        conn.mux = None;
         if !needed {
             conn.state = State::Down;
             conn.retry_at = u64::MAX;
@@ -161,7 +176,8 @@ impl<D: Driver> Engine<'_, D> {
             State::Busy | State::Sending if now > self.deadline(conn.at.intended) => {
                 self.request_failed(id, ErrorClass::Timeout);
             }
-            State::Connecting if now >= conn.retry_at => {
+            State::Shared => self.sweep_streams(id, now),
+            State::Connecting | State::Greeting if now >= conn.retry_at => {
                 self.connect_failed(id, ErrorClass::ConnectFailed);
             }
             State::Down if now >= conn.retry_at && self.needs_connections(conn.pool as usize) => {

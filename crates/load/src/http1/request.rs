@@ -17,6 +17,9 @@ pub enum RequestError {
     /// The engine frames the request itself.
     #[error("header {0:?} is set by tare itself from the body: remove it")]
     Framing(String),
+    /// HTTP/2 has no such header.
+    #[error("header {0:?} belongs to HTTP/1.1: remove it")]
+    ConnectionSpecific(String),
     /// CONNECT makes a tunnel, not a response.
     #[error("method CONNECT makes a tunnel: use another method")]
     Connect,
@@ -35,12 +38,7 @@ pub fn encode_request(
     headers: &[(String, String)],
     body: Option<&[u8]>,
 ) -> Result<Vec<u8>, RequestError> {
-    if !is_token(method.as_bytes()) {
-        return Err(RequestError::Method(method.to_owned()));
-    }
-    if method == "CONNECT" {
-        return Err(RequestError::Connect);
-    }
+    check_method(method)?;
     let has = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
     let mut out = format!("{method} {target} HTTP/1.1\r\n");
     if !has("host") {
@@ -66,7 +64,17 @@ pub fn encode_request(
     Ok(out)
 }
 
-fn check_header(name: &str, value: &str) -> Result<(), RequestError> {
+pub(crate) fn check_method(method: &str) -> Result<(), RequestError> {
+    if !is_token(method.as_bytes()) {
+        return Err(RequestError::Method(method.to_owned()));
+    }
+    if method == "CONNECT" {
+        return Err(RequestError::Connect);
+    }
+    Ok(())
+}
+
+pub(crate) fn check_header(name: &str, value: &str) -> Result<(), RequestError> {
     if !is_token(name.as_bytes()) {
         return Err(RequestError::HeaderName(name.to_owned()));
     }
@@ -80,7 +88,7 @@ fn check_header(name: &str, value: &str) -> Result<(), RequestError> {
     Ok(())
 }
 
-fn content_length(method: &str, body: Option<&[u8]>) -> Option<usize> {
+pub(crate) fn content_length(method: &str, body: Option<&[u8]>) -> Option<usize> {
     match body {
         Some(body) => Some(body.len()),
         None if matches!(method, "POST" | "PUT" | "PATCH") => Some(0),

@@ -10,6 +10,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, version};
 use tare_model::transport::TlsSpec;
 
 use crate::driver::Step;
+use crate::http2::testing as h2;
 use crate::testing::ok_response;
 
 /// An authority, and what it signs.
@@ -69,6 +70,7 @@ pub(super) struct Peer {
     session: ServerConnection,
     temper: Temper,
     seen: Vec<u8>,
+    greeted: bool,
     over: bool,
 }
 
@@ -128,6 +130,7 @@ impl Server {
             session: ServerConnection::new(Arc::clone(&self.config)).unwrap(),
             temper: self.temper,
             seen: Vec::new(),
+            greeted: false,
             over: false,
         }
     }
@@ -161,6 +164,10 @@ impl Peer {
             return steps;
         }
         let mut steps = self.output();
+        if self.session.alpn_protocol() == Some(b"h2") {
+            steps.extend(self.respond_in_frames());
+            return steps;
+        }
         while let Some(at) = self.seen.windows(4).position(|w| w == b"\r\n\r\n") {
             self.seen.drain(..at + 4);
             steps.extend(self.respond());
@@ -201,6 +208,31 @@ impl Peer {
             }
             _ => self.output(),
         }
+    }
+
+    /// HTTP/2: the preface, then an answer to each frame of headers.
+    fn respond_in_frames(&mut self) -> Vec<Step> {
+        const PREFACE: usize = 24;
+        const HEADERS: u8 = 1;
+        let mut answer = Vec::new();
+        if !self.greeted && self.seen.len() >= PREFACE {
+            self.seen.drain(..PREFACE);
+            self.greeted = true;
+            answer.extend(h2::settings(&[]));
+        }
+        while self.greeted && self.seen.len() >= 9 {
+            let number = |bytes: &[u8]| bytes.iter().fold(0, |n, &b| n << 8 | u32::from(b));
+            let whole = 9 + number(&self.seen[..3]) as usize;
+            if self.seen.len() < whole {
+                break;
+            }
+            if self.seen[3] == HEADERS {
+                answer.extend(h2::ok(number(&self.seen[5..9]), &[b'x'; 1_000]));
+            }
+            self.seen.drain(..whole);
+        }
+        self.session.writer().write_all(&answer).unwrap();
+        self.output()
     }
 
     fn output(&mut self) -> Vec<Step> {

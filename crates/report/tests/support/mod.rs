@@ -282,8 +282,11 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
         service_time_ns: service_time.summary(),
         lateness_ns: lateness.summary(),
         wait_ns: wait.summary(),
+        stream_wait_ns: None,
+        message_latency_ns: None,
         error_latency_ns: Histogram::new().summary(),
         status: BTreeMap::from([("200".to_owned(), counts.ok)]),
+        grpc_status: BTreeMap::new(),
         errors: BTreeMap::new(),
         endpoints: endpoints.collect(),
         generator: GeneratorStats {
@@ -303,6 +306,8 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             lateness: lateness.to_wire(),
             wait: wait.to_wire(),
             error_latency: Histogram::new().to_wire(),
+            stream_wait: None,
+            message_latency: None,
         },
     }
 }

@@ -19,6 +19,7 @@ use tare_stats::{Histogram, hlog};
 
 use super::exit;
 
+mod grpc;
 mod spec;
 mod text;
 mod tls;
@@ -26,7 +27,7 @@ mod tls;
 /// Put an open-loop load on URLs: constant rate, latency from the intended instant, every request accounted for.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to request: http://host[:port]/path or https://. Several share the rate evenly.
+    /// What to request: http://host[:port]/path, https://, or grpc://host[:port]/package.Service/Method and grpcs://. Several share the rate evenly.
     #[arg(required_unless_present_any = ["spec", "endpoints"])]
     urls: Vec<String>,
     /// Requests per second, as `2000` or `2krps`. A ramp, steps and a trace have rates of their own.
@@ -50,6 +51,12 @@ pub(crate) struct Args {
     /// Connections in all.
     #[arg(long, short, default_value_t = 50)]
     connections: u32,
+    /// Speak HTTP/2; with http:// by prior knowledge.
+    #[arg(long)]
+    http2: bool,
+    /// Most requests at once on each connection, with HTTP/2 and gRPC; the server may allow fewer.
+    #[arg(long, default_value_t = 1)]
+    streams: u32,
     /// Event-loop threads.
     #[arg(long, short, default_value_t = 1)]
     threads: u32,
@@ -89,7 +96,9 @@ pub(crate) struct Args {
     /// File with the request body.
     #[arg(long, value_name = "FILE")]
     body_file: Option<PathBuf>,
-    /// File with endpoints, one JSON object a line: url, and optionally name, method, headers, body_base64, connect, weight. What a line lacks of method, headers and body is as the flags say.
+    #[command(flatten)]
+    grpc: grpc::GrpcArgs,
+    /// File with endpoints, one JSON object a line: url, and optionally name, method, headers, body_base64, connect, weight, protocol, messages_base64, grpc. What a line lacks of method, headers, body and messages is as the flags say.
     #[arg(long, value_name = "FILE")]
     endpoints: Option<PathBuf>,
     /// How to print the result.
@@ -104,7 +113,8 @@ pub(crate) struct Args {
     /// Worker mode: read a load specification (JSON) from a file, or `-` for standard input, and write records to standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
-        "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "progress",
+        "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "progress", "http2", "streams",
+        "data_raw", "metadata", "streaming", "deadline",
         "requests_per_connection", "pin", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
         "tls_no_resumption", "insecure",
     ])]

@@ -6,19 +6,21 @@ use anyhow::{Context, bail};
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
 use tare_model::SCHEMA_VERSION;
-use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode, Pace, Shard};
+use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode, Pace, Protocol, Shard};
 
-use super::{Args, PaceArg};
+use super::{Args, PaceArg, grpc};
 
 /// Length of the window when nothing says otherwise.
 const DURATION_NS: u64 = 10_000_000_000;
 
 pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     let request = request(args)?;
-    let of_url = |url: &String| Endpoint {
-        name: url.clone(),
-        url: url.clone(),
-        ..request.clone()
+    let of_url = |url: &String| {
+        grpc::by_scheme(Endpoint {
+            name: url.clone(),
+            url: url.clone(),
+            ..request.clone()
+        })
     };
     let mut endpoints: Vec<Endpoint> = args.urls.iter().map(of_url).collect();
     if let Some(path) = &args.endpoints {
@@ -34,6 +36,7 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         timeout_ns: args.timeout,
         drain_ns: args.drain,
         connections: args.connections,
+        streams: args.streams,
         threads: args.threads,
         pace: match args.pace {
             PaceArg::Sleep => Pace::Sleep,
@@ -85,6 +88,7 @@ fn request(args: &Args) -> anyhow::Result<Endpoint> {
     let headers = args
         .header
         .iter()
+        .chain(&args.grpc.metadata)
         .map(|h| header(h))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let body = match (&args.body, &args.body_file) {
@@ -97,11 +101,17 @@ fn request(args: &Args) -> anyhow::Result<Endpoint> {
     let body_base64 = body.map(|b| base64::engine::general_purpose::STANDARD.encode(b));
     Ok(Endpoint {
         name: String::new(),
+        protocol: match args.http2 {
+            true => Protocol::Http2,
+            false => Protocol::Http1,
+        },
         method: args.method.clone(),
         url: String::new(),
         connect: None,
         headers,
         body_base64,
+        messages_base64: args.grpc.messages()?,
+        grpc: args.grpc.call(),
         weight: 1,
     })
 }
@@ -149,30 +159,52 @@ fn endpoint(mut fields: Fields, request: &Endpoint) -> anyhow::Result<Endpoint> 
     let name = fields.get("url").cloned().unwrap_or(Value::Null);
     for (key, default) in [
         ("name", name),
+        ("protocol", json!(request.protocol)),
         ("method", json!(request.method)),
         ("headers", json!(request.headers)),
         ("body_base64", json!(request.body_base64)),
+        ("messages_base64", json!(request.messages_base64)),
+        ("grpc", json!(request.grpc)),
         ("weight", json!(request.weight)),
     ] {
         fields.entry(key).or_insert(default);
     }
-    Ok(serde_json::from_value(Value::Object(fields))?)
+    Ok(grpc::by_scheme(serde_json::from_value(Value::Object(
+        fields,
+    ))?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_model::load::GrpcCall;
 
     fn get() -> Endpoint {
         Endpoint {
             name: String::new(),
+            protocol: Protocol::Http1,
             method: "GET".into(),
             url: String::new(),
             connect: None,
             headers: Vec::new(),
             body_base64: None,
+            messages_base64: Vec::new(),
+            grpc: GrpcCall::default(),
             weight: 1,
         }
+    }
+
+    #[test]
+    fn the_scheme_grpc_makes_a_call_of_it() {
+        let text = "{\"url\": \"grpc://h:1/p.S/M\"}\n{\"url\": \"http://h/\"}";
+        let all = from_lines(text, &get()).unwrap();
+        assert_eq!(
+            (all[0].protocol, all[0].url.as_str(), all[0].name.as_str()),
+            (Protocol::Grpc, "http://h:1/p.S/M", "grpc://h:1/p.S/M")
+        );
+        // A call without data sends the empty message.
+        assert_eq!(all[0].messages_base64, [""]);
+        assert_eq!(all[1].protocol, Protocol::Http1);
     }
 
     #[test]

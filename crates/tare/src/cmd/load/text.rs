@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tare_model::hist::LatencySummary;
-use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode};
+use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol};
 use tare_model::record::Progress;
 use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
 
@@ -77,6 +77,7 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
         endpoints(out, &r.endpoints)?;
     }
     counted(out, "status", &r.status)?;
+    counted(out, "grpc status", &super::grpc::named(&r.grpc_status))?;
     counted(out, "errors", &r.errors)?;
     if let Some(tls) = &r.tls {
         transport::tls(out, tls)?;
@@ -90,7 +91,14 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
 
 fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
     match spec.endpoints.as_slice() {
-        [one] => write!(out, "{} {}", one.method, one.url)?,
+        [one] => match one.protocol {
+            Protocol::Http1 => write!(out, "{} {}", one.method, one.url)?,
+            Protocol::Http2 => write!(out, "{} {} over HTTP/2", one.method, one.url)?,
+            Protocol::Grpc => {
+                let url = one.url.replacen("http", "grpc", 1);
+                write!(out, "{} call of {url}", super::grpc::kind(one))?;
+            }
+        },
         many => write!(out, "{} endpoints", many.len())?,
     }
     match &spec.mode {
@@ -99,10 +107,13 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
         }
         Mode::Saturate => write!(out, ", as fast as answered (closed loop)")?,
     }
+    write!(out, ", {} connections", spec.connections)?;
+    if spec.endpoints.iter().any(|e| !e.protocol.is_http1()) {
+        write!(out, " of up to {} streams", spec.streams)?;
+    }
     writeln!(
         out,
-        ", {} connections, {} threads, {}",
-        spec.connections,
+        ", {} threads, {}",
         spec.threads,
         exact_duration(spec.duration_ns)
     )
@@ -140,7 +151,13 @@ fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     writeln!(out, "{}", row("service time", &r.service_time_ns))?;
     if matches!(r.mode, Mode::Open { .. }) {
         writeln!(out, "{}", row("wait", &r.wait_ns))?;
+        if let Some(wait) = &r.stream_wait_ns {
+            writeln!(out, "{}", row(" for streams", wait))?;
+        }
         writeln!(out, "{}", row("lateness", &r.lateness_ns))?;
+    }
+    if let Some(messages) = &r.message_latency_ns {
+        writeln!(out, "{}", row("of messages", messages))?;
     }
     if r.error_latency_ns.count > 0 {
         writeln!(out, "{}", row("of errors", &r.error_latency_ns))?;

@@ -1,0 +1,346 @@
+//! Calls on connections that carry many: from a free stream to a call's end.
+
+use tare_model::load::ErrorClass;
+
+use crate::book::{Ending, Instants};
+use crate::driver::{ConnId, Driver, Fault, Ready};
+use crate::http2::{ErrorCode, Event, What};
+
+use super::conn::{State, Waiting};
+use super::mux::{Call, Mux};
+use super::{CONNECT_NS_MAX, Engine, SILENCE_NS_MIN};
+
+impl<D: Driver> Engine<'_, D> {
+    /// The connection is there: says the first word on it.
+    pub(super) fn greet(&mut self, id: ConnId) {
+        let mux = Mux::new(&self.targets.requests, self.plan.streams);
+        let conn = &mut self.conns[id as usize];
+        conn.mux = Some(Box::new(mux));
+        conn.state = State::Greeting;
+        self.write_streams(id);
+    }
+
+    /// Does what can be done on a connection with streams.
+    #[inline]
+    pub(super) fn handle_streams(&mut self, id: ConnId, ready: Ready) {
+        if ready.readable {
+            self.read_streams(id);
+        }
+        if let Some(mux) = self.conns[id as usize].mux.as_deref_mut()
+            && ready.writable
+            && mux.stuck
+        {
+            mux.stuck = false;
+            self.write_streams(id);
+            if self.conns[id as usize]
+                .mux
+                .as_ref()
+                .is_some_and(|m| !m.stuck)
+            {
+                self.driver.want_writable(id, false);
+                self.streams_free(id);
+            }
+        }
+    }
+
+    fn read_streams(&mut self, id: ConnId) {
+        let outcome = self.driver.recv(id, &mut self.buffer);
+        self.now = self.driver.now();
+        self.stale = false;
+        let n = match outcome {
+            Ok(0) => return self.lose(id, ErrorClass::Closed),
+            Ok(n) => n,
+            Err(Fault::WouldBlock) => return,
+            Err(fault) => return self.lose(id, fault.class_of_request()),
+        };
+        if self.marks.window_open {
+            self.end.bytes_received += n as u64;
+        }
+        let conn = &mut self.conns[id as usize];
+        let Some(mux) = conn.mux.as_deref_mut() else {
+            return;
+        };
+        mux.asked_at = u64::MAX;
+        let fed = mux.client.feed(&self.buffer[..n], &mut self.events);
+        let greeted = mux.client.is_greeted();
+        if conn.state == State::Greeting && greeted && fed.is_ok() {
+            conn.state = State::Shared;
+            self.opened(id);
+        }
+        self.take_events(id);
+        match fed {
+            Ok(()) => self.streams_free(id),
+            Err(violation) => self.refuse(id, violation.code),
+        }
+    }
+
+    /// The peer broke the protocol: tells it so, if it still listens.
+    fn refuse(&mut self, id: ConnId, code: ErrorCode) {
+        if let Some(mux) = self.conns[id as usize].mux.as_deref_mut() {
+            mux.client.goodbye(code);
+            self.driver.send(id, mux.client.output()).ok();
+            self.stale = true;
+        }
+        self.lose(id, ErrorClass::BadResponse);
+    }
+
+    fn take_events(&mut self, id: ConnId) {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            self.take_event(id, event);
+        }
+        self.events = events;
+    }
+
+    #[inline]
+    fn take_event(&mut self, id: ConnId, event: Event) {
+        let done = self.now;
+        let conn = &mut self.conns[id as usize];
+        let Some(mux) = conn.mux.as_deref_mut() else {
+            return;
+        };
+        let call = &mut mux.calls[event.slot as usize];
+        let target = &self.targets.endpoints[call.endpoint as usize];
+        if let What::Messages { completed, turn } = event.what {
+            let first = done.saturating_sub(call.message_at);
+            self.recorder.messages(call.intended, first, completed);
+            call.message_at = done;
+            if turn {
+                mux.unsent.push(event.slot);
+            }
+            return;
+        }
+        call.live = false;
+        let (call, name) = (*call, target.name);
+        self.in_flight -= 1;
+        if done > self.deadline(call.intended) {
+            return self.record_timeout(call.intended, name, ErrorClass::Timeout);
+        }
+        let class = match event.what {
+            What::Response(outcome) => {
+                self.conns[id as usize].proved();
+                let at = Instants {
+                    intended: call.intended,
+                    sent: call.sent,
+                };
+                return match outcome.grpc_status {
+                    None => self.recorder.responded(at, done, name, outcome.status),
+                    Some(grpc) => self.recorder.called(at, done, name, outcome.status, grpc),
+                };
+            }
+            What::Reset { .. } => ErrorClass::StreamReset,
+            What::Refused => ErrorClass::GoAway,
+            What::Malformed | What::Messages { .. } => ErrorClass::BadResponse,
+        };
+        self.recorder
+            .ended(call.intended, done, name, Ending::Failed(class));
+    }
+
+    /// Something changed on `id`: what waits takes its free streams.
+    pub(super) fn streams_free(&mut self, id: ConnId) {
+        let conn = &self.conns[id as usize];
+        let Some(mux) = conn.mux.as_deref() else {
+            return;
+        };
+        if mux.client.is_closing() && mux.client.live() == 0 && conn.state == State::Shared {
+            return self.reopen(id, ErrorClass::Closed);
+        }
+        if conn.state == State::Shared {
+            self.fill_streams(id);
+        }
+        self.will_write(id);
+    }
+
+    fn fill_streams(&mut self, id: ConnId) {
+        let closed_loop = self.plan.open_loop.is_none() && self.running;
+        let (free_at, pool) = (self.now, self.conns[id as usize].pool as usize);
+        while self.conns[id as usize].is_free() {
+            if closed_loop {
+                if !self.issue(id) {
+                    break;
+                }
+                continue;
+            }
+            let Some(w) = self.pools[pool].waiting.pop_front() else {
+                break;
+            };
+            self.waiting -= 1;
+            if free_at > self.deadline(w.intended) {
+                self.waiting_timed_out(w);
+                continue;
+            }
+            self.begin_call(id, w, free_at - w.attempt);
+        }
+        self.pools[pool].queue_shared(id, &mut self.conns[id as usize]);
+    }
+
+    /// Puts a slot on a free stream; its bytes leave with the next write.
+    pub(super) fn begin_call(&mut self, id: ConnId, slot: Waiting, wait: u64) {
+        let request = self.targets.endpoints[slot.endpoint as usize].stream_request;
+        let conn = &mut self.conns[id as usize];
+        let Some(mux) = conn.mux.as_deref_mut() else {
+            return;
+        };
+        mux.begin(
+            request,
+            Call {
+                live: true,
+                for_stream: slot.for_stream,
+                endpoint: slot.endpoint,
+                intended: slot.intended,
+                sent: 0,
+                wait,
+                message_at: 0,
+            },
+        );
+        conn.carried = true;
+        self.in_flight += 1;
+        self.will_write(id);
+        let conn = &mut self.conns[id as usize];
+        self.pools[conn.pool as usize].queue_shared(id, conn);
+    }
+
+    fn will_write(&mut self, id: ConnId) {
+        if let Some(mux) = self.conns[id as usize].mux.as_deref_mut()
+            && !mux.dirty
+            && !mux.client.output().is_empty()
+        {
+            mux.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Writes what has gathered since the last time: one write for each connection.
+    #[inline]
+    pub(super) fn write_dirty(&mut self) {
+        // A write that fails may leave work for another connection.
+        while let Some(id) = self.dirty.pop() {
+            self.write_streams(id);
+        }
+    }
+
+    /// Writes the output of `id`. This is when the calls in it are sent.
+    fn write_streams(&mut self, id: ConnId) {
+        self.stamp(id);
+        let Some(mux) = self.conns[id as usize].mux.as_deref_mut() else {
+            return;
+        };
+        mux.dirty = false;
+        if mux.stuck || mux.client.output().is_empty() {
+            return;
+        }
+        let outcome = self.driver.send(id, mux.client.output());
+        self.stale = true;
+        match outcome {
+            Ok(n) => {
+                mux.client.written(n);
+                if self.marks.window_open {
+                    self.end.bytes_sent += n as u64;
+                }
+            }
+            Err(Fault::WouldBlock) => {}
+            Err(fault) => return self.lose(id, fault.class_of_request()),
+        }
+        if !mux.client.output().is_empty() {
+            mux.stuck = true;
+            self.driver.want_writable(id, true);
+        }
+    }
+
+    /// Writes down the sent instant of the calls that are about to be written.
+    fn stamp(&mut self, id: ConnId) {
+        if !self.conns[id as usize].has_unsent() {
+            return;
+        }
+        // Read anew: much may have been done since the last read.
+        let now = self.driver.now();
+        (self.now, self.stale) = (now, false);
+        let Some(mux) = self.conns[id as usize].mux.as_deref_mut() else {
+            return;
+        };
+        for slot in mux.unsent.drain(..) {
+            let call = &mut mux.calls[slot as usize];
+            call.message_at = now;
+            if !call.live || call.sent > 0 {
+                continue;
+            }
+            call.sent = now;
+            let at = Instants {
+                intended: call.intended,
+                sent: now,
+            };
+            let lateness = now.saturating_sub(call.intended + call.wait);
+            self.recorder.sent(at, lateness, call.wait);
+            let wait = if call.for_stream { call.wait } else { 0 };
+            self.recorder.stream_wait(call.intended, wait);
+        }
+    }
+
+    /// The connection is lost, and every call on it.
+    pub(super) fn lose(&mut self, id: ConnId, class: ErrorClass) {
+        if self.conns[id as usize].state == State::Greeting {
+            return self.connect_failed(id, class);
+        }
+        self.stamp(id);
+        let now = self.fresh_now();
+        let Some(mux) = self.conns[id as usize].mux.take() else {
+            return;
+        };
+        for call in mux.live() {
+            let name = self.targets.endpoints[call.endpoint as usize].name;
+            self.in_flight -= 1;
+            if now > self.deadline(call.intended) {
+                self.record_timeout(call.intended, name, ErrorClass::Timeout);
+            } else {
+                self.recorder
+                    .ended(call.intended, now, name, Ending::Failed(class));
+            }
+        }
+        self.reopen(id, class);
+    }
+
+    /// Cancels what took too long on `id`. A peer that then gives no sign of life at
+    /// all is taken for dead.
+    pub(super) fn sweep_streams(&mut self, id: ConnId, now: u64) {
+        let Some(mux) = self.conns[id as usize].mux.as_deref() else {
+            return;
+        };
+        let (earliest, asked_at) = (mux.earliest, mux.asked_at);
+        if asked_at.saturating_add(self.plan.timeout_ns.clamp(SILENCE_NS_MIN, CONNECT_NS_MAX)) < now
+        {
+            return self.lose(id, ErrorClass::Closed);
+        }
+        if now <= self.deadline(earliest) {
+            return;
+        }
+        self.stamp(id);
+        let mut earliest = u64::MAX;
+        for slot in 0..self.conns[id as usize].places() {
+            let Some(mux) = self.conns[id as usize].mux.as_deref_mut() else {
+                return;
+            };
+            let call = &mut mux.calls[slot];
+            if !call.live {
+                continue;
+            }
+            let (intended, endpoint) = (call.intended, call.endpoint);
+            if now <= intended.saturating_add(self.plan.timeout_ns) {
+                earliest = earliest.min(intended);
+                continue;
+            }
+            call.live = false;
+            mux.client.cancel(slot as u32);
+            if mux.asked_at == u64::MAX {
+                mux.client.ping();
+                mux.asked_at = now;
+            }
+            self.in_flight -= 1;
+            let name = self.targets.endpoints[endpoint as usize].name;
+            self.record_timeout(intended, name, ErrorClass::Timeout);
+        }
+        if let Some(mux) = self.conns[id as usize].mux.as_deref_mut() {
+            mux.earliest = earliest;
+        }
+        self.streams_free(id);
+    }
+}

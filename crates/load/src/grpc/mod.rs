@@ -1,0 +1,9 @@
+//! gRPC without I/O: what it adds to HTTP/2.
+//!
+//! Source: the gRPC project's "gRPC over HTTP2" protocol description.
+
+mod messages;
+mod timeout;
+
+pub use messages::{MESSAGE_BYTES_MAX, MessageError, Messages, frame};
+pub use timeout::timeout;

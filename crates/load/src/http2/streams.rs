@@ -1,0 +1,172 @@
+//! The streams of one connection: a ring, indexed by stream id. An id whose place is
+//! still taken is skipped, which the standard allows; so no map is needed.
+
+use crate::grpc::Messages;
+
+use super::response::Phase;
+
+/// One stream.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stream {
+    /// 0 when the place is free.
+    pub(super) id: u32,
+    /// Index of its request.
+    pub(super) request: u32,
+    /// Bytes of the body that are in the output.
+    pub(super) sent: usize,
+    /// Bytes of the body that may be: all but those of later messages.
+    pub(super) released: usize,
+    /// Whether the request is wholly in the output.
+    pub(super) request_over: bool,
+    /// Whether it stands in the queue for the connection's window.
+    pub(super) queued: bool,
+    pub(super) send_window: i64,
+    /// Of its receive window.
+    pub(super) receive_left: u32,
+    pub(super) phase: Phase,
+    pub(super) status: u16,
+    /// Bytes that `content-length` still promises.
+    pub(super) content_left: Option<u64>,
+    pub(super) grpc_status: Option<u32>,
+    /// Whether the response says that it is gRPC.
+    pub(super) grpc_content: bool,
+    pub(super) messages: Messages,
+}
+
+impl Stream {
+    /// Takes `bytes` of the response's content; false when none may come, or fewer.
+    #[inline]
+    pub(super) fn take_content(&mut self, bytes: u64) -> bool {
+        let left = match self.content_left {
+            _ if self.phase == Phase::Head => return false,
+            None => return true,
+            Some(left) => left.checked_sub(bytes),
+        };
+        self.content_left = left.or(self.content_left);
+        left.is_some()
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Streams {
+    ring: Vec<Stream>,
+    live: u32,
+    next_id: u32,
+}
+
+/// Where a stream id stands.
+pub(super) enum Place {
+    Live(usize),
+    Over,
+    Idle,
+}
+
+impl Streams {
+    pub(super) fn new(most: u32) -> Self {
+        let places = (most as usize).next_power_of_two();
+        Self {
+            ring: vec![Stream::default(); places],
+            live: 0,
+            next_id: 1,
+        }
+    }
+
+    pub(super) fn places(&self) -> usize {
+        self.ring.len()
+    }
+
+    pub(super) fn live(&self) -> u32 {
+        self.live
+    }
+
+    fn place(&self, id: u32) -> usize {
+        (id >> 1) as usize & (self.ring.len() - 1)
+    }
+
+    /// Whether there are ids left.
+    pub(super) fn has_ids(&self) -> bool {
+        // At most one round is skipped.
+        (self.next_id as usize) + 2 * self.ring.len() < 1 << 31
+    }
+
+    /// Takes the next id whose place is free; there must be one.
+    #[inline]
+    pub(super) fn open(&mut self) -> (usize, u32) {
+        loop {
+            let id = self.next_id;
+            let slot = self.place(id);
+            self.next_id += 2;
+            if self.ring[slot].id == 0 {
+                self.live += 1;
+                return (slot, id);
+            }
+        }
+    }
+
+    pub(super) fn free(&mut self, slot: usize) {
+        self.live -= 1;
+        self.ring[slot].id = 0;
+    }
+
+    #[inline]
+    pub(super) fn find(&self, id: u32) -> Place {
+        let slot = self.place(id);
+        if self.ring[slot].id == id {
+            Place::Live(slot)
+        } else if id >= self.next_id {
+            Place::Idle
+        } else {
+            Place::Over
+        }
+    }
+
+    /// Places of live streams.
+    pub(super) fn slots(&self) -> impl Iterator<Item = usize> + use<> {
+        let live: Vec<usize> = (0..self.ring.len())
+            .filter(|&slot| self.ring[slot].id != 0)
+            .collect();
+        live.into_iter()
+    }
+}
+
+impl std::ops::Index<usize> for Streams {
+    type Output = Stream;
+
+    #[inline]
+    fn index(&self, slot: usize) -> &Stream {
+        &self.ring[slot]
+    }
+}
+
+impl std::ops::IndexMut<usize> for Streams {
+    #[inline]
+    fn index_mut(&mut self, slot: usize) -> &mut Stream {
+        &mut self.ring[slot]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_whose_place_is_taken_is_skipped() {
+        let mut streams = Streams::new(2);
+        assert_eq!(streams.places(), 2);
+        let (first, id) = streams.open();
+        streams[first].id = id;
+        let mut ids = Vec::new();
+        for _ in 0..6 {
+            let (slot, id) = streams.open();
+            streams[slot].id = id;
+            ids.push(id);
+            streams.free(slot);
+        }
+        // 1 lives on; 5, 9 and so on would have its place.
+        assert_eq!(ids, [3, 7, 11, 15, 19, 23]);
+        assert!(matches!(streams.find(1), Place::Live(s) if s == first));
+        assert!(matches!(streams.find(9), Place::Over));
+        assert!(matches!(streams.find(25), Place::Idle));
+    }
+}

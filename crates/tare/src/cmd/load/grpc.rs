@@ -1,0 +1,132 @@
+//! gRPC calls on the command line: `grpc://host:port/package.Service/Method`.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+
+use anyhow::Context;
+use base64::Engine as _;
+use clap::ValueEnum;
+use tare_model::load::{Endpoint, GrpcCall, Protocol, Streaming};
+use tare_model::units::parse_duration;
+
+/// What a gRPC call needs to be told.
+#[derive(clap::Args)]
+pub(super) struct GrpcArgs {
+    /// gRPC: file with an encoded request message, `@-` for standard input; several flags make several messages. Without any, one empty message.
+    #[arg(long, value_name = "FILE")]
+    data_raw: Vec<String>,
+    /// gRPC: metadata of the call, `name: value`; may be repeated.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(super) metadata: Vec<String>,
+    /// gRPC: which side sends a stream of messages. In `bidi`, each message waits for the answer to the one before.
+    #[arg(long, value_enum, default_value_t = StreamingArg::Unary)]
+    streaming: StreamingArg,
+    /// gRPC: the deadline told to the server; --timeout is the generator's own.
+    #[arg(long, value_parser = parse_duration)]
+    deadline: Option<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StreamingArg {
+    Unary,
+    Client,
+    Server,
+    Bidi,
+}
+
+impl GrpcArgs {
+    /// The messages that `--data-raw` names, base64.
+    pub(super) fn messages(&self) -> anyhow::Result<Vec<String>> {
+        self.data_raw.iter().map(|place| message(place)).collect()
+    }
+
+    pub(super) fn call(&self) -> GrpcCall {
+        GrpcCall {
+            streaming: match self.streaming {
+                StreamingArg::Unary => Streaming::Unary,
+                StreamingArg::Client => Streaming::Client,
+                StreamingArg::Server => Streaming::Server,
+                StreamingArg::Bidi => Streaming::Bidi,
+            },
+            deadline_ns: self.deadline,
+        }
+    }
+}
+
+fn message(place: &str) -> anyhow::Result<String> {
+    let path = place.strip_prefix('@').unwrap_or(place);
+    let mut bytes = Vec::new();
+    if path == "-" {
+        std::io::stdin().read_to_end(&mut bytes)?;
+    } else {
+        bytes = std::fs::read(path).with_context(|| format!("failed to read {path}"))?;
+    }
+    Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
+}
+
+/// An endpoint whose URL begins with `grpc://` is a call over HTTP/2 on `http://`.
+pub(super) fn by_scheme(mut endpoint: Endpoint) -> Endpoint {
+    let scheme_end = endpoint.url.find("://").unwrap_or(0);
+    let scheme = endpoint.url[..scheme_end].to_ascii_lowercase();
+    let below = match scheme.as_str() {
+        "grpc" => Some("http"),
+        "grpcs" => Some("https"),
+        _ => None,
+    };
+    if let Some(below) = below {
+        endpoint.url.replace_range(..scheme_end, below);
+        endpoint.protocol = Protocol::Grpc;
+    }
+    if endpoint.protocol == Protocol::Grpc {
+        if endpoint.messages_base64.is_empty() {
+            endpoint.messages_base64.push(String::new());
+        }
+    } else {
+        endpoint.messages_base64.clear();
+        endpoint.grpc = GrpcCall::default();
+    }
+    endpoint
+}
+
+/// The kind of an endpoint's call, in words.
+pub(super) fn kind(endpoint: &Endpoint) -> &'static str {
+    match endpoint.grpc.streaming {
+        Streaming::Unary => "unary",
+        Streaming::Client => "client-streaming",
+        Streaming::Server => "server-streaming",
+        Streaming::Bidi => "bidirectional",
+    }
+}
+
+/// Names of the status codes, from 0. Source: gRPC's "Status codes and their use".
+const STATUS: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// Counts by status, with the names beside the numbers.
+pub(super) fn named(counts: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let name = |code: &str| code.parse().ok().and_then(|n: usize| STATUS.get(n));
+    counts
+        .iter()
+        .map(|(code, n)| match name(code) {
+            Some(name) => (format!("{code} {name}"), *n),
+            None => (code.clone(), *n),
+        })
+        .collect()
+}

@@ -1,0 +1,178 @@
+//! What must hold for any bytes: no panic, bounded memory, and the same result
+//! whatever the pieces that the bytes come in.
+
+use std::sync::Arc;
+
+use tare_load::grpc::Messages;
+use tare_load::http1::ResponseParser;
+use tare_load::http2::hpack::{Decoder, TABLE_BYTES_MAX};
+use tare_load::http2::{Client, Event, Place, Request};
+use tare_model::load::Streaming;
+
+/// A target by its name.
+pub type Target = fn(&[u8]);
+
+/// All targets.
+pub const TARGETS: [(&str, Target); 4] = [
+    ("http1_response", http1_response),
+    ("http2_frames", http2_frames),
+    ("hpack", hpack),
+    ("grpc_messages", grpc_messages),
+];
+
+/// The first byte says where to cut; the rest is the input.
+fn cut(data: &[u8]) -> Option<(usize, &[u8])> {
+    let (&first, rest) = data.split_first()?;
+    Some((usize::from(first) % 61 + 1, rest))
+}
+
+/// Responses of HTTP/1.1, one after the other.
+pub fn http1_response(data: &[u8]) {
+    let Some((piece, data)) = cut(data) else {
+        return;
+    };
+    let whole = responses(data, data.len().max(1));
+    assert_eq!(whole, responses(data, piece));
+}
+
+/// How many responses there are, how the last one is, and where the parser stopped.
+fn responses(data: &[u8], piece: usize) -> Vec<String> {
+    let mut parser = ResponseParser::default();
+    parser.reset(false);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < data.len() {
+        let end = (at + piece).min(data.len());
+        match parser.feed(&data[at..end]) {
+            Ok(fed) => {
+                assert!(fed.consumed <= end - at);
+                at += fed.consumed;
+                if let Some(response) = fed.response {
+                    found.push(format!("{response:?} at {at}"));
+                    parser.reset(found.len() % 3 == 0);
+                } else {
+                    assert_eq!(at, end, "bytes were left without a response");
+                }
+            }
+            Err(e) => {
+                found.push(format!("{e:?}"));
+                return found;
+            }
+        }
+    }
+    found.push(format!("{:?}", parser.eof()));
+    found
+}
+
+/// A connection of HTTP/2 with streams open, fed by a server.
+pub fn http2_frames(data: &[u8]) {
+    let Some((piece, data)) = cut(data) else {
+        return;
+    };
+    let whole = conversation(data, data.len().max(1));
+    assert_eq!(whole, conversation(data, piece));
+}
+
+fn requests() -> Arc<[Request]> {
+    let place = Place {
+        scheme: "http",
+        authority: "h",
+        target: "/",
+    };
+    let http = |method, body| Request::new(method, place, &[], body).expect("a request");
+    let call = |kind, messages: &[Vec<u8>]| {
+        Request::grpc(kind, place, &[], None, messages).expect("a call")
+    };
+    let two = [vec![1; 3], vec![2; 3]];
+    Arc::from(vec![
+        http("GET", None),
+        http("POST", Some(vec![7; 3_000])),
+        http("HEAD", None),
+        call(Streaming::Unary, &two[..1]),
+        call(Streaming::Bidi, &two),
+    ])
+}
+
+/// Events, output and the last word. Streams are opened at places that depend on the
+/// bytes alone.
+fn conversation(data: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, String) {
+    let requests = requests();
+    let count = requests.len() as u32;
+    let mut client = Client::new(requests, 8);
+    let mut events = Vec::new();
+    // SETTINGS with small windows, so that every input gets somewhere.
+    let hello = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 4, 0];
+    client.feed(&hello, &mut events).expect("a good beginning");
+    for request in 0..count {
+        client.open(request);
+    }
+    for bytes in data.chunks(piece) {
+        if let Err(violation) = client.feed(bytes, &mut events) {
+            return (events, client.output().to_vec(), violation.to_string());
+        }
+        assert!(client.live() <= 8 && client.free() <= 8);
+    }
+    let live = client.live();
+    let ends = events.iter().filter(|e| !is_message(e)).count();
+    assert_eq!(live as usize + ends, count as usize, "a stream is lost");
+    (events, client.output().to_vec(), format!("{live} live"))
+}
+
+fn is_message(event: &Event) -> bool {
+    matches!(event.what, tare_load::http2::What::Messages { .. })
+}
+
+/// Header blocks, each with a byte that says how long it is.
+pub fn hpack(mut data: &[u8]) {
+    let mut decoder = Decoder::default();
+    while let Some((&length, rest)) = data.split_first() {
+        let (block, rest) = rest.split_at(rest.len().min(usize::from(length)));
+        data = rest;
+        let mut bytes = 0;
+        let decoded = decoder.decode(block, &mut |_, name, value| {
+            bytes += name.len() + value.len();
+        });
+        assert!(decoder.table_bytes() <= TABLE_BYTES_MAX);
+        // Each byte names at most one entry of the table or 8/5 of a Huffman symbol.
+        assert!(bytes <= block.len() * TABLE_BYTES_MAX);
+        if decoded.is_err() {
+            return;
+        }
+    }
+}
+
+/// Length-prefixed messages.
+pub fn grpc_messages(data: &[u8]) {
+    let Some((piece, data)) = cut(data) else {
+        return;
+    };
+    let of = |piece: usize| {
+        let mut messages = Messages::default();
+        for bytes in data.chunks(piece) {
+            if let Err(e) = messages.feed(bytes) {
+                return Err(e);
+            }
+        }
+        Ok((messages.count(), messages.at_boundary()))
+    };
+    assert_eq!(of(piece), of(data.len().max(1)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TARGETS;
+
+    /// What was found once stays in the corpus.
+    #[test]
+    fn the_corpus_holds() {
+        for (name, target) in TARGETS {
+            let folder = format!("{}/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+            let mut seen = 0;
+            for entry in std::fs::read_dir(folder).unwrap() {
+                target(&std::fs::read(entry.unwrap().path()).unwrap());
+                seen += 1;
+            }
+            assert!(seen >= 3, "{name} has {seen} files");
+        }
+    }
+}
