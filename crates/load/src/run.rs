@@ -10,7 +10,7 @@ use tare_model::record::LoadRecord;
 use tare_model::schedule::SchedulePlan;
 
 use crate::collect::{About, Collector};
-use crate::driver::{Driver, DriverReport, EpollDriver, TlsDriver};
+use crate::driver::{Driver, DriverReport, EpollDriver, KernelReport, TlsDriver};
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
 use crate::pin;
 use crate::resolve::resolve;
@@ -164,6 +164,7 @@ fn one_loop(
     let _bell = PanicBell(sender);
     // The collector outlives the loops; were it gone, nobody would want the messages.
     let send = |m| drop(sender.send(m));
+    let one_at_a_time = plan.targets.origins.iter().all(|o| !o.multiplexed);
     // First: how late a thread wakes depends on its core.
     if let Some(core) = core
         && let Err(source) = pin::stay_on(core)
@@ -171,10 +172,13 @@ fn one_loop(
         return send(Message::Failed(LoadError::Pin { core, source }));
     }
     let mut driver = match EpollDriver::new(spec.pace) {
-        Ok(driver) => driver.with_kernel_timestamps(spec.kernel_timestamps_every),
+        Ok(driver) => driver.with_kernel_timestamps(match one_at_a_time {
+            true => spec.kernel_timestamps_every,
+            false => 0,
+        }),
         Err(e) => return send(Message::Failed(LoadError::Driver(e))),
     };
-    let report = if peers.iter().any(Option::is_some) {
+    let mut report = if peers.iter().any(Option::is_some) {
         let own = own_sessions(peers);
         let of_connections = plan.origins_of_connections().map(|o| own[o].clone());
         let mut driver = TlsDriver::new(driver, of_connections.collect());
@@ -182,6 +186,13 @@ fn one_loop(
     } else {
         drive(&mut driver, index, plan, &send, start, stop)
     };
+    if spec.kernel_timestamps_every > 0 && !one_at_a_time {
+        report.kernel = Some(KernelReport {
+            every: spec.kernel_timestamps_every,
+            absent: Some("the kernel cannot tell requests on one connection apart (HTTP/2)".into()),
+            ..KernelReport::default()
+        });
+    }
     send(Message::Ended(Box::new(report)));
 }
 

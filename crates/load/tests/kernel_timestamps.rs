@@ -28,9 +28,8 @@ fn server() -> String {
     format!("http://{addr}/")
 }
 
-fn run(change: impl Fn(&mut LoadSpec)) -> LoadResult {
-    let url = server();
-    let mut spec = LoadSpec {
+fn spec(url: String) -> LoadSpec {
+    LoadSpec {
         schema_version: tare_model::SCHEMA_VERSION,
         endpoints: vec![Endpoint {
             name: url.clone(),
@@ -63,7 +62,11 @@ fn run(change: impl Fn(&mut LoadSpec)) -> LoadResult {
         requests_per_connection: None,
         pin: false,
         kernel_timestamps_every: 1,
-    };
+    }
+}
+
+fn run(change: impl Fn(&mut LoadSpec)) -> LoadResult {
+    let mut spec = spec(server());
     change(&mut spec);
     let result = tare_load::run(&spec, &AtomicBool::new(false), false, &mut |_| {}).unwrap();
     assert_eq!(result.counts.ok, 200, "{:?}", result.errors);
@@ -127,6 +130,20 @@ fn a_share_is_a_share_and_none_is_none() {
             .instrument_error
             .is_none()
     );
+}
+
+#[test]
+fn requests_that_share_a_connection_are_not_timed_and_say_so() {
+    let url = server();
+    let mut spec = spec(url);
+    spec.endpoints[0].protocol = tare_model::load::Protocol::Http2;
+    spec.duration_ns = 20_000_000;
+    spec.timeout_ns = 200_000_000;
+    // The server speaks no HTTP/2: what becomes of the requests is not the point.
+    let result = tare_load::run(&spec, &AtomicBool::new(false), false, &mut |_| {}).unwrap();
+    let error = result.instrument_error.unwrap();
+    assert_eq!((error.sampled, error.missed), (0, 0));
+    assert!(error.absent.unwrap().contains("HTTP/2"));
 }
 
 #[test]
