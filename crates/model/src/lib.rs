@@ -23,6 +23,8 @@ pub mod units;
 pub mod verdict;
 pub mod worker;
 
+pub use source::nearest;
+
 /// Version of every document that tare writes: the worker records, the files of
 /// a run directory, the JSON outputs. Raised when a reader of the old form would
 /// misunderstand the new one.

@@ -10,6 +10,7 @@ mod load;
 mod plan;
 mod report;
 mod run;
+mod serve_echo;
 mod workload;
 
 /// Exit codes, beside 0 for good.
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Load(Box<load::Args>),
     Report(report::Args),
     Workload(workload::Args),
+    ServeEcho(serve_echo::Args),
     #[command(hide = true)]
     Agent(agent::Args),
     #[command(name = "__exec", hide = true)]
@@ -44,6 +46,7 @@ impl Command {
             Self::Load(args) => load::run(*args),
             Self::Report(args) => report::run(args),
             Self::Workload(args) => workload::run(args),
+            Self::ServeEcho(args) => serve_echo::run(args),
             Self::Agent(args) => agent::run(args),
             Self::Exec(args) => exec::run(args),
         }
