@@ -16,6 +16,7 @@ pub mod plan;
 pub mod record;
 pub mod rng;
 pub mod schedule;
+pub mod search;
 mod source;
 pub mod summary;
 pub mod trial;

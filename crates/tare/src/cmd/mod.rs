@@ -10,11 +10,14 @@ mod load;
 mod plan;
 mod report;
 mod run;
+mod search;
 mod serve_echo;
 mod workload;
 
 /// Exit codes, beside 0 for good.
 pub(crate) mod exit {
+    /// An objective was missed.
+    pub(crate) const MISSED: u8 = 1;
     /// The command line, a plan or a specification is wrong, or something it needs is missing.
     pub(crate) const USAGE: u8 = 2;
     /// The run or the measurement is invalid.
@@ -30,6 +33,7 @@ pub(crate) enum Command {
     Load(Box<load::Args>),
     Report(report::Args),
     Workload(workload::Args),
+    Search(Box<search::Args>),
     ServeEcho(serve_echo::Args),
     #[command(hide = true)]
     Agent(agent::Args),
@@ -46,6 +50,7 @@ impl Command {
             Self::Load(args) => load::run(*args),
             Self::Report(args) => report::run(args),
             Self::Workload(args) => workload::run(args),
+            Self::Search(args) => search::run(*args),
             Self::ServeEcho(args) => serve_echo::run(args),
             Self::Agent(args) => agent::run(args),
             Self::Exec(args) => exec::run(args),

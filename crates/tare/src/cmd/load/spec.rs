@@ -31,7 +31,8 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
                 ArrivalsArg::Poisson => Arrivals::Poisson,
             },
         },
-        None => Mode::Saturate,
+        None if args.max => Mode::Saturate,
+        None => bail!("no rate: expected --rate, or --max for a closed loop"),
     };
     Ok(LoadSpec {
         schema_version: SCHEMA_VERSION,
