@@ -18,6 +18,10 @@ pub struct SearchResult {
     pub objectives: Vec<String>,
     /// The highest rate that meets them; absent when none was found.
     pub found: Option<RateEstimate>,
+    /// How far the rate may be above what lasts, as a share: a backlog that grows
+    /// through a step is seen only once it reaches the latency that is allowed. Absent
+    /// without an objective for latency.
+    pub unseen_share: Option<f64>,
     /// What kept the rate from being higher.
     pub limit: Limit,
     /// Why the search ended.

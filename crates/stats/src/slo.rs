@@ -10,6 +10,9 @@ use crate::hist::{Histogram, WireError};
 
 const EXPECTED: &str = "like p99<20ms (p50 to p99.999, max, mean), errors<0.1% or achieved>99%";
 
+/// Fewer responses than these say little, whatever is asked of them.
+const SAMPLES_MIN: u64 = 30;
+
 /// Why a text is no objective.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SloError {
@@ -141,14 +144,32 @@ impl Slo {
     }
 
     /// How many responses this needs before it says something at 95 % confidence: the
-    /// smallest n with `1 - q^n >= 0.95` for a quantile q.
+    /// smallest n with `1 - q^n >= 0.95` for a quantile q, or for a share of errors
+    /// `1 - q`.
     #[must_use]
     pub fn samples_needed(&self) -> u64 {
+        let for_quantile = |q: f64| (0.05_f64.ln() / q.ln()).ceil() as u64;
         match self.measure {
-            Measure::Quantile(q) => (0.05_f64.ln() / q.ln()).ceil() as u64,
-            Measure::Errors | Measure::Achieved => (0.05_f64.ln() / 0.99_f64.ln()).ceil() as u64,
-            Measure::Max | Measure::Mean => 30,
+            Measure::Quantile(q) => for_quantile(q),
+            Measure::Errors if self.bound > 0.0 && self.bound < 1.0 => {
+                for_quantile(1.0 - self.bound)
+            }
+            Measure::Errors | Measure::Achieved | Measure::Max | Measure::Mean => SAMPLES_MIN,
         }
+    }
+
+    /// How far above what lasts a rate can be without this noticing in a step of
+    /// `step_ns`, as a share: beyond the capacity C, the backlog grows to
+    /// `(r / C - 1)` of the step. `None` for what bounds no latency.
+    #[must_use]
+    pub fn unseen_share(&self, step_ns: u64) -> Option<f64> {
+        let of_longest = match self.measure {
+            Measure::Quantile(q) => q,
+            Measure::Max => 1.0,
+            Measure::Mean => 0.5,
+            Measure::Errors | Measure::Achieved => return None,
+        };
+        Some(self.bound / (of_longest * step_ns.max(1) as f64))
     }
 
     /// Holds this against a result. Without any ok response no latency is met.
@@ -240,12 +261,21 @@ mod tests {
             ("p99<20ms".to_owned(), 299)
         );
         assert_eq!(Slo::parse("p99.9<=1s").unwrap().samples_needed(), 2_995);
-        assert_eq!(Slo::parse("errors<0.1%").unwrap().bound, 0.001);
+        let errors = Slo::parse("errors<0.1%").unwrap();
+        assert_eq!((errors.bound, errors.samples_needed()), (0.001, 2_995));
         assert!(Slo::parse("achieved>99%").unwrap().is_of_rate());
         assert_eq!(
             Slo::parse("max<5ms").unwrap().latency_bound_ns(),
             Some(5_000_000)
         );
+    }
+
+    #[test]
+    fn a_backlog_passes_unseen_up_to_the_bound() {
+        let share = |text: &str| Slo::parse(text).unwrap().unseen_share(2_000_000_000);
+        assert_eq!(share("max<100ms"), Some(0.05));
+        assert_eq!(share("p50<100ms"), Some(0.1));
+        assert_eq!(share("errors<1%"), None);
     }
 
     #[test]

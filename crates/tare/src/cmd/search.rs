@@ -85,9 +85,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     let json = load::is_json(&args.load.0);
-    let slos = with_unasked(args.slo.clone())?;
+    let samples = args.slo.iter().map(Slo::samples_needed).max();
     let plan = Plan {
-        slos,
+        slos: with_unasked(args.slo)?,
+        samples: samples.unwrap_or(0),
         tolerance: args.tolerance,
         repeats: usize::from(args.repeats),
         step_ns: args.step_duration.max(1),
@@ -133,6 +134,8 @@ fn with_unasked(mut slos: Vec<Slo>) -> anyhow::Result<Vec<Slo>> {
 /// What the flags say about the search itself.
 struct Plan {
     slos: Vec<Slo>,
+    /// Requests that a step needs for the objectives that were asked for.
+    samples: u64,
     tolerance: f64,
     repeats: usize,
     step_ns: u64,
@@ -193,10 +196,19 @@ fn search(
         tare_version: env!("CARGO_PKG_VERSION").to_owned(),
         objectives: plan.slos.iter().map(Slo::to_string).collect(),
         found,
+        unseen_share: unseen_share(plan, &steps),
         limit,
         ended,
         steps,
     })
+}
+
+/// Of the strictest objective, in the steps that were missed: those near the limit.
+fn unseen_share(plan: &Plan, steps: &[SearchStep]) -> Option<f64> {
+    let missed = steps.iter().filter(|s| !step::is_met(s));
+    let shortest_ns = missed.map(|s| s.duration_ns).min()?;
+    let shares = plan.slos.iter().filter_map(|s| s.unseen_share(shortest_ns));
+    shares.min_by(f64::total_cmp)
 }
 
 /// The rate of an open loop, with everything else left as it is.

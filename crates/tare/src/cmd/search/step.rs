@@ -30,8 +30,7 @@ pub(super) fn prepare(spec: &mut LoadSpec, plan: &Plan) {
 /// needs at that rate.
 pub(super) fn set(spec: &mut LoadSpec, rate_rps: f64, plan: &Plan) {
     set_rate(&mut spec.mode, rate_rps);
-    let samples = plan.slos.iter().map(Slo::samples_needed).max();
-    let needed_ns = samples.unwrap_or(0) as f64 / rate_rps * 1e9;
+    let needed_ns = plan.samples as f64 / rate_rps * 1e9;
     let most_ns = plan.step_ns.saturating_mul(LONGER_MAX);
     spec.duration_ns = (needed_ns as u64).clamp(plan.step_ns, most_ns);
     spec.warmup_ns = plan.step_ns / WARMUP_SHARE;

@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use tare_model::search::{Ended, Limit, SearchResult, SearchStep, StepOutcome};
 use tare_model::units::{format_duration_ns, format_rate};
 
+/// Below this share, a backlog that a step does not see is not worth a word.
+const UNSEEN: f64 = 0.02;
+
 /// What is said while it goes on.
 pub(super) fn line(number: usize, step: &SearchStep) -> String {
     format!("step {number:>2}  {}", row(step))
@@ -43,6 +46,13 @@ pub(super) fn page(result: &SearchResult) -> String {
     }
     let _ = writeln!(out, "\n{}", answer(result));
     let _ = writeln!(out, "{}", limit(result));
+    if let (Some(share), Some(_)) = (result.unseen_share.filter(|s| *s > UNSEEN), result.found) {
+        let _ = writeln!(
+            out,
+            "a backlog that grows through a step shows late: the rate may be up to {:.0} % above what lasts; lengthen --step-duration to tell",
+            share * 100.0
+        );
+    }
     if let Some(ended) = ended(result.ended) {
         let _ = writeln!(out, "{ended}");
     }
