@@ -157,10 +157,10 @@ mod tests {
     fn json_becomes_the_bytes_of_the_message() {
         let json = r#"{"customerId": "x", "items": [{"name": "a", "number": 3}]}"#;
         let bytes = b"\x0a\x01x\x12\x05\x0a\x01a\x10\x03";
-        let expected = base64::engine::general_purpose::STANDARD.encode(bytes);
-        assert_eq!(encoded("Place", json).unwrap(), [expected.clone()]);
+        let expected = [base64::engine::general_purpose::STANDARD.encode(bytes)];
+        assert_eq!(encoded("Place", json).unwrap(), expected);
         let by_proto_name = json.replace("customerId", "customer_id");
-        assert_eq!(encoded("Place", &by_proto_name).unwrap(), [expected]);
+        assert_eq!(encoded("Place", &by_proto_name).unwrap(), expected);
     }
 
     #[test]

@@ -62,7 +62,7 @@ async fn plain(
 ) -> Result<Response<Full<Bytes>>, Cut> {
     let (route, knobs) = match wanted(&request) {
         Ok(wanted) => wanted,
-        Err(refusal) => return Ok(refusal),
+        Err((status, reason)) => return Ok(text(status, reason)),
     };
     match route {
         Route::Ready => return Ok(text(StatusCode::OK, "ready\n")),
@@ -107,8 +107,10 @@ pub(crate) fn end(line: &Line, close: Option<Close>) -> Result<bool, Cut> {
     }
 }
 
-fn wanted(request: &Request<Incoming>) -> Result<(Route, Knobs), Response<Full<Bytes>>> {
-    let refused = |e: KnobError| text(StatusCode::BAD_REQUEST, format!("{e}\n"));
+/// # Errors
+/// The status and the reason to refuse with.
+fn wanted(request: &Request<Incoming>) -> Result<(Route, Knobs), (StatusCode, String)> {
+    let refused = |e: KnobError| (StatusCode::BAD_REQUEST, format!("{e}\n"));
     let mut knobs = from_headers(request.headers()).map_err(refused)?;
     let query = request.uri().query().unwrap_or("");
     for name in NAMES {
@@ -125,7 +127,7 @@ fn wanted(request: &Request<Incoming>) -> Result<(Route, Knobs), Response<Full<B
         _ => {
             let Some((name, value)) = knob_of_path(path) else {
                 let said = format!("found the path {path}, expected one of: {PATHS}\n");
-                return Err(text(StatusCode::NOT_FOUND, said));
+                return Err((StatusCode::NOT_FOUND, said));
             };
             knobs.set(name, &value).map_err(refused)?;
             Route::Echo
