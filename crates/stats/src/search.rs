@@ -31,13 +31,18 @@ const SPOILT: f64 = 0.03;
 const LUCKY: f64 = 0.01;
 /// Steps this close to the estimate are repeats of it, as a ratio.
 const NEAR: f64 = 1.25;
+/// How far beyond the rates that may be tried the limit may lie, as a ratio.
+const BEYOND: f64 = 2.0;
 /// Quantiles of m at which the next step may be.
 const CANDIDATES: usize = 15;
 
 /// What the steps so far leave possible.
 #[derive(Debug, Clone)]
 pub struct RateSearch {
-    min_rps: f64,
+    /// Rate of index 0.
+    first_rps: f64,
+    /// Indices of the lowest and the highest rate that may be tried.
+    range: (usize, usize),
     /// Weight of each pair of m (major) and s; they add up to 1.
     weights: Vec<f64>,
     rates: usize,
@@ -67,23 +72,24 @@ impl RateSearch {
     /// `start`.
     #[must_use]
     pub fn new(min_rps: f64, max_rps: f64, start_rps: f64) -> Self {
-        let index = |rate: f64| ((rate / min_rps).ln() / GRAIN.ln()).round().max(0.0) as usize;
-        let rates = index(max_rps) + 1;
+        let apart = |from: f64, to: f64| ((to / from).ln() / GRAIN.ln()).round() as usize;
+        let margin = apart(1.0, BEYOND);
+        let highest = margin + apart(min_rps, max_rps);
+        let rates = highest + margin + 1;
         let curve = |width: f64| {
-            let distances = -(rates as f64)..=rates as f64;
-            let (from, to) = (*distances.start() as i64, *distances.end() as i64);
             let met = |d: i64| {
                 let sharp = 1.0 / (1.0 + (d as f64 * GRAIN.ln() / width).exp());
                 LUCKY + (1.0 - LUCKY - SPOILT) * sharp
             };
-            (from..=to).map(met).collect()
+            (-(rates as i64)..=rates as i64).map(met).collect()
         };
         let pairs = rates * WIDTHS.len();
         Self {
-            min_rps,
+            first_rps: min_rps / GRAIN.powf(margin as f64),
+            range: (margin, highest),
             weights: vec![1.0 / pairs as f64; pairs],
             rates,
-            start: index(start_rps).min(rates - 1),
+            start: (margin + apart(min_rps, start_rps.max(min_rps))).min(highest),
             curves: WIDTHS.into_iter().map(curve).collect(),
             steps: Vec::new(),
         }
@@ -98,8 +104,8 @@ impl RateSearch {
         let missed = self.steps.iter().filter(|s| !s.1).map(|s| s.0).min();
         let next = match (met, missed) {
             (None, None) => self.start,
-            (Some(highest), None) => (highest + jump).min(self.rates - 1),
-            (None, Some(lowest)) => lowest.saturating_sub(jump),
+            (Some(highest), None) => (highest + jump).min(self.range.1),
+            (None, Some(lowest)) => lowest.saturating_sub(jump).max(self.range.0),
             (Some(_), Some(_)) => self.most_telling(),
         };
         self.rate(next)
@@ -107,7 +113,7 @@ impl RateSearch {
 
     /// Takes note of a step.
     pub fn record(&mut self, rate_rps: f64, met: bool) {
-        let at = ((rate_rps / self.min_rps).ln() / GRAIN.ln()).round();
+        let at = ((rate_rps / self.first_rps).ln() / GRAIN.ln()).round();
         let at = (at.max(0.0) as usize).min(self.rates - 1);
         self.steps.push((at, met));
         let mut sum = 0.0;
@@ -140,40 +146,38 @@ impl RateSearch {
     }
 
     /// Whether the interval is at most `tolerance` wide relative to its lower end, with
-    /// at least `repeats` steps of each outcome near the estimate; or an end of the
-    /// range showed the same outcome so often.
+    /// at least `repeats` steps near the estimate; or the limit is beyond an end of the
+    /// range: the same outcome there `repeats` times and no other anywhere, or as
+    /// probable as the interval.
     #[must_use]
     pub fn progress(&self, tolerance: f64, repeats: usize) -> Progress {
-        let at_end = |end: usize, met: bool| {
+        let always = |end: usize, met: bool| {
             let same = self.steps.iter().filter(|s| **s == (end, met)).count();
             same >= repeats && self.steps.iter().all(|s| s.1 == met)
         };
-        if at_end(self.rates - 1, true) {
+        let marginal = self.marginal();
+        let (lowest, highest) = self.range;
+        let tried = |end: usize| self.steps.iter().filter(|s| s.0 == end).count() >= repeats;
+        let weight = |of: &[f64]| of.iter().sum::<f64>();
+        let above = weight(&marginal[highest + 1..]) >= CONFIDENCE && tried(highest);
+        if always(highest, true) || above {
             return Progress::AboveRange;
         }
-        if at_end(0, false) {
+        let below = weight(&marginal[..lowest]) >= CONFIDENCE && tried(lowest);
+        if always(lowest, false) || below {
             return Progress::BelowRange;
         }
         let estimate = self.estimate();
-        let near = |met: bool| {
-            let close = |at: usize| {
-                let ratio = self.rate(at) / estimate.rate_rps;
-                (1.0 / NEAR..=NEAR).contains(&ratio)
-            };
-            self.steps
-                .iter()
-                .filter(|s| s.1 == met && close(s.0))
-                .count()
-        };
-        let narrow = estimate.high_rps / estimate.low_rps - 1.0 <= tolerance;
-        if narrow && near(true) >= repeats && near(false) >= repeats {
+        let close = |at: usize| (1.0 / NEAR..=NEAR).contains(&(self.rate(at) / estimate.rate_rps));
+        let near = self.steps.iter().filter(|s| close(s.0)).count();
+        if estimate.high_rps / estimate.low_rps - 1.0 <= tolerance && near >= repeats {
             return Progress::Found;
         }
         Progress::Searching
     }
 
     fn rate(&self, index: usize) -> f64 {
-        self.min_rps * GRAIN.powf(index as f64)
+        self.first_rps * GRAIN.powf(index as f64)
     }
 
     /// The weight of each m.
@@ -186,7 +190,8 @@ impl RateSearch {
     fn most_telling(&self) -> usize {
         let marginal = self.marginal();
         let at = |i: usize| (i as f64 + 0.5) / CANDIDATES as f64;
-        let candidates = (0..CANDIDATES).map(|i| quantile(&marginal, at(i)));
+        let (lowest, highest) = self.range;
+        let candidates = (0..CANDIDATES).map(|i| quantile(&marginal, at(i)).clamp(lowest, highest));
         let telling = candidates.map(|x| (self.information(x, &marginal), x));
         telling
             .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -305,6 +310,21 @@ mod tests {
         }
         let e = search.estimate();
         assert!(e.low_rps < 3_000.0 && 3_000.0 < e.high_rps, "{e:?}");
+    }
+
+    #[test]
+    fn a_spoilt_step_at_the_highest_rate_is_outvoted_too() {
+        let mut rng = Rng::new(5);
+        for seed in 0..20 {
+            let (search, steps) = search(|_| 0.9, 0.05, &mut rng);
+            let progress = search.progress(0.05, 3);
+            assert_ne!(progress, Progress::Searching, "{seed}: {steps} steps");
+            assert!(
+                search.estimate().high_rps > 5_000.0,
+                "{:?}",
+                search.estimate()
+            );
+        }
     }
 
     #[test]

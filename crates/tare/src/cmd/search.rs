@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Length of a step; up to ten times that where the objective's percentile needs more requests.
     #[arg(long, value_parser = parse_duration, default_value = "2s")]
     step_duration: u64,
-    /// Steps on either side of the limit, near it, at least.
+    /// Steps near the limit, or at an end of the range, at least.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     repeats: u8,
     /// How narrow the 95 % interval has to be, relative to its lower end, as `5%`.
@@ -189,7 +189,7 @@ fn search(
     let limit = step::limit(&steps, progress, &rates);
     let found = match limit {
         Limit::MinRate | Limit::Unknown => None,
-        _ => Some(rates.estimate()),
+        _ => Some(step::within_tried(rates.estimate(), &steps)),
     };
     Ok(SearchResult {
         schema_version: SCHEMA_VERSION,

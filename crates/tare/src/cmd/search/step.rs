@@ -1,7 +1,7 @@
 //! One step of a search: how long, and what its result means.
 
 use tare_model::load::{LoadResult, LoadSpec};
-use tare_model::search::{Limit, SearchStep, StepOutcome};
+use tare_model::search::{Limit, RateEstimate, SearchStep, StepOutcome};
 use tare_model::verdict::{Grade, Reason};
 use tare_stats::search::{Progress, RateSearch};
 use tare_stats::slo::Slo;
@@ -120,6 +120,18 @@ pub(super) fn limit(steps: &[SearchStep], progress: Progress, rates: &RateSearch
     match 2 * own > all {
         true => Limit::Generator,
         false => Limit::Target,
+    }
+}
+
+/// The estimate without what lies above the highest rate that was tried: nothing is
+/// known of it.
+pub(super) fn within_tried(estimate: RateEstimate, steps: &[SearchStep]) -> RateEstimate {
+    let highest = steps.iter().map(|s| s.rate_rps).fold(0.0, f64::max);
+    RateEstimate {
+        rate_rps: estimate.rate_rps.min(highest),
+        low_rps: estimate.low_rps.min(highest),
+        high_rps: estimate.high_rps.min(highest),
+        ..estimate
     }
 }
 
