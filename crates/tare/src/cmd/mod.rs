@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 mod agent;
 mod exec;
+mod grpc;
 mod load;
 mod plan;
 mod report;
@@ -34,6 +35,7 @@ pub(crate) enum Command {
     Report(report::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
+    Grpc(grpc::Args),
     ServeEcho(serve_echo::Args),
     #[command(hide = true)]
     Agent(agent::Args),
@@ -50,6 +52,7 @@ impl Command {
             Self::Load(args) => load::run(*args),
             Self::Report(args) => report::run(args),
             Self::Workload(args) => workload::run(args),
+            Self::Grpc(args) => grpc::run(args),
             Self::Search(args) => search::run(*args),
             Self::ServeEcho(args) => serve_echo::run(args),
             Self::Agent(args) => agent::run(args),
