@@ -83,11 +83,16 @@ impl RateSearch {
             };
             (-(rates as i64)..=rates as i64).map(met).collect()
         };
+        // Leaning to wide falls: else steps that happen to look sharp end the search early.
+        let of_width = WIDTHS.map(f64::sqrt);
+        let sum = of_width.iter().sum::<f64>() * rates as f64;
         let pairs = rates * WIDTHS.len();
         Self {
             first_rps: min_rps / GRAIN.powf(margin as f64),
             range: (margin, highest),
-            weights: vec![1.0 / pairs as f64; pairs],
+            weights: (0..pairs)
+                .map(|i| of_width[i % WIDTHS.len()] / sum)
+                .collect(),
             rates,
             start: (margin + apart(min_rps, start_rps.max(min_rps))).min(highest),
             curves: WIDTHS.into_iter().map(curve).collect(),

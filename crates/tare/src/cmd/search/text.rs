@@ -17,7 +17,7 @@ fn row(s: &SearchStep) -> String {
     let outcome = match s.outcome {
         StepOutcome::Met => "met".to_owned(),
         StepOutcome::Missed => format!("missed: {}", s.missed.join(", ")),
-        StepOutcome::Generator => format!("generator at its limit: {}", s.missed.join(", ")),
+        StepOutcome::Generator => format!("generator held up: {}", s.missed.join(", ")),
     };
     format!(
         "{:>10.1} {:>10.1} {:>8} {:>8} {:>8} {:>8.2} % {:>8} {:>5.1} %  {outcome}",
@@ -90,7 +90,7 @@ fn limit(result: &SearchResult) -> &'static str {
     match result.limit {
         Limit::Target => "limit: the target",
         Limit::Generator => {
-            "limit: the generator, not the target, which may do more; give it more threads, a core of its own or --pace spin"
+            "limit: the generator, or what else runs on its machine; the target may do more. Give it more threads, a core of its own or --pace spin"
         }
         Limit::MaxRate => "limit: --max-rate; raise it to go on",
         Limit::MinRate => "limit: the target, or --min-rate; lower it to go on",
