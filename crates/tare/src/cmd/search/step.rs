@@ -26,14 +26,17 @@ pub(super) fn prepare(spec: &mut LoadSpec, plan: &Plan) {
     spec.drain_ns = spec.drain_ns.or(Some(spec.timeout_ns.min(enough_ns)));
 }
 
-/// Sets the rate of a step, and its length: as asked, or as the rarest percentile
-/// needs at that rate.
+/// Sets the rate of a step, and its length.
 pub(super) fn set(spec: &mut LoadSpec, rate_rps: f64, plan: &Plan) {
     set_rate(&mut spec.mode, rate_rps);
-    let needed_ns = plan.samples as f64 / rate_rps * 1e9;
-    let most_ns = plan.step_ns.saturating_mul(LONGER_MAX);
-    spec.duration_ns = (needed_ns as u64).clamp(plan.step_ns, most_ns);
+    spec.duration_ns = length_ns(plan.step_ns, plan.samples, rate_rps);
     spec.warmup_ns = plan.step_ns / WARMUP_SHARE;
+}
+
+/// As asked, or as the rarest percentile needs at that rate.
+fn length_ns(asked_ns: u64, samples: u64, rate_rps: f64) -> u64 {
+    let needed_ns = samples as f64 / rate_rps * 1e9;
+    (needed_ns as u64).clamp(asked_ns, asked_ns.saturating_mul(LONGER_MAX))
 }
 
 /// Holds a result against the objectives. A step that meets them is met whatever the
@@ -162,6 +165,14 @@ mod tests {
             rates.record(step.rate_rps, is_met(step));
         }
         limit(&steps, rates.progress(0.05, 2), &rates)
+    }
+
+    #[test]
+    fn steps_are_as_long_as_their_percentile_needs() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        assert_eq!(length_ns(2 * SECOND_NS, 300, 1_000.0), 2 * SECOND_NS);
+        assert_eq!(length_ns(2 * SECOND_NS, 300, 50.0), 6 * SECOND_NS);
+        assert_eq!(length_ns(2 * SECOND_NS, 300, 1.0), 20 * SECOND_NS);
     }
 
     #[test]
