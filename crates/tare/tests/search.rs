@@ -1,4 +1,5 @@
-//! `tare search` against `tare serve-echo`, whose capacity is known.
+//! `tare search` and gRPC calls from JSON against `tare serve-echo`, whose capacity and
+//! messages are known.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -179,4 +180,27 @@ fn flags_that_mean_nothing_here_are_refused() {
     assert_eq!(wrong.status.code(), Some(2));
     let said = String::from_utf8(wrong.stderr).unwrap();
     assert!(said.contains("has no unit"), "{said}");
+}
+
+#[test]
+fn a_call_from_json_is_measured_whatever_its_kind() {
+    let echo = Echo::start(&[]);
+    let service = format!("{}/tare.echo.v1.Echo", echo.url.replace("http", "grpc"));
+    for (method, data) in [
+        ("Unary", r#"{"name": "x"}"#),
+        ("ServerStream", r#"{"count": 3}"#),
+        ("ClientStream", "{} {}"),
+        ("BidiStream", "[{}, {}]"),
+    ] {
+        let output = Command::new(TARE)
+            .args(["load", &format!("{service}/{method}"), "--data", data])
+            .args(["--rate", "50", "--duration", "400ms", "--output", "json"])
+            .args(["--connections", "2", "--streams", "4"])
+            .output()
+            .unwrap();
+        let result: tare_model::load::LoadResult = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{method}: {e}: {output:?}"));
+        assert_eq!(result.counts.ok, 20, "{method}: {:?}", result.errors);
+        assert_eq!(result.grpc_status.get("0"), Some(&20), "{method}");
+    }
 }
