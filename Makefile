@@ -37,13 +37,14 @@ deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
 fuzz: ## Feed every parser with mutated input, FUZZ_SECONDS each (coverage-guided: cd fuzz; cargo +nightly fuzz run TARGET --features libfuzzer)
 	cd fuzz && $(CARGO) test --locked --release --lib && $(CARGO) run --locked --release --bin mutate -- $(FUZZ_SECONDS)
 
-bench: ## Cost and truth of the load engine beside wrk, oha and fortio, interleaved
+bench: ## Cost and truth of the load engine beside wrk, oha, fortio, h2load and ghz, interleaved
 	$(CARGO) build --release --locked --workspace --bins --examples
 	$(CARGO) bench --locked -p tare-load --bench peers
 
-bench-peers: ## Install oha and fortio for `make bench` (wrk: apt-get install wrk)
+bench-peers: ## Install oha, fortio and ghz for `make bench` (apt-get install wrk nghttp2-client)
 	$(CARGO) install oha --version 1.16.0 --locked --root $(PEERS)
 	GOBIN=$(PEERS)/bin go install fortio.org/fortio@v1.68.0
+	GOBIN=$(PEERS)/bin go install github.com/bojand/ghz/cmd/ghz@v0.121.0
 
 testbed: ## A real Kubernetes with three nodes on this machine, without Docker (root; builds 10 to 20 minutes once)
 	testbed/testbed up

@@ -17,6 +17,7 @@ pub mod plan;
 pub mod record;
 pub mod rng;
 pub mod schedule;
+pub mod search;
 mod source;
 pub mod summary;
 pub mod transport;
@@ -24,6 +25,8 @@ pub mod trial;
 pub mod units;
 pub mod verdict;
 pub mod worker;
+
+pub use source::nearest;
 
 /// Version of every document that tare writes: the worker records, the files of
 /// a run directory, the JSON outputs. Raised when a reader of the old form would

@@ -10,6 +10,8 @@ mod hist;
 pub mod hlog;
 pub mod judge;
 pub mod resources;
+pub mod search;
+pub mod slo;
 mod stream;
 mod v2;
 

@@ -66,6 +66,9 @@ pub enum WorkloadError {
     /// The runtime or the signals could not be set up.
     #[error("cannot start the server: {0}")]
     Start(io::Error),
+    /// Certificates that cannot be served.
+    #[error(transparent)]
+    Tls(#[from] crate::echo::TlsError),
     /// The reader of the records went away.
     #[error("cannot write records: {0}")]
     Records(#[source] io::Error),

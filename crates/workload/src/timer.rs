@@ -69,8 +69,12 @@ impl Timer {
 
     /// Returns `ns` nanoseconds from now, or as soon after it as the thread is free.
     pub(crate) async fn sleep(&self, ns: u64) {
+        self.sleep_until(now_ns() + ns).await;
+    }
+
+    /// Returns at that instant of [`now_ns`], or as soon after it as the thread is free.
+    pub(crate) async fn sleep_until(&self, wake_ns: u64) {
         let (wake, woken) = oneshot::channel();
-        let wake_ns = now_ns() + ns;
         {
             let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
             sleepers.push(Reverse(Sleeper { wake_ns, wake }));
@@ -120,7 +124,8 @@ impl Timer {
     }
 }
 
-fn now_ns() -> u64 {
+/// The monotonic clock.
+pub(crate) fn now_ns() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

@@ -35,7 +35,7 @@ fn tare_rate(tools: &Tools, url: &str, seconds: u32, rate: f64) -> PerRequest {
     used.per(ok)
 }
 
-fn wrk(wrk: &Path, url: &str, seconds: u32) -> PerRequest {
+pub fn wrk(wrk: &Path, url: &str, seconds: u32) -> PerRequest {
     let seconds = seconds.to_string();
     let used = client(wrk, &["-t1", "-c", CONNECTIONS, "-d", &seconds, url]);
     let line = used.text.lines().find(|l| l.contains("requests in"));

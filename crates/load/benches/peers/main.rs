@@ -13,6 +13,7 @@
 
 mod contest;
 mod cost;
+mod protocols;
 mod server;
 mod tools;
 mod truth;
@@ -34,6 +35,18 @@ fn main() {
     let tools = Tools::find();
     if wanted("http1") {
         cost::http1(&tools, rounds, 3);
+    }
+    if wanted("http2") {
+        protocols::http2(&tools, rounds, 3);
+    }
+    if wanted("grpc") {
+        protocols::grpc(&tools, rounds, 3);
+    }
+    if wanted("tls") {
+        protocols::tls(&tools, rounds, 3);
+    }
+    if wanted("endpoints") {
+        protocols::endpoints(&tools, rounds, 3);
     }
     if wanted("truth") {
         truth::truth(&tools, "1ms", rounds, 6);

@@ -13,6 +13,8 @@ pub struct Tools {
     pub wrk: Option<PathBuf>,
     pub oha: Option<PathBuf>,
     pub fortio: Option<PathBuf>,
+    pub h2load: Option<PathBuf>,
+    pub ghz: Option<PathBuf>,
 }
 
 impl Tools {
@@ -28,6 +30,8 @@ impl Tools {
             wrk: find("wrk", "apt-get install wrk"),
             oha: find("oha", "make bench-peers"),
             fortio: find("fortio", "make bench-peers"),
+            h2load: find("h2load", "apt-get install nghttp2-client"),
+            ghz: find("ghz", "make bench-peers"),
         }
     }
 }

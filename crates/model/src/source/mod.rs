@@ -13,7 +13,7 @@ mod tree;
 mod yaml;
 
 pub(crate) use decode::{Decoder, Part};
-pub(crate) use nearest::nearest;
+pub use nearest::nearest;
 pub(crate) use place::At;
 pub use place::Place;
 pub(crate) use problem::quoted;

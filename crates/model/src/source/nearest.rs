@@ -2,10 +2,7 @@
 
 /// The candidate nearest to `name`, if one is near enough to be worth naming: at
 /// most a third of its letters differ, or one contains the other.
-pub(crate) fn nearest<'c>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-) -> Option<&'c str> {
+pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let lower: String = name.to_lowercase().chars().take(64).collect();
     if lower.is_empty() {
         return None;

@@ -20,6 +20,7 @@ use tare_stats::{Histogram, hlog};
 use super::exit;
 
 mod grpc;
+mod messages;
 mod spec;
 mod text;
 mod tls;
@@ -98,6 +99,8 @@ pub(crate) struct Args {
     body_file: Option<PathBuf>,
     #[command(flatten)]
     grpc: grpc::GrpcArgs,
+    #[command(flatten)]
+    messages: messages::Args,
     /// File with endpoints, one JSON object a line: url, and optionally name, method, headers, body_base64, connect, weight, protocol, messages_base64, grpc. What a line lacks of method, headers, body and messages is as the flags say.
     #[arg(long, value_name = "FILE")]
     endpoints: Option<PathBuf>,
@@ -114,7 +117,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
         "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "progress", "http2", "streams",
-        "data_raw", "metadata", "streaming", "deadline",
+        "data_raw", "metadata", "streaming", "deadline", "data", "data_file", "proto", "import_path", "descriptor_set",
         "requests_per_connection", "pin", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
         "tls_no_resumption", "insecure",
     ])]
@@ -145,7 +148,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Set by SIGINT and SIGTERM; a second signal ends the process at once.
-fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(
@@ -194,7 +197,8 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
 }
 
 fn measure(args: &Args) -> anyhow::Result<ExitCode> {
-    let spec = spec::from_args(args)?;
+    let mut spec = spec::from_args(args)?;
+    messages::fill(&mut spec, &args.messages)?;
     // Opened now: what cannot be written should not cost a measurement.
     let log = match &args.hlog {
         Some(path) => {
@@ -240,6 +244,33 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
         Grade::Invalid => ExitCode::from(exit::INVALID),
         Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
     })
+}
+
+/// The specification of a step of a search, from the flags that both commands have.
+///
+/// # Errors
+/// As for a load, and for flags that a search has no use for.
+pub(super) fn spec_of_step(
+    mut args: Args,
+    rate_rps: f64,
+    duration_ns: u64,
+) -> anyhow::Result<LoadSpec> {
+    let strange = args.rate.is_some() || args.max || args.spec.is_some() || args.hlog.is_some();
+    if strange {
+        anyhow::bail!(
+            "found --rate, --max, --spec or --hlog, which a search has no use for; expected --min-rate and --max-rate"
+        );
+    }
+    args.rate = Some(rate_rps);
+    let mut spec = spec::from_args(&args)?;
+    spec.duration_ns = duration_ns;
+    messages::fill(&mut spec, &args.messages)?;
+    Ok(spec)
+}
+
+/// Whether the result is wanted as JSON.
+pub(super) fn is_json(args: &Args) -> bool {
+    args.output == Output::Json
 }
 
 fn keep(

@@ -6,14 +6,19 @@ use clap::Subcommand;
 
 mod agent;
 mod exec;
+mod grpc;
 mod load;
 mod plan;
 mod report;
 mod run;
+mod search;
+mod serve_echo;
 mod workload;
 
 /// Exit codes, beside 0 for good.
 pub(crate) mod exit {
+    /// An objective was missed.
+    pub(crate) const MISSED: u8 = 1;
     /// The command line, a plan or a specification is wrong, or something it needs is missing.
     pub(crate) const USAGE: u8 = 2;
     /// The run or the measurement is invalid.
@@ -29,6 +34,9 @@ pub(crate) enum Command {
     Load(Box<load::Args>),
     Report(report::Args),
     Workload(workload::Args),
+    Search(Box<search::Args>),
+    Grpc(grpc::Args),
+    ServeEcho(serve_echo::Args),
     #[command(hide = true)]
     Agent(agent::Args),
     #[command(name = "__exec", hide = true)]
@@ -44,6 +52,9 @@ impl Command {
             Self::Load(args) => load::run(*args),
             Self::Report(args) => report::run(args),
             Self::Workload(args) => workload::run(args),
+            Self::Grpc(args) => grpc::run(args),
+            Self::Search(args) => search::run(*args),
+            Self::ServeEcho(args) => serve_echo::run(args),
             Self::Agent(args) => agent::run(args),
             Self::Exec(args) => exec::run(args),
         }

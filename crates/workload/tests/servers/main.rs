@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod client;
+mod echo;
+mod echo_grpc;
 mod emojivoto;
 mod faults;
 mod own;

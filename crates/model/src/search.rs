@@ -1,0 +1,112 @@
+//! What a search for the highest rate found.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::hist::LatencySummary;
+use crate::verdict::Verdict;
+
+/// The document of `tare search --output json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchResult {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Version of tare that searched.
+    pub tare_version: String,
+    /// What had to be met, as written; those that hold unasked are among them.
+    pub objectives: Vec<String>,
+    /// The highest rate that meets them; absent when none was found.
+    pub found: Option<RateEstimate>,
+    /// How far the rate may be above what lasts, as a share: a backlog that grows
+    /// through a step is seen only once it reaches the latency that is allowed. Absent
+    /// without an objective for latency.
+    pub unseen_share: Option<f64>,
+    /// What kept the rate from being higher.
+    pub limit: Limit,
+    /// Why the search ended.
+    pub ended: Ended,
+    /// All steps in order.
+    pub steps: Vec<SearchStep>,
+}
+
+/// The rate at which half of the steps meet the objectives, with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateEstimate {
+    /// Requests per second: the median of what the steps leave possible.
+    pub rate_rps: f64,
+    /// Lower end of the interval.
+    pub low_rps: f64,
+    /// Upper end of the interval.
+    pub high_rps: f64,
+    /// Probability that the interval holds, 0 to 1.
+    pub confidence: f64,
+}
+
+/// What kept the rate from being higher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The target missed the objectives.
+    Target,
+    /// The generator could not keep up: the target may do more.
+    Generator,
+    /// The highest rate that was to be tried.
+    MaxRate,
+    /// Not even the lowest rate that was to be tried meets the objectives.
+    MinRate,
+    /// The search ended before a limit was found.
+    Unknown,
+}
+
+/// Why a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// The interval is as narrow as was asked, or an end of the range is certain.
+    Certain,
+    /// The time was up.
+    Budget,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StepOutcome {
+    /// All objectives were met.
+    Met,
+    /// One was missed.
+    Missed,
+    /// One was missed, and the generator could not keep up. Counts as missed when the
+    /// next step at the same rate says so again; else it counts as nothing.
+    Generator,
+}
+
+/// One step: an open-loop load at one rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchStep {
+    /// Planned requests per second.
+    pub rate_rps: f64,
+    /// Requests sent per second.
+    pub achieved_rps: f64,
+    /// Length of its window.
+    pub duration_ns: u64,
+    /// How it ended.
+    pub outcome: StepOutcome,
+    /// The objectives that were missed, with what was found.
+    pub missed: Vec<String>,
+    /// done - intended, over ok responses.
+    pub latency_ns: LatencySummary,
+    /// Share of the planned slots without an ok response, 0 to 1.
+    pub errors_share: f64,
+    /// The generator's own delay.
+    pub lateness_ns: LatencySummary,
+    /// Share of the window that the busiest loop was busy.
+    pub loop_utilisation: f64,
+    /// The generator's own verdict.
+    pub verdict: Verdict,
+}

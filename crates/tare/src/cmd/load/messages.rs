@@ -1,0 +1,259 @@
+//! gRPC request messages on the command line: JSON, made into Protobuf before the
+//! load starts.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use prost_reflect::DescriptorPool;
+use serde_json::{Value, json};
+use tare_model::load::{Endpoint, LoadSpec, Protocol};
+
+use crate::protobuf::{self, Reflection, ReflectionError};
+
+/// Request messages of gRPC calls, and where their description is.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(super) struct Args {
+    /// gRPC: request message as JSON; several in a row, or an array, for methods with a client stream. The service is asked to describe itself (reflection), unless a file does.
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["data_file", "data_raw"])]
+    data: Option<String>,
+    /// gRPC: file with request messages: one JSON document, one a line, or an array.
+    #[arg(long, value_name = "FILE", conflicts_with = "data_raw")]
+    data_file: Option<PathBuf>,
+    /// gRPC: .proto file that describes the service.
+    #[arg(long, value_name = "FILE", conflicts_with = "descriptor_set")]
+    proto: Option<PathBuf>,
+    /// gRPC: directory in which imports of the .proto file are found; may be repeated.
+    #[arg(long, value_name = "DIR", requires = "proto")]
+    import_path: Vec<PathBuf>,
+    /// gRPC: file with the encoded descriptor set of the service.
+    #[arg(long, value_name = "FILE")]
+    descriptor_set: Option<PathBuf>,
+}
+
+/// Encodes the messages of all gRPC endpoints that have none of their own yet, and
+/// says of which kind their methods are.
+///
+/// # Errors
+/// No description, no such service, method or field; no JSON.
+pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
+    let wanted = args.data.is_some() || args.data_file.is_some();
+    if !spec.endpoints.iter().any(|e| e.protocol == Protocol::Grpc) {
+        if wanted {
+            bail!(
+                "--data and --data-file are for gRPC calls, expected a URL like grpc://host:port/package.Service/Method"
+            );
+        }
+        return Ok(());
+    }
+    let values = match (&args.data, &args.data_file) {
+        (Some(text), _) => protobuf::values(text).context("--data")?,
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("failed to read {}", path.display()))?;
+            protobuf::values(&text).with_context(|| path.display().to_string())?
+        }
+        (None, None) => vec![json!({})],
+    };
+    let described = match (&args.proto, &args.descriptor_set) {
+        (Some(file), _) => Some(protobuf::from_proto(file, &args.import_path)?),
+        (None, Some(file)) => Some(protobuf::from_descriptor_set(file)?),
+        (None, None) => None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let undecided = spec.endpoints.iter_mut().filter(|e| {
+        // The one empty message that a call has by default.
+        e.protocol == Protocol::Grpc && matches!(e.messages_base64.as_slice(), [m] if m.is_empty())
+    });
+    for endpoint in undecided {
+        let pool = match &described {
+            Some(pool) => pool.clone(),
+            None => match runtime.block_on(ask(endpoint)) {
+                Ok(pool) => pool,
+                Err(e) if !wanted && is_no_answer(&e) => continue,
+                Err(e) => return Err(e.context(endpoint.name.clone())),
+            },
+        };
+        encode(endpoint, &pool, &values).with_context(|| endpoint.name.clone())?;
+    }
+    Ok(())
+}
+
+/// Without data there is nothing to encode: a server that cannot be asked is no
+/// failure then, and the load itself shows one that is not there.
+fn is_no_answer(error: &anyhow::Error) -> bool {
+    !matches!(
+        error.downcast_ref::<ReflectionError>(),
+        Some(ReflectionError::Service(_))
+    )
+}
+
+fn encode(endpoint: &mut Endpoint, pool: &DescriptorPool, values: &[Value]) -> anyhow::Result<()> {
+    let (_, path) = split_url(&endpoint.url)?;
+    let (service, method) = protobuf::split_path(path)?;
+    let service = protobuf::service(pool, service)?;
+    let method = protobuf::method(&service, method)?;
+    endpoint.messages_base64 = protobuf::encode(&method, values)?;
+    endpoint.grpc.streaming = protobuf::streaming(&method);
+    Ok(())
+}
+
+async fn ask(endpoint: &Endpoint) -> anyhow::Result<DescriptorPool> {
+    let (authority, path) = split_url(&endpoint.url)?;
+    let (service, _) = protobuf::split_path(path)?;
+    let connect = endpoint.connect.as_deref().unwrap_or(authority);
+    let server = Reflection::connect(connect, authority, &endpoint.headers).await?;
+    Ok(server.describe(service).await?)
+}
+
+/// Authority and path of an endpoint's URL.
+fn split_url(url: &str) -> anyhow::Result<(&str, &str)> {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        bail!("found {url:?}, expected grpc://host:port/package.Service/Method");
+    };
+    if scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("grpcs") {
+        bail!(
+            "reflection over TLS is not there yet; give --proto FILE, --descriptor-set FILE or --data-raw FILE"
+        );
+    }
+    let at = rest.find('/').unwrap_or(rest.len());
+    Ok(rest.split_at(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use tare_model::load::Streaming;
+    use tare_workload::{EchoOptions, EchoServer, Knobs, Playground};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        load: super::super::Args,
+    }
+
+    /// What `tare load` makes of these arguments.
+    fn filled(args: &[&str]) -> anyhow::Result<Endpoint> {
+        let line = Line::try_parse_from([&["load", "--rate", "1"], args].concat())?;
+        let mut spec = super::super::spec::from_args(&line.load)?;
+        fill(&mut spec, &line.load.messages)?;
+        Ok(spec.endpoints.remove(0))
+    }
+
+    fn said(args: &[&str]) -> String {
+        format!("{:#}", filled(args).unwrap_err())
+    }
+
+    fn echo() -> (EchoServer, String) {
+        let server = EchoServer::start(&EchoOptions {
+            listen: "127.0.0.1:0".to_owned(),
+            tls: None,
+            threads: 1,
+            defaults: Knobs::default(),
+            concurrency: 0,
+            seed: 1,
+        })
+        .unwrap();
+        let url = format!("grpc://{}/tare.echo.v1.Echo", server.address());
+        (server, url)
+    }
+
+    /// `{"name": "x"}` as an EchoRequest: field 1, length 1.
+    const NAME_X: &str = "CgF4";
+
+    #[test]
+    fn a_server_with_reflection_needs_nothing_but_json() {
+        let (_server, url) = echo();
+        let unary = filled(&[&format!("{url}/Unary"), "--data", r#"{"name":"x"}"#]).unwrap();
+        assert_eq!(unary.messages_base64, [NAME_X]);
+        assert_eq!(unary.grpc.streaming, Streaming::Unary);
+        let data = r#"{"name":"x"} {}"#;
+        let bidi = filled(&[&format!("{url}/BidiStream"), "--data", data]).unwrap();
+        assert_eq!(bidi.messages_base64, [NAME_X, ""]);
+        assert_eq!(bidi.grpc.streaming, Streaming::Bidi);
+        // Without data, the empty message, and still the right kind of call.
+        let server = filled(&[&format!("{url}/ServerStream")]).unwrap();
+        assert_eq!(server.messages_base64, [""]);
+        assert_eq!(server.grpc.streaming, Streaming::Server);
+    }
+
+    #[test]
+    fn what_the_server_does_not_have_is_said_with_what_it_has() {
+        let (_server, url) = echo();
+        let method = said(&[&format!("{url}/Unray"), "--data", "{}"]);
+        assert!(method.contains("did you mean Unary?"), "{method}");
+        let service = url.replace("v1.Echo", "v1.Ecko");
+        let service = said(&[&format!("{service}/Unary")]);
+        assert!(
+            service.contains("did you mean tare.echo.v1.Echo?"),
+            "{service}"
+        );
+        let field = said(&[&format!("{url}/Unary"), "--data", r#"{"nmae":"x"}"#]);
+        assert!(field.contains("did you mean name?"), "{field}");
+        let path = said(&[url.trim_end_matches("tare.echo.v1.Echo"), "--data", "{}"]);
+        assert!(path.contains("/package.Service/Method"), "{path}");
+    }
+
+    #[test]
+    fn a_file_describes_what_the_server_does_not() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let graph = tare_model::graph::builtin("emojivoto").unwrap();
+        let playground = runtime.block_on(Playground::start(&graph, 1)).unwrap();
+        let (_, _, address) = playground
+            .services()
+            .find(|(name, ..)| *name == "emoji")
+            .unwrap();
+        let (ended, end) = tokio::sync::oneshot::channel::<()>();
+        let serving = std::thread::spawn(move || {
+            runtime.block_on(async {
+                let _ = end.await;
+                drop(playground);
+            });
+        });
+        let url = format!("grpc://{address}/tare.echo.v1.Echo/Unary");
+        let none = said(&[&url, "--data", "{}"]);
+        assert!(
+            none.contains("--proto") && none.contains("--descriptor-set"),
+            "{none}"
+        );
+        // Nothing to encode: nothing to complain of.
+        assert_eq!(filled(&[&url]).unwrap().messages_base64, [""]);
+        let proto = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../workload/proto/tare_echo.proto"
+        );
+        let json = r#"{"name":"x"}"#;
+        let by_proto = filled(&[&url, "--data", json, "--proto", proto]).unwrap();
+        assert_eq!(by_proto.messages_base64, [NAME_X]);
+        let dir = tempfile::tempdir().unwrap();
+        let set = dir.path().join("echo.bin");
+        let includes = [std::path::Path::new(proto).parent().unwrap()];
+        let compiled = protox::compile([proto], includes).unwrap();
+        std::fs::write(
+            &set,
+            prost_reflect::prost::Message::encode_to_vec(&compiled),
+        )
+        .unwrap();
+        let set = set.to_str().unwrap();
+        let by_set = filled(&[&url, "--data", json, "--descriptor-set", set]).unwrap();
+        assert_eq!(by_set.messages_base64, [NAME_X]);
+        let no_set = said(&[&url, "--data", json, "--descriptor-set", proto]);
+        assert!(no_set.contains("is no descriptor set"), "{no_set}");
+        drop(ended);
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn data_is_for_calls() {
+        let refused = said(&["http://127.0.0.1:1/", "--data", "{}"]);
+        assert!(refused.contains("grpc://"), "{refused}");
+        let gone = said(&["grpc://127.0.0.1:1/a.B/C", "--data", "{}"]);
+        assert!(gone.contains("cannot connect to 127.0.0.1:1"), "{gone}");
+    }
+}

@@ -1,0 +1,43 @@
+//! The flags of `tare load` that a search has as well.
+
+use clap::builder::Resettable;
+use clap::{ArgMatches, Command, Error, FromArgMatches};
+
+use super::load;
+
+/// Flags of a load that mean nothing in a search: hidden, and refused when given.
+const NOT_FOR_SEARCH: [&str; 7] = [
+    "rate", "max", "duration", "warmup", "hlog", "progress", "spec",
+];
+
+/// All flags of `tare load`, some of them hidden.
+pub(super) struct OfLoad(pub(super) load::Args);
+
+impl FromArgMatches for OfLoad {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        load::Args::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl clap::Args for OfLoad {
+    fn augment_args(command: Command) -> Command {
+        let own = command.get_about().cloned();
+        let own_long = command.get_long_about().cloned();
+        let mut command = load::Args::augment_args(command);
+        for flag in NOT_FOR_SEARCH {
+            command = command.mut_arg(flag, |arg| arg.hide(true));
+        }
+        // The other command's description came with its flags.
+        command
+            .about(own.map_or(Resettable::Reset, Resettable::Value))
+            .long_about(own_long.map_or(Resettable::Reset, Resettable::Value))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}

@@ -1,0 +1,109 @@
+//! A search as lines for people.
+
+use std::fmt::Write as _;
+
+use tare_model::search::{Ended, Limit, SearchResult, SearchStep, StepOutcome};
+use tare_model::units::{format_duration_ns, format_rate};
+
+/// Below this share, a backlog that a step does not see is not worth a word.
+const UNSEEN: f64 = 0.02;
+
+/// What is said while it goes on.
+pub(super) fn line(number: usize, step: &SearchStep) -> String {
+    format!("step {number:>2}  {}", row(step))
+}
+
+fn row(s: &SearchStep) -> String {
+    let outcome = match s.outcome {
+        StepOutcome::Met => "met".to_owned(),
+        StepOutcome::Missed => format!("missed: {}", s.missed.join(", ")),
+        StepOutcome::Generator => format!("generator held up: {}", s.missed.join(", ")),
+    };
+    format!(
+        "{:>10.1} {:>10.1} {:>8} {:>8} {:>8} {:>8.2} % {:>8} {:>5.1} %  {outcome}",
+        s.rate_rps,
+        s.achieved_rps,
+        format_duration_ns(s.latency_ns.p50),
+        format_duration_ns(s.latency_ns.p99),
+        format_duration_ns(s.latency_ns.max),
+        s.errors_share * 100.0,
+        format_duration_ns(s.lateness_ns.p99),
+        s.loop_utilisation * 100.0,
+    )
+}
+
+/// The whole result: the steps by rate, then the answer.
+pub(super) fn page(result: &SearchResult) -> String {
+    let mut out = format!(
+        "{:>10} {:>10} {:>8} {:>8} {:>8} {:>10} {:>8} {:>7}\n",
+        "rate", "sent", "p50", "p99", "max", "errors", "lateness", "busy"
+    );
+    let mut steps: Vec<&SearchStep> = result.steps.iter().collect();
+    steps.sort_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps));
+    // Writing to a string does not fail.
+    for step in &steps {
+        let _ = writeln!(out, "{}", row(step));
+    }
+    let _ = writeln!(out, "\n{}", answer(result));
+    let _ = writeln!(out, "{}", limit(result));
+    if let (Some(share), Some(_)) = (result.unseen_share.filter(|s| *s > UNSEEN), result.found) {
+        let _ = writeln!(
+            out,
+            "a backlog that grows through a step shows late: the rate may be up to {:.0} % above what lasts; lengthen --step-duration to tell",
+            share * 100.0
+        );
+    }
+    if let Some(ended) = ended(result.ended) {
+        let _ = writeln!(out, "{ended}");
+    }
+    out
+}
+
+fn answer(result: &SearchResult) -> String {
+    let objectives = result.objectives.join(", ");
+    let lowest = result.steps.iter().map(|s| s.rate_rps);
+    match (result.found, result.limit) {
+        (Some(found), Limit::MaxRate) => format!(
+            "{objectives}: met up to the highest rate that was tried, {}",
+            format_rate(found.high_rps)
+        ),
+        (Some(found), _) => format!(
+            "{objectives}: met up to {:.1} rps ({:.1} to {:.1}, {:.0} % interval), from {} steps",
+            found.rate_rps,
+            found.low_rps,
+            found.high_rps,
+            found.confidence * 100.0,
+            result.steps.len()
+        ),
+        (None, Limit::MinRate) => format!(
+            "{objectives}: missed even at {}",
+            format_rate(lowest.fold(f64::INFINITY, f64::min))
+        ),
+        (None, _) => format!(
+            "{objectives}: no limit found in {} steps",
+            result.steps.len()
+        ),
+    }
+}
+
+fn limit(result: &SearchResult) -> &'static str {
+    match result.limit {
+        Limit::Target => "limit: the target",
+        Limit::Generator => {
+            "limit: the generator, or what else runs on its machine; the target may do more. Give it more threads, a core of its own or --pace spin"
+        }
+        Limit::MaxRate => "limit: --max-rate; raise it to go on",
+        Limit::MinRate => "limit: the target, or --min-rate; lower it to go on",
+        Limit::Unknown => "limit: unknown",
+    }
+}
+
+fn ended(ended: Ended) -> Option<&'static str> {
+    match ended {
+        Ended::Certain => None,
+        Ended::Budget => Some(
+            "the budget was used up before the interval was as narrow as asked: raise --budget",
+        ),
+        Ended::Interrupted => Some("interrupted"),
+    }
+}

@@ -1,0 +1,298 @@
+//! Asking a server what it serves: gRPC server reflection, v1 and before it v1alpha.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::stream;
+use prost_reflect::prost::Message as _;
+use prost_reflect::prost_types::FileDescriptorProto;
+use prost_reflect::{DescriptorError, DescriptorPool};
+use tonic::codegen::http::uri::{InvalidUri, PathAndQuery};
+use tonic::metadata::{MetadataKey, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use tonic_prost::ProstCodec;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+
+use super::absent;
+
+/// Longest wait for a connection, and for each answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Most files of one description: a server that sends more is not describing a service.
+const FILES_MAX: usize = 10_000;
+
+/// The two names of the same service; their messages have the same bytes.
+const VERSIONS: [&str; 2] = [
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+];
+
+/// Why a server did not describe its services.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReflectionError {
+    /// Not reachable.
+    #[error("cannot connect to {address} to ask for the service: {problem}")]
+    Connect {
+        /// Where.
+        address: String,
+        /// The innermost cause.
+        problem: String,
+    },
+    /// Reachable, and without reflection.
+    #[error(
+        "{address} has no server reflection; give --proto FILE (with --import-path), --descriptor-set FILE, or encoded messages with --data-raw"
+    )]
+    Absent {
+        /// Where.
+        address: String,
+    },
+    /// It has no such service.
+    #[error("{0}")]
+    Service(String),
+    /// An answer that does not help.
+    #[error("{address} answered reflection with {problem}")]
+    Answer {
+        /// Where.
+        address: String,
+        /// What it said.
+        problem: String,
+    },
+    /// The address, as a URI.
+    #[error("found the address {0:?}, expected host:port")]
+    Address(String),
+    /// Files that do not fit together.
+    #[error("the server's description does not fit together: {0}")]
+    Description(#[from] DescriptorError),
+}
+
+/// A server that is asked.
+pub(crate) struct Reflection {
+    address: String,
+    channel: Channel,
+    version: &'static str,
+    metadata: Vec<(String, String)>,
+}
+
+impl Reflection {
+    /// Connects to `connect` (`host:port`), calls itself a client of `authority`, and
+    /// finds out which version the server speaks. `metadata` goes with each question.
+    ///
+    /// # Errors
+    /// Not reachable, or no reflection.
+    pub(crate) async fn connect(
+        connect: &str,
+        authority: &str,
+        metadata: &[(String, String)],
+    ) -> Result<Self, ReflectionError> {
+        let bad = |_: InvalidUri| ReflectionError::Address(connect.to_owned());
+        let endpoint = Endpoint::from_shared(format!("http://{connect}"))
+            .map_err(|_| ReflectionError::Address(connect.to_owned()))?
+            .origin(format!("http://{authority}").parse().map_err(bad)?)
+            .connect_timeout(ANSWER_MAX)
+            .timeout(ANSWER_MAX);
+        let channel = endpoint
+            .connect()
+            .await
+            .map_err(|e| ReflectionError::Connect {
+                address: connect.to_owned(),
+                problem: innermost(&e),
+            })?;
+        let mut reflection = Self {
+            address: connect.to_owned(),
+            channel,
+            version: VERSIONS[0],
+            metadata: metadata.to_vec(),
+        };
+        for version in VERSIONS {
+            reflection.version = version;
+            match reflection.ask(list()).await {
+                Ok(_) => return Ok(reflection),
+                Err(status) if status.code() == Code::Unimplemented => {}
+                Err(status) => return Err(reflection.failed(&status)),
+            }
+        }
+        Err(ReflectionError::Absent {
+            address: connect.to_owned(),
+        })
+    }
+
+    /// The names of all services.
+    ///
+    /// # Errors
+    /// An answer of another kind.
+    pub(crate) async fn services(&self) -> Result<Vec<String>, ReflectionError> {
+        match self.ask(list()).await {
+            Ok(MessageResponse::ListServicesResponse(list)) => {
+                Ok(list.service.into_iter().map(|s| s.name).collect())
+            }
+            Ok(_) => Err(self.unexpected()),
+            Err(status) => Err(self.failed(&status)),
+        }
+    }
+
+    /// All files that describe the service `name`.
+    ///
+    /// # Errors
+    /// No such service, with those that there are; files that do not fit together.
+    pub(crate) async fn describe(&self, name: &str) -> Result<DescriptorPool, ReflectionError> {
+        let question = MessageRequest::FileContainingSymbol(name.to_owned());
+        let mut files = BTreeMap::new();
+        match self.ask(question).await {
+            Ok(MessageResponse::FileDescriptorResponse(found)) => {
+                self.take(&mut files, found.file_descriptor_proto)?;
+            }
+            // Some servers answer so, some end the call so.
+            Ok(MessageResponse::ErrorResponse(e)) if e.error_code == Code::NotFound as i32 => {
+                return Err(self.unknown(name).await?);
+            }
+            Err(status) if status.code() == Code::NotFound => {
+                return Err(self.unknown(name).await?);
+            }
+            Ok(_) => return Err(self.unexpected()),
+            Err(status) => return Err(self.failed(&status)),
+        }
+        while let Some(missing) = first_missing(&files) {
+            self.fetch(&mut files, missing).await?;
+        }
+        let mut pool = DescriptorPool::new();
+        pool.add_file_descriptor_protos(files.into_values())?;
+        Ok(pool)
+    }
+
+    async fn unknown(&self, service: &str) -> Result<ReflectionError, ReflectionError> {
+        let known = self.services().await?;
+        Ok(ReflectionError::Service(absent("service", service, &known)))
+    }
+
+    /// One imported file; those that everybody has need not come from the server.
+    async fn fetch(
+        &self,
+        files: &mut BTreeMap<String, FileDescriptorProto>,
+        name: String,
+    ) -> Result<(), ReflectionError> {
+        if let Some(known) = DescriptorPool::global().get_file_by_name(&name) {
+            files.insert(name, known.file_descriptor_proto().clone());
+            return Ok(());
+        }
+        let question = MessageRequest::FileByFilename(name.clone());
+        if let Ok(MessageResponse::FileDescriptorResponse(found)) = self.ask(question).await {
+            self.take(files, found.file_descriptor_proto)?;
+        }
+        if !files.contains_key(&name) || files.len() > FILES_MAX {
+            return Err(ReflectionError::Answer {
+                address: self.address.clone(),
+                problem: format!("no file {name}, which its own description imports"),
+            });
+        }
+        Ok(())
+    }
+
+    fn take(
+        &self,
+        files: &mut BTreeMap<String, FileDescriptorProto>,
+        encoded: Vec<Vec<u8>>,
+    ) -> Result<(), ReflectionError> {
+        for bytes in encoded {
+            let file = FileDescriptorProto::decode(bytes.as_slice());
+            let file = file.map_err(|e| ReflectionError::Answer {
+                address: self.address.clone(),
+                problem: format!("a file that cannot be decoded: {e}"),
+            })?;
+            files.insert(file.name().to_owned(), file);
+        }
+        Ok(())
+    }
+
+    /// One question, one answer.
+    async fn ask(&self, question: MessageRequest) -> Result<MessageResponse, Status> {
+        let message = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(question),
+        };
+        let mut request = tonic::Request::new(stream::iter([message]));
+        for (name, value) in &self.metadata {
+            let key = MetadataKey::from_bytes(name.to_ascii_lowercase().as_bytes());
+            if let (Ok(key), Ok(value)) = (key, MetadataValue::try_from(value.as_str())) {
+                request.metadata_mut().insert(key, value);
+            }
+        }
+        let mut grpc = tonic::client::Grpc::new(self.channel.clone());
+        grpc.ready()
+            .await
+            .map_err(|e| Status::unavailable(innermost(&e)))?;
+        let codec = ProstCodec::<ServerReflectionRequest, ServerReflectionResponse>::default();
+        let path = PathAndQuery::from_static(self.version);
+        let answer = grpc.streaming(request, path, codec).await?;
+        let answer = answer.into_inner().message().await?;
+        answer
+            .and_then(|a| a.message_response)
+            .ok_or_else(|| Status::internal("an empty answer"))
+    }
+
+    fn failed(&self, status: &Status) -> ReflectionError {
+        ReflectionError::Answer {
+            address: self.address.clone(),
+            problem: format!("{:?}: {}", status.code(), status.message()),
+        }
+    }
+
+    fn unexpected(&self) -> ReflectionError {
+        ReflectionError::Answer {
+            address: self.address.clone(),
+            problem: "something else than what was asked".to_owned(),
+        }
+    }
+}
+
+fn list() -> MessageRequest {
+    MessageRequest::ListServices(String::new())
+}
+
+fn first_missing(files: &BTreeMap<String, FileDescriptorProto>) -> Option<String> {
+    let imported = files.values().flat_map(|f| &f.dependency);
+    imported
+        .into_iter()
+        .find(|d| !files.contains_key(*d))
+        .cloned()
+}
+
+/// The deepest cause: the outer ones only say that something failed.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text = deeper.to_string();
+        cause = deeper.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_workload::{EchoOptions, EchoServer, Knobs};
+
+    #[tokio::test]
+    async fn both_versions_describe_the_same_service() {
+        let server = EchoServer::start(&EchoOptions {
+            listen: "127.0.0.1:0".to_owned(),
+            tls: None,
+            threads: 1,
+            defaults: Knobs::default(),
+            concurrency: 0,
+            seed: 1,
+        })
+        .unwrap();
+        let address = server.address().to_string();
+        let mut client = Reflection::connect(&address, &address, &[]).await.unwrap();
+        assert_eq!(client.version, VERSIONS[0]);
+        for version in VERSIONS {
+            client.version = version;
+            let pool = client.describe("tare.echo.v1.Echo").await.unwrap();
+            let service = pool.get_service_by_name("tare.echo.v1.Echo").unwrap();
+            assert_eq!(service.methods().len(), 4);
+        }
+    }
+}

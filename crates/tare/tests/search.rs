@@ -1,0 +1,206 @@
+//! `tare search` and gRPC calls from JSON against `tare serve-echo`, whose capacity and
+//! messages are known.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tare_model::search::{Ended, Limit, SearchResult, StepOutcome};
+
+const TARE: &str = env!("CARGO_BIN_EXE_tare");
+
+/// An echo server; it is ended with the test.
+struct Echo {
+    child: Child,
+    url: String,
+}
+
+impl Echo {
+    fn start(args: &[&str]) -> Self {
+        let mut child = Command::new(TARE)
+            .args(["serve-echo", "--port", "0"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut first).unwrap();
+        let url = first.split(' ').find(|w| w.starts_with("http://"));
+        let url = url.unwrap_or_else(|| panic!("{first}")).to_owned();
+        // Read on, so that the server never waits for its reader.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        Self { child, url }
+    }
+
+    /// Ends it by Ctrl-C; its exit code and its last words.
+    fn interrupt(mut self) -> (Option<i32>, String) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        let mut said = String::new();
+        let mut err = self.child.stderr.take().unwrap();
+        err.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Bounded by its own budget.
+fn search(url: &str, args: &[&str]) -> Output {
+    Command::new(TARE)
+        .args(["search", url, "--pause", "50ms", "--connections", "64"])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn parse(output: &Output) -> SearchResult {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+}
+
+/// One place and 20 ms make 50 rps. A step of a second lets a backlog of 0.3 s pass, so
+/// the limit lies at 65 rps; machines that stall make it lower, nothing makes it higher.
+#[test]
+fn the_capacity_of_a_server_is_found() {
+    let echo = Echo::start(&["--delay", "20ms", "--concurrency", "1"]);
+    let output = search(
+        &echo.url,
+        &[
+            "--slo",
+            "max<300ms",
+            "--min-rate",
+            "10",
+            "--max-rate",
+            "400",
+            "--step-duration",
+            "1s",
+            "--repeats",
+            "2",
+            "--tolerance",
+            "30%",
+            "--budget",
+            "45s",
+            "--output",
+            "json",
+        ],
+    );
+    let result = parse(&output);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_ne!(result.ended, Ended::Interrupted);
+    let found = result.found.unwrap();
+    assert!(found.low_rps < 75.0 && found.rate_rps < 80.0, "{result:#?}");
+    assert!(found.low_rps <= found.rate_rps && found.rate_rps <= found.high_rps);
+    let met = |o| o == StepOutcome::Met;
+    assert!(
+        result
+            .steps
+            .iter()
+            .all(|s| s.rate_rps < 100.0 || !met(s.outcome))
+    );
+    assert_eq!(
+        result.objectives,
+        ["max<300ms", "errors<1%", "achieved>99%"]
+    );
+    let (code, said) = echo.interrupt();
+    assert_eq!(code, Some(0));
+    assert!(said.contains("served "), "{said}");
+}
+
+#[test]
+fn a_server_that_fails_fast_meets_nothing() {
+    let echo = Echo::start(&["--status", "503"]);
+    let output = search(
+        &echo.url,
+        &[
+            "--slo",
+            "max<10s",
+            "--min-rate",
+            "50",
+            "--step-duration",
+            "200ms",
+            "--repeats",
+            "2",
+            "--output",
+            "json",
+        ],
+    );
+    let result = parse(&output);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!((result.limit, result.found), (Limit::MinRate, None));
+    assert!(
+        result.steps[0]
+            .missed
+            .iter()
+            .any(|m| m.contains("errors 100")),
+        "{result:#?}"
+    );
+}
+
+#[test]
+fn the_highest_rate_tried_is_no_limit_of_the_target() {
+    let echo = Echo::start(&[]);
+    let output = search(
+        &echo.url,
+        &[
+            "--slo",
+            "max<5s",
+            "--slo",
+            "achieved>1%",
+            "--min-rate",
+            "20",
+            "--max-rate",
+            "40",
+            "--step-duration",
+            "300ms",
+            "--repeats",
+            "2",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("limit: --max-rate"), "{text}");
+    let progress = String::from_utf8(output.stderr).unwrap();
+    assert!(progress.starts_with("step  1"), "{progress}");
+}
+
+#[test]
+fn flags_that_mean_nothing_here_are_refused() {
+    let refused = search("http://127.0.0.1:1/", &["--slo", "p99<1s", "--rate", "5"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("--min-rate"), "{said}");
+    let wrong = search("http://127.0.0.1:1/", &["--slo", "p99<20"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = String::from_utf8(wrong.stderr).unwrap();
+    assert!(said.contains("has no unit"), "{said}");
+}
+
+#[test]
+fn a_call_from_json_is_measured_whatever_its_kind() {
+    let echo = Echo::start(&[]);
+    let service = format!("{}/tare.echo.v1.Echo", echo.url.replace("http", "grpc"));
+    for (method, data) in [
+        ("Unary", r#"{"name": "x"}"#),
+        ("ServerStream", r#"{"count": 3}"#),
+        ("ClientStream", "{} {}"),
+        ("BidiStream", "[{}, {}]"),
+    ] {
+        let output = Command::new(TARE)
+            .args(["load", &format!("{service}/{method}"), "--data", data])
+            .args(["--rate", "50", "--duration", "400ms", "--output", "json"])
+            .args(["--connections", "2", "--streams", "4"])
+            .output()
+            .unwrap();
+        let result: tare_model::load::LoadResult = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{method}: {e}: {output:?}"));
+        assert_eq!(result.counts.ok, 20, "{method}: {:?}", result.errors);
+        assert_eq!(result.grpc_status.get("0"), Some(&20), "{method}");
+    }
+}

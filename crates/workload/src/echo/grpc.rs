@@ -1,0 +1,332 @@
+//! The gRPC side: the four kinds of methods, reflection and health.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::stream::{self, Stream};
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use tonic::body::Body;
+use tonic::{Code, Status, Streaming};
+use tonic_prost::ProstCodec;
+use tower_service::Service;
+
+use super::connection::Line;
+use super::desk::Desk;
+use super::http::{self, Cut, filling};
+use super::knobs::{BODY_MAX, Knobs, Wanted};
+use super::messages::{EchoReply, EchoRequest, SERVICE, descriptor_set};
+use super::metrics::Protocol;
+
+type Codec = ProstCodec<EchoReply, EchoRequest>;
+type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+type Handler = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+
+/// Room for what is around a body.
+const MESSAGE_MAX: usize = BODY_MAX + 4096;
+
+/// What answers besides the echo itself, by the name of the service.
+pub(crate) struct Services(Vec<(&'static str, Handler)>);
+
+impl Services {
+    /// Reflection, old and new, and health.
+    ///
+    /// # Errors
+    /// None in practice: the descriptions are part of the program.
+    pub(crate) async fn new() -> io::Result<Self> {
+        let echo = descriptor_set()?;
+        let described = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(&echo)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let v1 = described().build_v1().map_err(io::Error::other)?;
+        let v1alpha = described().build_v1alpha().map_err(io::Error::other)?;
+        let (reporter, health) = tonic_health::server::health_reporter();
+        let serving = tonic_health::ServingStatus::Serving;
+        reporter.set_service_status(SERVICE, serving).await;
+        Ok(Self(vec![
+            ("grpc.reflection.v1.ServerReflection", handler(v1)),
+            ("grpc.reflection.v1alpha.ServerReflection", handler(v1alpha)),
+            ("grpc.health.v1.Health", handler(health)),
+        ]))
+    }
+}
+
+/// A generated server, its type forgotten.
+fn handler<S>(server: S) -> Handler
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = std::convert::Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send,
+{
+    Box::new(move |request| {
+        let answer = server.clone().call(request);
+        Box::pin(async move {
+            match answer.await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
+        })
+    })
+}
+
+/// Answers one call.
+pub(crate) async fn answer(
+    desk: Arc<Desk>,
+    line: &Line,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Cut> {
+    let path = request.uri().path().to_owned();
+    let (service, method) = path
+        .trim_start_matches('/')
+        .split_once('/')
+        .unwrap_or((&path, ""));
+    if let Some((_, handler)) = desk.services.0.iter().find(|(name, _)| *name == service) {
+        return Ok(handler(request).await);
+    }
+    let metrics = Arc::clone(&desk.metrics);
+    let response = match http::from_headers(request.headers()) {
+        _ if service != SERVICE => unknown(&path),
+        Err(problem) => Status::invalid_argument(problem.to_string()).into_http(),
+        Ok(knobs) => {
+            if let Err(cut) = http::end(line, desk.draw(knobs.clone()).close) {
+                metrics.answered(Protocol::Grpc, None);
+                return Err(cut);
+            }
+            call(desk, knobs, method, &path, request).await
+        }
+    };
+    // An error's status is in the headers, a good one in the trailers.
+    let status = Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code());
+    metrics.answered(Protocol::Grpc, Some(status as u16));
+    Ok(response)
+}
+
+fn unknown(path: &str) -> Response<Body> {
+    let said = format!(
+        "found no method {path}, expected one of /{SERVICE}/: Unary, ServerStream, ClientStream, BidiStream"
+    );
+    Status::unimplemented(said).into_http()
+}
+
+async fn call(
+    desk: Arc<Desk>,
+    knobs: Knobs,
+    method: &str,
+    path: &str,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let mut grpc = tonic::server::Grpc::new(Codec::default())
+        .max_decoding_message_size(MESSAGE_MAX)
+        .max_encoding_message_size(MESSAGE_MAX);
+    let first = move |message| Replies::new(desk.clone(), knobs.clone(), message, 0, 1);
+    match method {
+        "Unary" => {
+            let call = Call(|message: EchoRequest| {
+                let replies = first.clone()(message);
+                async move { Ok(tonic::Response::new(replies?.one().await?)) }
+            });
+            grpc.unary(call, request).await
+        }
+        "ServerStream" => {
+            let call = Call(|message: EchoRequest| {
+                let replies = first.clone()(message);
+                async move { Ok(tonic::Response::new(replies?.into_stream())) }
+            });
+            grpc.server_streaming(call, request).await
+        }
+        "ClientStream" => {
+            let call = Call(|incoming: Streaming<EchoRequest>| {
+                let first = first.clone();
+                async move { Ok(tonic::Response::new(last_of(incoming, first).await?)) }
+            });
+            grpc.client_streaming(call, request).await
+        }
+        "BidiStream" => {
+            let call = Call(|incoming: Streaming<EchoRequest>| {
+                let conversation = Conversation {
+                    incoming,
+                    first: first.clone(),
+                    current: None,
+                    index: 0,
+                    received: 0,
+                };
+                async move { Ok(tonic::Response::new(conversation.into_stream())) }
+            });
+            grpc.streaming(call, request).await
+        }
+        _ => unknown(path),
+    }
+}
+
+/// The replies to one message.
+struct Replies {
+    desk: Arc<Desk>,
+    knobs: Knobs,
+    message: EchoRequest,
+    index: u64,
+    received: u64,
+    left: u32,
+}
+
+impl Replies {
+    /// `knobs` are what the metadata wants; the message's own go before them.
+    fn new(
+        desk: Arc<Desk>,
+        knobs: Knobs,
+        message: EchoRequest,
+        index: u64,
+        received: u64,
+    ) -> Result<Self, Status> {
+        let mut own = Knobs::default();
+        let fields = [
+            ("delay", &message.delay),
+            ("size", &message.size),
+            ("status", &message.status),
+        ];
+        for (name, value) in fields.into_iter().filter(|(_, v)| !v.is_empty()) {
+            own.set(name, value)
+                .map_err(|e| Status::invalid_argument(e.to_string()))?;
+        }
+        Ok(Self {
+            left: message.count.max(1),
+            knobs: own.or(&knobs),
+            desk,
+            message,
+            index,
+            received,
+        })
+    }
+
+    /// The next reply, after its delay.
+    async fn one(&mut self) -> Result<EchoReply, Status> {
+        let drawn = self.desk.draw(self.knobs.clone());
+        self.desk.serve(drawn.delay_ns).await;
+        self.left -= 1;
+        let code = drawn.status.map_or(Code::Ok, code);
+        if code != Code::Ok {
+            self.left = 0;
+            return Err(Status::new(code, "as the request wanted"));
+        }
+        let body = match drawn.size {
+            Some(size) => filling(size),
+            None => self.message.body.clone(),
+        };
+        let index = self.index;
+        self.index += 1;
+        Ok(EchoReply {
+            name: self.message.name.clone(),
+            body,
+            index,
+            received: self.received,
+        })
+    }
+
+    fn into_stream(self) -> impl Stream<Item = Result<EchoReply, Status>> {
+        stream::unfold(self, |mut replies| async move {
+            if replies.left == 0 {
+                return None;
+            }
+            Some((replies.one().await, replies))
+        })
+    }
+}
+
+/// The reply to the last message, which says how many there were.
+async fn last_of(
+    mut incoming: Streaming<EchoRequest>,
+    first: impl Fn(EchoRequest) -> Result<Replies, Status>,
+) -> Result<EchoReply, Status> {
+    let mut last = EchoRequest::default();
+    let mut received = 0;
+    while let Some(message) = incoming.message().await? {
+        last = message;
+        received += 1;
+    }
+    let mut replies = first(last)?;
+    replies.received = received;
+    replies.one().await
+}
+
+/// A bidirectional stream.
+struct Conversation<F> {
+    incoming: Streaming<EchoRequest>,
+    first: F,
+    current: Option<Replies>,
+    index: u64,
+    received: u64,
+}
+
+impl<F: Fn(EchoRequest) -> Result<Replies, Status>> Conversation<F> {
+    async fn next(&mut self) -> Result<Option<EchoReply>, Status> {
+        loop {
+            if let Some(replies) = self.current.as_mut().filter(|r| r.left > 0) {
+                let reply = replies.one().await?;
+                self.index = replies.index;
+                return Ok(Some(reply));
+            }
+            let Some(message) = self.incoming.message().await? else {
+                return Ok(None);
+            };
+            self.received += 1;
+            let mut replies = (self.first)(message)?;
+            replies.index = self.index;
+            replies.received = self.received;
+            self.current = Some(replies);
+        }
+    }
+
+    fn into_stream(self) -> impl Stream<Item = Result<EchoReply, Status>> {
+        stream::unfold(Some(self), |conversation| async move {
+            let mut conversation = conversation?;
+            match conversation.next().await {
+                Ok(reply) => Some((Ok(reply?), Some(conversation))),
+                Err(status) => Some((Err(status), None)),
+            }
+        })
+    }
+}
+
+/// The status as gRPC has it; those of HTTP as the gRPC project maps them.
+fn code(wanted: Wanted) -> Code {
+    match wanted {
+        Wanted::Grpc(code) => code,
+        Wanted::Http(status) => match status.as_u16() {
+            200..=299 => Code::Ok,
+            400 => Code::Internal,
+            401 => Code::Unauthenticated,
+            403 => Code::PermissionDenied,
+            404 => Code::Unimplemented,
+            429 | 502 | 503 | 504 => Code::Unavailable,
+            _ => Code::Unknown,
+        },
+    }
+}
+
+/// A closure as the service that tonic wants.
+struct Call<F>(F);
+
+impl<F, Fut, In, Out> Service<tonic::Request<In>> for Call<F>
+where
+    F: FnMut(In) -> Fut,
+    Fut: Future<Output = Result<tonic::Response<Out>, Status>>,
+{
+    type Response = tonic::Response<Out>;
+    type Error = Status;
+    type Future = Fut;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: tonic::Request<In>) -> Fut {
+        (self.0)(request.into_inner())
+    }
+}

@@ -1,0 +1,224 @@
+//! What a request may ask of the server: delay, size, status, close.
+
+use hyper::StatusCode;
+use tare_model::units::{parse_bytes, parse_duration};
+use tonic::Code;
+
+use super::choice::Choice;
+
+/// Longest delay: an hour.
+const DELAY_MAX_NS: u64 = 3_600_000_000_000;
+/// Largest body that is made or echoed.
+pub(crate) const BODY_MAX: usize = 16 << 20;
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Close {
+    /// After the answer: `Connection: close`, GOAWAY.
+    After,
+    /// In the place of an answer, in order (FIN).
+    Abort,
+    /// In the place of an answer, by a reset (RST).
+    Reset,
+    /// The stream alone, by RST_STREAM; as [`Close::Abort`] on HTTP/1.1.
+    Stream,
+}
+
+/// A status to answer with: of HTTP, or of gRPC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Http(StatusCode),
+    Grpc(Code),
+}
+
+/// What a request asks for, or what the server does unasked; each with
+/// probabilities, like `1ms:10,5ms:5`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Knobs {
+    pub(crate) delay_ns: Option<Choice<u64>>,
+    pub(crate) size: Option<Choice<usize>>,
+    pub(crate) status: Option<Choice<Wanted>>,
+    pub(crate) close: Option<Choice<Close>>,
+}
+
+/// A knob that cannot be set so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{knob}: {problem}")]
+pub struct KnobError {
+    /// Which one.
+    pub knob: &'static str,
+    /// What was found and what was expected.
+    pub problem: String,
+}
+
+/// One case, drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Drawn {
+    pub(crate) delay_ns: u64,
+    pub(crate) size: Option<usize>,
+    pub(crate) status: Option<Wanted>,
+    pub(crate) close: Option<Close>,
+}
+
+/// The names of all knobs, as in queries; headers have `tare-` before them.
+pub(crate) const NAMES: [&str; 4] = ["delay", "size", "status", "close"];
+
+impl Knobs {
+    /// Sets the knob `name` as `text` says; `false` when there is none of that name.
+    ///
+    /// # Errors
+    /// [`KnobError`] for a value that it cannot have.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<bool, KnobError> {
+        let Some(knob) = NAMES.into_iter().find(|n| *n == name) else {
+            return Ok(false);
+        };
+        let failed = |problem| KnobError { knob, problem };
+        match knob {
+            "delay" => self.delay_ns = Some(Choice::parse(text, delay).map_err(failed)?),
+            "size" => self.size = Some(Choice::parse(text, size).map_err(failed)?),
+            "status" => self.status = Some(Choice::parse(text, status).map_err(failed)?),
+            _ => self.close = Some(Choice::parse(text, close).map_err(failed)?),
+        }
+        Ok(true)
+    }
+
+    /// These knobs, and for those that are not set, the `defaults`.
+    pub(crate) fn or(self, defaults: &Self) -> Self {
+        Self {
+            delay_ns: self.delay_ns.or_else(|| defaults.delay_ns.clone()),
+            size: self.size.or_else(|| defaults.size.clone()),
+            status: self.status.or_else(|| defaults.status.clone()),
+            close: self.close.or_else(|| defaults.close.clone()),
+        }
+    }
+
+    /// One case; `u` gives numbers uniform in 0 to 1.
+    pub(crate) fn draw(&self, mut u: impl FnMut() -> f64) -> Drawn {
+        Drawn {
+            delay_ns: at(&self.delay_ns, u()).unwrap_or(0),
+            size: at(&self.size, u()),
+            status: at(&self.status, u()),
+            close: at(&self.close, u()),
+        }
+    }
+}
+
+fn at<T: Copy>(choice: &Option<Choice<T>>, u: f64) -> Option<T> {
+    choice.as_ref().and_then(|c| c.at(u).copied())
+}
+
+fn delay(text: &str) -> Result<u64, String> {
+    let ns = parse_duration(text).map_err(|e| e.to_string())?;
+    if ns > DELAY_MAX_NS {
+        return Err(format!("found {text:?}, expected at most 1h"));
+    }
+    Ok(ns)
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let bytes = parse_bytes(text).map_err(|e| e.to_string())?;
+    usize::try_from(bytes)
+        .ok()
+        .filter(|b| *b <= BODY_MAX)
+        .ok_or_else(|| format!("found {text:?}, expected at most 16MiB"))
+}
+
+fn status(text: &str) -> Result<Wanted, String> {
+    let text = text.trim();
+    let wanted = match text.parse::<u16>() {
+        Ok(n @ 0..=16) => Some(Wanted::Grpc(Code::from_i32(n.into()))),
+        Ok(n @ 200..=599) => StatusCode::from_u16(n).ok().map(Wanted::Http),
+        Ok(_) => None,
+        Err(_) => code_of(text).map(Wanted::Grpc),
+    };
+    wanted.ok_or_else(|| {
+        format!(
+            "found the status {text:?}, expected an HTTP status from 200 to 599, or a gRPC code from 0 to 16 or its name, like UNAVAILABLE"
+        )
+    })
+}
+
+/// The code of a name, in any case, with or without underscores.
+fn code_of(name: &str) -> Option<Code> {
+    let plain = |s: &str| s.replace(['_', '-'], "").to_lowercase();
+    let name = match plain(name) {
+        british if british == "canceled" => "cancelled".to_owned(),
+        other => other,
+    };
+    (0..=16)
+        .map(Code::from_i32)
+        .find(|c| plain(&format!("{c:?}")) == name)
+}
+
+fn close(text: &str) -> Result<Close, String> {
+    match text.trim() {
+        "1" | "true" | "after" => Ok(Close::After),
+        "abort" => Ok(Close::Abort),
+        "reset" => Ok(Close::Reset),
+        "stream" => Ok(Close::Stream),
+        _ => Err(format!(
+            "found {text:?}, expected 1 (after the answer), abort (no answer, FIN), reset (no answer, RST) or stream (RST_STREAM)"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, text: &str) -> Result<Knobs, String> {
+        let mut knobs = Knobs::default();
+        match knobs.set(name, text) {
+            Ok(known) => {
+                assert!(known, "{name}");
+                Ok(knobs)
+            }
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    #[test]
+    fn each_knob_has_its_grammar() {
+        let always = |knobs: Knobs| knobs.draw(|| 0.0);
+        assert_eq!(always(set("delay", "1.5ms").unwrap()).delay_ns, 1_500_000);
+        assert_eq!(always(set("size", "1KiB:3").unwrap()).size, Some(1024));
+        let status = |text| always(set("status", text).unwrap()).status;
+        assert_eq!(
+            status("503:2"),
+            Some(Wanted::Http(StatusCode::SERVICE_UNAVAILABLE))
+        );
+        let unavailable = Some(Wanted::Grpc(Code::Unavailable));
+        for name in ["14", "UNAVAILABLE", "unavailable"] {
+            assert_eq!(status(name), unavailable);
+        }
+        assert_eq!(
+            status("DEADLINE_EXCEEDED"),
+            Some(Wanted::Grpc(Code::DeadlineExceeded))
+        );
+        assert_eq!(
+            always(set("close", "reset:1").unwrap()).close,
+            Some(Close::Reset)
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_knob() {
+        let said = |name, text| set(name, text).unwrap_err();
+        assert!(said("delay", "5").starts_with("delay: ") && said("delay", "5").contains("`5s`"));
+        assert!(said("delay", "2h").contains("at most 1h"));
+        assert!(said("size", "1GiB").contains("16MiB"));
+        assert!(said("status", "99").contains("200 to 599"));
+        assert!(said("close", "no").contains("abort"));
+        assert_eq!(Knobs::default().set("dealy", "1ms"), Ok(false));
+    }
+
+    #[test]
+    fn a_request_goes_before_the_defaults() {
+        let both = set("delay", "1ms")
+            .unwrap()
+            .or(&set("delay", "9ms").unwrap());
+        assert_eq!(both.draw(|| 0.5).delay_ns, 1_000_000);
+        let asked_nothing = Knobs::default().or(&set("size", "7").unwrap());
+        assert_eq!(asked_nothing.draw(|| 0.5).size, Some(7));
+    }
+}

@@ -1,0 +1,266 @@
+//! The echo server as a whole: listeners, threads, end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc as blocking;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::connection;
+use super::desk::{Desk, Shared};
+use super::knobs::Knobs;
+use super::metrics::Metrics;
+use super::queue::Queue;
+use super::tls::{self, Issued, TlsOptions};
+use crate::server::WorkloadError;
+use crate::worker;
+
+/// How long requests in flight may take after the end was asked for.
+const GRACE: Duration = Duration::from_secs(1);
+/// Most threads.
+const THREADS_MAX: usize = 256;
+
+/// What to serve.
+#[derive(Debug, Clone)]
+pub struct EchoOptions {
+    /// `address:port` for HTTP/1.1, HTTP/2 by prior knowledge and gRPC; port 0: any free one.
+    pub listen: String,
+    /// `address:port` for the same with TLS.
+    pub tls: Option<(String, TlsOptions)>,
+    /// Threads, each with an event loop; connections go to them in turn.
+    pub threads: usize,
+    /// What requests get that ask for nothing.
+    pub defaults: Knobs,
+    /// Requests served at a time, so that the capacity is this over the delay; 0: any number.
+    pub concurrency: u32,
+    /// Seed of the probabilities.
+    pub seed: u64,
+}
+
+/// A running echo server. Dropping it asks it to end without waiting.
+pub struct EchoServer {
+    address: SocketAddr,
+    tls_address: Option<SocketAddr>,
+    issued: Option<Issued>,
+    metrics: Arc<Metrics>,
+    stop: watch::Sender<()>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A connection on its way to the thread that serves it.
+struct Handed {
+    stream: std::net::TcpStream,
+    secure: bool,
+}
+
+impl EchoServer {
+    /// Listens and serves from now on, on threads of its own.
+    ///
+    /// # Errors
+    /// An address that is not free, certificates that do not fit.
+    pub fn start(options: &EchoOptions) -> Result<Self, WorkloadError> {
+        let plain = bind(&options.listen)?;
+        let mut listeners = vec![(plain.0, false)];
+        let mut secured = None;
+        if let Some((listen, tls)) = &options.tls {
+            let (listener, address) = bind(listen)?;
+            let (acceptor, issued) = tls::acceptor(tls)?;
+            listeners.push((listener, true));
+            secured = Some((address, acceptor, issued));
+        }
+        let (tls_address, acceptor, issued) = match secured {
+            Some((address, acceptor, issued)) => (Some(address), Some(acceptor), issued),
+            None => (None, None, None),
+        };
+        let metrics = Arc::new(Metrics::default());
+        let (stop, stopped) = watch::channel(());
+        let shared = Shared {
+            defaults: Arc::new(options.defaults.clone()),
+            queue: Arc::new(Queue::new(options.concurrency)),
+            metrics: Arc::clone(&metrics),
+            seed: options.seed,
+        };
+        let mut server = Self {
+            address: plain.1,
+            tls_address,
+            issued,
+            metrics,
+            stop,
+            threads: Vec::new(),
+        };
+        let mut desks = Vec::new();
+        for number in 0..options.threads.clamp(1, THREADS_MAX) {
+            let (hand, handed) = mpsc::unbounded_channel();
+            desks.push(hand);
+            let (shared, acceptor, stopped) = (shared.clone(), acceptor.clone(), stopped.clone());
+            server.spawn(format!("tare-echo-{number}"), async move |ready| {
+                let desk = match Desk::new(&shared, number as u64).await {
+                    Ok(desk) => desk,
+                    Err(e) => return drop(ready.send(Err(e))),
+                };
+                let _ = ready.send(Ok(()));
+                serve(handed, &desk, acceptor, stopped).await;
+            })?;
+        }
+        server.spawn("tare-accept".to_owned(), async move |ready| {
+            let listeners = listeners.into_iter().map(|(listener, secure)| {
+                Ok::<_, io::Error>((TcpListener::from_std(listener)?, secure))
+            });
+            match listeners.collect::<io::Result<Vec<_>>>() {
+                Ok(listeners) => {
+                    let _ = ready.send(Ok(()));
+                    accept(listeners, &desks, stopped).await;
+                }
+                Err(e) => drop(ready.send(Err(e))),
+            }
+        })?;
+        Ok(server)
+    }
+
+    /// Runs `body` on a thread with a runtime of its own; returns when it says that
+    /// it is ready.
+    fn spawn<F>(&mut self, name: String, body: F) -> Result<(), WorkloadError>
+    where
+        F: AsyncFnOnce(blocking::Sender<io::Result<()>>) + Send + 'static,
+    {
+        let (ready, is_ready) = blocking::channel();
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(body(ready)),
+                Err(e) => drop(ready.send(Err(e))),
+            }
+        });
+        self.threads.push(thread.map_err(WorkloadError::Start)?);
+        is_ready
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("a thread ended early")))
+            .map_err(WorkloadError::Start)
+    }
+
+    /// Where it listens without TLS.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it listens with TLS.
+    #[must_use]
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
+    }
+
+    /// The certificates that were made for the occasion.
+    #[must_use]
+    pub fn issued(&self) -> Option<&Issued> {
+        self.issued.as_ref()
+    }
+
+    /// Requests and connections so far.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        (self.metrics.requests(), self.metrics.connections())
+    }
+
+    /// Stops accepting, lets requests in flight end for a second, and says how many
+    /// requests and connections there were.
+    pub fn stop(mut self) -> (u64, u64) {
+        let _ = self.stop.send(());
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        self.counts()
+    }
+}
+
+/// Serves until SIGTERM or SIGINT. Calls `started` when it listens; returns how many
+/// requests and connections there were.
+///
+/// # Errors
+/// As [`EchoServer::start`].
+pub fn run_echo(
+    options: &EchoOptions,
+    started: impl FnOnce(&EchoServer),
+) -> Result<(u64, u64), WorkloadError> {
+    worker::block_on(async |asked_to_end| {
+        let server = EchoServer::start(options)?;
+        started(&server);
+        asked_to_end.await;
+        Ok(server.stop())
+    })
+}
+
+/// A listener that does not block, and its address.
+fn bind(listen: &str) -> Result<(std::net::TcpListener, SocketAddr), WorkloadError> {
+    let refused = |error| WorkloadError::Listen {
+        address: listen.to_owned(),
+        error,
+    };
+    let listener = std::net::TcpListener::bind(listen).map_err(refused)?;
+    listener.set_nonblocking(true).map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    Ok((listener, address))
+}
+
+/// Hands new connections to the threads in turn until `stop` changes.
+async fn accept(
+    listeners: Vec<(TcpListener, bool)>,
+    desks: &[mpsc::UnboundedSender<Handed>],
+    mut stop: watch::Receiver<()>,
+) {
+    let mut turn = 0;
+    loop {
+        let next = listeners
+            .iter()
+            .map(|(l, secure)| Box::pin(async move { (l.accept().await, *secure) }));
+        let (accepted, secure) = tokio::select! {
+            (accepted, ..) = futures_util::future::select_all(next) => accepted,
+            _ = stop.changed() => return,
+        };
+        match accepted.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => {
+                // A thread that ended takes no more; the others do.
+                let _ = desks[turn % desks.len()].send(Handed { stream, secure });
+                turn += 1;
+            }
+            // Out of descriptors, or the peer was gone already: others may still come.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+/// One thread: serves what it is handed until `stop` changes, then lets it end.
+async fn serve(
+    mut handed: mpsc::UnboundedReceiver<Handed>,
+    desk: &Arc<Desk>,
+    acceptor: Option<TlsAcceptor>,
+    mut stop: watch::Receiver<()>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let next = tokio::select! {
+            next = handed.recv() => next,
+            Some(_) = connections.join_next() => continue,
+            _ = stop.changed() => break,
+        };
+        let Some(Handed { stream, secure }) = next else {
+            break;
+        };
+        let Ok(stream) = TcpStream::from_std(stream) else {
+            continue;
+        };
+        let tls = acceptor.clone().filter(|_| secure);
+        let (desk, stop) = (Arc::clone(desk), stop.clone());
+        connections.spawn(connection::serve(stream, tls, desk, stop));
+    }
+    let all = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(GRACE, all).await;
+}

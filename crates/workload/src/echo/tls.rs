@@ -1,0 +1,252 @@
+//! Certificates: given ones, or an authority made for the occasion.
+
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+/// How to serve TLS.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// Files with the certificate chain and its key (PEM); `None`: made for the occasion.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Ask clients for a certificate of this authority (PEM).
+    pub client_ca: Option<PathBuf>,
+    /// Ask clients for a certificate of the authority made for the occasion.
+    pub mutual: bool,
+    /// Names and addresses for the certificate, besides those of loopback.
+    pub names: Vec<String>,
+}
+
+/// Why TLS cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file that is no PEM of its kind.
+    #[error("cannot read {path}: {problem}; expected {expected} in PEM form")]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+        /// What should be in it.
+        expected: &'static str,
+    },
+    /// A certificate could not be made.
+    #[error("cannot make a certificate: {0}")]
+    Make(#[from] rcgen::Error),
+    /// The certificates could not be written.
+    #[error("cannot write the certificates to {path}: {error}")]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+    /// The parts do not go together.
+    #[error("cannot serve TLS with these certificates: {0}")]
+    Config(String),
+}
+
+/// Where the certificates made for the occasion are; removed when this is dropped.
+#[derive(Debug)]
+pub struct Issued {
+    dir: PathBuf,
+    /// The authority to trust.
+    pub ca: PathBuf,
+    /// A client's certificate.
+    pub client_certificate: PathBuf,
+    /// Its key.
+    pub client_key: PathBuf,
+}
+
+impl Drop for Issued {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// An acceptor for these options, and where the certificates are that were made for it.
+pub(crate) fn acceptor(options: &TlsOptions) -> Result<(TlsAcceptor, Option<Issued>), TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let authority = match (&options.certificate, options.mutual) {
+        (Some(_), false) => None,
+        _ => Some(authority()?),
+    };
+    let (chain, key) = match (&options.certificate, &authority) {
+        (Some((certificate, key)), _) => (read_chain(certificate)?, read_key(key)?),
+        (None, Some(authority)) => {
+            let (certificate, key) = issue(authority, names(&options.names))?;
+            let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+            (vec![certificate.der().clone()], PrivateKeyDer::from(key))
+        }
+        (None, None) => return Err(TlsError::Config("there are none".to_owned())),
+    };
+    let config_error = |e: &dyn std::fmt::Display| TlsError::Config(e.to_string());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| config_error(&e))?;
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = &options.client_ca {
+        for certificate in read_chain(path)? {
+            roots.add(certificate).map_err(|e| config_error(&e))?;
+        }
+    }
+    if let (true, Some(authority)) = (options.mutual, &authority) {
+        let own = authority.as_ref().der().clone();
+        roots.add(own).map_err(|e| config_error(&e))?;
+    }
+    let builder = if roots.is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .map_err(|e| config_error(&e))?;
+        builder.with_client_cert_verifier(verifier)
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|e| config_error(&e))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let issued = authority.map(|a| write(&a)).transpose()?;
+    Ok((TlsAcceptor::from(Arc::new(config)), issued))
+}
+
+fn names(more: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    for name in more {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Result<Authority, rcgen::Error> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    let name = &mut params.distinguished_name;
+    name.push(DnType::CommonName, "tare serve-echo");
+    CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+}
+
+fn issue(
+    authority: &Authority,
+    names: Vec<String>,
+) -> Result<(rcgen::Certificate, KeyPair), rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, authority)?;
+    Ok((certificate, key))
+}
+
+/// The authority and a client's certificate, in a new directory for this user alone.
+fn write(authority: &Authority) -> Result<Issued, TlsError> {
+    let (certificate, key) = issue(authority, vec!["client".to_owned()])?;
+    let mut number = 0;
+    let dir = loop {
+        let name = format!("tare-echo-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => break dir,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(TlsError::Write { path: dir, error }),
+        }
+    };
+    let issued = Issued {
+        ca: dir.join("ca.pem"),
+        client_certificate: dir.join("client.pem"),
+        client_key: dir.join("client.key"),
+        dir,
+    };
+    write_private(&issued.ca, &authority.pem())?;
+    write_private(&issued.client_certificate, &certificate.pem())?;
+    write_private(&issued.client_key, &key.serialize_pem())?;
+    Ok(issued)
+}
+
+fn write_private(path: &Path, text: &str) -> Result<(), TlsError> {
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut f| f.write_all(text.as_bytes()))
+        .map_err(|error| TlsError::Write {
+            path: path.to_owned(),
+            error,
+        })
+}
+
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |problem: String| TlsError::File {
+        path: path.to_owned(),
+        problem,
+        expected: "certificates",
+    };
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let chain: Vec<_> = read.map_err(|e| failed(e.to_string()))?;
+    if chain.is_empty() {
+        return Err(failed("there is no certificate in it".to_owned()));
+    }
+    Ok(chain)
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|e| TlsError::File {
+        path: path.to_owned(),
+        problem: e.to_string(),
+        expected: "a private key",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_is_private_and_goes_when_it_is_done() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_, issued) = acceptor(&TlsOptions::default()).unwrap();
+        let issued = issued.unwrap();
+        let dir = issued.dir.clone();
+        let mode = std::fs::metadata(&dir).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert_eq!(read_chain(&issued.ca).unwrap().len(), 1);
+        assert!(read_key(&issued.client_key).is_ok());
+        drop(issued);
+        assert!(!dir.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_named() {
+        let path = PathBuf::from("/nonexistent/cert.pem");
+        let options = TlsOptions {
+            certificate: Some((path.clone(), path)),
+            ..TlsOptions::default()
+        };
+        let said = acceptor(&options).err().unwrap().to_string();
+        assert!(
+            said.contains("/nonexistent/cert.pem") && said.contains("PEM"),
+            "{said}"
+        );
+    }
+}
