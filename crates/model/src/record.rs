@@ -200,6 +200,10 @@ pub struct ProcessSample {
     /// this one (with the last sample: just after it), because it is costly to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pss_bytes: Option<u64>,
+    /// Memory charged to the container's control group without what could be dropped
+    /// at once (inactive file pages), in bytes; for containers only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_set_bytes: Option<u64>,
 }
 
 /// The machine at one instant; CPU times since boot, over all cores.

@@ -139,6 +139,8 @@ pub enum MemoryKind {
     Pss,
     /// Resident set size.
     Rss,
+    /// What a container's control group is charged with, without inactive file pages.
+    WorkingSet,
 }
 
 /// One process over the window.

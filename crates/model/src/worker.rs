@@ -61,8 +61,24 @@ pub struct Watched {
     pub name: String,
     /// Which plane it belongs to.
     pub plane: Plane,
-    /// Process id.
+    /// Process id; 0 for a container.
     pub pid: u32,
+    /// The container, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+}
+
+impl Watched {
+    /// A process.
+    #[must_use]
+    pub fn process(name: impl Into<String>, plane: Plane, pid: u32) -> Self {
+        Self {
+            name: name.into(),
+            plane,
+            pid,
+            container: None,
+        }
+    }
 }
 
 /// Whose resources are whose.

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::record::{AgentRecord, Hello, ProcessSample, Sample, StreamChecksum};
-use tare_model::worker::AgentSpec;
+use tare_model::worker::{AgentSpec, Watched};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::proc::container::{Container, Groups};
 use crate::proc::read::{self, Process, Throttling};
 
 /// Reading proportional set sizes may take this share of one core, on average.
@@ -90,13 +91,50 @@ struct Sampler {
     window: Duration,
     /// The start of the window on the clock that never steps.
     start: Zero,
-    processes: Vec<Process>,
+    processes: Vec<Target>,
     /// All of the trial's processes are in the group of this one: they inherit it.
     throttling: Throttling,
     round: PssRound,
     gone: BTreeSet<usize>,
     terminate: Signal,
     terminated: bool,
+}
+
+/// What is watched: a process, or a container by its control group.
+enum Target {
+    Process(Process),
+    /// `None` when it had no group from the beginning.
+    Container(Option<Container>),
+}
+
+impl Target {
+    fn new(watched: &Watched, groups: Option<&Groups>) -> Self {
+        match &watched.container {
+            Some(id) => Self::Container(groups.and_then(|g| g.container(id))),
+            None => Self::Process(Process::new(watched.pid)),
+        }
+    }
+
+    fn sample(&mut self, place: usize, last: bool, t_ns: i64) -> Option<ProcessSample> {
+        let (usage, working_set_bytes) = match self {
+            Self::Process(process) => (process.usage()?, None),
+            Self::Container(container) => container.as_mut()?.usage(place, last)?,
+        };
+        Some(ProcessSample {
+            t_ns,
+            cpu_ns: usage.cpu_ns,
+            rss_bytes: usage.rss_bytes,
+            pss_bytes: None,
+            working_set_bytes,
+        })
+    }
+
+    fn pss_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Process(process) if process.is_same() => process.pss_bytes(),
+            _ => None,
+        }
+    }
 }
 
 /// A round of proportional set sizes: every process once, spread over as long as it
@@ -140,10 +178,16 @@ impl Zero {
 
 impl Sampler {
     fn new(spec: &AgentSpec) -> Result<Self, AgentError> {
+        let containers = spec.processes.iter().any(|w| w.container.is_some());
+        let groups = containers.then(Groups::find);
         Ok(Self {
             window: Duration::from_nanos(spec.window_ns),
             start: Zero::new(spec.window_start_unix_ns),
-            processes: spec.processes.iter().map(|w| Process::new(w.pid)).collect(),
+            processes: spec
+                .processes
+                .iter()
+                .map(|w| Target::new(w, groups.as_ref()))
+                .collect(),
             throttling: Throttling::own(),
             round: PssRound {
                 values: vec![None; spec.processes.len()],
@@ -170,7 +214,7 @@ impl Sampler {
             }
             self.sleep_until(due_ns).await;
             let cpu = read::own_cpu();
-            let mut sample = self.sample()?;
+            let mut sample = self.sample(due_ns == end_ns)?;
             first_t.get_or_insert_with(|| {
                 first_cpu = cpu;
                 sample.t_ns
@@ -211,22 +255,16 @@ impl Sampler {
     }
 
     /// CPU and resident memory of all, as close together as can be.
-    fn sample(&mut self) -> Result<Sample, AgentError> {
+    fn sample(&mut self, last: bool) -> Result<Sample, AgentError> {
         let t_ns = self.start.t_ns();
         let machine = read::machine().ok_or(AgentError::Machine)?;
         let mut processes = Vec::with_capacity(self.processes.len());
-        for (i, process) in self.processes.iter().enumerate() {
-            let usage = if self.gone.contains(&i) {
-                None
-            } else {
-                process.usage()
-            };
-            processes.push(usage.map(|u| ProcessSample {
-                t_ns: self.start.t_ns(),
-                cpu_ns: u.cpu_ns,
-                rss_bytes: u.rss_bytes,
-                pss_bytes: None,
-            }));
+        for (i, target) in self.processes.iter_mut().enumerate() {
+            let t_ns = self.start.t_ns();
+            processes.push(match self.gone.contains(&i) {
+                true => None,
+                false => target.sample(i, last, t_ns),
+            });
         }
         Ok(Sample {
             t_ns,
@@ -299,8 +337,7 @@ impl Sampler {
     }
 
     fn read_pss(&mut self, i: usize) {
-        let there = !self.gone.contains(&i) && self.processes[i].is_same();
-        self.round.values[i] = if there {
+        self.round.values[i] = if !self.gone.contains(&i) {
             self.processes[i].pss_bytes()
         } else {
             None
@@ -358,6 +395,7 @@ mod tests {
             name: name.to_owned(),
             plane: Plane::Application,
             pid,
+            container: None,
         };
         let spec = AgentSpec {
             schema_version: SCHEMA_VERSION,

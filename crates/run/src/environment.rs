@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use tare_model::layout::Fingerprint;
 use tare_model::plan::Plan;
@@ -121,8 +122,10 @@ impl Role {
 /// A running worker. Dropping it ends it.
 #[derive(Debug)]
 pub struct Worker {
-    /// Process id, for the agent to watch.
-    pub pid: u32,
+    /// What its start adds to what the agent watches: itself, and what is tare's own.
+    pub watched: Vec<Watched>,
+    /// How long a generator may take until its connections are open.
+    pub armed_within: Duration,
     /// Its standard output, line by line, without newlines; closed when it ended.
     pub lines: mpsc::Receiver<String>,
     /// Asks it to finish early but in order (SIGTERM). Dropping the sender kills it.
@@ -146,6 +149,14 @@ pub enum EnvironmentError {
         /// Its name, as `emojivoto-0/web/sidecar`.
         name: String,
         /// What was seen, with the last lines of its log.
+        found: String,
+    },
+    /// The cluster said no, or could not be asked.
+    #[error("{doing}: {found}")]
+    Cluster {
+        /// What was being done.
+        doing: String,
+        /// Its answer.
         found: String,
     },
     /// The operating system said no.

@@ -72,16 +72,8 @@ impl Deployed for FakeDeployment {
     }
 
     fn watched(&self) -> Vec<Watched> {
-        let app = Watched {
-            name: "app".into(),
-            plane: Plane::Application,
-            pid: 1,
-        };
-        let proxy = |i| Watched {
-            name: format!("sidecar-{i}"),
-            plane: Plane::DataPlane,
-            pid: 2 + i,
-        };
+        let app = Watched::process("app", Plane::Application, 1);
+        let proxy = |i| Watched::process(format!("sidecar-{i}"), Plane::DataPlane, 2 + i);
         std::iter::once(app)
             .chain((0..self.sidecars).map(proxy))
             .collect()
@@ -202,7 +194,11 @@ impl Environment for Fake {
             let _ = sender.try_send(line);
         }
         Ok(Worker {
-            pid: 1000 + role as u32,
+            watched: vec![
+                Watched::process("generator", Plane::Generator, 1000),
+                Watched::process("tare", Plane::Tare, std::process::id()),
+            ],
+            armed_within: std::time::Duration::from_secs(30),
             lines: receiver,
             stop: mpsc::channel(1).0,
         })
@@ -246,7 +242,7 @@ fn hello(role: &str) -> Hello {
 fn median_ns(trial: &TrialSpec) -> f64 {
     match (trial.mesh.data_plane, trial.mesh.settings.mtls) {
         (DataPlaneKind::None, _) => 1e6,
-        (_, Mtls::Off) => 2e6,
+        (_, Mtls::Off | Mtls::Permissive) => 2e6,
         (_, Mtls::Strict) => 2.5e6,
     }
 }
@@ -469,6 +465,7 @@ fn agent_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
                 cpu_ns: (t_ns as f64 * cores) as u64,
                 rss_bytes: 30 << 20,
                 pss_bytes: Some(20 << 20),
+                working_set_bytes: None,
             })
         };
         let samples: Vec<_> = spec.processes.iter().map(process).collect();

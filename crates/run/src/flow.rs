@@ -4,20 +4,18 @@
 use std::time::Duration;
 
 use tare_model::record::{AgentRecord, LoadRecord};
-use tare_model::worker::{AgentSpec, Watched};
+use tare_model::worker::AgentSpec;
 use tare_stats::{AgentStream, LoadStream};
 use tokio::time::Instant;
 
 use crate::environment::{Deployed, Environment, Role, Worker};
-use crate::experiment::{RunError, Stage, Update};
+use crate::experiment::{RunError, Stage, Update, unix_ns};
 use crate::live::LiveCpu;
 use crate::store::TrialWriter;
 use crate::trial::{Found, TrialRun, asked};
 
 /// How long past its own end a worker may take before it counts as hung.
 const OVERDUE: Duration = Duration::from_secs(10);
-/// How long a generator may take to open its connections.
-const ARMING: Duration = Duration::from_secs(30);
 /// How often processes that ended by themselves are looked for.
 const WATCH: Duration = Duration::from_millis(250);
 /// CPU and memory must cover this share of the window.
@@ -52,6 +50,7 @@ impl Flow {
             .await?;
         trial.observer.update(Update::Stage(Stage::WarmUp));
         Ok(Self {
+            deadline: Instant::now() + generator.armed_within,
             generator,
             stream: LoadStream::new(),
             stream_problem: None,
@@ -59,7 +58,6 @@ impl Flow {
             agent_spec: None,
             samples: AgentStream::new(),
             live: LiveCpu::default(),
-            deadline: Instant::now() + ARMING,
             stop_by: Some(Duration::from_nanos(life)),
             measuring: false,
         })
@@ -124,23 +122,15 @@ impl Flow {
     ) -> Option<AgentSpec> {
         match self.stream.line(line) {
             Ok(LoadRecord::Armed {
+                start_unix_ns,
                 window_start_unix_ns,
                 window_ns,
-                ..
             }) => {
                 let life = self.stop_by.take()?;
-                self.deadline = Instant::now() + life + OVERDUE;
+                let lead = Duration::from_nanos(start_unix_ns.saturating_sub(unix_ns()));
+                self.deadline = Instant::now() + lead + life + OVERDUE;
                 let mut processes = deployment.watched();
-                processes.push(Watched {
-                    name: "generator".into(),
-                    plane: Role::Generator.plane(),
-                    pid: self.generator.pid,
-                });
-                processes.push(Watched {
-                    name: "tare".into(),
-                    plane: Role::Agent.plane(),
-                    pid: std::process::id(),
-                });
+                processes.append(&mut self.generator.watched);
                 return Some(AgentSpec {
                     schema_version: tare_model::SCHEMA_VERSION,
                     processes,

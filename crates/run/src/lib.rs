@@ -7,6 +7,8 @@ pub mod experiment;
 pub mod fake;
 pub mod fingerprint;
 mod flow;
+pub mod image;
+pub mod kube;
 mod live;
 pub mod local;
 pub mod proc;

@@ -21,6 +21,7 @@ fn mesh(name: &str, data_plane: DataPlaneKind) -> Mesh {
         title: name.into(),
         data_plane,
         settings: MeshSettings::default(),
+        kubernetes: None,
     }
 }
 
@@ -66,6 +67,7 @@ fn plan() -> Plan {
         name: "test".into(),
         description: String::new(),
         environment: EnvironmentKind::Fake,
+        kubernetes: None,
         workload: Workload {
             graph: graph(),
             instances: 2,

@@ -6,6 +6,7 @@ pub mod analysis;
 pub mod bootstrap;
 pub mod compare;
 pub mod figures;
+pub mod generators;
 mod hist;
 pub mod hlog;
 pub mod judge;

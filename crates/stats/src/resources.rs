@@ -87,6 +87,8 @@ struct Track {
     rss: Vec<Option<u64>>,
     /// Proportional bytes at the samples that read them.
     pss: Vec<Option<u64>>,
+    /// Working set at each sample; of containers only.
+    working_set: Vec<Option<u64>>,
 }
 
 impl Track {
@@ -116,6 +118,10 @@ impl Track {
             edges: edges.to_vec(),
             rss: points.iter().map(|p| p.map(|p| p.rss_bytes)).collect(),
             pss: points.iter().map(|p| p.and_then(|p| p.pss_bytes)).collect(),
+            working_set: points
+                .iter()
+                .map(|p| p.and_then(|p| p.working_set_bytes))
+                .collect(),
         }
     }
 
@@ -128,12 +134,18 @@ impl Track {
             .collect()
     }
 
+    fn has_working_set(&self) -> bool {
+        self.working_set.iter().any(Option::is_some)
+    }
+
     fn has_pss(&self) -> bool {
         self.pss.iter().any(Option::is_some)
     }
 
     fn process(&self, name: &str, plane: Plane, window_ns: u64, gone: Option<i64>) -> ProcessUse {
-        let (memory, memory_kind) = if self.has_pss() {
+        let (memory, memory_kind) = if self.has_working_set() {
+            (&self.working_set, MemoryKind::WorkingSet)
+        } else if self.has_pss() {
             (&self.pss, MemoryKind::Pss)
         } else {
             (&self.rss, MemoryKind::Rss)
@@ -230,6 +242,7 @@ fn memory_max(mine: &[(&ProcessUse, &Track)]) -> u64 {
             mine.iter()
                 .map(|(_, t)| match (t.has_pss(), t.rss[s]) {
                     (_, None) => Some(0),
+                    _ if t.has_working_set() => t.working_set[s],
                     (true, _) => t.pss[s],
                     (false, rss) => rss,
                 })
@@ -307,6 +320,7 @@ mod tests {
                     name: format!("p{i}"),
                     plane,
                     pid: i as u32 + 1,
+                    container: None,
                 })
                 .collect(),
             window_start_unix_ns: 0,
@@ -320,6 +334,7 @@ mod tests {
             cpu_ns: cpu_ms * 1_000_000,
             rss_bytes: rss,
             pss_bytes: pss,
+            working_set_bytes: None,
         })
     }
 

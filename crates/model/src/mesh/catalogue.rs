@@ -5,7 +5,7 @@ use super::definition::{Mesh, MeshDefinition};
 use crate::source::{Decoder, Problems};
 
 /// The meshes that come with tare: file name and text.
-pub const BUILTINS: [(&str, &str); 2] = [
+pub const BUILTINS: [(&str, &str); 5] = [
     (
         "meshes/bare.yaml",
         include_str!("../../../../meshes/bare.yaml"),
@@ -13,6 +13,18 @@ pub const BUILTINS: [(&str, &str); 2] = [
     (
         "meshes/envoy.yaml",
         include_str!("../../../../meshes/envoy.yaml"),
+    ),
+    (
+        "meshes/installed.yaml",
+        include_str!("../../../../meshes/installed.yaml"),
+    ),
+    (
+        "meshes/istio.yaml",
+        include_str!("../../../../meshes/istio.yaml"),
+    ),
+    (
+        "meshes/linkerd.yaml",
+        include_str!("../../../../meshes/linkerd.yaml"),
     ),
 ];
 
@@ -82,18 +94,30 @@ impl Catalogue {
             None => (name, None),
         };
         let definition = self.definitions.iter().find(|m| m.name == mesh)?;
-        let (title, settings) = match variant {
-            None => (&definition.title, &definition.settings),
+        let (title, data_plane, settings, kubernetes) = match variant {
+            None => (
+                &definition.title,
+                definition.data_plane,
+                &definition.settings,
+                &definition.kubernetes,
+            ),
             Some(variant) => {
                 let variant = definition.variants.get(variant)?;
-                (&variant.title, &variant.settings)
+                let data_plane = variant.data_plane.unwrap_or(definition.data_plane);
+                (
+                    &variant.title,
+                    data_plane,
+                    &variant.settings,
+                    &variant.kubernetes,
+                )
             }
         };
         Some(Mesh {
             name: name.to_owned(),
             title: title.clone(),
-            data_plane: definition.data_plane,
+            data_plane,
             settings: settings.clone(),
+            kubernetes: kubernetes.clone(),
         })
     }
 }
@@ -107,7 +131,7 @@ mod tests {
     fn the_built_in_meshes_are_good_and_are_all_files() {
         let meshes = builtins().unwrap();
         let names: Vec<&str> = meshes.iter().map(|m| m.name.as_str()).collect();
-        assert_eq!(names, ["bare", "envoy"]);
+        assert_eq!(names, ["bare", "envoy", "installed", "istio", "linkerd"]);
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../meshes");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
@@ -128,7 +152,7 @@ mod tests {
         let mut back = mtls.settings;
         back.mtls = Mtls::Off;
         assert_eq!(back, plain.settings);
-        assert_eq!(catalogue.names(), ["bare", "envoy", "envoy/mtls"]);
+        assert_eq!(catalogue.names()[..3], ["bare", "envoy", "envoy/mtls"]);
         assert!(catalogue.get("envoy/no").is_none());
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 use super::definition::{DataPlaneKind, MeshDefinition, MeshSettings, Mtls, Variant};
+use super::kubernetes::MeshKubernetes;
 use crate::source::{Decoder, Node, Part, Shape, Value};
 
 /// Keys of `settings`.
@@ -19,7 +20,12 @@ pub(crate) static SETTINGS: Shape = Shape::Map {
 };
 
 static VARIANT: Shape = Shape::Map {
-    keys: &[("title", &Shape::Scalar), ("settings", &SETTINGS)],
+    keys: &[
+        ("title", &Shape::Scalar),
+        ("data_plane", &Shape::Scalar),
+        ("settings", &SETTINGS),
+        ("kubernetes", &Shape::Any),
+    ],
     shorthand: None,
 };
 
@@ -29,6 +35,7 @@ static MESH_FILE: Shape = Shape::Map {
         ("title", &Shape::Scalar),
         ("data_plane", &Shape::Scalar),
         ("settings", &SETTINGS),
+        ("kubernetes", &Shape::Any),
         ("variants", &Shape::Any),
     ],
     shorthand: None,
@@ -60,7 +67,12 @@ impl SettingsFile {
                 d.count_of(n, 1, CONCURRENCY_MAX)
             }),
             mtls: d.part(&fields, "mtls", |d, n| {
-                d.choice(n, &[("off", Mtls::Off), ("strict", Mtls::Strict)])
+                let words = [
+                    ("off", Mtls::Off),
+                    ("permissive", Mtls::Permissive),
+                    ("strict", Mtls::Strict),
+                ];
+                d.choice(n, &words)
             }),
             l7_stats: d.part(&fields, "l7_stats", Decoder::boolean),
             access_log: d.part(&fields, "access_log", Decoder::boolean),
@@ -89,21 +101,20 @@ pub(super) fn definition(d: &mut Decoder, node: &Node) -> Option<MeshDefinition>
     }
     let name = fields.get("name").and_then(|n| d.name(n, ""));
     let title = d.part(&fields, "title", Decoder::text);
-    let data_plane = fields.get("data_plane").and_then(|n| {
-        let kinds = [
-            ("none", DataPlaneKind::None),
-            ("envoy-sidecar", DataPlaneKind::EnvoySidecar),
-        ];
-        d.choice(n, &kinds)
-    });
+    let data_plane = fields.get("data_plane").and_then(|n| data_plane_kind(d, n));
     let settings = d
         .part(&fields, "settings", SettingsFile::decode)
         .or_else(SettingsFile::default)
         .and_then(|s| s.over(&MeshSettings::default()));
     let base = settings.clone().unwrap_or_default();
+    let kubernetes = match fields.get("kubernetes") {
+        None => Some(None),
+        Some(node) => kubernetes(d, node, &MeshKubernetes::default()).map(Some),
+    };
+    let base_kubernetes = kubernetes.clone().flatten();
     let variants = match fields.get("variants") {
         None => Some(BTreeMap::new()),
-        Some(node) => variants(d, node, &base),
+        Some(node) => variants(d, node, (&base, base_kubernetes.as_deref())),
     };
     let name = name?;
     Some(MeshDefinition {
@@ -111,15 +122,12 @@ pub(super) fn definition(d: &mut Decoder, node: &Node) -> Option<MeshDefinition>
         name,
         data_plane: data_plane?,
         settings: settings?,
+        kubernetes: kubernetes?,
         variants: variants?,
     })
 }
 
-fn variants(
-    d: &mut Decoder,
-    node: &Node,
-    base: &MeshSettings,
-) -> Option<BTreeMap<String, Variant>> {
+fn variants(d: &mut Decoder, node: &Node, base: Base<'_>) -> Option<BTreeMap<String, Variant>> {
     let Value::Map(entries) = &node.value else {
         d.problem(node.place, format!("found {}", node.describe()))
             .expected("names of variants, each with a `title` and `settings`");
@@ -147,15 +155,59 @@ fn variants(
     all
 }
 
-fn variant(d: &mut Decoder, node: &Node, base: &MeshSettings, name: &str) -> Option<Variant> {
+fn variant(d: &mut Decoder, node: &Node, base: Base<'_>, name: &str) -> Option<Variant> {
     let fields = d.fields(node, &VARIANT, "a variant")?;
     let title = d.part(&fields, "title", Decoder::text);
     let settings = d
         .part(&fields, "settings", SettingsFile::decode)
         .or_else(SettingsFile::default)
-        .and_then(|s| s.over(base));
+        .and_then(|s| s.over(base.0));
+    let kubernetes = match (fields.get("kubernetes"), base.1) {
+        (None, base) => base.cloned().map(Box::new),
+        (Some(node), base) => Some(kubernetes(
+            d,
+            node,
+            base.unwrap_or(&MeshKubernetes::default()),
+        )?),
+    };
+    let data_plane = match fields.get("data_plane") {
+        None => None,
+        Some(node) => Some(data_plane_kind(d, node)?),
+    };
     Some(Variant {
+        data_plane,
         title: title.or_else(|| name.to_owned())?,
         settings: settings?,
+        kubernetes,
     })
+}
+
+fn data_plane_kind(d: &mut Decoder, node: &Node) -> Option<DataPlaneKind> {
+    let kinds = [
+        ("none", DataPlaneKind::None),
+        ("envoy-sidecar", DataPlaneKind::EnvoySidecar),
+        ("sidecar", DataPlaneKind::Sidecar),
+        ("node-proxy", DataPlaneKind::NodeProxy),
+        ("installed", DataPlaneKind::Installed),
+    ];
+    d.choice(node, &kinds)
+}
+
+/// What a variant changes: settings, and what the mesh is on Kubernetes.
+type Base<'a> = (&'a MeshSettings, Option<&'a MeshKubernetes>);
+
+/// The section `kubernetes` of a mesh, a variant or a plan's entry over `base`.
+pub(crate) fn kubernetes(
+    d: &mut Decoder,
+    node: &Node,
+    base: &MeshKubernetes,
+) -> Option<Box<MeshKubernetes>> {
+    match base.overlaid(&node.to_json()) {
+        Ok(merged) => Some(Box::new(merged)),
+        Err(found) => {
+            d.problem(node.place, format!("in `kubernetes`: {found}"))
+                .expected("what docs/meshes.md describes");
+            None
+        }
+    }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::kubernetes::MeshKubernetes;
+
 /// One mesh as its file describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +20,9 @@ pub struct MeshDefinition {
     /// Settings of the mesh without a variant's name.
     #[serde(default)]
     pub settings: MeshSettings,
+    /// What it is on Kubernetes; absent for a mesh that does not run there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Box<MeshKubernetes>>,
     /// Variants: name to the settings that they change.
     #[serde(default)]
     pub variants: BTreeMap<String, Variant>,
@@ -29,8 +34,14 @@ pub struct MeshDefinition {
 pub struct Variant {
     /// One line for people.
     pub title: String,
+    /// What stands in the path, where it is another than the mesh's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_plane: Option<DataPlaneKind>,
     /// All settings of this variant, those of the mesh filled in.
     pub settings: MeshSettings,
+    /// All of what it is on Kubernetes, that of the mesh filled in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Box<MeshKubernetes>>,
 }
 
 /// What stands in the path of a request.
@@ -41,6 +52,12 @@ pub enum DataPlaneKind {
     None,
     /// An Envoy beside each service and beside the generator.
     EnvoySidecar,
+    /// A proxy in each pod, put there by the mesh. Kubernetes only.
+    Sidecar,
+    /// A proxy on each node, with or without waypoints. Kubernetes only.
+    NodeProxy,
+    /// Whatever is there already. Kubernetes only.
+    Installed,
 }
 
 /// Settings that a mesh's file, a variant or a plan may change.
@@ -55,6 +72,14 @@ pub struct MeshSettings {
     pub l7_stats: bool,
     /// Access log of every request (to the trial's log folder).
     pub access_log: bool,
+}
+
+impl DataPlaneKind {
+    /// Whether it needs a cluster.
+    #[must_use]
+    pub fn is_on_kubernetes(self) -> bool {
+        matches!(self, Self::Sidecar | Self::NodeProxy | Self::Installed)
+    }
 }
 
 impl Default for MeshSettings {
@@ -75,6 +100,8 @@ pub enum Mtls {
     /// Plain text.
     #[default]
     Off,
+    /// Between proxies; plain text from elsewhere is accepted. Kubernetes only.
+    Permissive,
     /// Required; plain text is refused.
     Strict,
 }
@@ -91,4 +118,7 @@ pub struct Mesh {
     pub data_plane: DataPlaneKind,
     /// Settings in force.
     pub settings: MeshSettings,
+    /// What it is on Kubernetes; absent elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Box<MeshKubernetes>>,
 }

@@ -4,8 +4,13 @@
 mod catalogue;
 mod decode;
 mod definition;
+mod kubernetes;
 
 pub(crate) use catalogue::Catalogue;
 pub use catalogue::{BUILTINS, builtins};
-pub(crate) use decode::{SETTINGS, SettingsFile};
+pub(crate) use decode::{SETTINGS, SettingsFile, kubernetes};
 pub use definition::{DataPlaneKind, Mesh, MeshDefinition, MeshSettings, Mtls, Variant};
+pub use kubernetes::{
+    Gone, HelmRelease, Join, MeshKubernetes, MeshNamespace, Parts, PodSelector, ProofOf, Workloads,
+    merge,
+};

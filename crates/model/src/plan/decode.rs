@@ -4,6 +4,7 @@ use super::file::{
     CONNECTIONS_MAX, GraphEntry, INSTANCES_MAX, LOAD, LoadFile, MESH, MeshEntry, PLAN, PlanFile,
     REPEATS_MAX, THREADS_MAX, WORKLOAD, WorkloadFile,
 };
+use super::kubernetes::KubernetesSettings;
 use super::resolved::EnvironmentKind;
 use crate::load::Pace;
 use crate::mesh::SettingsFile;
@@ -28,10 +29,12 @@ pub(super) fn plan(d: &mut Decoder, root: &Node) -> Option<PlanFile> {
         environment: d.part(&fields, "environment", |d, n| {
             let words = [
                 ("local", EnvironmentKind::Local),
+                ("kubernetes", EnvironmentKind::Kubernetes),
                 ("fake", EnvironmentKind::Fake),
             ];
             d.choice(n, &words)
         }),
+        kubernetes: d.part(&fields, "kubernetes", kubernetes),
         workload: d.part(&fields, "workload", workload),
         mesh_files: d.part(&fields, "mesh_files", |d, n| {
             d.one_or_many(n, "paths", Decoder::text)
@@ -46,6 +49,21 @@ pub(super) fn plan(d: &mut Decoder, root: &Node) -> Option<PlanFile> {
         repeats: d.part(&fields, "repeats", |d, n| d.count_of(n, 1, REPEATS_MAX)),
         seed: d.part(&fields, "seed", |d, n| d.integer(n, 0, u64::MAX)),
     })
+}
+
+/// Settings of the environment `kubernetes`.
+fn kubernetes(d: &mut Decoder, node: &Node) -> Option<KubernetesSettings> {
+    let settings = serde_path_to_error::deserialize::<_, KubernetesSettings>(node.to_json())
+        .map_err(|e| format!("{}: {}", e.path(), e.inner()))
+        .and_then(|s| s.check().map(|()| s));
+    match settings {
+        Ok(settings) => Some(settings),
+        Err(found) => {
+            d.problem(node.place, format!("in `kubernetes`: {found}"))
+                .expected("what docs/kubernetes.md describes");
+            None
+        }
+    }
 }
 
 /// A text on one line.
@@ -99,6 +117,7 @@ fn mesh(d: &mut Decoder, node: &Node) -> Option<MeshEntry> {
         name: d.part(&fields, "name", |d, n| d.name(n, "/")),
         title: d.part(&fields, "title", line),
         settings: d.part(&fields, "settings", SettingsFile::decode),
+        kubernetes: d.part(&fields, "kubernetes", |_, n| Some(n.clone())),
     })
 }
 

@@ -4,6 +4,7 @@
 
 use schemars::JsonSchema;
 
+use super::kubernetes::KubernetesSettings;
 use super::resolved::EnvironmentKind;
 use crate::graph::ServiceGraph;
 use crate::load::Pace;
@@ -29,8 +30,10 @@ pub(super) struct PlanFile {
     pub(super) name: Part<String>,
     /// One line for people.
     pub(super) description: Part<String>,
-    /// Where it runs: `local` (default) or `fake`.
+    /// Where it runs: `local` (default), `kubernetes` or `fake`.
     pub(super) environment: Part<EnvironmentKind>,
+    /// How it runs on a cluster.
+    pub(super) kubernetes: Part<KubernetesSettings>,
     /// The application: its name, or more about it. Default: one emojivoto.
     #[schemars(with = "Either<String, WorkloadFile>")]
     pub(super) workload: Part<WorkloadFile>,
@@ -100,6 +103,9 @@ pub(super) struct MeshEntry {
     /// Settings that change.
     #[schemars(default)]
     pub(super) settings: Part<SettingsFile>,
+    /// What changes on Kubernetes: merged over `kubernetes` of the mesh, as `{values: {istiod: {...}}}`.
+    #[schemars(default, with = "serde_json::Map<String, serde_json::Value>")]
+    pub(super) kubernetes: Part<Node>,
 }
 
 /// A load.
@@ -148,6 +154,7 @@ pub(super) static MESH: Shape = Shape::Map {
         ("name", &Shape::Scalar),
         ("title", &Shape::Scalar),
         ("settings", &SETTINGS),
+        ("kubernetes", &Shape::Any),
     ],
     shorthand: Some("mesh"),
 };
@@ -172,6 +179,7 @@ pub(super) static PLAN: Shape = Shape::Map {
         ("name", &Shape::Scalar),
         ("description", &Shape::Scalar),
         ("environment", &Shape::Scalar),
+        ("kubernetes", &Shape::Any),
         ("workload", &WORKLOAD),
         ("mesh_files", &Shape::Scalars),
         ("meshes", &Shape::List(&MESH)),
@@ -191,6 +199,21 @@ pub fn schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(PlanFile);
     schema.insert("title".to_owned(), "tare plan".into());
     schema.into()
+}
+
+/// A YAML file as JSON, by the rules of plans: for files that are merged into one.
+///
+/// # Errors
+/// What is wrong with it, each with its place.
+pub fn yaml_to_json(
+    source_name: &str,
+    text: &str,
+) -> Result<serde_json::Value, crate::source::Problems> {
+    let mut decoder = crate::source::Decoder::default();
+    match decoder.read_file(source_name, text) {
+        Some(node) if decoder.count() == 0 => Ok(node.to_json()),
+        _ => Err(decoder.into_problems()),
+    }
 }
 
 #[cfg(test)]

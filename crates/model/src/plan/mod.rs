@@ -4,6 +4,7 @@
 mod builtin;
 mod decode;
 mod file;
+mod kubernetes;
 mod loads;
 mod resolve;
 mod resolved;
@@ -13,6 +14,7 @@ mod workload;
 
 pub use crate::source::{Place, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
 pub use builtin::{Builtin, builtin, builtins, nearest_builtin};
-pub use file::schema;
+pub use file::{schema, yaml_to_json};
+pub use kubernetes::{GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy};
 pub use resolve::{ReadFile, resolve};
 pub use resolved::{EnvironmentKind, Load, Plan, Workload};

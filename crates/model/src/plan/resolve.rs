@@ -2,8 +2,9 @@
 
 use super::decode;
 use super::file::{MeshEntry, PLAN};
+use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
-use super::resolved::{Load, Plan, Workload};
+use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::workload;
 use crate::mesh::{Catalogue, DataPlaneKind, Mesh};
 use crate::source::{At, Decoder, Node, Part, Place, Problems, apply_set};
@@ -53,7 +54,17 @@ fn read(
 
     let workload = workload::resolve(d, file.workload, read_file);
     let catalogue = catalogue(d, file.mesh_files, read_file);
-    let meshes = meshes(d, file.meshes, &catalogue, &root);
+    let environment_place = decode::place_of(&file.environment, &root);
+    let environment = file.environment.or_else(EnvironmentKind::default);
+    let kubernetes = kubernetes(file.kubernetes, environment);
+    let meshes = meshes(d, file.meshes, &catalogue, &root).and_then(|m| {
+        placed(
+            d,
+            m,
+            (environment?, environment_place),
+            kubernetes.as_ref()?,
+        )
+    });
     let baseline = baseline(d, file.baseline, meshes.as_deref());
     let load_entries = loads::resolve(d, file.load, file.loads, &root, read_file);
     let loads = checked_loads(d, load_entries, workload.as_ref());
@@ -64,7 +75,8 @@ fn read(
         schema_version: crate::SCHEMA_VERSION,
         name: file.name.or_else(|| stem(source_name))?,
         description: file.description.or_else(String::new)?,
-        environment: file.environment.or_else(Default::default)?,
+        environment: environment?,
+        kubernetes: kubernetes?,
         workload: workload?,
         meshes: meshes?,
         baseline: baseline?,
@@ -82,6 +94,43 @@ fn read(
         .help("divide the plan");
     }
     Some(plan)
+}
+
+/// Settings of the cluster, where there is one.
+fn kubernetes(
+    written: Part<KubernetesSettings>,
+    environment: Option<EnvironmentKind>,
+) -> Option<Option<Box<KubernetesSettings>>> {
+    let settings = written.or_else(KubernetesSettings::default)?;
+    let on_cluster = environment? == EnvironmentKind::Kubernetes;
+    Some(on_cluster.then(|| Box::new(settings)))
+}
+
+/// The meshes as they are in this environment: each must be able to run there, and the
+/// cluster's own overlays apply.
+fn placed(
+    d: &mut Decoder,
+    mut meshes: Vec<Mesh>,
+    (environment, place): (EnvironmentKind, Place),
+    settings: &Option<Box<KubernetesSettings>>,
+) -> Option<Vec<Mesh>> {
+    let before = d.count();
+    for mesh in &mut meshes {
+        let Some(settings) = settings else {
+            if environment == EnvironmentKind::Local && mesh.data_plane.is_on_kubernetes() {
+                d.problem(place, format!("`{}` runs on Kubernetes only", mesh.name))
+                    .expected("`environment: kubernetes`")
+                    .help("`--environment kubernetes`; without a cluster, `envoy` weighs sidecars");
+            }
+            mesh.kubernetes = None;
+            continue;
+        };
+        if let Err(found) = settings.apply(mesh) {
+            d.problem(place, format!("`{}` on Kubernetes: {found}", mesh.name))
+                .expected("a mesh with a section `kubernetes`");
+        }
+    }
+    (d.count() == before).then_some(meshes)
 }
 
 /// A plan's name from its file's.
@@ -177,6 +226,11 @@ fn mesh(d: &mut Decoder, entry: MeshEntry, place: Place, catalogue: &Catalogue) 
         return None;
     };
     if let Some(place) = entry.settings.place() {
+        if mesh.data_plane.is_on_kubernetes() {
+            d.problem(place, format!("settings for `{wanted}`"))
+                .expected("Helm values under `kubernetes`");
+            return None;
+        }
         if mesh.data_plane == DataPlaneKind::None {
             d.problem(
                 place,
@@ -201,6 +255,15 @@ fn mesh(d: &mut Decoder, entry: MeshEntry, place: Place, catalogue: &Catalogue) 
         .settings
         .or_else(Default::default)?
         .over(&mesh.settings)?;
+    if let Part::Given(At { value, place }) = &entry.kubernetes {
+        if matches!(entry.name, Part::Absent) {
+            d.problem(*place, format!("another `{wanted}`, without a name"))
+                .expected("a `name` beside it");
+            return None;
+        }
+        let base = mesh.kubernetes.take().unwrap_or_default();
+        mesh.kubernetes = Some(crate::mesh::kubernetes(d, value, &base)?);
+    }
     let name = entry.name.or(mesh.name.clone())?;
     // Under its parent's title an alias would be taken for its parent.
     let title = if name == mesh.name {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::kubernetes::KubernetesSettings;
 use crate::graph::ServiceGraph;
 use crate::load::{Arrivals, Pace};
 use crate::mesh::{DataPlaneKind, Mesh};
@@ -21,6 +22,9 @@ pub struct Plan {
     pub description: String,
     /// Where it runs.
     pub environment: EnvironmentKind,
+    /// How it runs on a cluster; absent elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Box<KubernetesSettings>>,
     /// The application.
     pub workload: Workload,
     /// What is compared; the names are unique.
@@ -42,6 +46,8 @@ pub enum EnvironmentKind {
     /// Processes on this machine.
     #[default]
     Local,
+    /// Pods on a cluster.
+    Kubernetes,
     /// Virtual time, for tests of everything above the environment.
     Fake,
 }
@@ -105,7 +111,9 @@ impl Plan {
         let setup = |mesh: &Mesh| match (self.environment, mesh.data_plane) {
             (EnvironmentKind::Fake, _) => 0,
             (EnvironmentKind::Local, DataPlaneKind::None) => TRIAL_NS + services * SERVICE_NS,
-            (EnvironmentKind::Local, DataPlaneKind::EnvoySidecar) => {
+            (EnvironmentKind::Kubernetes, DataPlaneKind::None) => CLUSTER_TRIAL_NS,
+            (EnvironmentKind::Kubernetes, _) => CLUSTER_TRIAL_NS + CLUSTER_MESH_NS,
+            (EnvironmentKind::Local, _) => {
                 TRIAL_NS + services * SERVICE_NS + (services + 1) * SIDECAR_NS
             }
         };
@@ -119,6 +127,8 @@ impl Plan {
 /// Guesses of the time to start and end a trial, per trial and per process.
 const TRIAL_NS: u64 = 1_000_000_000;
 const SERVICE_NS: u64 = 20_000_000;
+const CLUSTER_TRIAL_NS: u64 = 45_000_000_000;
+const CLUSTER_MESH_NS: u64 = 45_000_000_000;
 const SIDECAR_NS: u64 = 150_000_000;
 
 impl Workload {

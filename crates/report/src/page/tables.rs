@@ -221,6 +221,7 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
                 match p.memory_kind {
                     Some(tare_model::trial::MemoryKind::Pss) => "PSS",
                     Some(tare_model::trial::MemoryKind::Rss) => "RSS",
+                    Some(tare_model::trial::MemoryKind::WorkingSet) => "working set",
                     None => "mixed",
                 },
             );

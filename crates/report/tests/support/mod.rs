@@ -75,6 +75,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         name: "synthetic".to_owned(),
         description: "SYNTHETIC data from a seeded generator: no mesh was measured".to_owned(),
         environment: EnvironmentKind::Fake,
+        kubernetes: None,
         workload: Workload {
             graph: ServiceGraph {
                 name: "emojivoto".to_owned(),

@@ -310,6 +310,7 @@ mod tests {
             name: "test".to_owned(),
             description: String::new(),
             environment: EnvironmentKind::Local,
+            kubernetes: None,
             workload: topology::tests::workload(instances),
             baseline: String::new(),
             meshes: Vec::new(),
@@ -340,6 +341,7 @@ mod tests {
             title: String::new(),
             data_plane: DataPlaneKind::EnvoySidecar,
             settings: MeshSettings::default(),
+            kubernetes: None,
         });
         let error = prepared(&mut local, &plan).await.unwrap_err();
         assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");

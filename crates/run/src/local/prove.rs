@@ -37,7 +37,7 @@ pub(super) async fn before(
     let heard = echoes(topology, true).await;
     proofs.push(through_sidecars(topology, &heard));
     match deployment.mtls {
-        Mtls::Off => proofs.extend(plain(topology, &heard).await),
+        Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, &heard).await),
         Mtls::Strict => {
             proofs.push(identities(topology, &heard));
             proofs.extend(strict(deployment, authority).await?);

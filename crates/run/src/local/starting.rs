@@ -104,6 +104,7 @@ impl Starting {
                 continue;
             };
             deployment.watched.push(Watched {
+                container: None,
                 name: process.name.clone(),
                 plane: started.plane,
                 pid: process.pid,

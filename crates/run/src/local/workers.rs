@@ -1,8 +1,10 @@
 //! Generators and agents: workers whose records the experiment reads.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tare_model::layout;
+use tare_model::worker::{Plane, Watched};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -12,6 +14,8 @@ use crate::environment::{EnvironmentError, Role, Worker};
 
 /// Lines that may wait for the experiment: a minute of many generators.
 const LINES_WAITING_MAX: usize = 4096;
+/// How long a generator may take to open its connections.
+const ARMED_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) async fn start(
     tare: &Path,
@@ -37,11 +41,20 @@ pub(super) async fn start(
         // A worker that ended early shows by its stream, not as a broken pipe here.
         let _ = stdin.write_all(spec_json.as_bytes()).await;
     }
-    let pid = process.pid;
+    let watched = vec![
+        Watched::process("generator", Plane::Generator, process.pid),
+        Watched::process("tare", Plane::Tare, std::process::id()),
+    ];
     let (lines_sender, lines) = mpsc::channel(LINES_WAITING_MAX);
     let (stop, stop_receiver) = mpsc::channel(1);
     let task = tokio::spawn(supervise(process, lines_sender, stop_receiver));
-    Ok((Worker { pid, lines, stop }, task))
+    let worker = Worker {
+        watched,
+        armed_within: ARMED_WITHIN,
+        lines,
+        stop,
+    };
+    Ok((worker, task))
 }
 
 /// Hands lines on until the worker ends. Returning drops the process, and that

@@ -2,5 +2,6 @@
 //! [`parse`] and [`cgroup`] take texts; [`read`] opens files and clocks.
 
 pub mod cgroup;
+pub mod container;
 pub mod parse;
 pub mod read;

@@ -5,8 +5,12 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 mod agent;
+mod clean;
+mod cluster;
+mod doctor;
 mod exec;
 mod grpc;
+mod image;
 mod load;
 mod plan;
 mod report;
@@ -33,6 +37,9 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Load(Box<load::Args>),
     Report(report::Args),
+    Doctor(doctor::Args),
+    Clean(clean::Args),
+    Image(image::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
     Grpc(grpc::Args),
@@ -51,6 +58,9 @@ impl Command {
             Self::Plan(args) => plan::run(args),
             Self::Load(args) => load::run(*args),
             Self::Report(args) => report::run(args),
+            Self::Doctor(args) => doctor::run(args),
+            Self::Clean(args) => clean::run(&args),
+            Self::Image(args) => image::run(&args),
             Self::Workload(args) => workload::run(args),
             Self::Grpc(args) => grpc::run(args),
             Self::Search(args) => search::run(*args),

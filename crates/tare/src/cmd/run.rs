@@ -17,6 +17,7 @@ use tare_model::verdict::Grade;
 use tare_run::environment::Environment;
 use tare_run::experiment::{self, Outcome};
 use tare_run::fake::Fake;
+use tare_run::kube::{Kubernetes, KubernetesOptions};
 use tare_run::local::{Local, LocalOptions};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
@@ -58,6 +59,11 @@ pub(crate) struct Args {
     /// List the built-in plans.
     #[arg(long)]
     list: bool,
+    /// Where to run it, in the place of what the plan says.
+    #[arg(long, value_name = "local|kubernetes", conflicts_with = "resume")]
+    environment: Option<String>,
+    #[command(flatten)]
+    cluster: super::cluster::Args,
     /// Install nothing: Envoy must be on PATH, in TARE_ENVOY or in the cache.
     #[arg(long)]
     offline: bool,
@@ -84,7 +90,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             (Begun::Again(Box::new(run)), plan)
         }
         None => {
-            let source = super::plan::read(&args.plan, &args.sets)?;
+            let mut sets = args.sets.clone();
+            let environment = args.environment.iter();
+            sets.extend(environment.map(|e| format!("environment={e}")));
+            let mut source = super::plan::read(&args.plan, &sets)?;
+            args.cluster.apply(&mut source.plan)?;
             (
                 Begun::New {
                     out: args.out,
@@ -95,14 +105,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let kind = plan.environment;
+    let started_unix_ns = now_unix_ns();
+    let id = match &begun {
+        Begun::Again(run) => run.manifest().id.clone(),
+        Begun::New { .. } => run_id(started_unix_ns, &plan),
+    };
     let done = match kind {
         EnvironmentKind::Local => {
             let local = Local::new(LocalOptions {
                 offline: args.offline,
             })?;
-            runtime.block_on(go(local, begun, &plan, stop.asked))?
+            runtime.block_on(go(local, begun, &plan, (id, started_unix_ns), stop.asked))?
         }
-        EnvironmentKind::Fake => runtime.block_on(go(Fake::default(), begun, &plan, stop.asked))?,
+        EnvironmentKind::Kubernetes => {
+            let options = KubernetesOptions { run: id.clone() };
+            let cluster = Kubernetes::new(options);
+            runtime.block_on(go(cluster, begun, &plan, (id, started_unix_ns), stop.asked))?
+        }
+        EnvironmentKind::Fake => {
+            let fake = Fake::default();
+            runtime.block_on(go(fake, begun, &plan, (id, started_unix_ns), stop.asked))?
+        }
     };
     // Nothing runs any more: from here on Ctrl-C simply ends.
     stop.at_once.store(true, Ordering::SeqCst);
@@ -128,6 +151,7 @@ async fn go<E: Environment>(
     mut environment: E,
     begun: Begun,
     plan: &Plan,
+    name: (String, u64),
     mut stop: watch::Receiver<bool>,
 ) -> anyhow::Result<Option<Done>> {
     let mut display = Display::new(plan, &order(plan));
@@ -140,7 +164,7 @@ async fn go<E: Environment>(
     let done = match prepared {
         None => Ok(None),
         Some(Err(error)) => Err(error.into()),
-        Some(Ok(fingerprint)) => match open(begun, plan, fingerprint) {
+        Some(Ok(fingerprint)) => match open(begun, plan, name, fingerprint) {
             Err(error) => Err(error),
             Ok(run) => {
                 display.say(&format!("run directory: {}", run.path().display()));
@@ -159,7 +183,17 @@ async fn go<E: Environment>(
     done
 }
 
-fn open(begun: Begun, plan: &Plan, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
+fn run_id(started_unix_ns: u64, plan: &Plan) -> String {
+    let at = timestamp(started_unix_ns / 1_000_000_000);
+    format!("{at}-{}", plan.name)
+}
+
+fn open(
+    begun: Begun,
+    plan: &Plan,
+    (id, started_unix_ns): (String, u64),
+    fingerprint: Fingerprint,
+) -> anyhow::Result<RunDir> {
     let (out, text) = match begun {
         Begun::Again(run) => {
             same_place(run.manifest(), &fingerprint)?;
@@ -167,12 +201,6 @@ fn open(begun: Begun, plan: &Plan, fingerprint: Fingerprint) -> anyhow::Result<R
         }
         Begun::New { out, text } => (out, text),
     };
-    let started_unix_ns = now_unix_ns();
-    let id = format!(
-        "{}-{}",
-        timestamp(started_unix_ns / 1_000_000_000),
-        plan.name
-    );
     let dir = out.unwrap_or_else(|| Path::new("runs").join(&id));
     let manifest = RunManifest {
         schema_version: tare_model::SCHEMA_VERSION,

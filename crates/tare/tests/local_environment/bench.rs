@@ -52,6 +52,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
         name: "test".to_owned(),
         description: String::new(),
         environment: EnvironmentKind::Local,
+        kubernetes: None,
         workload: Workload {
             graph: serde_json::from_value(graph).unwrap(),
             instances,

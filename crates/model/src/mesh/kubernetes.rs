@@ -1,0 +1,295 @@
+//! What a mesh is on Kubernetes: data of its file, and no code. Values are merged
+//! deeply: mesh, then variant, then plan.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// How a mesh is installed, joined, found, proven and removed on Kubernetes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MeshKubernetes {
+    /// What has to be there before the first release, and goes after the last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<MeshNamespace>,
+    /// Helm releases, in the order in which they are installed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub releases: Vec<HelmRelease>,
+    /// Helm values by name of the release. `${tare.NAME}` stands for what tare makes:
+    /// `trust_anchor_pem`, `issuer_certificate_pem`, `issuer_key_pem`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Value>,
+    /// Objects applied after the releases.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<Value>,
+    /// How a namespace with its pods joins the mesh.
+    pub join: Join,
+    /// Where the parts of the mesh run.
+    pub parts: Parts,
+    /// How it is proven that the mesh is in the path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<ProofOf>,
+    /// What belongs to the mesh and must be gone after it.
+    pub gone: Gone,
+    /// How far this definition was tried, in a sentence for people.
+    pub tried: String,
+}
+
+/// A namespace of the mesh.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MeshNamespace {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// One Helm release.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HelmRelease {
+    /// Name of the release.
+    pub name: String,
+    /// Name of the chart in its repository; or a folder or archive on this machine.
+    pub chart: String,
+    /// Address of the chart's repository; absent for a chart on this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repo: Option<String>,
+    /// Version of the chart; pinned, because the newest is another one tomorrow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Namespace of the release.
+    pub namespace: String,
+}
+
+/// How a namespace with its pods joins the mesh.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Join {
+    /// Labels of each namespace of an instance, and of the generators'.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub namespace_labels: BTreeMap<String, String>,
+    /// Annotations of the same.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub namespace_annotations: BTreeMap<String, String>,
+    /// Labels of each pod.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub pod_labels: BTreeMap<String, String>,
+    /// Annotations of each pod.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub pod_annotations: BTreeMap<String, String>,
+    /// Further annotations of the generators' pods.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub generator_annotations: BTreeMap<String, String>,
+    /// Objects made in each instance's namespace, as a waypoint.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<Value>,
+}
+
+/// Where the parts of the mesh run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parts {
+    /// Name of the sidecar container in each pod; absent without sidecars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sidecar: Option<String>,
+    /// Pods of the control plane: all of their containers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub control_plane: Vec<PodSelector>,
+    /// Proxies that serve a node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub node_proxies: Vec<PodSelector>,
+    /// Label selector of waypoints in the namespaces of the instances.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waypoints: Option<String>,
+    /// What must have all of its pods available before an application is deployed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ready: Vec<Workloads>,
+}
+
+/// Pods by label, in one namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PodSelector {
+    /// The namespace.
+    pub namespace: String,
+    /// A label selector, as `app=istiod`.
+    pub selector: String,
+}
+
+/// All Deployments or DaemonSets of a namespace with a label.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workloads {
+    /// `Deployment` or `DaemonSet`.
+    pub kind: String,
+    /// The namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Where the proxies tell what they did. Asked through the API server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProofOf {
+    /// Port of the Prometheus text of a sidecar.
+    pub port: u16,
+    /// Its path.
+    pub path: String,
+    /// Counters of what came in, as `request_total{direction="inbound"}`; the first of
+    /// them that a proxy has is taken. What stands in the braces is a part of its labels.
+    pub counters: Vec<String>,
+    /// Whether the node proxies are asked, which count connections, in the place of
+    /// the sidecars, which count requests.
+    pub of_node_proxies: bool,
+}
+
+/// What belongs to the mesh: what of this is new after its removal is removed too.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gone {
+    /// Ends of the groups of its custom resources, as `istio.io`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub crd_groups: Vec<String>,
+    /// Beginnings of the names of its cluster roles, bindings and webhook configurations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub name_prefixes: Vec<String>,
+    /// Names of ConfigMaps that its control plane writes into every namespace.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub config_maps: Vec<String>,
+    /// Label selector of those.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub config_map_label: String,
+}
+
+/// `overlay` over `base`: maps are merged key by key, null removes, everything else replaces.
+pub fn merge(base: &mut Value, overlay: &Value) {
+    match (base, overlay) {
+        (Value::Object(base), Value::Object(overlay)) => {
+            for (key, value) in overlay {
+                if value.is_null() {
+                    base.remove(key);
+                } else {
+                    merge(base.entry(key.clone()).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (base, overlay) => *base = without_nulls(overlay),
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    let Value::Object(map) = value else {
+        return value.clone();
+    };
+    let kept = map.iter().filter(|(_, v)| !v.is_null());
+    Value::Object(kept.map(|(k, v)| (k.clone(), without_nulls(v))).collect())
+}
+
+impl MeshKubernetes {
+    /// This definition with `overlay` merged over it.
+    ///
+    /// # Errors
+    /// When the result is no definition: what serde says.
+    pub fn overlaid(&self, overlay: &Value) -> Result<Self, String> {
+        let mut whole = serde_json::to_value(self).map_err(|e| e.to_string())?;
+        // A value of null must reach Helm: there it takes away a chart's default.
+        let mut overlay = overlay.clone();
+        let values = overlay.as_object_mut().and_then(|o| o.remove("values"));
+        merge(&mut whole, &overlay);
+        let mut merged: Self = serde_path_to_error::deserialize(whole)
+            .map_err(|e| format!("{}: {}", e.path(), e.inner()))?;
+        if let Some(Value::Object(values)) = values {
+            for (release, value) in values {
+                merge_keeping_nulls(merged.values.entry(release).or_insert(Value::Null), value);
+            }
+        }
+        merged.check()?;
+        Ok(merged)
+    }
+
+    /// Whether its parts fit together.
+    ///
+    /// # Errors
+    /// A sentence that says what does not.
+    pub fn check(&self) -> Result<(), String> {
+        for release in &self.releases {
+            if release.name.is_empty() || release.chart.is_empty() || release.namespace.is_empty() {
+                return Err(format!(
+                    "release `{}` needs a name, a chart and a namespace",
+                    release.name
+                ));
+            }
+        }
+        let known = |name: &String| self.releases.iter().any(|r| r.name == *name);
+        if let Some(name) = self.values.keys().find(|n| !known(n)) {
+            return Err(format!("values for `{name}`, which is no release"));
+        }
+        for manifest in self.manifests.iter().chain(&self.join.manifests) {
+            if manifest["kind"].as_str().is_none()
+                || manifest["metadata"]["name"].as_str().is_none()
+            {
+                return Err("a manifest without `kind` or `metadata.name`".to_owned());
+            }
+        }
+        let kinds = ["Deployment", "DaemonSet"];
+        match self
+            .parts
+            .ready
+            .iter()
+            .find(|r| !kinds.contains(&r.kind.as_str()))
+        {
+            Some(r) => Err(format!(
+                "found kind `{}`, expected Deployment or DaemonSet",
+                r.kind
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+fn merge_keeping_nulls(base: &mut Value, overlay: Value) {
+    match (base, overlay) {
+        (Value::Object(base), Value::Object(overlay)) => {
+            for (key, value) in overlay {
+                merge_keeping_nulls(base.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (base, overlay) => *base = overlay,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_overlay_changes_what_it_names_and_nothing_else() {
+        let mut base = json!({"a": {"b": 1, "c": 2}, "d": [1, 2]});
+        merge(&mut base, &json!({"a": {"b": null, "e": 3}, "d": [3]}));
+        assert_eq!(base, json!({"a": {"c": 2, "e": 3}, "d": [3]}));
+    }
+
+    #[test]
+    fn a_null_among_helm_values_reaches_helm() {
+        let base: MeshKubernetes = serde_json::from_value(json!({
+            "releases": [{"name": "r", "chart": "c", "namespace": "n"}],
+            "values": {"r": {"limits": {"cpu": "2"}, "x": 1}},
+        }))
+        .unwrap();
+        let merged = base
+            .overlaid(&json!({"values": {"r": {"limits": null}}}))
+            .unwrap();
+        assert_eq!(merged.values["r"], json!({"limits": null, "x": 1}));
+        let wrong = base.overlaid(&json!({"values": {"s": {}}})).unwrap_err();
+        assert!(wrong.contains("no release"), "{wrong}");
+        let wrong = base.overlaid(&json!({"jion": {}})).unwrap_err();
+        assert!(wrong.contains("jion"), "{wrong}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Is this cluster fit for a run? Asked before one, changing nothing.
+
+use serde_json::json;
+use tare_model::plan::KubernetesSettings;
+
+use super::kinds::{KINDS, POD};
+use super::names::MANAGED;
+use super::pods::Pod;
+use super::{connect, ledger, nodes};
+use crate::environment::EnvironmentError;
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What.
+    pub what: String,
+    /// `None`: worth knowing, no obstacle.
+    pub good: Option<bool>,
+    /// What was found, with what to do where it is bad.
+    pub found: String,
+}
+
+fn check(what: &str, good: Option<bool>, found: impl Into<String>) -> Check {
+    Check {
+        what: what.to_owned(),
+        good,
+        found: found.into(),
+    }
+}
+
+/// Looks at the cluster.
+///
+/// # Errors
+/// When it cannot be reached at all.
+pub async fn examine(settings: &KubernetesSettings) -> Result<Vec<Check>, EnvironmentError> {
+    let (api, helm) = connect(settings).await?;
+    let version = api.document("/version").await?;
+    let version = version["gitVersion"]
+        .as_str()
+        .unwrap_or("unknown")
+        .to_owned();
+    let mut checks = vec![check(
+        "reachable",
+        Some(true),
+        format!("Kubernetes {version}"),
+    )];
+    checks.push(rights(&api).await?);
+    checks.push(match helm.version().await {
+        Ok(version) => check("helm", Some(true), version),
+        Err(error) => check(
+            "helm",
+            None,
+            format!("{error}; only plans that install meshes need it"),
+        ),
+    });
+    let usable = nodes::usable(&api, settings).await?;
+    let names: Vec<&str> = usable.iter().map(|n| n.name.as_str()).collect();
+    let machines = nodes::machines(&usable);
+    let cores = nodes::cores(&usable);
+    checks.push(match usable.len() {
+        0 => check(
+            "nodes",
+            Some(false),
+            "no node takes pods; see `kubectl get nodes`",
+        ),
+        1 => check(
+            "nodes",
+            None,
+            format!(
+                "one node, {}: generators share it with the application",
+                names[0]
+            ),
+        ),
+        n => check(
+            "nodes",
+            Some(true),
+            format!(
+                "{n} nodes ({}) with {cores} cores on {machines} machines",
+                names.join(", ")
+            ),
+        ),
+    });
+    if machines < usable.len() {
+        let found = "several nodes are one machine: they share its cores, and no node is the generators' alone";
+        checks.push(check("machines", None, found));
+    }
+    checks.push(neighbours(&api, &names).await?);
+    let left = ledger::runs(&api).await?;
+    let left: Vec<&str> = left.iter().map(|(_, id)| id.as_str()).collect();
+    checks.push(match left.is_empty() {
+        true => check("leftovers", Some(true), "none of earlier runs"),
+        false => check(
+            "leftovers",
+            Some(false),
+            format!(
+                "of {}: `tare clean --all`, unless one of them is under way",
+                left.join(", ")
+            ),
+        ),
+    });
+    let image = format!(
+        "{} ({}); the first trial tells whether nodes can get it",
+        settings.image,
+        settings.image_pull_policy.word()
+    );
+    checks.push(check("image", None, image));
+    Ok(checks)
+}
+
+/// Every right of the table, asked one by one.
+async fn rights(api: &super::api::Api) -> Result<Check, EnvironmentError> {
+    let mut missing = Vec::new();
+    let mut asked = 0;
+    for kind in KINDS.iter().filter(|k| !k.meshes) {
+        for verb in kind.verbs {
+            let (plural, sub) = kind.plural.split_once('/').unwrap_or((kind.plural, ""));
+            let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": {"group": kind.group, "resource": plural, "subresource": sub, "verb": verb}}});
+            let answer = api.review(&review).await?;
+            asked += 1;
+            if answer["status"]["allowed"] != true {
+                missing.push(format!("{verb} {}", kind.plural));
+            }
+        }
+    }
+    Ok(match missing.is_empty() {
+        true => check("rights", Some(true), format!("all {asked} that tare uses")),
+        false => check(
+            "rights",
+            Some(false),
+            format!(
+                "not allowed: {}; `tare doctor --rbac` prints the role",
+                missing.join(", ")
+            ),
+        ),
+    })
+}
+
+/// Pods of others on the nodes that will be used.
+async fn neighbours(api: &super::api::Api, nodes: &[&str]) -> Result<Check, EnvironmentError> {
+    let pods = api.list(POD, None, &format!("{MANAGED}!=tare")).await?;
+    let others = pods.iter().map(Pod).filter(|p| {
+        p.namespace() != "kube-system" && p.phase() == "Running" && nodes.contains(&p.node())
+    });
+    let names: Vec<String> = others
+        .map(|p| format!("{}/{}", p.namespace(), p.name()))
+        .collect();
+    Ok(match names.len() {
+        0 => check("neighbours", Some(true), "no pods of others on these nodes"),
+        n => check(
+            "neighbours",
+            None,
+            format!(
+                "{n} pods of others, as {}: their noise is in the figures",
+                names[0]
+            ),
+        ),
+    })
+}

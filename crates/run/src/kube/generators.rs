@@ -1,0 +1,321 @@
+//! The generators of a trial: an indexed job whose pods start at one instant, and
+//! whose records are made one stream.
+
+use std::time::Duration;
+
+use tare_model::load::{LoadSpec, Shard};
+use tare_model::plan::KubernetesSettings;
+use tare_stats::generators::GeneratorStreams;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::api::Api;
+use super::deploy::Deployment;
+use super::events::Events;
+use super::kinds::{CONFIG_MAP, JOB, POD};
+use super::log::{self, Line};
+use super::names::{ROLE, TrialNames};
+use super::objects;
+use super::pods::Pod;
+use crate::environment::{EnvironmentError, Worker};
+use crate::experiment::unix_ns;
+
+/// From the making of the job to the first slot, before it is known how long pods take.
+const LEAD_FIRST: Duration = Duration::from_secs(12);
+const LEAD_MIN: Duration = Duration::from_secs(6);
+const LEAD_MAX: Duration = Duration::from_secs(120);
+/// A pod that runs needs so long to resolve, connect and be armed.
+const ARMING: Duration = Duration::from_secs(2);
+/// Jobs made before a trial counts as not started.
+const ATTEMPTS_MAX: u32 = 3;
+const POLL: Duration = Duration::from_millis(200);
+/// Lines that may wait for the experiment.
+const LINES_WAITING_MAX: usize = 4096;
+
+/// How long generators take to run, learnt from trial to trial.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lead(Duration);
+
+impl Default for Lead {
+    fn default() -> Self {
+        Self(LEAD_FIRST)
+    }
+}
+
+impl Lead {
+    fn learn(&mut self, took: Duration) {
+        let needed = took.mul_f64(1.5) + ARMING + Duration::from_secs(1);
+        self.0 = needed.clamp(LEAD_MIN, LEAD_MAX);
+    }
+
+    fn double(&mut self) {
+        self.0 = (self.0 * 2).min(LEAD_MAX);
+    }
+}
+
+/// Divides a specification: every generator takes its slots of the one schedule, and
+/// its part of the connections.
+pub(super) fn shards(spec: &LoadSpec, count: u32, start_unix_ns: u64) -> Vec<LoadSpec> {
+    let each = spec.connections / count;
+    let more = spec.connections % count;
+    (0..count)
+        .map(|index| LoadSpec {
+            shard: Shard { index, count },
+            connections: each + u32::from(index < more),
+            start_unix_ns: Some(start_unix_ns),
+            ..spec.clone()
+        })
+        .collect()
+}
+
+/// Makes the job, waits until all of its pods run, and hears them.
+pub(super) async fn start(
+    api: &Api,
+    settings: &KubernetesSettings,
+    deployment: &mut Deployment,
+    lead: &mut Lead,
+    spec_json: &str,
+) -> Result<Worker, EnvironmentError> {
+    let failed = |found: String| EnvironmentError::Start {
+        name: "generators".to_owned(),
+        found,
+    };
+    let spec: LoadSpec = serde_json::from_str(spec_json).map_err(|e| failed(e.to_string()))?;
+    for attempt in 0..ATTEMPTS_MAX {
+        let begun = Instant::now();
+        let start_unix_ns = unix_ns() + lead.0.as_nanos() as u64;
+        let parts = shards(&spec, settings.generators, start_unix_ns);
+        make(api, settings, deployment, attempt, &parts).await?;
+        let pods = running(api, settings, &deployment.names, attempt).await?;
+        lead.learn(begun.elapsed());
+        if unix_ns() + (ARMING.as_nanos() as u64) < start_unix_ns {
+            let watched = pods
+                .iter()
+                .flat_map(|pod| Pod(pod).watched(deployment.sidecar()))
+                .collect();
+            return Ok(hear(api, deployment, &pods, watched));
+        }
+        deployment.events.say(
+            "late_start",
+            format!(
+                "generators took {:.1} s to run and are started again",
+                begun.elapsed().as_secs_f64()
+            ),
+        );
+        lead.double();
+        let name = format!("generator-{attempt}");
+        api.delete(JOB, Some(&deployment.names.load()), &name)
+            .await?;
+    }
+    Err(failed(format!(
+        "{ATTEMPTS_MAX} times their pods were not running in time"
+    )))
+}
+
+async fn make(
+    api: &Api,
+    settings: &KubernetesSettings,
+    deployment: &Deployment,
+    attempt: u32,
+    parts: &[LoadSpec],
+) -> Result<(), EnvironmentError> {
+    let names = &deployment.names;
+    let mut files = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let text = serde_json::to_string(part).unwrap_or_default();
+        files.push((format!("{index}.json"), text));
+    }
+    let map = objects::config_map(names, &names.load(), &format!("spec-{attempt}"), &files);
+    api.apply(CONFIG_MAP, &map).await?;
+    let join = deployment.join();
+    let job = objects::generators(
+        names,
+        settings,
+        join,
+        deployment.reserved.is_some(),
+        attempt,
+    );
+    api.apply(JOB, &job).await?;
+    Ok(())
+}
+
+/// The pods of an attempt, in the order of their index, once all run.
+async fn running(
+    api: &Api,
+    settings: &KubernetesSettings,
+    names: &TrialNames,
+    attempt: u32,
+) -> Result<Vec<serde_json::Value>, EnvironmentError> {
+    let until = Instant::now() + Duration::from_secs(u64::from(settings.ready_within_s));
+    let selector = format!("{ROLE}=generator,batch.kubernetes.io/job-name=generator-{attempt}");
+    loop {
+        let mut pods = api.list(POD, Some(&names.load()), &selector).await?;
+        pods.sort_by_key(|p| Pod(p).completion_index());
+        let runs = |p: &serde_json::Value| {
+            let own = Pod(p).containers();
+            own.iter()
+                .any(|c| c.name() == super::names::CONTAINER && c.id().is_some())
+        };
+        if pods.len() == settings.generators as usize && pods.iter().all(runs) {
+            return Ok(pods);
+        }
+        let broken = pods.iter().find(|p| Pod(p).phase() == "Failed");
+        let late = Instant::now() > until;
+        if late || broken.is_some() {
+            let pod = broken.or_else(|| pods.iter().find(|p| !runs(p)));
+            let why = pod.map_or_else(|| "there is no pod".to_owned(), |p| Pod(p).why_not());
+            return Err(EnvironmentError::Start {
+                name: pod.map_or_else(|| "generators".to_owned(), |p| Pod(p).title()),
+                found: why,
+            });
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn hear(
+    api: &Api,
+    deployment: &mut Deployment,
+    pods: &[serde_json::Value],
+    watched: Vec<tare_model::worker::Watched>,
+) -> Worker {
+    let (raw_sender, raw) = mpsc::channel(LINES_WAITING_MAX);
+    for (index, pod) in pods.iter().enumerate() {
+        let pod = Pod(pod);
+        let (namespace, name) = (pod.namespace().to_owned(), pod.name().to_owned());
+        let task = log::follow(api.clone(), index, namespace, name, raw_sender.clone());
+        deployment.tasks.push(tokio::spawn(task));
+    }
+    let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
+    let (stop, _) = mpsc::channel(1);
+    let task = merge(pods.len(), raw, sender, deployment.events.clone());
+    deployment.tasks.push(tokio::spawn(task));
+    Worker {
+        watched,
+        armed_within: LEAD_MAX,
+        lines,
+        stop,
+    }
+}
+
+/// One stream of many. What is wrong with one of them is an event with its name, and
+/// leaves the stream without an end: the trial is then invalid.
+async fn merge(
+    count: usize,
+    mut raw: mpsc::Receiver<Line>,
+    out: mpsc::Sender<String>,
+    events: Events,
+) {
+    let mut streams = GeneratorStreams::new(count);
+    let mut behind_ns: Vec<Option<i64>> = vec![None; count];
+    while let Some(line) = raw.recv().await {
+        if let Some(ns) = line.behind_ns {
+            let least = &mut behind_ns[line.source];
+            *least = Some(least.map_or(ns, |l| l.min(ns)));
+        }
+        match streams.line(line.source, &line.text) {
+            Ok(lines) => {
+                for line in lines {
+                    if out.send(line).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Err(error) => {
+                events.say(
+                    "exited",
+                    format!(
+                        "generator-{}: its records: {}",
+                        error.generator, error.error
+                    ),
+                );
+                return;
+            }
+        }
+    }
+    if let Some(skew_ns) = skew_ns(&behind_ns) {
+        events.say(
+            "skew",
+            format!(
+                "clocks of generators differ by up to {:.3} ms",
+                skew_ns as f64 / 1e6
+            ),
+        );
+    }
+    match streams.finish() {
+        Ok((last, _)) => {
+            let _ = out.send(last).await;
+        }
+        Err(error) => events.say(
+            "exited",
+            format!("generator-{} ended early: {}", error.generator, error.error),
+        ),
+    }
+}
+
+/// Each clock's least delay holds the way of the log, which all have alike; what is
+/// left between them is the clocks'.
+fn skew_ns(behind_ns: &[Option<i64>]) -> Option<i64> {
+    let known = || behind_ns.iter().flatten();
+    if known().count() < 2 {
+        return None;
+    }
+    Some(known().max()? - known().min()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::load::{Arrivals, Mode, Pace};
+
+    #[test]
+    fn generators_share_connections_and_the_schedule() {
+        let spec = LoadSpec {
+            schema_version: 1,
+            endpoints: Vec::new(),
+            mode: Mode::Open {
+                rate_rps: 100.0,
+                arrivals: Arrivals::Constant,
+            },
+            duration_ns: 1,
+            warmup_ns: 0,
+            timeout_ns: 1,
+            drain_ns: None,
+            connections: 8,
+            threads: 1,
+            pace: Pace::Sleep,
+            seed: 1,
+            start_unix_ns: None,
+            shard: Shard::default(),
+        };
+        let parts = shards(&spec, 3, 7);
+        let connections: Vec<u32> = parts.iter().map(|p| p.connections).collect();
+        assert_eq!(connections, [3, 3, 2]);
+        assert!(
+            parts
+                .iter()
+                .all(|p| p.mode == spec.mode && p.start_unix_ns == Some(7))
+        );
+        assert_eq!(parts[2].shard, Shard { index: 2, count: 3 });
+    }
+
+    #[test]
+    fn the_lead_follows_what_pods_need() {
+        let mut lead = Lead::default();
+        lead.learn(Duration::from_secs(1));
+        assert_eq!(lead.0, LEAD_MIN);
+        lead.learn(Duration::from_secs(20));
+        assert_eq!(lead.0, Duration::from_secs(33));
+        lead.learn(Duration::from_secs(900));
+        assert_eq!(lead.0, LEAD_MAX);
+    }
+
+    #[test]
+    fn skew_is_what_clocks_differ_by_beyond_the_common_delay() {
+        assert_eq!(skew_ns(&[Some(5_000_000)]), None);
+        assert_eq!(
+            skew_ns(&[Some(5_000_000), Some(9_000_000)]),
+            Some(4_000_000)
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Helm, called as a program. Values go through standard input: certificates and keys
+//! among them touch neither the disk nor a command line.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+use tare_model::mesh::HelmRelease;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::environment::EnvironmentError;
+
+/// Longest part of its words that a message repeats, in bytes.
+const SAID_MAX: usize = 600;
+
+/// Where Helm is and which cluster it speaks to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Helm {
+    program: PathBuf,
+    kubeconfig: Option<String>,
+    context: Option<String>,
+}
+
+impl Helm {
+    /// TARE_HELM, or `helm` on PATH.
+    #[must_use]
+    pub fn new(kubeconfig: Option<String>, context: Option<String>) -> Self {
+        let program = std::env::var_os("TARE_HELM").map_or_else(|| "helm".into(), PathBuf::from);
+        Self {
+            program,
+            kubeconfig,
+            context,
+        }
+    }
+
+    /// Its version.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub async fn version(&self) -> Result<String, EnvironmentError> {
+        let said = self.run(&["version", "--short"], None, None).await;
+        said.map(|v| v.trim().to_owned())
+            .map_err(|error| EnvironmentError::Missing {
+                what: format!("helm does not run: {error}"),
+                remedy: "install Helm 3.14 or later on PATH, or set TARE_HELM".to_owned(),
+            })
+    }
+
+    /// Installs a release, or changes it.
+    pub(super) async fn install(
+        &self,
+        release: &HelmRelease,
+        values: &Value,
+        logs: &Path,
+    ) -> Result<(), EnvironmentError> {
+        let arguments = install_arguments(release);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let log = logs.join(format!("helm-{}.log", release.name));
+        let values = serde_json::to_vec(values).unwrap_or_default();
+        self.run(&arguments, Some(&values), Some(&log))
+            .await
+            .map(drop)
+    }
+
+    /// Removes a release; one that is not there is no error.
+    pub(super) async fn uninstall(
+        &self,
+        name: &str,
+        namespace: &str,
+    ) -> Result<(), EnvironmentError> {
+        let arguments = [
+            "uninstall",
+            name,
+            "--namespace",
+            namespace,
+            "--ignore-not-found",
+            "--timeout",
+            "60s",
+        ];
+        self.run(&arguments, None, None).await.map(drop)
+    }
+
+    async fn run(
+        &self,
+        arguments: &[&str],
+        stdin: Option<&[u8]>,
+        log: Option<&Path>,
+    ) -> Result<String, EnvironmentError> {
+        let failed = |source: std::io::Error| EnvironmentError::Io {
+            doing: format!("run {}", self.program.display()),
+            source,
+        };
+        let mut command = Command::new(&self.program);
+        command.args(arguments).kill_on_drop(true);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(path) = &self.kubeconfig {
+            command.arg("--kubeconfig").arg(path);
+        }
+        if let Some(context) = &self.context {
+            command.arg("--kube-context").arg(context);
+        }
+        let mut child = command.spawn().map_err(failed)?;
+        if let Some(mut pipe) = child.stdin.take() {
+            // Helm that ended early says why below.
+            let _ = pipe.write_all(stdin.unwrap_or_default()).await;
+        }
+        let done = child.wait_with_output().await.map_err(failed)?;
+        let errors = String::from_utf8_lossy(&done.stderr);
+        if let Some(log) = log {
+            let _ = std::fs::write(log, errors.as_bytes());
+        }
+        if done.status.success() {
+            return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
+        }
+        Err(EnvironmentError::Start {
+            name: format!(
+                "helm {}",
+                arguments
+                    .iter()
+                    .take(3)
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            ),
+            found: tail(errors.trim()).to_owned(),
+        })
+    }
+}
+
+fn tail(text: &str) -> &str {
+    let mut from = text.len().saturating_sub(SAID_MAX);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
+}
+
+fn install_arguments(release: &HelmRelease) -> Vec<String> {
+    let mut all: Vec<String> = ["upgrade", "--install", &release.name, &release.chart]
+        .map(ToOwned::to_owned)
+        .into();
+    let mut more = |flag: &str, value: &str| all.extend([flag.to_owned(), value.to_owned()]);
+    more("--namespace", &release.namespace);
+    more("--values", "-");
+    if let Some(repo) = &release.repo {
+        more("--repo", repo);
+    }
+    if let Some(version) = &release.version {
+        more("--version", version);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_is_named_with_its_repository_and_version_and_values_are_not() {
+        let release = HelmRelease {
+            name: "istiod".into(),
+            chart: "istiod".into(),
+            repo: Some("https://charts.example".into()),
+            version: Some("1.2.3".into()),
+            namespace: "istio-system".into(),
+        };
+        assert_eq!(
+            install_arguments(&release).join(" "),
+            "upgrade --install istiod istiod --namespace istio-system --values - \
+             --repo https://charts.example --version 1.2.3"
+        );
+        let local = HelmRelease {
+            repo: None,
+            version: None,
+            chart: "/charts/istiod".into(),
+            ..release
+        };
+        assert!(install_arguments(&local).join(" ").ends_with("--values -"));
+    }
+}

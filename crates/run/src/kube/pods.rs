@@ -1,0 +1,243 @@
+//! What a pod's object tells: ready or why not, its containers, what ended.
+
+use serde_json::Value;
+use tare_model::worker::{Plane, Watched};
+
+use super::names::{CONTAINER, INSTANCE, ROLE};
+
+/// A pod as the API server shows it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pod<'a>(pub(super) &'a Value);
+
+impl<'a> Pod<'a> {
+    fn text(self, pointer: &str) -> &'a str {
+        self.0
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or("")
+    }
+
+    pub(super) fn name(self) -> &'a str {
+        self.text("/metadata/name")
+    }
+
+    pub(super) fn namespace(self) -> &'a str {
+        self.text("/metadata/namespace")
+    }
+
+    pub(super) fn node(self) -> &'a str {
+        self.text("/spec/nodeName")
+    }
+
+    pub(super) fn phase(self) -> &'a str {
+        self.text("/status/phase")
+    }
+
+    pub(super) fn label(self, name: &str) -> &'a str {
+        self.0["metadata"]["labels"][name].as_str().unwrap_or("")
+    }
+
+    pub(super) fn annotation(self, name: &str) -> &'a str {
+        self.0["metadata"]["annotations"][name]
+            .as_str()
+            .unwrap_or("")
+    }
+
+    pub(super) fn is_leaving(self) -> bool {
+        self.0["metadata"]["deletionTimestamp"].is_string()
+    }
+
+    pub(super) fn is_ready(self) -> bool {
+        let conditions = self.0["status"]["conditions"].as_array();
+        conditions
+            .into_iter()
+            .flatten()
+            .any(|c| c["type"] == "Ready" && c["status"] == "True")
+    }
+
+    /// `emojivoto-0/web`, `generator-1`, or namespace and name.
+    pub(super) fn title(self) -> String {
+        match self.label(ROLE) {
+            "application" => format!("{}/{}", self.label(INSTANCE), self.label("app")),
+            "generator" => format!("generator-{}", self.completion_index()),
+            _ => format!("{}/{}", self.namespace(), self.name()),
+        }
+    }
+
+    /// Which pod of an indexed job.
+    pub(super) fn completion_index(self) -> u32 {
+        let index = self.annotation("batch.kubernetes.io/job-completion-index");
+        index.parse().unwrap_or(0)
+    }
+
+    /// States of all containers, those of native sidecars too; ended initialisers are none.
+    pub(super) fn containers(self) -> Vec<Container<'a>> {
+        let of = |list: &str, init: bool| {
+            let statuses = self.0["status"][list].as_array();
+            statuses
+                .into_iter()
+                .flatten()
+                .map(move |status| Container { status, init })
+        };
+        let all = of("initContainerStatuses", true).chain(of("containerStatuses", false));
+        all.filter(|c| !(c.init && (c.ended().is_some() || !self.is_native_sidecar(c.name()))))
+            .collect()
+    }
+
+    fn is_native_sidecar(self, name: &str) -> bool {
+        let init = self.0["spec"]["initContainers"].as_array();
+        init.into_iter()
+            .flatten()
+            .any(|c| c["name"] == name && c["restartPolicy"] == "Always")
+    }
+
+    /// Whether a container of that name is planned for this pod.
+    pub(super) fn has(self, container: &str) -> bool {
+        let of = |list: &str| self.0["spec"][list].as_array().into_iter().flatten();
+        of("containers")
+            .chain(of("initContainers"))
+            .any(|c| c["name"] == container)
+    }
+
+    /// Names of containers that tare did not ask for.
+    pub(super) fn others(self) -> Vec<&'a str> {
+        let of = |list: &str| self.0["spec"][list].as_array().into_iter().flatten();
+        let names = of("containers")
+            .chain(of("initContainers"))
+            .filter_map(|c| c["name"].as_str());
+        names.filter(|n| *n != CONTAINER).collect()
+    }
+
+    /// Why it is not ready, as far as it tells.
+    pub(super) fn why_not(self) -> String {
+        let waiting = self.containers().into_iter().find_map(|c| {
+            let state = &c.status["state"];
+            let waiting = state["waiting"]["reason"].as_str();
+            let word = waiting.or_else(|| state["terminated"]["reason"].as_str())?;
+            let message = state["waiting"]["message"].as_str().unwrap_or("");
+            Some(
+                format!("{}: {word} {message}", c.name())
+                    .trim_end()
+                    .to_owned(),
+            )
+        });
+        let unscheduled = || {
+            let conditions = self.0["status"]["conditions"].as_array()?;
+            let said = conditions.iter().find(|c| c["status"] == "False")?;
+            Some(format!(
+                "{}: {}",
+                said["reason"].as_str()?,
+                said["message"].as_str()?
+            ))
+        };
+        waiting
+            .or_else(unscheduled)
+            .unwrap_or_else(|| format!("phase {}", self.phase()))
+    }
+
+    /// Its running containers, for the agents.
+    pub(super) fn watched(self, sidecar: Option<&str>) -> Vec<Watched> {
+        let role = self.label(ROLE);
+        let mut all = Vec::new();
+        for container in self.containers() {
+            let Some(id) = container.id() else { continue };
+            let (plane, name) = match (role, container.name()) {
+                ("application", CONTAINER) => (Plane::Application, self.title()),
+                ("generator", CONTAINER) => (Plane::Generator, self.title()),
+                ("application", other) if Some(other) == sidecar => {
+                    (Plane::DataPlane, format!("{}/sidecar", self.title()))
+                }
+                ("generator", other) => {
+                    (Plane::GeneratorProxy, format!("{}/{other}", self.title()))
+                }
+                ("application", other) => (Plane::DataPlane, format!("{}/{other}", self.title())),
+                (_, other) => (Plane::ControlPlane, format!("{}/{other}", self.title())),
+            };
+            all.push(Watched {
+                name,
+                plane,
+                pid: 0,
+                container: Some(format!("{}/{id}", self.node())),
+            });
+        }
+        all
+    }
+}
+
+/// One container's state.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Container<'a> {
+    status: &'a Value,
+    init: bool,
+}
+
+impl<'a> Container<'a> {
+    pub(super) fn name(self) -> &'a str {
+        self.status["name"].as_str().unwrap_or("")
+    }
+
+    /// Without the runtime's name in front.
+    pub(super) fn id(self) -> Option<&'a str> {
+        let id = self.status["containerID"].as_str()?;
+        self.status["state"]["running"].is_object().then_some(())?;
+        id.rsplit("//").next().filter(|id| !id.is_empty())
+    }
+
+    pub(super) fn is_ready(self) -> bool {
+        self.status["ready"] == true
+    }
+
+    pub(super) fn image(self) -> String {
+        let text = |key: &str| self.status[key].as_str().unwrap_or("");
+        format!("{} {}", text("image"), text("imageID"))
+    }
+
+    pub(super) fn restarts(self) -> u64 {
+        self.status["restartCount"].as_u64().unwrap_or(0)
+    }
+
+    /// How it ended, if it did: reason and exit code.
+    pub(super) fn ended(self) -> Option<(String, i64)> {
+        let now = &self.status["state"]["terminated"];
+        let before = &self.status["lastState"]["terminated"];
+        let end = [now, before].into_iter().find(|t| t.is_object())?;
+        let code = end["exitCode"].as_i64().unwrap_or(-1);
+        Some((end["reason"].as_str().unwrap_or("").to_owned(), code))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn containers_have_their_planes_and_ended_initialisers_are_left_out() {
+        let running = |name: &str| {
+            json!({"name": name, "ready": true, "containerID": format!("containerd://{name}-id"),
+                "state": {"running": {}}})
+        };
+        let pod = json!({
+            "metadata": {"name": "web-1", "namespace": "n", "labels": {ROLE: "application", INSTANCE: "shop-0", "app": "web"}},
+            "spec": {"nodeName": "w1", "containers": [{"name": "tare"}],
+                "initContainers": [{"name": "istio-init"}, {"name": "istio-proxy", "restartPolicy": "Always"}]},
+            "status": {"phase": "Running",
+                "initContainerStatuses": [
+                    {"name": "istio-init", "state": {"terminated": {"exitCode": 0}}}, running("istio-proxy")],
+                "containerStatuses": [running("tare")]}});
+        let pod = Pod(&pod);
+        let watched = pod.watched(Some("istio-proxy"));
+        let seen: Vec<(&str, Plane, &str)> = watched
+            .iter()
+            .map(|w| (w.name.as_str(), w.plane, w.container.as_deref().unwrap()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("shop-0/web/sidecar", Plane::DataPlane, "w1/istio-proxy-id"),
+                ("shop-0/web", Plane::Application, "w1/tare-id"),
+            ]
+        );
+        assert!(pod.has("istio-proxy") && !pod.has("linkerd-proxy"));
+    }
+}

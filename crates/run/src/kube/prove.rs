@@ -1,0 +1,334 @@
+//! Proof that what a trial names is in the path: pods carry their proxies, plain text
+//! is refused where it must be, and the proxies' own counters grow with the load.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tare_model::layout;
+use tare_model::mesh::{DataPlaneKind, Mtls, ProofOf};
+use tare_model::trial::Proof;
+use tare_model::worker::{Plane, Watched};
+
+use super::api::{Api, ApiError};
+use super::deploy::Deployment;
+use super::kinds::POD;
+use super::names::{PORT, ROLE};
+use super::pods::Pod;
+use crate::environment::EnvironmentError;
+
+/// Pods that are asked for plain text and for their configuration: one of each front is enough.
+const ASKED_MAX: usize = 3;
+
+fn proof(claim: &str, holds: bool, seen: String) -> Proof {
+    Proof {
+        claim: claim.to_owned(),
+        holds,
+        seen,
+    }
+}
+
+/// Before the load.
+pub(super) async fn before(
+    api: &Api,
+    deployment: &mut Deployment,
+) -> Result<Vec<Proof>, EnvironmentError> {
+    let mut proofs = vec![carried(deployment)];
+    watch(api, deployment).await?;
+    proofs.push(plaintext(api, deployment).await);
+    keep(api, deployment).await?;
+    if let Some(of) = deployment.section().and_then(|s| s.proof.clone()) {
+        deployment.counters = counters(api, deployment, &of).await;
+    }
+    Ok(proofs)
+}
+
+/// Every pod carries its proxy, or none does.
+fn carried(deployment: &Deployment) -> Proof {
+    let pods = || deployment.pods.iter().map(Pod);
+    let total = deployment.pods.len();
+    match deployment.sidecar() {
+        Some(sidecar) => {
+            let ready = |p: &Pod<'_>| {
+                let all = p.containers();
+                all.iter().any(|c| c.name() == sidecar && c.is_ready())
+            };
+            let missing: Vec<String> = pods().filter(|p| !ready(p)).map(Pod::title).collect();
+            let with = total - missing.len();
+            let mut seen = format!("{with} of {total} pods have {sidecar}, ready");
+            if let Some(first) = missing.first() {
+                seen += &format!("; the first without: {first}");
+            }
+            proof("every pod carries its proxy", missing.is_empty(), seen)
+        }
+        None => {
+            let with: Vec<String> = pods()
+                .filter(|p| !p.others().is_empty())
+                .map(Pod::title)
+                .collect();
+            let seen = match pods().find(|p| !p.others().is_empty()) {
+                None => format!("{total} pods with one container each"),
+                Some(p) => format!("{} has {}", p.title(), p.others().join(", ")),
+            };
+            proof("no pod carries a proxy", with.is_empty(), seen)
+        }
+    }
+}
+
+/// Containers of application, proxies and control plane for the agents.
+async fn watch(api: &Api, deployment: &mut Deployment) -> Result<(), ApiError> {
+    let sidecar = deployment.sidecar().map(ToOwned::to_owned);
+    let mut watched: Vec<Watched> = Vec::new();
+    for pod in deployment.pods.iter().map(Pod) {
+        watched.extend(pod.watched(sidecar.as_deref()));
+    }
+    if let Some(section) = deployment.section() {
+        let parts = &section.parts;
+        let control = parts.control_plane.iter().map(|s| (s, Plane::ControlPlane));
+        let nodes = parts.node_proxies.iter().map(|s| (s, Plane::DataPlane));
+        for (selector, plane) in control.chain(nodes) {
+            let pods = api
+                .list(POD, Some(&selector.namespace), &selector.selector)
+                .await?;
+            for pod in pods.iter().map(Pod) {
+                watched.extend(
+                    pod.watched(None)
+                        .into_iter()
+                        .map(|w| Watched { plane, ..w }),
+                );
+            }
+        }
+        if let Some(selector) = &parts.waypoints {
+            let pods = api.list(POD, None, selector).await?;
+            let base = deployment.names.load().replace("-load", "");
+            for pod in pods
+                .iter()
+                .map(Pod)
+                .filter(|p| p.namespace().starts_with(&base))
+            {
+                let own = pod.watched(None).into_iter();
+                watched.extend(own.map(|w| Watched {
+                    plane: Plane::DataPlane,
+                    ..w
+                }));
+            }
+        }
+    }
+    deployment.watched = watched;
+    Ok(())
+}
+
+/// The API server calls a pod's application port: it is in no mesh. Where plain text
+/// is not refused it must be answered, or this check would prove nothing.
+async fn plaintext(api: &Api, deployment: &Deployment) -> Proof {
+    let strict = deployment.mesh.settings.mtls == Mtls::Strict
+        && deployment.mesh.data_plane != DataPlaneKind::None;
+    let fronts = &deployment.fronts;
+    let asked = deployment
+        .pods
+        .iter()
+        .map(Pod)
+        .filter(|p| fronts.contains(p.label("app")));
+    let (mut refused, mut answered) = (Vec::new(), Vec::new());
+    for pod in asked.take(ASKED_MAX) {
+        let path = Api::pod_proxy(pod.namespace(), pod.name(), PORT, "/tare/ready");
+        match api.text(&path).await {
+            Ok(_) => answered.push(pod.title()),
+            Err(error) => refused.push(format!("{}: {}", pod.title(), error.found)),
+        }
+    }
+    let seen = format!(
+        "{} answered, {} refused{}",
+        answered.len(),
+        refused.len(),
+        refused
+            .first()
+            .map(|r| format!(" ({r})"))
+            .unwrap_or_default()
+    );
+    if strict {
+        let holds = answered.is_empty() && !refused.is_empty();
+        return proof("plain text from outside the mesh is refused", holds, seen);
+    }
+    let holds = refused.is_empty() && !answered.is_empty();
+    proof("plain text from outside the mesh is answered", holds, seen)
+}
+
+/// Images, settings and the proxies' own metrics, saved with the trial.
+async fn keep(api: &Api, deployment: &Deployment) -> Result<(), EnvironmentError> {
+    let mut versions: BTreeMap<String, String> = BTreeMap::new();
+    for pod in deployment.pods.iter().map(Pod) {
+        for container in pod.containers() {
+            versions.insert(
+                format!("{}/{}", pod.title(), container.name()),
+                container.image(),
+            );
+        }
+    }
+    let config = deployment.dir.join(layout::CONFIG);
+    let mut whole = json!({"images": versions, "mesh": deployment.section(),
+        "node_of_generators": deployment.reserved.as_ref().map(|n| &n.name)});
+    let first = deployment.pods.first().map(Pod);
+    if let (Some(pod), Some(sidecar)) = (first, deployment.sidecar()) {
+        whole["sidecar"] = without_secrets(container_of(pod, sidecar));
+        if let Some(of) = deployment.section().and_then(|s| s.proof.as_ref()) {
+            let path = Api::pod_proxy(pod.namespace(), pod.name(), of.port, &of.path);
+            if let Ok(text) = api.text(&path).await {
+                write(&config.join("first-sidecar-metrics.txt"), &text)?;
+            }
+        }
+    }
+    write(&config.join("cluster.json"), &format!("{whole:#}\n"))
+}
+
+fn container_of(pod: Pod<'_>, name: &str) -> Value {
+    let of = |list: &str| pod.0["spec"][list].as_array().cloned().unwrap_or_default();
+    let mut all = of("containers").into_iter().chain(of("initContainers"));
+    all.find(|c| c["name"] == name).unwrap_or_default()
+}
+
+/// A value in the environment whose name speaks of a secret is left out.
+fn without_secrets(mut container: Value) -> Value {
+    if let Some(env) = container["env"].as_array_mut() {
+        for variable in env {
+            let name = variable["name"].as_str().unwrap_or("").to_uppercase();
+            if ["TOKEN", "KEY", "SECRET", "PASSWORD"]
+                .iter()
+                .any(|w| name.contains(w))
+            {
+                variable["value"] = "(left out)".into();
+            }
+        }
+    }
+    container
+}
+
+fn write(path: &Path, text: &str) -> Result<(), EnvironmentError> {
+    std::fs::write(path, text).map_err(|source| EnvironmentError::Io {
+        doing: format!("write {}", path.display()),
+        source,
+    })
+}
+
+/// After the load: the proxies' own counters have grown.
+pub(super) async fn after(api: &Api, deployment: &Deployment, load_sent: u64) -> Vec<Proof> {
+    let Some(of) = deployment.section().and_then(|s| s.proof.clone()) else {
+        return Vec::new();
+    };
+    let now = counters(api, deployment, &of).await;
+    let grown: f64 = now
+        .iter()
+        .map(|(pod, n)| n - deployment.counters.get(pod).copied().unwrap_or(0.0))
+        .sum();
+    let told = format!(
+        "{} of {} proxies told",
+        now.len(),
+        asked(deployment, &of).len()
+    );
+    if of.of_node_proxies {
+        let seen = format!("{grown} connections, {told}");
+        return vec![proof("the node proxies' counters grew", grown > 0.0, seen)];
+    }
+    let seen = format!("{grown} requests counted, {load_sent} sent, {told}");
+    let holds = grown >= load_sent as f64 && load_sent > 0;
+    vec![proof(
+        "the proxies of the fronts counted every request",
+        holds,
+        seen,
+    )]
+}
+
+/// Namespace and name of the pods whose counters are asked for.
+fn asked(deployment: &Deployment, of: &ProofOf) -> Vec<(String, String)> {
+    if of.of_node_proxies {
+        return Vec::new();
+    }
+    let fronts = &deployment.fronts;
+    let pods = deployment.pods.iter().map(Pod);
+    pods.filter(|p| p.label(ROLE) == "application" && fronts.contains(p.label("app")))
+        .map(|p| (p.namespace().to_owned(), p.name().to_owned()))
+        .collect()
+}
+
+async fn counters(api: &Api, deployment: &Deployment, of: &ProofOf) -> BTreeMap<String, f64> {
+    let mut pods = asked(deployment, of);
+    if of.of_node_proxies {
+        for selector in deployment
+            .section()
+            .into_iter()
+            .flat_map(|s| &s.parts.node_proxies)
+        {
+            let found = api
+                .list(POD, Some(&selector.namespace), &selector.selector)
+                .await;
+            let found = found.unwrap_or_default();
+            let names = found
+                .iter()
+                .map(Pod)
+                .map(|p| (p.namespace().to_owned(), p.name().to_owned()));
+            pods.extend(names);
+        }
+    }
+    let mut sums = BTreeMap::new();
+    for (namespace, name) in pods {
+        let path = Api::pod_proxy(&namespace, &name, of.port, &of.path);
+        if let Ok(text) = api.text(&path).await {
+            sums.insert(format!("{namespace}/{name}"), sum(&text, &of.counters));
+        }
+    }
+    sums
+}
+
+/// The sum of the first of `counters` that the text has; 0 with none.
+fn sum(text: &str, counters: &[String]) -> f64 {
+    for counter in counters {
+        let (name, labels) = counter.split_once('{').unwrap_or((counter, ""));
+        let labels: Vec<&str> = labels
+            .trim_end_matches('}')
+            .split(',')
+            .filter(|l| !l.is_empty())
+            .collect();
+        let values = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            if !rest.starts_with(['{', ' ']) || !labels.iter().all(|l| rest.contains(l)) {
+                return None;
+            }
+            rest.rsplit(' ').next()?.parse::<f64>().ok()
+        });
+        let values: Vec<f64> = values.collect();
+        if !values.is_empty() {
+            return values.iter().sum();
+        }
+    }
+    0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_summed_by_name_and_labels() {
+        let text = "# TYPE request_total counter\n\
+            request_total{direction=\"inbound\",tls=\"true\",a=\"1\"} 3\n\
+            request_total{direction=\"outbound\",tls=\"true\"} 50\n\
+            request_total{tls=\"true\",direction=\"inbound\"} 4\n\
+            request_total_other{direction=\"inbound\",tls=\"true\"} 9\n\
+            plain 7\n";
+        let of = |c: &[&str]| sum(text, &c.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(
+            of(&["request_total{direction=\"inbound\",tls=\"true\""]),
+            7.0
+        );
+        assert_eq!(of(&["absent", "plain"]), 7.0);
+        assert_eq!(of(&["absent"]), 0.0);
+    }
+
+    #[test]
+    fn secrets_stay_out_of_what_is_kept() {
+        let kept = without_secrets(json!({"env": [
+            {"name": "API_TOKEN", "value": "abc"}, {"name": "CONCURRENCY", "value": "2"}]}));
+        assert!(!kept.to_string().contains("abc"));
+        assert_eq!(kept["env"][1]["value"], "2");
+    }
+}

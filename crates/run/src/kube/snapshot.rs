@@ -1,0 +1,182 @@
+//! What the cluster held before, and what is there now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tare_model::mesh::Gone;
+
+use super::api::{Api, ApiError};
+use super::kinds::{COMPARED, CONFIG_MAP, CRD, Kind, NAMESPACE, NODE};
+use super::names::{GENERATOR, MANAGED};
+
+/// Names of cluster-wide objects by kind, and labels and taints of nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Snapshot {
+    objects: BTreeMap<String, BTreeSet<String>>,
+    /// `node: label key` and `node: taint key`: keys, because values may change by themselves.
+    nodes: BTreeSet<String>,
+}
+
+impl Snapshot {
+    /// All but what tare itself has made.
+    pub(super) async fn take(api: &Api) -> Result<Self, ApiError> {
+        Self::of(api, |object| {
+            object["metadata"]["labels"][MANAGED] != "tare"
+        })
+        .await
+    }
+
+    /// All.
+    pub(super) async fn take_all(api: &Api) -> Result<Self, ApiError> {
+        Self::of(api, |_| true).await
+    }
+
+    async fn of(api: &Api, counts: fn(&Value) -> bool) -> Result<Self, ApiError> {
+        let mut objects = BTreeMap::new();
+        for kind in COMPARED {
+            let mut names = BTreeSet::new();
+            for object in api.list(kind, None, "").await? {
+                if counts(&object) {
+                    names.insert(name(&object));
+                }
+            }
+            objects.insert(kind.plural.to_owned(), names);
+        }
+        let mut nodes = BTreeSet::new();
+        for node in api.list(NODE, None, "").await? {
+            nodes.extend(marks(&node));
+        }
+        Ok(Self { objects, nodes })
+    }
+
+    /// Whether an object was there.
+    pub(super) fn had(&self, kind: Kind, name: &str) -> bool {
+        self.objects
+            .get(kind.plural)
+            .is_some_and(|names| names.contains(name))
+    }
+
+    /// What is in `now` and was not here: kind and name.
+    pub(super) fn new_in(&self, now: &Self) -> Vec<(Kind, String)> {
+        let mut new = Vec::new();
+        for kind in COMPARED {
+            let names = now.objects.get(kind.plural).into_iter().flatten();
+            let names = names.filter(|n| !self.had(kind, n));
+            new.extend(names.map(|n| (kind, n.clone())));
+        }
+        new
+    }
+
+    /// Marks on nodes that were not here, but for those of nodes that are new.
+    pub(super) fn new_marks(&self, now: &Self) -> Vec<String> {
+        now.nodes
+            .difference(&self.nodes)
+            .filter(|m| m.contains(GENERATOR))
+            .cloned()
+            .collect()
+    }
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn marks(node: &Value) -> Vec<String> {
+    let labels = node["metadata"]["labels"].as_object();
+    let keys = labels.into_iter().flatten().map(|(key, _)| key.as_str());
+    let taints = node["spec"]["taints"].as_array();
+    let taints = taints
+        .into_iter()
+        .flatten()
+        .filter_map(|t| t["key"].as_str());
+    let name = name(node);
+    let labels = keys.map(|k| format!("{name}: label {k}"));
+    labels
+        .chain(taints.map(|k| format!("{name}: taint {k}")))
+        .collect()
+}
+
+/// Whether an object is the mesh's by what its definition says.
+pub(super) fn belongs(kind: Kind, name: &str, gone: &Gone, namespaces: &[String]) -> bool {
+    match kind {
+        CRD => gone
+            .crd_groups
+            .iter()
+            .any(|g| name.ends_with(&format!(".{g}"))),
+        NAMESPACE => namespaces.iter().any(|n| n == name),
+        _ => gone.name_prefixes.iter().any(|p| name.starts_with(p)),
+    }
+}
+
+/// Objects that a mesh's control plane wrote into the namespaces of others.
+pub(super) async fn strewn(api: &Api, gone: &Gone) -> Result<Vec<(String, String)>, ApiError> {
+    if gone.config_maps.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for map in api.list(CONFIG_MAP, None, &gone.config_map_label).await? {
+        let name = name(&map);
+        if gone.config_maps.contains(&name) {
+            let namespace = map["metadata"]["namespace"].as_str().unwrap_or_default();
+            found.push((namespace.to_owned(), name));
+        }
+    }
+    Ok(found)
+}
+
+/// How a person removes it.
+pub(super) fn command(kind: Kind, name: &str) -> String {
+    format!("kubectl delete {} {name}", kind.plural)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kinds::{CLUSTER_ROLE, MUTATING};
+    use super::*;
+
+    fn snapshot(pairs: &[(Kind, &str)]) -> Snapshot {
+        let mut s = Snapshot::default();
+        for (kind, name) in pairs {
+            s.objects
+                .entry(kind.plural.to_owned())
+                .or_default()
+                .insert((*name).to_owned());
+        }
+        s
+    }
+
+    #[test]
+    fn what_is_new_is_found_and_its_owner_known() {
+        let before = snapshot(&[(NAMESPACE, "default"), (CRD, "a.istio.io")]);
+        let after = snapshot(&[
+            (NAMESPACE, "default"),
+            (NAMESPACE, "istio-system"),
+            (CRD, "a.istio.io"),
+            (CRD, "b.istio.io"),
+            (MUTATING, "istio-sidecar-injector"),
+            (CLUSTER_ROLE, "somebody"),
+        ]);
+        let gone = Gone {
+            crd_groups: vec!["istio.io".into()],
+            name_prefixes: vec!["istio".into()],
+            ..Gone::default()
+        };
+        let spaces = ["istio-system".to_owned()];
+        let seen: Vec<(String, bool)> = before
+            .new_in(&after)
+            .into_iter()
+            .map(|(k, n)| (n.clone(), belongs(k, &n, &gone, &spaces)))
+            .collect();
+        let expected = [
+            ("istio-system", true),
+            ("b.istio.io", true),
+            ("istio-sidecar-injector", true),
+            ("somebody", false),
+        ];
+        assert_eq!(seen, expected.map(|(n, b)| (n.to_owned(), b)));
+    }
+}

@@ -1,0 +1,262 @@
+//! CPU and memory of containers, from their control groups, versions 1 and 2. The
+//! groups are found by the containers' ids, wherever a runtime and a cgroup driver
+//! have put them.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::read::Usage;
+
+/// Length of a container's id: 64 hexadecimal digits.
+const ID_LEN: usize = 64;
+/// Groups lie less deep than this.
+const DEPTH_MAX: u32 = 12;
+/// Memory is read in every so many samples: its files cost the kernel far more than
+/// those of CPU.
+const MEMORY_EVERY: u64 = 5;
+/// Longest text of a `cpu.stat` or `memory.stat` that matters.
+const STAT_BYTES_MAX: usize = 8192;
+
+/// The groups of all containers that a machine has.
+#[derive(Debug, Default)]
+pub struct Groups {
+    cpu: BTreeMap<String, PathBuf>,
+    memory: BTreeMap<String, PathBuf>,
+    unified: bool,
+}
+
+impl Groups {
+    /// Finds them below the mount point of the control groups, which a container of
+    /// its own is told by `TARE_CGROUP_ROOT`.
+    #[must_use]
+    pub fn find() -> Self {
+        let root = std::env::var_os("TARE_CGROUP_ROOT");
+        Self::below(&root.map_or_else(|| PathBuf::from("/sys/fs/cgroup"), PathBuf::from))
+    }
+
+    fn below(root: &Path) -> Self {
+        let mut groups = Self {
+            unified: root.join("cgroup.controllers").exists(),
+            ..Self::default()
+        };
+        if groups.unified {
+            walk(root, 0, &mut groups.cpu);
+            groups.memory = groups.cpu.clone();
+            return groups;
+        }
+        let cpu = ["cpuacct", "cpu,cpuacct"].map(|name| root.join(name));
+        if let Some(cpu) = cpu.iter().find(|p| p.is_dir()) {
+            walk(cpu, 0, &mut groups.cpu);
+        }
+        walk(&root.join("memory"), 0, &mut groups.memory);
+        groups
+    }
+
+    /// The container of that id; `None` when it has no group here.
+    #[must_use]
+    pub fn container(&self, id: &str) -> Option<Container> {
+        let cpu = self.cpu.get(id)?;
+        let file = if self.unified {
+            "cpu.stat"
+        } else {
+            "cpuacct.usage"
+        };
+        Some(Container {
+            cpu: File::open(cpu.join(file)).ok()?,
+            procs: cpu.join("cgroup.procs"),
+            memory: self.memory.get(id).cloned(),
+            unified: self.unified,
+            samples: 0,
+            last: (0, None),
+        })
+    }
+}
+
+/// `cri-containerd-ID.scope`, `crio-ID.scope`, `ID`.
+fn id_of(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(".scope").unwrap_or(name);
+    let id = name.rsplit(['-', ':']).next()?;
+    (id.len() == ID_LEN && id.bytes().all(|b| b.is_ascii_hexdigit())).then_some(id)
+}
+
+fn walk(dir: &Path, depth: u32, found: &mut BTreeMap<String, PathBuf>) {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        if !entry.file_type().is_ok_and(|t| t.is_dir()) {
+            continue;
+        }
+        let (name, path) = (entry.file_name(), entry.path());
+        if let Some(id) = name.to_str().and_then(id_of) {
+            found.insert(id.to_owned(), path);
+        } else if depth < DEPTH_MAX {
+            walk(&path, depth + 1, found);
+        }
+    }
+}
+
+/// One container.
+#[derive(Debug)]
+pub struct Container {
+    cpu: File,
+    procs: PathBuf,
+    memory: Option<PathBuf>,
+    unified: bool,
+    samples: u64,
+    /// Resident set and working set, when they were last read.
+    last: (u64, Option<u64>),
+}
+
+impl Container {
+    /// CPU now, and memory as of a few seconds ago at most; `None` when it is gone.
+    /// `place` spreads the costly readings of many containers over the samples.
+    pub fn usage(&mut self, place: usize, now: bool) -> Option<(Usage, Option<u64>)> {
+        let text = text_of(&self.cpu)?;
+        let cpu_ns = if self.unified {
+            v2_usage_ns(&text)?
+        } else {
+            text.trim().parse().ok()?
+        };
+        let due = self.samples == 0 || (self.samples + place as u64).is_multiple_of(MEMORY_EVERY);
+        self.samples += 1;
+        if due || now {
+            self.last = (self.rss_bytes()?, self.working_set_bytes());
+        }
+        let usage = Usage {
+            cpu_ns,
+            rss_bytes: self.last.0,
+        };
+        Some((usage, self.last.1))
+    }
+
+    /// The sum over its processes; `None` without any: then it has ended.
+    fn rss_bytes(&self) -> Option<u64> {
+        let page = rustix::param::page_size() as u64;
+        let pids = fs::read_to_string(&self.procs).ok()?;
+        let resident = |pid: &str| -> Option<u64> {
+            let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+            statm.split(' ').nth(1)?.parse().ok()
+        };
+        if pids.trim().is_empty() {
+            return None;
+        }
+        Some(pids.lines().filter_map(resident).sum::<u64>() * page)
+    }
+
+    fn working_set_bytes(&self) -> Option<u64> {
+        let dir = self.memory.as_ref()?;
+        let (current, inactive) = if self.unified {
+            ("memory.current", "inactive_file")
+        } else {
+            ("memory.usage_in_bytes", "total_inactive_file")
+        };
+        let charged: u64 = fs::read_to_string(dir.join(current))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
+        let stat = fs::read_to_string(dir.join("memory.stat")).ok()?;
+        Some(charged.saturating_sub(stat_value(&stat, inactive)?))
+    }
+}
+
+fn text_of(file: &File) -> Option<String> {
+    let mut bytes = vec![0; STAT_BYTES_MAX];
+    let n = file.read_at(&mut bytes, 0).ok()?;
+    bytes.truncate(n);
+    String::from_utf8(bytes).ok()
+}
+
+fn v2_usage_ns(text: &str) -> Option<u64> {
+    Some(stat_value(text, "usage_usec")?.saturating_mul(1000))
+}
+
+fn stat_value(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        (key == name).then(|| value.trim().parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(c: char) -> String {
+        c.to_string().repeat(ID_LEN)
+    }
+
+    #[test]
+    fn ids_are_found_in_the_names_of_all_runtimes() {
+        let a = id('a');
+        for name in [
+            a.clone(),
+            format!("cri-containerd-{a}.scope"),
+            format!("crio-{a}.scope"),
+            format!("pod-x:cri:{a}"),
+        ] {
+            assert_eq!(id_of(&name), Some(a.as_str()), "{name}");
+        }
+        assert_eq!(id_of("kubepods-burstable.slice"), None);
+    }
+
+    #[test]
+    fn version_2_tells_cpu_and_working_set() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("kubepods.slice/pod1").join(id('b'));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(root.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
+        fs::write(dir.join("cpu.stat"), "usage_usec 2500\nuser_usec 1\n").unwrap();
+        fs::write(dir.join("memory.current"), "1000\n").unwrap();
+        fs::write(dir.join("memory.stat"), "anon 1\ninactive_file 300\n").unwrap();
+        fs::write(
+            dir.join("cgroup.procs"),
+            format!("{}\n", std::process::id()),
+        )
+        .unwrap();
+        let groups = Groups::below(root.path());
+        let mut container = groups.container(&id('b')).unwrap();
+        let (usage, working_set) = container.usage(0, true).unwrap();
+        assert_eq!((usage.cpu_ns, working_set), (2_500_000, Some(700)));
+        assert!(usage.rss_bytes > 100_000);
+        assert!(groups.container(&id('c')).is_none());
+        fs::write(dir.join("cgroup.procs"), "").unwrap();
+        assert!(
+            container.usage(0, true).is_none(),
+            "no process: it has ended"
+        );
+    }
+
+    #[test]
+    fn version_1_tells_the_same() {
+        let root = tempfile::tempdir().unwrap();
+        let below = |controller: &str| {
+            let dir = root
+                .path()
+                .join(controller)
+                .join("kubepods/burstable/pod1")
+                .join(id('d'));
+            fs::create_dir_all(&dir).unwrap();
+            dir
+        };
+        let (cpu, memory) = (below("cpuacct"), below("memory"));
+        fs::write(cpu.join("cpuacct.usage"), "123456789\n").unwrap();
+        fs::write(
+            cpu.join("cgroup.procs"),
+            format!("{}\n", std::process::id()),
+        )
+        .unwrap();
+        fs::write(memory.join("memory.usage_in_bytes"), "5000\n").unwrap();
+        fs::write(
+            memory.join("memory.stat"),
+            "inactive_file 1\ntotal_inactive_file 1000\n",
+        )
+        .unwrap();
+        let mut container = Groups::below(root.path()).container(&id('d')).unwrap();
+        let (usage, working_set) = container.usage(3, true).unwrap();
+        assert_eq!((usage.cpu_ns, working_set), (123_456_789, Some(4000)));
+    }
+}

@@ -1,0 +1,224 @@
+//! The streams of several generators of one trial, made one: what it says is what one
+//! generator would have said that had sent it all. Intervals are passed on as they
+//! are, because they add up; the final result is the sum of the final results, and
+//! [`LoadStream::finish`] on the merged stream proves that the two agree.
+
+use std::collections::BTreeMap;
+
+use tare_model::SCHEMA_VERSION;
+use tare_model::hist::{HistogramWire, LatencySummary};
+use tare_model::load::{EndpointResult, GeneratorStats, LoadHistograms, LoadResult};
+use tare_model::record::{Hello, LoadRecord, Progress, StreamChecksum};
+
+use crate::hist::{Histogram, WireError};
+use crate::stream::{LoadStream, StreamError};
+
+/// What is wrong with one of the streams.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("generator {generator}: {error}")]
+pub struct GeneratorError {
+    /// Which, from 0.
+    pub generator: usize,
+    /// What is wrong.
+    pub error: StreamError,
+}
+
+/// Merges the streams of generators line by line.
+#[derive(Debug)]
+pub struct GeneratorStreams {
+    streams: Vec<LoadStream>,
+    armed: Vec<Option<(u64, u64, u64)>>,
+    progress: Vec<Option<Progress>>,
+    checksum: StreamChecksum,
+    begun: bool,
+}
+
+impl GeneratorStreams {
+    /// Of `count` generators, nothing of which was read.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Self {
+            streams: (0..count).map(|_| LoadStream::new()).collect(),
+            armed: vec![None; count],
+            progress: vec![None; count],
+            checksum: StreamChecksum::default(),
+            begun: false,
+        }
+    }
+
+    /// Takes the next line of a generator; returns the lines that it adds to the
+    /// merged stream.
+    ///
+    /// # Errors
+    /// When the line is no record, or generators start at different instants.
+    pub fn line(&mut self, generator: usize, line: &str) -> Result<Vec<String>, GeneratorError> {
+        let wrong = |error| GeneratorError { generator, error };
+        let record = self.streams[generator].line(line).map_err(wrong)?;
+        let mut out = Vec::new();
+        match record {
+            LoadRecord::Hello(hello) => {
+                if !std::mem::replace(&mut self.begun, true) {
+                    self.push(&mut out, &LoadRecord::Hello(Hello { pid: 0, ..hello }));
+                }
+            }
+            LoadRecord::Armed {
+                start_unix_ns,
+                window_start_unix_ns,
+                window_ns,
+            } => {
+                let mine = (start_unix_ns, window_start_unix_ns, window_ns);
+                if let Some(other) = self.armed.iter().flatten().find(|a| **a != mine) {
+                    let found = format!("found a start at {mine:?}, others at {other:?}");
+                    return Err(wrong(StreamError::Sum { what: found }));
+                }
+                self.armed[generator] = Some(mine);
+                if self.armed.iter().all(Option::is_some) {
+                    self.push(&mut out, &record);
+                }
+            }
+            LoadRecord::Progress(progress) => {
+                self.progress[generator] = Some(progress);
+                if self.progress.iter().all(Option::is_some) {
+                    let merged = merged_progress(self.progress.iter().flatten());
+                    self.progress.fill(None);
+                    self.push(&mut out, &LoadRecord::Progress(merged));
+                }
+            }
+            LoadRecord::Interval(_) => {
+                self.checksum.line(line);
+                out.push(line.to_owned());
+            }
+            LoadRecord::Final { .. } => {}
+        }
+        Ok(out)
+    }
+
+    fn push(&mut self, out: &mut Vec<String>, record: &LoadRecord) {
+        let line = serde_json::to_string(record).unwrap_or_default();
+        self.checksum.line(&line);
+        out.push(line);
+    }
+
+    /// The last line of the merged stream, and each generator's own result.
+    ///
+    /// # Errors
+    /// The first generator whose stream is not whole.
+    pub fn finish(self) -> Result<(String, Vec<LoadResult>), GeneratorError> {
+        let mut results = Vec::new();
+        for (generator, stream) in self.streams.into_iter().enumerate() {
+            let wrong = |error| GeneratorError { generator, error };
+            results.push(stream.finish().map_err(wrong)?);
+        }
+        let damaged = |error: WireError| GeneratorError {
+            generator: 0,
+            error: error.into(),
+        };
+        let merged = merge_results(&results).map_err(damaged)?;
+        let Some(result) = merged else {
+            return Err(GeneratorError {
+                generator: 0,
+                error: StreamError::Cut { lines: 0 },
+            });
+        };
+        let record = LoadRecord::Final {
+            checksum: self.checksum.hex(),
+            result: Box::new(result),
+        };
+        Ok((serde_json::to_string(&record).unwrap_or_default(), results))
+    }
+}
+
+/// For people: rates and errors add up; of the rest the worst is shown.
+fn merged_progress<'a>(all: impl Iterator<Item = &'a Progress> + Clone) -> Progress {
+    let worst = |f: fn(&Progress) -> u64| all.clone().map(f).max().unwrap_or(0);
+    Progress {
+        t_ns: all.clone().map(|p| p.t_ns).max().unwrap_or(0),
+        rate_rps: all.clone().map(|p| p.rate_rps).sum(),
+        p50_ns: worst(|p| p.p50_ns),
+        p99_ns: worst(|p| p.p99_ns),
+        errors: all.clone().map(|p| p.errors).sum(),
+        lateness_p50_ns: worst(|p| p.lateness_p50_ns),
+    }
+}
+
+/// The sum of results; `None` of none. Counts and histograms are added, summaries made
+/// anew from the sums; of loops' utilisation the busiest counts; verdicts are joined.
+///
+/// # Errors
+/// When a histogram is damaged.
+pub fn merge_results(results: &[LoadResult]) -> Result<Option<LoadResult>, WireError> {
+    let Some((first, rest)) = results.split_first() else {
+        return Ok(None);
+    };
+    let mut whole = first.clone();
+    if rest.is_empty() {
+        return Ok(Some(whole));
+    }
+    whole.schema_version = SCHEMA_VERSION;
+    for other in rest {
+        whole.interrupted |= other.interrupted;
+        whole.counts.add(&other.counts);
+        whole.rate.target = whole.rate.target.zip(other.rate.target).map(|(a, b)| a + b);
+        whole.rate.achieved += other.rate.achieved;
+        add(&mut whole.status, &other.status);
+        add(&mut whole.errors, &other.errors);
+        add_generator(&mut whole.generator, &other.generator);
+        whole.verdict = whole.verdict.and(other.verdict.clone());
+    }
+    let sum = |f: fn(&LoadHistograms) -> &HistogramWire| -> Result<_, WireError> {
+        merged(results.iter().map(|r| f(&r.histograms)))
+    };
+    (whole.histograms.latency, whole.latency_ns) = sum(|h| &h.latency)?;
+    (whole.histograms.service_time, whole.service_time_ns) = sum(|h| &h.service_time)?;
+    (whole.histograms.lateness, whole.lateness_ns) = sum(|h| &h.lateness)?;
+    (whole.histograms.wait, whole.wait_ns) = sum(|h| &h.wait)?;
+    (whole.histograms.error_latency, whole.error_latency_ns) = sum(|h| &h.error_latency)?;
+    whole.endpoints = endpoints(results)?;
+    Ok(Some(whole))
+}
+
+fn endpoints(results: &[LoadResult]) -> Result<Vec<EndpointResult>, WireError> {
+    let mut all: Vec<EndpointResult> = Vec::new();
+    for endpoint in results.iter().flat_map(|r| &r.endpoints) {
+        match all.iter_mut().find(|e| e.name == endpoint.name) {
+            None => all.push(endpoint.clone()),
+            Some(sum) => {
+                sum.counts.add(&endpoint.counts);
+                add(&mut sum.errors, &endpoint.errors);
+                (sum.latency, sum.latency_ns) =
+                    merged([&sum.latency, &endpoint.latency].into_iter())?;
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn merged<'a>(
+    wires: impl Iterator<Item = &'a HistogramWire>,
+) -> Result<(HistogramWire, LatencySummary), WireError> {
+    let mut sum = Histogram::new();
+    for wire in wires {
+        sum.merge(&Histogram::from_wire(wire)?);
+    }
+    Ok((sum.to_wire(), sum.summary()))
+}
+
+fn add(sums: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
+    for (key, n) in more {
+        *sums.entry(key.clone()).or_default() += n;
+    }
+}
+
+fn add_generator(sum: &mut GeneratorStats, other: &GeneratorStats) {
+    sum.cpu_cores += other.cpu_cores;
+    sum.loop_utilisation = sum.loop_utilisation.max(other.loop_utilisation);
+    sum.connections_opened += other.connections_opened;
+    sum.reconnects += other.reconnects;
+    sum.waiting_max += other.waiting_max;
+    sum.bytes_sent += other.bytes_sent;
+    sum.bytes_received += other.bytes_received;
+    sum.throttled_ns = match (sum.throttled_ns, other.throttled_ns) {
+        (Some(a), Some(b)) => Some(a + b),
+        (a, b) => a.or(b),
+    };
+}

@@ -1,0 +1,91 @@
+//! Flags that say which cluster, and what is particular to it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use tare_model::mesh;
+use tare_model::plan::{EnvironmentKind, KubernetesSettings, Plan};
+
+/// Which cluster.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Context of the kubeconfig, for the environment kubernetes.
+    #[arg(long)]
+    context: Option<String>,
+    /// File with what is particular to a cluster: keys of `kubernetes`, merged over the plan's.
+    /// Default: the file that TARE_CLUSTER names.
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+}
+
+impl Args {
+    /// Puts the flags over a plan.
+    pub(crate) fn apply(&self, plan: &mut Plan) -> anyhow::Result<()> {
+        if plan.environment != EnvironmentKind::Kubernetes {
+            if self.context.is_some() || self.cluster.is_some() {
+                bail!(
+                    "--context and --cluster are for the environment kubernetes: add --environment kubernetes"
+                );
+            }
+            return Ok(());
+        }
+        let settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
+        let before = settings.meshes.clone();
+        let settings = self.over(settings)?;
+        for mesh in &mut plan.meshes {
+            // What the plan's own overlays did is done; only the cluster's come on top.
+            let added = KubernetesSettings {
+                meshes: settings
+                    .meshes
+                    .iter()
+                    .filter(|(name, overlay)| before.get(*name) != Some(overlay))
+                    .map(|(name, overlay)| (name.clone(), overlay.clone()))
+                    .collect(),
+                ..KubernetesSettings::default()
+            };
+            let name = mesh.name.clone();
+            added.apply(mesh).map_err(|found| {
+                anyhow::anyhow!("mesh {name} with the cluster's overlay: {found}")
+            })?;
+        }
+        plan.kubernetes = Some(Box::new(settings));
+        Ok(())
+    }
+
+    /// Settings of the cluster alone.
+    pub(crate) fn settings(&self) -> anyhow::Result<KubernetesSettings> {
+        self.over(KubernetesSettings::default())
+    }
+
+    fn over(&self, settings: KubernetesSettings) -> anyhow::Result<KubernetesSettings> {
+        let from_env = || {
+            std::env::var_os("TARE_CLUSTER")
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from)
+        };
+        let mut settings = match self.cluster.clone().or_else(from_env) {
+            None => settings,
+            Some(path) => merged(&settings, &path)
+                .with_context(|| format!("the cluster's file {}", path.display()))?,
+        };
+        if let Some(context) = &self.context {
+            settings.context = Some(context.clone());
+        }
+        Ok(settings)
+    }
+}
+
+fn merged(settings: &KubernetesSettings, path: &Path) -> anyhow::Result<KubernetesSettings> {
+    let text = std::fs::read_to_string(path)?;
+    let overlay = tare_model::plan::yaml_to_json(&path.display().to_string(), &text)
+        .map_err(|problems| anyhow::anyhow!("{problems}"))?;
+    let mut whole = serde_json::to_value(settings)?;
+    mesh::merge(&mut whole, &overlay);
+    // Overlays of meshes keep their nulls: there they take away a chart's default.
+    if let Some(meshes) = overlay.get("meshes") {
+        whole["meshes"] = meshes.clone();
+    }
+    let settings: KubernetesSettings = serde_json::from_value(whole)?;
+    settings.check().map_err(anyhow::Error::msg)?;
+    Ok(settings)
+}

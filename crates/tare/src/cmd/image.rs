@@ -1,0 +1,42 @@
+//! `tare image`: an OCI archive of a static program, from nothing.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use tare_run::image;
+
+/// Write an image of tare as an OCI archive, for `ctr image import`, `docker load` or `skopeo copy`
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The program; it must be linked statically. Default: this one.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Name of the image.
+    #[arg(long, default_value = concat!("localhost/tare:", env!("CARGO_PKG_VERSION")))]
+    name: String,
+    /// Archive to write.
+    #[arg(long, value_name = "FILE", default_value = "tare-image.tar")]
+    out: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let program = match &args.program {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()?,
+    };
+    let bytes =
+        std::fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
+    let file =
+        File::create(&args.out).with_context(|| format!("cannot write {}", args.out.display()))?;
+    let digest = image::write(&bytes, &args.name, &mut BufWriter::new(file))
+        .with_context(|| format!("no image of {}", program.display()))?;
+    super::say(format_args!(
+        "{}: {} {digest}",
+        args.out.display(),
+        args.name
+    ));
+    Ok(ExitCode::SUCCESS)
+}
