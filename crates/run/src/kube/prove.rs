@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_model::layout;
@@ -18,7 +19,9 @@ use super::pods::Pod;
 use crate::environment::EnvironmentError;
 
 /// Pods that are asked for plain text and for their configuration: one of each front is enough.
-const ASKED_MAX: usize = 3;
+const ASKED_MAX: usize = 2;
+/// The API server tries again for half a minute where a connection is reset.
+const REFUSED_AFTER: Duration = Duration::from_secs(4);
 
 fn proof(claim: &str, holds: bool, seen: String) -> Proof {
     Proof {
@@ -132,9 +135,10 @@ async fn plaintext(api: &Api, deployment: &Deployment) -> Proof {
     let (mut refused, mut answered) = (Vec::new(), Vec::new());
     for pod in asked.take(ASKED_MAX) {
         let path = Api::pod_proxy(pod.namespace(), pod.name(), PORT, "/tare/ready");
-        match api.text(&path).await {
-            Ok(_) => answered.push(pod.title()),
-            Err(error) => refused.push(format!("{}: {}", pod.title(), error.found)),
+        match tokio::time::timeout(REFUSED_AFTER, api.text(&path)).await {
+            Ok(Ok(_)) => answered.push(pod.title()),
+            Ok(Err(error)) => refused.push(format!("{}: {}", pod.title(), error.found)),
+            Err(_) => refused.push(format!("{}: no answer", pod.title())),
         }
     }
     let seen = format!(

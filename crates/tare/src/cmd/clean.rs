@@ -11,7 +11,7 @@ use super::exit;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    cluster: super::cluster::Args,
+    cluster: super::cluster::Flags,
     /// Id of one run, as the list without flags names it.
     #[arg(long, conflicts_with = "all")]
     run: Option<String>,

@@ -8,7 +8,7 @@ use tare_model::plan::{EnvironmentKind, KubernetesSettings, Plan};
 
 /// Which cluster.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct Flags {
     /// Context of the kubeconfig, for the environment kubernetes.
     #[arg(long)]
     context: Option<String>,
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     cluster: Option<PathBuf>,
 }
 
-impl Args {
+impl Flags {
     /// Puts the flags over a plan.
     pub(crate) fn apply(&self, plan: &mut Plan) -> anyhow::Result<()> {
         if plan.environment != EnvironmentKind::Kubernetes {

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "kubernetes")]
     environment: String,
     #[command(flatten)]
-    cluster: super::cluster::Args,
+    cluster: super::cluster::Flags,
     /// Print the role that tare needs, as YAML for `kubectl apply -f -`, and nothing else.
     #[arg(long)]
     rbac: bool,

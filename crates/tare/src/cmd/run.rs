@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "local|kubernetes", conflicts_with = "resume")]
     environment: Option<String>,
     #[command(flatten)]
-    cluster: super::cluster::Args,
+    cluster: super::cluster::Flags,
     /// Install nothing: Envoy must be on PATH, in TARE_ENVOY or in the cache.
     #[arg(long)]
     offline: bool,
