@@ -243,7 +243,12 @@ async fn merge(
         );
     }
     match streams.finish() {
-        Ok((last, _)) => {
+        Ok((last, results)) => {
+            // Nobody here asks one to stop: its pod was deleted, evicted or its node went.
+            for index in (0..results.len()).filter(|&i| results[i].interrupted) {
+                let found = format!("generator-{index} was stopped before its end");
+                events.say("exited", found);
+            }
             let _ = out.send(last).await;
         }
         Err(error) => events.say(

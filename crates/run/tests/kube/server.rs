@@ -1,0 +1,309 @@
+//! A simulated API server: objects in memory, and what controllers and kubelets would
+//! make of them, at once.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+
+/// What the simulated cluster does.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    /// Objects by path.
+    pub(crate) objects: BTreeMap<String, Value>,
+    /// Requests answered.
+    pub(crate) requests: usize,
+    /// The next so many pods come without the sidecar that their namespace asks for.
+    pub(crate) injector_sleeps: usize,
+    /// The next so many requests fail, as those of a server that restarts.
+    pub(crate) away: usize,
+    /// Pods never become ready.
+    pub(crate) stuck: bool,
+    version: u64,
+}
+
+pub(crate) struct Server {
+    pub(crate) world: Arc<Mutex<World>>,
+    address: SocketAddr,
+    dir: tempfile::TempDir,
+}
+
+impl Server {
+    /// With so many nodes.
+    pub(crate) async fn start(nodes: usize) -> Self {
+        let mut world = World::default();
+        for i in 0..nodes {
+            let node = json!({"metadata": {"name": format!("node{i}"), "labels": {"kubernetes.io/hostname": format!("node{i}")}},
+                "spec": {}, "status": {"capacity": {"cpu": "4", "memory": "8388608Ki"},
+                "nodeInfo": {"bootID": format!("boot{i}"), "kernelVersion": "6.1"},
+                "conditions": [{"type": "Ready", "status": "True"}]}});
+            world.put(&format!("/api/v1/nodes/node{i}"), node);
+        }
+        for name in ["default", "kube-system"] {
+            let path = format!("/api/v1/namespaces/{name}");
+            world.put(&path, json!({"metadata": {"name": name}}));
+        }
+        let world = Arc::new(Mutex::new(world));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::clone(&world);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let world = Arc::clone(&shared);
+                let service = service_fn(move |request| answer(Arc::clone(&world), request));
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service);
+                tokio::spawn(connection);
+            }
+        });
+        let dir = tempfile::tempdir().unwrap();
+        Self {
+            world,
+            address,
+            dir,
+        }
+    }
+
+    /// A kubeconfig for it.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        let path = self.dir.path().join("kubeconfig");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: sim\ncontexts:\n- name: sim\n  context: {{cluster: sim, user: sim}}\n\
+             clusters:\n- name: sim\n  cluster: {{server: 'http://{}'}}\nusers:\n- name: sim\n  user: {{token: not-a-secret}}\n",
+            self.address
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Paths of all objects that have a word in them.
+    pub(crate) fn paths(&self, word: &str) -> Vec<String> {
+        let world = self.world.lock().unwrap();
+        world
+            .objects
+            .keys()
+            .filter(|p| p.contains(word))
+            .cloned()
+            .collect()
+    }
+}
+
+impl World {
+    fn put(&mut self, path: &str, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        self.objects.insert(path.to_owned(), object.clone());
+        object
+    }
+
+    fn apply(&mut self, path: &str, mut object: Value) -> Value {
+        if path.contains("/services/") {
+            object["spec"]["clusterIP"] =
+                format!("10.0.{}.{}", self.version / 250, self.version % 250).into();
+        }
+        let object = self.put(path, object);
+        match object["kind"].as_str() {
+            Some("Deployment") => self.pod(&object, 0),
+            Some("Job") => {
+                for index in 0..object["spec"]["completions"].as_u64().unwrap_or(0) {
+                    self.pod(&object, index);
+                }
+            }
+            _ => {}
+        }
+        object
+    }
+
+    /// What a controller, the scheduler and a kubelet make of a template.
+    fn pod(&mut self, owner: &Value, index: u64) {
+        let namespace = owner["metadata"]["namespace"].as_str().unwrap().to_owned();
+        let template = &owner["spec"]["template"];
+        self.version += 1;
+        let name = format!(
+            "{}-{}",
+            owner["metadata"]["name"].as_str().unwrap(),
+            self.version
+        );
+        let mut metadata = template["metadata"].clone();
+        metadata["name"] = name.as_str().into();
+        metadata["namespace"] = namespace.as_str().into();
+        metadata["annotations"]["batch.kubernetes.io/job-completion-index"] =
+            index.to_string().into();
+        metadata["labels"]["batch.kubernetes.io/job-name"] = owner["metadata"]["name"].clone();
+        let mut spec = template["spec"].clone();
+        spec["nodeName"] = "node1".into();
+        let space = &self.objects[&format!("/api/v1/namespaces/{namespace}")];
+        let mut containers = vec!["tare"];
+        if space["metadata"]["labels"]["istio-injection"] == "enabled" {
+            if self.injector_sleeps > 0 {
+                self.injector_sleeps -= 1;
+            } else {
+                containers.push("istio-proxy");
+                spec["containers"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(json!({"name": "istio-proxy"}));
+            }
+        }
+        let status = |c: &&str| {
+            json!({"name": c, "ready": true, "state": {"running": {}}, "image": c, "imageID": "sha256:0",
+                "containerID": format!("containerd://{name}-{c}")})
+        };
+        let ready = if self.stuck { "False" } else { "True" };
+        let status = json!({"phase": "Running", "containerStatuses": containers.iter().map(status).collect::<Vec<_>>(),
+            "conditions": [{"type": "Ready", "status": ready, "reason": "Stuck", "message": "the image cannot be had"}]});
+        let mut pod = json!({"metadata": metadata, "spec": spec, "status": status});
+        pod["owner"] = owner.clone();
+        self.put(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), pod);
+    }
+
+    fn delete(&mut self, path: &str) -> bool {
+        let Some(object) = self.objects.remove(path) else {
+            return false;
+        };
+        if let Some(namespace) = path
+            .strip_prefix("/api/v1/namespaces/")
+            .filter(|n| !n.contains('/'))
+        {
+            let inside = format!("/namespaces/{namespace}/");
+            self.objects.retain(|p, _| !p.contains(&inside));
+        }
+        if path.contains("/pods/") && object["owner"]["kind"] == "Deployment" {
+            self.pod(&object["owner"], 0);
+        }
+        true
+    }
+
+    fn list(&self, path: &str, selector: &str) -> Vec<Value> {
+        let (root, plural) = path.rsplit_once('/').unwrap();
+        let mine = |p: &String| {
+            let Some((parent, _)) = p.rsplit_once('/') else {
+                return false;
+            };
+            let Some((above, kind)) = parent.rsplit_once('/') else {
+                return false;
+            };
+            kind == plural && (above == root || above.starts_with(&format!("{root}/namespaces/")))
+        };
+        let found = self.objects.iter().filter(|(p, _)| mine(p)).map(|(_, o)| o);
+        found.filter(|o| selected(o, selector)).cloned().collect()
+    }
+}
+
+fn selected(object: &Value, selector: &str) -> bool {
+    let labels = &object["metadata"]["labels"];
+    selector.split(',').filter(|s| !s.is_empty()).all(|term| {
+        if let Some((key, value)) = term.split_once("!=") {
+            labels[key] != value
+        } else if let Some((key, value)) = term.split_once('=') {
+            labels[key] == value
+        } else {
+            !labels[term].is_null()
+        }
+    })
+}
+
+fn decoded(text: &str) -> String {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        if b == b'%' {
+            let hex: Vec<u8> = bytes.by_ref().take(2).collect();
+            out.push(u8::from_str_radix(std::str::from_utf8(&hex).unwrap(), 16).unwrap());
+        } else {
+            out.push(b);
+        }
+    }
+    String::from_utf8(out).unwrap()
+}
+
+type Answer = Response<Full<Bytes>>;
+
+fn reply(status: StatusCode, body: &Value) -> Result<Answer, Infallible> {
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+async fn answer(
+    world: Arc<Mutex<World>>,
+    request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body
+        .collect()
+        .await
+        .map(|b| b.to_bytes())
+        .unwrap_or_default();
+    let path = parts.uri.path().to_owned();
+    let query = parts.uri.query().unwrap_or("");
+    let selector = query
+        .split('&')
+        .find_map(|q| q.strip_prefix("labelSelector="));
+    let selector = decoded(selector.unwrap_or(""));
+    let absent = || {
+        reply(
+            StatusCode::NOT_FOUND,
+            &json!({"kind": "Status", "status": "Failure", "message": "not found", "code": 404}),
+        )
+    };
+    let mut world = world.lock().unwrap();
+    world.requests += 1;
+    if world.away > 0 {
+        world.away -= 1;
+        return reply(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &json!({"message": "starting"}),
+        );
+    }
+    if path == "/version" {
+        return reply(StatusCode::OK, &json!({"gitVersion": "v1.36.0-simulated"}));
+    }
+    if path.ends_with("/proxy/tare/ready") {
+        return reply(StatusCode::OK, &json!({"ready": true}));
+    }
+    let is_list = {
+        let plural = path.rsplit('/').next().unwrap_or("");
+        let in_namespace = path.contains("/namespaces/") && path.split('/').count() % 2 == 0;
+        ["namespaces", "nodes", "pods", "configmaps", "services"].contains(&plural)
+            || plural.ends_with("definitions")
+            || plural.ends_with("configurations")
+            || plural.starts_with("clusterrole")
+            || (in_namespace && plural.ends_with('s') && path.starts_with("/apis"))
+    };
+    match parts.method {
+        Method::GET if is_list && !world.objects.contains_key(&path) => {
+            let items = world.list(&path, &selector);
+            reply(StatusCode::OK, &json!({"items": items}))
+        }
+        Method::GET => match world.objects.get(&path) {
+            Some(object) => reply(StatusCode::OK, object),
+            None => absent(),
+        },
+        Method::DELETE => match world.delete(&path) {
+            true => reply(StatusCode::OK, &json!({"status": "Success"})),
+            false => absent(),
+        },
+        Method::PATCH => {
+            let patch: Value = serde_json::from_slice(&body).unwrap();
+            let merge = parts.headers["content-type"] == "application/merge-patch+json";
+            let object = if merge {
+                let mut object = world.objects[&path].clone();
+                tare_model::mesh::merge(&mut object, &patch);
+                world.put(&path, object)
+            } else {
+                world.apply(&path, patch)
+            };
+            reply(StatusCode::OK, &object)
+        }
+        _ => absent(),
+    }
+}
