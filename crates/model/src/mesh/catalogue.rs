@@ -157,6 +157,81 @@ mod tests {
     }
 
     #[test]
+    fn every_shipped_mesh_of_a_cluster_is_complete_and_pinned() {
+        let catalogue = Catalogue::builtin(&mut Decoder::default());
+        let mut seen = 0;
+        for name in catalogue.names() {
+            let mesh = catalogue.get(&name).unwrap();
+            if !mesh.data_plane.is_on_kubernetes() {
+                continue;
+            }
+            let k = mesh
+                .kubernetes
+                .unwrap_or_else(|| panic!("{name} has no section"));
+            k.check().unwrap();
+            assert!(
+                !k.tried.is_empty(),
+                "{name} does not say how far it was tried"
+            );
+            if mesh.data_plane == DataPlaneKind::Installed {
+                assert!(k.releases.is_empty());
+                continue;
+            }
+            seen += 1;
+            for release in &k.releases {
+                assert!(
+                    release.version.is_some() && release.repo.is_some(),
+                    "{name}: {}",
+                    release.name
+                );
+            }
+            assert!(
+                !k.parts.ready.is_empty() && !k.parts.control_plane.is_empty(),
+                "{name}"
+            );
+            assert!(
+                !k.gone.crd_groups.is_empty() && !k.gone.name_prefixes.is_empty(),
+                "{name}"
+            );
+            let proof = k.proof.unwrap_or_else(|| panic!("{name} has no proof"));
+            assert!(!proof.counters.is_empty() && proof.port > 0, "{name}");
+            let sidecars = mesh.data_plane == DataPlaneKind::Sidecar;
+            assert_eq!(k.parts.sidecar.is_some(), sidecars, "{name}");
+            assert_eq!(k.parts.node_proxies.is_empty(), sidecars, "{name}");
+            assert_eq!(proof.of_node_proxies, !sidecars, "{name}");
+        }
+        assert!(seen >= 9, "{seen} meshes");
+    }
+
+    #[test]
+    fn variants_of_istio_differ_in_what_their_names_say() {
+        let catalogue = Catalogue::builtin(&mut Decoder::default());
+        let of = |name: &str| catalogue.get(name).unwrap();
+        let values = |name: &str| of(name).kubernetes.unwrap().values.clone();
+        assert!(values("istio/stock").is_empty());
+        let tuned = values("istio/tuned");
+        assert!(tuned["istiod"]["global"]["proxy"]["resources"]["limits"].is_null());
+        assert_eq!(tuned["istiod"]["meshConfig"]["enableTracing"], false);
+        assert_eq!(
+            values("istio/no-telemetry")["istiod"]["telemetry"]["enabled"],
+            false
+        );
+        let mode =
+            |name: &str| of(name).kubernetes.unwrap().manifests[0]["spec"]["mtls"]["mode"].clone();
+        assert_eq!(mode("istio/minimal"), "STRICT");
+        assert_eq!(mode("istio/no-mtls"), "DISABLE");
+        assert_eq!(of("istio/minimal").settings.mtls, Mtls::Strict);
+        assert_eq!(of("istio/no-mtls").settings.mtls, Mtls::Off);
+        let ambient = of("istio/ambient");
+        assert_eq!(ambient.data_plane, DataPlaneKind::NodeProxy);
+        let join = ambient.kubernetes.unwrap().join;
+        assert!(
+            !join.namespace_labels.contains_key("istio-injection"),
+            "no sidecar beside ztunnel"
+        );
+    }
+
+    #[test]
     fn every_mistake_in_a_mesh_file_is_reported() {
         let mut decoder = Decoder::default();
         let mut catalogue = Catalogue::builtin(&mut decoder);

@@ -162,9 +162,6 @@ pub struct Gone {
     /// Names of ConfigMaps that its control plane writes into every namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub config_maps: Vec<String>,
-    /// Label selector of those.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub config_map_label: String,
 }
 
 /// `overlay` over `base`: maps are merged key by key, null removes, everything else replaces.

@@ -16,7 +16,7 @@ pub struct Builtin {
 /// All built-in plans; the first is the one that `tare run` runs by itself.
 #[must_use]
 pub fn builtins() -> &'static [Builtin] {
-    const ALL: [Builtin; 4] = [
+    const ALL: [Builtin; 9] = [
         Builtin {
             name: "quick",
             title: "Emojivoto x 2: no mesh, Envoy sidecars, Envoy with mutual TLS",
@@ -36,6 +36,31 @@ pub fn builtins() -> &'static [Builtin] {
             name: "smoke",
             title: "seconds on an echo service, to see that everything works",
             text: include_str!("../../../../plans/smoke.yaml"),
+        },
+        Builtin {
+            name: "cluster-quick",
+            title: "Emojivoto x 2 on a small cluster: no mesh, Istio with strict mutual TLS and without",
+            text: include_str!("../../../../plans/cluster-quick.yaml"),
+        },
+        Builtin {
+            name: "kinvolk-2019",
+            title: "after Kinvolk 2019: Emojivoto x 30 at 500 and 600 rps, Linkerd and Istio",
+            text: include_str!("../../../../plans/kinvolk-2019.yaml"),
+        },
+        Builtin {
+            name: "kinvolk-sweep",
+            title: "after Kinvolk's sweep: 500 to 5500 rps, Linkerd and Istio",
+            text: include_str!("../../../../plans/kinvolk-sweep.yaml"),
+        },
+        Builtin {
+            name: "linkerd-2021",
+            title: "after Linkerd 2021: 20, 200 and 2000 rps, Linkerd and Istio",
+            text: include_str!("../../../../plans/linkerd-2021.yaml"),
+        },
+        Builtin {
+            name: "istio-2018",
+            title: "after Istio 2018: an echo service at 400 rps, variants of Istio",
+            text: include_str!("../../../../plans/istio-2018.yaml"),
         },
     ];
     &ALL

@@ -227,8 +227,11 @@ async fn sweep(
                 left.push((kind, name));
             }
         }
-        for (namespace, name) in snapshot::strewn(site.api, &mesh.gone).await? {
-            site.api.delete(CONFIG_MAP, Some(&namespace), &name).await?;
+        for (namespace, name) in site.before.new_config_maps(&now) {
+            if mesh.gone.config_maps.contains(&name) {
+                site.api.delete(CONFIG_MAP, Some(&namespace), &name).await?;
+                left.push((CONFIG_MAP, format!("{name} -n {namespace}")));
+            }
         }
         if left.is_empty() {
             return Ok(());
@@ -259,6 +262,13 @@ pub(super) async fn differences(api: &Api, before: &Snapshot) -> Result<Vec<Even
                 "{} {name} was not there before the run; if it is not yours: {command}",
                 kind.kind
             ),
+        ));
+    }
+    for (namespace, name) in before.new_config_maps(&now) {
+        let command = snapshot::command(CONFIG_MAP, &name);
+        events.push(event(
+            "appeared",
+            format!("ConfigMap {namespace}/{name} was not there before the run; if it is not yours: {command} -n {namespace}"),
         ));
     }
     for mark in before.new_marks(&now) {

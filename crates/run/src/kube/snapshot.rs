@@ -16,6 +16,8 @@ pub(super) struct Snapshot {
     objects: BTreeMap<String, BTreeSet<String>>,
     /// `node: label key` and `node: taint key`: keys, because values may change by themselves.
     nodes: BTreeSet<String>,
+    /// `namespace/name` of ConfigMaps: control planes write some into every namespace.
+    config_maps: BTreeSet<String>,
 }
 
 impl Snapshot {
@@ -47,7 +49,13 @@ impl Snapshot {
         for node in api.list(NODE, None, "").await? {
             nodes.extend(marks(&node));
         }
-        Ok(Self { objects, nodes })
+        let maps = api.list(CONFIG_MAP, None, "").await?;
+        let config_maps = maps.iter().filter(|m| counts(m)).map(path).collect();
+        Ok(Self {
+            objects,
+            nodes,
+            config_maps,
+        })
     }
 
     /// Whether an object was there.
@@ -68,6 +76,16 @@ impl Snapshot {
         new
     }
 
+    /// ConfigMaps in `now` that were not here, in namespaces that were: namespace and name.
+    pub(super) fn new_config_maps(&self, now: &Self) -> Vec<(String, String)> {
+        let new = now.config_maps.difference(&self.config_maps);
+        let parts = new.filter_map(|path| path.split_once('/'));
+        parts
+            .filter(|(namespace, _)| self.had(NAMESPACE, namespace))
+            .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+            .collect()
+    }
+
     /// Marks on nodes that were not here, but for those of nodes that are new.
     pub(super) fn new_marks(&self, now: &Self) -> Vec<String> {
         now.nodes
@@ -83,6 +101,11 @@ fn name(object: &Value) -> String {
         .as_str()
         .unwrap_or_default()
         .to_owned()
+}
+
+fn path(object: &Value) -> String {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    format!("{namespace}/{}", name(object))
 }
 
 fn marks(node: &Value) -> Vec<String> {
@@ -110,22 +133,6 @@ pub(super) fn belongs(kind: Kind, name: &str, gone: &Gone, namespaces: &[String]
         NAMESPACE => namespaces.iter().any(|n| n == name),
         _ => gone.name_prefixes.iter().any(|p| name.starts_with(p)),
     }
-}
-
-/// Objects that a mesh's control plane wrote into the namespaces of others.
-pub(super) async fn strewn(api: &Api, gone: &Gone) -> Result<Vec<(String, String)>, ApiError> {
-    if gone.config_maps.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut found = Vec::new();
-    for map in api.list(CONFIG_MAP, None, &gone.config_map_label).await? {
-        let name = name(&map);
-        if gone.config_maps.contains(&name) {
-            let namespace = map["metadata"]["namespace"].as_str().unwrap_or_default();
-            found.push((namespace.to_owned(), name));
-        }
-    }
-    Ok(found)
 }
 
 /// How a person removes it.
@@ -178,5 +185,16 @@ mod tests {
             ("somebody", false),
         ];
         assert_eq!(seen, expected.map(|(n, b)| (n.to_owned(), b)));
+    }
+
+    #[test]
+    fn config_maps_that_a_control_plane_strews_are_found() {
+        let mut before = snapshot(&[(NAMESPACE, "default")]);
+        before.config_maps.insert("default/mine".into());
+        let mut after = before.clone();
+        let new = ["default/istio-ca-crl", "istio-system/istio"];
+        after.config_maps.extend(new.map(str::to_owned));
+        let found = before.new_config_maps(&after);
+        assert_eq!(found, [("default".to_owned(), "istio-ca-crl".to_owned())]);
     }
 }

@@ -67,7 +67,14 @@ fn the_built_in_plans_are_what_they_promise() {
         let plan = good(builtin.text, &[]);
         assert_eq!(plan.name, builtin.name);
         assert!(!plan.description.is_empty(), "{}", builtin.name);
-        assert_eq!(plan.environment, EnvironmentKind::Local);
+        let local = ["quick", "aa", "thirty", "smoke"].contains(&builtin.name);
+        let environment = if local {
+            EnvironmentKind::Local
+        } else {
+            EnvironmentKind::Kubernetes
+        };
+        assert_eq!(plan.environment, environment, "{}", builtin.name);
+        assert_eq!(plan.kubernetes.is_some(), !local, "{}", builtin.name);
         assert_eq!(
             trial::order(&plan).len() as u64,
             plan.trial_count(),
