@@ -1,6 +1,6 @@
 # `make help` prints this menu. CI calls `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint unit web-test deny fuzz bench bench-peers testbed testbed-down testbed-test clean
+.PHONY: help build image demo test lint unit web-test deny fuzz bench bench-peers testbed testbed-down testbed-test clean
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 TARE := target/release/tare
@@ -11,6 +11,12 @@ help: ## This menu
 
 build: ## Build the release binary, target/release/tare
 	$(CARGO) build --release --locked
+
+STATIC := $(shell uname -m)-unknown-linux-musl
+image: ## tare-image.tar, an OCI archive of the static program for Kubernetes
+	rustup target add $(STATIC)
+	CC_$(subst -,_,$(STATIC))=$(or $(shell command -v musl-gcc),gcc) $(CARGO) build --release --locked -p tare --target $(STATIC)
+	target/$(STATIC)/release/tare image --out tare-image.tar
 
 demo: build ## The main job: weigh Envoy sidecars on this machine (about 2 minutes after the build)
 	$(TARE) run

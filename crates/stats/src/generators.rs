@@ -222,3 +222,157 @@ fn add_generator(sum: &mut GeneratorStats, other: &GeneratorStats) {
         (a, b) => a.or(b),
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::load::{Arrivals, Counts, Mode, Rate};
+    use tare_model::record::Interval;
+    use tare_model::verdict::Verdict;
+
+    /// A whole stream of one generator with these latencies, one a slot.
+    fn stream(latencies_ns: &[u64], start_unix_ns: u64) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut checksum = StreamChecksum::default();
+        let mut push = |record: &LoadRecord| {
+            let line = serde_json::to_string(record).unwrap();
+            checksum.line(&line);
+            lines.push(line);
+        };
+        push(&LoadRecord::Hello(Hello {
+            schema_version: SCHEMA_VERSION,
+            role: "load".into(),
+            tare_version: "1".into(),
+            pid: 7,
+        }));
+        push(&LoadRecord::Armed {
+            start_unix_ns,
+            window_start_unix_ns: start_unix_ns + 1,
+            window_ns: 9,
+        });
+        let mut latency = Histogram::new();
+        latencies_ns.iter().for_each(|&ns| latency.record(ns));
+        let counts = Counts {
+            planned: latencies_ns.len() as u64,
+            ok: latencies_ns.len() as u64,
+            ..Counts::default()
+        };
+        let (wire, none) = (latency.to_wire(), Histogram::new());
+        push(&LoadRecord::Interval(Interval {
+            second: 0,
+            counts,
+            sent: counts.ok,
+            latency: wire.clone(),
+            service_time: wire.clone(),
+            lateness: wire.clone(),
+            wait: wire.clone(),
+            error_latency: None,
+            errors: BTreeMap::new(),
+            endpoints: Vec::new(),
+        }));
+        let result = LoadResult {
+            schema_version: SCHEMA_VERSION,
+            tare_version: "1".into(),
+            mode: Mode::Open {
+                rate_rps: 10.0,
+                arrivals: Arrivals::Constant,
+            },
+            window_start_unix_ns: start_unix_ns + 1,
+            window_ns: 9,
+            interrupted: false,
+            counts,
+            rate: Rate {
+                target: Some(5.0),
+                achieved: 4.0,
+            },
+            latency_ns: latency.summary(),
+            service_time_ns: latency.summary(),
+            lateness_ns: latency.summary(),
+            wait_ns: latency.summary(),
+            error_latency_ns: none.summary(),
+            status: BTreeMap::from([("200".to_owned(), counts.ok)]),
+            errors: BTreeMap::new(),
+            endpoints: Vec::new(),
+            generator: GeneratorStats {
+                cpu_cores: 0.5,
+                loop_utilisation: latencies_ns.len() as f64 / 10.0,
+                connections_opened: 1,
+                reconnects: 0,
+                waiting_max: 1,
+                bytes_sent: 1,
+                bytes_received: 1,
+                throttled_ns: None,
+            },
+            verdict: Verdict::default(),
+            histograms: LoadHistograms {
+                latency: wire.clone(),
+                service_time: wire.clone(),
+                lateness: wire.clone(),
+                wait: wire,
+                error_latency: none.to_wire(),
+            },
+        };
+        let checksum = checksum.hex();
+        let last = LoadRecord::Final {
+            checksum,
+            result: Box::new(result),
+        };
+        lines.push(serde_json::to_string(&last).unwrap());
+        lines
+    }
+
+    fn merged(streams: &[Vec<String>]) -> Result<Vec<String>, GeneratorError> {
+        let mut all = GeneratorStreams::new(streams.len());
+        let mut lines = Vec::new();
+        let longest = streams.iter().map(Vec::len).max().unwrap();
+        for i in 0..longest {
+            for (generator, stream) in streams.iter().enumerate() {
+                if let Some(line) = stream.get(i) {
+                    lines.extend(all.line(generator, line)?);
+                }
+            }
+        }
+        lines.push(all.finish()?.0);
+        Ok(lines)
+    }
+
+    #[test]
+    fn the_merged_stream_is_whole_and_the_sum_of_its_parts() {
+        let (a, b) = ([1_000, 2_000, 70_000], [1_500, 9_000_000]);
+        let lines = merged(&[stream(&a, 5), stream(&b, 5)]).unwrap();
+        let mut whole = LoadStream::new();
+        for line in &lines {
+            whole.line(line).unwrap();
+        }
+        let result = whole.finish().unwrap();
+        let mut sum = Histogram::new();
+        a.iter().chain(&b).for_each(|&ns| sum.record(ns));
+        assert_eq!(result.histograms.latency, sum.to_wire(), "bit for bit");
+        assert_eq!(result.latency_ns, sum.summary());
+        assert!(result.counts.identity_holds() && result.counts.planned == 5);
+        assert_eq!(
+            (result.rate.target, result.rate.achieved),
+            (Some(10.0), 8.0)
+        );
+        assert_eq!(result.generator.loop_utilisation, 0.3, "the busiest");
+        assert_eq!(result.status["200"], 5);
+    }
+
+    #[test]
+    fn a_cut_generator_is_named() {
+        let mut cut = stream(&[1], 5);
+        cut.pop();
+        let error = merged(&[stream(&[1], 5), cut]).unwrap_err();
+        assert_eq!(error.generator, 1);
+        assert!(
+            matches!(error.error, StreamError::Cut { lines: 3 }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn generators_that_start_apart_are_no_trial() {
+        let error = merged(&[stream(&[1], 5), stream(&[1], 6)]).unwrap_err();
+        assert_eq!(error.generator, 1, "{error}");
+    }
+}
