@@ -58,7 +58,7 @@ export interface Counts {
   timeout: number;
 }
 
-export type DataPlaneKind = "none" | "envoy-sidecar";
+export type DataPlaneKind = "none" | "envoy-sidecar" | "sidecar" | "node-proxy" | "installed";
 
 export interface Difference {
   distinction: Distinction;
@@ -79,7 +79,7 @@ export interface EndpointRow {
   name: string;
 }
 
-export type EnvironmentKind = "local" | "fake";
+export type EnvironmentKind = "local" | "kubernetes" | "fake";
 
 export interface Estimate {
   high: number | null;
@@ -107,7 +107,30 @@ export interface Fingerprint {
   virtualised: string | null;
 }
 
+export interface Gone {
+  config_maps?: string[];
+  crd_groups?: string[];
+  name_prefixes?: string[];
+}
+
 export type Grade = "valid" | "suspect" | "invalid";
+
+export interface HelmRelease {
+  chart?: string;
+  name?: string;
+  namespace?: string;
+  repo: string | null;
+  version: string | null;
+}
+
+export interface Join {
+  generator_annotations?: Partial<Record<string, string>>;
+  manifests?: unknown[];
+  namespace_annotations?: Partial<Record<string, string>>;
+  namespace_labels?: Partial<Record<string, string>>;
+  pod_annotations?: Partial<Record<string, string>>;
+  pod_labels?: Partial<Record<string, string>>;
+}
 
 export interface LatencySummary {
   clamped: number;
@@ -137,13 +160,31 @@ export interface Load {
   warmup_ns: number;
 }
 
-export type MemoryKind = "pss" | "rss";
+export type MemoryKind = "pss" | "rss" | "working_set";
 
 export interface Mesh {
   data_plane: DataPlaneKind;
+  kubernetes: MeshKubernetes | null;
   name: string;
   settings: MeshSettings;
   title: string;
+}
+
+export interface MeshKubernetes {
+  gone?: Gone;
+  join?: Join;
+  manifests?: unknown[];
+  namespaces?: MeshNamespace[];
+  parts?: Parts;
+  proof: ProofOf | null;
+  releases?: HelmRelease[];
+  tried?: string;
+  values?: Partial<Record<string, unknown>>;
+}
+
+export interface MeshNamespace {
+  labels?: Partial<Record<string, string>>;
+  name?: string;
 }
 
 export interface MeshSettings {
@@ -153,7 +194,7 @@ export interface MeshSettings {
   mtls?: Mtls;
 }
 
-export type Mtls = "off" | "strict";
+export type Mtls = "off" | "permissive" | "strict";
 
 export interface Overhead {
   blocks: number[];
@@ -162,6 +203,14 @@ export interface Overhead {
 }
 
 export type Pace = "sleep" | "spin";
+
+export interface Parts {
+  control_plane?: PodSelector[];
+  node_proxies?: PodSelector[];
+  ready?: Workloads[];
+  sidecar: string | null;
+  waypoints: string | null;
+}
 
 export interface PlaneEstimate {
   cpu_cores: Estimate;
@@ -173,10 +222,22 @@ export interface PlaneEstimate {
   processes: number;
 }
 
+export interface PodSelector {
+  namespace?: string;
+  selector?: string;
+}
+
 export interface Proof {
   claim: string;
   holds: boolean;
   seen: string;
+}
+
+export interface ProofOf {
+  counters?: string[];
+  of_node_proxies?: boolean;
+  path?: string;
+  port?: number;
 }
 
 export interface Quantile {
@@ -246,5 +307,11 @@ export interface TrialRow {
 export interface Verdict {
   grade: Grade;
   reasons: Finding[];
+}
+
+export interface Workloads {
+  kind?: string;
+  name?: string;
+  namespace?: string;
 }
 

@@ -65,6 +65,9 @@ fn declare(out: &mut String, name: &str, schema: &Value) {
 }
 
 fn type_of(schema: &Value) -> String {
+    if *schema == Value::Bool(true) {
+        return "unknown".to_owned(); // any JSON, as Helm values
+    }
     if let Some(reference) = schema["$ref"].as_str() {
         return reference.rsplit('/').next().unwrap().to_owned();
     }
@@ -120,7 +123,7 @@ fn plain(name: &str, schema: &Value) -> String {
                 .as_str()
                 .map_or("string", |r| r.rsplit('/').next().unwrap());
             match of {
-                Some(of) if of.is_object() => format!("Partial<Record<{keys}, {}>>", type_of(of)),
+                Some(of) if of.is_object() || *of == Value::Bool(true) => format!("Partial<Record<{keys}, {}>>", type_of(of)),
                 _ => map_by_names(schema),
             }
         }

@@ -6,7 +6,7 @@ use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::workload;
-use crate::mesh::{Catalogue, DataPlaneKind, Mesh};
+use crate::mesh::{Catalogue, DataPlaneKind, Mesh, Mtls};
 use crate::source::{At, Decoder, Node, Part, Place, Problems, apply_set};
 
 /// Reads the files that a plan names: path as written to text, or a fragment that
@@ -116,6 +116,11 @@ fn placed(
 ) -> Option<Vec<Mesh>> {
     let before = d.count();
     for mesh in &mut meshes {
+        if mesh.data_plane == DataPlaneKind::EnvoySidecar && mesh.settings.mtls == Mtls::Permissive
+        {
+            d.problem(place, format!("`{}` with mtls permissive", mesh.name))
+                .expected("`off` or `strict` for Envoys that tare itself sets up");
+        }
         let Some(settings) = settings else {
             if environment == EnvironmentKind::Local && mesh.data_plane.is_on_kubernetes() {
                 d.problem(place, format!("`{}` runs on Kubernetes only", mesh.name))

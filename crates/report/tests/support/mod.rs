@@ -36,6 +36,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         } else {
             DataPlaneKind::None
         },
+        kubernetes: None,
         settings: MeshSettings {
             mtls: if name.contains("mtls") {
                 Mtls::Strict

@@ -71,6 +71,16 @@ fn taints(server: &Server) -> usize {
         .count()
 }
 
+fn all_is_labelled(server: &Server, before: &[String]) {
+    let world = server.world.lock().unwrap();
+    let labelled = |p: &&String| !before.contains(*p) && !p.contains("/pods/");
+    for path in world.objects.keys().filter(labelled) {
+        let labels = &world.objects[path]["metadata"]["labels"];
+        assert_eq!(labels["app.kubernetes.io/managed-by"], "tare", "{path}");
+        assert!(labels["tare.run/id"].is_string(), "{path}");
+    }
+}
+
 #[tokio::test]
 async fn a_trial_is_made_proven_and_removed_and_the_cluster_is_as_before() {
     let server = Server::start(3).await;
@@ -97,14 +107,7 @@ async fn a_trial_is_made_proven_and_removed_and_the_cluster_is_as_before() {
     let proofs = cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     assert!(proofs.iter().all(|p| p.holds), "{proofs:?}");
     assert_eq!(deployment.watched().len(), 6);
-    let world = server.world.lock().unwrap();
-    let labelled = |p: &&String| !before.contains(*p) && !p.contains("/pods/");
-    for path in world.objects.keys().filter(labelled) {
-        let labels = &world.objects[path]["metadata"]["labels"];
-        assert_eq!(labels["app.kubernetes.io/managed-by"], "tare", "{path}");
-        assert!(labels["tare.run/id"].is_string(), "{path}");
-    }
-    drop(world);
+    all_is_labelled(&server, &before);
     assert!(
         cluster
             .teardown(deployment)

@@ -193,7 +193,7 @@ async fn a_dropped_worker_ends() {
         .start(&mut deployment, Role::Agent, json, &dir)
         .await
         .unwrap();
-    let pid = worker.pid;
+    let pid = worker.watched[0].pid;
     assert!(is_running(pid));
     drop(worker);
     let deadline = Instant::now() + Duration::from_secs(10);

@@ -99,6 +99,35 @@ fn the_built_in_plans_are_what_they_promise() {
 }
 
 #[test]
+fn a_mesh_runs_where_it_can() {
+    let errors = |text: &str| {
+        let none = |_: &str| Err("no file".to_owned());
+        resolve("plan.yaml", text, &[], &none)
+            .unwrap_err()
+            .to_string()
+    };
+    let found = errors("meshes: [bare, istio/minimal]\n");
+    assert!(found.contains("runs on Kubernetes only"), "{found}");
+    let found = errors("environment: kubernetes\nmeshes: [bare, envoy]\n");
+    assert!(found.contains("`envoy` on Kubernetes"), "{found}");
+    let found = errors("meshes: [{name: e, mesh: envoy, settings: {mtls: permissive}}]\n");
+    assert!(found.contains("permissive"), "{found}");
+    let found = errors("environment: kubernetes\nmeshes: [bare]\nkubernetes: {generators: 0}\n");
+    assert!(found.contains("1 to 64"), "{found}");
+}
+
+#[test]
+fn overlays_of_mesh_entry_and_cluster_reach_the_mesh() {
+    let text = "environment: kubernetes\nmeshes: [bare, istio, {name: istio/mine, mesh: istio, kubernetes: {values: {istiod: {a: 1}}}}]\n\
+                kubernetes: {meshes: {istio: {values: {istiod: {b: 2}}}}}\n";
+    let plan = good(text, &[]);
+    let values = |i: usize| plan.meshes[i].kubernetes.as_ref().unwrap().values["istiod"].clone();
+    assert_eq!(values(1), serde_json::json!({"b": 2}));
+    assert_eq!(values(2), serde_json::json!({"a": 1, "b": 2}));
+    assert!(plan.meshes[0].kubernetes.is_none());
+}
+
+#[test]
 fn the_built_in_plans_are_all_files() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
     let mut files: Vec<String> = std::fs::read_dir(folder)
