@@ -123,7 +123,9 @@ fn plain(name: &str, schema: &Value) -> String {
                 .as_str()
                 .map_or("string", |r| r.rsplit('/').next().unwrap());
             match of {
-                Some(of) if of.is_object() || *of == Value::Bool(true) => format!("Partial<Record<{keys}, {}>>", type_of(of)),
+                Some(of) if of.is_object() || *of == Value::Bool(true) => {
+                    format!("Partial<Record<{keys}, {}>>", type_of(of))
+                }
                 _ => map_by_names(schema),
             }
         }

@@ -161,6 +161,7 @@ pub fn merge_results(results: &[LoadResult]) -> Result<Option<LoadResult>, WireE
         whole.rate.target = whole.rate.target.zip(other.rate.target).map(|(a, b)| a + b);
         whole.rate.achieved += other.rate.achieved;
         add(&mut whole.status, &other.status);
+        add(&mut whole.grpc_status, &other.grpc_status);
         add(&mut whole.errors, &other.errors);
         add_generator(&mut whole.generator, &other.generator);
         whole.verdict = whole.verdict.and(other.verdict.clone());
@@ -173,6 +174,12 @@ pub fn merge_results(results: &[LoadResult]) -> Result<Option<LoadResult>, WireE
     (whole.histograms.lateness, whole.lateness_ns) = sum(|h| &h.lateness)?;
     (whole.histograms.wait, whole.wait_ns) = sum(|h| &h.wait)?;
     (whole.histograms.error_latency, whole.error_latency_ns) = sum(|h| &h.error_latency)?;
+    let optional = |f: fn(&LoadHistograms) -> Option<&HistogramWire>| {
+        merged_if_any(results.iter().filter_map(|r| f(&r.histograms)))
+    };
+    (whole.histograms.stream_wait, whole.stream_wait_ns) = optional(|h| h.stream_wait.as_ref())?;
+    (whole.histograms.message_latency, whole.message_latency_ns) =
+        optional(|h| h.message_latency.as_ref())?;
     whole.endpoints = endpoints(results)?;
     Ok(Some(whole))
 }
@@ -201,6 +208,18 @@ fn merged<'a>(
         sum.merge(&Histogram::from_wire(wire)?);
     }
     Ok((sum.to_wire(), sum.summary()))
+}
+
+/// What some generators have: the sum over those.
+fn merged_if_any<'a>(
+    wires: impl Iterator<Item = &'a HistogramWire>,
+) -> Result<(Option<HistogramWire>, Option<LatencySummary>), WireError> {
+    let mut wires = wires.peekable();
+    if wires.peek().is_none() {
+        return Ok((None, None));
+    }
+    let (wire, summary) = merged(wires)?;
+    Ok((Some(wire), Some(summary)))
 }
 
 fn add(sums: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
@@ -290,6 +309,9 @@ mod tests {
             lateness_ns: latency.summary(),
             wait_ns: latency.summary(),
             error_latency_ns: none.summary(),
+            stream_wait_ns: None,
+            message_latency_ns: Some(latency.summary()),
+            grpc_status: BTreeMap::from([("0".to_owned(), counts.ok)]),
             status: BTreeMap::from([("200".to_owned(), counts.ok)]),
             errors: BTreeMap::new(),
             endpoints: Vec::new(),
@@ -308,6 +330,8 @@ mod tests {
                 latency: wire.clone(),
                 service_time: wire.clone(),
                 lateness: wire.clone(),
+                message_latency: Some(wire.clone()),
+                stream_wait: None,
                 wait: wire,
                 error_latency: none.to_wire(),
             },
@@ -355,7 +379,9 @@ mod tests {
             (Some(10.0), 8.0)
         );
         assert_eq!(result.generator.loop_utilisation, 0.3, "the busiest");
-        assert_eq!(result.status["200"], 5);
+        assert_eq!(result.message_latency_ns, Some(sum.summary()));
+        assert_eq!(result.stream_wait_ns, None);
+        assert_eq!((result.status["200"], result.grpc_status["0"]), (5, 5));
     }
 
     #[test]

@@ -288,6 +288,7 @@ mod tests {
             drain_ns: None,
             connections: 8,
             threads: 1,
+            streams: 1,
             pace: Pace::Sleep,
             seed: 1,
             start_unix_ns: None,
