@@ -42,14 +42,12 @@ macro_rules! kinds {
 kinds! {
     NAMESPACE = "Namespace", "" "v1" "namespaces", false, ["get" "list" "create" "patch" "delete"], "one for each instance of the application", false;
     NODE = "Node", "" "v1" "nodes", false, ["get" "list" "patch"], "reserves a node for the generators, and returns it", false;
-    NODE_PROXY = "Node", "" "v1" "nodes/proxy", false, ["get"], "CPU and memory by the kubelet's summary where agents may not run", false;
     POD = "Pod", "" "v1" "pods", true, ["get" "list" "create" "patch" "delete"], "agents; waiting for the application", false;
     POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"], "the records of generators and agents", false;
     POD_PROXY = "Pod", "" "v1" "pods/proxy", true, ["get"], "the proxies' counters, and the proof that plain text is refused", false;
     SERVICE = "Service", "" "v1" "services", true, ["get" "list" "create" "patch"], "one for each service of the application", false;
     CONFIG_MAP = "ConfigMap", "" "v1" "configmaps", true, ["get" "list" "create" "patch" "delete"], "specifications of workers; the run's ledger", false;
     SECRET = "Secret", "" "v1" "secrets", true, ["get" "create" "patch"], "copies pull secrets, where the plan names some", false;
-    EVENT = "Event", "" "v1" "events", true, ["list"], "why a pod did not start", false;
     DEPLOYMENT = "Deployment", "apps" "v1" "deployments", true, ["get" "list" "create" "patch"], "the application", false;
     DAEMON_SET = "DaemonSet", "apps" "v1" "daemonsets", true, ["get" "list"], "waiting for a mesh's node proxies", false;
     JOB = "Job", "batch" "v1" "jobs", true, ["get" "create" "patch" "delete"], "the generators", false;
