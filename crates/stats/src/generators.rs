@@ -9,6 +9,7 @@ use tare_model::SCHEMA_VERSION;
 use tare_model::hist::{HistogramWire, LatencySummary};
 use tare_model::load::{EndpointResult, GeneratorStats, LoadHistograms, LoadResult};
 use tare_model::record::{Hello, LoadRecord, Progress, StreamChecksum};
+use tare_model::transport::InstrumentError;
 
 use crate::hist::{Histogram, WireError};
 use crate::stream::{LoadStream, StreamError};
@@ -138,6 +139,8 @@ fn merged_progress<'a>(all: impl Iterator<Item = &'a Progress> + Clone) -> Progr
         p99_ns: worst(|p| p.p99_ns),
         errors: all.clone().map(|p| p.errors).sum(),
         lateness_p50_ns: worst(|p| p.lateness_p50_ns),
+        planned_rps: all.clone().map(|p| p.planned_rps).sum(),
+        lateness_now_ns: worst(|p| p.lateness_now_ns),
     }
 }
 
@@ -155,6 +158,9 @@ pub fn merge_results(results: &[LoadResult]) -> Result<Option<LoadResult>, WireE
         return Ok(Some(whole));
     }
     whole.schema_version = SCHEMA_VERSION;
+    // No plan makes generators speak TLS; one's alone would pass for the whole.
+    whole.tls = None;
+    whole.instrument_error = instrument_error(results)?;
     for other in rest {
         whole.interrupted |= other.interrupted;
         whole.counts.add(&other.counts);
@@ -208,6 +214,31 @@ fn merged<'a>(
         sum.merge(&Histogram::from_wire(wire)?);
     }
     Ok((sum.to_wire(), sum.summary()))
+}
+
+/// The instrument's error over all generators; `None` where one of them did not compare.
+fn instrument_error(results: &[LoadResult]) -> Result<Option<InstrumentError>, WireError> {
+    let all: Option<Vec<&InstrumentError>> = results
+        .iter()
+        .map(|r| r.instrument_error.as_ref())
+        .collect();
+    let Some((first, rest)) = all.as_ref().and_then(|a| a.split_first()) else {
+        return Ok(None);
+    };
+    let mut sum = (*first).clone();
+    for other in rest {
+        sum.sampled += other.sampled;
+        sum.missed += other.missed;
+        sum.below_zero += other.below_zero;
+        sum.absent = sum.absent.or_else(|| other.absent.clone());
+        sum.clock_uncertainty_ns_max = sum
+            .clock_uncertainty_ns_max
+            .max(other.clock_uncertainty_ns_max);
+        (sum.send, sum.send_ns) = merged([&sum.send, &other.send].into_iter())?;
+        (sum.service_time, sum.service_time_ns) =
+            merged([&sum.service_time, &other.service_time].into_iter())?;
+    }
+    Ok(Some(sum))
 }
 
 /// What some generators have: the sum over those.
@@ -311,6 +342,8 @@ mod tests {
             error_latency_ns: none.summary(),
             stream_wait_ns: None,
             message_latency_ns: Some(latency.summary()),
+            tls: None,
+            instrument_error: None,
             grpc_status: BTreeMap::from([("0".to_owned(), counts.ok)]),
             status: BTreeMap::from([("200".to_owned(), counts.ok)]),
             errors: BTreeMap::new(),
