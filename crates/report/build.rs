@@ -1,4 +1,5 @@
-//! Bundles the front end of `web/` for the report page, with npm.
+//! Bundles the front end of `web/` for the report page, with npm, and compiles the
+//! analysis for it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -36,8 +37,47 @@ fn bundle() -> Result<(), String> {
         run(&web, "npm", &arguments)?;
     }
     std::fs::create_dir_all(&out).map_err(|e| format!("create {}: {e}", out.display()))?;
-    let script = ["scripts/build.mjs", &out.to_string_lossy()];
+    let analysis = analysis(&manifest)?;
+    let script = [
+        "scripts/build.mjs",
+        &out.to_string_lossy(),
+        &analysis.to_string_lossy(),
+    ];
     run(&web, "node", &script)
+}
+
+/// Compiles the crate `tare-page` to WebAssembly, in a target directory of its own:
+/// the one of the build around this is locked.
+fn analysis(manifest: &Path) -> Result<PathBuf, String> {
+    const TARGET: &str = "wasm32-unknown-unknown";
+    let root = manifest.join("../..");
+    for input in ["crates/page", "crates/stats", "crates/model", "Cargo.lock"] {
+        println!("cargo::rerun-if-changed={}", root.join(input).display());
+    }
+    let target = PathBuf::from(variable("OUT_DIR")?).join("analysis");
+    let mut cargo = Command::new(variable("CARGO")?);
+    cargo
+        .args(["rustc", "--locked", "--package", "tare-page", "--lib"])
+        .args(["--crate-type", "cdylib", "--release", "--target", TARGET])
+        .arg("--target-dir")
+        .arg(&target)
+        .current_dir(&root);
+    // Small before fast: the module is part of every page.
+    cargo
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s")
+        .env("CARGO_PROFILE_RELEASE_LTO", "true")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
+        .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    // What was meant for the build around this, as coverage or another linker.
+    for meant_for_others in ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        cargo.env_remove(meant_for_others);
+    }
+    finish(cargo, &format!("cargo rustc --package tare-page --target {TARGET}"), &root).map_err(
+        |e| format!("{e} (where the target is missing: rustup target add {TARGET})"),
+    )?;
+    Ok(target.join(TARGET).join("release/tare_page.wasm"))
 }
 
 fn variable(name: &str) -> Result<String, String> {
@@ -54,7 +94,13 @@ fn installed(web: &Path) -> bool {
 
 fn run(web: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
     let line = format!("{program} {}", arguments.join(" "));
-    let output = Command::new(program).args(arguments).current_dir(web).output().map_err(|e| {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(web);
+    finish(command, &line, web)
+}
+
+fn finish(mut command: Command, line: &str, place: &Path) -> Result<(), String> {
+    let output = command.output().map_err(|e| {
         format!(
             "`{line}` did not start ({e}). The report page is built from web/ and needs Node.js 20 \
              or newer with npm: install them and build again"
@@ -65,7 +111,7 @@ fn run(web: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
     }
     Err(format!(
         "`{line}` in {} ended with {}: {}{}",
-        web.display(),
+        place.display(),
         output.status,
         String::from_utf8_lossy(&output.stdout).trim(),
         String::from_utf8_lossy(&output.stderr).trim()

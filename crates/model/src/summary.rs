@@ -11,7 +11,7 @@ use crate::hist::LatencySummary;
 use crate::layout::Fingerprint;
 use crate::load::Counts;
 use crate::mesh::Mesh;
-use crate::plan::{EnvironmentKind, Load};
+use crate::plan::{EnvironmentKind, Load, Prices};
 use crate::trial::{MemoryKind, Proof};
 use crate::verdict::{Grade, Verdict};
 use crate::worker::Plane;
@@ -84,6 +84,9 @@ pub struct Setup {
     pub seed: String,
     /// The command line.
     pub command: Vec<String>,
+    /// What CPU and memory cost, where the plan says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Prices>,
 }
 
 /// What the run says about one mesh.
@@ -141,6 +144,26 @@ pub struct Cell {
     pub endpoints: Vec<EndpointRow>,
     /// Against the baseline under the same load; absent for the baseline itself.
     pub overhead: Option<Overhead>,
+    /// What the mesh costs with the plan's prices; absent without them, and for a
+    /// mesh without processes of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+/// CPU, memory and money of data and control plane at a size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Requests per second that it is reckoned for.
+    pub rps: f64,
+    /// Proxies that it is reckoned for.
+    pub proxies: f64,
+    /// Cores: the data plane's in proportion to the rate, the control plane's as measured.
+    pub cores: Estimate,
+    /// GiB: the data plane's in proportion to the proxies, the control plane's as measured.
+    pub memory_gib: Estimate,
+    /// Money for 730.5 hours, in the currency of the prices.
+    pub per_month: Estimate,
 }
 
 /// A quantile of pooled counts, with an interval over runs: on the logarithmic
@@ -306,6 +329,9 @@ pub struct TrialRow {
     pub load: String,
     /// Whether its figures are in a cell.
     pub used: bool,
+    /// Whether the reader left it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub excluded: bool,
     /// The verdict with its reasons.
     pub verdict: Verdict,
     /// Slots; absent when the trial did not get as far as a result.

@@ -3,9 +3,9 @@
 use tare_model::summary::{Cell, Difference, Distinction, Estimate, Quantile, Summary, TrialRow};
 use tare_model::verdict::{Finding, Grade};
 use tare_model::worker::Plane;
+use tare_page::blocks;
 use tare_stats::figures;
 
-use crate::blocks;
 use crate::text::{fit, printable, wrap};
 
 /// Widest line, in characters.

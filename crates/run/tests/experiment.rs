@@ -79,6 +79,7 @@ fn plan() -> Plan {
         loads: vec![load(200.0), load(400.0)],
         repeats: 3,
         seed: 7,
+        prices: None,
     }
 }
 

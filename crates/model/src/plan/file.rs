@@ -4,6 +4,7 @@
 
 use schemars::JsonSchema;
 
+use super::prices::{PRICES, PricesFile};
 use super::resolved::EnvironmentKind;
 use crate::graph::ServiceGraph;
 use crate::load::Pace;
@@ -51,6 +52,8 @@ pub(super) struct PlanFile {
     pub(super) repeats: Part<u32>,
     /// Seed of everything random. Default: 1.
     pub(super) seed: Part<u64>,
+    /// What CPU and memory cost, for money per month. Default: not reckoned.
+    pub(super) prices: Part<PricesFile>,
 }
 
 /// The application.
@@ -180,6 +183,7 @@ pub(super) static PLAN: Shape = Shape::Map {
         ("loads", &Shape::List(&LOAD)),
         ("repeats", &Shape::Scalar),
         ("seed", &Shape::Scalar),
+        ("prices", &PRICES),
     ],
     shorthand: None,
 };
@@ -212,6 +216,7 @@ mod tests {
             ("Workload", &WORKLOAD),
             ("Mesh", &MESH),
             ("Load", &LOAD),
+            ("Prices", &PRICES),
             ("Settings", &SETTINGS),
         ] {
             let definition = &schema["$defs"][name];

@@ -5,6 +5,7 @@ mod builtin;
 mod decode;
 mod file;
 mod loads;
+mod prices;
 mod resolve;
 mod resolved;
 #[cfg(test)]
@@ -14,5 +15,6 @@ mod workload;
 pub use crate::source::{Place, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
 pub use builtin::{Builtin, builtin, builtins, nearest_builtin};
 pub use file::schema;
+pub use prices::Prices;
 pub use resolve::{ReadFile, resolve};
 pub use resolved::{EnvironmentKind, Load, Plan, Workload};

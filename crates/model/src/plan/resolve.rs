@@ -71,6 +71,10 @@ fn read(
         loads: loads?,
         repeats: repeats?,
         seed: file.seed.or(1)?,
+        prices: match file.prices {
+            Part::Absent => None,
+            given => Some(given.or_else(Default::default)?.resolve()?),
+        },
     };
     let trials = plan.trial_count();
     if trials > TRIALS_MAX {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::prices::Prices;
 use crate::graph::ServiceGraph;
 use crate::load::{Arrivals, Pace};
 use crate::mesh::{DataPlaneKind, Mesh};
@@ -33,6 +34,9 @@ pub struct Plan {
     pub repeats: u32,
     /// Seed of the order of trials, of arrivals, of everything random.
     pub seed: u64,
+    /// What CPU and memory cost, for money per month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Prices>,
 }
 
 /// Where a plan runs.

@@ -74,6 +74,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         schema_version: SCHEMA_VERSION,
         name: "synthetic".to_owned(),
         description: "SYNTHETIC data from a seeded generator: no mesh was measured".to_owned(),
+        prices: None,
         environment: EnvironmentKind::Fake,
         workload: Workload {
             graph: ServiceGraph {

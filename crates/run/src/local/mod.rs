@@ -316,6 +316,7 @@ mod tests {
             loads: Vec::new(),
             repeats: 1,
             seed: 1,
+            prices: None,
         }
     }
 

@@ -7,9 +7,11 @@
 
 mod answers;
 mod cell;
+mod cost;
 mod overhead;
 mod trials;
 
+use serde::{Deserialize, Serialize};
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::RunManifest;
 use tare_model::plan::Plan;
@@ -21,7 +23,7 @@ use crate::bootstrap::CONFIDENCE;
 use trials::Trial;
 
 /// One trial as it lies in a run directory.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredTrial {
     /// Name of its directory.
     pub dir: String,
@@ -32,9 +34,22 @@ pub struct StoredTrial {
 /// The analysis of a run. `notes` are what reading the directory already had to say.
 #[must_use]
 pub fn summarise(manifest: &RunManifest, stored: &[StoredTrial], notes: Vec<String>) -> Summary {
+    summarise_without(manifest, stored, notes, &[])
+}
+
+/// The same without the trials named by their index in `excluded`: the reader's
+/// choice. They are listed, marked and noted, and no figure holds them.
+#[must_use]
+pub fn summarise_without(
+    manifest: &RunManifest,
+    stored: &[StoredTrial],
+    notes: Vec<String>,
+    excluded: &[u32],
+) -> Summary {
     let plan = &manifest.plan;
     let mut notes = notes;
-    let trials = trials::decode(plan, stored, &mut notes);
+    let mut trials = trials::decode(plan, stored, &mut notes);
+    trials::exclude(&mut trials, excluded, &mut notes);
     note_about_the_run(manifest, &trials, &mut notes);
     let mut cells: Vec<Cell> = Vec::new();
     for mesh in &plan.meshes {
@@ -118,5 +133,6 @@ fn setup(manifest: &RunManifest) -> Setup {
         repeats: plan.repeats,
         seed: plan.seed.to_string(),
         command: manifest.command.clone(),
+        prices: plan.prices.clone(),
     }
 }

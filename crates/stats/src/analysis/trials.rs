@@ -22,6 +22,8 @@ pub(super) struct Trial<'a> {
     pub(super) load: Option<Decoded<'a>>,
     /// Whether its figures go into a cell.
     pub(super) used: bool,
+    /// Whether the reader left it out.
+    pub(super) excluded: bool,
 }
 
 /// A load result with its histograms.
@@ -82,6 +84,26 @@ pub(super) fn decode<'a>(
     trials
 }
 
+/// Leaves out the trials with these indices, and says so.
+pub(super) fn exclude(trials: &mut [Trial<'_>], excluded: &[u32], notes: &mut Vec<String>) {
+    let mut left_out = Vec::new();
+    for trial in trials {
+        let index = trial.result.trial.index;
+        if excluded.contains(&index) {
+            (trial.used, trial.excluded) = (false, true);
+            left_out.push(index.to_string());
+        }
+    }
+    left_out.dedup();
+    if !left_out.is_empty() {
+        notes.push(format!(
+            "left out at the reader's wish: {} {}",
+            if left_out.len() == 1 { "trial" } else { "trials" },
+            left_out.join(", ")
+        ));
+    }
+}
+
 fn decode_one(stored: &StoredTrial) -> Trial<'_> {
     let incomplete = |found: String| {
         Verdict::from_findings(vec![Finding::new(
@@ -117,6 +139,7 @@ fn decode_one(stored: &StoredTrial) -> Trial<'_> {
         dir: &stored.dir,
         result: &stored.result,
         used: load.is_some() && verdict.grade != Grade::Invalid,
+        excluded: false,
         verdict,
         load,
     }
@@ -156,6 +179,7 @@ impl Trial<'_> {
             mesh: spec.mesh.name.clone(),
             load: spec.load.name.clone(),
             used: self.used,
+            excluded: self.excluded,
             verdict: self.verdict.clone(),
             counts: load.map(|l| l.counts),
             achieved_rps: load.map(|l| l.rate.achieved),

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use tare_model::layout;
 use tare_model::summary::Summary;
 use tare_model::verdict::Grade;
-use tare_report::{TableOptions, render_table, write_derived};
+use tare_report::{TableOptions, render_table, write_derived_without};
 
 /// Rebuild the analysis and the page from a run directory.
 #[derive(clap::Args)]
@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// Directory of a run, as `tare run` names it.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Numbers of trials to leave out, as the list in the page has them.
+    #[arg(long, value_name = "TRIAL,...", value_delimiter = ',')]
+    exclude: Vec<u32>,
     /// What to print.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -31,7 +34,7 @@ pub(crate) enum Output {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let summary = write_derived(&args.dir)?;
+    let summary = write_derived_without(&args.dir, &args.exclude)?;
     print(&summary, args.output, &args.dir)?;
     Ok(match summary.grade {
         Grade::Invalid => ExitCode::from(super::exit::INVALID),

@@ -72,6 +72,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
         }],
         repeats: 1,
         seed: 1,
+        prices: None,
     }
 }
 

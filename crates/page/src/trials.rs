@@ -9,7 +9,8 @@ use tare_stats::figures;
 use super::{badge, mesh_label};
 use crate::html::Html;
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
+    "use",
     "trial",
     "block",
     "mesh",
@@ -27,12 +28,16 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
     page.raw("<section aria-labelledby=\"trials\">\n<h2 id=\"trials\">Trials</h2>\n");
     page.tag(
         "p class=\"caption\"",
-        "Every trial on disk, in the order in which they ran. Suspect trials are used; invalid ones are not.",
+        "Every trial on disk, in the order in which they ran. Suspect trials are used; invalid ones are not. \
+         Take a tick away to leave a trial out: every figure and chart on this page is then computed again. \
+         A trial's number leads to it over time.",
     );
+    // The script fills this with a filter and says there what was left out.
+    page.raw("\n<div class=\"trial-tools\" data-trials></div>");
     page.raw("\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"trials\"><table class=\"trials\">\n<thead><tr>");
     for (i, column) in COLUMNS.iter().enumerate() {
         page.tag(
-            if (2..5).contains(&i) {
+            if (3..6).contains(&i) {
                 "th scope=\"col\" class=\"l\""
             } else {
                 "th scope=\"col\""
@@ -48,15 +53,20 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
 }
 
 fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
-    page.raw(if trial.used {
-        "<tr>"
-    } else {
-        "<tr class=\"unused\">"
-    });
-    page.tag(
-        &format!("td title=\"{}\"", crate::html::escape(&trial.dir)),
-        &trial.index.to_string(),
-    );
+    let index = trial.index;
+    let unused = if trial.used { "" } else { " class=\"unused\"" };
+    page.raw(&format!("<tr{unused} data-trial=\"{index}\">"));
+    // Only the script can act on it, and enables it. What is invalid stays out.
+    let able = trial.verdict.grade != Grade::Invalid && (trial.used || trial.excluded);
+    let ticked = if trial.used { " checked" } else { "" };
+    page.raw(&format!(
+        "<td><input type=\"checkbox\" disabled{ticked}{} aria-label=\"use trial {index}\"></td>",
+        if able { " data-exclude" } else { "" }
+    ));
+    page.raw(&format!(
+        "<td title=\"{}\"><a href=\"#trial-{index}\">{index}</a></td>",
+        crate::html::escape(&trial.dir)
+    ));
     page.tag("td", &(trial.block + 1).to_string());
     page.raw("<td class=\"l\">");
     mesh_label(page, summary, &trial.mesh);
@@ -95,7 +105,7 @@ fn reasons(page: &mut Html, trial: &TrialRow) {
     if trial.verdict.grade == Grade::Valid && failed.is_empty() && trial.gone.is_empty() {
         return;
     }
-    page.raw("<tr class=\"reasons\"><td></td><td colspan=\"10\" class=\"l\"><ul>");
+    page.raw("<tr class=\"reasons\"><td colspan=\"2\"></td><td colspan=\"10\" class=\"l\"><ul>");
     for finding in &trial.verdict.reasons {
         page.raw("<li>")
             .text(&finding.found)

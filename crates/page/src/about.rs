@@ -94,14 +94,19 @@ pub(super) fn method(page: &mut Html, summary: &Summary) {
     page.raw("</ul>\n</section>\n");
 }
 
-pub(super) fn reproduce(page: &mut Html, summary: &Summary) {
+pub(super) fn reproduce(page: &mut Html, summary: &Summary, plan: Option<&str>) {
     page.raw("<section aria-labelledby=\"again\">\n<h2 id=\"again\">Once more</h2>\n<p>The order of trials and all arrivals follow from seed <code>");
     page.text(&summary.setup.seed)
         .raw("</code>. The command was:</p>\n");
     let command: Vec<String> = summary.setup.command.iter().map(|w| quoted(w)).collect();
-    page.raw("<pre><code>")
+    page.raw("<pre tabindex=\"0\"><code>")
         .text(&command.join(" "))
         .raw("</code></pre>\n");
+    if let Some(plan) = plan.filter(|p| !p.is_empty()) {
+        page.raw("<details><summary>The plan, as it was written</summary>\n<pre tabindex=\"0\"><code>")
+            .text(plan)
+            .raw("</code></pre></details>\n");
+    }
     page.raw("<p>This page was derived from the run directory; <code>tare report DIR</code> derives it again.</p>\n</section>\n");
 }
 

@@ -8,7 +8,7 @@ use super::{badge, load_words, mesh_label};
 use crate::html::Html;
 
 /// Opens a section with one table for each load; `rows` writes the rows of a cell.
-fn per_load(
+pub(super) fn per_load(
     page: &mut Html,
     summary: &Summary,
     columns: &[&str],
@@ -35,21 +35,18 @@ fn per_load(
     }
 }
 
-fn open(page: &mut Html, id: &str, title: &str, words: &str) {
-    page.raw(&format!(
-        "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n"
-    ));
+fn open(page: &mut Html, words: &str) {
     page.tag("p class=\"caption\"", words).raw("\n");
 }
 
-fn row_head(page: &mut Html, summary: &Summary, cell: &Cell) {
+pub(super) fn row_head(page: &mut Html, summary: &Summary, cell: &Cell) {
     page.raw("<tr><th scope=\"row\">");
     mesh_label(page, summary, &cell.mesh);
     page.raw("</th>");
 }
 
 /// A figure that stands back.
-fn plain(page: &mut Html, value: &str) {
+pub(super) fn plain(page: &mut Html, value: &str) {
     page.tag("td", value);
 }
 
@@ -65,7 +62,7 @@ fn figure(page: &mut Html, value: &str, below: Option<&str>) {
 pub(super) fn latency(page: &mut Html, summary: &Summary) {
     let words = "Milliseconds. Below each: its interval over runs. The maximum has none. A dash: too few \
                  responses to state the percentile.";
-    open(page, "latency-table", "Latency, figures", words);
+    open(page, words);
     let columns = [
         "mesh",
         "p50",
@@ -101,7 +98,6 @@ pub(super) fn latency(page: &mut Html, summary: &Summary) {
         badge(page, cell.verdict.grade);
         page.raw("</td></tr>\n");
     });
-    page.raw("</section>\n");
 }
 
 fn quantile(page: &mut Html, quantile: Option<&Quantile>) {
@@ -124,7 +120,7 @@ pub(super) fn overhead(page: &mut Html, summary: &Summary) {
          milliseconds. A dash: too few responses.",
         summary.baseline
     );
-    open(page, "overhead-table", "Overhead, figures", &words);
+    open(page, &words);
     let columns = [
         "mesh",
         "p50",
@@ -153,7 +149,6 @@ pub(super) fn overhead(page: &mut Html, summary: &Summary) {
         }
         page.raw("</tr>\n");
     });
-    page.raw("</section>\n");
 }
 
 fn difference(page: &mut Html, d: Option<&Difference>, words: impl Fn(&Difference) -> String) {
@@ -188,7 +183,7 @@ fn difference(page: &mut Html, d: Option<&Difference>, words: impl Fn(&Differenc
 pub(super) fn resources(page: &mut Html, summary: &Summary) {
     let words = "CPU in cores: the mean over the measured window, with its interval over runs, and \
                  the busiest second. Memory summed over the plane's processes.";
-    open(page, "resource-table", "CPU and memory, figures", words);
+    open(page, words);
     let columns = [
         "mesh",
         "plane",
@@ -227,10 +222,9 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
             page.raw("</tr>\n");
         }
     });
-    page.raw("</section>\n");
 }
 
-fn estimate(page: &mut Html, e: &Estimate, words: impl Fn(f64) -> String) {
+pub(super) fn estimate(page: &mut Html, e: &Estimate, words: impl Fn(f64) -> String) {
     let between = e
         .low
         .zip(e.high)
@@ -239,7 +233,7 @@ fn estimate(page: &mut Html, e: &Estimate, words: impl Fn(f64) -> String) {
 }
 
 pub(super) fn endpoints(page: &mut Html, summary: &Summary) {
-    page.raw("<section>\n<details><summary>By endpoint</summary>\n");
+    open(page, "Milliseconds, pooled over all usable trials.");
     let columns = [
         "mesh", "endpoint", "requests", "failed", "p50", "p90", "p99", "p99.9", "max",
     ];
@@ -255,5 +249,4 @@ pub(super) fn endpoints(page: &mut Html, summary: &Summary) {
             page.raw("</tr>\n");
         }
     });
-    page.raw("</details>\n</section>\n");
 }

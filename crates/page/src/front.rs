@@ -1,9 +1,9 @@
-//! The first screen: what was weighed, the answers, the charts.
+//! The first screen: what was weighed, the answers, one chart.
 
 use tare_model::summary::Summary;
 use tare_model::verdict::Grade;
 
-use super::{badge, mesh_label};
+use super::{badge, charts, mesh_label, part};
 use crate::html::Html;
 
 pub(super) fn header(page: &mut Html, summary: &Summary) {
@@ -15,10 +15,27 @@ pub(super) fn header(page: &mut Html, summary: &Summary) {
         page.tag("p class=\"lead\"", &summary.setup.description)
             .raw("\n");
     }
+    part(page, summary, "verdict");
+    page.raw("</header>\n");
+}
+
+/// The grade of the run, and what speaks against it.
+pub(super) fn verdict(page: &mut Html, summary: &Summary) {
     page.raw("<p class=\"verdict\">");
     badge(page, summary.grade);
-    page.text(&format!(" {}", verdict(summary)))
-        .raw("</p>\n</header>\n");
+    page.text(&format!(" {}", verdict_words(summary)))
+        .raw("</p>\n");
+}
+
+/// The answers, and the one chart that shows them.
+pub(super) fn first_screen(page: &mut Html, summary: &Summary) {
+    page.raw(
+        "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">In short</h2>\n",
+    );
+    part(page, summary, "answers");
+    charts::place(page, "headline");
+    charts::contents(page, summary);
+    page.raw("</section>\n");
 }
 
 fn title(summary: &Summary) -> String {
@@ -37,7 +54,7 @@ fn title(summary: &Summary) -> String {
     format!("What {list} cost over {}", summary.baseline)
 }
 
-fn verdict(summary: &Summary) -> String {
+fn verdict_words(summary: &Summary) -> String {
     let count = |grade| {
         summary
             .trials
@@ -61,6 +78,10 @@ fn verdict(summary: &Summary) -> String {
     if invalid > 0 {
         parts.push(format!("{invalid} invalid: shown and not used"));
     }
+    let excluded = summary.trials.iter().filter(|t| t.excluded).count();
+    if excluded > 0 {
+        parts.push(format!("{excluded} left out by the reader"));
+    }
     let percent = summary.confidence * 100.0;
     parts.push(format!(
         "intervals of {percent:.0} % over {} blocks",
@@ -70,9 +91,6 @@ fn verdict(summary: &Summary) -> String {
 }
 
 pub(super) fn answers(page: &mut Html, summary: &Summary) {
-    page.raw(
-        "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">In short</h2>\n",
-    );
     page.raw("<ul class=\"answers\">\n");
     for answer in &summary.answers {
         page.raw("<li>");
@@ -94,7 +112,6 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
         }
         page.raw("</ul></div>\n");
     }
-    page.raw("</section>\n");
 }
 
 /// A sentence whose figures (a number before a unit) stand out.
@@ -113,37 +130,3 @@ fn with_figures_set_off(page: &mut Html, sentence: &str) {
     }
 }
 
-pub(super) fn charts(page: &mut Html) {
-    for (id, title, words) in [
-        (
-            "latency",
-            "Latency by percentile",
-            "Pooled over all usable trials; the band spans the single runs. A dotted line rests on \
-             too few requests to be stated. Latency counts from the intended instant.",
-        ),
-        (
-            "overhead",
-            "Latency added",
-            "Difference to the baseline, paired by block, with its interval. \
-             Hollow: not distinguishable from zero.",
-        ),
-        (
-            "cpu",
-            "CPU",
-            "Cores, mean over the measured window. Whisker: interval over runs; dots: the runs.",
-        ),
-        (
-            "memory",
-            "Memory",
-            "Mean over the measured window, summed over the processes of a plane.",
-        ),
-    ] {
-        page.raw(&format!(
-            "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n"
-        ));
-        page.tag("p class=\"caption\"", words).raw("\n");
-        page.raw(&format!("<div class=\"charts\" data-chart=\"{id}\">"));
-        page.raw("<noscript><p>The chart needs scripts; its figures are in the tables below.</p></noscript>");
-        page.raw("</div>\n</section>\n");
-    }
-}
