@@ -60,6 +60,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
         endpoints: endpoints(&loads),
         overhead: None,
         cost: super::cost::of(plan.prices.as_ref(), &used, load),
+        named: Vec::new(),
     }
 }
 
