@@ -38,6 +38,7 @@ export type Bound = "exact" | "over" | "under";
 
 export interface Cell {
   achieved_rps: number | null;
+  cost: Cost | null;
   counts: Counts;
   endpoints: EndpointRow[];
   latency: Quantile[];
@@ -54,6 +55,14 @@ export interface Cell {
   trials_invalid: number[];
   trials_used: number[];
   verdict: Verdict;
+}
+
+export interface Cost {
+  cores: Estimate;
+  memory_gib: Estimate;
+  per_month: Estimate;
+  proxies: number;
+  rps: number;
 }
 
 export interface Counts {
@@ -218,6 +227,14 @@ export interface PlaneEstimate {
   processes: number;
 }
 
+export interface Prices {
+  core_hour: number;
+  currency: string;
+  gib_hour: number;
+  proxies: number | null;
+  rps: number | null;
+}
+
 export interface Proof {
   claim: string;
   holds: boolean;
@@ -272,6 +289,7 @@ export interface Setup {
   loads: Load[];
   meshes: Mesh[];
   mix: string;
+  prices: Prices | null;
   repeats: number;
   seed: string;
   services: string[];
@@ -330,6 +348,7 @@ export interface TrialRow {
   data_plane_cores: number | null;
   dir: string;
   errors: Partial<Record<string, number>>;
+  excluded?: boolean;
   gone: string[];
   index: number;
   latency_ns: LatencySummary | null;

@@ -38,7 +38,7 @@ const OVERHEAD: Section = Section {
 const CPU: Section = Section {
     id: "cpu",
     title: "CPU",
-    words: "Cores, mean over the measured window: data plane (full) and control plane (hatched) on top \
+    words: "Cores, mean over the measured window: data plane (full) and control plane (pale) on top \
             of each other. Whisker: interval over runs; dots: the runs.",
     charts: &["cpu"],
     figures: None,
@@ -90,7 +90,8 @@ const INSTRUMENT: Section = Section {
     id: "instrument",
     title: "The instrument's own error",
     words: "Lateness is how long after its intended instant a request left: the generator's error, \
-            and part of the latency above. It is good while it is small beside the latency.",
+            and part of the latency above. Dot to the end of the line: its median to p99; diamond: the median \
+            latency. It is good while it is small beside the latency.",
     charts: &["lateness"],
     figures: None,
 };

@@ -93,7 +93,8 @@ fn verdict_words(summary: &Summary) -> String {
 pub(super) fn answers(page: &mut Html, summary: &Summary) {
     page.raw("<ul class=\"answers\">\n");
     for answer in &summary.answers {
-        page.raw("<li>");
+        let colour = crate::colour_of(summary, &answer.mesh);
+        page.raw(&format!("<li class=\"mesh-{colour}\">"));
         page.raw("<p class=\"who\">");
         mesh_label(page, summary, &answer.mesh);
         if answer.grade != Grade::Valid {
@@ -102,7 +103,11 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
         }
         page.raw("</p><p>");
         with_figures_set_off(page, &answer.text);
-        page.raw("</p></li>\n");
+        page.raw("</p>");
+        if let Some(caution) = &answer.caution {
+            page.tag("p class=\"caution\"", caution);
+        }
+        page.raw("</li>\n");
     }
     page.raw("</ul>\n");
     if !summary.notes.is_empty() {

@@ -4,6 +4,7 @@
 //! Every output prints the numbers of one [`Summary`] through `tare_stats::figures`
 //! and computes none of its own.
 
+mod money;
 mod page;
 mod series;
 mod store;

@@ -6,6 +6,7 @@ use tare_model::worker::Plane;
 use tare_page::blocks;
 use tare_stats::figures;
 
+use crate::money;
 use crate::text::{fit, printable, wrap};
 
 /// Widest line, in characters.
@@ -41,6 +42,11 @@ pub fn render_table(summary: &Summary, options: TableOptions) -> String {
         latency_rows(&mut out, summary, &cells);
         over_rows(&mut out, summary, &cells);
         plane_rows(&mut out, summary, &cells);
+        if let Some((head, lines)) = money::lines(summary, &cells, NAME) {
+            out.line("");
+            out.dim(&head);
+            lines.iter().for_each(|line| out.line(line));
+        }
         out.line("");
     }
     out.dim(&legend(summary));

@@ -359,12 +359,9 @@ fn a_run_without_any_trial_says_so() {
 
 #[test]
 fn hostile_names_stay_text() {
-    const EVIL: &str = "</script><img src=x onerror=alert(1)>\x1b[2J'\"";
+    use support::EVIL;
     let mut plan = support::quick();
-    plan.meshes[1].name = EVIL.to_owned();
-    plan.meshes[1].title = EVIL.to_owned();
-    plan.description = EVIL.to_owned();
-    plan.loads[0].name = EVIL.to_owned();
+    support::make_hostile(&mut plan);
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &plan, |_| {});
     let mut summary = analysed(dir.path());
