@@ -46,7 +46,5 @@ await writeFile(path, script);
 const hash = createHash("sha256").update(script, "utf8").digest("base64");
 await writeFile(join(out, "page.js.integrity"), `sha256-${hash}`);
 
-if (analysis) {
-  const packed = deflateSync(await readFile(analysis), { level: 9 });
-  await writeFile(join(out, "analysis.wasm.z64"), packed.toString("base64"));
-}
+const packed = analysis ? deflateSync(await readFile(analysis), { level: 9 }) : Buffer.alloc(0);
+await writeFile(join(out, "analysis.wasm.z64"), packed.toString("base64"));

@@ -71,7 +71,7 @@ async function start(): Promise<void> {
   const view: View = { summary, details: null };
   view.details = await unpackJson<Details>("details").catch(() => null);
   draw(view);
-  const able = document.getElementById("input") !== null;
+  const able = Boolean(document.getElementById("input")?.textContent && document.getElementById("analysis")?.textContent);
   const place = document.querySelector<HTMLElement>("[data-trials]");
   if (place) {
     const tools: TrialTools = trialTools(place, view.summary, able, (excluded) => leaveOut(view, excluded, tools));

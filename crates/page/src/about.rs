@@ -103,9 +103,11 @@ pub(super) fn reproduce(page: &mut Html, summary: &Summary, plan: Option<&str>) 
         .text(&command.join(" "))
         .raw("</code></pre>\n");
     if let Some(plan) = plan.filter(|p| !p.is_empty()) {
-        page.raw("<details><summary>The plan, as it was written</summary>\n<pre tabindex=\"0\"><code>")
-            .text(plan)
-            .raw("</code></pre></details>\n");
+        page.raw(
+            "<details><summary>The plan, as it was written</summary>\n<pre tabindex=\"0\"><code>",
+        )
+        .text(plan)
+        .raw("</code></pre></details>\n");
     }
     page.raw("<p>This page was derived from the run directory; <code>tare report DIR</code> derives it again.</p>\n</section>\n");
 }

@@ -134,4 +134,3 @@ fn with_figures_set_off(page: &mut Html, sentence: &str) {
         }
     }
 }
-

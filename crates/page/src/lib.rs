@@ -20,7 +20,9 @@ mod trials;
 mod wasm;
 
 pub use evidence::{Details, Evidence, RunInput};
-pub use series::{BUCKETS_FROM_NS, BUCKETS_PER_DECADE, COLUMNS_MAX, Column, SeriesBuilder, TrialSeries};
+pub use series::{
+    BUCKETS_FROM_NS, BUCKETS_PER_DECADE, COLUMNS_MAX, Column, SeriesBuilder, TrialSeries,
+};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,7 +102,11 @@ pub fn render(summary: &Summary, evidence: Option<&Evidence>, assets: &Assets<'_
     trials::section(&mut page, summary);
     about::environment(&mut page, summary);
     about::method(&mut page, summary);
-    about::reproduce(&mut page, summary, evidence.map(|e| e.details.plan.as_str()));
+    about::reproduce(
+        &mut page,
+        summary,
+        evidence.map(|e| e.details.plan.as_str()),
+    );
     page.raw("</main>\n");
     let data = serde_json::to_string(summary).unwrap_or_else(|_| "null".to_owned());
     page.raw("<script type=\"application/json\" id=\"summary\">");

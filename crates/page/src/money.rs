@@ -21,7 +21,14 @@ pub(crate) fn table(page: &mut Html, summary: &Summary) {
         ),
     );
     let money = format!("{currency} per month");
-    let columns = ["mesh", "rate", "proxies", "cores", "memory, GiB", money.trim()];
+    let columns = [
+        "mesh",
+        "rate",
+        "proxies",
+        "cores",
+        "memory, GiB",
+        money.trim(),
+    ];
     per_load(page, summary, &columns, |page, cell| {
         let Some(cost) = &cell.cost else { return };
         row_head(page, summary, cell);

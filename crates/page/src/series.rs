@@ -201,7 +201,12 @@ mod tests {
         }
         let series = builder.finish(&[], &[]);
         assert_eq!((series.step_s, series.columns.len()), (5, 120));
-        let counted: u64 = series.columns.iter().flat_map(|c| &c.buckets).map(|b| b.1).sum();
+        let counted: u64 = series
+            .columns
+            .iter()
+            .flat_map(|c| &c.buckets)
+            .map(|b| b.1)
+            .sum();
         assert_eq!(counted, 1800);
         assert_eq!(series.columns[0].buckets, [(0, 5), (60, 5), (66, 5)]);
         assert_eq!(series.columns[7].planned, 15);

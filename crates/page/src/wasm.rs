@@ -15,7 +15,7 @@ thread_local! {
 /// Where the caller may write `bytes` bytes.
 #[expect(unsafe_code, reason = "an exported name")]
 #[unsafe(no_mangle)]
-pub extern "C" fn take(bytes: usize) -> *mut u8 {
+pub(crate) extern "C" fn take(bytes: usize) -> *mut u8 {
     IN.with_borrow_mut(|buffer| {
         buffer.clear();
         buffer.resize(bytes, 0);
@@ -26,14 +26,14 @@ pub extern "C" fn take(bytes: usize) -> *mut u8 {
 /// Where the last result lies.
 #[expect(unsafe_code, reason = "an exported name")]
 #[unsafe(no_mangle)]
-pub extern "C" fn result() -> *const u8 {
+pub(crate) extern "C" fn result() -> *const u8 {
     OUT.with_borrow(|buffer| buffer.as_ptr())
 }
 
 /// Reads the run (`RunInput` as JSON) from the buffer. Returns 1, or 0 when it is none.
 #[expect(unsafe_code, reason = "an exported name")]
 #[unsafe(no_mangle)]
-pub extern "C" fn open() -> u32 {
+pub(crate) extern "C" fn open() -> u32 {
     let run = IN.with_borrow(|bytes| serde_json::from_slice::<RunInput>(bytes).ok());
     RUN.replace(run);
     RUN.with_borrow(|run| u32::from(run.is_some()))
@@ -44,7 +44,7 @@ pub extern "C" fn open() -> u32 {
 /// there is no run or no list.
 #[expect(unsafe_code, reason = "an exported name")]
 #[unsafe(no_mangle)]
-pub extern "C" fn analyse() -> usize {
+pub(crate) extern "C" fn analyse() -> usize {
     let excluded = IN.with_borrow(|bytes| serde_json::from_slice::<Vec<u32>>(bytes).ok());
     let answer = RUN.with_borrow(|run| {
         let summary = run.as_ref()?.summarise(&excluded?);

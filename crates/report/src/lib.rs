@@ -57,7 +57,10 @@ pub fn write_derived_without(dir: &Path, excluded: &[u32]) -> Result<Summary, Wr
     let mut json = serde_json::to_string_pretty(&summary).map_err(WriteError::Json)?;
     json.push('\n');
     write_whole(&dir.join(layout::SUMMARY), json.as_bytes())?;
-    write_whole(&dir.join(layout::REPORT), render_report(&run, &summary).as_bytes())?;
+    write_whole(
+        &dir.join(layout::REPORT),
+        render_report(&run, &summary).as_bytes(),
+    )?;
     Ok(summary)
 }
 

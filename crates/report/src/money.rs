@@ -6,7 +6,11 @@ use tare_stats::figures;
 use crate::text::fit;
 
 /// The heading and a line for each mesh that costs anything.
-pub(crate) fn lines(summary: &Summary, cells: &[&Cell], name: usize) -> Option<(String, Vec<String>)> {
+pub(crate) fn lines(
+    summary: &Summary,
+    cells: &[&Cell],
+    name: usize,
+) -> Option<(String, Vec<String>)> {
     let prices = summary.setup.prices.as_ref()?;
     let costs: Vec<_> = cells
         .iter()
@@ -19,7 +23,13 @@ pub(crate) fn lines(summary: &Summary, cells: &[&Cell], name: usize) -> Option<(
         figures::count(first.proxies.round() as u64)
     );
     let money = format!("{} per month", prices.currency);
-    let head = format!("{:<30}{:>12}{:>12}{:>26}", fit(&size, 30), "cores", "GiB", fit(money.trim(), 26));
+    let head = format!(
+        "{:<30}{:>12}{:>12}{:>26}",
+        fit(&size, 30),
+        "cores",
+        "GiB",
+        fit(money.trim(), 26)
+    );
     let line = |(cell, cost): &(&&Cell, &tare_model::summary::Cost)| {
         format!(
             "{:<30}{:>12}{:>12}{:>26}",

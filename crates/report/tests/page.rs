@@ -38,7 +38,11 @@ fn a_trial_left_out_is_in_no_figure_and_named() {
     let (dir, run) = loaded(&support::quick());
     let out = run.trials[0].result.trial.clone();
     let summary = write_derived_without(dir.path(), &[out.index]).unwrap();
-    let row = summary.trials.iter().find(|t| t.index == out.index).unwrap();
+    let row = summary
+        .trials
+        .iter()
+        .find(|t| t.index == out.index)
+        .unwrap();
     assert_eq!((row.used, row.excluded), (false, true));
     for cell in &summary.cells {
         let same = cell.mesh == out.mesh.name && cell.load == out.load.name;
@@ -50,8 +54,13 @@ fn a_trial_left_out_is_in_no_figure_and_named() {
     let page = std::fs::read_to_string(dir.path().join(layout::REPORT)).unwrap();
     assert!(page.contains("1 left out by the reader"));
 
-    let error = write_derived_without(dir.path(), &[99]).unwrap_err().to_string();
-    assert!(error.contains("no trial 99") && error.contains("18 trials"), "{error}");
+    let error = write_derived_without(dir.path(), &[99])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("no trial 99") && error.contains("18 trials"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -110,7 +119,9 @@ fn prices_become_money_at_the_size_asked_for() {
     let summary = summarise(&run);
     let cell = |mesh: &str| {
         let mut cells = summary.cells.iter();
-        cells.find(|c| c.mesh == mesh && c.load == "400rps").unwrap()
+        cells
+            .find(|c| c.mesh == mesh && c.load == "400rps")
+            .unwrap()
     };
     assert!(cell("bare").cost.is_none());
     let (cost, plane) = (

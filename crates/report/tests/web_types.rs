@@ -16,7 +16,10 @@ const SOURCES: &str = "../../web/src";
 #[test]
 fn types_of_the_front_end_are_those_of_the_summary() {
     let schema = schemars::schema_for!(Summary).to_value();
-    assert_current("summary.ts", &generate("Summary", "`summary.json`", &schema));
+    assert_current(
+        "summary.ts",
+        &generate("Summary", "`summary.json`", &schema),
+    );
 }
 
 #[test]
@@ -27,7 +30,9 @@ fn types_of_the_front_end_are_those_of_the_details() {
 }
 
 fn assert_current(file: &str, generated: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(SOURCES).join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(SOURCES)
+        .join(file);
     if std::env::var_os("TARE_UPDATE").is_some() {
         std::fs::write(&path, generated).unwrap();
     }

@@ -89,7 +89,7 @@ const LABELS = 96;
 const HEAD = 26;
 
 function draw(summary: Summary, bars: Bar[], width: number): SVGSVGElement {
-  const names = meshes(summary).filter((m) => bars.some((b) => b.mesh === m));
+  const names = meshes(summary);
   const figures = FIGURES.map((f) => f.name).filter((f) => bars.some((b) => b.figure === f));
   const columns = width >= 860 ? figures.length : width >= 520 ? 2 : 1;
   const labels = Math.min(LABELS, 18 + 7 * Math.max(...names.map((n) => short(n).length)));
@@ -112,6 +112,11 @@ function one(
 ): SVGSVGElement {
   const fill = (b: Bar): string => colour(summary, b.mesh);
   const most = Math.max(...bars.map((b) => Math.max(b.value, b.high ?? 0)));
+  const load = answerLoad(summary)?.name;
+  const absent = (name: string): string => {
+    const cell = summary.cells.find((c) => c.mesh === name && c.load === load);
+    return cell && cell.trials_used.length > 0 ? "none" : "no usable trial";
+  };
   return Plot.plot({
     ...BASE,
     width: o.width, height: o.height,
@@ -128,7 +133,7 @@ function one(
       Plot.tickX(bars.filter((b) => b.low !== null), { x: "low", y: "mesh", stroke: INK, strokeWidth: 1.5, insetTop: 6, insetBottom: 6 }),
       Plot.tickX(bars.filter((b) => b.high !== null), { x: "high", y: "mesh", stroke: INK, strokeWidth: 1.5, insetTop: 6, insetBottom: 6 }),
       Plot.text(bars, { x: (b: Bar) => Math.max(b.value, b.high ?? 0), y: "mesh", text: "words", textAnchor: "start", dx: 7, fontWeight: 600 }),
-      Plot.text(names.filter((n) => !bars.some((b) => b.mesh === n)), { x: () => 0, y: (n: string) => n, text: () => "none", textAnchor: "start", dx: 7, fill: "var(--quiet)" }),
+      Plot.text(names.filter((n) => !bars.some((b) => b.mesh === n)), { x: () => 0, y: (n: string) => n, text: absent, textAnchor: "start", dx: 7, fill: "var(--quiet)" }),
       Plot.ruleX([0], { stroke: GRID, strokeWidth: 1.5 }),
       Plot.tip(bars, Plot.pointerY({ x: "value", y: "mesh", title: (b: Bar) => tip(b), ...TIP })),
     ],

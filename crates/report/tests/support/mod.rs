@@ -489,7 +489,12 @@ fn agent(result: &TrialResult) -> String {
         let one = |p: &ProcessUse| {
             let cpu_ns = (p.cpu_cores * t_ns as f64) as u64;
             let rss_bytes = p.rss_mean_bytes as u64;
-            Some(ProcessSample { t_ns, cpu_ns, rss_bytes, pss_bytes: None })
+            Some(ProcessSample {
+                t_ns,
+                cpu_ns,
+                rss_bytes,
+                pss_bytes: None,
+            })
         };
         let record = AgentRecord::Sample(Sample {
             t_ns,

@@ -98,7 +98,11 @@ pub(super) fn exclude(trials: &mut [Trial<'_>], excluded: &[u32], notes: &mut Ve
     if !left_out.is_empty() {
         notes.push(format!(
             "left out at the reader's wish: {} {}",
-            if left_out.len() == 1 { "trial" } else { "trials" },
+            if left_out.len() == 1 {
+                "trial"
+            } else {
+                "trials"
+            },
             left_out.join(", ")
         ));
     }
