@@ -32,7 +32,7 @@ web-test: web/node_modules/typescript/package.json
 	cd web && npm run --silent check && npm test --silent
 
 REPORTS := $(CURDIR)/target/browser-test
-BROWSER := $(or $(CHROMIUM),$(shell command -v chromium chromium-browser google-chrome | head -n 1))
+BROWSER := $(or $(CHROMIUM),$(shell for b in chromium chromium-browser google-chrome; do command -v $$b && break; done))
 
 .PHONY: web-browser-test web-browser-test-if-there
 web-browser-test: web/node_modules/typescript/package.json ## The report page in a real Chromium (CHROMIUM names its binary)
