@@ -66,7 +66,7 @@ function follow(view: View): void {
 }
 
 async function start(): Promise<void> {
-  const summary = JSON.parse(document.getElementById("summary")?.textContent ?? "null") as Summary | null;
+  const summary = await unpackJson<Summary>("summary");
   if (!summary) return;
   const view: View = { summary, details: null };
   view.details = await unpackJson<Details>("details").catch(() => null);

@@ -1,5 +1,5 @@
 //! HTML out of text that may come from anywhere. All text goes through [`escape`]
-//! or [`json`]; whatever is pushed as [`Html`] was written here.
+//! (data through [`crate::embed`]); whatever is pushed as [`Html`] was written here.
 
 /// HTML under construction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,21 +50,6 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// A JSON document for the inside of a script element: no character in it can end
-/// the element, open a comment or a line.
-pub(crate) fn json(document: &str) -> String {
-    let mut out = String::with_capacity(document.len());
-    for c in document.chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,11 +60,6 @@ mod tests {
             escape("<b a=\"'\">&\u{1b}"),
             "&lt;b a=&quot;&#39;&quot;&gt;&amp;\u{fffd}"
         );
-        let document = serde_json::json!({ "a": "</script><!--\u{2028}&" }).to_string();
-        let safe = json(&document);
-        assert!(!safe.contains('<') && !safe.contains('\u{2028}'), "{safe}");
-        let back: serde_json::Value = serde_json::from_str(&safe).unwrap();
-        assert_eq!(back["a"], "</script><!--\u{2028}&");
     }
 
     #[test]

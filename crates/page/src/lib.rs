@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tare_model::summary::{Summary, TrialRow};
 
-use html::{Html, json};
+use html::Html;
 
 /// What `web/` was built into.
 #[derive(Debug, Clone, Copy)]
@@ -108,9 +108,7 @@ pub fn render(summary: &Summary, evidence: Option<&Evidence>, assets: &Assets<'_
         evidence.map(|e| e.details.plan.as_str()),
     );
     page.raw("</main>\n");
-    let data = serde_json::to_string(summary).unwrap_or_else(|_| "null".to_owned());
-    page.raw("<script type=\"application/json\" id=\"summary\">");
-    page.raw(&json(&data)).raw("</script>\n");
+    embed::compressed(&mut page, "summary", summary);
     if let Some(evidence) = evidence {
         embed::compressed(&mut page, "details", &evidence.details);
         embed::compressed(&mut page, "input", &evidence.input);

@@ -92,9 +92,7 @@ fn table_page_and_json_show_the_same_numbers() {
     let table = table(&summary);
     let json = std::fs::read(dir.path().join(layout::SUMMARY)).unwrap();
     assert!(serde_json::from_slice::<Summary>(&json).unwrap() == summary);
-    let start = page.find("id=\"summary\">").unwrap() + "id=\"summary\">".len();
-    let embedded = &page[start..start + page[start..].find("</script>").unwrap()];
-    assert!(serde_json::from_str::<Summary>(embedded).unwrap() == summary);
+    assert!(support::embedded::<Summary>(&page, "summary") == summary);
 
     for cell in &summary.cells {
         for q in &cell.latency {

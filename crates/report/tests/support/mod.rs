@@ -519,3 +519,15 @@ fn agent(result: &TrialResult) -> String {
     };
     text + &serde_json::to_string(&last).unwrap() + "\n"
 }
+
+/// What a page carries under this id.
+pub(crate) fn embedded<T: serde::de::DeserializeOwned>(page: &str, id: &str) -> T {
+    use base64::Engine as _;
+    let opening = format!("id=\"{id}\">");
+    let start = page.find(&opening).unwrap() + opening.len();
+    let text = &page[start..start + page[start..].find("</script>").unwrap()];
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(text)
+        .unwrap();
+    serde_json::from_reader(flate2::read::ZlibDecoder::new(&bytes[..])).unwrap()
+}
