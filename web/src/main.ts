@@ -11,6 +11,7 @@ import { cpu, memory } from "./charts/resources";
 import { scalingCharts } from "./charts/scaling";
 import { showTrial, time } from "./charts/time";
 import type { Details } from "./details";
+import { follow as followRun } from "./live";
 import { drawPanel, type Panel } from "./panel";
 import type { Summary } from "./summary";
 import { type TrialTools, trialTools } from "./trials";
@@ -78,6 +79,7 @@ async function start(): Promise<void> {
   }
   addEventListener("hashchange", () => follow(view));
   follow(view);
+  followRun(view.summary);
   // On paper nothing unfolds.
   addEventListener("beforeprint", () => {
     for (const folded of document.querySelectorAll("details")) folded.open = true;

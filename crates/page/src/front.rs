@@ -19,6 +19,16 @@ pub(super) fn header(page: &mut Html, summary: &Summary) {
     page.raw("</header>\n");
 }
 
+/// Where the script shows the trial that is running.
+pub(super) fn live(page: &mut Html) {
+    page.raw(
+        "<section aria-labelledby=\"live\">\n<h2 id=\"live\">Running now</h2>\n\
+         <p data-live role=\"status\">Waiting for the run…</p>\n\
+         <progress data-live-done value=\"0\" max=\"1\" aria-label=\"trials done\"></progress>\n\
+         <div class=\"charts\" data-live-charts></div>\n</section>\n",
+    );
+}
+
 /// The grade of the run, and what speaks against it.
 pub(super) fn verdict(page: &mut Html, summary: &Summary) {
     page.raw("<p class=\"verdict\">");

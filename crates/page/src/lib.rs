@@ -92,11 +92,30 @@ fn part(page: &mut Html, summary: &Summary, name: &str) {
 /// trials cannot be left out in it.
 #[must_use]
 pub fn render(summary: &Summary, evidence: Option<&Evidence>, assets: &Assets<'_>) -> String {
+    document(summary, evidence, assets, false)
+}
+
+/// The page of a run that still goes on: it listens to `events` beside it, shows the
+/// trial that is running, and loads itself again after each.
+#[must_use]
+pub fn render_live(summary: &Summary, evidence: &Evidence, assets: &Assets<'_>) -> String {
+    document(summary, Some(evidence), assets, true)
+}
+
+fn document(
+    summary: &Summary,
+    evidence: Option<&Evidence>,
+    assets: &Assets<'_>,
+    live: bool,
+) -> String {
     let mut page = Html::default();
-    head(&mut page, summary, assets);
+    head(&mut page, summary, assets, live);
     page.raw("<body>\n");
     front::header(&mut page, summary);
     page.raw("<main>\n");
+    if live {
+        front::live(&mut page);
+    }
     front::first_screen(&mut page, summary);
     charts::sections(&mut page, summary, evidence.is_some());
     trials::section(&mut page, summary);
@@ -120,12 +139,13 @@ pub fn render(summary: &Summary, evidence: Option<&Evidence>, assets: &Assets<'_
     page.0
 }
 
-fn head(page: &mut Html, summary: &Summary, assets: &Assets<'_>) {
+fn head(page: &mut Html, summary: &Summary, assets: &Assets<'_>, live: bool) {
     page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     // Nothing may be loaded from anywhere, and no script but ours may run. The
     // analysis in the page is compiled, from bytes that are in the page.
     page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ")
         .raw("style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; ")
+        .raw(if live { "connect-src 'self'; " } else { "" })
         .raw("script-src '")
         .raw(assets.script_hash.trim())
         .raw("' 'wasm-unsafe-eval'\">\n");

@@ -11,7 +11,7 @@ mod store;
 mod table;
 mod text;
 
-pub use page::{render_page, render_report};
+pub use page::{render_live, render_page, render_report};
 pub use store::{LoadedRun, StoreError, load_run};
 pub use table::{TableOptions, render_table};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -15,7 +15,7 @@ use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
 use tare_model::verdict::Grade;
 use tare_run::environment::Environment;
-use tare_run::experiment::{self, Outcome};
+use tare_run::experiment::{self, Observer, Outcome, Update};
 use tare_run::fake::Fake;
 use tare_run::local::{Local, LocalOptions};
 use tare_run::store::RunDir;
@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use super::exit;
 use super::report::Output;
 use crate::progress::Display;
+use crate::web::{Feed, Server};
 
 /// Run a plan: every mesh under every load, in blocks, and say what each costs.
 ///
@@ -38,6 +39,7 @@ use crate::progress::Display;
   tare run quick --set load.rate=500        with another rate
   tare plan show quick > my.yaml            a plan to start from
   tare run my.yaml --out results/first
+  tare run my.yaml --web                    and watch it in a browser
   tare run --resume results/first           go on after Ctrl-C or a crash
 
 Exit codes: 0 good, 2 wrong usage or something missing, 3 a mesh has no valid trial,
@@ -61,6 +63,10 @@ pub(crate) struct Args {
     /// Install nothing: Envoy must be on PATH, in TARE_ENVOY or in the cache.
     #[arg(long)]
     offline: bool,
+    /// Show the run in a browser while it goes on, on a free or the given port of
+    /// 127.0.0.1. A browser on this machine takes time from the trials.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    web: Option<u16>,
     /// Form of the result on standard output.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -100,9 +106,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let local = Local::new(LocalOptions {
                 offline: args.offline,
             })?;
-            runtime.block_on(go(local, begun, &plan, stop.asked))?
+            runtime.block_on(go(local, begun, &plan, stop.asked, args.web))?
         }
-        EnvironmentKind::Fake => runtime.block_on(go(Fake::default(), begun, &plan, stop.asked))?,
+        EnvironmentKind::Fake => {
+            runtime.block_on(go(Fake::default(), begun, &plan, stop.asked, args.web))?
+        }
     };
     // Nothing runs any more: from here on Ctrl-C simply ends.
     stop.at_once.store(true, Ordering::SeqCst);
@@ -129,6 +137,7 @@ async fn go<E: Environment>(
     begun: Begun,
     plan: &Plan,
     mut stop: watch::Receiver<bool>,
+    web: Option<u16>,
 ) -> anyhow::Result<Option<Done>> {
     let mut display = Display::new(plan, &order(plan));
     let mut say = |line: &str| display.say(line);
@@ -144,7 +153,9 @@ async fn go<E: Environment>(
             Err(error) => Err(error),
             Ok(run) => {
                 display.say(&format!("run directory: {}", run.path().display()));
-                let outcome = experiment::run(&mut environment, &run, &mut display, stop).await;
+                let mut watchers = Watchers::new(&mut display, web, run.path()).await?;
+                let outcome = experiment::run(&mut environment, &run, &mut watchers, stop).await;
+                watchers.over().await;
                 Ok(Some(Done {
                     dir: run.path().to_owned(),
                     outcome,
@@ -157,6 +168,48 @@ async fn go<E: Environment>(
         super::say(format_args!("tare: {}: {}", event.kind, event.message));
     }
     done
+}
+
+/// Whoever hears what happens.
+struct Watchers<'a> {
+    display: &'a mut Display,
+    web: Option<(Server, Feed, PathBuf)>,
+}
+
+impl<'a> Watchers<'a> {
+    async fn new(display: &'a mut Display, port: Option<u16>, dir: &Path) -> anyhow::Result<Self> {
+        let mut web = None;
+        if let Some(port) = port {
+            let feed = Feed::new();
+            let server = crate::web::serve(port, dir.to_owned(), feed.clone())
+                .await
+                .with_context(|| format!("listen on port {port} of 127.0.0.1 for --web"))?;
+            display.say(&format!("in a browser: {}", server.address));
+            web = Some((server, feed, dir.join(layout::REPORT)));
+        }
+        Ok(Self { display, web })
+    }
+
+    /// Tells those who watch where the page will be, and lets them see the last trial.
+    async fn over(&self) {
+        if let Some((_, feed, report)) = self.web.as_ref().filter(|(_, feed, _)| feed.watched()) {
+            tokio::time::sleep(FAREWELL).await;
+            feed.over(&report.display().to_string());
+            tokio::time::sleep(FAREWELL).await;
+        }
+    }
+}
+
+/// How long a page has to show the last trial, and to hear that it was the last.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+impl Observer for Watchers<'_> {
+    fn update(&mut self, update: Update<'_>) {
+        if let Some((_, feed, _)) = &self.web {
+            feed.update(&update);
+        }
+        self.display.update(update);
+    }
 }
 
 fn open(begun: Begun, plan: &Plan, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
