@@ -41,6 +41,8 @@ function draw(view: View): void {
 /** Analyses the run again and shows what came of it, everywhere. */
 async function leaveOut(view: View, excluded: number[], tools: TrialTools): Promise<void> {
   tools.say("Computing…");
+  // Let the words be seen before the work begins.
+  await new Promise((resume) => setTimeout(resume, 20));
   const analysed = await analyse(excluded);
   if (!analysed) {
     tools.say("This page does not hold the run: use tare report --exclude.");

@@ -156,6 +156,9 @@ fn section(page: &mut Html, summary: &Summary, s: &Section) {
     if let Some(figures) = s.figures {
         page.raw("<details class=\"figures\"><summary>Figures</summary>\n");
         part(page, summary, figures);
+        if figures == "overhead" {
+            part(page, summary, "inference");
+        }
         page.raw("</details>\n");
     }
     page.raw("</section>\n");

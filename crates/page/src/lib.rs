@@ -12,7 +12,9 @@ mod embed;
 mod evidence;
 mod front;
 mod html;
+mod inference;
 mod money;
+mod published;
 mod series;
 mod tables;
 mod trials;
@@ -58,7 +60,7 @@ type Part = fn(&mut Html, &Summary);
 
 /// The parts of the page that follow from the figures: written again when trials
 /// are left out.
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 9] = [
     ("verdict", front::verdict),
     ("answers", front::answers),
     ("latency", tables::latency),
@@ -66,6 +68,8 @@ const PARTS: [(&str, Part); 7] = [
     ("resources", tables::resources),
     ("money", money::table),
     ("endpoints", tables::endpoints),
+    ("inference", inference::table),
+    ("named", published::named),
 ];
 
 /// The parts that follow from the figures, by name, as HTML.
@@ -119,6 +123,7 @@ fn document(
     front::first_screen(&mut page, summary);
     charts::sections(&mut page, summary, evidence.is_some());
     trials::section(&mut page, summary);
+    published::section(&mut page, summary);
     about::environment(&mut page, summary);
     about::method(&mut page, summary);
     about::reproduce(

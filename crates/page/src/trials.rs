@@ -102,7 +102,9 @@ fn stated(latency: Option<LatencySummary>, q: f64) -> Option<LatencySummary> {
 
 fn reasons(page: &mut Html, trial: &TrialRow) {
     let failed: Vec<_> = trial.proofs.iter().filter(|p| !p.holds).collect();
-    if trial.verdict.grade == Grade::Valid && failed.is_empty() && trial.gone.is_empty() {
+    let unlike = unlike(trial);
+    let quiet = failed.is_empty() && trial.gone.is_empty() && unlike.is_empty();
+    if trial.verdict.grade == Grade::Valid && quiet {
         return;
     }
     page.raw("<tr class=\"reasons\"><td colspan=\"2\"></td><td colspan=\"10\" class=\"l\"><ul>");
@@ -120,10 +122,39 @@ fn reasons(page: &mut Html, trial: &TrialRow) {
             .text(&proof.seen)
             .raw(")</li>");
     }
+    for words in unlike {
+        page.tag("li", &words);
+    }
     if !trial.gone.is_empty() {
         page.raw("<li>Vanished in the trial: ")
             .text(&trial.gone.join(", "))
             .raw("</li>");
     }
     page.raw("</ul></td></tr>\n");
+}
+
+/// What sets the trial apart from the others of its cell, or its beginning from its end.
+fn unlike(trial: &TrialRow) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(o) = &trial.outlier {
+        found.push(format!(
+            "Unlike its fellows: {} of {}, their median is {}. It is used all the same.",
+            o.what,
+            figures::duration(o.value_ns as f64),
+            figures::duration(o.median_ns as f64)
+        ));
+    }
+    let stability = trial.stability.as_ref();
+    if let Some(seconds) = stability.and_then(|s| s.warmup_seconds) {
+        found.push(format!(
+            "The first {seconds} s look as if the warm-up went on."
+        ));
+    }
+    if let Some(seconds) = stability.and_then(|s| s.period_seconds) {
+        found.push(format!(
+            "Its medians come and go every {} s.",
+            figures::significant(seconds)
+        ));
+    }
+    found
 }

@@ -22,6 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     });
     let summary = tare_report::write_derived(dir)?;
+    // What `tare run --web` would show.
+    std::fs::write(dir.join("live.html"), tare_report::render_live(dir)?)?;
     let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
     std::io::Write::write_all(&mut std::io::stdout(), table.as_bytes())?;
     Ok(())
