@@ -32,7 +32,8 @@ export function trialTools(
         row?.classList.toggle("unused", !trial.used);
       }
       all.hidden = out.length === 0;
-      tools.say(out.length === 0 ? "" : `Left out: ${out.join(", ")}. The same on the command line: tare report DIR --exclude ${out.join(",")}`);
+      const hint = able ? "" : "This page does not hold the whole run: leave trials out with tare report DIR --exclude TRIAL,…";
+      tools.say(out.length === 0 ? hint : `Left out: ${out.join(", ")}. The same on the command line: tare report DIR --exclude ${out.join(",")}`);
     },
   };
   if (able) {

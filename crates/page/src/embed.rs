@@ -20,12 +20,13 @@ pub(crate) fn block(page: &mut Html, id: &str, base64: &str) {
     page.raw(base64).raw("</script>\n");
 }
 
-pub(crate) fn compressed(page: &mut Html, id: &str, document: &impl Serialize) {
+/// A document as [`block`] takes it.
+pub(crate) fn packed(document: &impl Serialize) -> String {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     let bytes = serde_json::to_vec(document)
         .ok()
         .and_then(|json| encoder.write_all(&json).ok())
         .and_then(|()| encoder.finish().ok());
-    // Writing to memory does not fail; a page without the block says what it lacks.
-    block(page, id, &STANDARD.encode(bytes.unwrap_or_default()));
+    // Writing to memory does not fail; a page without the data says what it lacks.
+    STANDARD.encode(bytes.unwrap_or_default())
 }

@@ -56,6 +56,10 @@ pub fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> String {
     }
 }
 
+/// A run that would make the page longer, in bytes, is not carried in it: then trials are
+/// left out on the command line alone, and the page says so.
+const BYTES_MAX: usize = 2_950_000;
+
 type Part = fn(&mut Html, &Summary);
 
 /// The parts of the page that follow from the figures: written again when trials
@@ -132,11 +136,15 @@ fn document(
         evidence.map(|e| e.details.plan.as_str()),
     );
     page.raw("</main>\n");
-    embed::compressed(&mut page, "summary", summary);
+    embed::block(&mut page, "summary", &embed::packed(summary));
     if let Some(evidence) = evidence {
-        embed::compressed(&mut page, "details", &evidence.details);
-        embed::compressed(&mut page, "input", &evidence.input);
-        embed::block(&mut page, "analysis", assets.analysis.trim());
+        embed::block(&mut page, "details", &embed::packed(&evidence.details));
+        let (input, analysis) = (embed::packed(&evidence.input), assets.analysis.trim());
+        let whole = page.0.len() + input.len() + analysis.len() + assets.script.len();
+        if whole <= BYTES_MAX {
+            embed::block(&mut page, "input", &input);
+            embed::block(&mut page, "analysis", analysis);
+        }
     }
     page.raw("<script>")
         .raw(assets.script)

@@ -139,3 +139,25 @@ fn prices_become_money_at_the_size_asked_for() {
     let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
     assert!(table.contains("EUR per month"), "{table}");
 }
+
+#[test]
+fn a_run_that_is_too_large_is_not_carried_in_the_page() {
+    let (dir, run) = loaded(&support::quick());
+    let mut rng = tare_model::rng::Rng::new(1);
+    let noise: String = (0..1 << 19)
+        .map(|_| format!("{:016x}", rng.next_u64()))
+        .collect();
+    std::fs::write(dir.path().join(layout::PLAN), &noise[..1 << 20]).unwrap();
+    let page = render_report(&run, &summarise(&run));
+    // The plan is there twice, as text and for the script.
+    assert!(page.contains("id=\"details\">") && page.contains(&noise[..100]));
+    assert!(page.contains("id=\"input\">"));
+    let mut many = run.clone();
+    let notes = noise.as_bytes().chunks(1 << 20).take(3);
+    many.notes = notes
+        .map(|n| String::from_utf8(n.to_vec()).unwrap())
+        .collect();
+    let page = render_report(&many, &summarise(&run));
+    assert!(page.contains("id=\"details\">") && !page.contains("id=\"input\">"));
+    assert!(page.len() < BYTES_MAX, "{} bytes", page.len());
+}
