@@ -304,17 +304,6 @@ export interface SpectrumPoint {
   supported: boolean;
 }
 
-export interface Step {
-  duration_ns: number;
-  rate_rps: number;
-}
-
-export interface Trace {
-  gaps_base64: string | null;
-  length_ns: number;
-  slots: number;
-}
-
 export interface Stability {
   autocorrelation: number;
   drift: number;
@@ -324,6 +313,11 @@ export interface Stability {
   period_seconds: number | null;
   seconds: number;
   warmup_seconds: number | null;
+}
+
+export interface Step {
+  duration_ns: number;
+  rate_rps: number;
 }
 
 export interface StopTarget {
@@ -338,6 +332,12 @@ export interface Stopping {
   nominal_confidence: number;
   reached_after: number | null;
   targets: StopTarget[];
+}
+
+export interface Trace {
+  gaps_base64: string | null;
+  length_ns: number;
+  slots: number;
 }
 
 export interface TrialRow {
