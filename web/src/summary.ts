@@ -5,14 +5,17 @@ export interface Summary {
   baseline: string;
   cells: Cell[];
   confidence: number;
+  equivalence_margin: number;
   fingerprint: Fingerprint;
   grade: Grade;
   notes: string[];
   plan: string;
+  published: Published[];
   run: string;
   schema_version: number;
   setup: Setup;
   started_unix_ns: number;
+  stopping: Stopping | null;
   tare_build: string;
   tare_version: string;
   trials: TrialRow[];
@@ -21,6 +24,7 @@ export interface Summary {
 }
 
 export interface Answer {
+  caution: string | null;
   distinction: Distinction | null;
   grade: Grade;
   load: string;
@@ -29,6 +33,8 @@ export interface Answer {
 }
 
 export type Arrivals = "constant" | "poisson";
+
+export type Bound = "exact" | "over" | "under";
 
 export interface Cell {
   achieved_rps: number | null;
@@ -39,6 +45,7 @@ export interface Cell {
   load: string;
   machine_busy_cores: Estimate | null;
   mesh: string;
+  named: NamedSummary[];
   overhead: Overhead | null;
   planes: Partial<Record<string, PlaneEstimate>>;
   rate_rps: number;
@@ -63,9 +70,12 @@ export type DataPlaneKind = "none" | "envoy-sidecar";
 export interface Difference {
   distinction: Distinction;
   high: number | null;
+  inference: Inference | null;
   low: number | null;
   pairs: number[];
   ratio: number | null;
+  ratio_high: number | null;
+  ratio_low: number | null;
   supported: boolean;
   value: number;
   what: string;
@@ -108,6 +118,19 @@ export interface Fingerprint {
 }
 
 export type Grade = "valid" | "suspect" | "invalid";
+
+export interface Inference {
+  corrected: Distinction;
+  detectable: number;
+  detectable_ratio: number | null;
+  equivalent: boolean;
+  equivalent_within: number;
+  equivalent_within_ratio: number | null;
+  p: number;
+  p_holm: number;
+  p_mann_whitney: number;
+  p_permutation: number;
+}
 
 export interface LatencySummary {
   clamped: number;
@@ -155,6 +178,28 @@ export interface MeshSettings {
 
 export type Mtls = "off" | "strict";
 
+export interface NamedFigure {
+  high: number | null;
+  low: number | null;
+  runs: number[];
+  value: number;
+  what: string;
+}
+
+export interface NamedSummary {
+  dropped: number | null;
+  figures: NamedFigure[];
+  method: string;
+  words: string;
+}
+
+export interface Outlier {
+  median_ns: number;
+  score: number;
+  value_ns: number;
+  what: string;
+}
+
 export interface Overhead {
   blocks: number[];
   latency: Difference[];
@@ -179,17 +224,45 @@ export interface Proof {
   seen: string;
 }
 
+export interface Published {
+  figures: PublishedFigure[];
+  id: string;
+  method: string | null;
+  setting: string;
+  title: string;
+  url: string | null;
+}
+
+export interface PublishedFigure {
+  bound: Bound;
+  mesh: string;
+  rate_rps: number | null;
+  unit: string;
+  value: number;
+  what: string;
+}
+
 export interface Quantile {
   high_ns: number | null;
   low_ns: number | null;
   name: string;
   q: number;
   runs_ns: number[];
+  sampling: Sampling | null;
   supported: boolean;
   value_ns: number;
 }
 
 export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build";
+
+export interface Sampling {
+  between_runs: number | null;
+  effective_samples: number | null;
+  order_high_ns: number;
+  order_low_ns: number;
+  within_high_ns: number | null;
+  within_low_ns: number | null;
+}
 
 export interface Setup {
   command: string[];
@@ -213,6 +286,31 @@ export interface SpectrumPoint {
   supported: boolean;
 }
 
+export interface Stability {
+  autocorrelation: number;
+  drift: number;
+  drift_p: number;
+  kpss: number;
+  period_p: number;
+  period_seconds: number | null;
+  seconds: number;
+  warmup_seconds: number | null;
+}
+
+export interface StopTarget {
+  half_width: number;
+  what: string;
+  widest: number | null;
+}
+
+export interface Stopping {
+  blocks_max: number;
+  blocks_min: number;
+  nominal_confidence: number;
+  reached_after: number | null;
+  targets: StopTarget[];
+}
+
 export interface TrialRow {
   achieved_rps: number | null;
   block: number;
@@ -227,7 +325,9 @@ export interface TrialRow {
   lateness_ns: LatencySummary | null;
   load: string;
   mesh: string;
+  outlier: Outlier | null;
   proofs: Proof[];
+  stability: Stability | null;
   used: boolean;
   verdict: Verdict;
 }

@@ -13,6 +13,7 @@ pub mod layout;
 pub mod load;
 pub mod mesh;
 pub mod plan;
+pub mod published;
 pub mod record;
 pub mod rng;
 pub mod schedule;

@@ -44,6 +44,7 @@ pub fn quantiles(runs: &[&Histogram], resamples: Option<&Resamples>) -> Vec<Quan
                 high_ns: half.map(|h| (value as f64 * h.exp()).ceil() as u64),
                 runs_ns: runs.iter().map(|h| h.quantile(*q)).collect(),
                 supported: all.len() >= samples_needed(*q),
+                sampling: None,
             }
         })
         .collect();
@@ -55,6 +56,7 @@ pub fn quantiles(runs: &[&Histogram], resamples: Option<&Resamples>) -> Vec<Quan
         high_ns: None,
         runs_ns: runs.iter().map(|h| h.max()).collect(),
         supported: true,
+        sampling: None,
     });
     rows
 }
@@ -112,6 +114,9 @@ fn difference(
         pairs,
         distinction: distinction(low, high),
         supported: true,
+        ratio_low: None,
+        ratio_high: None,
+        inference: None,
     }
 }
 

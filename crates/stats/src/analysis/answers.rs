@@ -42,6 +42,7 @@ fn answer(mesh: &Mesh, subject: &str, load: &Load, cell: &Cell, base: &Cell) -> 
         grade: cell.verdict.grade.max(base.verdict.grade),
         distinction: median.map(|d| d.distinction),
         text: sentence(subject, &figures::rate(load.rate_rps), cell, base),
+        caution: None,
     }
 }
 

@@ -59,6 +59,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
         ),
         endpoints: endpoints(&loads),
         overhead: None,
+        named: Vec::new(),
     }
 }
 

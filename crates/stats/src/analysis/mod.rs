@@ -13,12 +13,16 @@ mod trials;
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::RunManifest;
 use tare_model::plan::Plan;
+use tare_model::published::published;
 use tare_model::summary::{Cell, Setup, Summary};
 use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;
 
 use crate::bootstrap::CONFIDENCE;
 use trials::Trial;
+
+/// Up to this share of the baseline's figure a difference is none for practical purposes.
+pub const EQUIVALENCE_MARGIN: f64 = 0.05;
 
 /// One trial as it lies in a run directory.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,6 +70,9 @@ pub fn summarise(manifest: &RunManifest, stored: &[StoredTrial], notes: Vec<Stri
         trials: rows,
         fingerprint: manifest.fingerprint.clone(),
         notes,
+        equivalence_margin: EQUIVALENCE_MARGIN,
+        stopping: None,
+        published: published().to_vec(),
     }
 }
 

@@ -166,6 +166,8 @@ impl Trial<'_> {
             data_plane_bytes: self.plane(Plane::DataPlane).map(|p| p.1),
             proofs: self.result.proofs.clone(),
             gone,
+            stability: None,
+            outlier: None,
         }
     }
 }
