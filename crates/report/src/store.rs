@@ -17,6 +17,7 @@ use tare_model::trial::TrialResult;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_stats::LoadStream;
 use tare_stats::analysis::StoredTrial;
+use tare_stats::hierarchical::Second;
 
 use crate::text::printable;
 
@@ -97,9 +98,13 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
         let shown = printable(&name.to_string_lossy());
         match read_document::<TrialResult>(&trial.join(layout::RESULT)) {
             Ok(result) => {
-                let (result, note) = verified(&trial, result);
+                let (result, seconds, note) = verified(&trial, result);
                 run.notes.extend(note.map(|n| format!("{shown}: {n}")));
-                run.trials.push(StoredTrial { dir: shown, result });
+                run.trials.push(StoredTrial {
+                    dir: shown,
+                    result,
+                    seconds,
+                });
             }
             Err(found) => {
                 run.notes.push(format!(
@@ -177,14 +182,15 @@ fn damaged(error: &serde_json::Error) -> String {
     format!("{what}: {}", printable(&error.to_string()))
 }
 
-/// The result as invalid, and a note, when the records beside it do not bear it
-/// out: then nobody knows what was measured.
-fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Option<String>) {
+/// The result with its latencies by second; as invalid, with a note, when the records
+/// beside it do not bear it out: then nobody knows what was measured.
+fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Vec<Second>, Option<String>) {
     let Some(load) = &result.load else {
-        return (result, None);
+        return (result, Vec::new(), None);
     };
-    let Err(found) = verify_stream(&dir.join(layout::LOAD), load) else {
-        return (result, None);
+    let found = match verify_stream(&dir.join(layout::LOAD), load) {
+        Ok(seconds) => return (result, seconds, None),
+        Err(found) => found,
     };
     let found = format!(
         "{} does not bear out {}: {found}",
@@ -193,12 +199,12 @@ fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Option<String>
     );
     let doubt = Finding::new(Grade::Invalid, Reason::Incomplete, found.clone());
     result.verdict = result.verdict.and(Verdict::from_findings(vec![doubt]));
-    (result, Some(found))
+    (result, Vec::new(), Some(found))
 }
 
 /// Reads the generator's records again: checksum, sums of the intervals, and the
 /// same result in its final one.
-fn verify_stream(path: &Path, result: &LoadResult) -> Result<(), String> {
+fn verify_stream(path: &Path, result: &LoadResult) -> Result<Vec<Second>, String> {
     let metadata = std::fs::symlink_metadata(path).map_err(|e| plain(&e))?;
     if !metadata.is_file() {
         return Err("found something else than a plain file".to_owned());
@@ -220,9 +226,10 @@ fn verify_stream(path: &Path, result: &LoadResult) -> Result<(), String> {
             .line(line.trim_end_matches('\n'))
             .map_err(|e| printable(&e.to_string()))?;
     }
+    let seconds = stream.seconds();
     let last = stream.finish().map_err(|e| printable(&e.to_string()))?;
     if last == *result {
-        Ok(())
+        Ok(seconds)
     } else {
         Err("its final record and the result are not the same".to_owned())
     }

@@ -6,12 +6,18 @@ pub mod analysis;
 pub mod bootstrap;
 pub mod compare;
 pub mod figures;
+pub mod hierarchical;
 mod hist;
 pub mod hlog;
+pub mod hypothesis;
 pub mod judge;
+pub mod order;
+pub mod pool;
+pub mod power;
 pub mod resources;
 pub mod search;
 pub mod slo;
+pub mod special;
 mod stream;
 mod v2;
 

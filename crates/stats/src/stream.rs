@@ -8,6 +8,7 @@ use tare_model::SCHEMA_VERSION;
 use tare_model::load::{Counts, LoadResult};
 use tare_model::record::{Interval, LoadRecord, StreamChecksum};
 
+use crate::hierarchical::Second;
 use crate::hist::{Histogram, WireError};
 use crate::hlog;
 
@@ -226,6 +227,13 @@ impl LoadStream {
             );
         }
         Some(log)
+    }
+
+    /// Latencies by second of intended time, as far as they were read.
+    #[must_use]
+    pub fn seconds(&self) -> Vec<Second> {
+        let counts = |h: &Histogram| h.iter().collect();
+        self.seconds.values().map(counts).collect()
     }
 
     /// The result, when the stream is whole.

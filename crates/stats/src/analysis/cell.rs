@@ -10,9 +10,10 @@ use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
 use super::trials::{Decoded, Trial};
-use crate::bootstrap::{Resamples, samples_needed};
-use crate::compare::{QUANTILES, estimate, pooled, quantiles};
+use crate::bootstrap::samples_needed;
+use crate::compare::{Method, QUANTILES, estimate, pooled, quantiles};
 use crate::figures;
+use crate::hierarchical::Second;
 use crate::hist::Histogram;
 
 /// Points of a spectrum per factor of ten in `1 - q`.
@@ -27,7 +28,8 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
     let used: Vec<&Trial<'_>> = here.iter().copied().filter(|t| t.used).collect();
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
     let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
-    let resamples = Resamples::new(latencies.len(), plan.seed);
+    let method = Method::new(latencies.len(), plan.seed);
+    let seconds: Vec<&[Second]> = used.iter().map(|t| t.seconds).collect();
     let mut counts = Counts::default();
     loads.iter().for_each(|l| counts.add(&l.result.counts));
     let rates: Vec<f64> = loads.iter().map(|l| l.result.rate.achieved).collect();
@@ -45,7 +47,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
             .collect(),
         counts,
         verdict: verdict(&here, &used, &latencies),
-        latency: quantiles(&latencies, Some(&resamples)),
+        latency: quantiles(&latencies, &seconds, Some(&method)),
         spectrum: spectrum(&latencies),
         service_time: plain(loads.iter().map(|l| &l.service_time)),
         lateness: plain(loads.iter().map(|l| &l.lateness)),
@@ -64,7 +66,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
 }
 
 fn plain<'a>(runs: impl Iterator<Item = &'a Histogram>) -> Vec<Quantile> {
-    quantiles(&runs.collect::<Vec<_>>(), None)
+    quantiles(&runs.collect::<Vec<_>>(), &[], None)
 }
 
 /// The reasons of the trials behind the cell, and what pooling adds. Too few

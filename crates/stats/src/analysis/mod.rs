@@ -19,10 +19,9 @@ use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;
 
 use crate::bootstrap::CONFIDENCE;
+use crate::compare::EQUIVALENCE_MARGIN;
+use crate::hierarchical::Second;
 use trials::Trial;
-
-/// Up to this share of the baseline's figure a difference is none for practical purposes.
-pub const EQUIVALENCE_MARGIN: f64 = 0.05;
 
 /// One trial as it lies in a run directory.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +30,9 @@ pub struct StoredTrial {
     pub dir: String,
     /// Its `result.json`.
     pub result: TrialResult,
+    /// Its latencies by second of intended time, from its records; empty where there
+    /// are none.
+    pub seconds: Vec<Second>,
 }
 
 /// The analysis of a run. `notes` are what reading the directory already had to say.

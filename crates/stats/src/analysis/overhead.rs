@@ -5,8 +5,7 @@ use tare_model::summary::Overhead;
 use tare_model::worker::Plane;
 
 use super::trials::Trial;
-use crate::bootstrap::Resamples;
-use crate::compare::{QUANTILES, mean_difference, quantile_difference};
+use crate::compare::{Method, QUANTILES, mean_difference, quantile_difference};
 use crate::hist::Histogram;
 
 /// A figure of a trial, where it was measured.
@@ -38,11 +37,11 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
         .filter(|(m, b)| !m.is_empty() && !b.is_empty())
         .collect();
     let (above, below): (Vec<&Histogram>, Vec<&Histogram>) = latencies.into_iter().unzip();
-    let resamples = Resamples::new(above.len(), plan.seed);
+    let method = Method::new(above.len(), plan.seed);
     let latency = QUANTILES
         .iter()
         .filter(|_| !above.is_empty())
-        .map(|(name, q)| quantile_difference(name, *q, &above, &below, &resamples))
+        .map(|(name, q)| quantile_difference(name, *q, &above, &below, &method))
         .collect();
     let resources = RESOURCES
         .iter()
@@ -51,7 +50,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
                 .iter()
                 .filter_map(|(m, b)| Some((figure(m)?, figure(b)?)))
                 .unzip();
-            mean_difference(what, &above, &below)
+            mean_difference(what, &above, &below, &Method::new(above.len(), plan.seed))
         })
         .collect();
     let blocks = pairs.iter().map(|(m, _)| m.result.trial.block).collect();

@@ -10,12 +10,15 @@ use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
 use super::StoredTrial;
+use crate::hierarchical::Second;
 use crate::hist::{Histogram, WireError};
 
 /// One trial, ready for use.
 pub(super) struct Trial<'a> {
     pub(super) dir: &'a str,
     pub(super) result: &'a TrialResult,
+    /// See [`StoredTrial::seconds`].
+    pub(super) seconds: &'a [Second],
     /// The trial's own verdict and what decoding added.
     pub(super) verdict: Verdict,
     /// Absent when there is no load result, or a damaged one.
@@ -116,6 +119,7 @@ fn decode_one(stored: &StoredTrial) -> Trial<'_> {
     Trial {
         dir: &stored.dir,
         result: &stored.result,
+        seconds: &stored.seconds,
         used: load.is_some() && verdict.grade != Grade::Invalid,
         verdict,
         load,
