@@ -17,6 +17,7 @@ pub mod power;
 pub mod resources;
 pub mod search;
 pub mod slo;
+pub mod series;
 pub mod special;
 mod stream;
 mod v2;

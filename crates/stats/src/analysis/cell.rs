@@ -9,6 +9,7 @@ use tare_model::trial::{MemoryKind, PlaneUse};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
+use super::named;
 use super::trials::{Decoded, Trial};
 use crate::bootstrap::samples_needed;
 use crate::compare::{Method, QUANTILES, estimate, pooled, quantiles};
@@ -19,13 +20,26 @@ use crate::hist::Histogram;
 /// Points of a spectrum per factor of ten in `1 - q`.
 const POINTS_PER_NINE: f64 = 25.0;
 
+fn of_cell<'a, 'b>(
+    trials: &'a [Trial<'b>],
+    mesh: &str,
+    load: &str,
+) -> impl Iterator<Item = &'a Trial<'b>> {
+    trials.iter().filter(move |t| {
+        let spec = &t.result.trial;
+        spec.mesh.name == mesh && spec.load.name == load
+    })
+}
+
+/// The trials of a cell whose figures are in it.
+pub(super) fn used<'a, 'b>(trials: &'a [Trial<'b>], mesh: &str, load: &str) -> Vec<&'a Trial<'b>> {
+    of_cell(trials, mesh, load).filter(|t| t.used).collect()
+}
+
 /// The cell without its overhead.
 pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> Cell {
-    let here: Vec<&Trial<'_>> = trials
-        .iter()
-        .filter(|t| t.result.trial.mesh.name == mesh && t.result.trial.load.name == load.name)
-        .collect();
-    let used: Vec<&Trial<'_>> = here.iter().copied().filter(|t| t.used).collect();
+    let here: Vec<&Trial<'_>> = of_cell(trials, mesh, &load.name).collect();
+    let used = used(trials, mesh, &load.name);
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
     let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
     let method = Method::new(latencies.len(), plan.seed);
@@ -61,7 +75,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
         ),
         endpoints: endpoints(&loads),
         overhead: None,
-        named: Vec::new(),
+        named: named::of(&used),
     }
 }
 

@@ -7,6 +7,9 @@
 
 mod answers;
 mod cell;
+mod correction;
+mod named;
+mod outliers;
 mod overhead;
 mod trials;
 
@@ -14,9 +17,11 @@ use tare_model::SCHEMA_VERSION;
 use tare_model::layout::RunManifest;
 use tare_model::plan::Plan;
 use tare_model::published::published;
-use tare_model::summary::{Cell, Setup, Summary};
+use tare_model::summary::{Cell, Setup, Summary, TrialRow};
 use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;
+
+pub use named::METHODS;
 
 use crate::bootstrap::CONFIDENCE;
 use crate::compare::EQUIVALENCE_MARGIN;
@@ -51,8 +56,10 @@ pub fn summarise(manifest: &RunManifest, stored: &[StoredTrial], notes: Vec<Stri
     for cell in &mut cells {
         cell.overhead = overhead::of(plan, &trials, &cell.mesh, &cell.load);
     }
-    let answers = answers::of(plan, &cells);
+    let comparisons = correction::apply(&mut cells);
+    let answers = answers::of(plan, &cells, comparisons.0);
     let mut rows: Vec<_> = trials.iter().map(Trial::row).collect();
+    name_outliers(plan, &trials, &mut rows);
     rows.sort_by(|a, b| (a.index, &a.dir).cmp(&(b.index, &b.dir)));
     Summary {
         schema_version: SCHEMA_VERSION,
@@ -75,6 +82,19 @@ pub fn summarise(manifest: &RunManifest, stored: &[StoredTrial], notes: Vec<Stri
         equivalence_margin: EQUIVALENCE_MARGIN,
         stopping: None,
         published: published().to_vec(),
+    }
+}
+
+fn name_outliers(plan: &Plan, trials: &[Trial<'_>], rows: &mut [TrialRow]) {
+    for mesh in &plan.meshes {
+        for load in &plan.loads {
+            for (index, outlier) in outliers::of(&cell::used(trials, &mesh.name, &load.name)) {
+                let here = |r: &&mut TrialRow| r.index == index && r.used;
+                if let Some(row) = rows.iter_mut().find(here) {
+                    row.outlier = Some(outlier);
+                }
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use tare_model::worker::Plane;
 use super::StoredTrial;
 use crate::hierarchical::Second;
 use crate::hist::{Histogram, WireError};
+use crate::series::stability;
 
 /// One trial, ready for use.
 pub(super) struct Trial<'a> {
@@ -170,7 +171,7 @@ impl Trial<'_> {
             data_plane_bytes: self.plane(Plane::DataPlane).map(|p| p.1),
             proofs: self.result.proofs.clone(),
             gone,
-            stability: None,
+            stability: stability(self.seconds),
             outlier: None,
         }
     }
