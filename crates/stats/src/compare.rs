@@ -49,6 +49,12 @@ impl Method {
             seed,
         }
     }
+
+    /// The same at another confidence.
+    #[must_use]
+    pub fn with_confidence(self, confidence: f64) -> Self {
+        Self { confidence, ..self }
+    }
 }
 
 /// The spread of the logarithm of quantile `q` of the pooled runs.

@@ -19,6 +19,7 @@ pub mod search;
 pub mod slo;
 pub mod series;
 pub mod special;
+pub mod stopping;
 mod stream;
 mod v2;
 

@@ -2,8 +2,9 @@
 
 use super::file::{
     CONNECTIONS_MAX, GraphEntry, INSTANCES_MAX, LOAD, LoadFile, MESH, MeshEntry, PLAN, PlanFile,
-    REPEATS_MAX, THREADS_MAX, WORKLOAD, WorkloadFile,
+    THREADS_MAX, WORKLOAD, WorkloadFile,
 };
+use super::repeats;
 use super::resolved::EnvironmentKind;
 use crate::load::{Arrivals, Pace};
 use crate::mesh::SettingsFile;
@@ -43,7 +44,7 @@ pub(super) fn plan(d: &mut Decoder, root: &Node) -> Option<PlanFile> {
         baseline: d.part(&fields, "baseline", Decoder::text),
         load: d.part(&fields, "load", load),
         loads: d.part(&fields, "loads", |d, n| d.list(n, "loads", load)),
-        repeats: d.part(&fields, "repeats", |d, n| d.count_of(n, 1, REPEATS_MAX)),
+        repeats: d.part(&fields, "repeats", repeats::decode),
         seed: d.part(&fields, "seed", |d, n| d.integer(n, 0, u64::MAX)),
     })
 }

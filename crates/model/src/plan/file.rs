@@ -4,6 +4,7 @@
 
 use schemars::JsonSchema;
 
+use super::repeats::{REPEATS, RepeatsFile};
 use super::resolved::EnvironmentKind;
 use crate::graph::ServiceGraph;
 use crate::load::{Arrivals, Pace};
@@ -46,9 +47,10 @@ pub(super) struct PlanFile {
     pub(super) load: Part<LoadFile>,
     /// Several loads, in the place of `load`.
     pub(super) loads: Part<Vec<At<LoadFile>>>,
-    /// Number of blocks, 1 to 1000; each runs every mesh and load once. Default: 3.
-    #[schemars(range(min = 1, max = REPEATS_MAX))]
-    pub(super) repeats: Part<u32>,
+    /// Number of blocks, 1 to 1000; each runs every mesh and load once. Default: 3. Or
+    /// until intervals are narrow enough.
+    #[schemars(with = "Either<u32, RepeatsFile>")]
+    pub(super) repeats: Part<RepeatsFile>,
     /// Seed of everything random. Default: 1.
     pub(super) seed: Part<u64>,
 }
@@ -177,7 +179,7 @@ pub(super) static PLAN: Shape = Shape::Map {
         ("baseline", &Shape::Scalar),
         ("load", &LOAD),
         ("loads", &Shape::List(&LOAD)),
-        ("repeats", &Shape::Scalar),
+        ("repeats", &REPEATS),
         ("seed", &Shape::Scalar),
     ],
     shorthand: None,
@@ -195,6 +197,7 @@ pub fn schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::repeats::UNTIL;
     use serde_json::Value as Json;
     use std::collections::BTreeSet;
 
@@ -211,6 +214,8 @@ mod tests {
             ("Workload", &WORKLOAD),
             ("Mesh", &MESH),
             ("Load", &LOAD),
+            ("Repeats", &REPEATS),
+            ("Until", &UNTIL),
             ("Settings", &SETTINGS),
         ] {
             let definition = &schema["$defs"][name];

@@ -5,6 +5,7 @@ mod builtin;
 mod decode;
 mod file;
 mod loads;
+mod repeats;
 mod resolve;
 mod resolved;
 #[cfg(test)]
@@ -15,4 +16,4 @@ pub use crate::source::{Place, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
 pub use builtin::{Builtin, builtin, builtins, nearest_builtin};
 pub use file::schema;
 pub use resolve::{ReadFile, resolve};
-pub use resolved::{EnvironmentKind, Load, Plan, Workload};
+pub use resolved::{EnvironmentKind, Load, Plan, Target, UNTIL_MIN, Until, Workload};

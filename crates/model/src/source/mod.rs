@@ -17,7 +17,7 @@ pub use nearest::nearest;
 pub(crate) use place::At;
 pub use place::Place;
 pub use problem::{Problem, Problems};
-pub(crate) use schema::{Duration, Either, Rate};
+pub(crate) use schema::{Duration, Either, Rate, Share};
 pub(crate) use set::apply as apply_set;
 pub(crate) use shape::Shape;
 pub(crate) use tree::{Node, Value};

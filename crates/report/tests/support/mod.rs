@@ -96,6 +96,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         baseline: meshes[0].0.to_owned(),
         loads: rates.iter().map(load).collect(),
         repeats: blocks,
+        until: None,
         seed: 42,
     }
 }

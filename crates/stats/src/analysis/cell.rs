@@ -16,6 +16,7 @@ use crate::compare::{Method, QUANTILES, estimate, pooled, quantiles};
 use crate::figures;
 use crate::hierarchical::Second;
 use crate::hist::Histogram;
+use crate::stopping;
 
 /// Points of a spectrum per factor of ten in `1 - q`.
 const POINTS_PER_NINE: f64 = 25.0;
@@ -32,7 +33,7 @@ fn of_cell<'a, 'b>(
 }
 
 /// The trials of a cell whose figures are in it.
-pub(super) fn used<'a, 'b>(trials: &'a [Trial<'b>], mesh: &str, load: &str) -> Vec<&'a Trial<'b>> {
+pub(crate) fn used<'a, 'b>(trials: &'a [Trial<'b>], mesh: &str, load: &str) -> Vec<&'a Trial<'b>> {
     of_cell(trials, mesh, load).filter(|t| t.used).collect()
 }
 
@@ -42,7 +43,8 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
     let used = used(trials, mesh, &load.name);
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
     let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
-    let method = Method::new(latencies.len(), plan.seed);
+    let method =
+        Method::new(latencies.len(), plan.seed).with_confidence(stopping::confidence(plan));
     let seconds: Vec<&[Second]> = used.iter().map(|t| t.seconds).collect();
     let mut counts = Counts::default();
     loads.iter().for_each(|l| counts.add(&l.result.counts));

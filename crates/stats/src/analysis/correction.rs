@@ -2,26 +2,25 @@
 
 use tare_model::summary::{Cell, Difference, Distinction};
 
-use crate::bootstrap::CONFIDENCE;
 use crate::hypothesis::holm;
 
 /// Corrects the p-values over all stated comparisons of latency, and over all of
-/// resources by themselves. Returns how many of either there are.
-pub(super) fn apply(cells: &mut [Cell]) -> (usize, usize) {
+/// resources by themselves, each held to `level`. Returns how many of either there are.
+pub(super) fn apply(cells: &mut [Cell], level: f64) -> (usize, usize) {
     let latencies = cells
         .iter_mut()
         .filter_map(|c| c.overhead.as_mut())
         .flat_map(|o| o.latency.iter_mut())
         .filter(|d| d.supported);
-    let latencies = family(latencies);
+    let latencies = family(latencies, level);
     let resources = cells
         .iter_mut()
         .filter_map(|c| c.overhead.as_mut())
         .flat_map(|o| o.resources.iter_mut());
-    (latencies, family(resources))
+    (latencies, family(resources, level))
 }
 
-fn family<'a>(differences: impl Iterator<Item = &'a mut Difference>) -> usize {
+fn family<'a>(differences: impl Iterator<Item = &'a mut Difference>, level: f64) -> usize {
     let mut compared: Vec<&mut Difference> =
         differences.filter(|d| d.inference.is_some()).collect();
     let own: Vec<f64> = compared
@@ -32,7 +31,7 @@ fn family<'a>(differences: impl Iterator<Item = &'a mut Difference>) -> usize {
         let distinction = difference.distinction;
         if let Some(inference) = &mut difference.inference {
             inference.p_holm = p_holm;
-            inference.corrected = if p_holm < 1.0 - CONFIDENCE {
+            inference.corrected = if p_holm < level {
                 distinction
             } else {
                 Distinction::NotDistinguishable

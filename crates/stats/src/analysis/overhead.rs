@@ -7,6 +7,7 @@ use tare_model::worker::Plane;
 use super::trials::Trial;
 use crate::compare::{Method, QUANTILES, mean_difference, quantile_difference};
 use crate::hist::Histogram;
+use crate::stopping;
 
 /// A figure of a trial, where it was measured.
 type Figure = fn(&Trial<'_>) -> Option<f64>;
@@ -31,13 +32,14 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
     if pairs.is_empty() {
         return None;
     }
+    let confidence = stopping::confidence(plan);
     let latencies: Vec<(&Histogram, &Histogram)> = pairs
         .iter()
         .filter_map(|(m, b)| Some((&m.load.as_ref()?.latency, &b.load.as_ref()?.latency)))
         .filter(|(m, b)| !m.is_empty() && !b.is_empty())
         .collect();
     let (above, below): (Vec<&Histogram>, Vec<&Histogram>) = latencies.into_iter().unzip();
-    let method = Method::new(above.len(), plan.seed);
+    let method = Method::new(above.len(), plan.seed).with_confidence(confidence);
     let latency = QUANTILES
         .iter()
         .filter(|_| !above.is_empty())
@@ -50,7 +52,12 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
                 .iter()
                 .filter_map(|(m, b)| Some((figure(m)?, figure(b)?)))
                 .unzip();
-            mean_difference(what, &above, &below, &Method::new(above.len(), plan.seed))
+            mean_difference(
+                what,
+                &above,
+                &below,
+                &Method::new(above.len(), plan.seed).with_confidence(confidence),
+            )
         })
         .collect();
     let blocks = pairs.iter().map(|(m, _)| m.result.trial.block).collect();

@@ -15,23 +15,23 @@ use crate::hist::{Histogram, WireError};
 use crate::series::stability;
 
 /// One trial, ready for use.
-pub(super) struct Trial<'a> {
+pub(crate) struct Trial<'a> {
     pub(super) dir: &'a str,
-    pub(super) result: &'a TrialResult,
+    pub(crate) result: &'a TrialResult,
     /// See [`StoredTrial::seconds`].
     pub(super) seconds: &'a [Second],
     /// The trial's own verdict and what decoding added.
     pub(super) verdict: Verdict,
     /// Absent when there is no load result, or a damaged one.
-    pub(super) load: Option<Decoded<'a>>,
+    pub(crate) load: Option<Decoded<'a>>,
     /// Whether its figures go into a cell.
     pub(super) used: bool,
 }
 
 /// A load result with its histograms.
-pub(super) struct Decoded<'a> {
+pub(crate) struct Decoded<'a> {
     pub(super) result: &'a LoadResult,
-    pub(super) latency: Histogram,
+    pub(crate) latency: Histogram,
     pub(super) service_time: Histogram,
     pub(super) lateness: Histogram,
     /// Endpoint name to latency.
@@ -57,7 +57,7 @@ impl<'a> Decoded<'a> {
 
 /// Decodes all trials and decides which are used. A trial of something that the
 /// plan does not name, or that takes the place of another, is listed but not used.
-pub(super) fn decode<'a>(
+pub(crate) fn decode<'a>(
     plan: &Plan,
     stored: &'a [StoredTrial],
     notes: &mut Vec<String>,

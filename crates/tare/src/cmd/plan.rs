@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 use tare_model::plan::{self, Plan, TEXT_BYTES_MAX};
 use tare_model::units::{format_duration_ns, format_rate};
+use tare_stats::figures;
 
 /// Show and check plans.
 #[derive(clap::Args)]
@@ -175,6 +176,10 @@ fn summary(plan: &Plan) -> String {
         1 => "1 block".to_owned(),
         n => format!("{n} blocks"),
     };
+    let blocks = match &plan.until {
+        Some(until) => format!("at least {} and at most {blocks}", until.min),
+        None => blocks,
+    };
     let _ = writeln!(
         text,
         "  trials    {} in {}, about {}",
@@ -182,5 +187,16 @@ fn summary(plan: &Plan) -> String {
         blocks,
         format_duration_ns(plan.estimated_duration_ns())
     );
+    if let Some(until) = &plan.until {
+        let targets = until.targets.iter().map(|t| {
+            format!(
+                "{} within {}",
+                t.what,
+                figures::percent(t.half_width).trim_start_matches('+')
+            )
+        });
+        let targets = targets.collect::<Vec<_>>().join(" and ");
+        let _ = writeln!(text, "  until     {targets}, for every mesh and load");
+    }
     text
 }
