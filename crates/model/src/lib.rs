@@ -7,6 +7,7 @@
 //! workers; everything else counts from the start of the measured window,
 //! and is negative in the warm-up.
 
+pub mod comparison;
 pub mod graph;
 pub mod hist;
 pub mod layout;

@@ -4,12 +4,14 @@
 //! Every output prints the numbers of one [`Summary`] through `tare_stats::figures`
 //! and computes none of its own.
 
+mod comparison;
 mod html;
 mod page;
 mod store;
 mod table;
 mod text;
 
+pub use comparison::{render_comparison, render_comparison_markdown};
 pub use page::render_page;
 pub use store::{LoadedRun, StoreError, load_run};
 pub use table::{TableOptions, render_table};

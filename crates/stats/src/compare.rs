@@ -329,7 +329,7 @@ fn inference(
     }
 }
 
-fn distinction(low: Option<f64>, high: Option<f64>) -> Distinction {
+pub(crate) fn distinction(low: Option<f64>, high: Option<f64>) -> Distinction {
     match (low, high) {
         (Some(low), _) if low > 0.0 => Distinction::Higher,
         (_, Some(high)) if high < 0.0 => Distinction::Lower,

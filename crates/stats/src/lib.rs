@@ -1,6 +1,7 @@
 //! Statistics for measurements: histograms that merge without loss, percentiles,
 //! intervals, comparison. Pure: no clock, no file, no socket.
 
+pub mod across;
 mod agent_stream;
 pub mod analysis;
 pub mod bootstrap;
@@ -21,6 +22,8 @@ pub mod series;
 pub mod special;
 pub mod stopping;
 mod stream;
+pub mod threshold;
+mod unlike;
 mod v2;
 
 pub use agent_stream::AgentStream;

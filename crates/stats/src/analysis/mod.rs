@@ -23,6 +23,7 @@ use tare_model::verdict::Grade;
 
 pub(crate) use cell::used as cell_trials;
 pub use named::METHODS;
+pub(crate) use overhead::paired;
 pub(crate) use trials::{Trial, decode};
 
 use crate::bootstrap::CONFIDENCE;

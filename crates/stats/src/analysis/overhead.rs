@@ -33,11 +33,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
         return None;
     }
     let confidence = stopping::confidence(plan);
-    let latencies: Vec<(&Histogram, &Histogram)> = pairs
-        .iter()
-        .filter_map(|(m, b)| Some((&m.load.as_ref()?.latency, &b.load.as_ref()?.latency)))
-        .filter(|(m, b)| !m.is_empty() && !b.is_empty())
-        .collect();
+    let latencies = paired(trials, mesh, &plan.baseline, load);
     let (above, below): (Vec<&Histogram>, Vec<&Histogram>) = latencies.into_iter().unzip();
     let method = Method::new(above.len(), plan.seed).with_confidence(confidence);
     let latency = QUANTILES
@@ -66,6 +62,20 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
         latency,
         resources,
     })
+}
+
+/// The latencies of `mesh` and of the baseline in the same blocks.
+pub(crate) fn paired<'a>(
+    trials: &'a [Trial<'_>],
+    mesh: &str,
+    baseline: &str,
+    load: &str,
+) -> Vec<(&'a Histogram, &'a Histogram)> {
+    pairs(trials, mesh, baseline, load)
+        .into_iter()
+        .filter_map(|(m, b)| Some((&m.load.as_ref()?.latency, &b.load.as_ref()?.latency)))
+        .filter(|(m, b)| !m.is_empty() && !b.is_empty())
+        .collect()
 }
 
 /// Used trials of the mesh and of the baseline in the same block, in order of block.

@@ -30,7 +30,7 @@ pub(crate) struct Trial<'a> {
 
 /// A load result with its histograms.
 pub(crate) struct Decoded<'a> {
-    pub(super) result: &'a LoadResult,
+    pub(crate) result: &'a LoadResult,
     pub(crate) latency: Histogram,
     pub(super) service_time: Histogram,
     pub(super) lateness: Histogram,
@@ -134,7 +134,7 @@ impl Trial<'_> {
     }
 
     /// CPU of a plane in cores, and memory in bytes; zero for a plane without processes.
-    pub(super) fn plane(&self, plane: Plane) -> Option<(f64, f64)> {
+    pub(crate) fn plane(&self, plane: Plane) -> Option<(f64, f64)> {
         let planes = &self.resources()?.planes;
         Some(
             planes

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 mod agent;
+mod compare;
 mod exec;
 mod grpc;
 mod load;
@@ -19,6 +20,8 @@ mod workload;
 pub(crate) mod exit {
     /// An objective was missed.
     pub(crate) const MISSED: u8 = 1;
+    /// A threshold that the user gave is exceeded.
+    pub(crate) const FOUND: u8 = 1;
     /// The command line, a plan or a specification is wrong, or something it needs is missing.
     pub(crate) const USAGE: u8 = 2;
     /// The run or the measurement is invalid.
@@ -33,6 +36,7 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Load(Box<load::Args>),
     Report(report::Args),
+    Compare(compare::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
     Grpc(grpc::Args),
@@ -51,6 +55,7 @@ impl Command {
             Self::Plan(args) => plan::run(args),
             Self::Load(args) => load::run(*args),
             Self::Report(args) => report::run(args),
+            Self::Compare(args) => compare::run(args),
             Self::Workload(args) => workload::run(args),
             Self::Grpc(args) => grpc::run(args),
             Self::Search(args) => search::run(*args),
