@@ -144,6 +144,10 @@ pub enum Reason {
     NotStarted,
     /// tare itself was built without optimisation.
     DebugBuild,
+    /// Latency changed in the course of the trial.
+    NotSteady,
+    /// The first seconds of the window look like a warm-up that went on.
+    WarmUpVisible,
 }
 
 impl Reason {
@@ -183,6 +187,10 @@ impl Reason {
             }
             Self::NotStarted => "See the logs of the trial for the part that did not start.",
             Self::DebugBuild => "Build with `cargo build --release`.",
+            Self::NotSteady => {
+                "See latency over time: measure longer, or find what changed in the trial."
+            }
+            Self::WarmUpVisible => "Lengthen the warm-up.",
         }
     }
 }

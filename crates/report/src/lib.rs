@@ -6,12 +6,14 @@
 
 mod comparison;
 mod html;
+mod otherwise;
 mod page;
 mod store;
 mod table;
 mod text;
 
 pub use comparison::{render_comparison, render_comparison_markdown};
+pub use otherwise::{render_method, render_published};
 pub use page::render_page;
 pub use store::{LoadedRun, StoreError, load_run};
 pub use table::{TableOptions, render_table};

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use tare_model::load::LoadResult;
 use tare_model::plan::Plan;
-use tare_model::summary::TrialRow;
+use tare_model::summary::{Stability, TrialRow};
 use tare_model::trial::{Resources, TrialResult};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
 use super::StoredTrial;
+use crate::figures;
 use crate::hierarchical::Second;
 use crate::hist::{Histogram, WireError};
 use crate::series::stability;
@@ -20,6 +21,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) result: &'a TrialResult,
     /// See [`StoredTrial::seconds`].
     pub(super) seconds: &'a [Second],
+    /// Of its seconds.
+    stability: Option<Stability>,
     /// The trial's own verdict and what decoding added.
     pub(super) verdict: Verdict,
     /// Absent when there is no load result, or a damaged one.
@@ -117,7 +120,12 @@ fn decode_one(stored: &StoredTrial) -> Trial<'_> {
             Some(load)
         }
     };
+    let stability = stability(&stored.seconds);
+    if let Some(found) = &stability {
+        verdict = verdict.and(Verdict::from_findings(unsteady(found)));
+    }
     Trial {
+        stability,
         dir: &stored.dir,
         result: &stored.result,
         seconds: &stored.seconds,
@@ -125,6 +133,32 @@ fn decode_one(stored: &StoredTrial) -> Trial<'_> {
         verdict,
         load,
     }
+}
+
+/// From this relative change from half to half on, a trial that surely changed is
+/// suspect. Trials are many: the test is held to one in a thousand.
+const DRIFT_MIN: f64 = 0.10;
+const DRIFT_P: f64 = 0.001;
+
+fn unsteady(found: &Stability) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut add = |reason, text: String| findings.push(Finding::new(Grade::Suspect, reason, text));
+    if let Some(seconds) = found.warmup_seconds {
+        add(
+            Reason::WarmUpVisible,
+            format!(
+                "the first {seconds} of {} seconds differ from the others",
+                found.seconds
+            ),
+        );
+    } else if found.drift.abs() >= DRIFT_MIN && found.drift_p < DRIFT_P {
+        let change = figures::percent(found.drift);
+        add(
+            Reason::NotSteady,
+            format!("the medians of the seconds changed by {change} from half to half"),
+        );
+    }
+    findings
 }
 
 impl Trial<'_> {
@@ -171,7 +205,7 @@ impl Trial<'_> {
             data_plane_bytes: self.plane(Plane::DataPlane).map(|p| p.1),
             proofs: self.result.proofs.clone(),
             gone,
-            stability: stability(self.seconds),
+            stability: self.stability.clone(),
             outlier: None,
         }
     }
