@@ -5,6 +5,7 @@
 //! and computes none of its own.
 
 mod comparison;
+mod detectable;
 mod html;
 mod otherwise;
 mod page;
@@ -13,6 +14,7 @@ mod table;
 mod text;
 
 pub use comparison::{render_comparison, render_comparison_markdown};
+pub use detectable::render_detectable;
 pub use otherwise::{render_method, render_published};
 pub use page::render_page;
 pub use store::{LoadedRun, StoreError, load_run};

@@ -23,11 +23,11 @@ pub fn detectable(spread: f64, blocks: u32, confidence: f64) -> Option<f64> {
     Some((found + power) * spread / f64::from(blocks).sqrt())
 }
 
-/// The fewest blocks, up to `most`, that find a difference of `effect`; `None` when
-/// even those do not.
+/// The standard deviation of paired differences for which `detectable` is the smallest
+/// difference that `blocks` blocks find: the inverse of [`detectable`].
 #[must_use]
-pub fn blocks_for(effect: f64, spread: f64, confidence: f64, most: u32) -> Option<u32> {
-    (2..=most).find(|n| detectable(spread, *n, confidence).is_some_and(|d| d <= effect))
+pub fn scatter(found: f64, blocks: u32, confidence: f64) -> Option<f64> {
+    Some(found / detectable(1.0, blocks, confidence)?)
 }
 
 #[cfg(test)]
@@ -41,8 +41,8 @@ mod tests {
         let found = detectable(1.0, 10, 0.95).unwrap();
         assert!((found - (2.262_157 + 0.883_404) / 10f64.sqrt()).abs() < 1e-5);
         assert_eq!(detectable(1.0, 1, 0.95), None);
-        assert_eq!(blocks_for(found, 1.0, 0.95, 50), Some(10));
-        assert_eq!(blocks_for(0.01, 1.0, 0.95, 50), None);
+        assert!((scatter(found, 10, 0.95).unwrap() - 1.0).abs() < 1e-12);
+        assert_eq!(scatter(1.0, 1, 0.95), None);
     }
 
     #[test]

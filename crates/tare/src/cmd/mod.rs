@@ -9,6 +9,7 @@ mod compare;
 mod exec;
 mod grpc;
 mod load;
+mod mde;
 mod plan;
 mod report;
 mod run;

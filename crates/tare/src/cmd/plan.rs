@@ -29,6 +29,7 @@ enum Action {
     List,
     /// Print the JSON Schema of plan files, for editors.
     Schema,
+    Mde(super::mde::Args),
     /// Check a plan without running anything.
     Check {
         /// Plan file, `-` for standard input, or the name of a built-in plan.
@@ -63,6 +64,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Show { name } => out.write_all(builtin(&name)?.text.as_bytes())?,
         Action::List => list(&mut out)?,
+        Action::Mde(args) => out.write_all(super::mde::text(&args)?.as_bytes())?,
         Action::Schema => writeln!(out, "{}", serde_json::to_string_pretty(&plan::schema())?)?,
         Action::Check { plan, sets, output } => {
             let plan = read(&plan, &sets)?.plan;
