@@ -49,9 +49,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let begun = Instant::now();
-    let mut trials = 0;
+    let (mut trials, mut reading) = (0, std::time::Duration::ZERO);
     for run in 0..runs {
+        let from = Instant::now();
         let loaded = tare_report::load_run(&dir.join(format!("run-{run:03}")))?;
+        reading += from.elapsed();
         trials += tare_report::summarise(&loaded).trials.len();
     }
     let status = std::fs::read_to_string("/proc/self/status")?;
@@ -61,8 +63,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .unwrap_or("VmHWM: unknown");
     writeln!(
         out,
-        "{trials} trials of {runs} runs in {:.2} s; {}",
+        "{trials} trials of {runs} runs in {:.2} s, {:.2} s of it reading; {}",
         begun.elapsed().as_secs_f64(),
+        reading.as_secs_f64(),
         peak.split_whitespace().collect::<Vec<_>>().join(" ")
     )?;
     Ok(())

@@ -4,6 +4,7 @@
 //! Nothing in the directory is trusted: links are not followed, files have a
 //! largest size, names are only ever shown, escaped.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -93,28 +94,62 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
             Vec::new()
         }
     };
-    for name in names {
-        let trial = dir.join(layout::TRIALS).join(&name);
-        let shown = printable(&name.to_string_lossy());
-        match read_document::<TrialResult>(&trial.join(layout::RESULT)) {
-            Ok(result) => {
-                let (result, seconds, note) = verified(&trial, result);
-                run.notes.extend(note.map(|n| format!("{shown}: {n}")));
-                run.trials.push(StoredTrial {
+    for read in read_trials(&dir.join(layout::TRIALS), &names) {
+        run.notes.extend(read.note);
+        run.trials.extend(read.trial);
+    }
+    Ok(run)
+}
+
+/// What became of one directory.
+struct ReadTrial {
+    trial: Option<StoredTrial>,
+    note: Option<String>,
+}
+
+/// Reads all trials, on as many threads as there are cores, in the order of `names`.
+fn read_trials(trials: &Path, names: &[OsString]) -> Vec<ReadTrial> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = names.len().div_ceil(threads).max(1);
+    let read = |names: &[OsString]| -> Vec<ReadTrial> {
+        names.iter().map(|name| read_trial(trials, name)).collect()
+    };
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = names
+            .chunks(share)
+            .map(|names| (names, scope.spawn(move || read(names))))
+            .collect();
+        // Reading panics for no input; if it should, it does here, too.
+        parts
+            .into_iter()
+            .flat_map(|(names, part)| part.join().unwrap_or_else(|_| read(names)))
+            .collect()
+    })
+}
+
+fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
+    let dir = trials.join(name);
+    let shown = printable(&name.to_string_lossy());
+    match read_document::<TrialResult>(&dir.join(layout::RESULT)) {
+        Ok(result) => {
+            let (result, seconds, note) = verified(&dir, result);
+            ReadTrial {
+                note: note.map(|n| format!("{shown}: {n}")),
+                trial: Some(StoredTrial {
                     dir: shown,
                     result,
                     seconds,
-                });
-            }
-            Err(found) => {
-                run.notes.push(format!(
-                    "{shown}: {}: {found}; the trial is left out",
-                    layout::RESULT
-                ));
+                }),
             }
         }
+        Err(found) => ReadTrial {
+            note: Some(format!(
+                "{shown}: {}: {found}; the trial is left out",
+                layout::RESULT
+            )),
+            trial: None,
+        },
     }
-    Ok(run)
 }
 
 /// Names of trial directories, sorted. Others become notes.

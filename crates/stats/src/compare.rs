@@ -9,6 +9,7 @@ use crate::hypothesis::{mann_whitney, sign_flip};
 use crate::order;
 use crate::pool::Pool;
 use crate::power;
+use crate::special::t_quantile;
 
 /// The quantiles that a summary states. The maximum comes after them.
 pub const QUANTILES: [(&str, f64); 4] =
@@ -128,11 +129,13 @@ fn sampling(
 ) -> Sampling {
     let n: u64 = pool.totals().iter().sum();
     let (low, high) = order::ranks(n, q, method.confidence);
-    let inside = within.map(|w| w.half_width(q, method.confidence, method.seed));
-    let between = spread.zip(within).map(|(s, w)| {
+    let within = within.map(|w| w.variance(q, method.seed));
+    let inside = within
+        .map(|(variance, freedom)| t_quantile(1.0 - method.confidence, freedom) * variance.sqrt());
+    let between = spread.zip(within).map(|(s, (variance, _))| {
         let across = s.error.powi(2);
         if across > 0.0 {
-            (1.0 - w.variance(q, method.seed).0 / across).clamp(0.0, 1.0)
+            (1.0 - variance / across).clamp(0.0, 1.0)
         } else {
             0.0
         }

@@ -11,7 +11,6 @@
 use tare_model::rng::Rng;
 
 use crate::pool::Pool;
-use crate::special::t_quantile;
 
 /// Resamples of the second level.
 const DRAWN: usize = 200;
@@ -76,13 +75,6 @@ impl Within {
         let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (DRAWN - 1) as f64;
         let freedom: usize = self.blocks.iter().map(|n| n - 1).sum();
         (variance * columns as f64 / freedom as f64, freedom as f64)
-    }
-
-    /// Half the width of the interval within the runs, on the logarithm.
-    #[must_use]
-    pub fn half_width(&self, q: f64, confidence: f64, seed: u64) -> f64 {
-        let (variance, freedom) = self.variance(q, seed);
-        t_quantile(1.0 - confidence, freedom) * variance.sqrt()
     }
 }
 

@@ -70,9 +70,9 @@ pub fn t_beyond(t: f64, freedom: f64) -> f64 {
 pub fn t_quantile(both_sides: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while t_beyond(high, freedom) > both_sides && high < 1e9 {
-        high *= 2.0;
+        (low, high) = (high, high * 2.0);
     }
-    for _ in 0..80 {
+    for _ in 0..45 {
         let middle = f64::midpoint(low, high);
         if t_beyond(middle, freedom) > both_sides {
             low = middle;

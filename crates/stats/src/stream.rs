@@ -74,10 +74,11 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, interval: &Interval) -> Result<(), WireError> {
+    /// Adds `interval` and returns its latency.
+    fn add(&mut self, interval: &Interval) -> Result<Histogram, WireError> {
         self.counts.add(&interval.counts);
-        self.latency
-            .merge(&Histogram::from_wire(&interval.latency)?);
+        let second = Histogram::from_wire(&interval.latency)?;
+        self.latency.merge(&second);
         self.service_time
             .merge(&Histogram::from_wire(&interval.service_time)?);
         self.lateness
@@ -94,7 +95,7 @@ impl Sums {
             counts.add(&endpoint.counts);
             latency.merge(&Histogram::from_wire(&endpoint.latency)?);
         }
-        Ok(())
+        Ok(second)
     }
 
     fn compare(&self, result: &LoadResult) -> Result<(), StreamError> {
@@ -186,8 +187,7 @@ impl LoadStream {
                 });
             }
             LoadRecord::Interval(interval) => {
-                self.sums.add(interval)?;
-                let latency = Histogram::from_wire(&interval.latency)?;
+                let latency = self.sums.add(interval)?;
                 self.seconds
                     .entry(interval.second)
                     .or_default()

@@ -157,29 +157,26 @@ fn spectrum(runs: &[&Histogram]) -> Vec<SpectrumPoint> {
     if all.is_empty() {
         return Vec::new();
     }
-    let runs: Vec<&&Histogram> = runs.iter().filter(|h| !h.is_empty()).collect();
-    let point = |q: f64| {
-        let each = || runs.iter().map(|h| h.quantile(q));
-        SpectrumPoint {
-            q,
-            ns: all.quantile(q),
-            min_ns: each().min().unwrap_or(0),
-            max_ns: each().max().unwrap_or(0),
-            supported: all.len() >= samples_needed(q),
-        }
-    };
     let last = (all.len() as f64).log10();
-    let mut points = Vec::new();
+    let mut qs = Vec::new();
     let mut nines = 0.5_f64.recip().log10();
     while nines < last {
-        points.push(point(1.0 - 10f64.powf(-nines)));
+        qs.push(1.0 - 10f64.powf(-nines));
         nines += 1.0 / POINTS_PER_NINE;
     }
-    points.push(SpectrumPoint {
-        supported: false,
-        ..point(1.0 - 0.5 / all.len() as f64)
-    });
-    points
+    let end = 1.0 - 0.5 / all.len() as f64;
+    qs.push(end);
+    let runs = runs.iter().filter(|h| !h.is_empty());
+    let each: Vec<Vec<u64>> = runs.map(|h| h.quantiles(&qs)).collect();
+    let pooled = all.quantiles(&qs);
+    let point = |(i, q): (usize, &f64)| SpectrumPoint {
+        q: *q,
+        ns: pooled[i],
+        min_ns: each.iter().map(|run| run[i]).min().unwrap_or(0),
+        max_ns: each.iter().map(|run| run[i]).max().unwrap_or(0),
+        supported: *q < end && all.len() >= samples_needed(*q),
+    };
+    qs.iter().enumerate().map(point).collect()
 }
 
 fn planes(used: &[&Trial<'_>]) -> BTreeMap<Plane, PlaneEstimate> {
