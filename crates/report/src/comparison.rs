@@ -165,9 +165,9 @@ fn judgement(judged: &Judged) -> String {
     };
     let place = format!("{}: {} at {}", judged.threshold, judged.mesh, judged.load);
     match judged.found {
-        None => format!("not judged  {place}: no interval with fewer than 2 blocks"),
+        None => format!("not judged {place}: no interval with fewer than 2 blocks"),
         Some(found) => format!(
-            "{}  {place}: {by} {}",
+            "{} {place}: {by} {}",
             if judged.exceeded { "exceeded" } else { "kept" },
             amount(judged, found)
         ),
