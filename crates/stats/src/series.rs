@@ -19,11 +19,7 @@ const WARMUP_RATIO_MIN: f64 = 0.05;
 /// What can be said of the seconds of a trial; `None` with fewer than 8 of them.
 #[must_use]
 pub fn stability(seconds: &[Second]) -> Option<Stability> {
-    let series: Vec<f64> = seconds
-        .iter()
-        .filter_map(|s| median(s))
-        .map(f64::ln)
-        .collect();
+    let series: Vec<f64> = seconds.iter().filter_map(median).map(f64::ln).collect();
     if series.len() < SECONDS_MIN {
         return None;
     }

@@ -6,7 +6,7 @@
 
 mod simulated;
 
-use simulated::{BASE_NS, MESH_NS, Shape, Simulator};
+use simulated::{BASE_NS, MESH_NS, Shape, Simulator, plans};
 use tare_model::plan::UNTIL_MIN;
 use tare_model::summary::Distinction;
 use tare_stats::Histogram;
@@ -18,11 +18,6 @@ const BLOCKS_MAX: usize = 20;
 /// p99 within so much: some plans stop at the fewest blocks, some in between, and with
 /// the narrower one some reach the most.
 const TARGETS: [f64; 2] = [0.06, 0.10];
-
-fn plans() -> usize {
-    let asked = std::env::var("TARE_PLANS").ok();
-    asked.and_then(|n| n.parse().ok()).unwrap_or(250)
-}
 
 /// The blocks after which the rule stops: all three cells within `target`.
 fn stops(blocks: &[[Histogram; 3]], methods: &[Method], target: f64) -> usize {
@@ -38,7 +33,7 @@ fn stops(blocks: &[[Histogram; 3]], methods: &[Method], target: f64) -> usize {
 }
 
 fn check(shape: Shape) {
-    let plans = plans();
+    let plans = plans(250);
     let methods: Vec<Method> = (0..=BLOCKS_MAX)
         .map(|n| Method::new(n, 7).with_confidence(CONFIDENCE))
         .collect();

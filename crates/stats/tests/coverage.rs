@@ -71,7 +71,7 @@ fn simulate(shape: Shape, plans: usize, seed: u64) -> [Held; 4] {
 }
 
 fn check(shape: Shape) {
-    let plans = plans();
+    let plans = plans(2_000);
     let share = |n: usize| n as f64 / plans as f64;
     for (held, blocks) in simulate(shape, plans, 7).iter().zip(BLOCKS) {
         let shares = [held.p50, held.p99, held.overhead_p50, held.overhead_p99].map(share);

@@ -135,10 +135,11 @@ impl Simulator {
     }
 }
 
-/// How many plans to simulate: 2,000, or what `TARE_PLANS` says.
-pub(crate) fn plans() -> usize {
+/// How many plans to simulate: `usual`, or what `TARE_PLANS` says.
+#[expect(clippy::disallowed_methods, reason = "a test may be asked for more")]
+pub(crate) fn plans(usual: usize) -> usize {
     let asked = std::env::var("TARE_PLANS").ok();
-    asked.and_then(|n| n.parse().ok()).unwrap_or(2_000)
+    asked.and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
 /// Three standard errors of a share of `plans` plans that truly is `share`, beyond
