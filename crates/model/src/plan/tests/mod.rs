@@ -209,10 +209,12 @@ fn what_the_documentation_shows_can_be_used() {
         .skip(1)
         .filter_map(|b| b.split("```").next())
         .collect();
-    assert_eq!(blocks.len(), 3);
+    assert_eq!(blocks.len(), 4);
     assert_eq!(good(blocks[0], &[]).loads.len(), 2);
-    assert_eq!(good(blocks[1], &[]).meshes[1].settings.concurrency, 2);
-    let read = |_: &str| Ok(blocks[2].to_owned());
+    assert_eq!(good(blocks[1], &[]).until.map(|u| u.min), Some(5));
+    assert_eq!(good(blocks[1], &["repeats=3"]).until, None);
+    assert_eq!(good(blocks[2], &[]).meshes[1].settings.concurrency, 2);
+    let read = |_: &str| Ok(blocks[3].to_owned());
     let text = "mesh_files: [mine.yaml]\nmeshes: [bare, mine, mine/mtls]\n";
     let plan = resolve("p.yaml", text, &[], &read).unwrap();
     assert!(plan.meshes[2].settings.access_log);
