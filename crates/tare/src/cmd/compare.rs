@@ -88,7 +88,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     out.flush().context("write to standard output")?;
     Ok(if comparison.exceeded {
-        ExitCode::from(exit::FOUND)
+        ExitCode::from(exit::MISSED)
     } else {
         ExitCode::SUCCESS
     })

@@ -19,10 +19,8 @@ mod workload;
 
 /// Exit codes, beside 0 for good.
 pub(crate) mod exit {
-    /// An objective was missed.
+    /// An objective was missed, or a threshold that the user gave is exceeded.
     pub(crate) const MISSED: u8 = 1;
-    /// A threshold that the user gave is exceeded.
-    pub(crate) const FOUND: u8 = 1;
     /// The command line, a plan or a specification is wrong, or something it needs is missing.
     pub(crate) const USAGE: u8 = 2;
     /// The run or the measurement is invalid.
