@@ -12,7 +12,7 @@ use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, Progress};
 use tare_model::verdict::Verdict;
 use tare_stats::Histogram;
 
-use crate::book::{Errors, Lazy, Page, SECOND_NS};
+use crate::book::{EndpointBook, Errors, Lazy, Page, SECOND_NS};
 use crate::engine::{Flush, LoopEnd};
 use crate::verdict::assess;
 
@@ -133,6 +133,7 @@ impl<'a> Collector<'a> {
             schema_version: SCHEMA_VERSION,
             tare_version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: spec.mode,
+            shard: Some(spec.shard),
             window_start_unix_ns: about.window_start_unix_ns,
             window_ns,
             interrupted,
@@ -243,6 +244,7 @@ fn endpoints(total: &Page, names: &[String]) -> Vec<EndpointResult> {
                 .unwrap_or_default(),
             errors: error_map(&book.errors),
             latency: wire_of(&book.latency),
+            error_latency: error_latency(book),
         })
         .collect()
 }
@@ -266,9 +268,15 @@ fn interval(second: u32, page: &Page, names: &[String]) -> Interval {
                 name: name.clone(),
                 counts: book.counts,
                 latency: wire_of(&book.latency),
+                error_latency: error_latency(book),
             })
             .collect(),
     }
+}
+
+fn error_latency(book: &EndpointBook) -> BTreeMap<String, HistogramWire> {
+    let by_key = |(class, h): &(ErrorClass, Histogram)| (class.key().to_owned(), h.to_wire());
+    book.error_latency.iter().map(by_key).collect()
 }
 
 /// A result in which nothing happened, for tests of what looks at results.

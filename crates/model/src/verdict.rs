@@ -144,6 +144,10 @@ pub enum Reason {
     NotStarted,
     /// tare itself was built without optimisation.
     DebugBuild,
+    /// The generators of one measurement did not start together.
+    StartSkew,
+    /// One generator's latencies stand apart from the others'.
+    GeneratorsDiffer,
 }
 
 impl Reason {
@@ -183,6 +187,12 @@ impl Reason {
             }
             Self::NotStarted => "See the logs of the trial for the part that did not start.",
             Self::DebugBuild => "Build with `cargo build --release`.",
+            Self::StartSkew => {
+                "Give all generators the same start_unix_ns, and synchronise their clocks."
+            }
+            Self::GeneratorsDiffer => {
+                "Look at that generator's machine and its path to the target; the merged figures hold both."
+            }
         }
     }
 }

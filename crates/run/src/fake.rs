@@ -329,6 +329,7 @@ impl Second {
                     name: name.clone(),
                     counts: *counts,
                     latency: latency.to_wire(),
+                    error_latency: BTreeMap::new(),
                 })
                 .collect(),
         })
@@ -387,6 +388,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
         schema_version: tare_model::SCHEMA_VERSION,
         tare_version: env!("CARGO_PKG_VERSION").into(),
         mode: spec.mode,
+        shard: Some(spec.shard),
         window_start_unix_ns,
         window_ns: spec.duration_ns,
         interrupted: false,
@@ -414,6 +416,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
                 latency_ns: latency.summary(),
                 errors: BTreeMap::new(),
                 latency: latency.to_wire(),
+                error_latency: BTreeMap::new(),
             })
             .collect(),
         generator: GeneratorStats {
