@@ -4,6 +4,7 @@
 //! Every output prints the numbers of one [`Summary`] through `tare_stats::figures`
 //! and computes none of its own.
 
+pub mod export;
 mod html;
 mod page;
 mod store;

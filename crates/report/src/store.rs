@@ -173,6 +173,14 @@ fn plain(error: &std::io::Error) -> String {
 }
 
 fn damaged(error: &serde_json::Error) -> String {
+    // The other way round than an old document: what it lacks has a default.
+    if error.to_string().starts_with("unknown field") {
+        return format!(
+            "it has more than this tare {} knows, and may be from a newer one: {}",
+            env!("CARGO_PKG_VERSION"),
+            printable(&error.to_string())
+        );
+    }
     let what = if error.is_eof() { "cut off" } else { "damaged" };
     format!("{what}: {}", printable(&error.to_string()))
 }
@@ -199,12 +207,30 @@ fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Option<String>
 /// Reads the generator's records again: checksum, sums of the intervals, and the
 /// same result in its final one.
 fn verify_stream(path: &Path, result: &LoadResult) -> Result<(), String> {
+    let (last, _) = read_stream(path, LoadStream::new())?;
+    if last == *result {
+        Ok(())
+    } else {
+        Err("its final record and the result are not the same".to_owned())
+    }
+}
+
+/// The interval log of a generator's records, which must be whole.
+pub(crate) fn log_of(path: &Path) -> Result<String, String> {
+    let (_, log) = read_stream(path, LoadStream::logging())?;
+    log.ok_or_else(|| "its records do not say when the window began".to_owned())
+}
+
+/// Reads a whole stream: its result, and its interval log where there is one.
+fn read_stream(
+    path: &Path,
+    mut stream: LoadStream,
+) -> Result<(LoadResult, Option<String>), String> {
     let metadata = std::fs::symlink_metadata(path).map_err(|e| plain(&e))?;
     if !metadata.is_file() {
         return Err("found something else than a plain file".to_owned());
     }
     let mut reader = BufReader::new(File::open(path).map_err(|e| plain(&e))?);
-    let mut stream = LoadStream::new();
     let mut line = String::new();
     loop {
         line.clear();
@@ -220,10 +246,7 @@ fn verify_stream(path: &Path, result: &LoadResult) -> Result<(), String> {
             .line(line.trim_end_matches('\n'))
             .map_err(|e| printable(&e.to_string()))?;
     }
+    let log = stream.hlog();
     let last = stream.finish().map_err(|e| printable(&e.to_string()))?;
-    if last == *result {
-        Ok(())
-    } else {
-        Err("its final record and the result are not the same".to_owned())
-    }
+    Ok((last, log))
 }

@@ -253,7 +253,8 @@ impl LoadStream {
     /// stream that is [`Self::logging`]; `None` before the window is known.
     #[must_use]
     pub fn hlog(&self) -> Option<String> {
-        let (start_unix_ns, _) = self.window?;
+        let stated = self.finished.as_ref().map(|f| f.1.window_start_unix_ns);
+        let start_unix_ns = self.window.map(|w| w.0).or(stated)?;
         Some(hlog::header(start_unix_ns) + self.log.as_deref()?)
     }
 

@@ -1,7 +1,8 @@
 //! Fortio's JSON result, so that its own report shows a measurement of tare beside
 //! its own. Durations are seconds in it.
 //!
-//! Fortio has one latency; it gets ours, from the intended instant. The intervals of
+//! Fortio has one latency; it gets ours, from the intended instant. As in its own
+//! results, its histogram holds errors too, which are once more in one of their own. The intervals of
 //! its histogram are groups of ours: each ends where one of ours does, so that counts
 //! are exact.
 //!
@@ -34,8 +35,9 @@ pub struct About {
 /// # Errors
 /// [`WireError`] when a histogram of the result is damaged.
 pub fn fortio(about: &About, result: &LoadResult) -> Result<String, WireError> {
-    let latency = Histogram::from_wire(&result.histograms.latency)?;
+    let mut all = Histogram::from_wire(&result.histograms.latency)?;
     let errors = Histogram::from_wire(&result.histograms.error_latency)?;
+    all.merge(&errors);
     let requested = match result.mode {
         Mode::Saturate => "max".to_owned(),
         _ => result
@@ -71,7 +73,7 @@ pub fn fortio(about: &About, result: &LoadResult) -> Result<String, WireError> {
         "ActualDuration": result.window_ns,
         "NumThreads": about.connections,
         "Version": format!("tare {}", result.tare_version),
-        "DurationHistogram": histogram(&latency),
+        "DurationHistogram": histogram(&all),
         "ErrorsDurationHistogram": histogram(&errors),
         "Exactly": 0,
         "Jitter": false,
@@ -80,7 +82,7 @@ pub fn fortio(about: &About, result: &LoadResult) -> Result<String, WireError> {
         "RunID": 0,
         "ID": format!("{}_{name}", start[..19].replace(['T', ':'], "-")),
         "RetCodes": codes,
-        "URL": about.url,
+        "URL": if about.url.is_empty() { &about.label } else { &about.url },
         "NumConnections": about.connections,
     });
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();

@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 mod agent;
 mod exec;
+mod export;
 mod grpc;
 mod load;
 mod merge;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Load(Box<load::Args>),
     Merge(merge::Args),
     Report(report::Args),
+    Export(export::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
     Grpc(grpc::Args),
@@ -57,6 +59,7 @@ impl Command {
             Self::Load(args) => load::run(*args),
             Self::Merge(args) => merge::run(args),
             Self::Report(args) => report::run(args),
+            Self::Export(args) => export::run(&args),
             Self::Workload(args) => workload::run(args),
             Self::Grpc(args) => grpc::run(args),
             Self::Search(args) => search::run(*args),
