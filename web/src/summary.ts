@@ -189,7 +189,7 @@ export interface Quantile {
   value_ns: number;
 }
 
-export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build";
+export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "start_skew" | "generators_differ";
 
 export interface Setup {
   command: string[];

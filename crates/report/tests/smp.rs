@@ -14,9 +14,11 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 use tare_report::export::{Export, Format, export};
 use tare_report::{load_run, summarise};
 
+type Fields = &'static [(i32, &'static str, &'static str)];
+
 /// Message, then number, name and type of each field that tare writes. A `*` is
 /// repeated, `map` is one from text to text, a capital begins another message.
-const DEFINITION: &[(&str, &[(i32, &str, &str)])] = &[
+const DEFINITION: &[(&str, Fields)] = &[
     (
         "PerformanceTestConfig",
         &[
@@ -197,7 +199,7 @@ fn camel(name: &str) -> String {
     name[..1].to_uppercase() + &name[1..]
 }
 
-fn message((name, fields): &(&str, &[(i32, &str, &str)])) -> DescriptorProto {
+fn message((name, fields): &(&str, Fields)) -> DescriptorProto {
     let entry = |(_, field_name, _): &(i32, &str, &str)| DescriptorProto {
         name: Some(format!("{}Entry", camel(field_name))),
         field: vec![

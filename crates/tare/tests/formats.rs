@@ -220,12 +220,12 @@ fn shards_merge_to_the_whole_schedule_and_to_one_log() {
         &["0.ndjson", "all.hlog", "all.hlog"],
         "the same measurement",
     );
-    refused(&["0.ndjson"], "of 2 shards, 1 is missing");
+    refused(&["0.ndjson"], "of 2 shards, missing: 1");
     refused(&["0.ndjson", "nothing"], "failed to read nothing");
     let output = tare(&["merge", "0.ndjson", "--allow-missing"], dir.path(), b"");
     assert!(merges(&output));
     let page = String::from_utf8(output.stdout).unwrap();
-    assert!(page.contains("of 2 shards, 1 is missing"), "{page}");
+    assert!(page.contains("of 2 shards, missing: 1"), "{page}");
     assert!(page.contains("0 of 2"), "{page}");
 }
 

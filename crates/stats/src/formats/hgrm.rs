@@ -107,7 +107,7 @@ fn ticks_at(level: f64) -> f64 {
 /// Mean and standard deviation, of buckets by their middle, as the library has it.
 fn moments(h: &Histogram) -> (f64, f64) {
     let total = h.len().max(1) as f64;
-    let middle = |low: u64, high: u64| low + (high - low + 1) / 2;
+    let middle = |low: u64, high: u64| low + (high - low).div_ceil(2);
     let sum: u128 = h
         .ranges()
         .map(|(low, high, n)| u128::from(middle(low, high)) * u128::from(n))

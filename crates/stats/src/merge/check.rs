@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tare_model::load::Mode;
-use tare_model::verdict::{Finding, Reason};
+use tare_model::verdict::{Finding, Grade, Reason};
 
 use super::{MergeError, Part, shard_words};
 
@@ -95,19 +95,27 @@ pub(super) fn missing(parts: &[Part]) -> Result<Option<(u32, String)>, MergeErro
 }
 
 /// Every generator's reasons under its name. Whether there are enough samples is
-/// judged on the merged counts instead.
+/// judged on the merged counts instead; of interval logs nobody knows.
 pub(super) fn verdicts(parts: &[Part]) -> Vec<Finding> {
-    let of = |part: &Part| {
-        let result = part.result.as_ref();
-        let reasons = result.map_or(Vec::new(), |r| r.verdict.reasons.clone());
-        let source = part.source.clone();
-        reasons.into_iter().map(move |mut finding| {
-            finding.found = format!("{source}: {}", finding.found);
-            finding
-        })
-    };
     let judged_anew = |f: &Finding| f.reason != Reason::TooFewSamples;
-    parts.iter().flat_map(of).filter(judged_anew).collect()
+    parts.iter().flat_map(reasons).filter(judged_anew).collect()
+}
+
+fn reasons(part: &Part) -> Vec<Finding> {
+    let Some(result) = &part.result else {
+        let found = "an interval log does not tell rate, errors, lateness and shard";
+        return vec![Finding {
+            grade: Grade::Suspect,
+            reason: Reason::Incomplete,
+            found: format!("{}: {found}", part.source),
+            remedy: "Give the generator's result or records in its place.".to_owned(),
+        }];
+    };
+    let named = |finding: &Finding| Finding {
+        found: format!("{}: {}", part.source, finding.found),
+        ..finding.clone()
+    };
+    result.verdict.reasons.iter().map(named).collect()
 }
 
 fn pairs(parts: &[Part]) -> impl Iterator<Item = (&Part, &Part)> {

@@ -81,7 +81,7 @@ pub enum MergeError {
     },
     /// Not all of the schedule is there.
     #[error(
-        "of {count} shards, {missing} is missing; give its file, too, or --allow-missing to \
+        "of {count} shards, missing: {missing}; give their files, too, or --allow-missing to \
          merge what there is"
     )]
     Missing {
@@ -149,7 +149,7 @@ pub fn merge(parts: Vec<Part>, options: Options) -> Result<Merged, MergeError> {
     let start_skew_ns = skew_ns.unwrap_or(0);
     let mut findings = check::verdicts(&parts);
     findings.extend(missing.map(|(count, missing)| {
-        let found = format!("of {count} shards, {missing} is missing");
+        let found = format!("of {count} shards, missing: {missing}");
         Finding::new(Grade::Suspect, Reason::Incomplete, found)
     }));
     findings.extend(skewed(start_skew_ns, window_ns));

@@ -188,6 +188,7 @@ proptest! {
         let m = merged(backwards).unwrap();
         prop_assert_eq!(Histogram::from_wire(&m.latency).unwrap(), again.latency);
         prop_assert!(m.result.is_none());
+        prop_assert_eq!(m.verdict.grade, Grade::Suspect, "logs do not say how good they are");
     }
 }
 
@@ -238,7 +239,7 @@ fn missing_shards_are_named_and_only_allowed_on_request() {
     let parts = || vec![part("b", &record(&slots, shard(2, 4)))];
     let error = merged(parts()).unwrap_err().to_string();
     assert!(
-        error.starts_with("of 4 shards, 0, 1, 3 is missing"),
+        error.starts_with("of 4 shards, missing: 0, 1, 3"),
         "{error}"
     );
     let allowed = Options {

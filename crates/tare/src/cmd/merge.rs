@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use tare_model::merge::{Merged, MergedGenerator};
-use tare_model::units::{exact_duration, format_duration_ns};
+use tare_model::units::format_duration_ns;
 use tare_model::verdict::Grade;
 use tare_stats::formats::About;
 use tare_stats::merge::{self, Options, Part};
@@ -124,7 +124,7 @@ fn write(out: &mut String, m: &Merged) -> std::fmt::Result {
         out,
         "{} generators as one, window {}, started within {}",
         m.generators.len(),
-        exact_duration(m.window_ns),
+        format_duration_ns(m.window_ns),
         format_duration_ns(m.start_skew_ns)
     )?;
     writeln!(out)?;
