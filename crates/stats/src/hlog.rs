@@ -14,13 +14,14 @@ use std::io::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tare_model::record::Interval;
 
-use crate::hist::{Histogram, WireError};
+use crate::hist::Histogram;
 
 mod read;
+mod seconds;
 
 pub use read::{Line, Log, LogError, read};
+pub use seconds::Seconds;
 
 /// Cookie of the compressed encoding, version 2, with 64-bit counts as variable-length integers.
 const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
@@ -30,7 +31,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// The lines at the top of a log whose intervals count from `start_unix_ns`.
 #[must_use]
 pub fn header(start_unix_ns: u64) -> String {
-    let seconds = seconds(start_unix_ns);
+    let seconds = in_seconds(start_unix_ns);
     format!(
         "#[Logged with tare {}]\n#[Histogram log format version 1.3]\n\
          #[StartTime: {seconds} (seconds since epoch)]\n\
@@ -44,49 +45,13 @@ pub fn header(start_unix_ns: u64) -> String {
 /// newline. `tag` separates several series in one log.
 #[must_use]
 pub fn line(tag: Option<&str>, from_ns: u64, length_ns: u64, histogram: &Histogram) -> String {
-    let v2 = histogram.to_v2();
-    encoded(tag, from_ns, length_ns, histogram.max(), &v2)
-}
-
-/// All lines of one record: the whole, then its endpoints, each with its failures.
-/// The last second may be shorter: the window is `window_ns` long.
-///
-/// # Errors
-/// [`WireError`] when a histogram of the record is no base64.
-pub fn interval(interval: &Interval, window_ns: u64) -> Result<String, WireError> {
-    let from_ns = u64::from(interval.second) * SECOND_NS;
-    let length_ns = window_ns.saturating_sub(from_ns).min(SECOND_NS);
-    let mut lines = String::new();
-    let mut add = |tag: Option<&str>, wire: &tare_model::hist::HistogramWire| {
-        let v2 = crate::v2::from_base64(&wire.v2)?;
-        lines += &encoded(tag, from_ns, length_ns, wire.max_ns, &v2);
-        Ok(())
-    };
-    add(None, &interval.latency)?;
-    for endpoint in &interval.endpoints {
-        if endpoint.latency.count > 0 {
-            add(Some(&endpoint.name), &endpoint.latency)?;
-        }
-        for (class, latency) in &endpoint.error_latency {
-            add(Some(&failure_tag(&endpoint.name, class)), latency)?;
-        }
-    }
-    Ok(lines)
-}
-
-/// The series of an endpoint's failures of one class. A `#` is in no request's URL.
-fn failure_tag(endpoint: &str, class: &str) -> String {
-    format!("{endpoint}#{class}")
-}
-
-fn encoded(tag: Option<&str>, from_ns: u64, length_ns: u64, max_ns: u64, v2: &[u8]) -> String {
     let tag = tag.map_or_else(String::new, |t| format!("Tag={},", escape(t)));
     format!(
         "{tag}{},{},{:.3},{}\n",
-        seconds(from_ns),
-        seconds(length_ns),
-        max_ns as f64 / 1e6,
-        STANDARD.encode(compress(v2))
+        in_seconds(from_ns),
+        in_seconds(length_ns),
+        histogram.max() as f64 / 1e6,
+        STANDARD.encode(compress(&histogram.to_v2()))
     )
 }
 
@@ -108,7 +73,7 @@ fn escape(tag: &str) -> String {
     out
 }
 
-fn seconds(ns: u64) -> String {
+fn in_seconds(ns: u64) -> String {
     format!("{}.{:03}", ns / SECOND_NS, ns / 1_000_000 % 1000)
 }
 

@@ -10,7 +10,7 @@ use tare_model::load::{Counts, EndpointResult, LoadResult};
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
 
 use crate::hist::{Histogram, WireError};
-use crate::hlog;
+use crate::hlog::{self, Seconds};
 
 /// What is wrong with a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -184,8 +184,8 @@ pub struct LoadStream {
     lines: usize,
     checksum: StreamChecksum,
     sums: Sums,
-    /// The lines of an interval log so far; `None` when nobody wants one.
-    log: Option<String>,
+    /// An interval log so far and its open seconds; `None` when nobody wants one.
+    log: Option<(String, Seconds)>,
     window: Option<(u64, u64)>,
     finished: Option<(String, Box<LoadResult>)>,
 }
@@ -201,7 +201,7 @@ impl LoadStream {
     #[must_use]
     pub fn logging() -> Self {
         Self {
-            log: Some(String::new()),
+            log: Some((String::new(), Seconds::new(u64::MAX))),
             ..Self::default()
         }
     }
@@ -228,8 +228,8 @@ impl LoadStream {
             }
             LoadRecord::Interval(interval) => {
                 self.sums.add(interval)?;
-                if let Some(log) = &mut self.log {
-                    *log += &hlog::interval(interval, self.window.map_or(u64::MAX, |w| w.1))?;
+                if let Some((log, seconds)) = &mut self.log {
+                    *log += &seconds.add(interval)?;
                 }
             }
             LoadRecord::Armed {
@@ -238,6 +238,9 @@ impl LoadStream {
                 ..
             } => {
                 self.window = Some((*window_start_unix_ns, *window_ns));
+                if let Some((_, seconds)) = &mut self.log {
+                    *seconds = Seconds::new(*window_ns);
+                }
             }
             LoadRecord::Final { checksum, result } => {
                 self.finished = Some((checksum.clone(), result.clone()));
@@ -255,7 +258,8 @@ impl LoadStream {
     pub fn hlog(&self) -> Option<String> {
         let stated = self.finished.as_ref().map(|f| f.1.window_start_unix_ns);
         let start_unix_ns = self.window.map(|w| w.0).or(stated)?;
-        Some(hlog::header(start_unix_ns) + self.log.as_deref()?)
+        let (log, seconds) = self.log.as_ref()?;
+        Some(hlog::header(start_unix_ns) + log + &seconds.clone().finish())
     }
 
     /// The result, when the stream is whole.

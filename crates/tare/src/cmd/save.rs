@@ -9,8 +9,9 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use tare_model::load::LoadResult;
 use tare_model::record::{Interval, LoadRecord};
+use tare_stats::Histogram;
 use tare_stats::formats::{self, About};
-use tare_stats::{Histogram, hlog};
+use tare_stats::hlog::{self, Seconds};
 
 /// What a result can be saved as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -66,7 +67,7 @@ impl FromStr for Target {
 /// cost one.
 pub(crate) struct Saves {
     files: Vec<(Target, BufWriter<File>)>,
-    window_ns: u64,
+    seconds: Seconds,
     /// The first thing that went wrong while measuring; told afterwards.
     failed: Option<anyhow::Error>,
 }
@@ -84,7 +85,7 @@ impl Saves {
                 .into_iter()
                 .map(open)
                 .collect::<anyhow::Result<_>>()?,
-            window_ns: u64::MAX,
+            seconds: Seconds::default(),
             failed: None,
         })
     }
@@ -103,7 +104,7 @@ impl Saves {
                 window_ns,
                 ..
             } => {
-                self.window_ns = *window_ns;
+                self.seconds = Seconds::new(*window_ns);
                 self.log(&hlog::header(*window_start_unix_ns))
             }
             LoadRecord::Interval(interval) => self.interval(interval),
@@ -116,7 +117,7 @@ impl Saves {
 
     fn interval(&mut self, interval: &Interval) -> anyhow::Result<()> {
         if self.want_intervals() {
-            let lines = hlog::interval(interval, self.window_ns)?;
+            let lines = self.seconds.add(interval)?;
             self.log(&lines)?;
         }
         Ok(())
@@ -135,9 +136,11 @@ impl Saves {
 
     /// Writes what is made of the result, and ends all files.
     pub(crate) fn finish(mut self, about: &About, result: &LoadResult) -> anyhow::Result<()> {
-        if let Some(error) = self.failed {
+        if let Some(error) = self.failed.take() {
             return Err(error);
         }
+        let rest = std::mem::take(&mut self.seconds).finish();
+        self.log(&rest)?;
         for (target, file) in &mut self.files {
             let text = match target.format {
                 Format::Hlog => String::new(),
