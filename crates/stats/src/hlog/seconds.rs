@@ -11,7 +11,7 @@ use crate::hist::{Histogram, WireError};
 
 /// Seconds that are kept open for what comes late. What comes later still has a
 /// line of its own, so that a long measurement needs no more memory than a short one.
-const OPEN: u32 = 15;
+const OPEN: u32 = 3;
 
 /// The open seconds of one log.
 #[derive(Debug, Clone, Default)]
