@@ -207,10 +207,15 @@ fn distributions_and_logs_hold_the_pooled_counts() {
         assert!(of(false).iter().eq(pooled.iter()));
         assert!(of(true).iter().eq(pooled.iter()), "endpoints are the whole");
     }
-    assert_eq!(
-        files(&run, &summary, Format::Fortio).len(),
-        run.trials.len()
-    );
+    let fortio = files(&run, &summary, Format::Fortio);
+    assert_eq!(fortio.len(), run.trials.len() + summary.cells.len());
+    for (cell, (_, text)) in summary.cells.iter().zip(&fortio) {
+        let document: Value = serde_json::from_slice(text).unwrap();
+        assert_eq!(document["DurationHistogram"]["Count"], cell.counts.ok);
+        assert_eq!(document["RetCodes"]["200"], cell.counts.ok);
+        let achieved = document["ActualQPS"].as_f64().unwrap();
+        assert!((achieved - cell.achieved_rps.unwrap()).abs() < 1e-9);
+    }
 }
 
 #[test]

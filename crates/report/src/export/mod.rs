@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use tare_model::layout;
 use tare_model::summary::{Cell, Summary};
 use tare_stats::analysis::StoredTrial;
-use tare_stats::formats::{self, About, families};
+use tare_stats::formats::{self, About, Measured, families};
 use tare_stats::hlog::{self, LogError};
 use tare_stats::{Histogram, WireError};
 
@@ -34,7 +34,7 @@ pub enum Format {
     Hgrm,
     /// HdrHistogram interval logs, pooled and by trial.
     Hlog,
-    /// Fortio's JSON, by trial.
+    /// Fortio's JSON, pooled and by trial.
     Fortio,
     /// Service Mesh Performance, as JSON and as Protobuf.
     Smp,
@@ -98,7 +98,7 @@ pub fn export(run: &LoadedRun, summary: &Summary, format: Format) -> Result<Expo
         }
         Format::Hgrm => Export::Files(distributions(run, summary)?),
         Format::Hlog => Export::Files(logs(run, summary)?),
-        Format::Fortio => Export::Files(fortio(run)?),
+        Format::Fortio => Export::Files(fortio(run, summary)?),
         Format::Smp => Export::Files(smp::files(run, summary)?),
     })
 }
@@ -215,28 +215,53 @@ fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
     Ok(files)
 }
 
-fn fortio(run: &LoadedRun) -> Result<Files, ExportError> {
+fn fortio(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
+    let measured = |trial: &StoredTrial| match &trial.result.load {
+        None => Ok(None),
+        Some(load) => match Measured::new(load) {
+            Ok(measured) => Ok(Some(measured)),
+            Err(source) => Err(ExportError::Histogram {
+                trial: trial.dir.clone(),
+                source,
+            }),
+        },
+    };
+    let about = |label: String, connections| About {
+        label,
+        url: String::new(),
+        connections,
+    };
     let mut files = Vec::new();
+    for (i, cell) in summary.cells.iter().enumerate() {
+        let mut all: Option<Measured> = None;
+        for trial in used(run, cell) {
+            match (&mut all, measured(trial)?) {
+                (Some(all), Some(one)) => all.pool(&one),
+                (empty @ None, one) => *empty = one,
+                (Some(_), None) => {}
+            }
+        }
+        let load = summary.setup.loads.iter().find(|l| l.name == cell.load);
+        if let Some(all) = all {
+            let connections = load.map_or(0, |l| l.connections);
+            let about = about(format!("{} at {}", cell.mesh, cell.load), connections);
+            let name = format!("pooled-{}.json", cell_name(i, cell));
+            files.push((name, formats::fortio(&about, &all).into_bytes()));
+        }
+    }
     for trial in &run.trials {
-        let (spec, Some(load)) = (&trial.result.trial, &trial.result.load) else {
-            continue;
-        };
-        let about = About {
-            label: format!(
+        let spec = &trial.result.trial;
+        if let Some(one) = measured(trial)? {
+            let label = format!(
                 "{} at {}, block {}",
                 spec.mesh.name, spec.load.name, spec.block
-            ),
-            url: String::new(),
-            connections: spec.load.connections,
-        };
-        let text = formats::fortio(&about, load).map_err(|source| ExportError::Histogram {
-            trial: trial.dir.clone(),
-            source,
-        })?;
-        files.push((
-            format!("trial-{}.json", clean(&trial.dir)),
-            text.into_bytes(),
-        ));
+            );
+            let text = formats::fortio(&about(label, spec.load.connections), &one);
+            files.push((
+                format!("trial-{}.json", clean(&trial.dir)),
+                text.into_bytes(),
+            ));
+        }
     }
     Ok(files)
 }

@@ -8,8 +8,10 @@
 //!
 //! Source of the names: the documents that Fortio 1.68 writes and reads.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
-use tare_model::load::{LoadResult, Mode};
+use tare_model::load::{Counts, LoadResult, Mode};
 
 use super::time::rfc3339;
 use crate::hist::{Histogram, WireError};
@@ -30,33 +32,89 @@ pub struct About {
     pub connections: u32,
 }
 
+/// What Fortio's document states of a measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Version of tare that measured.
+    pub tare_version: String,
+    /// Start of the (first) window.
+    pub start_unix_ns: u64,
+    /// Length of the window, or of all of them.
+    pub window_ns: u64,
+    /// Requests per second asked for; `None` for as many as were answered.
+    pub target_rps: Option<f64>,
+    /// Requests per second sent.
+    pub achieved_rps: f64,
+    /// Every slot.
+    pub counts: Counts,
+    /// Responses by status code.
+    pub status: BTreeMap<String, u64>,
+    /// Of ok responses.
+    pub latency: Histogram,
+    /// Of errors and timeouts.
+    pub error_latency: Histogram,
+}
+
+impl Measured {
+    /// From a result.
+    ///
+    /// # Errors
+    /// [`WireError`] when a histogram of the result is damaged.
+    pub fn new(result: &LoadResult) -> Result<Self, WireError> {
+        Ok(Self {
+            tare_version: result.tare_version.clone(),
+            start_unix_ns: result.window_start_unix_ns,
+            window_ns: result.window_ns,
+            target_rps: match result.mode {
+                Mode::Saturate => None,
+                _ => result.rate.target,
+            },
+            achieved_rps: result.rate.achieved,
+            counts: result.counts,
+            status: result.status.clone(),
+            latency: Histogram::from_wire(&result.histograms.latency)?,
+            error_latency: Histogram::from_wire(&result.histograms.error_latency)?,
+        })
+    }
+
+    /// Adds a measurement of the same load, made at another time: counts add up, and so
+    /// do windows; the rate is that over all of them.
+    pub fn pool(&mut self, other: &Self) {
+        let sent = self.achieved_rps * self.window_ns as f64;
+        let others = other.achieved_rps * other.window_ns as f64;
+        self.start_unix_ns = self.start_unix_ns.min(other.start_unix_ns);
+        self.window_ns += other.window_ns;
+        self.achieved_rps = (sent + others) / self.window_ns.max(1) as f64;
+        self.counts.add(&other.counts);
+        for (status, n) in &other.status {
+            *self.status.entry(status.clone()).or_default() += n;
+        }
+        self.latency.merge(&other.latency);
+        self.error_latency.merge(&other.error_latency);
+    }
+}
+
 /// The document, ending in a newline.
-///
-/// # Errors
-/// [`WireError`] when a histogram of the result is damaged.
-pub fn fortio(about: &About, result: &LoadResult) -> Result<String, WireError> {
-    let mut all = Histogram::from_wire(&result.histograms.latency)?;
-    let errors = Histogram::from_wire(&result.histograms.error_latency)?;
-    all.merge(&errors);
-    let requested = match result.mode {
-        Mode::Saturate => "max".to_owned(),
-        _ => result
-            .rate
-            .target
-            .map_or("max".to_owned(), |t| format!("{t}")),
-    };
-    let seconds = result.window_ns as f64 / 1e9;
+#[must_use]
+pub fn fortio(about: &About, measured: &Measured) -> String {
+    let mut all = measured.latency.clone();
+    all.merge(&measured.error_latency);
+    let requested = measured
+        .target_rps
+        .map_or("max".to_owned(), |t| format!("{t}"));
+    let seconds = measured.window_ns as f64 / 1e9;
     let mut codes = serde_json::Map::new();
-    for (status, n) in &result.status {
+    for (status, n) in &measured.status {
         codes.insert(status.clone(), json!(n));
     }
     // Fortio counts what got no response under -1.
-    let responded: u64 = result.status.values().sum();
-    let ended = result.counts.ok + result.counts.error + result.counts.timeout;
+    let responded: u64 = measured.status.values().sum();
+    let c = &measured.counts;
+    let ended = c.ok + c.error + c.timeout;
     if ended > responded {
         codes.insert("-1".to_owned(), json!(ended - responded));
     }
-    let start = rfc3339(result.window_start_unix_ns);
+    let start = rfc3339(measured.start_unix_ns);
     let name: String = about
         .label
         .chars()
@@ -69,12 +127,12 @@ pub fn fortio(about: &About, result: &LoadResult) -> Result<String, WireError> {
         "StartTime": start,
         "RequestedQPS": requested,
         "RequestedDuration": format!("{seconds}s"),
-        "ActualQPS": result.rate.achieved,
-        "ActualDuration": result.window_ns,
+        "ActualQPS": measured.achieved_rps,
+        "ActualDuration": measured.window_ns,
         "NumThreads": about.connections,
-        "Version": format!("tare {}", result.tare_version),
+        "Version": format!("tare {}", measured.tare_version),
         "DurationHistogram": histogram(&all),
-        "ErrorsDurationHistogram": histogram(&errors),
+        "ErrorsDurationHistogram": histogram(&measured.error_latency),
         "Exactly": 0,
         "Jitter": false,
         "Uniform": true,
@@ -87,7 +145,7 @@ pub fn fortio(about: &About, result: &LoadResult) -> Result<String, WireError> {
     });
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
-    Ok(text)
+    text
 }
 
 fn histogram(h: &Histogram) -> Value {

@@ -7,7 +7,7 @@ mod hgrm;
 mod openmetrics;
 mod time;
 
-pub use fortio::{About, fortio};
+pub use fortio::{About, Measured, fortio};
 pub use hgrm::hgrm;
 pub use openmetrics::{histogram_samples, of_load};
 pub use time::rfc3339;

@@ -45,7 +45,7 @@ enum FormatArg {
     Hgrm,
     /// HdrHistogram interval logs: a folder.
     Hlog,
-    /// Fortio's JSON for each trial: a folder.
+    /// Fortio's JSON: a folder.
     Fortio,
     /// Service Mesh Performance, as JSON and Protobuf: a folder.
     Smp,

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use tare_model::load::LoadResult;
 use tare_model::record::{Interval, LoadRecord};
 use tare_stats::Histogram;
-use tare_stats::formats::{self, About};
+use tare_stats::formats::{self, About, Measured};
 use tare_stats::hlog::{self, Seconds};
 
 /// What a result can be saved as.
@@ -145,7 +145,7 @@ impl Saves {
             let text = match target.format {
                 Format::Hlog => String::new(),
                 Format::Hgrm => formats::hgrm(&Histogram::from_wire(&result.histograms.latency)?),
-                Format::Fortio => formats::fortio(about, result)?,
+                Format::Fortio => formats::fortio(about, &Measured::new(result)?),
                 Format::Csv => formats::csv::load(result),
                 Format::Openmetrics => formats::families::openmetrics(&formats::of_load(result)?),
                 Format::Json => serde_json::to_string_pretty(result)? + "\n",
