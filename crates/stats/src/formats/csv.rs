@@ -40,6 +40,14 @@ pub fn load(result: &LoadResult) -> String {
     ] {
         out += &row("", measure, summary, &result.counts);
     }
+    for (measure, summary) in [
+        ("stream_wait", &result.stream_wait_ns),
+        ("message_latency", &result.message_latency_ns),
+    ] {
+        if let Some(summary) = summary {
+            out += &row("", measure, summary, &result.counts);
+        }
+    }
     for endpoint in &result.endpoints {
         out += &row(
             &endpoint.name,

@@ -81,6 +81,20 @@ pub fn of_load(result: &LoadResult) -> Result<Vec<Family>, WireError> {
             &h.error_latency,
         )?,
     ];
+    if let Some(waits) = &h.stream_wait {
+        families.push(whole(
+            "tare_load_stream_wait_seconds",
+            "Wait for a stream on a connection that was open",
+            waits,
+        )?);
+    }
+    if let Some(messages) = &h.message_latency {
+        families.push(whole(
+            "tare_load_message_latency_seconds",
+            "Of streaming calls, from the last event to a message received",
+            messages,
+        )?);
+    }
     let mut endpoints = Family {
         name: "tare_load_endpoint_latency_seconds",
         kind: Kind::Histogram,
@@ -101,7 +115,7 @@ pub fn of_load(result: &LoadResult) -> Result<Vec<Family>, WireError> {
     Ok(families)
 }
 
-fn counters(result: &LoadResult) -> [Family; 3] {
+fn counters(result: &LoadResult) -> [Family; 4] {
     let c = &result.counts;
     let outcomes = [
         ("ok", c.ok),
@@ -139,6 +153,12 @@ fn counters(result: &LoadResult) -> [Family; 3] {
             "Responses by status",
             "status",
             pairs(&result.status),
+        ),
+        counter(
+            "tare_load_grpc_responses",
+            "gRPC calls by grpc-status",
+            "status",
+            pairs(&result.grpc_status),
         ),
         counter(
             "tare_load_errors",
