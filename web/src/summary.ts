@@ -28,7 +28,7 @@ export interface Answer {
   text: string;
 }
 
-export type Arrivals = "constant" | "poisson";
+export type Arrivals = "constant" | "poisson" | { bursts: { slots: number } } | { ramp: { from_rps: number; to_rps: number } } | { steps: Step[] } | { trace: Trace } | "wrk2";
 
 export interface Cell {
   achieved_rps: number | null;
@@ -189,7 +189,7 @@ export interface Quantile {
   value_ns: number;
 }
 
-export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "start_skew" | "generators_differ";
+export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "start_skew" | "generators_differ" | "local_shortage" | "compatibility_mode";
 
 export interface Setup {
   command: string[];
@@ -211,6 +211,17 @@ export interface SpectrumPoint {
   ns: number;
   q: number;
   supported: boolean;
+}
+
+export interface Step {
+  duration_ns: number;
+  rate_rps: number;
+}
+
+export interface Trace {
+  gaps_base64: string | null;
+  length_ns: number;
+  slots: number;
 }
 
 export interface TrialRow {

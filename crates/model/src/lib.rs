@@ -7,6 +7,7 @@
 //! workers; everything else counts from the start of the measured window,
 //! and is negative in the warm-up.
 
+pub mod arrivals;
 pub mod graph;
 pub mod hist;
 pub mod layout;
@@ -21,6 +22,7 @@ pub mod schemas;
 pub mod search;
 mod source;
 pub mod summary;
+pub mod transport;
 pub mod trial;
 pub mod units;
 pub mod verdict;

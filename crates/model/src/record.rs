@@ -71,6 +71,13 @@ pub struct Progress {
     pub errors: u64,
     /// Median lateness so far.
     pub lateness_p50_ns: u64,
+    /// Slots due per second over the last second.
+    #[serde(default)]
+    pub planned_rps: f64,
+    /// Median lateness over the last second: what shows at once that a generator
+    /// cannot keep up.
+    #[serde(default)]
+    pub lateness_now_ns: u64,
 }
 
 /// Additions to the books of one second of the window. Several records may carry

@@ -148,6 +148,10 @@ pub enum Reason {
     StartSkew,
     /// One generator's latencies stand apart from the others'.
     GeneratorsDiffer,
+    /// The generator's machine had no port, file descriptor or memory left.
+    LocalShortage,
+    /// Arrivals in phase as another tool plans them.
+    CompatibilityMode,
 }
 
 impl Reason {
@@ -192,6 +196,12 @@ impl Reason {
             }
             Self::GeneratorsDiffer => {
                 "Look at that generator's machine and its path to the target; the merged figures hold both."
+            }
+            Self::LocalShortage => {
+                "Raise ulimit -n, widen net.ipv4.ip_local_port_range, reuse connections, or use more generators."
+            }
+            Self::CompatibilityMode => {
+                "Use constant or Poisson arrivals; this mode is only for comparison with wrk2's own figures."
             }
         }
     }

@@ -264,11 +264,13 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
         }
     });
     LoadResult {
+        tls: None,
+        instrument_error: None,
         schema_version: SCHEMA_VERSION,
         tare_version: "0.0.0-synthetic".to_owned(),
         mode: Mode::Open {
             rate_rps: spec.load.rate_rps,
-            arrivals: spec.load.arrivals,
+            arrivals: spec.load.arrivals.clone(),
         },
         shard: None,
         window_start_unix_ns: 0,

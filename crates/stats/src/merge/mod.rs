@@ -10,6 +10,7 @@ mod check;
 mod deviate;
 mod part;
 mod result;
+mod transport;
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::load::Shard;

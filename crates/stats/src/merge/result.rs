@@ -65,6 +65,8 @@ pub(super) fn of(
         message_latency_ns: summary(&message_latency),
         status: counted(results.iter().map(|r| &r.status)),
         grpc_status: counted(results.iter().map(|r| &r.grpc_status)),
+        tls: super::transport::tls(parts)?,
+        instrument_error: super::transport::instrument(parts)?,
         errors: counted(results.iter().map(|r| &r.errors)),
         endpoints: endpoints(parts)?,
         generator: generator(&results),
@@ -97,7 +99,7 @@ fn sum_of_some(
     Ok(all)
 }
 
-fn decoded(part: &Part, wire: &HistogramWire) -> Result<Histogram, MergeError> {
+pub(super) fn decoded(part: &Part, wire: &HistogramWire) -> Result<Histogram, MergeError> {
     Histogram::from_wire(wire).map_err(|found| MergeError::Histogram {
         source_name: part.source.clone(),
         found,
@@ -122,7 +124,7 @@ fn rate(results: &[&LoadResult], window_ns: u64) -> Rate {
 
 /// Shards of one schedule name its whole rate; generators of their own add up.
 fn mode(first: &LoadResult, results: &[&LoadResult], target: Option<f64>) -> Mode {
-    let mut mode = first.mode;
+    let mut mode = first.mode.clone();
     let one_schedule = results
         .iter()
         .all(|r| r.mode == first.mode && r.shard.is_some_and(|s| s.count > 1));
@@ -134,7 +136,9 @@ fn mode(first: &LoadResult, results: &[&LoadResult], target: Option<f64>) -> Mod
     mode
 }
 
-fn counted<'a>(maps: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
+pub(super) fn counted<'a>(
+    maps: impl Iterator<Item = &'a BTreeMap<String, u64>>,
+) -> BTreeMap<String, u64> {
     let mut sum = BTreeMap::new();
     for (key, n) in maps.flatten() {
         *sum.entry(key.clone()).or_default() += n;

@@ -41,6 +41,8 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
         n => BTreeMap::from([("reset".to_owned(), n)]),
     };
     LoadResult {
+        tls: None,
+        instrument_error: None,
         schema_version: SCHEMA_VERSION,
         tare_version: "0".to_owned(),
         mode: Mode::Open {

@@ -22,22 +22,23 @@ mod grpc;
 mod messages;
 mod spec;
 pub(super) mod text;
+mod tls;
 
 /// Put an open-loop load on URLs: constant rate, latency from the intended instant, every request accounted for.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to request: http://host[:port]/path, or grpc://host[:port]/package.Service/Method. Several share the rate evenly.
+    /// What to request: http://host[:port]/path, https://, or grpc://host[:port]/package.Service/Method and grpcs://. Several share the rate evenly.
     #[arg(required_unless_present_any = ["spec", "endpoints"])]
     urls: Vec<String>,
-    /// Requests per second, as `2000` or `2krps`.
+    /// Requests per second, as `2000` or `2krps`. A ramp, steps and a trace have rates of their own.
     #[arg(long, value_parser = parse_rate)]
     rate: Option<f64>,
     /// Send as fast as the connections are answered (closed loop): finds the highest throughput, says nothing about latency at a rate.
     #[arg(long, conflicts_with_all = ["rate", "arrivals"])]
     max: bool,
-    /// Length of the measurement.
-    #[arg(long, value_parser = parse_duration, default_value = "10s")]
-    duration: u64,
+    /// Length of the measurement [default: that of the steps or the trace, else 10s].
+    #[arg(long, value_parser = parse_duration)]
+    duration: Option<u64>,
     /// The same load before it, outside the books.
     #[arg(long, value_parser = parse_duration, default_value = "0s")]
     warmup: u64,
@@ -60,11 +61,26 @@ pub(crate) struct Args {
     #[arg(long, short, default_value_t = 1)]
     threads: u32,
     /// How the intended instants lie in time.
-    #[arg(long, value_enum, default_value_t = ArrivalsArg::Constant)]
-    arrivals: ArrivalsArg,
+    ///
+    /// `constant`: evenly spaced. `poisson`: exponential gaps. `bursts:SLOTS`: so many at once, as
+    /// often as the rate needs. `ramp:RATE..RATE`: from one rate to another over the measurement.
+    /// `steps:RATE:DURATION,...`: one rate after another, as `steps:100:10s,400:5s`. `trace:FILE`:
+    /// recorded instants, one a line in seconds from any origin. `wrk2`: compatibility mode, all
+    /// connections in phase, each at its share of the rate, as wrk2 plans.
+    #[arg(long, default_value = "constant")]
+    arrivals: String,
     /// How to wait for the next one: `sleep` in the kernel until shortly before, `spin` on a core of its own.
     #[arg(long, value_enum, default_value_t = PaceArg::Sleep)]
     pace: PaceArg,
+    /// Close a connection after so many requests. The next one is opened when a request is due, whose latency then holds the time to open it; with 1 every request has a new connection.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_connection: Option<u32>,
+    /// Keep each event-loop thread on a core of its own: the first ones that this process may use.
+    #[arg(long)]
+    pin: bool,
+    /// Share of requests that the kernel times too, which shows the generator's own error: `1%` or `off`.
+    #[arg(long, value_name = "SHARE", value_parser = spec::share, default_value = "1%")]
+    kernel_timestamps: u32,
     /// Seed of arrivals and of the order of endpoints.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -102,17 +118,14 @@ pub(crate) struct Args {
     /// Worker mode: read a load specification (JSON) from a file, or `-` for standard input, and write records to standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
-        "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "save", "progress", "http2",
-        "streams", "data_raw", "metadata", "streaming", "deadline", "data", "data_file", "proto", "import_path",
-        "descriptor_set",
+        "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "save", "progress", "http2", "streams",
+        "data_raw", "metadata", "streaming", "deadline", "data", "data_file", "proto", "import_path", "descriptor_set",
+        "requests_per_connection", "pin", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
+        "tls_no_resumption", "insecure",
     ])]
     spec: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum ArrivalsArg {
-    Constant,
-    Poisson,
+    #[command(flatten)]
+    tls: tls::TlsArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -259,10 +272,12 @@ fn about(spec: &LoadSpec) -> About {
     }
 }
 
-/// The line that lives while the load runs.
+/// The line that lives while the load runs, and the warning that must not wait for its
+/// end.
 struct Live {
     rewriting: bool,
     shown: bool,
+    warned: bool,
 }
 
 impl Live {
@@ -271,10 +286,16 @@ impl Live {
         Self {
             rewriting: terminal && !lines,
             shown: terminal || lines,
+            warned: false,
         }
     }
 
     fn show(&mut self, progress: &Progress) {
+        if let Some(warning) = text::cannot_keep_up(progress).filter(|_| !self.warned) {
+            self.warned = true;
+            self.clear();
+            writeln!(io::stderr().lock(), "{warning}").ok();
+        }
         if !self.shown {
             return;
         }

@@ -4,11 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tare_model::hist::LatencySummary;
-use tare_model::load::{Arrivals, EndpointResult, LoadResult, LoadSpec, Mode, Protocol};
+use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol};
 use tare_model::record::Progress;
 use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
 use tare_model::verdict::Verdict;
 
+mod transport;
+
+/// Median lateness of a second beyond which the generator cannot keep up: from there
+/// on, lateness makes a result invalid.
+const CANNOT_KEEP_UP_NS: u64 = tare_load::verdict::LATENESS_INVALID_NS;
 /// Endpoints listed one by one; the rest is in the JSON.
 const ENDPOINTS_SHOWN: usize = 20;
 
@@ -24,6 +29,18 @@ pub(super) fn progress(p: &Progress) -> String {
         format_duration_ns(p.lateness_p50_ns),
         p.errors
     )
+}
+
+/// A warning when the last second shows that the generator itself is too slow.
+pub(super) fn cannot_keep_up(p: &Progress) -> Option<String> {
+    (p.lateness_now_ns > CANNOT_KEEP_UP_NS).then(|| {
+        format!(
+            "warning: the generator cannot keep up: in the last second half of its requests were more than {} late, {:.0} of {:.0} rps were sent; use --pace spin, more threads, or a lower rate",
+            format_duration_ns(p.lateness_now_ns),
+            p.rate_rps,
+            p.planned_rps
+        )
+    })
 }
 
 /// The whole page.
@@ -44,6 +61,12 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
     counted(out, "status", &r.status)?;
     counted(out, "grpc status", &super::grpc::named(&r.grpc_status))?;
     counted(out, "errors", &r.errors)?;
+    if let Some(tls) = &r.tls {
+        transport::tls(out, tls)?;
+    }
+    if let Some(error) = &r.instrument_error {
+        transport::instrument(out, error)?;
+    }
     generator(out, r)?;
     findings(out, &r.verdict)
 }
@@ -85,12 +108,8 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
         },
         many => write!(out, "{} endpoints", many.len())?,
     }
-    match spec.mode {
+    match &spec.mode {
         Mode::Open { rate_rps, arrivals } => {
-            let arrivals = match arrivals {
-                Arrivals::Constant => "constant",
-                Arrivals::Poisson => "Poisson",
-            };
             write!(out, ", {rate_rps} rps {arrivals} (open loop)")?;
         }
         Mode::Saturate => write!(out, ", as fast as answered (closed loop)")?,
@@ -151,6 +170,9 @@ fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     }
     if r.error_latency_ns.count > 0 {
         writeln!(out, "{}", row("of errors", &r.error_latency_ns))?;
+    }
+    if let Some(tls) = &r.tls {
+        writeln!(out, "{}", row("handshake", &tls.handshake_ns))?;
     }
     Ok(())
 }
