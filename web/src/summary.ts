@@ -32,7 +32,7 @@ export interface Answer {
   text: string;
 }
 
-export type Arrivals = "constant" | "poisson";
+export type Arrivals = "constant" | "poisson" | { bursts: { slots: number } } | { ramp: { from_rps: number; to_rps: number } } | { steps: Step[] } | { trace: Trace } | "wrk2";
 
 export type Bound = "exact" | "over" | "under";
 
@@ -253,7 +253,7 @@ export interface Quantile {
   value_ns: number;
 }
 
-export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "not_steady" | "warm_up_visible";
+export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "not_steady" | "warm_up_visible" | "start_skew" | "generators_differ" | "local_shortage" | "compatibility_mode";
 
 export interface Sampling {
   between_runs: number | null;
@@ -297,6 +297,11 @@ export interface Stability {
   warmup_seconds: number | null;
 }
 
+export interface Step {
+  duration_ns: number;
+  rate_rps: number;
+}
+
 export interface StopTarget {
   half_width: number;
   what: string;
@@ -309,6 +314,12 @@ export interface Stopping {
   nominal_confidence: number;
   reached_after: number | null;
   targets: StopTarget[];
+}
+
+export interface Trace {
+  gaps_base64: string | null;
+  length_ns: number;
+  slots: number;
 }
 
 export interface TrialRow {

@@ -9,10 +9,12 @@ use tare_model::load::{
     EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
 };
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, Progress};
+use tare_model::transport::{InstrumentError, TlsResult};
 use tare_model::verdict::Verdict;
 use tare_stats::Histogram;
 
-use crate::book::{Errors, Lazy, Page, SECOND_NS};
+use crate::book::{EndpointBook, Errors, Lazy, Page, SECOND_NS};
+use crate::driver::{DriverReport, KernelReport, TlsReport};
 use crate::engine::{Flush, LoopEnd};
 use crate::verdict::assess;
 
@@ -33,6 +35,8 @@ pub(crate) struct Collector<'a> {
     total: Page,
     warmup: Page,
     sent_since: u64,
+    planned_since: u64,
+    late_since: Lazy,
     progress_at_ns: i64,
 }
 
@@ -51,6 +55,8 @@ impl<'a> Collector<'a> {
             total: Page::default(),
             warmup: Page::default(),
             sent_since: 0,
+            planned_since: 0,
+            late_since: Lazy::default(),
             progress_at_ns: start_ns,
         }
     }
@@ -62,6 +68,10 @@ impl<'a> Collector<'a> {
         state.planned_before = state.planned_before.max(flush.planned_before);
         state.end = flush.end.or(state.end);
         self.sent_since += flush.book.sent;
+        for page in flush.book.pages.iter().map(|(_, page)| page) {
+            self.note(page);
+        }
+        self.note(&flush.book.warmup);
         self.warmup.merge(&flush.book.warmup);
         for (second, page) in flush.book.pages {
             self.total.merge(&page);
@@ -71,6 +81,12 @@ impl<'a> Collector<'a> {
         }
         self.emit_intervals(emit);
         self.emit_progress(emit);
+    }
+
+    /// For the next progress record.
+    fn note(&mut self, page: &Page) {
+        self.planned_since += page.counts.planned - page.not_due;
+        self.late_since.merge(&page.lateness);
     }
 
     /// Whether every loop has come to its end.
@@ -113,7 +129,11 @@ impl<'a> Collector<'a> {
             p99_ns: quantile(&page.latency, 0.99),
             errors: page.counts.error + page.counts.timeout,
             lateness_p50_ns: quantile(&page.lateness, 0.5),
+            planned_rps: self.planned_since as f64 * 1e9 / elapsed_ns as f64,
+            lateness_now_ns: quantile(&self.late_since, 0.5),
         }));
+        self.planned_since = 0;
+        self.late_since = Lazy::default();
         self.progress_at_ns = t_ns;
         self.sent_since = 0;
     }
@@ -132,7 +152,8 @@ impl<'a> Collector<'a> {
         let mut result = LoadResult {
             schema_version: SCHEMA_VERSION,
             tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-            mode: spec.mode,
+            shard: Some(spec.shard),
+            mode: spec.mode.described(),
             window_start_unix_ns: about.window_start_unix_ns,
             window_ns,
             interrupted,
@@ -160,6 +181,8 @@ impl<'a> Collector<'a> {
                 stream_wait: total.stream_wait.get().map(Histogram::to_wire),
                 message_latency: total.message_latency.get().map(Histogram::to_wire),
             },
+            tls: about.driver.tls.as_ref().map(tls),
+            instrument_error: about.driver.kernel.as_ref().map(instrument_error),
         };
         result.verdict = assess(&result, total.not_due);
         result
@@ -167,10 +190,39 @@ impl<'a> Collector<'a> {
 }
 
 /// What the collector cannot know of itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct About {
+    /// Of all loops.
+    pub(crate) driver: DriverReport,
     pub(crate) window_start_unix_ns: u64,
     pub(crate) throttled_ns: Option<u64>,
+}
+
+fn tls(report: &TlsReport) -> TlsResult {
+    TlsResult {
+        handshake_ns: report.handshake.summary(),
+        handshakes_full: report.full,
+        handshakes_resumed: report.resumed,
+        protocols: report.protocols.clone(),
+        failures: report.failures.clone(),
+        insecure: report.insecure,
+        handshake: report.handshake.to_wire(),
+    }
+}
+
+fn instrument_error(report: &KernelReport) -> InstrumentError {
+    InstrumentError {
+        every: report.every,
+        sampled: report.sampled,
+        missed: report.missed,
+        absent: report.absent.clone(),
+        send_ns: report.send.summary(),
+        service_time_ns: report.service_time.summary(),
+        below_zero: report.below_zero,
+        clock_uncertainty_ns_max: report.clock_uncertainty_ns_max,
+        send: report.send.to_wire(),
+        service_time: report.service_time.to_wire(),
+    }
 }
 
 fn rate(spec: &LoadSpec, total: &Page, window_ns: u64) -> Rate {
@@ -243,6 +295,7 @@ fn endpoints(total: &Page, names: &[String]) -> Vec<EndpointResult> {
                 .unwrap_or_default(),
             errors: error_map(&book.errors),
             latency: wire_of(&book.latency),
+            error_latency: error_latency(book),
         })
         .collect()
 }
@@ -266,9 +319,15 @@ fn interval(second: u32, page: &Page, names: &[String]) -> Interval {
                 name: name.clone(),
                 counts: book.counts,
                 latency: wire_of(&book.latency),
+                error_latency: error_latency(book),
             })
             .collect(),
     }
+}
+
+fn error_latency(book: &EndpointBook) -> BTreeMap<String, HistogramWire> {
+    let by_key = |(class, h): &(ErrorClass, Histogram)| (class.key().to_owned(), h.to_wire());
+    book.error_latency.iter().map(by_key).collect()
 }
 
 /// A result in which nothing happened, for tests of what looks at results.
@@ -280,6 +339,7 @@ pub(crate) fn empty_result() -> LoadResult {
     let about = About {
         window_start_unix_ns: 0,
         throttled_ns: None,
+        driver: DriverReport::default(),
     };
     collector.result(&spec, &about)
 }

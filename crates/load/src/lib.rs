@@ -5,6 +5,7 @@
 //! - `targets`, `url`, `deck`, [`http1`], [`http2`], [`grpc`]: what is sent where, and what comes back.
 //!   Pure: bytes and instants in, values out.
 //! - [`driver`]: the seam to time and sockets, real or simulated.
+//! - [`tls`]: trust and identity, from a specification to rustls.
 //! - `engine`: one loop on one thread, generic over the driver.
 //! - `book`, `collect`, [`verdict`]: what was seen, added up, and whether it may be used.
 
@@ -19,6 +20,7 @@ mod engine;
 pub mod grpc;
 pub mod http1;
 pub mod http2;
+mod pin;
 mod resolve;
 mod run;
 #[cfg(test)]
@@ -30,6 +32,9 @@ mod targets;
 #[cfg(test)]
 mod testing;
 mod throttle;
+pub mod tls;
+#[cfg(test)]
+mod tls_tests;
 mod url;
 pub mod verdict;
 

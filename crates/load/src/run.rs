@@ -5,15 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tare_model::load::{LoadResult, LoadSpec, Mode};
+use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::LoadRecord;
+use tare_model::schedule::SchedulePlan;
 
 use crate::collect::{About, Collector};
-use crate::driver::EpollDriver;
+use crate::driver::{Driver, DriverReport, EpollDriver, KernelReport, TlsDriver};
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
+use crate::pin;
 use crate::resolve::resolve;
 use crate::targets::{SpecError, Targets, connections_of};
 use crate::throttle::throttled_ns;
+use crate::tls::{TlsError, TlsPeer, own_sessions, peers};
 
 /// How long the connections may take to open before the schedule starts without
 /// those that are missing.
@@ -31,6 +34,9 @@ pub enum LoadError {
     /// The specification.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The kernel gave no event loop.
     #[error(
         "no event loop: {0}; Linux 5.11 or later is needed, and a seccomp profile that allows epoll_pwait2"
@@ -46,6 +52,24 @@ pub enum LoadError {
         /// What the hard limit allows.
         limit: u64,
     },
+    /// Fewer cores than threads.
+    #[error(
+        "{threads} threads to pin, {cores} cores to run on: use fewer threads, or leave out --pin"
+    )]
+    Cores {
+        /// Event loops.
+        threads: u32,
+        /// Cores that this process may use.
+        cores: usize,
+    },
+    /// A thread could not be pinned.
+    #[error("failed to stay on core {core}: {source}")]
+    Pin {
+        /// Which core.
+        core: usize,
+        /// The kernel's word.
+        source: std::io::Error,
+    },
     /// A thread panicked or could not be started.
     #[error("a thread of the generator ended early: {0}")]
     Thread(String),
@@ -54,8 +78,10 @@ pub enum LoadError {
 /// From a loop to the collector.
 enum Message {
     Opened,
-    Failed(std::io::Error),
+    Failed(LoadError),
     Flush(usize, Box<Flush>),
+    /// A loop's last.
+    Ended(Box<DriverReport>),
     Panicked,
 }
 
@@ -85,20 +111,24 @@ pub fn run(
     observe: &mut (dyn FnMut(LoadRecord) + Send),
 ) -> Result<LoadResult, LoadError> {
     let targets = Arc::new(Targets::new(spec)?);
+    let tls = spec.tls.clone().unwrap_or_default();
+    let peers = &peers(&tls, &targets.origins)?;
     let plans = plans(spec, &targets);
     raise_file_limit(&plans)?;
+    let cores = cores(spec)?;
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
         let mut releases = Vec::new();
         let mut loops = Vec::new();
         for (index, plan) in plans.iter().enumerate() {
+            let core = cores.get(index).copied();
             let (release, start) = channel();
             releases.push(release);
             let sender = sender.clone();
             let spawned = std::thread::Builder::new()
                 .name(format!("tare-loop-{index}"))
                 .spawn_scoped(scope, move || {
-                    one_loop(index, plan, spec, &sender, &start, stop)
+                    one_loop(index, (plan, peers, core), spec, &sender, &start, stop)
                 });
             loops.push(spawned.map_err(|e| LoadError::Thread(e.to_string()))?);
         }
@@ -125,7 +155,7 @@ pub fn run(
 
 fn one_loop(
     index: usize,
-    plan: &LoopPlan,
+    (plan, peers, core): (&LoopPlan, &[Option<TlsPeer>], Option<usize>),
     spec: &LoadSpec,
     sender: &Sender<Message>,
     start: &Receiver<u64>,
@@ -134,17 +164,54 @@ fn one_loop(
     let _bell = PanicBell(sender);
     // The collector outlives the loops; were it gone, nobody would want the messages.
     let send = |m| drop(sender.send(m));
+    let one_at_a_time = plan.targets.origins.iter().all(|o| !o.multiplexed);
+    // First: how late a thread wakes depends on its core.
+    if let Some(core) = core
+        && let Err(source) = pin::stay_on(core)
+    {
+        return send(Message::Failed(LoadError::Pin { core, source }));
+    }
     let mut driver = match EpollDriver::new(spec.pace) {
-        Ok(driver) => driver,
-        Err(e) => return send(Message::Failed(e)),
+        Ok(driver) => driver.with_kernel_timestamps(match one_at_a_time {
+            true => spec.kernel_timestamps_every,
+            false => 0,
+        }),
+        Err(e) => return send(Message::Failed(LoadError::Driver(e))),
     };
+    let mut report = if peers.iter().any(Option::is_some) {
+        let own = own_sessions(peers);
+        let of_connections = plan.origins_of_connections().map(|o| own[o].clone());
+        let mut driver = TlsDriver::new(driver, of_connections.collect());
+        drive(&mut driver, index, plan, &send, start, stop)
+    } else {
+        drive(&mut driver, index, plan, &send, start, stop)
+    };
+    if spec.kernel_timestamps_every > 0 && !one_at_a_time {
+        report.kernel = Some(KernelReport {
+            every: spec.kernel_timestamps_every,
+            absent: Some("the kernel cannot tell requests on one connection apart (HTTP/2)".into()),
+            ..KernelReport::default()
+        });
+    }
+    send(Message::Ended(Box::new(report)));
+}
+
+fn drive<D: Driver>(
+    driver: &mut D,
+    index: usize,
+    plan: &LoopPlan,
+    send: &dyn Fn(Message),
+    start: &Receiver<u64>,
+    stop: &AtomicBool,
+) -> DriverReport {
     let mut sink = |flush| send(Message::Flush(index, Box::new(flush)));
-    let mut engine = Engine::new(&mut driver, plan, &mut sink);
+    let mut engine = Engine::new(driver, plan, &mut sink);
     engine.open_all(OPEN_NS_MAX, stop);
     send(Message::Opened);
     if let Ok(start) = start.recv() {
         engine.run(start, stop);
     }
+    driver.driver_report()
 }
 
 fn collect(
@@ -161,9 +228,9 @@ fn collect(
     while unopened > 0 {
         match receiver.recv().map_err(|_| gone())? {
             Message::Opened => unopened -= 1,
-            Message::Failed(e) => return Err(LoadError::Driver(e)),
+            Message::Failed(e) => return Err(e),
             Message::Panicked => return Err(gone()),
-            Message::Flush(..) => {}
+            Message::Flush(..) | Message::Ended(_) => {}
         }
     }
     let throttled_before = throttled_ns();
@@ -180,13 +247,19 @@ fn collect(
         window_start_unix_ns,
         window_ns: spec.duration_ns,
     });
-    while !collector.is_complete() {
+    let mut driver = DriverReport::default();
+    let mut ended = 0;
+    while !collector.is_complete() || ended < releases.len() {
         match receiver.recv().map_err(|_| gone())? {
             Message::Flush(index, flush) => collector.take(index, *flush, observe),
             Message::Panicked => {
                 // Else the other loops would run to the end of their window.
                 stop.store(true, Ordering::Relaxed);
                 return Err(gone());
+            }
+            Message::Ended(report) => {
+                driver.merge(*report);
+                ended += 1;
             }
             Message::Opened | Message::Failed(_) => {}
         }
@@ -199,6 +272,7 @@ fn collect(
         &About {
             window_start_unix_ns,
             throttled_ns: throttled,
+            driver,
         },
     ))
 }
@@ -236,24 +310,36 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
                 .map(|o| connections_of(spec.connections, o, origins, thread, spec.threads))
                 .collect(),
             streams: spec.streams,
-            open_loop: match spec.mode {
-                Mode::Open { rate_rps, arrivals } => Some(OpenLoop {
-                    rate_rps,
-                    arrivals,
-                    seed: spec.seed,
-                    // All threads' slots together are those of this generator.
-                    shard: u64::from(thread) * u64::from(spec.shard.count)
-                        + u64::from(spec.shard.index),
-                    shards: u64::from(spec.shard.count) * u64::from(spec.threads),
-                }),
-                Mode::Saturate => None,
-            },
+            open_loop: SchedulePlan::of(spec).map(|schedule| OpenLoop {
+                schedule,
+                // All threads' slots together are those of this generator.
+                shard: u64::from(thread) * u64::from(spec.shard.count)
+                    + u64::from(spec.shard.index),
+                shards: u64::from(spec.shard.count) * u64::from(spec.threads),
+            }),
             window_ns: spec.duration_ns,
             warmup_ns: spec.warmup_ns,
             timeout_ns: spec.timeout_ns,
             drain_ns: spec.drain_ns.unwrap_or(spec.timeout_ns),
+            requests_per_connection: spec.requests_per_connection,
         })
         .collect()
+}
+
+/// A core for each loop that is to have one.
+fn cores(spec: &LoadSpec) -> Result<Vec<usize>, LoadError> {
+    if !spec.pin {
+        return Ok(Vec::new());
+    }
+    let mut cores = pin::allowed().map_err(LoadError::Driver)?;
+    if cores.len() < spec.threads as usize {
+        return Err(LoadError::Cores {
+            threads: spec.threads,
+            cores: cores.len(),
+        });
+    }
+    cores.truncate(spec.threads as usize);
+    Ok(cores)
 }
 
 /// Raises the soft limit of open files as far as the connections need.
@@ -295,7 +381,7 @@ mod tests {
         let mut indices: Vec<u64> = Vec::new();
         for plan in plans(&spec, &targets) {
             let o = plan.open_loop.unwrap();
-            let schedule = Schedule::new(o.rate_rps, o.arrivals, o.seed, o.shard, o.shards);
+            let schedule = Schedule::new(&o.schedule, o.shard, o.shards);
             indices.extend(schedule.take(10).map(|slot| slot.index));
         }
         indices.sort_unstable();

@@ -297,6 +297,62 @@ fn names_that_do_not_resolve_end_the_run_at_once() {
     assert!(crate::driver::Driver::now(&mut driver) < 2 * S, "it idled");
 }
 
+#[test]
+fn a_new_connection_for_each_request_is_part_of_its_latency() {
+    let mut s = ten_seconds();
+    s.requests_per_connection = Some(1);
+    let r = run(&mut steady(MS), &s);
+    assert_eq!(r.counts.ok, 10_000);
+    assert_eq!(r.generator.connections_opened, 10_000);
+    assert_eq!(r.generator.reconnects, 0, "on purpose is no reconnect");
+    // 10 us to open, 1 ms to answer.
+    within(r.wait_ns.min, 10_000, 0.02);
+    within(r.wait_ns.max, 10_000, 0.02);
+    within(r.latency_ns.p50, MS + 10_000, 0.01);
+    within(r.service_time_ns.p50, MS, 0.01);
+    assert!(r.lateness_ns.max < 1_000, "{:?}", r.lateness_ns);
+    // Five connections for what needs one at a time: they are not opened in advance.
+    s.requests_per_connection = Some(10);
+    let r = run(&mut steady(100_000), &s);
+    assert_eq!(
+        (r.counts.ok, r.generator.connections_opened),
+        (10_000, 1_000)
+    );
+    // Closed loop: opened again at once.
+    s.mode = Mode::Saturate;
+    s.duration_ns = S;
+    let r = run(&mut steady(MS), &s);
+    let (ok, opened) = (r.counts.ok, r.generator.connections_opened);
+    assert!(
+        ok / 10 <= opened && opened <= ok / 10 + 100,
+        "{ok} on {opened}"
+    );
+}
+
+#[test]
+fn churn_against_a_dead_server_fails_each_slot_in_time() {
+    struct Refusing;
+    impl SimServer for Refusing {
+        fn connect(&mut self, _: u64, _: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+            Some((20_000, Err(Fault::Shortage)))
+        }
+        fn request(&mut self, _: u64, _: SocketAddr, _: &[u8]) -> Vec<Step> {
+            Vec::new()
+        }
+    }
+    let mut s = spec(&["http://h/"]);
+    s.requests_per_connection = Some(1);
+    let r = run(&mut SimDriver::new(Refusing), &s);
+    assert_eq!(
+        errors_of(&r, ErrorClass::LocalShortage),
+        1000,
+        "{:?}",
+        r.errors
+    );
+    assert!(r.error_latency_ns.max < MS, "{:?}", r.error_latency_ns);
+    assert!(has(&r, Reason::LocalShortage), "{:?}", r.verdict);
+}
+
 /// A server that does anything.
 struct Chaos {
     rng: Rng,
@@ -321,7 +377,9 @@ impl SimServer for Chaos {
             return Some((delay, Ok(Vec::new())));
         }
         let later = self.delay();
-        Some(match self.rng.below(6) {
+        Some(match self.rng.below(8) {
+            6 => (delay, Err(Fault::Tls)),
+            7 => (delay, Err(Fault::Shortage)),
             0 => return None,
             1 => (delay, Err(Fault::Refused)),
             2 => (delay, Err(Fault::Other)),
@@ -387,6 +445,7 @@ fn chaotic_spec(rng: &mut Rng) -> LoadSpec {
     s.timeout_ns = 5 * MS + rng.below(150) * MS;
     s.drain_ns = (rng.below(3) == 0).then(|| rng.below(50) * MS);
     s.connections = 1 + rng.below(12) as u32;
+    s.requests_per_connection = (rng.below(3) == 0).then(|| 1 + rng.below(4) as u32);
     s.seed = rng.next_u64();
     s
 }

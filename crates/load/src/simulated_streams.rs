@@ -371,7 +371,9 @@ impl<F: FnMut(Asked<'_>) -> Vec<Step>> SimServer for World<F> {
             return Some((delay, Ok(Vec::new())));
         }
         let later = chaos.delay();
-        Some(match chaos.rng.below(7) {
+        Some(match chaos.rng.below(9) {
+            7 => (delay, Err(Fault::Tls)),
+            8 => (delay, Err(Fault::Shortage)),
             0 => return None,
             1 => (delay, Err(Fault::Refused)),
             2 => (delay, Err(Fault::Other)),

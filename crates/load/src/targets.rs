@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tare_model::arrivals::ArrivalsError;
 use tare_model::load::{Endpoint, LoadSpec, Mode};
 use tare_model::rng::Rng;
 
@@ -78,6 +79,9 @@ pub enum SpecError {
         /// The decoder's word.
         found: String,
     },
+    /// The arrivals.
+    #[error("arrivals: {0}")]
+    Arrivals(#[from] ArrivalsError),
     /// The weights.
     #[error(transparent)]
     Weights(#[from] DeckError),
@@ -124,6 +128,10 @@ pub struct Origin {
     pub host: String,
     /// Port.
     pub port: u16,
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// Host of the URLs, which the server's certificate must name.
+    pub server_name: String,
     /// Its own endpoints by weight, for the closed loop: card to endpoint.
     pub deck: Deck,
     /// What a card of `deck` means: indices into [`Targets::endpoints`].
@@ -146,13 +154,15 @@ impl Targets {
         for (i, endpoint) in spec.endpoints.iter().enumerate() {
             let url = parse_url(endpoint)?;
             let place = endpoint.connect.as_deref().unwrap_or(&url.authority);
-            let (host, port) = host_port(place).map_err(|source| url_error(endpoint, source))?;
+            let (host, port) = host_port(place, url.default_port())
+                .map_err(|source| url_error(endpoint, source))?;
             let name = *name_index.entry(&endpoint.name).or_insert_with(|| {
                 names.push(endpoint.name.clone());
                 names.len() as u32 - 1
             });
             let key = Key {
                 multiplexed: !endpoint.protocol.is_http1(),
+                tls: url.tls,
                 authority: url.authority.clone(),
                 host: host.to_owned(),
                 port,
@@ -198,6 +208,7 @@ impl Targets {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     multiplexed: bool,
+    tls: bool,
     authority: String,
     host: String,
     port: u16,
@@ -211,11 +222,15 @@ fn origin(
 ) -> Result<Origin, SpecError> {
     let own: Vec<u32> = endpoints.iter().map(|&e| weights[e as usize]).collect();
     let seed = Rng::stream(seed, index + 1).next_u64();
+    let server_name = host_port(&key.authority, key.port)
+        .map_or_else(|_| key.host.clone(), |(host, _)| host.to_owned());
     Ok(Origin {
         authority: key.authority,
         multiplexed: key.multiplexed,
         host: key.host,
         port: key.port,
+        tls: key.tls,
+        server_name,
         deck: Deck::new(&own, seed)?,
         endpoints,
     })
@@ -241,14 +256,15 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
     if spec.endpoints.is_empty() {
         return Err(SpecError::NoEndpoints);
     }
-    if let Mode::Open { rate_rps, .. } = spec.mode
-        && !(rate_rps > 0.0 && rate_rps <= RATE_MAX_RPS)
-    {
-        return Err(range(
-            "rate_rps",
-            rate_rps,
-            format!("above 0, up to {RATE_MAX_RPS}"),
-        ));
+    if let Mode::Open { rate_rps, arrivals } = &spec.mode {
+        if !(*rate_rps > 0.0 && *rate_rps <= RATE_MAX_RPS) {
+            return Err(range(
+                "rate_rps",
+                rate_rps,
+                format!("above 0, up to {RATE_MAX_RPS}"),
+            ));
+        }
+        arrivals.check(*rate_rps, spec.duration_ns)?;
     }
     for (field, ns, least) in [
         ("duration_ns", spec.duration_ns, 1),
@@ -266,6 +282,13 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
     )?;
     in_range("streams", spec.streams.into(), 1, STREAMS_MAX.into())?;
     in_range("threads", spec.threads.into(), 1, THREADS_MAX.into())?;
+    if let Some(n) = spec.requests_per_connection {
+        if spec.endpoints.iter().any(|e| !e.protocol.is_http1()) {
+            let only = "nothing with HTTP/2: connections there are kept".to_owned();
+            return Err(range("requests_per_connection", n, only));
+        }
+        in_range("requests_per_connection", n.into(), 1, u32::MAX.into())?;
+    }
     in_range("shard.count", spec.shard.count.into(), 1, 1_000_000)?;
     let last = u64::from(spec.shard.count) - 1;
     in_range("shard.index", spec.shard.index.into(), 0, last)?;
@@ -348,7 +371,7 @@ mod tests {
             })
             .contains("rate_rps is NaN")
         );
-        assert!(broken(&|s| s.endpoints[0].url = "https://a".into()).contains("http://"));
+        assert!(broken(&|s| s.endpoints[0].url = "ftp://a".into()).contains("http://"));
         assert!(broken(&|s| s.endpoints[0].body_base64 = Some("*".into())).contains("base64"));
         assert!(broken(&|s| s.schema_version = 9).contains("schema_version is 9"));
     }

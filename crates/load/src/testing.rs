@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use tare_model::load::{
     Counts, Endpoint, ErrorClass, GrpcCall, LoadResult, LoadSpec, Mode, Pace, Protocol, Shard,
 };
+use tare_model::schedule::SchedulePlan;
 use tare_stats::LoadStream;
 
 use crate::collect::{About, Collector};
@@ -49,6 +50,10 @@ pub(crate) fn spec(urls: &[&str]) -> LoadSpec {
         seed: 1,
         start_unix_ns: None,
         shard: Shard::default(),
+        tls: None,
+        requests_per_connection: None,
+        pin: false,
+        kernel_timestamps_every: 0,
     }
 }
 
@@ -60,30 +65,8 @@ pub(crate) fn drive<D: Driver>(
     addrs: Vec<Vec<SocketAddr>>,
     stop: &AtomicBool,
 ) -> LoadResult {
-    let targets = Arc::new(Targets::new(spec).unwrap());
-    let origins = targets.origins.len() as u32;
-    let plan = LoopPlan {
-        targets: Arc::clone(&targets),
-        addrs: Arc::new(addrs),
-        connections: (0..origins)
-            .map(|o| connections_of(spec.connections, o, origins, 0, 1))
-            .collect(),
-        streams: spec.streams,
-        open_loop: match spec.mode {
-            Mode::Open { rate_rps, arrivals } => Some(OpenLoop {
-                rate_rps,
-                arrivals,
-                seed: spec.seed,
-                shard: u64::from(spec.shard.index),
-                shards: u64::from(spec.shard.count),
-            }),
-            Mode::Saturate => None,
-        },
-        window_ns: spec.duration_ns,
-        warmup_ns: spec.warmup_ns,
-        timeout_ns: spec.timeout_ns,
-        drain_ns: spec.drain_ns.unwrap_or(spec.timeout_ns),
-    };
+    let plan = plan(spec, addrs);
+    let names = plan.targets.names.clone();
     let mut flushes = Vec::new();
     let mut sink = |flush| flushes.push(flush);
     let mut engine = Engine::new(driver, &plan, &mut sink);
@@ -92,7 +75,7 @@ pub(crate) fn drive<D: Driver>(
     engine.run(start, stop);
     let mut lines = Vec::new();
     let mut writer = RecordWriter::begin(&mut lines).unwrap();
-    let mut collector = Collector::new(&targets.names, 1, spec, true);
+    let mut collector = Collector::new(&names, 1, spec, true);
     for flush in flushes {
         collector.take(0, flush, &mut |record| writer.write(&record).unwrap());
     }
@@ -100,6 +83,7 @@ pub(crate) fn drive<D: Driver>(
     let about = About {
         window_start_unix_ns: 0,
         throttled_ns: None,
+        driver: driver.driver_report(),
     };
     writer.finish(collector.result(spec, &about)).unwrap();
     let mut stream = LoadStream::new();
@@ -109,6 +93,30 @@ pub(crate) fn drive<D: Driver>(
     let result = stream.finish().unwrap();
     check(&result);
     result
+}
+
+/// The plan of the only loop.
+pub(crate) fn plan(spec: &LoadSpec, addrs: Vec<Vec<SocketAddr>>) -> LoopPlan {
+    let targets = Arc::new(Targets::new(spec).unwrap());
+    let origins = targets.origins.len() as u32;
+    LoopPlan {
+        targets: Arc::clone(&targets),
+        addrs: Arc::new(addrs),
+        connections: (0..origins)
+            .map(|o| connections_of(spec.connections, o, origins, 0, 1))
+            .collect(),
+        open_loop: SchedulePlan::of(spec).map(|schedule| OpenLoop {
+            schedule,
+            shard: u64::from(spec.shard.index),
+            shards: u64::from(spec.shard.count),
+        }),
+        window_ns: spec.duration_ns,
+        warmup_ns: spec.warmup_ns,
+        timeout_ns: spec.timeout_ns,
+        drain_ns: spec.drain_ns.unwrap_or(spec.timeout_ns),
+        requests_per_connection: spec.requests_per_connection,
+        streams: spec.streams,
+    }
 }
 
 /// What must hold for any result.

@@ -1,8 +1,10 @@
-//! `http://authority/path?query`, taken apart.
+//! `http://authority/path?query` and `https://`, taken apart.
 
 /// The parts of a URL that a request needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpUrl {
+    /// Whether it begins with `https://`.
+    pub tls: bool,
     /// As it was written: the Host header.
     pub authority: String,
     /// Path and query; at least `/`.
@@ -13,7 +15,7 @@ pub struct HttpUrl {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Other scheme or none.
-    #[error("url {0:?} does not begin with http://")]
+    #[error("url {0:?} does not begin with http:// or https://")]
     Scheme(String),
     /// Empty, with user information, or a bad port.
     #[error("authority {0:?} is not host or host:port")]
@@ -27,10 +29,12 @@ impl HttpUrl {
     /// Takes `text` apart. A fragment is dropped: it is never sent.
     ///
     /// # Errors
-    /// When it is not an `http://` URL with a plain authority.
+    /// When it is no such URL with a plain authority.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let scheme_end = text.find("://").unwrap_or(0);
-        if !text[..scheme_end].eq_ignore_ascii_case("http") {
+        let scheme = &text[..scheme_end];
+        let tls = scheme.eq_ignore_ascii_case("https");
+        if !tls && !scheme.eq_ignore_ascii_case("http") {
             return Err(UrlError::Scheme(text.to_owned()));
         }
         let rest = &text[scheme_end + 3..];
@@ -39,7 +43,7 @@ impl HttpUrl {
             Some(at) => rest.split_at(at),
             None => (rest, "/"),
         };
-        host_port(authority)?;
+        host_port(authority, 80)?;
         if !target.bytes().all(|b| (0x21..0x7f).contains(&b)) {
             return Err(UrlError::Path(target.to_owned()));
         }
@@ -48,18 +52,25 @@ impl HttpUrl {
             None => format!("/{target}"),
         };
         Ok(Self {
+            tls,
             authority: authority.to_owned(),
             target,
         })
     }
+
+    /// The port of an authority that names none.
+    #[must_use]
+    pub fn default_port(&self) -> u16 {
+        if self.tls { 443 } else { 80 }
+    }
 }
 
-/// Host (without an IPv6 address's brackets) and port of an authority; port 80
-/// when there is none.
+/// Host (without an IPv6 address's brackets) and port of an authority;
+/// `default_port` when there is none.
 ///
 /// # Errors
 /// When it is neither `host` nor `host:port`.
-pub fn host_port(authority: &str) -> Result<(&str, u16), UrlError> {
+pub fn host_port(authority: &str, default_port: u16) -> Result<(&str, u16), UrlError> {
     let bad = || UrlError::Authority(authority.to_owned());
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']').ok_or_else(bad)?,
@@ -76,7 +87,7 @@ pub fn host_port(authority: &str) -> Result<(&str, u16), UrlError> {
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
             digits.parse().ok().filter(|&p| p != 0).ok_or_else(bad)?
         }
-        None if port.is_empty() => 80,
+        None if port.is_empty() => default_port,
         _ => return Err(bad()),
     };
     Ok((host, port))
@@ -98,13 +109,17 @@ mod tests {
         assert_eq!(parts("HTTP://h:81/a/b?c=:d:#e"), p("h:81", "/a/b?c=:d:"));
         assert_eq!(parts("http://h?q"), p("h", "/?q"));
         assert_eq!(parts("http://[::1]:8080/x"), p("[::1]:8080", "/x"));
-        assert_eq!(host_port("[::1]:8080"), Ok(("::1", 8080)));
-        assert_eq!(host_port("a.b-c"), Ok(("a.b-c", 80)));
+        assert_eq!(host_port("[::1]:8080", 80), Ok(("::1", 8080)));
+        assert_eq!(host_port("a.b-c", 443), Ok(("a.b-c", 443)));
     }
 
     #[test]
     fn what_cannot_be_requested_is_refused() {
-        for text in ["h", "https://h/", "ftp://h", "://h", ""] {
+        assert_eq!(
+            HttpUrl::parse("HTTPS://h/").map(|u| (u.tls, u.default_port())),
+            Ok((true, 443))
+        );
+        for text in ["h", "httpss://h/", "ftp://h", "://h", ""] {
             assert!(
                 matches!(HttpUrl::parse(text), Err(UrlError::Scheme(_))),
                 "{text}"

@@ -1,6 +1,6 @@
 //! Whether the generator's own numbers may be used: a pure function of its result.
 
-use tare_model::load::{LoadResult, Mode};
+use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 
@@ -55,10 +55,17 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
             format!("stopped before the end, {not_due} slots were never due"),
         ));
     }
-    match result.mode {
-        Mode::Open { .. } => {
+    match &result.mode {
+        Mode::Open { arrivals, .. } => {
             rate(result, not_due, &mut findings);
             lateness(result, &mut findings);
+            if *arrivals == Arrivals::Wrk2 {
+                findings.push(Finding::new(
+                    Grade::Suspect,
+                    Reason::CompatibilityMode,
+                    "all connections sent in phase, as wrk2 plans: they queue behind each other",
+                ));
+            }
         }
         Mode::Saturate => findings.push(Finding::new(
             Grade::Suspect,
@@ -71,6 +78,7 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
         findings.push(Finding::new(Grade::Invalid, Reason::RateNotAchieved, found));
     }
     saturation(result, &mut findings);
+    shortage(result, &mut findings);
     errors(result, not_due, &mut findings);
     if result.latency_ns.count < SAMPLES_FOR_P99 {
         findings.push(Finding::new(
@@ -187,9 +195,10 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
             .map(|(class, n)| format!("{class} {n}"))
             .collect();
         let found = format!(
-            "{bad} of {due} requests failed ({}): {}{dead}",
+            "{bad} of {due} requests failed ({}): {}{dead}{}",
             percent(share),
-            classes.join(", ")
+            classes.join(", "),
+            tls_reason(result)
         );
         findings.push(Finding::new(grade, Reason::Errors, found));
     }
@@ -202,6 +211,29 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
             percent(share)
         );
         findings.push(Finding::new(grade, Reason::DrainCut, found));
+    }
+}
+
+/// Whatever this machine could not open says nothing about the target.
+fn shortage(result: &LoadResult, findings: &mut Vec<Finding>) {
+    let key = ErrorClass::LocalShortage.key();
+    let n = result.errors.get(key).copied().unwrap_or(0);
+    let share = n as f64 / result.counts.planned.max(1) as f64;
+    let grade = grade(share, 0.0, ERRORS_SUSPECT);
+    findings.extend(grade.map(|grade| {
+        let found = format!(
+            "{n} requests failed because this machine had no port, file descriptor or memory left"
+        );
+        Finding::new(grade, Reason::LocalShortage, found)
+    }));
+}
+
+/// The commonest reason why TLS failed, as the end of a sentence.
+fn tls_reason(result: &LoadResult) -> String {
+    let failures = result.tls.iter().flat_map(|tls| &tls.failures);
+    match failures.max_by_key(|(_, n)| **n) {
+        Some((reason, n)) => format!("; TLS, {n} times: {reason}"),
+        None => String::new(),
     }
 }
 
@@ -223,7 +255,7 @@ fn dead_endpoints(result: &LoadResult) -> String {
 mod tests {
     use super::*;
     use crate::collect::empty_result;
-    use tare_model::load::{Arrivals, EndpointResult};
+    use tare_model::load::EndpointResult;
 
     /// 1,000 slots in 10 s, all well.
     fn good() -> LoadResult {
@@ -382,6 +414,7 @@ mod tests {
                 latency_ns: Default::default(),
                 errors: Default::default(),
                 latency: empty_result().histograms.latency,
+                error_latency: Default::default(),
             };
             (e.counts.planned, e.counts.ok, e.counts.error) = (ok + 1, ok, 1);
             judged(move |r| {
@@ -402,5 +435,22 @@ mod tests {
         let verdict = assess(&r, 9_000);
         assert_eq!(verdict.grade, Grade::Suspect);
         assert_eq!(verdict.reasons.len(), 1, "{verdict:?}");
+    }
+
+    #[test]
+    fn the_wrk2_mode_and_a_shortage_of_ones_own_are_named() {
+        let in_phase = judged(|r| {
+            r.mode = Mode::Open {
+                rate_rps: 100.0,
+                arrivals: Arrivals::Wrk2,
+            }
+        });
+        assert_eq!(in_phase, (Grade::Suspect, vec![Reason::CompatibilityMode]));
+        let short = judged(|r| {
+            r.counts.ok -= 1;
+            r.counts.error += 1;
+            r.errors.insert("local_shortage".to_owned(), 1);
+        });
+        assert_eq!(short, (Grade::Suspect, vec![Reason::LocalShortage]));
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::arrivals::Arrivals;
 use crate::hist::{HistogramWire, LatencySummary};
+use crate::transport::{InstrumentError, TlsResult, TlsSpec};
 use crate::verdict::Verdict;
 
 /// The specification of one generator: the JSON document that `tare load --spec -`
@@ -43,6 +45,23 @@ pub struct LoadSpec {
     pub start_unix_ns: Option<u64>,
     /// Which part of the schedule is this generator's.
     pub shard: Shard,
+    /// TLS of the https endpoints; absent: [`TlsSpec::default`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsSpec>,
+    /// A connection is closed after so many requests, and the next one opened when a
+    /// slot is due, whose latency then holds the time to open it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<u32>,
+    /// Whether each event loop stays on a core of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pin: bool,
+    /// Every so manieth request is timed by the kernel, too; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kernel_timestamps_every: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 fn one_stream() -> u32 {
@@ -81,7 +100,7 @@ pub struct Endpoint {
     pub protocol: Protocol,
     /// Request method. A gRPC call is a POST, whatever this says.
     pub method: String,
-    /// `http://authority/path?query`. The authority is the Host header and,
+    /// `http://authority/path?query`, or `https://`. The authority is the Host header and,
     /// without `connect`, the address. The path of a gRPC call is
     /// `/package.Service/Method`.
     pub url: String,
@@ -178,12 +197,12 @@ impl Streaming {
 }
 
 /// Open loop or closed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Mode {
     /// Slots planned from the clock.
     Open {
-        /// Slots per second over all shards.
+        /// Slots per second over all shards, as a mean over the window.
         rate_rps: f64,
         /// Distribution of the intended instants.
         arrivals: Arrivals,
@@ -193,15 +212,18 @@ pub enum Mode {
     Saturate,
 }
 
-/// How intended instants lie in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Arrivals {
-    /// Evenly spaced; shards and threads staggered between each other.
-    #[default]
-    Constant,
-    /// A Poisson process: exponential gaps.
-    Poisson,
+impl Mode {
+    /// The same without a trace's instants: what results carry.
+    #[must_use]
+    pub fn described(&self) -> Self {
+        match self {
+            Self::Open { rate_rps, arrivals } => Self::Open {
+                rate_rps: *rate_rps,
+                arrivals: arrivals.described(),
+            },
+            Self::Saturate => Self::Saturate,
+        }
+    }
 }
 
 /// How the engine waits.
@@ -288,11 +310,16 @@ pub enum ErrorClass {
     /// Timed out without having found a free connection, or because the generator was
     /// held up for longer than the timeout (lateness tells which); counted in `timeout`.
     TimeoutUnsent,
+    /// The TLS handshake failed, or the peer broke TLS afterwards; the result's `tls`
+    /// says why.
+    Tls,
+    /// This machine had no port, file descriptor or memory left for a connection.
+    LocalShortage,
 }
 
 impl ErrorClass {
     /// All classes, in the order of their discriminants.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Dns,
         Self::ConnectRefused,
         Self::ConnectFailed,
@@ -306,6 +333,8 @@ impl ErrorClass {
         Self::GoAway,
         Self::Timeout,
         Self::TimeoutUnsent,
+        Self::Tls,
+        Self::LocalShortage,
     ];
 
     /// The key in JSON documents.
@@ -325,6 +354,8 @@ impl ErrorClass {
             Self::GoAway => "go_away",
             Self::Timeout => "timeout",
             Self::TimeoutUnsent => "timeout_unsent",
+            Self::Tls => "tls",
+            Self::LocalShortage => "local_shortage",
         }
     }
 
@@ -357,6 +388,10 @@ pub struct LoadResult {
     pub tare_version: String,
     /// `open` or `saturate`.
     pub mode: Mode,
+    /// Which part of the schedule this generator took; absent in results merged from
+    /// several, and in those of versions that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
     /// Start of the measured window.
     pub window_start_unix_ns: u64,
     /// Length of the measured window.
@@ -374,7 +409,8 @@ pub struct LoadResult {
     /// The generator's own delay: sent - intended without `wait_ns`, over all sent slots
     /// and those that it reached only after their timeout.
     pub lateness_ns: LatencySummary,
-    /// Time in which a due slot found every connection busy, over the same slots.
+    /// Time in which a due slot found every connection busy, or had one opened for it,
+    /// over the same slots.
     pub wait_ns: LatencySummary,
     /// The part of `wait_ns` that was spent waiting for a stream on a connection that
     /// was open, over the slots of endpoints that speak HTTP/2; absent without any.
@@ -402,6 +438,12 @@ pub struct LoadResult {
     pub verdict: Verdict,
     /// The full histograms behind the summaries.
     pub histograms: LoadHistograms,
+    /// TLS, where there was any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsResult>,
+    /// The reported instants against the kernel's, where they were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instrument_error: Option<InstrumentError>,
 }
 
 /// The histograms of a [`LoadResult`].
@@ -440,6 +482,10 @@ pub struct EndpointResult {
     pub errors: BTreeMap<String, u64>,
     /// The full histogram.
     pub latency: HistogramWire,
+    /// done - intended of slots that ended in an error or a timeout, by
+    /// [`ErrorClass::key`]; absent when there were none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub error_latency: BTreeMap<String, HistogramWire>,
 }
 
 /// What the generator says of itself, over the measured window.

@@ -71,6 +71,13 @@ pub struct Progress {
     pub errors: u64,
     /// Median lateness so far.
     pub lateness_p50_ns: u64,
+    /// Slots due per second over the last second.
+    #[serde(default)]
+    pub planned_rps: f64,
+    /// Median lateness over the last second: what shows at once that a generator
+    /// cannot keep up.
+    #[serde(default)]
+    pub lateness_now_ns: u64,
 }
 
 /// Additions to the books of one second of the window. Several records may carry
@@ -110,6 +117,9 @@ pub struct IntervalEndpoint {
     pub counts: Counts,
     /// done - intended, over ok responses.
     pub latency: HistogramWire,
+    /// done - intended of errors and timeouts by class; absent when there were none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub error_latency: BTreeMap<String, HistogramWire>,
 }
 
 /// What a workload server writes.

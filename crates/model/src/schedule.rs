@@ -1,6 +1,7 @@
 //! Schedules: a schedule is a value, an iterator of slots.
 
-use crate::load::Arrivals;
+use crate::arrivals::{Arrivals, Step};
+use crate::load::{LoadSpec, Mode};
 use crate::rng::Rng;
 
 /// One planned request.
@@ -13,51 +14,245 @@ pub struct Slot {
     pub at_ns: u64,
 }
 
-/// An open-loop schedule: infinite, seeded, and the same whichever way it is
-/// divided into shards. A shard sees the slots whose index is its own modulo the
-/// number of shards, so that constant arrivals of all shards together are evenly
-/// spaced.
+/// All that a schedule follows from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchedulePlan {
+    /// Mean slots per second over all shards; positive and finite.
+    pub rate_rps: f64,
+    /// Distribution of the instants.
+    pub arrivals: Arrivals,
+    /// Of what is random in them.
+    pub seed: u64,
+    /// Length of the warm-up: shapes in time begin after it.
+    pub warmup_ns: u64,
+    /// Length of the window: a ramp's.
+    pub window_ns: u64,
+    /// Connections of all generators: for [`Arrivals::Wrk2`].
+    pub connections: u64,
+}
+
+impl SchedulePlan {
+    /// The schedule of an open loop; `None` for a closed one.
+    #[must_use]
+    pub fn of(spec: &LoadSpec) -> Option<Self> {
+        let Mode::Open { rate_rps, arrivals } = &spec.mode else {
+            return None;
+        };
+        Some(Self {
+            rate_rps: *rate_rps,
+            arrivals: arrivals.clone(),
+            seed: spec.seed,
+            warmup_ns: spec.warmup_ns,
+            window_ns: spec.duration_ns,
+            connections: u64::from(spec.connections) * u64::from(spec.shard.count),
+        })
+    }
+}
+
+/// An open-loop schedule: seeded, and the same whichever way it is divided into
+/// shards. A shard sees the slots whose index is its own modulo the number of shards,
+/// so that constant arrivals of all shards together are evenly spaced. It goes on
+/// after the window, but for a trace and for a rate that has fallen to 0.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    rate_rps: f64,
-    arrivals: Arrivals,
+    shape: Shape,
     shard: u64,
     shards: u64,
     next_index: u64,
-    poisson_at_ns: f64,
-    rng: Rng,
+}
+
+/// From an index to an instant.
+#[derive(Debug, Clone)]
+enum Shape {
+    /// So many slots at each multiple of a period.
+    Even {
+        slots: u64,
+        rate_rps: f64,
+    },
+    /// The only one that must be walked.
+    Poisson {
+        at_ns: f64,
+        rate_rps: f64,
+        rng: Rng,
+    },
+    Profile(Profile),
+    Trace {
+        before: u64,
+        warmup_ns: u64,
+        trace: crate::arrivals::Trace,
+    },
 }
 
 impl Schedule {
-    /// A schedule of `rate_rps` slots per second over all `shards`, of which this
-    /// value yields those of `shard`. `rate_rps` must be positive and finite,
-    /// `shard` below `shards`.
+    /// Of the slots of `plan`, divided over `shards`, those of `shard`, which is
+    /// below `shards`.
     #[must_use]
-    pub fn new(rate_rps: f64, arrivals: Arrivals, seed: u64, shard: u64, shards: u64) -> Self {
+    pub fn new(plan: &SchedulePlan, shard: u64, shards: u64) -> Self {
+        let rate_rps = plan.rate_rps;
         assert!(
             rate_rps > 0.0 && rate_rps.is_finite(),
             "rate must be positive: {rate_rps}"
         );
         assert!(shard < shards, "shard {shard} of {shards}");
+        let profile = |steps: &[(u64, f64, f64)]| Shape::Profile(Profile::new(steps));
+        let warmup_ns = plan.warmup_ns;
+        let shape = match &plan.arrivals {
+            Arrivals::Constant => Shape::Even { slots: 1, rate_rps },
+            Arrivals::Bursts { slots } => Shape::Even {
+                slots: u64::from(*slots),
+                rate_rps,
+            },
+            Arrivals::Wrk2 => Shape::Even {
+                slots: plan.connections.max(1),
+                rate_rps,
+            },
+            Arrivals::Poisson => Shape::Poisson {
+                at_ns: 0.0,
+                rate_rps,
+                rng: Rng::stream(plan.seed, 0),
+            },
+            &Arrivals::Ramp { from_rps, to_rps } => profile(&[
+                (warmup_ns, from_rps, from_rps),
+                (plan.window_ns, from_rps, to_rps),
+                (u64::MAX, to_rps, to_rps),
+            ]),
+            Arrivals::Steps(steps) => profile(&steps_profile(steps, warmup_ns)),
+            Arrivals::Trace(trace) => Shape::Trace {
+                before: (rate_rps * warmup_ns as f64 / 1e9).floor() as u64,
+                warmup_ns,
+                trace: trace.clone(),
+            },
+        };
         Self {
-            rate_rps,
-            arrivals,
+            shape,
             shard,
             shards,
             next_index: 0,
-            poisson_at_ns: 0.0,
-            rng: Rng::stream(seed, 0),
+        }
+    }
+}
+
+fn steps_profile(steps: &[Step], warmup_ns: u64) -> Vec<(u64, f64, f64)> {
+    let first = steps.first().map_or(0.0, |s| s.rate_rps);
+    let last = steps.last().map_or(0.0, |s| s.rate_rps);
+    let mut segments = vec![(warmup_ns, first, first)];
+    segments.extend(
+        steps
+            .iter()
+            .map(|s| (s.duration_ns, s.rate_rps, s.rate_rps)),
+    );
+    segments.push((u64::MAX, last, last));
+    segments
+}
+
+impl Shape {
+    /// The instant of slot `index`; `None` when the schedule has ended before it.
+    /// From the index, not by adding up: no drift however long it runs.
+    fn instant(&mut self, index: u64) -> Option<u64> {
+        match self {
+            Self::Even { slots, rate_rps } => {
+                let first = index - index % *slots;
+                Some((first as f64 * 1e9 / *rate_rps).round() as u64)
+            }
+            Self::Poisson {
+                at_ns,
+                rate_rps,
+                rng,
+            } => {
+                *at_ns += rng.exponential() * 1e9 / *rate_rps;
+                Some(at_ns.round() as u64)
+            }
+            Self::Profile(profile) => profile.instant(index),
+            Self::Trace {
+                before,
+                warmup_ns,
+                trace,
+            } => match index.checked_sub(*before) {
+                None => {
+                    Some((u128::from(index) * u128::from(*warmup_ns) / u128::from(*before)) as u64)
+                }
+                Some(i) => trace
+                    .instants_ns()
+                    .get(usize::try_from(i).ok()?)
+                    .map(|at| at.saturating_add(*warmup_ns)),
+            },
+        }
+    }
+}
+
+/// A rate that changes in time: segments in which it is linear.
+#[derive(Debug, Clone)]
+struct Profile {
+    segments: Vec<Segment>,
+    current: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    /// In nanoseconds.
+    begin: f64,
+    length: f64,
+    /// Slots before it.
+    slots: f64,
+    /// Slots per nanosecond at both ends.
+    from: f64,
+    to: f64,
+}
+
+impl Segment {
+    fn slots_in(&self) -> f64 {
+        match self.from + self.to {
+            0.0 => 0.0,
+            both => both / 2.0 * self.length,
         }
     }
 
-    fn instant(&mut self, index: u64) -> u64 {
-        match self.arrivals {
-            // From the index, not by adding up: no drift however long it runs.
-            Arrivals::Constant => (index as f64 * 1e9 / self.rate_rps).round() as u64,
-            Arrivals::Poisson => {
-                self.poisson_at_ns += self.rng.exponential() * 1e9 / self.rate_rps;
-                self.poisson_at_ns.round() as u64
+    /// How long after the beginning `n` slots of it are planned: the root of
+    /// `from t + (to - from) t² / (2 length) = n` in the form that loses no digits.
+    fn instant(&self, n: f64) -> f64 {
+        if n <= 0.0 {
+            return 0.0;
+        }
+        let slope = (self.to - self.from) / self.length;
+        let root = (self.from * self.from + 2.0 * slope * n).max(0.0).sqrt();
+        (2.0 * n / (self.from + root)).min(self.length)
+    }
+}
+
+impl Profile {
+    /// From lengths in nanoseconds and rates per second at both ends. The last one is
+    /// taken to be endless.
+    fn new(parts: &[(u64, f64, f64)]) -> Self {
+        let (mut begin, mut slots) = (0.0, 0.0);
+        let mut segments = Vec::with_capacity(parts.len());
+        for &(length_ns, from_rps, to_rps) in parts {
+            let segment = Segment {
+                begin,
+                length: length_ns as f64,
+                slots,
+                from: from_rps / 1e9,
+                to: to_rps / 1e9,
+            };
+            begin += segment.length;
+            slots += segment.slots_in();
+            segments.push(segment);
+        }
+        Self {
+            segments,
+            current: 0,
+        }
+    }
+
+    /// For indices that never go down.
+    fn instant(&mut self, index: u64) -> Option<u64> {
+        let n = index as f64;
+        loop {
+            let segment = self.segments.get(self.current)?;
+            let into = n - segment.slots;
+            if into < segment.slots_in() {
+                return Some((segment.begin + segment.instant(into)).round() as u64);
             }
+            self.current += 1;
         }
     }
 }
@@ -66,13 +261,13 @@ impl Iterator for Schedule {
     type Item = Slot;
 
     fn next(&mut self) -> Option<Slot> {
-        if self.arrivals == Arrivals::Constant {
+        if !matches!(self.shape, Shape::Poisson { .. }) {
             let skip = (self.shard + self.shards - self.next_index % self.shards) % self.shards;
             self.next_index += skip;
         }
         loop {
             let index = self.next_index;
-            let at_ns = self.instant(index);
+            let at_ns = self.shape.instant(index)?;
             self.next_index += 1;
             if index % self.shards == self.shard {
                 return Some(Slot { index, at_ns });
@@ -82,51 +277,5 @@ impl Iterator for Schedule {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn take(s: Schedule, n: usize) -> Vec<Slot> {
-        s.take(n).collect()
-    }
-
-    #[test]
-    fn constant_is_evenly_spaced_without_drift() {
-        let slots = take(Schedule::new(3.0, Arrivals::Constant, 1, 0, 1), 3_000_001);
-        assert_eq!(slots[0].at_ns, 0);
-        assert_eq!(slots[1].at_ns, 333_333_333);
-        assert_eq!(slots[3_000_000].at_ns, 1_000_000_000_000_000);
-    }
-
-    #[test]
-    fn poisson_has_the_rate_and_exponential_gaps() {
-        let slots = take(Schedule::new(1000.0, Arrivals::Poisson, 9, 0, 1), 100_001);
-        let mean_gap = slots[100_000].at_ns as f64 / 100_000.0;
-        assert!((mean_gap / 1e6 - 1.0).abs() < 0.02, "{mean_gap}");
-        let below = slots
-            .windows(2)
-            .filter(|w| w[1].at_ns - w[0].at_ns < 1_000_000)
-            .count();
-        let expected = 1.0 - (-1.0f64).exp();
-        assert!(
-            (below as f64 / 100_000.0 - expected).abs() < 0.01,
-            "{below}"
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn shards_together_are_the_whole(
-            rate in 0.5f64..100_000.0, seed: u64, shards in 1u64..9, poisson: bool,
-        ) {
-            let arrivals = if poisson { Arrivals::Poisson } else { Arrivals::Constant };
-            let whole = take(Schedule::new(rate, arrivals, seed, 0, 1), 200);
-            let mut parts: Vec<Slot> = (0..shards)
-                .flat_map(|k| take(Schedule::new(rate, arrivals, seed, k, shards), 200))
-                .filter(|s| s.index < 200)
-                .collect();
-            parts.sort_by_key(|s| s.index);
-            prop_assert_eq!(whole, parts);
-        }
-    }
-}
+#[path = "schedule_tests.rs"]
+mod tests;

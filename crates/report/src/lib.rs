@@ -6,6 +6,7 @@
 
 mod comparison;
 mod detectable;
+pub mod export;
 mod html;
 mod otherwise;
 mod page;

@@ -213,6 +213,14 @@ fn plain(error: &std::io::Error) -> String {
 }
 
 fn damaged(error: &serde_json::Error) -> String {
+    // The other way round than an old document: what it lacks has a default.
+    if error.to_string().starts_with("unknown field") {
+        return format!(
+            "it has more than this tare {} knows, and may be from a newer one: {}",
+            env!("CARGO_PKG_VERSION"),
+            printable(&error.to_string())
+        );
+    }
     let what = if error.is_eof() { "cut off" } else { "damaged" };
     format!("{what}: {}", printable(&error.to_string()))
 }
@@ -240,12 +248,35 @@ fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Vec<Second>, O
 /// Reads the generator's records again: checksum, sums of the intervals, and the
 /// same result in its final one.
 fn verify_stream(path: &Path, result: &LoadResult) -> Result<Vec<Second>, String> {
+    let read = read_stream(path, LoadStream::new())?;
+    if read.result == *result {
+        Ok(read.seconds)
+    } else {
+        Err("its final record and the result are not the same".to_owned())
+    }
+}
+
+/// The interval log of a generator's records, which must be whole.
+pub(crate) fn log_of(path: &Path) -> Result<String, String> {
+    let read = read_stream(path, LoadStream::logging())?;
+    read.log
+        .ok_or_else(|| "its records do not say when the window began".to_owned())
+}
+
+/// What a whole stream holds.
+struct Whole {
+    result: LoadResult,
+    seconds: Vec<Second>,
+    /// The interval log of a stream that is read for it.
+    log: Option<String>,
+}
+
+fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Whole, String> {
     let metadata = std::fs::symlink_metadata(path).map_err(|e| plain(&e))?;
     if !metadata.is_file() {
         return Err("found something else than a plain file".to_owned());
     }
     let mut reader = BufReader::new(File::open(path).map_err(|e| plain(&e))?);
-    let mut stream = LoadStream::new();
     let mut line = String::new();
     loop {
         line.clear();
@@ -261,11 +292,11 @@ fn verify_stream(path: &Path, result: &LoadResult) -> Result<Vec<Second>, String
             .line(line.trim_end_matches('\n'))
             .map_err(|e| printable(&e.to_string()))?;
     }
-    let seconds = stream.seconds();
-    let last = stream.finish().map_err(|e| printable(&e.to_string()))?;
-    if last == *result {
-        Ok(seconds)
-    } else {
-        Err("its final record and the result are not the same".to_owned())
-    }
+    let (log, seconds) = (stream.hlog(), stream.seconds());
+    let result = stream.finish().map_err(|e| printable(&e.to_string()))?;
+    Ok(Whole {
+        result,
+        seconds,
+        log,
+    })
 }

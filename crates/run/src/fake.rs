@@ -329,6 +329,7 @@ impl Second {
                     name: name.clone(),
                     counts: *counts,
                     latency: latency.to_wire(),
+                    error_latency: BTreeMap::new(),
                 })
                 .collect(),
         })
@@ -360,6 +361,8 @@ fn generator_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
         }
         total.merge(&interval);
         out.push(&LoadRecord::Progress(Progress {
+            planned_rps: rate_rps,
+            lateness_now_ns: 3_000,
             t_ns: ((second as u64 + 1) * SECOND_NS) as i64,
             rate_rps,
             p50_ns: total.latency.quantile(0.5),
@@ -384,9 +387,12 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
     };
     let none = Histogram::new();
     LoadResult {
+        tls: None,
+        instrument_error: None,
         schema_version: tare_model::SCHEMA_VERSION,
         tare_version: env!("CARGO_PKG_VERSION").into(),
-        mode: spec.mode,
+        shard: Some(spec.shard),
+        mode: spec.mode.described(),
         window_start_unix_ns,
         window_ns: spec.duration_ns,
         interrupted: false,
@@ -414,6 +420,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
                 latency_ns: latency.summary(),
                 errors: BTreeMap::new(),
                 latency: latency.to_wire(),
+                error_latency: BTreeMap::new(),
             })
             .collect(),
         generator: GeneratorStats {

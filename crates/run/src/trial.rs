@@ -11,6 +11,9 @@ use crate::experiment::{Observer, RunError, Stage, Update, event, unix_ns};
 use crate::flow::Flow;
 use crate::store::{RunDir, TrialWriter};
 
+/// The share of requests that show the generator's own error: 1 %.
+const KERNEL_TIMESTAMPS_EVERY: u32 = 100;
+
 pub(crate) enum Ended {
     Interrupted,
     Done {
@@ -210,7 +213,7 @@ impl TrialRun<'_> {
             endpoints,
             mode: Mode::Open {
                 rate_rps: load.rate_rps,
-                arrivals: load.arrivals,
+                arrivals: load.arrivals.clone(),
             },
             duration_ns: load.duration_ns,
             warmup_ns: load.warmup_ns,
@@ -223,6 +226,10 @@ impl TrialRun<'_> {
             seed: self.spec.seed,
             start_unix_ns: None,
             shard: Shard::default(),
+            tls: None,
+            requests_per_connection: None,
+            pin: false,
+            kernel_timestamps_every: KERNEL_TIMESTAMPS_EVERY,
         }
     }
 }

@@ -233,6 +233,21 @@ impl Histogram {
         self.buckets().map(|(index, n)| (range_of(index).1, n))
     }
 
+    /// Non-empty buckets in rising order: smallest value and largest value in
+    /// nanoseconds, and count.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.buckets().map(|(index, n)| {
+            let (low, high) = range_of(index);
+            (low, high, n)
+        })
+    }
+
+    /// Largest value in nanoseconds that is counted in the same bucket as `ns`.
+    #[must_use]
+    pub fn bucket_end(ns: u64) -> u64 {
+        range_of(index_of(ns.min(HIGHEST_NS))).1
+    }
+
     fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.pages
             .iter()

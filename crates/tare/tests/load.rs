@@ -198,6 +198,12 @@ fn a_stopped_generator_is_found_late_and_invalid() {
     let stall_ns = stopped.elapsed().as_nanos() as f64;
     let output = finish(child);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        said.matches("the generator cannot keep up").count(),
+        1,
+        "{said}"
+    );
     let r = parse(&output);
     assert_eq!(r.counts.ok, 2000, "{:?}", r.errors);
     within("latency p99", r.latency_ns.p99, stall_ns - 0.1e9, 0.05);
@@ -293,6 +299,36 @@ fn nothing_but_unknown_names_ends_at_once() {
 }
 
 #[test]
+fn a_recorded_trace_and_wrk2s_phase_are_carried_out_and_named() {
+    let url = format!("http://{}/", good_server());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.txt");
+    let lines: Vec<String> = (0..50)
+        .map(|i| format!("1700000000.{:03} GET /", i * 7))
+        .collect();
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let trace = format!("trace:{}", file.display());
+    let (_, r) = load(&[&url, "--arrivals", &trace]);
+    assert_eq!((r.counts.planned, r.counts.ok), (50, 50), "{:?}", r.errors);
+    assert_eq!(r.window_ns, 350_000_000);
+    let mode = serde_json::to_string(&r.mode).unwrap();
+    assert!(
+        mode.contains("\"slots\":50") && !mode.contains("gaps"),
+        "{mode}"
+    );
+    let wrk2 = ["--rate", "400", "--duration", "1s", "--arrivals", "wrk2"];
+    let (_, r) = load(&[&[url.as_str()], &wrk2[..]].concat());
+    assert_eq!(r.counts.ok, 400);
+    assert!(has(&r, Reason::CompatibilityMode), "{:?}", r.verdict);
+    let page = finish(start(&[&[url.as_str()], &wrk2[..]].concat())).stdout;
+    assert!(
+        String::from_utf8(page)
+            .unwrap()
+            .contains("compatibility mode")
+    );
+}
+
+#[test]
 fn an_interrupt_ends_early_with_a_valid_result() {
     let url = format!("http://{}/", good_server());
     let child = start(&[
@@ -353,6 +389,10 @@ fn a_worker_writes_a_whole_stream() {
         seed: 3,
         start_unix_ns: None,
         shard: Shard { index: 1, count: 2 },
+        tls: None,
+        requests_per_connection: None,
+        pin: false,
+        kernel_timestamps_every: 0,
     };
     let mut child = start(&["--spec", "-"]);
     let json = serde_json::to_vec(&spec).unwrap();
@@ -425,18 +465,39 @@ fn the_page_and_the_interval_log_are_written() {
     }
     assert!(String::from_utf8(output.stderr).unwrap().lines().count() >= 2);
     let log = std::fs::read_to_string(log).unwrap();
-    assert_eq!(
-        log.lines().filter(|l| l.contains("HIST")).count(),
-        2,
-        "{log}"
-    );
+    let lines = |tagged: bool| {
+        let of = |l: &&str| l.contains("HIST") && l.starts_with("Tag=") == tagged;
+        log.lines().filter(of).count()
+    };
+    assert_eq!((lines(false), lines(true)), (2, 2), "{log}");
 }
 
 #[test]
 fn what_cannot_be_asked_is_a_usage_error() {
     for (args, expected) in [
-        (&["https://h/", "--rate", "1"][..], "http://"),
+        (&["ftp://h/", "--rate", "1"][..], "https://"),
         (&["http://h/"], "--rate"),
+        (
+            &["http://h/", "--rate", "1", "--arrivals", "x"],
+            "ramp:RATE..RATE",
+        ),
+        (
+            &["http://h/", "--rate", "1", "--arrivals", "ramp:1..9"],
+            "leave out --rate",
+        ),
+        (&["http://h/", "--arrivals", "trace:/no/such"], "/no/such"),
+        (
+            &["https://h/", "--rate", "1", "--ca", "/no/such"],
+            "/no/such",
+        ),
+        (
+            &["https://h/", "--rate", "1", "--ca", "/dev/null"],
+            "tls.ca_pem",
+        ),
+        (
+            &["http://h/", "--rate", "1", "--kernel-timestamps", "5"],
+            "0%",
+        ),
         (&["http://h/", "--rate", "fast"], "fast"),
         (&["http://h/", "--rate", "1", "--duration", "10"], "10"),
         (&["http://h/", "--rate", "1", "-H", "novalue"], "colon"),

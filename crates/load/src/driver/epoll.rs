@@ -13,7 +13,8 @@ use rustix::net::{
 use rustix::time::{ClockId, clock_gettime};
 use tare_model::load::Pace;
 
-use super::{ConnId, Driver, Fault, Ready};
+use super::kernel::Stamps;
+use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes};
 
 const BATCH: usize = 128;
 /// Sleeps measured before the start to learn how late the kernel wakes this thread.
@@ -45,6 +46,7 @@ struct Socket {
 pub struct EpollDriver {
     epoll: OwnedFd,
     sockets: Vec<Option<Socket>>,
+    stamps: Option<Stamps>,
     generation: u32,
     events: Box<[epoll::Event; BATCH]>,
     /// How long before an instant the thread stops sleeping; `u64::MAX`: never sleeps.
@@ -72,6 +74,7 @@ impl EpollDriver {
         let mut driver = Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             sockets: Vec::new(),
+            stamps: None,
             generation: 0,
             events: Box::new([event; BATCH]),
             margin_ns: u64::MAX,
@@ -137,14 +140,22 @@ impl EpollDriver {
         }
     }
 
-    fn report(&self, count: usize, ready: &mut Vec<Ready>) {
+    fn report(&mut self, count: usize, ready: &mut Vec<Ready>) {
         use epoll::EventFlags as F;
         for event in &self.events[..count] {
-            let (flags, data) = (event.flags, event.data.u64());
+            let (mut flags, data) = (event.flags, event.data.u64());
             let conn = data as u32;
             let current = self.sockets.get(conn as usize).and_then(Option::as_ref);
-            if current.is_none_or(|s| s.generation != (data >> 32) as u32) {
+            let Some(socket) = current.filter(|s| s.generation == (data >> 32) as u32) else {
                 continue;
+            };
+            // A timestamp in the error queue looks like an error; a real one hangs up.
+            if flags.contains(F::ERR)
+                && !flags.contains(F::HUP)
+                && let Some(stamps) = &mut self.stamps
+                && stamps.drain(conn, &socket.fd)
+            {
+                flags.remove(F::ERR);
             }
             let broken = flags.intersects(F::ERR | F::HUP);
             ready.push(Ready {
@@ -176,6 +187,21 @@ impl EpollDriver {
         }
     }
 
+    /// Lets the kernel time every `every`-th request, too; 0: none.
+    #[must_use]
+    pub fn with_kernel_timestamps(mut self, every: u32) -> Self {
+        self.stamps = (every > 0).then(|| Stamps::new(every));
+        self
+    }
+
+    fn free(&mut self, conn: ConnId) {
+        if let Some(stamps) = &mut self.stamps
+            && let Some(Some(socket)) = self.sockets.get(conn as usize)
+        {
+            stamps.free(conn, &socket.fd);
+        }
+    }
+
     #[inline]
     fn fd(&self, conn: ConnId) -> Result<&OwnedFd, Fault> {
         match self.sockets.get(conn as usize) {
@@ -204,6 +230,9 @@ fn fault(errno: Errno) -> Fault {
         Errno::CONNREFUSED => Fault::Refused,
         Errno::CONNRESET => Fault::Reset,
         Errno::PIPE => Fault::Closed,
+        Errno::ADDRNOTAVAIL | Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
+            Fault::Shortage
+        }
         _ => Fault::Other,
     }
 }
@@ -258,17 +287,36 @@ impl Driver for EpollDriver {
             return Err(Fault::WouldBlock);
         }
         self.want_writable(conn, false);
+        self.free(conn);
         Ok(())
     }
 
     #[inline]
     fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, Fault> {
-        send(self.fd(conn)?, bytes, SendFlags::NOSIGNAL).map_err(fault)
+        let Some(Some(socket)) = self.sockets.get(conn as usize) else {
+            return Err(Fault::Other);
+        };
+        let outcome = send(&socket.fd, bytes, SendFlags::NOSIGNAL).map_err(fault);
+        if let Some(stamps) = &mut self.stamps
+            && stamps.is_armed(conn)
+        {
+            stamps.written(conn, &socket.fd, outcome == Ok(bytes.len()));
+        }
+        outcome
     }
 
     #[inline]
     fn recv(&mut self, conn: ConnId, buffer: &mut [u8]) -> Result<usize, Fault> {
-        let (read, _) = recv(self.fd(conn)?, buffer, RecvFlags::empty()).map_err(fault)?;
+        let Some(Some(socket)) = self.sockets.get(conn as usize) else {
+            return Err(Fault::Other);
+        };
+        if let Some(stamps) = &mut self.stamps
+            && stamps.is_armed(conn)
+        {
+            let outcome = stamps.recv(conn, &socket.fd, buffer);
+            return outcome.map_err(|e| fault(Errno::from_raw_os_error(e as i32)));
+        }
+        let (read, _) = recv(&socket.fd, buffer, RecvFlags::empty()).map_err(fault)?;
         Ok(read)
     }
 
@@ -282,6 +330,33 @@ impl Driver for EpollDriver {
     fn close(&mut self, conn: ConnId) {
         if let Some(socket) = self.sockets.get_mut(conn as usize) {
             *socket = None;
+        }
+        if let Some(stamps) = &mut self.stamps {
+            stamps.closed(conn);
+        }
+    }
+
+    #[inline]
+    fn request_starts(&mut self, conn: ConnId) {
+        if let Some(stamps) = &mut self.stamps {
+            stamps.starts(conn);
+        }
+    }
+
+    #[inline]
+    fn request_done(&mut self, conn: ConnId, times: RequestTimes) {
+        if let Some(stamps) = &mut self.stamps
+            && let Some(Some(socket)) = self.sockets.get(conn as usize)
+        {
+            stamps.done(conn, &socket.fd, times);
+            stamps.free(conn, &socket.fd);
+        }
+    }
+
+    fn driver_report(&mut self) -> DriverReport {
+        DriverReport {
+            tls: None,
+            kernel: self.stamps.as_ref().map(Stamps::report),
         }
     }
 
@@ -318,6 +393,17 @@ mod tests {
         assert_eq!(grain_ns(1_000, 0), GRAIN_NS_MAX);
         let between = grain_ns(1_000, 275);
         assert!((29_000..31_000).contains(&between), "{between}");
+    }
+
+    #[test]
+    fn what_this_machine_lacks_is_no_fault_of_the_peer() {
+        for errno in [Errno::ADDRNOTAVAIL, Errno::MFILE, Errno::NFILE] {
+            assert_eq!(fault(errno).class_of_connect().key(), "local_shortage");
+        }
+        assert_eq!(
+            fault(Errno::HOSTUNREACH).class_of_connect().key(),
+            "connect_failed"
+        );
     }
 
     #[test]

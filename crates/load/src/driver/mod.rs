@@ -8,10 +8,15 @@ use std::net::SocketAddr;
 use tare_model::load::ErrorClass;
 
 mod epoll;
+mod kernel;
+mod report;
 mod sim;
+mod tls;
 
 pub use epoll::EpollDriver;
+pub use report::{DriverReport, KernelReport, TlsReport};
 pub use sim::{SimDriver, SimServer, Step};
+pub use tls::TlsDriver;
 
 /// A connection of one engine: an index into its table, from 0 without gaps.
 pub type ConnId = u32;
@@ -27,6 +32,10 @@ pub enum Fault {
     Reset,
     /// The peer had closed already.
     Closed,
+    /// TLS failed; the driver's report says why.
+    Tls,
+    /// This machine has no port, file descriptor or memory left.
+    Shortage,
     /// Anything else.
     Other,
 }
@@ -37,6 +46,8 @@ impl Fault {
     pub fn class_of_connect(self) -> ErrorClass {
         match self {
             Self::Refused => ErrorClass::ConnectRefused,
+            Self::Tls => ErrorClass::Tls,
+            Self::Shortage => ErrorClass::LocalShortage,
             _ => ErrorClass::ConnectFailed,
         }
     }
@@ -46,6 +57,8 @@ impl Fault {
     pub fn class_of_request(self) -> ErrorClass {
         match self {
             Self::Closed => ErrorClass::Closed,
+            Self::Tls => ErrorClass::Tls,
+            Self::Shortage => ErrorClass::LocalShortage,
             _ => ErrorClass::Reset,
         }
     }
@@ -109,4 +122,29 @@ pub trait Driver {
     /// Waits until something is ready or `until` has come, and returns the time.
     /// `now` is the caller's latest reading of the clock. `ready` is emptied first.
     fn wait(&mut self, now: u64, until: u64, ready: &mut Vec<Ready>) -> u64;
+
+    /// The next [`Self::send`] on this connection begins a request of the window, and
+    /// is the only one until it is done.
+    #[inline]
+    fn request_starts(&mut self, _conn: ConnId) {}
+
+    /// The request that started last on this connection has its whole response.
+    #[inline]
+    fn request_done(&mut self, _conn: ConnId, _times: RequestTimes) {}
+
+    /// What it has seen so far below the requests.
+    fn driver_report(&mut self) -> DriverReport {
+        DriverReport::default()
+    }
+}
+
+/// The engine's instants of a request, in nanoseconds of [`Driver::now`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestTimes {
+    /// When the schedule wanted it.
+    pub intended: u64,
+    /// When the engine wrote it.
+    pub sent: u64,
+    /// When the engine had the whole response.
+    pub done: u64,
 }

@@ -86,11 +86,13 @@ const TICK_NS: u64 = 25;
 /// How long a full send buffer stays full.
 const SEND_PAUSE_NS: u64 = 10_000;
 
-const FAULTS: [Fault; 5] = [
+const FAULTS: [Fault; 7] = [
     Fault::WouldBlock,
     Fault::Refused,
     Fault::Reset,
     Fault::Closed,
+    Fault::Tls,
+    Fault::Shortage,
     Fault::Other,
 ];
 
@@ -297,12 +299,19 @@ impl<S: SimServer> Driver for SimDriver<S> {
         } else {
             bytes.len().min(most)
         };
-        c.outbound.extend_from_slice(&bytes[..taken]);
+        let stream = (conn, c.generation);
         if taken < bytes.len() {
             c.writable_at = now + SEND_PAUSE_NS;
             self.later(SEND_PAUSE_NS, conn, Happening::Wake);
         }
-        self.take_requests(conn);
+        match self.server.bytes(now, stream, &bytes[..taken]) {
+            Some(steps) => self.steps(conn, steps),
+            None => {
+                let outbound = &mut self.conn(conn).outbound;
+                outbound.extend_from_slice(&bytes[..taken]);
+                self.take_requests(conn);
+            }
+        }
         Ok(taken)
     }
 

@@ -20,6 +20,8 @@ const BACKOFF_NS_MAX: u64 = 1_000_000_000;
 pub(super) enum State {
     /// Not open, and not to be opened before `retry_at`.
     Down,
+    /// Closed on purpose: opened again when a slot needs it.
+    Spare,
     /// On its way.
     Connecting,
     /// Open and free.
@@ -43,6 +45,8 @@ pub(super) struct Conn {
     pub(super) endpoint: u32,
     pub(super) at: Instants,
     pub(super) parser: ResponseParser,
+    /// Requests that this socket has carried.
+    pub(super) requests: u32,
     /// Of a connection that speaks HTTP/2, while it is open; what is said of one
     /// request above is not used then.
     pub(super) mux: Option<Box<Mux>>,
@@ -69,6 +73,7 @@ impl Conn {
             endpoint: 0,
             at: Instants::default(),
             parser: ResponseParser::default(),
+            requests: 0,
             mux: None,
             written: 0,
             carried: false,
@@ -135,6 +140,8 @@ pub(super) struct Pool {
     /// First in, first out: every connection has its turn and stays warm.
     idle: VecDeque<ConnId>,
     pub(super) waiting: VecDeque<Waiting>,
+    /// Connections to open when a slot needs one.
+    pub(super) spare: VecDeque<ConnId>,
     pub(super) open: u32,
     pub(super) connecting: u32,
     last_error: ErrorClass,
@@ -150,6 +157,7 @@ impl Pool {
             addr: 0,
             idle: VecDeque::with_capacity(connections as usize),
             waiting: VecDeque::new(),
+            spare: VecDeque::new(),
             open: 0,
             connecting: 0,
             last_error: ErrorClass::ConnectFailed,
@@ -162,12 +170,13 @@ impl Pool {
         Some((self.addr, *self.addrs.get(self.addr)?))
     }
 
-    /// Whether no connection is open or on its way, and why.
+    /// Whether no connection is open, on its way or to be had, and why.
     pub(super) fn dead(&self) -> Option<ErrorClass> {
         if self.addrs.is_empty() {
             return Some(ErrorClass::Dns);
         }
-        (self.open + self.connecting == 0).then_some(self.last_error)
+        let none = self.open + self.connecting == 0 && self.spare.is_empty();
+        none.then_some(self.last_error)
     }
 
     /// An attempt at address number `addr` failed: the next ones go to the next.

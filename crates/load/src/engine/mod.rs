@@ -6,14 +6,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tare_model::load::{Arrivals, ErrorClass};
-use tare_model::schedule::Schedule;
+use tare_model::load::ErrorClass;
+use tare_model::schedule::{Schedule, SchedulePlan};
 
 use crate::book::{Book, Recorder, SECOND_NS};
 use crate::driver::{ConnId, Driver, Ready};
 use crate::http2::Event;
 use crate::targets::Targets;
 
+mod churn;
 mod conn;
 mod marks;
 mod mux;
@@ -62,17 +63,28 @@ pub(crate) struct LoopPlan {
     pub(crate) timeout_ns: u64,
     /// After the window.
     pub(crate) drain_ns: u64,
+    /// After so many a connection makes place for a new one.
+    pub(crate) requests_per_connection: Option<u32>,
+}
+
+impl LoopPlan {
+    /// The origin of each connection: their numbers lie together, and an origin that
+    /// did not resolve has none.
+    pub(crate) fn origins_of_connections(&self) -> impl Iterator<Item = usize> {
+        self.connections
+            .iter()
+            .zip(self.addrs.iter())
+            .enumerate()
+            .filter(|(_, (_, addrs))| !addrs.is_empty())
+            .flat_map(|(origin, (&count, _))| std::iter::repeat_n(origin, count as usize))
+    }
 }
 
 /// This loop's part of the schedule.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct OpenLoop {
-    /// Over all shards.
-    pub(crate) rate_rps: f64,
-    /// Distribution.
-    pub(crate) arrivals: Arrivals,
-    /// Of arrivals.
-    pub(crate) seed: u64,
+    /// The whole, over all shards.
+    pub(crate) schedule: SchedulePlan,
     /// This loop's.
     pub(crate) shard: u64,
     /// All loops of all generators.
@@ -172,24 +184,24 @@ impl<'a, D: Driver> Engine<'a, D> {
         plan: &'a LoopPlan,
         sink: &'a mut dyn FnMut(Flush),
     ) -> Self {
-        let mut conns = Vec::new();
-        let mut pools = Vec::new();
-        for (pool, (&count, addrs)) in plan.connections.iter().zip(plan.addrs.iter()).enumerate() {
-            let multiplexed = plan.targets.origins[pool].multiplexed;
-            pools.push(Pool::new(addrs.clone(), count, multiplexed));
-            if !addrs.is_empty() {
-                conns.extend((0..count).map(|_| Conn::new(pool as u32)));
-            }
-        }
+        let pools = plan.connections.iter().zip(plan.addrs.iter()).enumerate();
+        let pools = pools.map(|(origin, (&count, addrs))| {
+            let multiplexed = plan.targets.origins[origin].multiplexed;
+            Pool::new(addrs.clone(), count, multiplexed)
+        });
+        let conns: Vec<Conn> = plan
+            .origins_of_connections()
+            .map(|pool| Conn::new(pool as u32))
+            .collect();
         let now = driver.now();
-        Self {
+        let mut engine = Self {
             driver,
             plan,
             targets: Targets::clone(&plan.targets),
             sink,
             down: conns.len() as u64,
             conns,
-            pools,
+            pools: pools.collect(),
             recorder: Recorder::new(0, u64::MAX, 0, true),
             buffer: vec![0; READ_BYTES],
             events: Vec::new(),
@@ -208,7 +220,9 @@ impl<'a, D: Driver> Engine<'a, D> {
             waiting: 0,
             running: false,
             end: LoopEnd::default(),
-        }
+        };
+        engine.spare_all();
+        engine
     }
 
     /// Opens the connections: returns when each is open or has failed at every
@@ -239,7 +253,8 @@ impl<'a, D: Driver> Engine<'a, D> {
     /// Whether there is nothing to wait for before the start.
     fn settled(&self, conn: &Conn) -> bool {
         let addresses = self.pools[conn.pool as usize].addresses();
-        matches!(conn.state, State::Idle | State::Shared) || conn.failures >= addresses
+        let open = matches!(conn.state, State::Idle | State::Shared | State::Spare);
+        open || conn.failures >= addresses
     }
 
     /// Runs the whole schedule, which begins at `start` on the driver's clock.

@@ -3,7 +3,7 @@
 use tare_model::load::ErrorClass;
 
 use crate::book::Ending;
-use crate::driver::{ConnId, Driver, Fault, Ready};
+use crate::driver::{ConnId, Driver, Fault, Ready, RequestTimes};
 use crate::http1::Response;
 
 use super::Engine;
@@ -31,7 +31,7 @@ impl<D: Driver> Engine<'_, D> {
                 }
             }
             State::Greeting | State::Shared => self.handle_streams(id, ready),
-            State::Idle | State::Busy | State::Down => {}
+            State::Idle | State::Busy | State::Down | State::Spare => {}
         }
     }
 
@@ -69,7 +69,7 @@ impl<D: Driver> Engine<'_, D> {
         let (at, done) = (conn.at, self.now);
         let name = self.targets.endpoints[conn.endpoint as usize].name;
         // A response before the request was wholly written leaves the rest unwanted.
-        let reusable = clean && response.keep_alive && conn.state == State::Busy;
+        let whole = clean && response.keep_alive && conn.state == State::Busy;
         conn.proved();
         self.in_flight -= 1;
         if done > self.deadline(at.intended) {
@@ -77,7 +77,16 @@ impl<D: Driver> Engine<'_, D> {
         } else {
             self.recorder.responded(at, done, name, response.status);
         }
-        if reusable {
+        if at.intended >= self.window_start {
+            let (intended, sent) = (at.intended, at.sent);
+            let times = RequestTimes {
+                intended,
+                sent,
+                done,
+            };
+            self.driver.request_done(id, times);
+        }
+        if whole && !self.spent(id) {
             self.connection_free(id);
         } else {
             self.reopen(id, ErrorClass::Closed);

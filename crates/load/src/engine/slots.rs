@@ -30,11 +30,9 @@ impl Next {
 impl<D: Driver> Engine<'_, D> {
     pub(super) fn begin_slots(&mut self, start: u64) {
         self.running = true;
-        match self.plan.open_loop {
+        match &self.plan.open_loop {
             Some(o) => {
-                self.schedule = Some(Schedule::new(
-                    o.rate_rps, o.arrivals, o.seed, o.shard, o.shards,
-                ));
+                self.schedule = Some(Schedule::new(&o.schedule, o.shard, o.shards));
                 self.next.start = start;
                 self.advance();
                 if self.dns_everywhere() {
@@ -135,6 +133,7 @@ impl<D: Driver> Engine<'_, D> {
             pool.waiting.push_back(slot);
             self.waiting += 1;
             self.end.waiting_max = self.end.waiting_max.max(self.waiting);
+            self.open_spare(origin);
         }
     }
 
@@ -208,10 +207,14 @@ impl<D: Driver> Engine<'_, D> {
         };
         conn.parser.reset(target.head_request);
         conn.written = 0;
+        conn.requests += 1;
         conn.carried = true;
         conn.state = State::Sending;
         let at = conn.at;
         self.in_flight += 1;
+        if intended >= self.window_start {
+            self.driver.request_starts(id);
+        }
         self.write(id);
         self.recorder.sent(at, lateness, wait);
     }

@@ -10,7 +10,7 @@ use super::{CONNECT_NS_MAX, CONNECT_NS_MIN, Engine, SWEEP_NS};
 
 impl<D: Driver> Engine<'_, D> {
     /// Begins to open `id`, which is down.
-    fn open(&mut self, id: ConnId) {
+    pub(super) fn open(&mut self, id: ConnId) {
         let patience = self.patience();
         let conn = &mut self.conns[id as usize];
         let pool = &mut self.pools[conn.pool as usize];
@@ -20,6 +20,7 @@ impl<D: Driver> Engine<'_, D> {
         conn.addr = index;
         conn.state = State::Connecting;
         conn.carried = false;
+        conn.requests = 0;
         conn.retry_at = self.now.saturating_add(patience);
         pool.connecting += 1;
         self.down -= 1;
@@ -73,6 +74,9 @@ impl<D: Driver> Engine<'_, D> {
         if self.running && self.plan.open_loop.is_none() {
             self.closed_loop_failure(pool, class);
         }
+        if self.churns() {
+            self.fail_one_waiting(pool, Ending::Failed(class));
+        }
         self.fail_waiting_if_dead(pool);
     }
 
@@ -121,6 +125,12 @@ impl<D: Driver> Engine<'_, D> {
             conn.retry_at = u64::MAX;
             return;
         }
+        if self.churns() && self.conns[id as usize].carried {
+            self.conns[id as usize].state = State::Down;
+            self.park(id);
+            return;
+        }
+        let conn = &mut self.conns[id as usize];
         self.end.reconnects += u64::from(self.marks.window_open);
         if conn.carried {
             conn.state = State::Down;
@@ -171,7 +181,11 @@ impl<D: Driver> Engine<'_, D> {
                 self.connect_failed(id, ErrorClass::ConnectFailed);
             }
             State::Down if now >= conn.retry_at && self.needs_connections(conn.pool as usize) => {
-                self.open(id);
+                if self.churns() {
+                    self.park(id);
+                } else {
+                    self.open(id);
+                }
             }
             _ => {}
         }

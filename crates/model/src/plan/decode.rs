@@ -6,7 +6,7 @@ use super::file::{
 };
 use super::repeats;
 use super::resolved::EnvironmentKind;
-use crate::load::{Arrivals, Pace};
+use crate::load::Pace;
 use crate::mesh::SettingsFile;
 use crate::source::{Decoder, Node, Part, Value};
 use crate::units::{parse_duration, parse_rate};
@@ -17,7 +17,7 @@ const WINDOW_NS_MAX: u64 = 24 * HOUR_NS;
 /// Longest timeout: the histograms end there.
 const TIMEOUT_NS_MAX: u64 = HOUR_NS;
 /// Highest rate.
-const RATE_RPS_MAX: f64 = 1e7;
+pub(super) const RATE_RPS_MAX: f64 = 1e7;
 /// Longest description or title, in bytes.
 const TEXT_BYTES_MAX: usize = 400;
 
@@ -115,13 +115,7 @@ fn load(d: &mut Decoder, node: &Node) -> Option<LoadFile> {
             d.one_or_many(n, "numbers", |d, n| d.count_of(n, 1, CONNECTIONS_MAX))
         }),
         threads: d.part(&fields, "threads", |d, n| d.count_of(n, 1, THREADS_MAX)),
-        arrivals: d.part(&fields, "arrivals", |d, n| {
-            let words = [
-                ("constant", Arrivals::Constant),
-                ("poisson", Arrivals::Poisson),
-            ];
-            d.choice(n, &words)
-        }),
+        arrivals: d.part(&fields, "arrivals", Decoder::text),
         pace: d.part(&fields, "pace", |d, n| {
             d.choice(n, &[("sleep", Pace::Sleep), ("spin", Pace::Spin)])
         }),

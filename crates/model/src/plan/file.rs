@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use super::repeats::{REPEATS, RepeatsFile};
 use super::resolved::EnvironmentKind;
 use crate::graph::ServiceGraph;
-use crate::load::{Arrivals, Pace};
+use crate::load::Pace;
 use crate::mesh::{SETTINGS, SettingsFile};
-use crate::source::{At, Duration, Either, Node, Part, Rate, Shape};
+use crate::source::{ArrivalsText, At, Duration, Either, Node, Part, Rate, Shape};
 
 /// Most blocks of a plan.
 pub(super) const REPEATS_MAX: u32 = 1_000;
@@ -120,7 +120,8 @@ pub(super) struct LoadFile {
     #[schemars(range(min = 1, max = THREADS_MAX))]
     pub(super) threads: Part<u32>,
     /// How the intended instants lie in time. Default: constant.
-    pub(super) arrivals: Part<Arrivals>,
+    #[schemars(with = "ArrivalsText")]
+    pub(super) arrivals: Part<String>,
     /// How the generator waits. Default: sleep.
     pub(super) pace: Part<Pace>,
     /// The measured window, up to 24h. Default: 10s.

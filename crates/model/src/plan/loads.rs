@@ -2,8 +2,9 @@
 
 use super::file::LoadFile;
 use super::resolved::Load;
-use crate::load::{Arrivals, Pace};
-use crate::source::{At, Decoder, Node, Part, Place};
+use crate::arrivals::{Arrivals, ArrivalsError};
+use crate::load::Pace;
+use crate::source::{At, Decoder, Node, Part, Place, quoted};
 use crate::units::exact_duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -21,6 +22,7 @@ pub(super) fn resolve(
     load: Part<LoadFile>,
     loads: Part<Vec<At<LoadFile>>>,
     root: &Node,
+    read_file: &super::ReadFile<'_>,
 ) -> Option<Vec<PlacedLoad>> {
     let entries = match (load, loads) {
         (Part::Given(load), Part::Given(loads)) => {
@@ -42,7 +44,7 @@ pub(super) fn resolve(
     };
     let mut all = Some(Vec::new());
     for At { value, place } in entries {
-        match (&mut all, expand(d, value, place)) {
+        match (&mut all, expand(d, value, place, read_file)) {
             (Some(list), Some(new)) => list.extend(new),
             _ => all = None,
         }
@@ -55,20 +57,27 @@ fn key_place(root: &Node, key: &str) -> Option<Place> {
 }
 
 /// The loads of one entry: every rate with every number of connections.
-fn expand(d: &mut Decoder, entry: LoadFile, place: Place) -> Option<Vec<PlacedLoad>> {
+fn expand(
+    d: &mut Decoder,
+    entry: LoadFile,
+    place: Place,
+    read_file: &super::ReadFile<'_>,
+) -> Option<Vec<PlacedLoad>> {
     let before = d.count();
-    let one = |value| vec![At { value, place }];
-    let rates = entry.rate.or_else(|| one(200.0))?;
+    let arrivals = arrivals(d, entry.arrivals, read_file)?;
+    let duration = At {
+        place: entry.duration.place().unwrap_or(place),
+        value: entry
+            .duration
+            .or(arrivals.own_window_ns().unwrap_or(10 * SECOND_NS))?,
+    };
+    let rates = rates(d, entry.rate, &arrivals, duration.value, place)?;
     let connections = entry
         .connections
         .or_else(|| vec![At { value: 32, place }])?;
     let threads = At {
         place: entry.threads.place().unwrap_or(place),
         value: entry.threads.or(1)?,
-    };
-    let duration = At {
-        place: entry.duration.place().unwrap_or(place),
-        value: entry.duration.or(10 * SECOND_NS)?,
     };
     let given_name = match entry.name {
         Part::Broken => return None,
@@ -89,7 +98,7 @@ fn expand(d: &mut Decoder, entry: LoadFile, place: Place) -> Option<Vec<PlacedLo
         rate_rps: 0.0,
         connections: 0,
         threads: threads.value,
-        arrivals: entry.arrivals.or(Arrivals::default())?,
+        arrivals,
         pace: entry.pace.or(Pace::default())?,
         duration_ns: duration.value,
         warmup_ns: entry.warmup.or(2 * SECOND_NS)?,
@@ -100,7 +109,7 @@ fn expand(d: &mut Decoder, entry: LoadFile, place: Place) -> Option<Vec<PlacedLo
         for c in &connections {
             let mut parts: Vec<String> = given_name.iter().cloned().collect();
             if parts.is_empty() || rates.len() > 1 {
-                parts.push(format!("{}rps", rate.value));
+                parts.push(rate_name(rate.value, &template));
             }
             if connections.len() > 1 {
                 parts.push(format!("{}c", c.value));
@@ -120,6 +129,74 @@ fn expand(d: &mut Decoder, entry: LoadFile, place: Place) -> Option<Vec<PlacedLo
         }
     }
     Some(loads)
+}
+
+fn arrivals(
+    d: &mut Decoder,
+    written: Part<String>,
+    read_file: &super::ReadFile<'_>,
+) -> Option<Arrivals> {
+    let place = written.place().unwrap_or_default();
+    let text = written.or_else(|| "constant".to_owned())?;
+    match Arrivals::parse(&text, read_file) {
+        Ok(arrivals) => Some(arrivals),
+        Err(ArrivalsError::Syntax { .. }) => {
+            let words = ["constant", "poisson", "wrk2", "bursts", "ramp", "steps"];
+            d.problem(place, format!("found {}", quoted(&text)))
+                .expected(Arrivals::SYNTAX)
+                .nearest(&text, words);
+            None
+        }
+        Err(error) => {
+            d.problem(place, format!("found arrivals with a mistake: {error}"))
+                .expected(Arrivals::SYNTAX);
+            None
+        }
+    }
+}
+
+/// The rates that are written, or the one that follows from the arrivals.
+fn rates(
+    d: &mut Decoder,
+    written: Part<Vec<At<f64>>>,
+    arrivals: &Arrivals,
+    window_ns: u64,
+    place: Place,
+) -> Option<Vec<At<f64>>> {
+    let Some(value) = arrivals.own_rate_rps(window_ns) else {
+        return written.or_else(|| {
+            vec![At {
+                value: 200.0,
+                place,
+            }]
+        });
+    };
+    if let Some(place) = written.place() {
+        d.problem(place, format!("a rate beside the arrivals {arrivals}"))
+            .expected("no `rate`: it follows from these arrivals");
+        return None;
+    }
+    if value > 0.0 && value <= super::decode::RATE_RPS_MAX {
+        return Some(vec![At { value, place }]);
+    }
+    d.problem(
+        place,
+        format!("a mean rate of {value} per second: {arrivals}"),
+    )
+    .expected("a mean above 0 and up to 10 million per second");
+    None
+}
+
+/// `200rps`; where the arrivals have a rate of their own, their kind comes first.
+fn rate_name(rate_rps: f64, load: &Load) -> String {
+    match load.arrivals.own_rate_rps(load.duration_ns) {
+        None => format!("{rate_rps}rps"),
+        Some(own) => {
+            let text = load.arrivals.to_string();
+            let kind = text.split([':', ' ']).next().unwrap_or_default();
+            format!("{kind}-{}rps", own.round())
+        }
+    }
 }
 
 fn check_threads(d: &mut Decoder, connections: &At<u32>, threads: &At<u32>) {

@@ -56,7 +56,7 @@ fn read(
     let catalogue = catalogue(d, file.mesh_files, read_file);
     let meshes = meshes(d, file.meshes, &catalogue, &root);
     let baseline = baseline(d, file.baseline, meshes.as_deref());
-    let load_entries = loads::resolve(d, file.load, file.loads, &root);
+    let load_entries = loads::resolve(d, file.load, file.loads, &root, read_file);
     let loads = checked_loads(d, load_entries, workload.as_ref());
     let repeats_place = decode::place_of(&file.repeats, &root);
     let repeats = repeats::resolve(d, file.repeats, repeats_place);

@@ -151,7 +151,7 @@ fn clip(line: &str, column: usize, width: usize) -> (String, usize, usize) {
 }
 
 /// A short form of `text` for a message, in backquotes.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut short: String = text
         .chars()
         .take(FRAGMENT_CHARS_MAX)

@@ -66,6 +66,15 @@ text!(
     }
 );
 text!(
+    /// What [`crate::arrivals::Arrivals::parse`] reads.
+    ArrivalsText,
+    {
+        "description": "constant, poisson, bursts:SLOTS, ramp:RATE..RATE, steps:RATE:DURATION,..., trace:FILE or wrk2.",
+        "type": "string",
+        "pattern": r"^(constant|poisson|wrk2|bursts:[0-9]+|ramp:.+[.][.].+|steps:.+:.+|trace:.+)$"
+    }
+);
+text!(
     /// What [`crate::units::parse_rate`] reads.
     Rate,
     {

@@ -36,7 +36,7 @@ pub(super) fn environment(page: &mut Html, summary: &Summary) {
             "{} over {} connections, {} arrivals, {} after {} of warm-up, timeout {}",
             figures::rate(load.rate_rps),
             load.connections,
-            word(&load.arrivals),
+            load.arrivals,
             figures::duration(load.duration_ns as f64),
             figures::duration(load.warmup_ns as f64),
             figures::duration(load.timeout_ns as f64)
@@ -65,14 +65,6 @@ pub(super) fn environment(page: &mut Html, summary: &Summary) {
         &format!("{}, {} build", summary.tare_version, summary.tare_build),
     );
     page.raw("</dl>\n</section>\n");
-}
-
-/// A unit variant as its word in JSON.
-fn word(value: &impl serde::Serialize) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|v| v.as_str().map(str::to_owned))
-        .unwrap_or_default()
 }
 
 pub(super) fn method(page: &mut Html, summary: &Summary) {

@@ -230,6 +230,7 @@ fn interval(second: u32, n: u64, heavy: f64, shift: f64, rng: &mut Rng) -> Inter
                 name: (*name).to_owned(),
                 counts: counts(values.len() as u64),
                 latency: of(values).to_wire(),
+                error_latency: BTreeMap::new(),
             })
             .collect(),
     }
@@ -260,15 +261,19 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             latency_ns: latency.summary(),
             errors: BTreeMap::new(),
             latency: latency.to_wire(),
+            error_latency: BTreeMap::new(),
         }
     });
     LoadResult {
+        tls: None,
+        instrument_error: None,
         schema_version: SCHEMA_VERSION,
         tare_version: "0.0.0-synthetic".to_owned(),
         mode: Mode::Open {
             rate_rps: spec.load.rate_rps,
-            arrivals: spec.load.arrivals,
+            arrivals: spec.load.arrivals.clone(),
         },
+        shard: None,
         window_start_unix_ns: 0,
         window_ns: spec.load.duration_ns,
         interrupted: false,

@@ -1,7 +1,5 @@
 //! `tare load`: the load engine as a command, and as the worker of a trial.
 
-use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,34 +9,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::ValueEnum;
 use tare_load::RecordWriter;
-use tare_model::load::{LoadResult, LoadSpec};
-use tare_model::record::{Interval, LoadRecord, Progress};
+use tare_model::load::LoadSpec;
+use tare_model::record::{LoadRecord, Progress};
 use tare_model::units::{parse_duration, parse_rate};
 use tare_model::verdict::Grade;
-use tare_stats::{Histogram, hlog};
+use tare_stats::formats::About;
 
 use super::exit;
+use super::save::{Format, Saves, Target};
 
 mod grpc;
 mod messages;
 mod spec;
-mod text;
+pub(super) mod text;
+mod tls;
 
 /// Put an open-loop load on URLs: constant rate, latency from the intended instant, every request accounted for.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to request: http://host[:port]/path, or grpc://host[:port]/package.Service/Method. Several share the rate evenly.
+    /// What to request: http://host[:port]/path, https://, or grpc://host[:port]/package.Service/Method and grpcs://. Several share the rate evenly.
     #[arg(required_unless_present_any = ["spec", "endpoints"])]
     urls: Vec<String>,
-    /// Requests per second, as `2000` or `2krps`.
+    /// Requests per second, as `2000` or `2krps`. A ramp, steps and a trace have rates of their own.
     #[arg(long, value_parser = parse_rate)]
     rate: Option<f64>,
     /// Send as fast as the connections are answered (closed loop): finds the highest throughput, says nothing about latency at a rate.
     #[arg(long, conflicts_with_all = ["rate", "arrivals"])]
     max: bool,
-    /// Length of the measurement.
-    #[arg(long, value_parser = parse_duration, default_value = "10s")]
-    duration: u64,
+    /// Length of the measurement [default: that of the steps or the trace, else 10s].
+    #[arg(long, value_parser = parse_duration)]
+    duration: Option<u64>,
     /// The same load before it, outside the books.
     #[arg(long, value_parser = parse_duration, default_value = "0s")]
     warmup: u64,
@@ -61,11 +61,26 @@ pub(crate) struct Args {
     #[arg(long, short, default_value_t = 1)]
     threads: u32,
     /// How the intended instants lie in time.
-    #[arg(long, value_enum, default_value_t = ArrivalsArg::Constant)]
-    arrivals: ArrivalsArg,
+    ///
+    /// `constant`: evenly spaced. `poisson`: exponential gaps. `bursts:SLOTS`: so many at once, as
+    /// often as the rate needs. `ramp:RATE..RATE`: from one rate to another over the measurement.
+    /// `steps:RATE:DURATION,...`: one rate after another, as `steps:100:10s,400:5s`. `trace:FILE`:
+    /// recorded instants, one a line in seconds from any origin. `wrk2`: compatibility mode, all
+    /// connections in phase, each at its share of the rate, as wrk2 plans.
+    #[arg(long, default_value = "constant")]
+    arrivals: String,
     /// How to wait for the next one: `sleep` in the kernel until shortly before, `spin` on a core of its own.
     #[arg(long, value_enum, default_value_t = PaceArg::Sleep)]
     pace: PaceArg,
+    /// Close a connection after so many requests. The next one is opened when a request is due, whose latency then holds the time to open it; with 1 every request has a new connection.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_connection: Option<u32>,
+    /// Keep each event-loop thread on a core of its own: the first ones that this process may use.
+    #[arg(long)]
+    pin: bool,
+    /// Share of requests that the kernel times too, which shows the generator's own error: `1%` or `off`.
+    #[arg(long, value_name = "SHARE", value_parser = spec::share, default_value = "1%")]
+    kernel_timestamps: u32,
     /// Seed of arrivals and of the order of endpoints.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -94,22 +109,23 @@ pub(crate) struct Args {
     /// Write latencies by second as an HdrHistogram interval log.
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
+    /// Write the result in another format: hlog, hgrm, fortio, csv, openmetrics or json; may be repeated.
+    #[arg(long, value_name = "FORMAT=FILE")]
+    save: Vec<Target>,
     /// A line each second on standard error, terminal or not.
     #[arg(long)]
     progress: bool,
     /// Worker mode: read a load specification (JSON) from a file, or `-` for standard input, and write records to standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
-        "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "progress", "http2", "streams",
+        "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "save", "progress", "http2", "streams",
         "data_raw", "metadata", "streaming", "deadline", "data", "data_file", "proto", "import_path", "descriptor_set",
+        "requests_per_connection", "pin", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
+        "tls_no_resumption", "insecure",
     ])]
     spec: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum ArrivalsArg {
-    Constant,
-    Poisson,
+    #[command(flatten)]
+    tls: tls::TlsArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -185,32 +201,19 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
 fn measure(args: &Args) -> anyhow::Result<ExitCode> {
     let mut spec = spec::from_args(args)?;
     messages::fill(&mut spec, &args.messages)?;
-    // Opened now: what cannot be written should not cost a measurement.
-    let log = match &args.hlog {
-        Some(path) => {
-            let failed = || format!("failed to open {} for writing", path.display());
-            Some((path, File::create(path).with_context(failed)?))
-        }
-        None => None,
-    };
+    let mut targets = args.save.clone();
+    targets.extend(args.hlog.clone().map(|path| Target {
+        format: Format::Hlog,
+        path,
+    }));
+    let mut saves = Saves::open(targets)?;
     let stop = stop_flag()?;
     let mut live = Live::new(args.progress);
-    let mut seconds: BTreeMap<u32, Histogram> = BTreeMap::new();
-    let mut damaged = None;
-    let result = tare_load::run(
-        &spec,
-        &stop,
-        args.hlog.is_some(),
-        &mut |record| match record {
-            LoadRecord::Progress(progress) => live.show(&progress),
-            LoadRecord::Interval(interval) => {
-                if let Err(error) = keep(&mut seconds, &interval) {
-                    damaged.get_or_insert(error);
-                }
-            }
-            _ => {}
-        },
-    )?;
+    let intervals = saves.want_intervals();
+    let result = tare_load::run(&spec, &stop, intervals, &mut |record| match record {
+        LoadRecord::Progress(progress) => live.show(&progress),
+        record => saves.take(&record),
+    })?;
     live.clear();
     let mut out = io::stdout().lock();
     match args.output {
@@ -218,13 +221,7 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
         Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?,
     }
     out.flush()?;
-    if let Some(error) = damaged {
-        return Err(error.into());
-    }
-    if let Some((path, mut file)) = log {
-        file.write_all(interval_log(&result, &seconds).as_bytes())
-            .with_context(|| format!("failed to write {}", path.display()))?;
-    }
+    saves.finish(&about(&spec), &result)?;
     Ok(match result.verdict.grade {
         _ if result.interrupted => ExitCode::from(exit::INTERRUPTED),
         Grade::Invalid => ExitCode::from(exit::INVALID),
@@ -241,10 +238,11 @@ pub(super) fn spec_of_step(
     rate_rps: f64,
     duration_ns: u64,
 ) -> anyhow::Result<LoadSpec> {
-    let strange = args.rate.is_some() || args.max || args.spec.is_some() || args.hlog.is_some();
+    let strange = args.rate.is_some() || args.max || args.spec.is_some();
+    let strange = strange || args.hlog.is_some() || !args.save.is_empty();
     if strange {
         anyhow::bail!(
-            "found --rate, --max, --spec or --hlog, which a search has no use for; expected --min-rate and --max-rate"
+            "found --rate, --max, --spec, --hlog or --save, which a search has no use for; expected --min-rate and --max-rate"
         );
     }
     args.rate = Some(rate_rps);
@@ -259,33 +257,27 @@ pub(super) fn is_json(args: &Args) -> bool {
     args.output == Output::Json
 }
 
-fn keep(
-    seconds: &mut BTreeMap<u32, Histogram>,
-    interval: &Interval,
-) -> Result<(), tare_stats::WireError> {
-    let histogram = Histogram::from_wire(&interval.latency)?;
-    seconds
-        .entry(interval.second)
-        .or_default()
-        .merge(&histogram);
-    Ok(())
-}
-
-fn interval_log(result: &LoadResult, seconds: &BTreeMap<u32, Histogram>) -> String {
-    const SECOND_NS: u64 = 1_000_000_000;
-    let mut log = hlog::header(result.window_start_unix_ns);
-    for (second, histogram) in seconds {
-        let from_ns = u64::from(*second) * SECOND_NS;
-        let length_ns = SECOND_NS.min(result.window_ns.saturating_sub(from_ns));
-        log += &hlog::line(None, from_ns, length_ns, histogram);
+fn about(spec: &LoadSpec) -> About {
+    let url = match spec.endpoints.as_slice() {
+        [one] => one.url.clone(),
+        _ => String::new(),
+    };
+    About {
+        label: match url.as_str() {
+            "" => format!("tare load, {} endpoints", spec.endpoints.len()),
+            url => format!("tare load {url}"),
+        },
+        url,
+        connections: spec.connections,
     }
-    log
 }
 
-/// The line that lives while the load runs.
+/// The line that lives while the load runs, and the warning that must not wait for its
+/// end.
 struct Live {
     rewriting: bool,
     shown: bool,
+    warned: bool,
 }
 
 impl Live {
@@ -294,10 +286,16 @@ impl Live {
         Self {
             rewriting: terminal && !lines,
             shown: terminal || lines,
+            warned: false,
         }
     }
 
     fn show(&mut self, progress: &Progress) {
+        if let Some(warning) = text::cannot_keep_up(progress).filter(|_| !self.warned) {
+            self.warned = true;
+            self.clear();
+            writeln!(io::stderr().lock(), "{warning}").ok();
+        }
         if !self.shown {
             return;
         }

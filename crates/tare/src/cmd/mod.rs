@@ -7,12 +7,16 @@ use clap::Subcommand;
 mod agent;
 mod compare;
 mod exec;
+mod export;
 mod grpc;
 mod load;
 mod mde;
+mod merge;
 mod plan;
 mod report;
 mod run;
+mod save;
+mod schema;
 mod search;
 mod serve_echo;
 mod workload;
@@ -34,12 +38,15 @@ pub(crate) enum Command {
     Run(run::Args),
     Plan(plan::Args),
     Load(Box<load::Args>),
+    Merge(merge::Args),
     Report(report::Args),
     Compare(compare::Args),
+    Export(export::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
     Grpc(grpc::Args),
     ServeEcho(serve_echo::Args),
+    Schema(schema::Args),
     #[command(hide = true)]
     Agent(agent::Args),
     #[command(name = "__exec", hide = true)]
@@ -53,12 +60,15 @@ impl Command {
             Self::Run(args) => run::run(args),
             Self::Plan(args) => plan::run(args),
             Self::Load(args) => load::run(*args),
+            Self::Merge(args) => merge::run(args),
             Self::Report(args) => report::run(args),
             Self::Compare(args) => compare::run(args),
+            Self::Export(args) => export::run(&args),
             Self::Workload(args) => workload::run(args),
             Self::Grpc(args) => grpc::run(args),
             Self::Search(args) => search::run(*args),
             Self::ServeEcho(args) => serve_echo::run(args),
+            Self::Schema(args) => schema::run(&args),
             Self::Agent(args) => agent::run(args),
             Self::Exec(args) => exec::run(args),
         }

@@ -108,6 +108,19 @@ fn the_built_in_plans_are_all_files() {
 }
 
 #[test]
+fn arrivals_with_a_rate_of_their_own_name_the_load() {
+    let steps = &good("", &["load.arrivals=steps:100:5s,400:15s"]).loads[0];
+    assert_eq!(steps.duration_ns, 20_000_000_000);
+    assert_eq!(steps.rate_rps, 325.0);
+    assert_eq!(steps.name, "steps-325rps");
+    let ramp = &good("load: {arrivals: ramp:0..1krps, duration: 4s}", &[]).loads[0];
+    assert_eq!((ramp.rate_rps, ramp.duration_ns), (500.0, 4_000_000_000));
+    let bursts = &good("load: {arrivals: bursts:10, rate: 50}", &[]).loads[0];
+    assert_eq!(bursts.arrivals, Arrivals::Bursts { slots: 10 });
+    assert_eq!(bursts.name, "50rps");
+}
+
+#[test]
 fn set_changes_what_was_written_and_adds_what_was_not() {
     let plan = quick(&[
         "load.rate=1.5krps",

@@ -67,8 +67,14 @@ fn message(place: &str) -> anyhow::Result<String> {
 /// An endpoint whose URL begins with `grpc://` is a call over HTTP/2 on `http://`.
 pub(super) fn by_scheme(mut endpoint: Endpoint) -> Endpoint {
     let scheme_end = endpoint.url.find("://").unwrap_or(0);
-    if endpoint.url[..scheme_end].eq_ignore_ascii_case("grpc") {
-        endpoint.url.replace_range(..scheme_end, "http");
+    let scheme = endpoint.url[..scheme_end].to_ascii_lowercase();
+    let below = match scheme.as_str() {
+        "grpc" => Some("http"),
+        "grpcs" => Some("https"),
+        _ => None,
+    };
+    if let Some(below) = below {
+        endpoint.url.replace_range(..scheme_end, below);
         endpoint.protocol = Protocol::Grpc;
     }
     if endpoint.protocol == Protocol::Grpc {

@@ -8,7 +8,10 @@ use serde_json::{Map, Value, json};
 use tare_model::SCHEMA_VERSION;
 use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode, Pace, Protocol, Shard};
 
-use super::{Args, ArrivalsArg, PaceArg, grpc};
+use super::{Args, PaceArg, grpc};
+
+/// Length of the window when nothing says otherwise.
+const DURATION_NS: u64 = 10_000_000_000;
 
 pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     let request = request(args)?;
@@ -23,22 +26,12 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     if let Some(path) = &args.endpoints {
         endpoints.extend(from_file(path, &request)?);
     }
-    let mode = match args.rate {
-        Some(rate_rps) => Mode::Open {
-            rate_rps,
-            arrivals: match args.arrivals {
-                ArrivalsArg::Constant => Arrivals::Constant,
-                ArrivalsArg::Poisson => Arrivals::Poisson,
-            },
-        },
-        None if args.max => Mode::Saturate,
-        None => bail!("no rate: expected --rate, or --max for a closed loop"),
-    };
+    let (mode, duration_ns) = mode(args)?;
     Ok(LoadSpec {
         schema_version: SCHEMA_VERSION,
         endpoints,
         mode,
-        duration_ns: args.duration,
+        duration_ns,
         warmup_ns: args.warmup,
         timeout_ns: args.timeout,
         drain_ns: args.drain,
@@ -52,7 +45,42 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         seed: args.seed,
         start_unix_ns: None,
         shard: Shard::default(),
+        tls: args.tls.spec()?,
+        requests_per_connection: args.requests_per_connection,
+        pin: args.pin,
+        kernel_timestamps_every: args.kernel_timestamps,
     })
+}
+
+/// `1%` as every how manieth request; `off` as 0.
+pub(super) fn share(text: &str) -> Result<u32, String> {
+    if text == "off" {
+        return Ok(0);
+    }
+    let percent = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
+    match percent {
+        Some(p) if p > 0.0 && p <= 100.0 => Ok((100.0 / p).round().min(1e9) as u32),
+        _ => Err("expected a share above 0% and up to 100%, or `off`".to_owned()),
+    }
+}
+
+/// Open or closed loop, and the length of the window.
+fn mode(args: &Args) -> anyhow::Result<(Mode, u64)> {
+    if args.max {
+        return Ok((Mode::Saturate, args.duration.unwrap_or(DURATION_NS)));
+    }
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| e.to_string());
+    let arrivals = Arrivals::parse(&args.arrivals, &read).context("--arrivals")?;
+    let own_window_ns = arrivals.own_window_ns().unwrap_or(DURATION_NS);
+    let duration_ns = args.duration.unwrap_or(own_window_ns);
+    let rate_rps = match (args.rate, arrivals.own_rate_rps(duration_ns)) {
+        (Some(rate_rps), None) | (None, Some(rate_rps)) => rate_rps,
+        (None, None) => bail!("no rate: expected --rate, or --max for a closed loop"),
+        (Some(_), Some(own)) => bail!(
+            "--rate beside --arrivals {arrivals}, which has its own, a mean of {own} rps: leave out --rate"
+        ),
+    };
+    Ok((Mode::Open { rate_rps, arrivals }, duration_ns))
 }
 
 /// The request that the flags describe, without a URL.
@@ -212,6 +240,17 @@ mod tests {
         assert!(said("\n{\"name\": \"a\"}").starts_with("line 2: "));
         assert!(said("{\"url\": \"http://h/\", \"wieght\": 3}").contains("wieght"));
         assert!(said("- url: x").contains("JSON object"));
+    }
+
+    #[test]
+    fn shares_are_whole_intervals() {
+        assert_eq!(share("1%"), Ok(100));
+        assert_eq!(share("100%"), Ok(1));
+        assert_eq!(share("0.25%"), Ok(400));
+        assert_eq!(share("off"), Ok(0));
+        for text in ["0%", "101%", "1", "x%", "-1%", "nan%"] {
+            assert!(share(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -4,10 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tare_model::hist::LatencySummary;
-use tare_model::load::{Arrivals, EndpointResult, LoadResult, LoadSpec, Mode, Protocol};
+use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol};
 use tare_model::record::Progress;
 use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
+use tare_model::verdict::Verdict;
 
+mod transport;
+
+/// Median lateness of a second beyond which the generator cannot keep up: from there
+/// on, lateness makes a result invalid.
+const CANNOT_KEEP_UP_NS: u64 = tare_load::verdict::LATENESS_INVALID_NS;
 /// Endpoints listed one by one; the rest is in the JSON.
 const ENDPOINTS_SHOWN: usize = 20;
 
@@ -25,6 +31,18 @@ pub(super) fn progress(p: &Progress) -> String {
     )
 }
 
+/// A warning when the last second shows that the generator itself is too slow.
+pub(super) fn cannot_keep_up(p: &Progress) -> Option<String> {
+    (p.lateness_now_ns > CANNOT_KEEP_UP_NS).then(|| {
+        format!(
+            "warning: the generator cannot keep up: in the last second half of its requests were more than {} late, {:.0} of {:.0} rps were sent; use --pace spin, more threads, or a lower rate",
+            format_duration_ns(p.lateness_now_ns),
+            p.rate_rps,
+            p.planned_rps
+        )
+    })
+}
+
 /// The whole page.
 pub(super) fn page(spec: &LoadSpec, r: &LoadResult) -> String {
     let mut out = String::new();
@@ -35,10 +53,30 @@ pub(super) fn page(spec: &LoadSpec, r: &LoadResult) -> String {
 
 fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result {
     head(out, spec)?;
+    writeln!(out)?;
+    books(out, r)?;
+    if r.endpoints.len() > 1 {
+        endpoints(out, &r.endpoints)?;
+    }
+    counted(out, "status", &r.status)?;
+    counted(out, "grpc status", &super::grpc::named(&r.grpc_status))?;
+    counted(out, "errors", &r.errors)?;
+    if let Some(tls) = &r.tls {
+        transport::tls(out, tls)?;
+    }
+    if let Some(error) = &r.instrument_error {
+        transport::instrument(out, error)?;
+    }
+    generator(out, r)?;
+    findings(out, &r.verdict)
+}
+
+/// Slots, rate and percentiles.
+pub(in crate::cmd) fn books(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     let c = &r.counts;
     writeln!(
         out,
-        "\nslots        {} planned = {} ok + {} error + {} timeout + {} in flight + {} not sent",
+        "slots        {} planned = {} ok + {} error + {} timeout + {} in flight + {} not sent",
         c.planned, c.ok, c.error, c.timeout, c.in_flight, c.not_sent
     )?;
     match r.rate.target {
@@ -55,15 +93,7 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
     }
     writeln!(out)?;
     table(out, r)?;
-    writeln!(out)?;
-    if r.endpoints.len() > 1 {
-        endpoints(out, &r.endpoints)?;
-    }
-    counted(out, "status", &r.status)?;
-    counted(out, "grpc status", &super::grpc::named(&r.grpc_status))?;
-    counted(out, "errors", &r.errors)?;
-    generator(out, r)?;
-    verdict(out, r)
+    writeln!(out)
 }
 
 fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
@@ -78,12 +108,8 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
         },
         many => write!(out, "{} endpoints", many.len())?,
     }
-    match spec.mode {
+    match &spec.mode {
         Mode::Open { rate_rps, arrivals } => {
-            let arrivals = match arrivals {
-                Arrivals::Constant => "constant",
-                Arrivals::Poisson => "Poisson",
-            };
             write!(out, ", {rate_rps} rps {arrivals} (open loop)")?;
         }
         Mode::Saturate => write!(out, ", as fast as answered (closed loop)")?,
@@ -100,7 +126,8 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
     )
 }
 
-fn cells(name: &str, values: [String; 8]) -> String {
+/// A row of a table of latencies.
+pub(in crate::cmd) fn cells(name: &str, values: [String; 8]) -> String {
     let mut line = format!("{name:<12}");
     for value in values {
         let _ = write!(line, "{value:>10}");
@@ -108,7 +135,8 @@ fn cells(name: &str, values: [String; 8]) -> String {
     line
 }
 
-fn row(name: &str, s: &LatencySummary) -> String {
+/// A summary as such a row.
+pub(in crate::cmd) fn row(name: &str, s: &LatencySummary) -> String {
     if s.count == 0 {
         return format!("{name:<12}         -");
     }
@@ -142,6 +170,9 @@ fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     }
     if r.error_latency_ns.count > 0 {
         writeln!(out, "{}", row("of errors", &r.error_latency_ns))?;
+    }
+    if let Some(tls) = &r.tls {
+        writeln!(out, "{}", row("handshake", &tls.handshake_ns))?;
     }
     Ok(())
 }
@@ -191,9 +222,10 @@ fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     )
 }
 
-fn verdict(out: &mut String, r: &LoadResult) -> std::fmt::Result {
-    writeln!(out, "verdict      {}", r.verdict.grade.word())?;
-    for finding in &r.verdict.reasons {
+/// The grade and its reasons.
+pub(in crate::cmd) fn findings(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
+    writeln!(out, "verdict      {}", verdict.grade.word())?;
+    for finding in &verdict.reasons {
         writeln!(
             out,
             "  {}: {}\n    {}",

@@ -1,0 +1,268 @@
+//! A sampled share of requests with the kernel's own instants: when the request left
+//! for the network device and when the response came from it (SO_TIMESTAMPING).
+//!
+//! A connection is armed when it has nothing to do, before its next request, so that
+//! the sampled request itself is sent like any other. On a TCP socket a send instant
+//! belongs to a byte: one request in one send, and nothing else, is what can be told.
+
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessageOwned as Control, MsgFlags, TimestampingFlag, recvmsg, setsockopt, sockopt,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{ConnId, KernelReport, RequestTimes};
+
+/// Connections armed at once: their search must cost nothing.
+const ARMED_MAX: usize = 16;
+/// Readings of the clocks of which the narrowest counts.
+const CLOCK_READINGS: usize = 3;
+/// Room for the control messages of one call.
+const CONTROL_BYTES: usize = 512;
+
+/// The sampler of one driver.
+pub(super) struct Stamps {
+    until_next: u32,
+    armed: Vec<(ConnId, Sample)>,
+    /// The kernel notes receive instants while any socket wants them: this one does,
+    /// so that they are there from the first sample on.
+    keeper: Option<OwnedFd>,
+    control: Vec<u8>,
+    report: KernelReport,
+}
+
+/// What is known of the request on an armed connection.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sample {
+    started: bool,
+    sends: u32,
+    /// Real time in nanoseconds.
+    sent: Option<u64>,
+    received: Option<u64>,
+}
+
+/// Those of a connected socket: no other may number its bytes.
+fn flags() -> TimestampingFlag {
+    use TimestampingFlag as F;
+    F::SOF_TIMESTAMPING_SOFTWARE
+        | F::SOF_TIMESTAMPING_TX_SOFTWARE
+        | F::SOF_TIMESTAMPING_RX_SOFTWARE
+        | F::SOF_TIMESTAMPING_OPT_ID
+        | F::SOF_TIMESTAMPING_OPT_TSONLY
+}
+
+impl Stamps {
+    /// Samples every `every`-th request, which is at least 1.
+    pub(super) fn new(every: u32) -> Self {
+        let mut stamps = Self {
+            until_next: 1,
+            armed: Vec::with_capacity(ARMED_MAX),
+            keeper: None,
+            control: vec![0; CONTROL_BYTES],
+            report: KernelReport {
+                every,
+                ..KernelReport::default()
+            },
+        };
+        let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
+        let keeper = socket_with(inet, stream, SocketFlags::CLOEXEC, None)
+            .map_err(|e| e.to_string())
+            .and_then(|fd| {
+                let flags = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+                    | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
+                setsockopt(&fd, sockopt::Timestamping, &flags).map_err(|e| e.to_string())?;
+                Ok(fd)
+            });
+        match keeper {
+            Ok(fd) => stamps.keeper = Some(fd),
+            Err(why) => {
+                stamps.report.absent = Some(format!("the kernel refuses SO_TIMESTAMPING: {why}"));
+            }
+        }
+        stamps
+    }
+
+    pub(super) fn report(&self) -> KernelReport {
+        let mut report = self.report.clone();
+        if report.sampled == 0 && report.missed > 0 && report.absent.is_none() {
+            report.absent = Some("the kernel gave no timestamps on these connections".to_owned());
+        }
+        report
+    }
+
+    #[inline]
+    pub(super) fn is_armed(&self, conn: ConnId) -> bool {
+        self.armed.iter().any(|(id, _)| *id == conn)
+    }
+
+    fn sample(&mut self, conn: ConnId) -> Option<&mut Sample> {
+        let found = self.armed.iter_mut().find(|(id, _)| *id == conn);
+        found.map(|(_, sample)| sample)
+    }
+
+    /// `conn` is free: perhaps its next request is one to sample.
+    #[inline]
+    pub(super) fn free(&mut self, conn: ConnId, fd: &OwnedFd) {
+        self.until_next -= 1;
+        if self.until_next == 0 {
+            self.until_next = self.report.every;
+            self.arm(conn, fd);
+        }
+    }
+
+    #[cold]
+    fn arm(&mut self, conn: ConnId, fd: &OwnedFd) {
+        if self.keeper.is_none() || self.armed.len() >= ARMED_MAX || self.is_armed(conn) {
+            return;
+        }
+        match setsockopt(fd, sockopt::Timestamping, &flags()) {
+            Ok(()) => self.armed.push((conn, Sample::default())),
+            Err(e) => self.report.absent = Some(format!("SO_TIMESTAMPING: {e}")),
+        }
+    }
+
+    /// A request begins.
+    #[inline]
+    pub(super) fn starts(&mut self, conn: ConnId) {
+        if let Some(sample) = self.sample(conn) {
+            *sample = Sample {
+                started: true,
+                ..Sample::default()
+            };
+        }
+    }
+
+    /// `taken` of `wanted` bytes were written on an armed connection.
+    #[cold]
+    pub(super) fn written(&mut self, conn: ConnId, fd: &OwnedFd, whole: bool) {
+        if let Some(sample) = self.sample(conn) {
+            // A request in pieces has no one instant.
+            sample.sends += if whole { 1 } else { 2 };
+        }
+        // Most devices note the instant within the call.
+        self.drain(conn, fd);
+    }
+
+    /// Reads what the socket's error queue holds; whether it held anything.
+    #[cold]
+    pub(super) fn drain(&mut self, conn: ConnId, fd: &OwnedFd) -> bool {
+        let mut any = false;
+        let mut nothing = [0; 1];
+        loop {
+            let mut iov = [IoSliceMut::new(&mut nothing)];
+            let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+            let message = recvmsg::<()>(fd.as_raw_fd(), &mut iov, Some(&mut self.control), flags);
+            let Ok(message) = message else {
+                return any;
+            };
+            any = true;
+            let stamp = software_stamp(message.cmsgs().ok());
+            if let Some(sample) = self.sample(conn) {
+                sample.sent = stamp.or(sample.sent);
+            }
+        }
+    }
+
+    /// Reads from an armed connection.
+    #[cold]
+    pub(super) fn recv(
+        &mut self,
+        conn: ConnId,
+        fd: &OwnedFd,
+        buffer: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let mut iov = [IoSliceMut::new(buffer)];
+        let message = recvmsg::<()>(
+            fd.as_raw_fd(),
+            &mut iov,
+            Some(&mut self.control),
+            MsgFlags::empty(),
+        )?;
+        let read = message.bytes;
+        let stamp = software_stamp(message.cmsgs().ok());
+        if let Some(sample) = self.sample(conn) {
+            sample.received = stamp.or(sample.received);
+        }
+        Ok(read)
+    }
+
+    /// The request on `conn` is done.
+    pub(super) fn done(&mut self, conn: ConnId, fd: &OwnedFd, times: RequestTimes) {
+        let Some(at) = self.armed.iter().position(|(id, _)| *id == conn) else {
+            return;
+        };
+        if self.armed[at].1.sent.is_none() {
+            self.drain(conn, fd);
+        }
+        let (_, sample) = self.armed.swap_remove(at);
+        // Off again: an unused instant in the queue would wake the loop.
+        setsockopt(
+            &fd.as_fd(),
+            sockopt::Timestamping,
+            &TimestampingFlag::empty(),
+        )
+        .ok();
+        match (sample.sent, sample.received) {
+            (Some(sent), Some(received)) if sample.started && sample.sends == 1 => {
+                self.record(sent, received, times);
+            }
+            _ if sample.started => self.report.missed += 1,
+            _ => {}
+        }
+    }
+
+    fn record(&mut self, sent: u64, received: u64, times: RequestTimes) {
+        let (offset, uncertainty) = real_minus_monotonic();
+        let r = &mut self.report;
+        r.sampled += 1;
+        r.clock_uncertainty_ns_max = r.clock_uncertainty_ns_max.max(uncertainty);
+        let send = sent as i64 - offset - times.intended as i64;
+        let of_kernel = received as i64 - sent as i64;
+        let service_time = (times.done - times.sent) as i64 - of_kernel;
+        r.below_zero += u64::from(send < 0) + u64::from(service_time < 0);
+        r.send.record(send.max(0) as u64);
+        r.service_time.record(service_time.max(0) as u64);
+    }
+
+    /// The connection is no more.
+    pub(super) fn closed(&mut self, conn: ConnId) {
+        if let Some(at) = self.armed.iter().position(|(id, _)| *id == conn) {
+            let (_, sample) = self.armed.swap_remove(at);
+            self.report.missed += u64::from(sample.started);
+        }
+    }
+}
+
+fn software_stamp(messages: Option<impl Iterator<Item = Control>>) -> Option<u64> {
+    messages?.find_map(|message| match message {
+        Control::ScmTimestampsns(stamps) => {
+            let ns = stamps.system.tv_sec() as u64 * 1_000_000_000 + stamps.system.tv_nsec() as u64;
+            (ns > 0).then_some(ns)
+        }
+        _ => None,
+    })
+}
+
+/// The offset between the kernel's clock of timestamps and the driver's, and how much
+/// it may be wrong.
+fn real_minus_monotonic() -> (i64, u64) {
+    let read = |clock| {
+        let t = clock_gettime(clock);
+        t.tv_sec * 1_000_000_000 + t.tv_nsec
+    };
+    let one = |_| {
+        let before = read(ClockId::Monotonic);
+        let real = read(ClockId::Realtime);
+        let after = read(ClockId::Monotonic);
+        let half = (after - before) / 2;
+        (real - before - half, (half + 1) as u64)
+    };
+    (0..CLOCK_READINGS)
+        .map(one)
+        .min_by_key(|&(_, uncertainty)| uncertainty)
+        .unwrap_or((0, u64::MAX))
+}

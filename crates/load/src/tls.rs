@@ -1,0 +1,260 @@
+//! From a specification to rustls: trust, identity, versions.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{SupportedProtocolVersion, version};
+use tare_model::transport::{TlsSpec, TlsVersion};
+
+use crate::targets::Origin;
+
+/// Servers whose sessions are kept.
+const SESSIONS: usize = 256;
+
+/// Why TLS cannot be spoken as the specification wants.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TlsError {
+    /// A text that is no PEM, or the wrong kind.
+    #[error("tls.{field}: found {found}, expected {expected}")]
+    Pem {
+        /// Which field of the specification.
+        field: &'static str,
+        /// What is wrong.
+        found: String,
+        /// What was wanted.
+        expected: &'static str,
+    },
+    /// Half an identity.
+    #[error("tls.{0} is missing: a client's certificate and its key belong together")]
+    Half(&'static str),
+    /// No certificate to trust.
+    #[error(
+        "no authority to trust: {0}; name one (--ca FILE), or look at no certificate (--insecure)"
+    )]
+    NoRoots(String),
+    /// The versions exclude each other.
+    #[error("tls.version_min is above version_max: no version is left")]
+    Versions,
+    /// A host that is no name for a certificate.
+    #[error("{0:?} is no name for a certificate: give one (--server-name)")]
+    Name(String),
+    /// Anything rustls does not accept.
+    #[error("tls: {0}")]
+    Rustls(String),
+}
+
+/// How one connection speaks TLS.
+#[derive(Debug, Clone)]
+pub struct TlsPeer {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) name: ServerName<'static>,
+    pub(crate) insecure: bool,
+    resumption: bool,
+}
+
+/// For each origin how to speak TLS with it; `None`: in plain text. The only protocol
+/// that is offered is the one that it speaks, `h2` or `http/1.1`. Sessions are resumed
+/// among the connections of one call's result.
+///
+/// # Errors
+/// [`TlsError`] when the specification cannot be carried out here.
+pub fn peers(spec: &TlsSpec, origins: &[Origin]) -> Result<Vec<Option<TlsPeer>>, TlsError> {
+    if !origins.iter().any(|o| o.tls) {
+        return Ok(vec![None; origins.len()]);
+    }
+    let http1 = config(spec)?;
+    let mut http2 = http1.clone();
+    http2.alpn_protocols = vec![b"h2".to_vec()];
+    let configs = [Arc::new(http1), Arc::new(http2)];
+    let peer = |origin: &Origin| {
+        if !origin.tls {
+            return Ok(None);
+        }
+        let name = spec.server_name.as_deref().unwrap_or(&origin.server_name);
+        Ok(Some(TlsPeer {
+            config: Arc::clone(&configs[usize::from(origin.multiplexed)]),
+            name: ServerName::try_from(name.to_owned())
+                .map_err(|_| TlsError::Name(name.to_owned()))?,
+            insecure: spec.insecure,
+            resumption: spec.resumption,
+        }))
+    };
+    origins.iter().map(peer).collect()
+}
+
+/// The same peers with a session store of their own: no lock between threads.
+pub(crate) fn own_sessions(peers: &[Option<TlsPeer>]) -> Vec<Option<TlsPeer>> {
+    // One for each protocol.
+    let mut own: Vec<Arc<ClientConfig>> = Vec::new();
+    let mut copy = |peer: &TlsPeer| {
+        let alpn = &peer.config.alpn_protocols;
+        let known = own.iter().position(|c| c.alpn_protocols == *alpn);
+        let at = known.unwrap_or_else(|| {
+            let mut config = ClientConfig::clone(&peer.config);
+            config.resumption = resumption(peer.resumption);
+            own.push(Arc::new(config));
+            own.len() - 1
+        });
+        let config = &own[at];
+        TlsPeer {
+            config: Arc::clone(config),
+            ..peer.clone()
+        }
+    };
+    peers.iter().map(|p| p.as_ref().map(&mut copy)).collect()
+}
+
+fn config(spec: &TlsSpec) -> Result<ClientConfig, TlsError> {
+    let rustls = |e: rustls::Error| TlsError::Rustls(e.to_string());
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions(spec)?)
+        .map_err(rustls)?;
+    let builder = if spec.insecure {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+    } else {
+        builder.with_root_certificates(roots(spec)?)
+    };
+    let mut config = match identity(spec)? {
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(rustls)?,
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.resumption = resumption(spec.resumption);
+    Ok(config)
+}
+
+fn resumption(wanted: bool) -> Resumption {
+    match wanted {
+        true => Resumption::in_memory_sessions(SESSIONS),
+        false => Resumption::disabled(),
+    }
+}
+
+fn versions(spec: &TlsSpec) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    let range = spec.version_min..=spec.version_max;
+    let mut versions = Vec::new();
+    if range.contains(&TlsVersion::V13) {
+        versions.push(&version::TLS13);
+    }
+    if range.contains(&TlsVersion::V12) {
+        versions.push(&version::TLS12);
+    }
+    match versions.is_empty() {
+        true => Err(TlsError::Versions),
+        false => Ok(versions),
+    }
+}
+
+fn certificates(field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |found: String| TlsError::Pem {
+        field,
+        found,
+        expected: "one PEM certificate or more",
+    };
+    let all = CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| wrong(e.to_string()))?;
+    match all.is_empty() {
+        true => Err(wrong("none".to_owned())),
+        false => Ok(all),
+    }
+}
+
+fn roots(spec: &TlsSpec) -> Result<RootCertStore, TlsError> {
+    let mut store = RootCertStore::empty();
+    if let Some(pem) = &spec.ca_pem {
+        for certificate in certificates("ca_pem", pem)? {
+            store.add(certificate).map_err(|e| TlsError::Pem {
+                field: "ca_pem",
+                found: e.to_string(),
+                expected: "certificates of authorities",
+            })?;
+        }
+        return Ok(store);
+    }
+    let found = rustls_native_certs::load_native_certs();
+    let (added, _) = store.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let why = found.errors.first().map(ToString::to_string);
+        return Err(TlsError::NoRoots(
+            why.unwrap_or_else(|| "the system's trust store is empty".to_owned()),
+        ));
+    }
+    Ok(store)
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn identity(spec: &TlsSpec) -> Result<Option<Identity>, TlsError> {
+    match (&spec.client_cert_pem, &spec.client_key_pem) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(TlsError::Half("client_key_pem")),
+        (None, Some(_)) => Err(TlsError::Half("client_cert_pem")),
+        (Some(chain), Some(key)) => {
+            let chain = certificates("client_cert_pem", chain)?;
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| TlsError::Pem {
+                field: "client_key_pem",
+                found: e.to_string(),
+                expected: "a PEM private key",
+            })?;
+            Ok(Some((chain, key)))
+        }
+    }
+}
+
+/// `--insecure`: any certificate will do, but the peer must still hold its key.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,594 @@
+//! TLS against servers of every temper: one body of tests, in virtual time with bytes
+//! in random pieces, and on loopback sockets.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustls::{ServerConfig, version};
+use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Protocol};
+use tare_model::rng::Rng;
+use tare_model::transport::{TlsResult, TlsSpec, TlsVersion};
+
+use crate::driver::{
+    ConnId, Driver, EpollDriver, Fault, Ready, SimDriver, SimServer, Step, TlsDriver,
+};
+use crate::targets::Targets;
+use crate::testing::{drive, errors_of, ok_response, plan, spec};
+use crate::tls::{TlsError, peers};
+
+mod server;
+
+use server::{Authority, Peer, Server, Temper};
+
+const MS: u64 = 1_000_000;
+
+trait World {
+    /// How long it takes at least to open a connection with its handshake.
+    fn open_ns_min(&self) -> u64;
+
+    fn run(&self, server: &Server, spec: &LoadSpec) -> LoadResult;
+}
+
+/// Drives `spec` over TLS on top of `inner`.
+fn over<D: Driver>(inner: D, spec: &LoadSpec, addr: SocketAddr) -> LoadResult {
+    let targets = Targets::new(spec).unwrap();
+    let tls = spec.tls.clone().unwrap_or_default();
+    let peers = peers(&tls, &targets.origins).unwrap();
+    let addrs = vec![vec![addr]; targets.origins.len()];
+    let of_connections = plan(spec, addrs.clone())
+        .origins_of_connections()
+        .map(|o| peers[o].clone())
+        .collect();
+    let mut driver = TlsDriver::new(inner, of_connections);
+    drive(&mut driver, spec, addrs, &AtomicBool::new(false))
+}
+
+/// Bytes in random pieces, both ways.
+struct Simulated {
+    seed: u64,
+}
+
+struct InPieces {
+    server: Server,
+    /// Each with the instant until which its bytes are on their way.
+    peers: HashMap<(ConnId, u64), (Peer, u64)>,
+    rng: Rng,
+    /// Of a hundred answers, so many go wrong.
+    trouble: u64,
+}
+
+impl SimServer for InPieces {
+    fn connect(&mut self, _now: u64, _to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+        Some((50_000, Ok(Vec::new())))
+    }
+
+    fn request(&mut self, _now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
+        Vec::new()
+    }
+
+    fn bytes(&mut self, now: u64, stream: (ConnId, u64), bytes: &[u8]) -> Option<Vec<Step>> {
+        let server = &self.server;
+        let place = self.peers.entry(stream);
+        let (peer, busy_until) = place.or_insert_with(|| (server.peer(), 0));
+        let mut steps = Vec::new();
+        let mut at = busy_until.saturating_sub(now).max(20_000);
+        for mut step in peer.bytes(bytes) {
+            if self.rng.below(100) < self.trouble {
+                at += self.rng.below(30 * MS);
+                step = spoilt(step, &mut self.rng);
+            }
+            match step {
+                Step::Bytes(_, whole) => {
+                    let mut rest = whole.as_slice();
+                    while !rest.is_empty() {
+                        let most = [3, 700, 5_000, 1 << 20][self.rng.below(4) as usize];
+                        let n = (1 + self.rng.below(most) as usize).min(rest.len());
+                        steps.push(Step::Bytes(at, rest[..n].to_vec()));
+                        rest = &rest[n..];
+                        at += self.rng.below(3) * 10;
+                    }
+                }
+                Step::Close(_) => steps.push(Step::Close(at)),
+                Step::Reset(_) => steps.push(Step::Reset(at)),
+            }
+        }
+        *busy_until = now + at;
+        Some(steps)
+    }
+}
+
+/// Something else than the server meant.
+fn spoilt(step: Step, rng: &mut Rng) -> Step {
+    match (rng.below(5), step) {
+        (0, _) => Step::Close(0),
+        (1, _) => Step::Reset(0),
+        (2, Step::Bytes(at, mut bytes)) => {
+            bytes.truncate(rng.below(bytes.len() as u64) as usize);
+            Step::Bytes(at, bytes)
+        }
+        (3, Step::Bytes(at, mut bytes)) => {
+            let place = rng.below(bytes.len() as u64) as usize;
+            bytes[place] ^= 1 << rng.below(8);
+            Step::Bytes(at, bytes)
+        }
+        // Late only.
+        (_, step) => step,
+    }
+}
+
+impl World for Simulated {
+    fn open_ns_min(&self) -> u64 {
+        70_000
+    }
+
+    fn run(&self, server: &Server, spec: &LoadSpec) -> LoadResult {
+        let mut rng = Rng::new(self.seed);
+        let send_bytes_max = [0, 0, 7, 150][rng.below(4) as usize];
+        let mut driver = SimDriver::new(InPieces {
+            server: server.clone(),
+            peers: HashMap::new(),
+            rng,
+            trouble: 0,
+        });
+        driver.send_bytes_max = send_bytes_max;
+        over(driver, spec, "10.0.0.1:443".parse().unwrap())
+    }
+}
+
+struct Loopback;
+
+impl World for Loopback {
+    fn open_ns_min(&self) -> u64 {
+        // A slot may take the connection that was opened for the one before it.
+        1
+    }
+
+    fn run(&self, server: &Server, spec: &LoadSpec) -> LoadResult {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for stream in listener.incoming() {
+                    if done.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let (stream, peer) = (stream.unwrap(), server.peer());
+                    scope.spawn(move || serve(stream, peer));
+                }
+            });
+            let result = over(EpollDriver::new(Pace::Sleep).unwrap(), spec, addr);
+            done.store(true, Ordering::Relaxed);
+            TcpStream::connect(addr).unwrap();
+            result
+        })
+    }
+}
+
+fn serve(mut stream: TcpStream, mut peer: Peer) {
+    stream.set_nodelay(true).unwrap();
+    let mut buffer = [0; 4096];
+    while let Ok(n) = stream.read(&mut buffer) {
+        if n == 0 {
+            return;
+        }
+        for step in peer.bytes(&buffer[..n]) {
+            match step {
+                Step::Bytes(_, bytes) => {
+                    if stream.write_all(&bytes).is_err() {
+                        return;
+                    }
+                }
+                Step::Close(_) => return,
+                Step::Reset(_) => {
+                    let zero = Some(std::time::Duration::ZERO);
+                    rustix::net::sockopt::set_socket_linger(&stream, zero).unwrap();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn of(tls: TlsSpec) -> LoadSpec {
+    let mut s = spec(&["https://server/"]);
+    s.mode = Mode::Open {
+        rate_rps: 200.0,
+        arrivals: Default::default(),
+    };
+    s.duration_ns = 200 * MS;
+    s.timeout_ns = 20_000 * MS;
+    s.connections = 4;
+    s.tls = Some(tls);
+    s
+}
+
+fn tls_of(r: &LoadResult) -> &TlsResult {
+    r.tls.as_ref().unwrap()
+}
+
+fn good_handshakes(world: &impl World) {
+    for (version, name) in [(TlsVersion::V12, "TLSv1_2"), (TlsVersion::V13, "TLSv1_3")] {
+        let (server, mut tls) = Server::new("server", 2100, Temper::Good);
+        (tls.version_min, tls.version_max) = (version, version);
+        let r = world.run(&server, &of(tls));
+        assert_eq!(r.counts.ok, 40, "{:?} {:?}", r.errors, r.tls);
+        let tls = tls_of(&r);
+        assert_eq!((tls.handshake_ns.count, tls.handshakes_full), (4, 4));
+        let protocols: Vec<&String> = tls.protocols.keys().collect();
+        assert!(protocols[0].starts_with(name), "{protocols:?}");
+        assert!(tls.failures.is_empty(), "{:?}", tls.failures);
+    }
+    let (server, mut tls) = Server::new("else", 2100, Temper::UntilClose);
+    tls.server_name = Some("else".to_owned());
+    let r = world.run(&server, &of(tls));
+    assert_eq!(r.counts.ok, 40, "{:?} {:?}", r.errors, r.tls);
+}
+
+fn churn(world: &impl World) {
+    for (resumption, per_connection) in [(true, 1), (false, 1), (true, 5)] {
+        let (server, mut tls) = Server::new("server", 2100, Temper::Good);
+        tls.resumption = resumption;
+        let mut s = of(tls);
+        s.requests_per_connection = Some(per_connection);
+        let r = world.run(&server, &s);
+        assert_eq!(r.counts.ok, 40, "{:?} {:?}", r.errors, r.tls);
+        let tls = tls_of(&r);
+        let opened = r.generator.connections_opened;
+        assert_eq!(tls.handshakes_full + tls.handshakes_resumed, opened);
+        assert_eq!(tls.handshakes_resumed > 0, resumption, "{tls:?}");
+        if per_connection == 1 {
+            assert_eq!(opened, 40);
+            assert!(r.wait_ns.min >= world.open_ns_min(), "{:?}", r.wait_ns);
+            assert!(r.latency_ns.min > r.wait_ns.min, "{:?}", r.latency_ns);
+        } else {
+            assert!((8..40).contains(&opened), "{opened}");
+        }
+    }
+}
+
+fn bad_handshakes(world: &impl World) {
+    let other = Authority::new("of others").pem;
+    let (good, trusting) = Server::new("server", 2100, Temper::Good);
+    let (expired, trusting_expired) = Server::new("server", 2002, Temper::Good);
+    let (named, trusting_named) = Server::new("somebody.else", 2100, Temper::Good);
+    let clients = Authority::new("of clients");
+    let both = [&version::TLS13, &version::TLS12];
+    let (strict, anonymous) = Server::with("server", 2100, Temper::Good, Some(&clients), &both);
+    let (old, modern) = Server::with("server", 2100, Temper::Good, None, &[&version::TLS12]);
+    let suspicious = TlsSpec {
+        ca_pem: Some(other),
+        ..trusting.clone()
+    };
+    let modern = TlsSpec {
+        version_min: TlsVersion::V13,
+        ..modern
+    };
+    let mut cases = vec![
+        (good.clone(), suspicious.clone(), "UnknownIssuer"),
+        (expired, trusting_expired, "expired"),
+        (named.clone(), trusting_named, "name"),
+        (strict.clone(), anonymous.clone(), "CertificateRequired"),
+        (old, modern, "ProtocolVersion"),
+    ];
+    for (temper, why) in [
+        (Temper::Garbage, "corrupt message"),
+        (Temper::CloseAtHello, "closed in the handshake"),
+        (Temper::ResetAtHello, "reset in the handshake"),
+        (Temper::HalfHandshake, "closed in the handshake"),
+        (Temper::Corrupt, "decrypt"),
+    ] {
+        let server = Server {
+            temper,
+            ..good.clone()
+        };
+        cases.push((server, trusting.clone(), why));
+    }
+    for (server, tls, why) in cases {
+        let r = world.run(&server, &of(tls));
+        let all = r.counts.planned;
+        assert_eq!(
+            errors_of(&r, ErrorClass::Tls),
+            all,
+            "{why}: {:?} {:?}",
+            r.errors,
+            r.tls
+        );
+        let failures = &tls_of(&r).failures;
+        assert!(
+            failures.keys().any(|k| k.contains(why)),
+            "{why}: {failures:?}"
+        );
+        let told = r
+            .verdict
+            .reasons
+            .iter()
+            .any(|f| f.found.contains("; TLS, "));
+        assert!(told, "{:?}", r.verdict);
+    }
+    // The same servers with what they want.
+    let careless = TlsSpec {
+        insecure: true,
+        ..suspicious
+    };
+    let r = world.run(&named, &of(careless));
+    assert!(r.counts.ok == 40 && tls_of(&r).insecure, "{:?}", r.errors);
+    let (cert, key) = clients.signed("client", 2100);
+    let known = TlsSpec {
+        client_cert_pem: Some(cert),
+        client_key_pem: Some(key.serialize_pem()),
+        ..anonymous
+    };
+    let r = world.run(&strict, &of(known));
+    assert_eq!(r.counts.ok, 40, "{:?} {:?}", r.errors, r.tls);
+}
+
+fn protocols_disagree(world: &impl World) {
+    let (mut server, tls) = Server::new("server", 2100, Temper::Good);
+    let alpn = |server: &mut Server, protocols: &[&str]| {
+        let mut config = ServerConfig::clone(&server.config);
+        config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
+        server.config = Arc::new(config);
+    };
+    alpn(&mut server, &["h2"]);
+    let r = world.run(&server, &of(tls.clone()));
+    assert_eq!(errors_of(&r, ErrorClass::Tls), 40, "{:?}", r.errors);
+    let failures = &tls_of(&r).failures;
+    assert!(
+        failures.keys().all(|k| k.contains("NoApplicationProtocol")),
+        "{failures:?}"
+    );
+    // A server that knows nothing of ALPN speaks HTTP/1.1.
+    alpn(&mut server, &[]);
+    let r = world.run(&server, &of(tls));
+    assert_eq!(r.counts.ok, 40, "{:?}", r.errors);
+}
+
+fn http2(world: &impl World) {
+    let (mut server, tls) = Server::new("server", 2100, Temper::Good);
+    let mut config = ServerConfig::clone(&server.config);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    server.config = Arc::new(config);
+    let mut s = of(tls);
+    s.endpoints[0].protocol = Protocol::Http2;
+    s.streams = 10;
+    s.connections = 2;
+    let r = world.run(&server, &s);
+    assert_eq!(r.counts.ok, 40, "{:?} {:?}", r.errors, r.tls);
+    assert_eq!(tls_of(&r).handshake_ns.count, 2);
+    // The same server for both protocols, each on connections of its own.
+    s.endpoints.extend(spec(&["https://server/1"]).endpoints);
+    let r = world.run(&server, &s);
+    assert_eq!(r.counts.ok, 40, "{:?} {:?}", r.errors, r.tls);
+    assert_eq!(tls_of(&r).handshake_ns.count, 2);
+}
+
+/// Opens one connection on which only HTTP/2 is offered.
+fn open_h2(protocols: &[&str]) -> (Result<(), Fault>, Vec<String>) {
+    let (mut server, tls) = Server::new("server", 2100, Temper::Good);
+    let mut config = ServerConfig::clone(&server.config);
+    config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
+    server.config = Arc::new(config);
+    let mut s = of(tls.clone());
+    s.endpoints[0].protocol = Protocol::Http2;
+    let origins = Targets::new(&s).unwrap().origins;
+    let mut driver = TlsDriver::new(
+        SimDriver::new(InPieces {
+            server,
+            peers: HashMap::new(),
+            rng: Rng::new(3),
+            trouble: 0,
+        }),
+        peers(&tls, &origins).unwrap(),
+    );
+    driver.connect(0, "10.0.0.1:443".parse().unwrap()).unwrap();
+    let mut now = driver.now();
+    let outcome = loop {
+        match driver.connected(0) {
+            Err(Fault::WouldBlock) => now = driver.wait(now, now + MS, &mut Vec::new()),
+            outcome => break outcome,
+        }
+    };
+    let failures = driver.driver_report().tls.unwrap().failures;
+    (outcome, failures.into_keys().collect())
+}
+
+#[test]
+fn nobody_speaks_http2_unasked() {
+    assert_eq!(open_h2(&["http/1.1", "h2"]), (Ok(()), Vec::new()));
+    let (outcome, why) = open_h2(&[]);
+    assert_eq!(outcome, Err(Fault::Tls));
+    assert_eq!(why, ["the server negotiated no protocol, expected h2"]);
+}
+
+fn truncation(world: &impl World) {
+    let (server, tls) = Server::new("server", 2100, Temper::Truncated);
+    let r = world.run(&server, &of(tls));
+    assert_eq!(errors_of(&r, ErrorClass::Closed), 40, "{:?}", r.errors);
+    let failures = &tls_of(&r).failures;
+    assert!(
+        failures["connection closed without close_notify"] >= 40,
+        "{failures:?}"
+    );
+}
+
+#[test]
+fn tls_in_virtual_time_in_random_pieces() {
+    for seed in 0..12 {
+        let world = Simulated { seed };
+        good_handshakes(&world);
+        churn(&world);
+        bad_handshakes(&world);
+        protocols_disagree(&world);
+        http2(&world);
+        truncation(&world);
+    }
+}
+
+#[test]
+fn every_slot_is_accounted_for_in_faulty_worlds_over_tls() {
+    let mut seen = std::collections::BTreeSet::new();
+    let (server, tls) = Server::new("server", 2100, Temper::Good);
+    for seed in 0..150 {
+        let mut rng = Rng::new(seed);
+        let mut s = of(tls.clone());
+        s.timeout_ns = 10 * MS + rng.below(40) * MS;
+        s.duration_ns = 100 * MS;
+        s.drain_ns = (rng.below(3) == 0).then(|| rng.below(20) * MS);
+        s.requests_per_connection = (rng.below(2) == 0).then(|| 1 + rng.below(3) as u32);
+        if rng.below(5) == 0 {
+            s.mode = Mode::Saturate;
+            s.duration_ns = 5 * MS;
+        }
+        let mut driver = SimDriver::new(InPieces {
+            server: server.clone(),
+            peers: HashMap::new(),
+            trouble: [2, 20, 60][rng.below(3) as usize],
+            rng: rng.clone(),
+        });
+        driver.send_bytes_max = [0, 40][rng.below(2) as usize];
+        driver.send_refused_first = rng.below(3) == 0;
+        // `drive` checks the identity and the sums.
+        let r = over(driver, &s, "10.0.0.1:443".parse().unwrap());
+        if s.drain_ns.is_none() {
+            assert_eq!(
+                (r.counts.in_flight, r.counts.not_sent),
+                (0, 0),
+                "seed {seed}"
+            );
+        }
+        let tls = tls_of(&r);
+        assert_eq!(
+            tls.handshakes_full + tls.handshakes_resumed,
+            tls.handshake_ns.count
+        );
+        seen.extend(r.errors.into_keys());
+        seen.extend((r.counts.ok > 0).then(|| "ok".to_owned()));
+    }
+    for outcome in ["ok", "tls", "closed", "reset", "timeout"] {
+        assert!(seen.contains(outcome), "no {outcome} in {seen:?}");
+    }
+}
+
+#[test]
+fn tls_on_loopback() {
+    good_handshakes(&Loopback);
+    churn(&Loopback);
+    bad_handshakes(&Loopback);
+    protocols_disagree(&Loopback);
+    http2(&Loopback);
+    truncation(&Loopback);
+}
+
+#[test]
+fn plain_and_encrypted_origins_share_a_loop() {
+    struct Both(InPieces);
+    impl SimServer for Both {
+        fn connect(&mut self, now: u64, to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+            self.0.connect(now, to)
+        }
+        fn request(&mut self, _now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
+            vec![Step::Bytes(1_000, ok_response("plain"))]
+        }
+        fn bytes(&mut self, now: u64, stream: (ConnId, u64), bytes: &[u8]) -> Option<Vec<Step>> {
+            match bytes.starts_with(b"GET ") {
+                true => None,
+                false => self.0.bytes(now, stream, bytes),
+            }
+        }
+    }
+    let (server, tls) = Server::new("server", 2100, Temper::Good);
+    let mut s = of(tls);
+    s.endpoints.extend(spec(&["http://server/"]).endpoints);
+    let driver = SimDriver::new(Both(InPieces {
+        server,
+        peers: HashMap::new(),
+        rng: Rng::new(1),
+        trouble: 0,
+    }));
+    let r = over(driver, &s, "10.0.0.1:443".parse().unwrap());
+    assert_eq!(r.counts.ok, 40, "{:?}", r.errors);
+    assert_eq!(tls_of(&r).handshake_ns.count, 2);
+}
+
+#[test]
+fn plain_bytes_that_rustls_holds_are_reported_at_once() {
+    let (server, tls) = Server::new("server", 2100, Temper::Good);
+    let s = of(tls);
+    let origins = Targets::new(&s).unwrap().origins;
+    let peers = peers(s.tls.as_ref().unwrap(), &origins).unwrap();
+    let world = SimDriver::new(InPieces {
+        server,
+        peers: HashMap::new(),
+        rng: Rng::new(3),
+        trouble: 0,
+    });
+    let mut driver = TlsDriver::new(world, peers);
+    let mut ready: Vec<Ready> = Vec::new();
+    driver.connect(0, "10.0.0.1:443".parse().unwrap()).unwrap();
+    let mut now = driver.now();
+    while driver.connected(0) == Err(Fault::WouldBlock) {
+        now = driver.wait(now, now + MS, &mut ready);
+    }
+    driver.send(0, b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    // Everything has arrived long before it is read, byte by byte.
+    now = driver.now();
+    driver.wait(now, now, &mut ready);
+    let (mut got, mut byte, mut idle) = (Vec::new(), [0], 0);
+    while got.len() < 20_000 && idle < 1_000 {
+        now = driver.now();
+        driver.wait(now, now + MS, &mut ready);
+        match driver.recv(0, &mut byte) {
+            Ok(n) => got.extend_from_slice(&byte[..n]),
+            Err(fault) => {
+                assert_eq!(fault, Fault::WouldBlock);
+                idle += 1;
+            }
+        }
+        if !got.is_empty() {
+            assert!(!ready.is_empty(), "byte {} was not reported", got.len());
+        }
+    }
+    assert!(
+        got.len() >= 20_000,
+        "{} bytes, {idle} idle turns",
+        got.len()
+    );
+}
+
+#[test]
+fn impossible_tls_says_what_was_expected() {
+    let origins = Targets::new(&of(TlsSpec::default())).unwrap().origins;
+    let said = |change: &dyn Fn(&mut TlsSpec)| {
+        let mut spec = TlsSpec {
+            insecure: true,
+            ..TlsSpec::default()
+        };
+        change(&mut spec);
+        peers(&spec, &origins).unwrap_err().to_string()
+    };
+    assert!(said(&|s| s.client_cert_pem = Some("x".into())).contains("client_key_pem"));
+    let versions = said(&|s| {
+        s.version_min = TlsVersion::V13;
+        s.version_max = TlsVersion::V12;
+    });
+    assert!(versions.contains("no version is left"), "{versions}");
+    let ca = said(&|s| {
+        s.insecure = false;
+        s.ca_pem = Some("no pem".into());
+    });
+    assert!(ca.contains("tls.ca_pem: found none"), "{ca}");
+    assert!(said(&|s| s.server_name = Some("a b".into())).contains("--server-name"));
+    let plain = Targets::new(&spec(&["http://h/"])).unwrap().origins;
+    let bad = TlsSpec {
+        ca_pem: Some("no pem".into()),
+        ..TlsSpec::default()
+    };
+    assert_eq!(
+        peers(&bad, &plain).map(|p| p.len()),
+        Ok::<usize, TlsError>(1)
+    );
+}

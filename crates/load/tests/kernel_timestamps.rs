@@ -1,0 +1,152 @@
+//! The kernel's instants beside the generator's own, on loopback.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+
+use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
+use tare_model::load::{Endpoint, LoadResult, LoadSpec, Mode, Pace, Shard};
+
+/// Answers every request on every connection, until the process ends.
+fn server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                    if stream.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    format!("http://{addr}/")
+}
+
+fn spec(url: String) -> LoadSpec {
+    LoadSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        endpoints: vec![Endpoint {
+            name: url.clone(),
+            protocol: Default::default(),
+            messages_base64: Vec::new(),
+            grpc: Default::default(),
+            method: "GET".into(),
+            url,
+            connect: None,
+            headers: Vec::new(),
+            body_base64: None,
+            weight: 1,
+        }],
+        mode: Mode::Open {
+            rate_rps: 500.0,
+            arrivals: Default::default(),
+        },
+        duration_ns: 400_000_000,
+        warmup_ns: 100_000_000,
+        timeout_ns: 10_000_000_000,
+        drain_ns: None,
+        connections: 5,
+        streams: 1,
+        threads: 1,
+        pace: Pace::Sleep,
+        seed: 1,
+        start_unix_ns: None,
+        shard: Shard::default(),
+        tls: None,
+        requests_per_connection: None,
+        pin: false,
+        kernel_timestamps_every: 1,
+    }
+}
+
+fn run(change: impl Fn(&mut LoadSpec)) -> LoadResult {
+    let mut spec = spec(server());
+    change(&mut spec);
+    let result = tare_load::run(&spec, &AtomicBool::new(false), false, &mut |_| {}).unwrap();
+    assert_eq!(result.counts.ok, 200, "{:?}", result.errors);
+    result
+}
+
+/// Whether this kernel lets a connected socket ask for what the engine asks for.
+fn kernel_can() -> bool {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let flags = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
+        | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
+    setsockopt(&stream, sockopt::Timestamping, &flags).is_ok()
+}
+
+/// Both instants of most requests, or a word why not where the kernel cannot.
+fn told(result: &LoadResult) -> bool {
+    let error = result.instrument_error.as_ref().unwrap();
+    assert_eq!(error.send_ns.count, error.sampled);
+    assert_eq!(error.service_time_ns.count, error.sampled);
+    assert!(error.sampled + error.missed <= 200, "{error:?}");
+    assert_eq!(error.absent.is_none(), kernel_can(), "{error:?}");
+    if error.absent.is_some() {
+        assert_eq!(error.sampled, 0, "{error:?}");
+        return false;
+    }
+    assert!(error.sampled > error.missed, "{error:?}");
+    // The kernel sent before the answer came: both clocks are on one line.
+    assert!(error.send_ns.max <= result.latency_ns.max, "{error:?}");
+    assert!(error.service_time_ns.max <= result.service_time_ns.max);
+    true
+}
+
+#[test]
+fn the_kernels_instants_lie_within_the_reported_ones() {
+    let result = run(|_| {});
+    if told(&result) {
+        let error = result.instrument_error.unwrap();
+        assert!(error.sampled >= 150, "{error:?}");
+    }
+}
+
+#[test]
+fn new_connections_are_sampled_too() {
+    let result = run(|s| s.requests_per_connection = Some(1));
+    told(&result);
+    assert_eq!(result.generator.connections_opened, 250);
+}
+
+#[test]
+fn a_share_is_a_share_and_none_is_none() {
+    let result = run(|s| s.kernel_timestamps_every = 10);
+    let error = result.instrument_error.as_ref().unwrap();
+    assert!(error.sampled + error.missed <= 25, "{error:?}");
+    told(&result);
+    assert!(
+        run(|s| s.kernel_timestamps_every = 0)
+            .instrument_error
+            .is_none()
+    );
+}
+
+#[test]
+fn requests_that_share_a_connection_are_not_timed_and_say_so() {
+    let url = server();
+    let mut spec = spec(url);
+    spec.endpoints[0].protocol = tare_model::load::Protocol::Http2;
+    spec.duration_ns = 20_000_000;
+    spec.timeout_ns = 200_000_000;
+    // The server speaks no HTTP/2: what becomes of the requests is not the point.
+    let result = tare_load::run(&spec, &AtomicBool::new(false), false, &mut |_| {}).unwrap();
+    let error = result.instrument_error.unwrap();
+    assert_eq!((error.sampled, error.missed), (0, 0));
+    assert!(error.absent.unwrap().contains("HTTP/2"));
+}
+
+#[test]
+fn pinned_threads_measure_as_well() {
+    assert_eq!(run(|s| s.pin = true).counts.planned, 200);
+}

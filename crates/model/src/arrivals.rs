@@ -1,0 +1,556 @@
+//! How intended instants lie in time, as a value and as a text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{exact_duration, parse_duration, parse_rate};
+
+const SECOND_NS: f64 = 1e9;
+/// Most slots of a recorded trace: it travels in the specification.
+pub const TRACE_SLOTS_MAX: usize = 5_000_000;
+/// Most steps.
+pub const STEPS_MAX: usize = 1_000;
+
+/// How intended instants lie in time.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// Evenly spaced; shards and threads staggered between each other.
+    #[default]
+    Constant,
+    /// A Poisson process: exponential gaps.
+    Poisson,
+    /// So many slots at one instant, then a pause that keeps the rate.
+    Bursts {
+        /// Slots of a burst, at least 1.
+        slots: u32,
+    },
+    /// The rate grows or falls evenly over the window; before it, it is the first.
+    Ramp {
+        /// Slots per second at the beginning of the window.
+        from_rps: f64,
+        /// Slots per second at its end.
+        to_rps: f64,
+    },
+    /// One constant rate after another from the beginning of the window; before it,
+    /// the first, and after the last step, the last.
+    Steps(Vec<Step>),
+    /// Recorded instants, counted from the beginning of the window; before it, evenly
+    /// spaced at the trace's mean rate.
+    Trace(Trace),
+    /// Compatibility mode: each connection has a constant schedule of its own, and all
+    /// of them are in phase, as wrk2 plans. For comparison with its figures only.
+    Wrk2,
+}
+
+/// A constant rate for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// Slots per second, 0 for a pause.
+    pub rate_rps: f64,
+    /// How long, above 0.
+    pub duration_ns: u64,
+}
+
+/// Recorded instants in nanoseconds, in order, the first one usually 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "TraceWire", into = "TraceWire")]
+#[schemars(with = "TraceWire")]
+pub struct Trace {
+    slots: u64,
+    length_ns: u64,
+    instants_ns: Option<Arc<[u64]>>,
+}
+
+/// A [`Trace`] in JSON.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TraceWire {
+    /// How many.
+    slots: u64,
+    /// From 0 to the last one.
+    length_ns: u64,
+    /// Gaps between the instants in nanoseconds, the first one from 0: LEB128 in
+    /// base64. Absent in results, which do not repeat what they were made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gaps_base64: Option<String>,
+}
+
+/// Why a text or a file is no arrivals, or why they do not fit the rest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArrivalsError {
+    /// The text.
+    #[error("found {found:?}, expected {}", Arrivals::SYNTAX)]
+    Syntax {
+        /// What was written.
+        found: String,
+    },
+    /// A part of the text.
+    #[error("{part:?}: {why}")]
+    Part {
+        /// Which.
+        part: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A line of a trace.
+    #[error("line {line}: found {found:?}, expected an instant in seconds, like 0.0125")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// What was written.
+        found: String,
+    },
+    /// A value out of its range.
+    #[error("{0}")]
+    Range(String),
+}
+
+impl Arrivals {
+    /// What [`Self::parse`] reads.
+    pub const SYNTAX: &'static str = "`constant`, `poisson`, `bursts:SLOTS`, `ramp:RATE..RATE`, `steps:RATE:DURATION,...`, `trace:FILE` or `wrk2`";
+
+    /// Reads the text form, for which [`fmt::Display`] is the inverse but for a trace.
+    /// `read` gives the text of a trace's file, or a fragment that says why not.
+    ///
+    /// # Errors
+    /// [`ArrivalsError`] with what was found and expected.
+    pub fn parse(
+        text: &str,
+        read: &dyn Fn(&str) -> Result<String, String>,
+    ) -> Result<Self, ArrivalsError> {
+        let syntax = || ArrivalsError::Syntax {
+            found: text.to_owned(),
+        };
+        let part = |part: &str, why: String| ArrivalsError::Part {
+            part: part.to_owned(),
+            why,
+        };
+        let arrivals = match text.split_once(':') {
+            None => match text {
+                "constant" => Self::Constant,
+                "poisson" => Self::Poisson,
+                "wrk2" => Self::Wrk2,
+                _ => return Err(syntax()),
+            },
+            Some(("bursts", slots)) => Self::Bursts {
+                slots: slots.parse().map_err(|_| {
+                    part(slots, "expected the slots of a burst, like 10".to_owned())
+                })?,
+            },
+            Some(("ramp", rates)) => {
+                let (from, to) = rates.split_once("..").ok_or_else(syntax)?;
+                Self::Ramp {
+                    from_rps: parse_rate(from).map_err(|e| part(from, e.to_string()))?,
+                    to_rps: parse_rate(to).map_err(|e| part(to, e.to_string()))?,
+                }
+            }
+            Some(("steps", list)) => {
+                let steps = list.split(',').map(step).collect::<Result<_, _>>()?;
+                Self::Steps(steps)
+            }
+            Some(("trace", file)) => {
+                let text = read(file).map_err(|why| part(file, why))?;
+                Self::Trace(Trace::parse(&text)?)
+            }
+            Some(_) => return Err(syntax()),
+        };
+        arrivals.check_values().map_err(ArrivalsError::Range)?;
+        Ok(arrivals)
+    }
+
+    /// The mean planned rate over a window, in slots per second, where it follows from
+    /// the arrivals themselves; `None` where they take any rate.
+    #[must_use]
+    pub fn own_rate_rps(&self, window_ns: u64) -> Option<f64> {
+        let window_s = window_ns as f64 / SECOND_NS;
+        match self {
+            Self::Ramp { from_rps, to_rps } => Some((from_rps + to_rps) / 2.0),
+            Self::Steps(steps) => {
+                let mut left_ns = window_ns;
+                let mut slots = 0.0;
+                for step in steps {
+                    let ns = step.duration_ns.min(left_ns);
+                    slots += step.rate_rps * ns as f64 / SECOND_NS;
+                    left_ns -= ns;
+                }
+                let last = steps.last().map_or(0.0, |s| s.rate_rps);
+                slots += last * left_ns as f64 / SECOND_NS;
+                Some(slots / window_s)
+            }
+            Self::Trace(trace) => Some(trace.slots_before(window_ns) as f64 / window_s),
+            _ => None,
+        }
+    }
+
+    /// The window that they suggest, in nanoseconds: the whole of the steps or of the
+    /// trace with a mean gap after its last slot.
+    #[must_use]
+    pub fn own_window_ns(&self) -> Option<u64> {
+        match self {
+            Self::Steps(steps) => Some(
+                steps
+                    .iter()
+                    .fold(0, |sum: u64, s| sum.saturating_add(s.duration_ns)),
+            ),
+            Self::Trace(trace) => {
+                let gap_ns = trace.length_ns.div_ceil((trace.slots - 1).max(1));
+                Some(trace.length_ns.saturating_add(gap_ns.max(1)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether they can be carried out at a mean of `rate_rps` over the window.
+    ///
+    /// # Errors
+    /// [`ArrivalsError::Range`] with what was found and expected.
+    pub fn check(&self, rate_rps: f64, window_ns: u64) -> Result<(), ArrivalsError> {
+        self.check_values().map_err(ArrivalsError::Range)?;
+        match self.own_rate_rps(window_ns) {
+            Some(own) if (own - rate_rps).abs() > own.abs() * 1e-6 => {
+                Err(ArrivalsError::Range(format!(
+                    "rate_rps is {rate_rps}, expected {own}, the mean of the arrivals {self} over the window"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_values(&self) -> Result<(), String> {
+        let rate = |r: f64| r.is_finite() && r >= 0.0;
+        match self {
+            Self::Bursts { slots: 0 } => Err("a burst of 0 slots, expected at least 1".to_owned()),
+            Self::Ramp { from_rps, to_rps } if !(rate(*from_rps) && rate(*to_rps)) => Err(format!(
+                "a ramp from {from_rps} to {to_rps}, expected rates of 0 or more"
+            )),
+            Self::Steps(steps) if steps.is_empty() || steps.len() > STEPS_MAX => {
+                Err(format!("{} steps, expected 1 to {STEPS_MAX}", steps.len()))
+            }
+            Self::Steps(steps) => match steps
+                .iter()
+                .find(|s| !rate(s.rate_rps) || s.duration_ns == 0)
+            {
+                Some(s) => Err(format!(
+                    "a step of {} per second for {} ns, expected a rate of 0 or more and a duration above 0",
+                    s.rate_rps, s.duration_ns
+                )),
+                None => Ok(()),
+            },
+            Self::Trace(trace) if trace.instants_ns.is_none() => {
+                Err("a trace without its instants, expected gaps_base64".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same without a trace's instants: what results carry.
+    #[must_use]
+    pub fn described(&self) -> Self {
+        match self {
+            Self::Trace(trace) => Self::Trace(Trace {
+                instants_ns: None,
+                ..*trace
+            }),
+            other => other.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant => f.write_str("constant"),
+            Self::Poisson => f.write_str("poisson"),
+            Self::Bursts { slots } => write!(f, "bursts:{slots}"),
+            Self::Ramp { from_rps, to_rps } => write!(f, "ramp:{from_rps}..{to_rps}"),
+            Self::Steps(steps) => {
+                f.write_str("steps:")?;
+                for (i, s) in steps.iter().enumerate() {
+                    let comma = if i > 0 { "," } else { "" };
+                    write!(f, "{comma}{}:{}", s.rate_rps, exact_duration(s.duration_ns))?;
+                }
+                Ok(())
+            }
+            Self::Trace(trace) => write!(
+                f,
+                "trace of {} slots over {}",
+                trace.slots,
+                exact_duration(trace.length_ns)
+            ),
+            Self::Wrk2 => f.write_str("wrk2 (compatibility mode, all connections in phase)"),
+        }
+    }
+}
+
+fn step(text: &str) -> Result<Step, ArrivalsError> {
+    let wrong = |why: String| ArrivalsError::Part {
+        part: text.to_owned(),
+        why,
+    };
+    let Some((rate, duration)) = text.split_once(':') else {
+        return Err(wrong(
+            "expected a rate and a duration, like 200:10s".to_owned(),
+        ));
+    };
+    Ok(Step {
+        rate_rps: parse_rate(rate).map_err(|e| wrong(e.to_string()))?,
+        duration_ns: parse_duration(duration).map_err(|e| wrong(e.to_string()))?,
+    })
+}
+
+impl Trace {
+    /// A trace of instants in nanoseconds, which are put in order.
+    ///
+    /// # Errors
+    /// [`ArrivalsError::Range`] without any, or with more than [`TRACE_SLOTS_MAX`].
+    pub fn new(mut instants_ns: Vec<u64>) -> Result<Self, ArrivalsError> {
+        let slots = instants_ns.len();
+        if slots == 0 || slots > TRACE_SLOTS_MAX {
+            return Err(ArrivalsError::Range(format!(
+                "a trace of {slots} slots, expected 1 to {TRACE_SLOTS_MAX}"
+            )));
+        }
+        instants_ns.sort_unstable();
+        Ok(Self {
+            slots: slots as u64,
+            length_ns: instants_ns[slots - 1],
+            instants_ns: Some(instants_ns.into()),
+        })
+    }
+
+    /// Reads a file of timestamps: one a line, in seconds with up to nine decimals, in
+    /// any order and from any origin; the earliest becomes the window's beginning. What
+    /// follows a blank or a comma, empty lines and lines that begin with `#` are left out.
+    ///
+    /// # Errors
+    /// [`ArrivalsError::Line`] for the first line that is none.
+    pub fn parse(text: &str) -> Result<Self, ArrivalsError> {
+        let mut instants = Vec::new();
+        for (i, whole) in text.lines().enumerate() {
+            let line = whole.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let number = line
+                .split([' ', '\t', ','])
+                .next()
+                .filter(|n| n.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+            let ns = number.and_then(|n| parse_duration(&format!("{n}s")).ok());
+            instants.push(ns.ok_or_else(|| ArrivalsError::Line {
+                line: i + 1,
+                found: line.chars().take(80).collect(),
+            })?);
+        }
+        let first = instants.iter().copied().min().unwrap_or(0);
+        instants.iter_mut().for_each(|ns| *ns -= first);
+        Self::new(instants)
+    }
+
+    /// The instants in order; empty in a result.
+    #[must_use]
+    pub fn instants_ns(&self) -> &[u64] {
+        self.instants_ns.as_deref().unwrap_or_default()
+    }
+
+    fn slots_before(&self, ns: u64) -> u64 {
+        match &self.instants_ns {
+            Some(all) => all.partition_point(|&at| at < ns) as u64,
+            None => self.slots,
+        }
+    }
+}
+
+impl From<Trace> for TraceWire {
+    fn from(trace: Trace) -> Self {
+        let gaps_base64 = trace.instants_ns.map(|all| {
+            let mut bytes = Vec::with_capacity(all.len() * 4);
+            let mut before = 0;
+            for &at in all.iter() {
+                write_leb128(&mut bytes, at - before);
+                before = at;
+            }
+            STANDARD.encode(bytes)
+        });
+        Self {
+            slots: trace.slots,
+            length_ns: trace.length_ns,
+            gaps_base64,
+        }
+    }
+}
+
+impl TryFrom<TraceWire> for Trace {
+    type Error = ArrivalsError;
+
+    fn try_from(wire: TraceWire) -> Result<Self, ArrivalsError> {
+        let Some(text) = wire.gaps_base64 else {
+            return Ok(Self {
+                slots: wire.slots,
+                length_ns: wire.length_ns,
+                instants_ns: None,
+            });
+        };
+        let bad = |why: &str| ArrivalsError::Range(format!("gaps_base64: {why}"));
+        let bytes = STANDARD.decode(text).map_err(|e| bad(&e.to_string()))?;
+        let mut instants = Vec::new();
+        let mut rest = bytes.as_slice();
+        let mut at: u64 = 0;
+        while !rest.is_empty() {
+            let gap = read_leb128(&mut rest).ok_or_else(|| bad("found no LEB128 number"))?;
+            at = at
+                .checked_add(gap)
+                .ok_or_else(|| bad("the instants exceed 64 bits"))?;
+            instants.push(at);
+        }
+        let trace = Self::new(instants)?;
+        if (trace.slots, trace.length_ns) != (wire.slots, wire.length_ns) {
+            return Err(bad("they are not those of slots and length_ns"));
+        }
+        Ok(trace)
+    }
+}
+
+fn write_leb128(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn read_leb128(bytes: &mut &[u8]) -> Option<u64> {
+    let mut n = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let part = u64::from(byte & 0x7f);
+        if shift == 63 && part > 1 {
+            return None;
+        }
+        n |= part << shift;
+        if byte < 0x80 {
+            return Some(n);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Result<Arrivals, ArrivalsError> {
+        Arrivals::parse(text, &|file| match file {
+            "t.txt" => Ok("# log\n1700000000.5 GET /\n1700000000.25,x\n\n".to_owned()),
+            _ => Err("no such file".to_owned()),
+        })
+    }
+
+    #[test]
+    fn the_text_form_says_what_it_says() {
+        for text in [
+            "constant",
+            "poisson",
+            "bursts:10",
+            "ramp:0..500.5",
+            "steps:100:10s,0:500ms,400:90s",
+        ] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+        let ramp = parse("ramp:1krps..2krps").unwrap();
+        assert_eq!(ramp.own_rate_rps(1), Some(1500.0));
+        assert_eq!(parse("wrk2"), Ok(Arrivals::Wrk2));
+        let Arrivals::Trace(trace) = parse("trace:t.txt").unwrap() else {
+            panic!("no trace");
+        };
+        assert_eq!(trace.instants_ns(), [0, 250_000_000]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let said = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(said("poison").contains("`poisson`"));
+        assert!(said("bursts:0").contains("at least 1"));
+        assert!(said("bursts:x").contains("\"x\""));
+        assert!(said("ramp:5").contains("ramp:RATE..RATE"));
+        assert!(said("ramp:a..5").contains("\"a\""));
+        assert!(said("steps:100").contains("200:10s"));
+        assert!(said("steps:100:10").contains("10s"));
+        assert!(said("steps:100:0").contains("above 0"));
+        assert!(said("trace:none").contains("no such file"));
+        let line = Trace::parse("1.5\nyesterday\n").unwrap_err().to_string();
+        assert!(line.starts_with("line 2"), "{line}");
+        assert!(Trace::parse("-1\n").is_err());
+    }
+
+    #[test]
+    fn the_rate_is_the_mean_over_the_window() {
+        let steps = parse("steps:100:10s,300:10s").unwrap();
+        let s = 1_000_000_000;
+        assert_eq!(steps.own_window_ns(), Some(20 * s));
+        assert_eq!(steps.own_rate_rps(20 * s), Some(200.0));
+        assert_eq!(steps.own_rate_rps(10 * s), Some(100.0));
+        assert_eq!(steps.own_rate_rps(40 * s), Some(250.0));
+        assert!(steps.check(200.0, 20 * s).is_ok());
+        let wrong = steps.check(100.0, 20 * s).unwrap_err().to_string();
+        assert!(wrong.contains("expected 200"), "{wrong}");
+    }
+
+    #[test]
+    fn the_json_form_stays_as_it_was() {
+        for (arrivals, json) in [
+            (Arrivals::Constant, r#""constant""#),
+            (Arrivals::Poisson, r#""poisson""#),
+            (Arrivals::Bursts { slots: 3 }, r#"{"bursts":{"slots":3}}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&arrivals).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Arrivals>(json).unwrap(), arrivals);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_strange(
+            text in "(bursts|ramp|steps|trace|wrk2|constant)?:?[0-9a-z.,:+-]{0,24}", file: String,
+        ) {
+            let read = |_: &str| Ok(file.clone());
+            if let Ok(arrivals) = Arrivals::parse(&text, &read) {
+                let window_ns = arrivals.own_window_ns().unwrap_or(1_000_000_000);
+                let rate_rps = arrivals.own_rate_rps(window_ns).unwrap_or(1.0);
+                let checked = arrivals.check(rate_rps, window_ns);
+                prop_assert!(checked.is_ok(), "{}: {:?}", text, checked);
+            }
+            Trace::parse(&file).ok();
+        }
+
+        #[test]
+        fn a_trace_survives_its_journey(mut instants in prop::collection::vec(0u64..1 << 50, 1..200)) {
+            let arrivals = Arrivals::Trace(Trace::new(instants.clone()).unwrap());
+            let json = serde_json::to_string(&arrivals).unwrap();
+            let back: Arrivals = serde_json::from_str(&json).unwrap();
+            instants.sort_unstable();
+            prop_assert_eq!(&back, &arrivals);
+            let Arrivals::Trace(trace) = &back else { panic!("no trace") };
+            prop_assert_eq!(trace.instants_ns(), instants.as_slice());
+            let described = serde_json::to_string(&arrivals.described()).unwrap();
+            prop_assert!(described.len() < 80, "{}", described);
+            let back: Arrivals = serde_json::from_str(&described).unwrap();
+            prop_assert!(back.check(1.0, 1).is_err(), "a trace without instants was accepted");
+        }
+
+        #[test]
+        fn broken_traces_are_refused_without_panic(text in "[A-Za-z0-9+/=]{0,40}", slots: u64) {
+            let wire = TraceWire { slots, length_ns: 5, gaps_base64: Some(text) };
+            let trace = Trace::try_from(wire);
+            prop_assert!(trace.is_err() || trace.unwrap().slots == slots);
+        }
+    }
+}

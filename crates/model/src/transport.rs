@@ -1,0 +1,133 @@
+//! Below HTTP: what a generator is asked of TLS, and what it found out about TLS and
+//! about its own clock.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::hist::{HistogramWire, LatencySummary};
+
+/// TLS of the `https://` endpoints. PEM travels as text: a worker has no files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsSpec {
+    /// Certificates of the authorities to trust; absent: those of the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_pem: Option<String>,
+    /// The client's certificate and those between it and its authority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_cert_pem: Option<String>,
+    /// The client's private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_key_pem: Option<String>,
+    /// Name to ask for and to expect in the server's certificate; absent: the host of
+    /// each URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+    /// Oldest version to accept.
+    pub version_min: TlsVersion,
+    /// Newest version to offer.
+    pub version_max: TlsVersion,
+    /// Whether a connection may resume the session of an earlier one.
+    pub resumption: bool,
+    /// Accepts any certificate. Labelled as such in the result.
+    pub insecure: bool,
+}
+
+impl Default for TlsSpec {
+    fn default() -> Self {
+        Self {
+            ca_pem: None,
+            client_cert_pem: None,
+            client_key_pem: None,
+            server_name: None,
+            version_min: TlsVersion::V12,
+            version_max: TlsVersion::V13,
+            resumption: true,
+            insecure: false,
+        }
+    }
+}
+
+/// A version of TLS.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[serde(rename = "1.2")]
+    V12,
+    /// TLS 1.3.
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+/// What became of the TLS handshakes of a whole run, those before the window included.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsResult {
+    /// From the established TCP connection to the finished handshake.
+    pub handshake_ns: LatencySummary,
+    /// Handshakes with certificates and signatures.
+    pub handshakes_full: u64,
+    /// Handshakes that resumed a session.
+    pub handshakes_resumed: u64,
+    /// Connections by version and cipher suite.
+    pub protocols: BTreeMap<String, u64>,
+    /// Why handshakes and connections failed, and how often.
+    pub failures: BTreeMap<String, u64>,
+    /// Whether certificates were not looked at.
+    pub insecure: bool,
+    /// The full histogram behind `handshake_ns`.
+    pub handshake: HistogramWire,
+}
+
+/// The instrument's own error, from requests whose instants the kernel noted too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InstrumentError {
+    /// Every so manieth request of the window was to be sampled.
+    pub every: u32,
+    /// Requests of the window with both of the kernel's instants.
+    pub sampled: u64,
+    /// Requests chosen, of which the kernel gave not both.
+    pub missed: u64,
+    /// Why there are none, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
+    /// Kernel send - intended: how late the request left this machine's TCP.
+    pub send_ns: LatencySummary,
+    /// Reported service time - (kernel receive - kernel send): what the generator adds
+    /// to the time that it reports.
+    pub service_time_ns: LatencySummary,
+    /// Values below 0, which count as 0: the clocks' own noise.
+    pub below_zero: u64,
+    /// Largest uncertainty of the offset between the two clocks; it is in `send_ns`
+    /// only.
+    pub clock_uncertainty_ns_max: u64,
+    /// The full histogram behind `send_ns`.
+    pub send: HistogramWire,
+    /// The full histogram behind `service_time_ns`.
+    pub service_time: HistogramWire,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_written_has_its_default() {
+        let spec: TlsSpec =
+            serde_json::from_str(r#"{"insecure": true, "version_min": "1.3"}"#).unwrap();
+        assert!(spec.resumption && spec.insecure);
+        assert_eq!(
+            (spec.version_min, spec.version_max),
+            (TlsVersion::V13, TlsVersion::V13)
+        );
+        let json = serde_json::to_string(&spec).unwrap();
+        assert!(!json.contains("pem"), "{json}");
+        assert_eq!(serde_json::from_str::<TlsSpec>(&json).unwrap(), spec);
+        assert!(serde_json::from_str::<TlsSpec>(r#"{"insecur": true}"#).is_err());
+    }
+}

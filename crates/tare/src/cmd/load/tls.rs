@@ -1,0 +1,76 @@
+//! TLS from the command line.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use tare_model::transport::{TlsSpec, TlsVersion};
+
+/// How https:// URLs are spoken to.
+#[derive(clap::Args)]
+#[command(next_help_heading = "TLS, for https:// URLs")]
+pub(super) struct TlsArgs {
+    /// PEM file with the authorities to trust [default: those of the system].
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// PEM file with the client's certificate and those between it and its authority.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// PEM file with the client's private key.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Name to ask for, and to expect in the server's certificate [default: the URL's host].
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+    /// Oldest version.
+    #[arg(long, value_enum, default_value_t = Version::V12)]
+    tls_min: Version,
+    /// Newest version.
+    #[arg(long, value_enum, default_value_t = Version::V13)]
+    tls_max: Version,
+    /// A full handshake for every connection: sessions are not resumed.
+    #[arg(long)]
+    tls_no_resumption: bool,
+    /// Accept any certificate.
+    #[arg(long, short = 'k', conflicts_with = "ca")]
+    insecure: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Version {
+    #[value(name = "1.2")]
+    V12,
+    #[value(name = "1.3")]
+    V13,
+}
+
+impl From<Version> for TlsVersion {
+    fn from(version: Version) -> Self {
+        match version {
+            Version::V12 => Self::V12,
+            Version::V13 => Self::V13,
+        }
+    }
+}
+
+impl TlsArgs {
+    /// `None` where nothing differs from the default.
+    pub(super) fn spec(&self) -> anyhow::Result<Option<TlsSpec>> {
+        let read = |path: &Option<PathBuf>| path.as_deref().map(text).transpose();
+        let spec = TlsSpec {
+            ca_pem: read(&self.ca)?,
+            client_cert_pem: read(&self.cert)?,
+            client_key_pem: read(&self.key)?,
+            server_name: self.server_name.clone(),
+            version_min: self.tls_min.into(),
+            version_max: self.tls_max.into(),
+            resumption: !self.tls_no_resumption,
+            insecure: self.insecure,
+        };
+        Ok((spec != TlsSpec::default()).then_some(spec))
+    }
+}
+
+fn text(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))
+}
