@@ -270,7 +270,7 @@ export interface Quantile {
   value_ns: number;
 }
 
-export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "local_shortage" | "compatibility_mode";
+export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "not_steady" | "warm_up_visible" | "start_skew" | "generators_differ" | "local_shortage" | "compatibility_mode";
 
 export interface Sampling {
   between_runs: number | null;

@@ -4,13 +4,20 @@
 //! Every output prints the numbers of one [`Summary`] through `tare_stats::figures`
 //! and computes none of its own.
 
+mod comparison;
+mod detectable;
+pub mod export;
 mod money;
+mod otherwise;
 mod page;
 mod series;
 mod store;
 mod table;
 mod text;
 
+pub use comparison::{render_comparison, render_comparison_markdown};
+pub use detectable::render_detectable;
+pub use otherwise::{render_method, render_published};
 pub use page::{render_live, render_page, render_report};
 pub use store::{LoadedRun, StoreError, load_run};
 pub use table::{TableOptions, render_table};

@@ -53,7 +53,7 @@ impl Flow {
         trial.observer.update(Update::Stage(Stage::WarmUp));
         Ok(Self {
             generator,
-            stream: LoadStream::new(),
+            stream: LoadStream::logging(),
             stream_problem: None,
             agent: None,
             agent_spec: None,

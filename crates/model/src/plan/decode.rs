@@ -2,9 +2,10 @@
 
 use super::file::{
     CONNECTIONS_MAX, GraphEntry, INSTANCES_MAX, LOAD, LoadFile, MESH, MeshEntry, PLAN, PlanFile,
-    REPEATS_MAX, THREADS_MAX, WORKLOAD, WorkloadFile,
+    THREADS_MAX, WORKLOAD, WorkloadFile,
 };
 use super::prices::PricesFile;
+use super::repeats;
 use super::resolved::EnvironmentKind;
 use crate::load::Pace;
 use crate::mesh::SettingsFile;
@@ -44,7 +45,7 @@ pub(super) fn plan(d: &mut Decoder, root: &Node) -> Option<PlanFile> {
         baseline: d.part(&fields, "baseline", Decoder::text),
         load: d.part(&fields, "load", load),
         loads: d.part(&fields, "loads", |d, n| d.list(n, "loads", load)),
-        repeats: d.part(&fields, "repeats", |d, n| d.count_of(n, 1, REPEATS_MAX)),
+        repeats: d.part(&fields, "repeats", repeats::decode),
         seed: d.part(&fields, "seed", |d, n| d.integer(n, 0, u64::MAX)),
         prices: d.part(&fields, "prices", PricesFile::decode),
     })

@@ -6,6 +6,7 @@ mod decode;
 mod file;
 mod loads;
 mod prices;
+mod repeats;
 mod resolve;
 mod resolved;
 #[cfg(test)]
@@ -17,4 +18,4 @@ pub use builtin::{Builtin, builtin, builtins, nearest_builtin};
 pub use file::schema;
 pub use prices::Prices;
 pub use resolve::{ReadFile, resolve};
-pub use resolved::{EnvironmentKind, Load, Plan, Workload};
+pub use resolved::{EnvironmentKind, Load, Plan, Target, UNTIL_MIN, Until, Workload};

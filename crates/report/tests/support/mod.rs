@@ -100,6 +100,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         baseline: meshes[0].0.to_owned(),
         loads: rates.iter().map(load).collect(),
         repeats: blocks,
+        until: None,
         seed: 42,
     }
 }
@@ -233,6 +234,7 @@ fn interval(second: u32, n: u64, heavy: f64, shift: f64, rng: &mut Rng) -> Inter
                 name: (*name).to_owned(),
                 counts: counts(values.len() as u64),
                 latency: of(values).to_wire(),
+                error_latency: BTreeMap::new(),
             })
             .collect(),
     }
@@ -263,6 +265,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             latency_ns: latency.summary(),
             errors: BTreeMap::new(),
             latency: latency.to_wire(),
+            error_latency: BTreeMap::new(),
         }
     });
     LoadResult {
@@ -274,6 +277,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             rate_rps: spec.load.rate_rps,
             arrivals: spec.load.arrivals.clone(),
         },
+        shard: None,
         window_start_unix_ns: 0,
         window_ns: spec.load.duration_ns,
         interrupted: false,

@@ -315,6 +315,7 @@ mod tests {
             meshes: Vec::new(),
             loads: Vec::new(),
             repeats: 1,
+            until: None,
             seed: 1,
             prices: None,
         }

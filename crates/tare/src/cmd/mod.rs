@@ -5,19 +5,25 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 mod agent;
+mod compare;
 mod exec;
+mod export;
 mod grpc;
 mod load;
+mod mde;
+mod merge;
 mod plan;
 mod report;
 mod run;
+mod save;
+mod schema;
 mod search;
 mod serve_echo;
 mod workload;
 
 /// Exit codes, beside 0 for good.
 pub(crate) mod exit {
-    /// An objective was missed.
+    /// An objective was missed, or a threshold that the user gave is exceeded.
     pub(crate) const MISSED: u8 = 1;
     /// The command line, a plan or a specification is wrong, or something it needs is missing.
     pub(crate) const USAGE: u8 = 2;
@@ -32,11 +38,15 @@ pub(crate) enum Command {
     Run(run::Args),
     Plan(plan::Args),
     Load(Box<load::Args>),
+    Merge(merge::Args),
     Report(report::Args),
+    Compare(compare::Args),
+    Export(export::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
     Grpc(grpc::Args),
     ServeEcho(serve_echo::Args),
+    Schema(schema::Args),
     #[command(hide = true)]
     Agent(agent::Args),
     #[command(name = "__exec", hide = true)]
@@ -50,11 +60,15 @@ impl Command {
             Self::Run(args) => run::run(args),
             Self::Plan(args) => plan::run(args),
             Self::Load(args) => load::run(*args),
+            Self::Merge(args) => merge::run(args),
             Self::Report(args) => report::run(args),
+            Self::Compare(args) => compare::run(args),
+            Self::Export(args) => export::run(&args),
             Self::Workload(args) => workload::run(args),
             Self::Grpc(args) => grpc::run(args),
             Self::Search(args) => search::run(*args),
             Self::ServeEcho(args) => serve_echo::run(args),
+            Self::Schema(args) => schema::run(&args),
             Self::Agent(args) => agent::run(args),
             Self::Exec(args) => exec::run(args),
         }

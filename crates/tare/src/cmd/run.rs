@@ -375,29 +375,9 @@ fn now_unix_ns() -> u64 {
 }
 
 /// `20260131-235959`, in UTC.
-///
-/// Source: Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
 fn timestamp(unix_s: u64) -> String {
-    let (days, s) = (unix_s / 86_400, unix_s % 86_400);
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year:04}{month:02}{day:02}-{:02}{:02}{:02}",
-        s / 3600,
-        s / 60 % 60,
-        s % 60
-    )
+    let written = tare_stats::formats::rfc3339(unix_s * 1_000_000_000);
+    written[..19].replace(['-', ':'], "").replace('T', "-")
 }
 
 #[cfg(test)]
