@@ -21,7 +21,7 @@ image: ## tare-image.tar, an OCI archive of the static program for Kubernetes
 demo: build ## The main job: weigh Envoy sidecars on this machine (about 2 minutes after the build)
 	$(TARE) run
 
-test: web/node_modules/typescript/package.json lint unit web-test ## All tests: format, lints, unit, end to end on real Envoys, web front end
+test: web/node_modules/typescript/package.json lint unit web-test web-browser-test-if-there ## All tests: format, lints, unit, end to end on real Envoys, web front end
 
 lint:
 	$(CARGO) fmt --all --check
@@ -36,6 +36,26 @@ web/node_modules/typescript/package.json: web/package-lock.json
 
 web-test: web/node_modules/typescript/package.json
 	cd web && npm run --silent check && npm test --silent
+
+REPORTS := $(CURDIR)/target/browser-test
+BROWSER := $(or $(CHROMIUM),$(shell for b in chromium chromium-browser google-chrome; do command -v $$b && break; done))
+
+.PHONY: web-browser-test web-browser-test-if-there
+web-browser-test: web/node_modules/typescript/package.json ## The report page in a real Chromium (CHROMIUM names its binary)
+	@test -n "$(BROWSER)" || { echo "web-browser-test: found no Chromium; install it (apt-get install chromium) or set CHROMIUM" >&2; exit 1; }
+	rm -rf $(REPORTS)
+	for kind in quick doubts hostile; do \
+	  $(CARGO) run --quiet --locked -p tare-report --example synthetic -- $(REPORTS)/$$kind $$kind >/dev/null || exit 1; \
+	done
+	for kind in quick doubts; do \
+	  cp -r $(REPORTS)/$$kind $(REPORTS)/$$kind-without-5-16 && \
+	  $(CARGO) run --quiet --locked -p tare -- report $(REPORTS)/$$kind-without-5-16 --exclude 5,16 >/dev/null || exit 1; \
+	done
+	cd web && CHROMIUM="$(BROWSER)" REPORTS=$(REPORTS) node --test browser/*.test.mjs
+
+web-browser-test-if-there:
+	@if test -n "$(BROWSER)"; then $(MAKE) web-browser-test; \
+	else echo "make test: found no Chromium, so the page was NOT tested in a browser (make web-browser-test)" >&2; fi
 
 deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
 	$(CARGO) deny --locked check licenses bans sources

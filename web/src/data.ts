@@ -1,6 +1,6 @@
 // From the embedded summary to rows for charts. No figure is computed here that
 // the summary does not hold; only units and positions.
-import type { Cell, Difference, Estimate, Load, PlaneEstimate, Summary } from "./summary";
+import type { Cell, Difference, Load, Summary } from "./summary";
 
 /** Latency at a place on the axis of nines. */
 export interface CurvePoint {
@@ -21,16 +21,6 @@ export interface OverheadRow {
   low: number | null;
   high: number | null;
   distinct: boolean;
-}
-
-/** Use of one plane by one mesh. */
-export interface PlaneRow {
-  mesh: string;
-  plane: string;
-  value: number;
-  low: number | null;
-  high: number | null;
-  runs: number[];
 }
 
 /** Where a quantile lies on the axis: 0.9 at 1, 0.99 at 2, 0.999 at 3. */
@@ -95,38 +85,6 @@ export function overheads(cells: Cell[]): OverheadRow[] {
       high: d.high === null ? null : d.high / 1e6,
       distinct: d.distinction === "higher" || d.distinction === "lower",
     })),
-  );
-}
-
-const PLANES: [string, string][] = [
-  ["data_plane", "data plane"],
-  ["control_plane", "control plane"],
-  ["generator_proxy", "generator's proxy"],
-  ["application", "application"],
-];
-
-/** One row for each mesh and plane of interest; `pick` chooses the figure. */
-export function planeRows(
-  cells: Cell[],
-  pick: (plane: PlaneEstimate) => Estimate,
-  scale: number,
-): PlaneRow[] {
-  return PLANES.flatMap(([key, plane]) =>
-    cells.flatMap((cell) => {
-      const found = cell.planes[key];
-      if (!found) return [];
-      const e = pick(found);
-      return [
-        {
-          mesh: cell.mesh,
-          plane,
-          value: e.value / scale,
-          low: e.low === null ? null : e.low / scale,
-          high: e.high === null ? null : e.high / scale,
-          runs: e.runs.map((run) => run / scale),
-        },
-      ];
-    }),
   );
 }
 

@@ -82,6 +82,10 @@ export function standalone(svg: SVGSVGElement | null, title: string): string {
     for (const property of COPIED) {
       to[i]?.style.setProperty(property, style.getPropertyValue(property));
     }
+    // What is now in the style must not also refer to the page's own properties.
+    for (const name of to[i]?.getAttributeNames() ?? []) {
+      if (name !== "style" && to[i]?.getAttribute(name)?.startsWith("var(")) to[i]?.removeAttribute(name);
+    }
   });
   const space = 30;
   const [, , width = 0, height = 0] = (svg.getAttribute("viewBox") ?? "").split(/[ ,]+/).map(Number);

@@ -5,14 +5,17 @@ export interface Summary {
   baseline: string;
   cells: Cell[];
   confidence: number;
+  equivalence_margin: number;
   fingerprint: Fingerprint;
   grade: Grade;
   notes: string[];
   plan: string;
+  published: Published[];
   run: string;
   schema_version: number;
   setup: Setup;
   started_unix_ns: number;
+  stopping: Stopping | null;
   tare_build: string;
   tare_version: string;
   trials: TrialRow[];
@@ -21,6 +24,7 @@ export interface Summary {
 }
 
 export interface Answer {
+  caution: string | null;
   distinction: Distinction | null;
   grade: Grade;
   load: string;
@@ -30,8 +34,11 @@ export interface Answer {
 
 export type Arrivals = "constant" | "poisson" | { bursts: { slots: number } } | { ramp: { from_rps: number; to_rps: number } } | { steps: Step[] } | { trace: Trace } | "wrk2";
 
+export type Bound = "exact" | "over" | "under";
+
 export interface Cell {
   achieved_rps: number | null;
+  cost: Cost | null;
   counts: Counts;
   endpoints: EndpointRow[];
   latency: Quantile[];
@@ -39,6 +46,7 @@ export interface Cell {
   load: string;
   machine_busy_cores: Estimate | null;
   mesh: string;
+  named: NamedSummary[];
   overhead: Overhead | null;
   planes: Partial<Record<string, PlaneEstimate>>;
   rate_rps: number;
@@ -47,6 +55,14 @@ export interface Cell {
   trials_invalid: number[];
   trials_used: number[];
   verdict: Verdict;
+}
+
+export interface Cost {
+  cores: Estimate;
+  memory_gib: Estimate;
+  per_month: Estimate;
+  proxies: number;
+  rps: number;
 }
 
 export interface Counts {
@@ -63,9 +79,12 @@ export type DataPlaneKind = "none" | "envoy-sidecar" | "sidecar" | "node-proxy" 
 export interface Difference {
   distinction: Distinction;
   high: number | null;
+  inference: Inference | null;
   low: number | null;
   pairs: number[];
   ratio: number | null;
+  ratio_high: number | null;
+  ratio_low: number | null;
   supported: boolean;
   value: number;
   what: string;
@@ -121,6 +140,19 @@ export interface HelmRelease {
   namespace?: string;
   repo: string | null;
   version: string | null;
+}
+
+export interface Inference {
+  corrected: Distinction;
+  detectable: number;
+  detectable_ratio: number | null;
+  equivalent: boolean;
+  equivalent_within: number;
+  equivalent_within_ratio: number | null;
+  p: number;
+  p_holm: number;
+  p_mann_whitney: number;
+  p_permutation: number;
 }
 
 export interface Join {
@@ -196,6 +228,28 @@ export interface MeshSettings {
 
 export type Mtls = "off" | "permissive" | "strict";
 
+export interface NamedFigure {
+  high: number | null;
+  low: number | null;
+  runs: number[];
+  value: number;
+  what: string;
+}
+
+export interface NamedSummary {
+  dropped: number | null;
+  figures: NamedFigure[];
+  method: string;
+  words: string;
+}
+
+export interface Outlier {
+  median_ns: number;
+  score: number;
+  value_ns: number;
+  what: string;
+}
+
 export interface Overhead {
   blocks: number[];
   latency: Difference[];
@@ -227,6 +281,14 @@ export interface PodSelector {
   selector?: string;
 }
 
+export interface Prices {
+  core_hour: number;
+  currency: string;
+  gib_hour: number;
+  proxies: number | null;
+  rps: number | null;
+}
+
 export interface Proof {
   claim: string;
   holds: boolean;
@@ -240,17 +302,45 @@ export interface ProofOf {
   port?: number;
 }
 
+export interface Published {
+  figures: PublishedFigure[];
+  id: string;
+  method: string | null;
+  setting: string;
+  title: string;
+  url: string | null;
+}
+
+export interface PublishedFigure {
+  bound: Bound;
+  mesh: string;
+  rate_rps: number | null;
+  unit: string;
+  value: number;
+  what: string;
+}
+
 export interface Quantile {
   high_ns: number | null;
   low_ns: number | null;
   name: string;
   q: number;
   runs_ns: number[];
+  sampling: Sampling | null;
   supported: boolean;
   value_ns: number;
 }
 
-export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "local_shortage" | "compatibility_mode";
+export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "not_steady" | "warm_up_visible" | "start_skew" | "generators_differ" | "local_shortage" | "compatibility_mode";
+
+export interface Sampling {
+  between_runs: number | null;
+  effective_samples: number | null;
+  order_high_ns: number;
+  order_low_ns: number;
+  within_high_ns: number | null;
+  within_low_ns: number | null;
+}
 
 export interface Setup {
   command: string[];
@@ -260,6 +350,7 @@ export interface Setup {
   loads: Load[];
   meshes: Mesh[];
   mix: string;
+  prices: Prices | null;
   repeats: number;
   seed: string;
   services: string[];
@@ -274,9 +365,34 @@ export interface SpectrumPoint {
   supported: boolean;
 }
 
+export interface Stability {
+  autocorrelation: number;
+  drift: number;
+  drift_p: number;
+  kpss: number;
+  period_p: number;
+  period_seconds: number | null;
+  seconds: number;
+  warmup_seconds: number | null;
+}
+
 export interface Step {
   duration_ns: number;
   rate_rps: number;
+}
+
+export interface StopTarget {
+  half_width: number;
+  what: string;
+  widest: number | null;
+}
+
+export interface Stopping {
+  blocks_max: number;
+  blocks_min: number;
+  nominal_confidence: number;
+  reached_after: number | null;
+  targets: StopTarget[];
 }
 
 export interface Trace {
@@ -293,13 +409,16 @@ export interface TrialRow {
   data_plane_cores: number | null;
   dir: string;
   errors: Partial<Record<string, number>>;
+  excluded?: boolean;
   gone: string[];
   index: number;
   latency_ns: LatencySummary | null;
   lateness_ns: LatencySummary | null;
   load: string;
   mesh: string;
+  outlier: Outlier | null;
   proofs: Proof[];
+  stability: Stability | null;
   used: boolean;
   verdict: Verdict;
 }

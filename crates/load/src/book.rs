@@ -53,6 +53,29 @@ pub(crate) struct EndpointBook {
     pub(crate) counts: Counts,
     pub(crate) errors: Errors,
     pub(crate) latency: Lazy,
+    /// Of errors and timeouts, by class: few and therefore in a list.
+    pub(crate) error_latency: Vec<(ErrorClass, Histogram)>,
+}
+
+impl EndpointBook {
+    #[cold]
+    fn error_latency(&mut self, class: ErrorClass) -> &mut Histogram {
+        let found = self.error_latency.iter().position(|(c, _)| *c == class);
+        let index = found.unwrap_or_else(|| {
+            self.error_latency.push((class, Histogram::new()));
+            self.error_latency.len() - 1
+        });
+        &mut self.error_latency[index].1
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        add_errors(&mut self.errors, &other.errors);
+        self.latency.merge(&other.latency);
+        for (class, latency) in &other.error_latency {
+            self.error_latency(*class).merge(latency);
+        }
+    }
 }
 
 /// Everything about the slots of one stretch of intended time.
@@ -122,9 +145,7 @@ impl Page {
                 .resize_with(other.endpoints.len(), EndpointBook::default);
         }
         for (mine, theirs) in self.endpoints.iter_mut().zip(&other.endpoints) {
-            mine.counts.add(&theirs.counts);
-            add_errors(&mut mine.errors, &theirs.errors);
-            mine.latency.merge(&theirs.latency);
+            mine.merge(theirs);
         }
     }
 }
@@ -308,6 +329,8 @@ impl Recorder {
             }
             Ending::Failed(class) => {
                 page.error_latency.record(latency);
+                let endpoint = page.endpoint(name, names);
+                endpoint.error_latency(class).record(latency);
                 Self::failed(page, name, names, class);
             }
         }
@@ -386,6 +409,8 @@ mod tests {
         assert_eq!(page(0).latency.get().unwrap().max(), SECOND_NS + 5);
         assert_eq!(page(0).service_time.get().unwrap().max(), 5);
         assert_eq!(page(1).errors[ErrorClass::Reset as usize], 1);
+        let (class, latency) = &page(1).endpoints[0].error_latency[0];
+        assert_eq!((*class, latency.max()), (ErrorClass::Reset, SECOND_NS));
         assert_eq!((page(0).ended_in_window, page(1).ended_in_window), (1, 0));
         assert_eq!(page(0).endpoints[1].counts.ok, 1);
         assert_eq!(

@@ -13,7 +13,7 @@ use tare_model::transport::{InstrumentError, TlsResult};
 use tare_model::verdict::Verdict;
 use tare_stats::Histogram;
 
-use crate::book::{Errors, Lazy, Page, SECOND_NS};
+use crate::book::{EndpointBook, Errors, Lazy, Page, SECOND_NS};
 use crate::driver::{DriverReport, KernelReport, TlsReport};
 use crate::engine::{Flush, LoopEnd};
 use crate::verdict::assess;
@@ -152,6 +152,7 @@ impl<'a> Collector<'a> {
         let mut result = LoadResult {
             schema_version: SCHEMA_VERSION,
             tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+            shard: Some(spec.shard),
             mode: spec.mode.described(),
             window_start_unix_ns: about.window_start_unix_ns,
             window_ns,
@@ -294,6 +295,7 @@ fn endpoints(total: &Page, names: &[String]) -> Vec<EndpointResult> {
                 .unwrap_or_default(),
             errors: error_map(&book.errors),
             latency: wire_of(&book.latency),
+            error_latency: error_latency(book),
         })
         .collect()
 }
@@ -317,9 +319,15 @@ fn interval(second: u32, page: &Page, names: &[String]) -> Interval {
                 name: name.clone(),
                 counts: book.counts,
                 latency: wire_of(&book.latency),
+                error_latency: error_latency(book),
             })
             .collect(),
     }
+}
+
+fn error_latency(book: &EndpointBook) -> BTreeMap<String, HistogramWire> {
+    let by_key = |(class, h): &(ErrorClass, Histogram)| (class.key().to_owned(), h.to_wire());
+    book.error_latency.iter().map(by_key).collect()
 }
 
 /// A result in which nothing happened, for tests of what looks at results.

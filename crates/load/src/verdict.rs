@@ -414,6 +414,7 @@ mod tests {
                 latency_ns: Default::default(),
                 errors: Default::default(),
                 latency: empty_result().histograms.latency,
+                error_latency: Default::default(),
             };
             (e.counts.planned, e.counts.ok, e.counts.error) = (ok + 1, ok, 1);
             judged(move |r| {

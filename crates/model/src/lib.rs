@@ -8,15 +8,19 @@
 //! and is negative in the warm-up.
 
 pub mod arrivals;
+pub mod comparison;
 pub mod graph;
 pub mod hist;
 pub mod layout;
 pub mod load;
+pub mod merge;
 pub mod mesh;
 pub mod plan;
+pub mod published;
 pub mod record;
 pub mod rng;
 pub mod schedule;
+pub mod schemas;
 pub mod search;
 mod source;
 pub mod summary;

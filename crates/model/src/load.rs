@@ -388,6 +388,10 @@ pub struct LoadResult {
     pub tare_version: String,
     /// `open` or `saturate`.
     pub mode: Mode,
+    /// Which part of the schedule this generator took; absent in results merged from
+    /// several, and in those of versions that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
     /// Start of the measured window.
     pub window_start_unix_ns: u64,
     /// Length of the measured window.
@@ -478,6 +482,10 @@ pub struct EndpointResult {
     pub errors: BTreeMap<String, u64>,
     /// The full histogram.
     pub latency: HistogramWire,
+    /// done - intended of slots that ended in an error or a timeout, by
+    /// [`ErrorClass::key`]; absent when there were none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub error_latency: BTreeMap<String, HistogramWire>,
 }
 
 /// What the generator says of itself, over the measured window.

@@ -117,6 +117,9 @@ pub struct IntervalEndpoint {
     pub counts: Counts,
     /// done - intended, over ok responses.
     pub latency: HistogramWire,
+    /// done - intended of errors and timeouts by class; absent when there were none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub error_latency: BTreeMap<String, HistogramWire>,
 }
 
 /// What a workload server writes.

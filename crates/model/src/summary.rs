@@ -11,10 +11,21 @@ use crate::hist::LatencySummary;
 use crate::layout::Fingerprint;
 use crate::load::Counts;
 use crate::mesh::Mesh;
-use crate::plan::{EnvironmentKind, Load};
+use crate::plan::{EnvironmentKind, Load, Prices};
+use crate::published::Published;
 use crate::trial::{MemoryKind, Proof};
 use crate::verdict::{Grade, Verdict};
 use crate::worker::Plane;
+
+mod cost;
+mod inference;
+mod named;
+mod stability;
+
+pub use cost::Cost;
+pub use inference::{Inference, Sampling, StopTarget, Stopping};
+pub use named::{NamedFigure, NamedSummary};
+pub use stability::{Outlier, Stability};
 
 /// The whole analysis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -55,6 +66,14 @@ pub struct Summary {
     pub fingerprint: Fingerprint,
     /// What could not be read or used, in sentences.
     pub notes: Vec<String>,
+    /// Up to this share of the baseline's figure, a difference is none for practical
+    /// purposes: 0.05.
+    pub equivalence_margin: f64,
+    /// Of an adaptive plan; absent with a fixed number of blocks.
+    pub stopping: Option<Stopping>,
+    /// Published figures, the same in every summary: measured by others on other
+    /// machines, and to be labelled so wherever they are shown.
+    pub published: Vec<Published>,
 }
 
 /// What was measured, as far as a reader needs it to judge and to repeat the run.
@@ -84,6 +103,9 @@ pub struct Setup {
     pub seed: String,
     /// The command line.
     pub command: Vec<String>,
+    /// What CPU and memory cost, where the plan says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Prices>,
 }
 
 /// What the run says about one mesh.
@@ -100,6 +122,10 @@ pub struct Answer {
     pub distinction: Option<Distinction>,
     /// A sentence or two.
     pub text: String,
+    /// What many comparisons in one report take away from the sentence, as `After
+    /// Holm's correction for 12 comparisons the median is not distinguishable.`;
+    /// absent where they take nothing away.
+    pub caution: Option<String>,
 }
 
 /// One mesh under one load: all its valid and suspect trials pooled.
@@ -141,6 +167,12 @@ pub struct Cell {
     pub endpoints: Vec<EndpointRow>,
     /// Against the baseline under the same load; absent for the baseline itself.
     pub overhead: Option<Overhead>,
+    /// What the mesh costs with the plan's prices; absent without them, and for a
+    /// mesh without processes of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+    /// The same trials in the way of published benchmarks, by name.
+    pub named: Vec<NamedSummary>,
 }
 
 /// A quantile of pooled counts, with an interval over runs: on the logarithmic
@@ -162,6 +194,9 @@ pub struct Quantile {
     pub runs_ns: Vec<u64>,
     /// Whether there are enough samples to state it; tables leave it out if not.
     pub supported: bool,
+    /// What its uncertainty is made of; absent where no interval was asked for (service
+    /// time, lateness, endpoints) and for the maximum.
+    pub sampling: Option<Sampling>,
 }
 
 /// One point of a percentile curve.
@@ -254,6 +289,11 @@ pub struct Difference {
     pub high: Option<f64>,
     /// Difference as a share of the baseline's figure, where that is not 0.
     pub ratio: Option<f64>,
+    /// Lower end of the interval of that share, paired by block likewise; absent
+    /// without an interval, or where the baseline cannot be told from 0.
+    pub ratio_low: Option<f64>,
+    /// Upper end likewise.
+    pub ratio_high: Option<f64>,
     /// The paired differences, in order of block.
     pub pairs: Vec<f64>,
     /// What may be said.
@@ -261,6 +301,8 @@ pub struct Difference {
     /// Whether both sides have enough samples to state what differs; tables leave
     /// it out if not. Always so for resources.
     pub supported: bool,
+    /// p-values, correction, equivalence, detectable effect; absent with fewer than 2 pairs.
+    pub inference: Option<Inference>,
 }
 
 /// How a comparison ends.
@@ -306,6 +348,9 @@ pub struct TrialRow {
     pub load: String,
     /// Whether its figures are in a cell.
     pub used: bool,
+    /// Whether the reader left it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub excluded: bool,
     /// The verdict with its reasons.
     pub verdict: Verdict,
     /// Slots; absent when the trial did not get as far as a result.
@@ -326,4 +371,8 @@ pub struct TrialRow {
     pub proofs: Vec<Proof>,
     /// Processes that vanished in the trial.
     pub gone: Vec<String>,
+    /// Whether it was steady; absent without enough records by the second.
+    pub stability: Option<Stability>,
+    /// How it differs from the other trials of its cell; absent where it does not.
+    pub outlier: Option<Outlier>,
 }

@@ -144,6 +144,14 @@ pub enum Reason {
     NotStarted,
     /// tare itself was built without optimisation.
     DebugBuild,
+    /// Latency changed in the course of the trial.
+    NotSteady,
+    /// The first seconds of the window look like a warm-up that went on.
+    WarmUpVisible,
+    /// The generators of one measurement did not start together.
+    StartSkew,
+    /// One generator's latencies stand apart from the others'.
+    GeneratorsDiffer,
     /// The generator's machine had no port, file descriptor or memory left.
     LocalShortage,
     /// Arrivals in phase as another tool plans them.
@@ -187,6 +195,16 @@ impl Reason {
             }
             Self::NotStarted => "See the logs of the trial for the part that did not start.",
             Self::DebugBuild => "Build with `cargo build --release`.",
+            Self::NotSteady => {
+                "See latency over time: measure longer, or find what changed in the trial."
+            }
+            Self::WarmUpVisible => "Lengthen the warm-up.",
+            Self::StartSkew => {
+                "Give all generators the same start_unix_ns, and synchronise their clocks."
+            }
+            Self::GeneratorsDiffer => {
+                "Look at that generator's machine and its path to the target; the merged figures hold both."
+            }
             Self::LocalShortage => {
                 "Raise ulimit -n, widen net.ipv4.ip_local_port_range, reuse connections, or use more generators."
             }

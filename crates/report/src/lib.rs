@@ -4,32 +4,28 @@
 //! Every output prints the numbers of one [`Summary`] through `tare_stats::figures`
 //! and computes none of its own.
 
-mod html;
+mod comparison;
+mod detectable;
+pub mod export;
+mod money;
+mod otherwise;
 mod page;
+mod series;
 mod store;
 mod table;
 mod text;
 
-pub use page::render_page;
+pub use comparison::{render_comparison, render_comparison_markdown};
+pub use detectable::render_detectable;
+pub use otherwise::{render_method, render_published};
+pub use page::{render_live, render_page, render_report};
 pub use store::{LoadedRun, StoreError, load_run};
 pub use table::{TableOptions, render_table};
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tare_model::layout;
-use tare_model::summary::{Summary, TrialRow};
-
-/// In how many blocks there are trials of a kind, in words: `3`, or `2 of 3`.
-fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> String {
-    let there: BTreeSet<u32> = summary.trials.iter().filter(of).map(|t| t.block).collect();
-    let (there, planned) = (there.len(), summary.setup.repeats);
-    if there == planned as usize {
-        planned.to_string()
-    } else {
-        format!("{there} of {planned}")
-    }
-}
+use tare_model::summary::Summary;
 
 /// The analysis of a loaded run.
 #[must_use]
@@ -42,11 +38,36 @@ pub fn summarise(run: &LoadedRun) -> Summary {
 /// # Errors
 /// [`WriteError`] when the directory is no run, or cannot be written to.
 pub fn write_derived(dir: &Path) -> Result<Summary, WriteError> {
-    let summary = summarise(&load_run(dir)?);
+    write_derived_without(dir, &[])
+}
+
+/// The same without the trials named by their index in `excluded`; the page and the
+/// summary say so, and [`write_derived`] undoes it.
+///
+/// # Errors
+/// Those of [`write_derived`], and [`WriteError::NoTrial`] for an index without a trial.
+pub fn write_derived_without(dir: &Path, excluded: &[u32]) -> Result<Summary, WriteError> {
+    let run = load_run(dir)?;
+    let there = |index: &u32| run.trials.iter().any(|t| t.result.trial.index == *index);
+    if let Some(index) = excluded.iter().find(|index| !there(index)) {
+        return Err(WriteError::NoTrial {
+            index: *index,
+            trials: run.trials.len(),
+        });
+    }
+    let summary = tare_stats::analysis::summarise_without(
+        &run.manifest,
+        &run.trials,
+        run.notes.clone(),
+        excluded,
+    );
     let mut json = serde_json::to_string_pretty(&summary).map_err(WriteError::Json)?;
     json.push('\n');
     write_whole(&dir.join(layout::SUMMARY), json.as_bytes())?;
-    write_whole(&dir.join(layout::REPORT), render_page(&summary).as_bytes())?;
+    write_whole(
+        &dir.join(layout::REPORT),
+        render_report(&run, &summary).as_bytes(),
+    )?;
     Ok(summary)
 }
 
@@ -72,6 +93,14 @@ pub enum WriteError {
     /// The run could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A trial was to be left out that is not there.
+    #[error("found no trial {index} to leave out, expected the number of one of {trials} trials")]
+    NoTrial {
+        /// What was asked for.
+        index: u32,
+        /// How many there are.
+        trials: usize,
+    },
     /// A file could not be written.
     #[error("write {path}")]
     Io {

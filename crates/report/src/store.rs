@@ -4,6 +4,7 @@
 //! Nothing in the directory is trusted: links are not followed, files have a
 //! largest size, names are only ever shown, escaped.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use tare_model::trial::TrialResult;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_stats::LoadStream;
 use tare_stats::analysis::StoredTrial;
+use tare_stats::hierarchical::Second;
 
 use crate::text::printable;
 
@@ -92,24 +94,62 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
             Vec::new()
         }
     };
-    for name in names {
-        let trial = dir.join(layout::TRIALS).join(&name);
-        let shown = printable(&name.to_string_lossy());
-        match read_document::<TrialResult>(&trial.join(layout::RESULT)) {
-            Ok(result) => {
-                let (result, note) = verified(&trial, result);
-                run.notes.extend(note.map(|n| format!("{shown}: {n}")));
-                run.trials.push(StoredTrial { dir: shown, result });
-            }
-            Err(found) => {
-                run.notes.push(format!(
-                    "{shown}: {}: {found}; the trial is left out",
-                    layout::RESULT
-                ));
-            }
-        }
+    for read in read_trials(&dir.join(layout::TRIALS), &names) {
+        run.notes.extend(read.note);
+        run.trials.extend(read.trial);
     }
     Ok(run)
+}
+
+/// What became of one directory.
+struct ReadTrial {
+    trial: Option<StoredTrial>,
+    note: Option<String>,
+}
+
+/// Reads all trials, on as many threads as there are cores, in the order of `names`.
+fn read_trials(trials: &Path, names: &[OsString]) -> Vec<ReadTrial> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = names.len().div_ceil(threads).max(1);
+    let read = |names: &[OsString]| -> Vec<ReadTrial> {
+        names.iter().map(|name| read_trial(trials, name)).collect()
+    };
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = names
+            .chunks(share)
+            .map(|names| (names, scope.spawn(move || read(names))))
+            .collect();
+        // Reading panics for no input; if it should, it does here, too.
+        parts
+            .into_iter()
+            .flat_map(|(names, part)| part.join().unwrap_or_else(|_| read(names)))
+            .collect()
+    })
+}
+
+fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
+    let dir = trials.join(name);
+    let shown = printable(&name.to_string_lossy());
+    match read_document::<TrialResult>(&dir.join(layout::RESULT)) {
+        Ok(result) => {
+            let (result, seconds, note) = verified(&dir, result);
+            ReadTrial {
+                note: note.map(|n| format!("{shown}: {n}")),
+                trial: Some(StoredTrial {
+                    dir: shown,
+                    result,
+                    seconds,
+                }),
+            }
+        }
+        Err(found) => ReadTrial {
+            note: Some(format!(
+                "{shown}: {}: {found}; the trial is left out",
+                layout::RESULT
+            )),
+            trial: None,
+        },
+    }
 }
 
 /// Names of trial directories, sorted. Others become notes.
@@ -173,18 +213,27 @@ fn plain(error: &std::io::Error) -> String {
 }
 
 fn damaged(error: &serde_json::Error) -> String {
+    // The other way round than an old document: what it lacks has a default.
+    if error.to_string().starts_with("unknown field") {
+        return format!(
+            "it has more than this tare {} knows, and may be from a newer one: {}",
+            env!("CARGO_PKG_VERSION"),
+            printable(&error.to_string())
+        );
+    }
     let what = if error.is_eof() { "cut off" } else { "damaged" };
     format!("{what}: {}", printable(&error.to_string()))
 }
 
-/// The result as invalid, and a note, when the records beside it do not bear it
-/// out: then nobody knows what was measured.
-fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Option<String>) {
+/// The result with its latencies by second; as invalid, with a note, when the records
+/// beside it do not bear it out: then nobody knows what was measured.
+fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Vec<Second>, Option<String>) {
     let Some(load) = &result.load else {
-        return (result, None);
+        return (result, Vec::new(), None);
     };
-    let Err(found) = verify_stream(&dir.join(layout::LOAD), load) else {
-        return (result, None);
+    let found = match verify_stream(&dir.join(layout::LOAD), load) {
+        Ok(seconds) => return (result, seconds, None),
+        Err(found) => found,
     };
     let found = format!(
         "{} does not bear out {}: {found}",
@@ -193,18 +242,41 @@ fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Option<String>
     );
     let doubt = Finding::new(Grade::Invalid, Reason::Incomplete, found.clone());
     result.verdict = result.verdict.and(Verdict::from_findings(vec![doubt]));
-    (result, Some(found))
+    (result, Vec::new(), Some(found))
 }
 
 /// Reads the generator's records again: checksum, sums of the intervals, and the
 /// same result in its final one.
-fn verify_stream(path: &Path, result: &LoadResult) -> Result<(), String> {
+fn verify_stream(path: &Path, result: &LoadResult) -> Result<Vec<Second>, String> {
+    let read = read_stream(path, LoadStream::new())?;
+    if read.result == *result {
+        Ok(read.seconds)
+    } else {
+        Err("its final record and the result are not the same".to_owned())
+    }
+}
+
+/// The interval log of a generator's records, which must be whole.
+pub(crate) fn log_of(path: &Path) -> Result<String, String> {
+    let read = read_stream(path, LoadStream::logging())?;
+    read.log
+        .ok_or_else(|| "its records do not say when the window began".to_owned())
+}
+
+/// What a whole stream holds.
+struct Whole {
+    result: LoadResult,
+    seconds: Vec<Second>,
+    /// The interval log of a stream that is read for it.
+    log: Option<String>,
+}
+
+fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Whole, String> {
     let metadata = std::fs::symlink_metadata(path).map_err(|e| plain(&e))?;
     if !metadata.is_file() {
         return Err("found something else than a plain file".to_owned());
     }
     let mut reader = BufReader::new(File::open(path).map_err(|e| plain(&e))?);
-    let mut stream = LoadStream::new();
     let mut line = String::new();
     loop {
         line.clear();
@@ -220,10 +292,11 @@ fn verify_stream(path: &Path, result: &LoadResult) -> Result<(), String> {
             .line(line.trim_end_matches('\n'))
             .map_err(|e| printable(&e.to_string()))?;
     }
-    let last = stream.finish().map_err(|e| printable(&e.to_string()))?;
-    if last == *result {
-        Ok(())
-    } else {
-        Err("its final record and the result are not the same".to_owned())
-    }
+    let (log, seconds) = (stream.hlog(), stream.seconds());
+    let result = stream.finish().map_err(|e| printable(&e.to_string()))?;
+    Ok(Whole {
+        result,
+        seconds,
+        log,
+    })
 }

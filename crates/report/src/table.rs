@@ -1,11 +1,14 @@
 //! The answer in a terminal: one block for each load, 80 columns wide.
 
-use tare_model::summary::{Cell, Difference, Distinction, Estimate, Quantile, Summary, TrialRow};
+use tare_model::summary::{
+    Cell, Difference, Distinction, Estimate, Quantile, Stopping, Summary, TrialRow,
+};
 use tare_model::verdict::{Finding, Grade};
 use tare_model::worker::Plane;
+use tare_page::blocks;
 use tare_stats::figures;
 
-use crate::blocks;
+use crate::money;
 use crate::text::{fit, printable, wrap};
 
 /// Widest line, in characters.
@@ -31,6 +34,7 @@ pub fn render_table(summary: &Summary, options: TableOptions) -> String {
         text: String::new(),
         colour: options.colour,
     };
+    answers(&mut out, summary);
     for load in &summary.setup.loads {
         let cells: Vec<&Cell> = summary
             .cells
@@ -41,15 +45,42 @@ pub fn render_table(summary: &Summary, options: TableOptions) -> String {
         latency_rows(&mut out, summary, &cells);
         over_rows(&mut out, summary, &cells);
         plane_rows(&mut out, summary, &cells);
+        if let Some((head, lines)) = money::lines(summary, &cells, NAME) {
+            out.line("");
+            out.dim(&head);
+            lines.iter().for_each(|line| out.line(line));
+        }
         out.line("");
     }
-    out.dim(&legend(summary));
+    let from = out.text.len();
+    out.wrapped(&legend(summary), "", "");
+    for line in out.text.split_off(from).lines() {
+        out.dim(line);
+    }
     out.line("");
     doubts(&mut out, summary);
-    for answer in &summary.answers {
-        out.wrapped(&answer.text, "* ", "  ");
-    }
+    out.text.truncate(out.text.trim_end().len());
+    out.line("");
     out.text
+}
+
+/// What the run says about each mesh, in a sentence, before any figure.
+fn answers(out: &mut Output, summary: &Summary) {
+    for answer in &summary.answers {
+        let from = out.text.len();
+        out.wrapped(&answer.text, "* ", "  ");
+        let text = out.text.split_off(from);
+        for line in text.lines() {
+            let line = out.bold(line);
+            out.line(&line);
+        }
+        if let Some(caution) = &answer.caution {
+            out.wrapped(caution, "  ", "  ");
+        }
+    }
+    if !summary.answers.is_empty() {
+        out.line("");
+    }
 }
 
 fn heading(summary: &Summary, load: &tare_model::plan::Load) -> String {
@@ -81,6 +112,9 @@ fn legend(summary: &Summary) -> String {
             text += &format!("; {} {words}", sign(distinction).trim());
         }
     }
+    if let Some(stopping) = &summary.stopping {
+        text += &format!("; {}", stopped(stopping));
+    }
     if summary
         .cells
         .iter()
@@ -89,6 +123,30 @@ fn legend(summary: &Summary) -> String {
         text += "; - too few responses";
     }
     text
+}
+
+fn stopped(stopping: &Stopping) -> String {
+    let share = |x: f64| figures::percent(x).trim_start_matches('+').to_owned();
+    let targets: Vec<String> = stopping
+        .targets
+        .iter()
+        .map(|t| {
+            let now = t.widest.map_or("unknown".to_owned(), share);
+            format!(
+                "{} within {now} (asked for: {})",
+                t.what,
+                share(t.half_width)
+            )
+        })
+        .collect();
+    let when = match stopping.reached_after {
+        Some(blocks) => format!("stopped after {blocks} of at most {}", stopping.blocks_max),
+        None => format!(
+            "not narrow enough yet, at most {} blocks",
+            stopping.blocks_max
+        ),
+    };
+    format!("{when}: {}", targets.join(", "))
 }
 
 /// What stands before a difference from which nothing may be concluded.
@@ -238,6 +296,20 @@ fn doubts(out: &mut Output, summary: &Summary) {
             (kind.same[0].as_str(), kind.same.len() - 1)
         };
         out.finding(place, kind.first, alike + kind.others);
+    }
+    for trial in &summary.trials {
+        if let Some(outlier) = &trial.outlier {
+            let text = format!(
+                "outlier, kept: trial {}, {} at {}: {} of {}, where the median of the trials is {}.",
+                trial.index,
+                trial.mesh,
+                trial.load,
+                outlier.what,
+                figures::duration(outlier.value_ns as f64),
+                figures::duration(outlier.median_ns as f64),
+            );
+            out.wrapped(&text, "", "  ");
+        }
     }
     for note in &summary.notes {
         out.wrapped(&format!("note: {note}."), "", "  ");

@@ -19,6 +19,7 @@ fn analysed(plan: &tare_model::plan::Plan, mut change: impl FnMut(&mut TrialResu
             StoredTrial {
                 dir: spec.dir_name(),
                 result,
+                seconds: Vec::new(),
             }
         })
         .collect();
@@ -302,6 +303,7 @@ fn the_same_trial_twice_counts_once() {
         .map(|spec| StoredTrial {
             dir: spec.dir_name(),
             result: support::trial(spec).1,
+            seconds: Vec::new(),
         })
         .collect();
     let mut copy = trials[0].clone();

@@ -92,9 +92,7 @@ fn table_page_and_json_show_the_same_numbers() {
     let table = table(&summary);
     let json = std::fs::read(dir.path().join(layout::SUMMARY)).unwrap();
     assert!(serde_json::from_slice::<Summary>(&json).unwrap() == summary);
-    let start = page.find("id=\"summary\">").unwrap() + "id=\"summary\">".len();
-    let embedded = &page[start..start + page[start..].find("</script>").unwrap()];
-    assert!(serde_json::from_str::<Summary>(embedded).unwrap() == summary);
+    assert!(support::embedded::<Summary>(&page, "summary") == summary);
 
     for cell in &summary.cells {
         for q in &cell.latency {
@@ -359,12 +357,9 @@ fn a_run_without_any_trial_says_so() {
 
 #[test]
 fn hostile_names_stay_text() {
-    const EVIL: &str = "</script><img src=x onerror=alert(1)>\x1b[2J'\"";
+    use support::EVIL;
     let mut plan = support::quick();
-    plan.meshes[1].name = EVIL.to_owned();
-    plan.meshes[1].title = EVIL.to_owned();
-    plan.description = EVIL.to_owned();
-    plan.loads[0].name = EVIL.to_owned();
+    support::make_hostile(&mut plan);
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &plan, |_| {});
     let mut summary = analysed(dir.path());

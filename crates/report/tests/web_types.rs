@@ -1,5 +1,5 @@
-//! The TypeScript types of the front end are generated from the JSON Schema of
-//! [`Summary`]. To write them again after a change:
+//! The TypeScript types of the front end are generated from the JSON Schemas of
+//! [`Summary`] and [`tare_page::Details`]. To write them again after a change:
 //! `TARE_UPDATE=1 cargo test -p tare-report --test web_types`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -11,28 +11,43 @@ use std::path::Path;
 use serde_json::Value;
 use tare_model::summary::Summary;
 
-const PATH: &str = "../../web/src/summary.ts";
+const SOURCES: &str = "../../web/src";
 
 #[test]
 fn types_of_the_front_end_are_those_of_the_summary() {
     let schema = schemars::schema_for!(Summary).to_value();
-    let generated = generate(&schema);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PATH);
+    assert_current(
+        "summary.ts",
+        &generate("Summary", "`summary.json`", &schema),
+    );
+}
+
+#[test]
+fn types_of_the_front_end_are_those_of_the_details() {
+    let schema = schemars::schema_for!(tare_page::Details).to_value();
+    let found = generate("Details", "the page's details", &schema);
+    assert_current("details.ts", &found);
+}
+
+fn assert_current(file: &str, generated: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(SOURCES)
+        .join(file);
     if std::env::var_os("TARE_UPDATE").is_some() {
-        std::fs::write(&path, &generated).unwrap();
+        std::fs::write(&path, generated).unwrap();
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == generated,
-        "web/src/summary.ts is out of date: run with TARE_UPDATE=1"
+        "web/src/{file} is out of date: run with TARE_UPDATE=1"
     );
 }
 
-fn generate(schema: &Value) -> String {
-    let mut out = String::from(
-        "// Generated from the JSON Schema of `summary.json` by crates/report/tests/web_types.rs.\n\n",
+fn generate(name: &str, of: &str, schema: &Value) -> String {
+    let mut out = format!(
+        "// Generated from the JSON Schema of {of} by crates/report/tests/web_types.rs.\n\n"
     );
-    declare(&mut out, "Summary", schema);
+    declare(&mut out, name, schema);
     for (name, definition) in schema["$defs"].as_object().unwrap() {
         declare(&mut out, name, definition);
     }
@@ -97,6 +112,11 @@ fn plain(name: &str, schema: &Value) -> String {
     match name {
         "integer" | "number" => "number".to_owned(),
         "boolean" | "string" | "null" => name.to_owned(),
+        "array" if schema.get("prefixItems").is_some() => {
+            let items = schema["prefixItems"].as_array().unwrap();
+            let items: Vec<String> = items.iter().map(type_of).collect();
+            format!("[{}]", items.join(", "))
+        }
         "array" => {
             let item = type_of(&schema["items"]);
             if item.contains('|') {

@@ -8,12 +8,16 @@ use tare_model::record::Progress;
 use tare_model::trial::{self, Event, TrialResult, TrialSpec};
 use tokio::sync::watch;
 
+use crate::adaptive;
 use crate::environment::{Environment, EnvironmentError};
 use crate::store::{RunDir, StoreError};
 use crate::trial::{Ended, TrialRun};
 
 /// After this many trials in a row that did not get to measure, the run ends.
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
+
+/// Kind of the event of an adaptive plan that stops.
+pub const NARROW_ENOUGH: &str = "narrow_enough";
 
 /// What the experiment tells whoever watches it.
 #[derive(Debug)]
@@ -63,7 +67,7 @@ pub trait Observer {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Trials in the plan.
+    /// Trials in the plan; of an adaptive plan that stopped, in the blocks until then.
     pub planned: u32,
     /// Trials on disk.
     pub done: u32,
@@ -101,7 +105,7 @@ pub async fn run<E: Environment>(
 ) -> Result<Outcome, RunError> {
     let plan: &Plan = &run.manifest().plan;
     let order = trial::order(plan);
-    let planned = order.len() as u32;
+    let mut planned = order.len() as u32;
     let mut done = order.iter().filter(|t| run.has(t)).count() as u32;
     let mut failures = 0;
     let kind = if done == 0 { "begun" } else { "resumed" };
@@ -109,7 +113,18 @@ pub async fn run<E: Environment>(
         kind,
         format!("{done} of {planned} trials were there"),
     ))?;
+    let mut looked = None;
     for spec in &order {
+        // Before the first trial of each block, which a resumed run comes by, too.
+        if looked != Some(spec.block) {
+            looked = Some(spec.block);
+            if let Some(enough) = adaptive::enough(run, &order, spec.block) {
+                run.event(&enough)?;
+                observer.update(Update::Event(&enough));
+                planned = spec.index;
+                break;
+            }
+        }
         if run.has(spec) {
             continue;
         }

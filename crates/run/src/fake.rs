@@ -325,6 +325,7 @@ impl Second {
                     name: name.clone(),
                     counts: *counts,
                     latency: latency.to_wire(),
+                    error_latency: BTreeMap::new(),
                 })
                 .collect(),
         })
@@ -386,6 +387,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
         instrument_error: None,
         schema_version: tare_model::SCHEMA_VERSION,
         tare_version: env!("CARGO_PKG_VERSION").into(),
+        shard: Some(spec.shard),
         mode: spec.mode.described(),
         window_start_unix_ns,
         window_ns: spec.duration_ns,
@@ -414,6 +416,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
                 latency_ns: latency.summary(),
                 errors: BTreeMap::new(),
                 latency: latency.to_wire(),
+                error_latency: BTreeMap::new(),
             })
             .collect(),
         generator: GeneratorStats {

@@ -52,7 +52,7 @@ impl Flow {
         Ok(Self {
             deadline: Instant::now() + generator.armed_within,
             generator,
-            stream: LoadStream::new(),
+            stream: LoadStream::logging(),
             stream_problem: None,
             agent: None,
             agent_spec: None,

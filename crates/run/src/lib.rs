@@ -1,5 +1,6 @@
 //! Runs a plan: trials in blocks, environments, meshes, sampling.
 
+mod adaptive;
 pub mod agent;
 pub mod environment;
 pub mod envoy;

@@ -172,15 +172,25 @@ impl RunDir {
     /// result: a resumed run tries it again.
     #[must_use]
     pub fn has(&self, trial: &TrialSpec) -> bool {
+        self.result(trial).is_some()
+    }
+
+    /// The results of `trials` that are on disk and got to measure, in their order.
+    #[must_use]
+    pub fn results(&self, trials: &[TrialSpec]) -> Vec<(String, TrialResult)> {
+        let read = |trial: &TrialSpec| Some((trial.dir_name(), self.result(trial)?));
+        trials.iter().filter_map(read).collect()
+    }
+
+    fn result(&self, trial: &TrialSpec) -> Option<TrialResult> {
         let file = self
             .path
             .join(layout::TRIALS)
             .join(trial.dir_name())
             .join(layout::RESULT);
-        let result = fs::read(file)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<TrialResult>(&bytes).ok());
-        result.is_some_and(|r| r.load.is_some())
+        let bytes = fs::read(file).ok()?;
+        let result: TrialResult = serde_json::from_slice(&bytes).ok()?;
+        result.load.is_some().then_some(result)
     }
 
     /// Adds a line to the run's events.

@@ -7,7 +7,7 @@ use tare_model::graph::{Mix, MixEndpoint, Protocol, Service, ServiceGraph};
 use tare_model::layout::{Fingerprint, RunManifest};
 use tare_model::load::{Arrivals, Pace};
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
-use tare_model::plan::{EnvironmentKind, Load, Plan, Workload};
+use tare_model::plan::{EnvironmentKind, Load, Plan, Target, UNTIL_MIN, Until, Workload};
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Grade, Reason};
 use tare_run::experiment::{Observer, Outcome, RunError, Update, run};
@@ -80,18 +80,24 @@ fn plan() -> Plan {
         baseline: "bare".into(),
         loads: vec![load(200.0), load(400.0)],
         repeats: 3,
+        until: None,
         seed: 7,
+        prices: None,
     }
 }
 
 fn create(dir: &Path) -> RunDir {
+    create_for(dir, plan())
+}
+
+fn create_for(dir: &Path, plan: Plan) -> RunDir {
     let manifest = RunManifest {
         schema_version: tare_model::SCHEMA_VERSION,
         id: "test".into(),
         tare_version: "0".into(),
         tare_build: "debug".into(),
         started_unix_ns: 1,
-        plan: plan(),
+        plan,
         command: vec![],
         fingerprint: Fingerprint {
             cores: 2,
@@ -158,6 +164,63 @@ fn reasons(result: &TrialResult) -> Vec<Reason> {
         .map(|f| f.reason)
         .filter(build)
         .collect()
+}
+
+/// Up to 20 blocks, until p99 is known within `half_width`.
+fn adaptive(half_width: f64) -> Plan {
+    let target = Target {
+        what: "p99".into(),
+        half_width,
+    };
+    Plan {
+        repeats: 20,
+        until: Some(Until {
+            targets: vec![target],
+            min: UNTIL_MIN,
+        }),
+        ..plan()
+    }
+}
+
+#[tokio::test]
+async fn an_adaptive_plan_stops_when_its_intervals_are_narrow_enough() {
+    let straight = tempfile::tempdir().unwrap();
+    let run = create_for(straight.path(), adaptive(0.06));
+    let outcome = go(&run, vec![], None).await.unwrap();
+    let blocks = outcome.done / 4;
+    assert_eq!((outcome.planned, outcome.done % 4), (outcome.done, 0));
+    assert!((UNTIL_MIN..20).contains(&blocks), "{outcome:?}");
+    let events = std::fs::read_to_string(straight.path().join("events.ndjson")).unwrap();
+    assert!(
+        events.contains(&format!("stopped after {blocks} of at most 20 blocks")),
+        "{events}"
+    );
+
+    // Interrupted in the last of those blocks and resumed, it stops at the same place.
+    let broken = tempfile::tempdir().unwrap();
+    let run = create_for(broken.path(), adaptive(0.06));
+    let first = go(&run, vec![], Some(4 * blocks - 2)).await.unwrap();
+    assert!(first.interrupted);
+    drop(run);
+    let run = RunDir::resume(broken.path()).unwrap();
+    assert_eq!(go(&run, vec![], None).await.unwrap(), outcome);
+    drop(run);
+    let run = RunDir::resume(broken.path()).unwrap();
+    assert_eq!(
+        go(&run, vec![], None).await.unwrap(),
+        outcome,
+        "and stays there"
+    );
+
+    let never = tempfile::tempdir().unwrap();
+    let run = create_for(
+        never.path(),
+        Plan {
+            repeats: 6,
+            ..adaptive(0.000_1)
+        },
+    );
+    assert_eq!(go(&run, vec![], None).await.unwrap().done, 24);
 }
 
 #[tokio::test]

@@ -3,15 +3,10 @@
 //! are, because they add up; the final result is the sum of the final results, and
 //! [`LoadStream::finish`] on the merged stream proves that the two agree.
 
-use std::collections::BTreeMap;
-
-use tare_model::SCHEMA_VERSION;
-use tare_model::hist::{HistogramWire, LatencySummary};
-use tare_model::load::{EndpointResult, GeneratorStats, LoadHistograms, LoadResult};
+use tare_model::load::LoadResult;
 use tare_model::record::{Hello, LoadRecord, Progress, StreamChecksum};
-use tare_model::transport::InstrumentError;
 
-use crate::hist::{Histogram, WireError};
+use crate::merge;
 use crate::stream::{LoadStream, StreamError};
 
 /// What is wrong with one of the streams.
@@ -110,11 +105,12 @@ impl GeneratorStreams {
             let wrong = |error| GeneratorError { generator, error };
             results.push(stream.finish().map_err(wrong)?);
         }
-        let damaged = |error: WireError| GeneratorError {
+        let merged = merge::of_one_start(&results).map_err(|error| GeneratorError {
             generator: 0,
-            error: error.into(),
-        };
-        let merged = merge_results(&results).map_err(damaged)?;
+            error: StreamError::Sum {
+                what: error.to_string(),
+            },
+        })?;
         let Some(result) = merged else {
             return Err(GeneratorError {
                 generator: 0,
@@ -144,139 +140,14 @@ fn merged_progress<'a>(all: impl Iterator<Item = &'a Progress> + Clone) -> Progr
     }
 }
 
-/// The sum of results; `None` of none. Counts and histograms are added, summaries made
-/// anew from the sums; of loops' utilisation the busiest counts; verdicts are joined.
-///
-/// # Errors
-/// When a histogram is damaged.
-pub fn merge_results(results: &[LoadResult]) -> Result<Option<LoadResult>, WireError> {
-    let Some((first, rest)) = results.split_first() else {
-        return Ok(None);
-    };
-    let mut whole = first.clone();
-    if rest.is_empty() {
-        return Ok(Some(whole));
-    }
-    whole.schema_version = SCHEMA_VERSION;
-    // No plan makes generators speak TLS; one's alone would pass for the whole.
-    whole.tls = None;
-    whole.instrument_error = instrument_error(results)?;
-    for other in rest {
-        whole.interrupted |= other.interrupted;
-        whole.counts.add(&other.counts);
-        whole.rate.target = whole.rate.target.zip(other.rate.target).map(|(a, b)| a + b);
-        whole.rate.achieved += other.rate.achieved;
-        add(&mut whole.status, &other.status);
-        add(&mut whole.grpc_status, &other.grpc_status);
-        add(&mut whole.errors, &other.errors);
-        add_generator(&mut whole.generator, &other.generator);
-        whole.verdict = whole.verdict.and(other.verdict.clone());
-    }
-    let sum = |f: fn(&LoadHistograms) -> &HistogramWire| -> Result<_, WireError> {
-        merged(results.iter().map(|r| f(&r.histograms)))
-    };
-    (whole.histograms.latency, whole.latency_ns) = sum(|h| &h.latency)?;
-    (whole.histograms.service_time, whole.service_time_ns) = sum(|h| &h.service_time)?;
-    (whole.histograms.lateness, whole.lateness_ns) = sum(|h| &h.lateness)?;
-    (whole.histograms.wait, whole.wait_ns) = sum(|h| &h.wait)?;
-    (whole.histograms.error_latency, whole.error_latency_ns) = sum(|h| &h.error_latency)?;
-    let optional = |f: fn(&LoadHistograms) -> Option<&HistogramWire>| {
-        merged_if_any(results.iter().filter_map(|r| f(&r.histograms)))
-    };
-    (whole.histograms.stream_wait, whole.stream_wait_ns) = optional(|h| h.stream_wait.as_ref())?;
-    (whole.histograms.message_latency, whole.message_latency_ns) =
-        optional(|h| h.message_latency.as_ref())?;
-    whole.endpoints = endpoints(results)?;
-    Ok(Some(whole))
-}
-
-fn endpoints(results: &[LoadResult]) -> Result<Vec<EndpointResult>, WireError> {
-    let mut all: Vec<EndpointResult> = Vec::new();
-    for endpoint in results.iter().flat_map(|r| &r.endpoints) {
-        match all.iter_mut().find(|e| e.name == endpoint.name) {
-            None => all.push(endpoint.clone()),
-            Some(sum) => {
-                sum.counts.add(&endpoint.counts);
-                add(&mut sum.errors, &endpoint.errors);
-                (sum.latency, sum.latency_ns) =
-                    merged([&sum.latency, &endpoint.latency].into_iter())?;
-            }
-        }
-    }
-    Ok(all)
-}
-
-fn merged<'a>(
-    wires: impl Iterator<Item = &'a HistogramWire>,
-) -> Result<(HistogramWire, LatencySummary), WireError> {
-    let mut sum = Histogram::new();
-    for wire in wires {
-        sum.merge(&Histogram::from_wire(wire)?);
-    }
-    Ok((sum.to_wire(), sum.summary()))
-}
-
-/// The instrument's error over all generators; `None` where one of them did not compare.
-fn instrument_error(results: &[LoadResult]) -> Result<Option<InstrumentError>, WireError> {
-    let all: Option<Vec<&InstrumentError>> = results
-        .iter()
-        .map(|r| r.instrument_error.as_ref())
-        .collect();
-    let Some((first, rest)) = all.as_ref().and_then(|a| a.split_first()) else {
-        return Ok(None);
-    };
-    let mut sum = (*first).clone();
-    for other in rest {
-        sum.sampled += other.sampled;
-        sum.missed += other.missed;
-        sum.below_zero += other.below_zero;
-        sum.absent = sum.absent.or_else(|| other.absent.clone());
-        sum.clock_uncertainty_ns_max = sum
-            .clock_uncertainty_ns_max
-            .max(other.clock_uncertainty_ns_max);
-        (sum.send, sum.send_ns) = merged([&sum.send, &other.send].into_iter())?;
-        (sum.service_time, sum.service_time_ns) =
-            merged([&sum.service_time, &other.service_time].into_iter())?;
-    }
-    Ok(Some(sum))
-}
-
-/// What some generators have: the sum over those.
-fn merged_if_any<'a>(
-    wires: impl Iterator<Item = &'a HistogramWire>,
-) -> Result<(Option<HistogramWire>, Option<LatencySummary>), WireError> {
-    let mut wires = wires.peekable();
-    if wires.peek().is_none() {
-        return Ok((None, None));
-    }
-    let (wire, summary) = merged(wires)?;
-    Ok((Some(wire), Some(summary)))
-}
-
-fn add(sums: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
-    for (key, n) in more {
-        *sums.entry(key.clone()).or_default() += n;
-    }
-}
-
-fn add_generator(sum: &mut GeneratorStats, other: &GeneratorStats) {
-    sum.cpu_cores += other.cpu_cores;
-    sum.loop_utilisation = sum.loop_utilisation.max(other.loop_utilisation);
-    sum.connections_opened += other.connections_opened;
-    sum.reconnects += other.reconnects;
-    sum.waiting_max += other.waiting_max;
-    sum.bytes_sent += other.bytes_sent;
-    sum.bytes_received += other.bytes_received;
-    sum.throttled_ns = match (sum.throttled_ns, other.throttled_ns) {
-        (Some(a), Some(b)) => Some(a + b),
-        (a, b) => a.or(b),
-    };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Histogram;
+    use std::collections::BTreeMap;
+    use tare_model::SCHEMA_VERSION;
     use tare_model::load::{Arrivals, Counts, Mode, Rate};
+    use tare_model::load::{GeneratorStats, LoadHistograms};
     use tare_model::record::Interval;
     use tare_model::verdict::Verdict;
 
@@ -298,7 +169,7 @@ mod tests {
         push(&LoadRecord::Armed {
             start_unix_ns,
             window_start_unix_ns: start_unix_ns + 1,
-            window_ns: 9,
+            window_ns: 1_000_000_000,
         });
         let mut latency = Histogram::new();
         latencies_ns.iter().for_each(|&ns| latency.record(ns));
@@ -322,13 +193,14 @@ mod tests {
         }));
         let result = LoadResult {
             schema_version: SCHEMA_VERSION,
+            shard: None,
             tare_version: "1".into(),
             mode: Mode::Open {
                 rate_rps: 10.0,
                 arrivals: Arrivals::Constant,
             },
             window_start_unix_ns: start_unix_ns + 1,
-            window_ns: 9,
+            window_ns: 1_000_000_000,
             interrupted: false,
             counts,
             rate: Rate {

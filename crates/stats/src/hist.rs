@@ -175,10 +175,14 @@ impl Histogram {
     /// the exact minimum. 0 when empty.
     #[must_use]
     pub fn quantile(&self, q: f64) -> u64 {
+        self.value_at_rank(self.rank(q))
+    }
+
+    /// Rank of quantile `q`, from 1.
+    fn rank(&self, q: f64) -> u64 {
         // The product may lie a rounding error above a whole number.
         let exact = q.clamp(0.0, 1.0) * self.count as f64;
-        let rank = ((exact - exact * 1e-12).ceil() as u64).clamp(1, self.count.max(1));
-        self.value_at_rank(rank)
+        ((exact - exact * 1e-12).ceil() as u64).clamp(1, self.count.max(1))
     }
 
     /// The value of rank `rank`, from 1 for the smallest; see [`Self::quantile`].
@@ -194,6 +198,26 @@ impl Histogram {
         self.max
     }
 
+    /// [`Self::quantile`] of each of `qs`, which must rise, in one pass.
+    #[must_use]
+    pub fn quantiles(&self, qs: &[f64]) -> Vec<u64> {
+        let mut found = Vec::with_capacity(qs.len());
+        let mut seen = 0;
+        let mut buckets = self.iter();
+        let mut upper = 0;
+        for q in qs {
+            let rank = self.rank(*q);
+            while seen < rank {
+                let Some((value, n)) = buckets.next() else {
+                    break;
+                };
+                (upper, seen) = (value, seen + n);
+            }
+            found.push(upper.clamp(self.min(), self.max));
+        }
+        found
+    }
+
     /// Number of values in buckets up to the one of `ns`.
     #[must_use]
     pub fn count_at_or_below(&self, ns: u64) -> u64 {
@@ -207,6 +231,21 @@ impl Histogram {
     /// Non-empty buckets in rising order: upper end in nanoseconds, and count.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets().map(|(index, n)| (range_of(index).1, n))
+    }
+
+    /// Non-empty buckets in rising order: smallest value and largest value in
+    /// nanoseconds, and count.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.buckets().map(|(index, n)| {
+            let (low, high) = range_of(index);
+            (low, high, n)
+        })
+    }
+
+    /// Largest value in nanoseconds that is counted in the same bucket as `ns`.
+    #[must_use]
+    pub fn bucket_end(ns: u64) -> u64 {
+        range_of(index_of(ns.min(HIGHEST_NS))).1
     }
 
     fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
@@ -225,18 +264,19 @@ impl Histogram {
     /// The percentiles that every tare document states.
     #[must_use]
     pub fn summary(&self) -> LatencySummary {
+        let q = self.quantiles(&[0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999]);
         LatencySummary {
             count: self.count,
             min: self.min(),
             mean: self.mean(),
-            p50: self.quantile(0.5),
-            p75: self.quantile(0.75),
-            p90: self.quantile(0.9),
-            p95: self.quantile(0.95),
-            p99: self.quantile(0.99),
-            p99_9: self.quantile(0.999),
-            p99_99: self.quantile(0.9999),
-            p99_999: self.quantile(0.99999),
+            p50: q[0],
+            p75: q[1],
+            p90: q[2],
+            p95: q[3],
+            p99: q[4],
+            p99_9: q[5],
+            p99_99: q[6],
+            p99_999: q[7],
             max: self.max,
             clamped: self.clamped,
         }

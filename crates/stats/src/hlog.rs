@@ -1,10 +1,15 @@
 //! HdrHistogram interval logs, so that the tools around HdrHistogram can read what
-//! tare measured: pure functions from histograms to lines.
+//! tare measured: pure functions from histograms to lines and back.
+//!
+//! Lines without a tag are the latency of all ok responses, second by second. A tag
+//! names an endpoint: `Tag=NAME` is the latency of its ok responses,
+//! `Tag=NAME#CLASS` that of its errors and timeouts of one class.
 //!
 //! Source: the log format 1.3 of HdrHistogram's `HistogramLogWriter`; histograms
 //! as V2 with DEFLATE, in base64. Times are seconds since the base time, the
 //! maximum of an interval is in milliseconds.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use base64::Engine as _;
@@ -12,13 +17,21 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::hist::Histogram;
 
+mod read;
+mod seconds;
+
+pub use read::{Line, Log, LogError, read};
+pub use seconds::Seconds;
+
 /// Cookie of the compressed encoding, version 2, with 64-bit counts as variable-length integers.
 const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// The lines at the top of a log whose intervals count from `start_unix_ns`.
 #[must_use]
 pub fn header(start_unix_ns: u64) -> String {
-    let seconds = seconds(start_unix_ns);
+    let seconds = in_seconds(start_unix_ns);
     format!(
         "#[Logged with tare {}]\n#[Histogram log format version 1.3]\n\
          #[StartTime: {seconds} (seconds since epoch)]\n\
@@ -29,32 +42,45 @@ pub fn header(start_unix_ns: u64) -> String {
 }
 
 /// One interval, `from_ns` after the base time and `length_ns` long, with its
-/// newline. `tag` separates several series in one log; commas, spaces and line
-/// ends in it become underscores.
+/// newline. `tag` separates several series in one log.
 #[must_use]
 pub fn line(tag: Option<&str>, from_ns: u64, length_ns: u64, histogram: &Histogram) -> String {
-    let tag = tag.map_or_else(String::new, |t| {
-        let clean = t.replace([',', ' ', '\n', '\r'], "_");
-        format!("Tag={clean},")
-    });
+    let tag = tag.map_or_else(String::new, |t| format!("Tag={},", escape(t)));
     format!(
         "{tag}{},{},{:.3},{}\n",
-        seconds(from_ns),
-        seconds(length_ns),
+        in_seconds(from_ns),
+        in_seconds(length_ns),
         histogram.max() as f64 / 1e6,
-        STANDARD.encode(compress(histogram))
+        STANDARD.encode(compress(&histogram.to_v2()))
     )
 }
 
-fn seconds(ns: u64) -> String {
-    format!("{}.{:03}", ns / 1_000_000_000, ns / 1_000_000 % 1000)
+/// Commas, white space, control characters and `%` as in URLs, so that any name is a
+/// tag and comes back as it was.
+fn escape(tag: &str) -> String {
+    let mut out = String::with_capacity(tag.len());
+    for c in tag.chars() {
+        if c == ',' || c == '%' || c.is_whitespace() || c.is_control() {
+            let mut utf8 = [0; 4];
+            for byte in c.encode_utf8(&mut utf8).bytes() {
+                // Writing to a string does not fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
-fn compress(histogram: &Histogram) -> Vec<u8> {
-    // `to_wire` made the base64 itself, and writing to a vector does not fail.
-    let plain = STANDARD.decode(histogram.to_wire().v2).unwrap_or_default();
+fn in_seconds(ns: u64) -> String {
+    format!("{}.{:03}", ns / SECOND_NS, ns / 1_000_000 % 1000)
+}
+
+fn compress(v2: &[u8]) -> Vec<u8> {
     let mut deflate = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-    let packed = match deflate.write_all(&plain) {
+    // Writing to a vector does not fail.
+    let packed = match deflate.write_all(v2) {
         Ok(()) => deflate.finish().unwrap_or_default(),
         Err(_) => Vec::new(),
     };
@@ -69,6 +95,7 @@ mod tests {
     use super::*;
     use hdrhistogram::serialization::Deserializer;
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+    use proptest::prelude::*;
     use std::time::Duration;
 
     #[test]
@@ -98,7 +125,7 @@ mod tests {
         assert_eq!(intervals[1].duration(), Duration::from_millis(500));
         assert_eq!(
             intervals[1].tag().map(|t| t.as_str().to_owned()).as_deref(),
-            Some("a_b_c")
+            Some("a%20b%2Cc")
         );
         assert!((intervals[1].max() - 5000.0).abs() < 1e-9);
         for (interval, ours) in intervals.iter().zip([&first, &second]) {
@@ -110,6 +137,40 @@ mod tests {
             for q in [0.0, 0.5, 0.99, 1.0] {
                 let close = theirs.value_at_quantile(q) as f64 / ours.quantile(q) as f64;
                 assert!((close - 1.0).abs() < 0.002, "{q}: {close}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_log_is_read_back_with_tags_and_counts(
+            lines in prop::collection::vec(
+                (prop::option::of(".{0,12}"), 0u64..100, prop::collection::vec(0u64..10_000_000_000, 0..50)),
+                0..10,
+            ),
+        ) {
+            let mut text = header(1_700_000_000_123_456_789);
+            for (tag, second, values) in &lines {
+                let mut h = Histogram::new();
+                values.iter().for_each(|v| h.record(*v));
+                text += &line(tag.as_deref(), second * SECOND_NS, SECOND_NS, &h);
+            }
+            let log = read(&text).unwrap();
+            prop_assert_eq!(log.start_unix_ns, 1_700_000_000_123_000_000);
+            prop_assert_eq!(log.lines.len(), lines.len());
+            for (found, (tag, second, values)) in log.lines.iter().zip(&lines) {
+                prop_assert_eq!(&found.tag, tag);
+                prop_assert_eq!((found.from_ns, found.length_ns), (second * SECOND_NS, SECOND_NS));
+                let mut h = Histogram::new();
+                values.iter().for_each(|v| h.record(*v));
+                prop_assert!(found.histogram.iter().eq(h.iter()));
+            }
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "(#\\[StartTime: .{0,8}\n)?(Tag=.{0,5},)?[0-9.,A-Za-z+/=\n]{0,80}") {
+            if let Ok(log) = read(&text) {
+                prop_assert!(log.lines.len() <= text.lines().count());
             }
         }
     }

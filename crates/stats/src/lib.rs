@@ -1,19 +1,32 @@
 //! Statistics for measurements: histograms that merge without loss, percentiles,
 //! intervals, comparison. Pure: no clock, no file, no socket.
 
+pub mod across;
 mod agent_stream;
 pub mod analysis;
 pub mod bootstrap;
 pub mod compare;
 pub mod figures;
+pub mod formats;
 pub mod generators;
+pub mod hierarchical;
 mod hist;
 pub mod hlog;
+pub mod hypothesis;
 pub mod judge;
+pub mod merge;
+pub mod order;
+pub mod pool;
+pub mod power;
 pub mod resources;
 pub mod search;
+pub mod series;
 pub mod slo;
+pub mod special;
+pub mod stopping;
 mod stream;
+pub mod threshold;
+mod unlike;
 mod v2;
 
 pub use agent_stream::AgentStream;

@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::load::{Counts, LoadResult};
-use tare_model::record::{Interval, LoadRecord, StreamChecksum};
+use tare_model::hist::HistogramWire;
+use tare_model::load::{Counts, EndpointResult, LoadResult};
+use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
 
+use crate::hierarchical::Second;
 use crate::hist::{Histogram, WireError};
-use crate::hlog;
+use crate::hlog::{self, Seconds};
 
 /// What is wrong with a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,14 +71,48 @@ struct Sums {
     wait: Histogram,
     error_latency: Histogram,
     errors: BTreeMap<String, u64>,
-    endpoints: BTreeMap<String, (Counts, Histogram)>,
+    endpoints: BTreeMap<String, EndpointSums>,
+}
+
+/// One endpoint's part of [`Sums`].
+#[derive(Debug, Clone, Default)]
+struct EndpointSums {
+    counts: Counts,
+    latency: Histogram,
+    error_latency: BTreeMap<String, Histogram>,
+}
+
+impl EndpointSums {
+    fn add(&mut self, part: &IntervalEndpoint) -> Result<(), WireError> {
+        self.counts.add(&part.counts);
+        self.latency.merge(&Histogram::from_wire(&part.latency)?);
+        for (class, latency) in &part.error_latency {
+            let sum = self.error_latency.entry(class.clone()).or_default();
+            sum.merge(&Histogram::from_wire(latency)?);
+        }
+        Ok(())
+    }
+
+    fn is(&self, whole: &EndpointResult) -> Result<bool, WireError> {
+        let decoded =
+            |(class, h): (&String, &HistogramWire)| Ok((class.clone(), Histogram::from_wire(h)?));
+        let errors: BTreeMap<String, Histogram> = whole
+            .error_latency
+            .iter()
+            .map(decoded)
+            .collect::<Result<_, WireError>>()?;
+        Ok(self.counts == whole.counts
+            && self.latency == Histogram::from_wire(&whole.latency)?
+            && self.error_latency == errors)
+    }
 }
 
 impl Sums {
-    fn add(&mut self, interval: &Interval) -> Result<(), WireError> {
+    /// Adds `interval` and returns its latency.
+    fn add(&mut self, interval: &Interval) -> Result<Histogram, WireError> {
         self.counts.add(&interval.counts);
-        self.latency
-            .merge(&Histogram::from_wire(&interval.latency)?);
+        let second = Histogram::from_wire(&interval.latency)?;
+        self.latency.merge(&second);
         self.service_time
             .merge(&Histogram::from_wire(&interval.service_time)?);
         self.lateness
@@ -89,11 +125,10 @@ impl Sums {
             *self.errors.entry(class.clone()).or_default() += n;
         }
         for endpoint in &interval.endpoints {
-            let (counts, latency) = self.endpoints.entry(endpoint.name.clone()).or_default();
-            counts.add(&endpoint.counts);
-            latency.merge(&Histogram::from_wire(&endpoint.latency)?);
+            let sums = self.endpoints.entry(endpoint.name.clone()).or_default();
+            sums.add(endpoint)?;
         }
-        Ok(())
+        Ok(second)
     }
 
     fn compare(&self, result: &LoadResult) -> Result<(), StreamError> {
@@ -136,10 +171,9 @@ impl Sums {
         }
         let none = Default::default();
         for endpoint in &result.endpoints {
-            let (counts, latency) = self.endpoints.get(&endpoint.name).unwrap_or(&none);
-            let whole = Histogram::from_wire(&endpoint.latency)?;
-            if *counts != endpoint.counts || *latency != whole {
-                return differs(&endpoint.name, counts, &endpoint.counts);
+            let sums = self.endpoints.get(&endpoint.name).unwrap_or(&none);
+            if !sums.is(endpoint)? {
+                return differs(&endpoint.name, &sums.counts, &endpoint.counts);
             }
         }
         Ok(())
@@ -152,7 +186,10 @@ pub struct LoadStream {
     lines: usize,
     checksum: StreamChecksum,
     sums: Sums,
+    /// Latencies by second of intended time.
     seconds: BTreeMap<u32, Histogram>,
+    /// An interval log so far and its open seconds; `None` when nobody wants one.
+    log: Option<(String, Seconds)>,
     window: Option<(u64, u64)>,
     finished: Option<(String, Box<LoadResult>)>,
 }
@@ -162,6 +199,15 @@ impl LoadStream {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, and keeps an interval log on the way.
+    #[must_use]
+    pub fn logging() -> Self {
+        Self {
+            log: Some((String::new(), Seconds::new(u64::MAX))),
+            ..Self::default()
+        }
     }
 
     /// Takes the next line and returns its record.
@@ -185,12 +231,14 @@ impl LoadStream {
                 });
             }
             LoadRecord::Interval(interval) => {
-                self.sums.add(interval)?;
-                let latency = Histogram::from_wire(&interval.latency)?;
+                let latency = self.sums.add(interval)?;
                 self.seconds
                     .entry(interval.second)
                     .or_default()
                     .merge(&latency);
+                if let Some((log, seconds)) = &mut self.log {
+                    *log += &seconds.add(interval)?;
+                }
             }
             LoadRecord::Armed {
                 window_start_unix_ns,
@@ -198,6 +246,9 @@ impl LoadStream {
                 ..
             } => {
                 self.window = Some((*window_start_unix_ns, *window_ns));
+                if let Some((_, seconds)) = &mut self.log {
+                    *seconds = Seconds::new(*window_ns);
+                }
             }
             LoadRecord::Final { checksum, result } => {
                 self.finished = Some((checksum.clone(), result.clone()));
@@ -209,23 +260,21 @@ impl LoadStream {
         Ok(record)
     }
 
-    /// Latency by second of intended time as an HdrHistogram interval log; `None`
-    /// before the window is known.
+    /// Latency by second of intended time as an HdrHistogram interval log, of a
+    /// stream that is [`Self::logging`]; `None` before the window is known.
     #[must_use]
     pub fn hlog(&self) -> Option<String> {
-        const SECOND_NS: u64 = 1_000_000_000;
-        let (start_unix_ns, window_ns) = self.window?;
-        let mut log = hlog::header(start_unix_ns);
-        for (second, latency) in &self.seconds {
-            let from_ns = u64::from(*second) * SECOND_NS;
-            log += &hlog::line(
-                None,
-                from_ns,
-                window_ns.saturating_sub(from_ns).min(SECOND_NS),
-                latency,
-            );
-        }
-        Some(log)
+        let stated = self.finished.as_ref().map(|f| f.1.window_start_unix_ns);
+        let start_unix_ns = self.window.map(|w| w.0).or(stated)?;
+        let (log, seconds) = self.log.as_ref()?;
+        Some(hlog::header(start_unix_ns) + log + &seconds.clone().finish())
+    }
+
+    /// Latencies by second of intended time, as far as they were read.
+    #[must_use]
+    pub fn seconds(&self) -> Vec<Second> {
+        let counts = |h: &Histogram| h.iter().collect();
+        self.seconds.values().map(counts).collect()
     }
 
     /// The result, when the stream is whole.

@@ -8,6 +8,7 @@ use clap::Parser;
 mod cmd;
 mod progress;
 mod protobuf;
+mod web;
 
 /// Weigh a service mesh: what it costs in latency, CPU and memory, with an error bar on every number.
 #[derive(Parser)]

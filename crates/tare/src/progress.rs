@@ -10,7 +10,7 @@ use tare_model::plan::Plan;
 use tare_model::record::Progress;
 use tare_model::trial::{TrialResult, TrialSpec};
 use tare_model::units::format_duration_ns;
-use tare_run::experiment::{Observer, Stage, Update};
+use tare_run::experiment::{NARROW_ENOUGH, Observer, Stage, Update};
 
 /// Deployment, proofs and tear-down of a trial, before any was seen.
 const OVERHEAD_GUESS: Duration = Duration::from_secs(2);
@@ -174,6 +174,7 @@ impl Observer for Display {
             }
             Update::Progress(progress) => self.progress(progress),
             Update::DataPlaneCores(cores) => self.cores = format!("data plane {cores:.2} cores"),
+            Update::Event(event) if event.kind == NARROW_ENOUGH => self.say(&event.message),
             Update::Event(_) => {}
             Update::Done(result) => self.done(result),
         }

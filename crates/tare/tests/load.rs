@@ -465,11 +465,11 @@ fn the_page_and_the_interval_log_are_written() {
     }
     assert!(String::from_utf8(output.stderr).unwrap().lines().count() >= 2);
     let log = std::fs::read_to_string(log).unwrap();
-    assert_eq!(
-        log.lines().filter(|l| l.contains("HIST")).count(),
-        2,
-        "{log}"
-    );
+    let lines = |tagged: bool| {
+        let of = |l: &&str| l.contains("HIST") && l.starts_with("Tag=") == tagged;
+        log.lines().filter(of).count()
+    };
+    assert_eq!((lines(false), lines(true)), (2, 2), "{log}");
 }
 
 #[test]

@@ -72,7 +72,8 @@ fn dependencies_point_one_way_and_bans_hold() {
         ("tare-load", &["tare-model", "tare-stats"]),
         ("tare-workload", &["tare-model"]),
         ("tare-run", &["tare-model", "tare-stats"]),
-        ("tare-report", &["tare-model", "tare-stats"]),
+        ("tare-page", &["tare-model", "tare-stats"]),
+        ("tare-report", &["tare-model", "tare-stats", "tare-page"]),
         (
             "tare",
             &[
@@ -98,9 +99,10 @@ fn dependencies_point_one_way_and_bans_hold() {
             );
         }
     }
-    let banned: [(&str, &[&str]); 6] = [
+    let banned: [(&str, &[&str]); 7] = [
         ("tare-model", &["tokio", "rustix", "nix", "hyper", "rand"]),
         ("tare-stats", &["tokio", "rustix", "nix", "hyper", "rand"]),
+        ("tare-page", &["tokio", "rustix", "nix", "hyper", "rand"]),
         ("tare-load", &["tokio", "kube", "hyper"]),
         ("tare-workload", &["kube", "rusqlite"]),
         ("tare-run", &["rusqlite"]),

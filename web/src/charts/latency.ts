@@ -1,26 +1,28 @@
 // Latency by percentile: both axes logarithmic, one line per mesh, the range of
 // the runs as a band.
 import * as Plot from "@observablehq/plot";
-import { cellsOf, type CurvePoint, curves, meshes, percentile, splitBySupport, spreadLabels } from "../data";
+import { cellsOf, type CurvePoint, curves, meshes, nines, percentile, splitBySupport, spreadLabels } from "../data";
 import type { Chart } from "../figure";
 import type { Load, Summary } from "../summary";
-import { colour, GRID, INK, PAPER } from "../theme";
+import { BASE, colour, GRID, INK, TIP } from "../theme";
+import type { View } from "../view";
 import { loadWords, milliseconds, short } from "../words";
+import { fileWord, logTicks, tickWords } from "./ticks";
 
 const HEIGHT = 360;
 const MARGIN = { top: 16, right: 100, bottom: 44, left: 56 };
 
 /** Lowest and highest latency over all loads: all panels share the axis. */
-function domain(points: CurvePoint[]): [number, number] {
-  const low = Math.min(...points.map((p) => p.low));
+function domain(points: { low: number; high: number }[]): [number, number] {
+  const low = Math.min(...points.map((p) => p.low).filter((ms) => ms > 0));
   const high = Math.max(...points.map((p) => p.high));
   return [low / 1.15, high * 1.15];
 }
 
-export function latencyCharts(summary: Summary): Chart[] {
+export function latencyCharts({ summary }: View): Chart[] {
   const all = summary.setup.loads.flatMap((load) => curves(cellsOf(summary, load)));
   if (all.length === 0) return [];
-  const y = domain(all);
+  const y = domain([...all, ...summary.setup.loads.flatMap((load) => bars(summary, load))]);
   const last = Math.max(...all.map((p) => p.nines));
   return summary.setup.loads.map((load) => one(summary, load, y, last));
 }
@@ -38,15 +40,38 @@ function one(summary: Summary, load: Load, y: [number, number], last: number): C
   return {
     title: loadWords(load),
     description: `Latency over percentile. ${words.join("; ")}. The figures are in the table below.`,
-    file: `tare-latency-${load.name.replace(/[^\w.-]/g, "-")}`,
+    file: `tare-latency-${fileWord(load.name)}`,
     rows: points,
-    draw: (width) => draw(summary, points, y, last, width),
+    draw: (width) => draw(summary, points, bars(summary, load), y, last, width),
   };
+}
+
+/** The interval of a percentile. */
+interface Whisker {
+  mesh: string;
+  nines: number;
+  ms: number;
+  low: number;
+  high: number;
+  /** Pixels aside, so that those of several meshes do not hide each other. */
+  dx: number;
+}
+
+function bars(summary: Summary, load: Load): Whisker[] {
+  const cells = cellsOf(summary, load);
+  return cells.flatMap((cell, i) =>
+    cell.latency.flatMap((q): Whisker[] =>
+      q.supported && q.low_ns !== null && q.high_ns !== null
+        ? [{ mesh: cell.mesh, nines: nines(q.q), ms: q.value_ns / 1e6, low: q.low_ns / 1e6, high: q.high_ns / 1e6, dx: 5 * (i - (cells.length - 1) / 2) }]
+        : [],
+    ),
+  );
 }
 
 function draw(
   summary: Summary,
   points: CurvePoint[],
+  whiskers: Whisker[],
   y: [number, number],
   last: number,
   width: number,
@@ -55,13 +80,13 @@ function draw(
   const fill = (p: CurvePoint): string => colour(summary, p.mesh);
   const ticks = [0.301, 1, 2, 3, 4, 5, 6].filter((t) => t <= last + 0.01);
   return Plot.plot({
+    ...BASE,
     width,
     height: HEIGHT,
     marginTop: MARGIN.top,
     marginRight: MARGIN.right,
     marginBottom: MARGIN.bottom,
     marginLeft: MARGIN.left,
-    style: { background: "transparent", color: INK, fontSize: "12px" },
     x: { domain: [0.301, last], ticks, tickFormat: percentile, label: "percentile →", labelAnchor: "right", tickSize: 0 },
     y: { type: "log", domain: y, label: "↑ latency, ms", tickSize: 0 },
     marks: [
@@ -72,6 +97,10 @@ function draw(
       Plot.areaY(firm, { x: "nines", y1: "low", y2: "high", z: "mesh", fill, fillOpacity: 0.16 }),
       Plot.line(firm, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 2.25, strokeLinejoin: "round" }),
       Plot.line(thin, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 1.75, strokeDasharray: "1.5 4", strokeLinecap: "round" }),
+      ...whiskers.map((w) =>
+        Plot.link([w], { x1: "nines", x2: "nines", y1: "low", y2: "high", stroke: colour(summary, w.mesh), strokeWidth: 2.5, strokeLinecap: "butt", dx: w.dx }),
+      ),
+      ...whiskers.map((w) => Plot.dot([w], { x: "nines", y: "ms", r: 3.2, fill: colour(summary, w.mesh), dx: w.dx })),
       ...labels(summary, points, y),
       Plot.ruleX(points, Plot.pointerX({ x: "nines", stroke: INK, strokeOpacity: 0.3, py: "ms" })),
       Plot.tip(
@@ -82,8 +111,7 @@ function draw(
           title: (p: CurvePoint) =>
             `${p.mesh}, p${percentile(Math.round(p.nines * 100) / 100)}\n${milliseconds(p.ms)}\nruns ${milliseconds(p.low)} to ${milliseconds(p.high)}` +
             (p.supported ? "" : "\ntoo few requests to state it"),
-          fill: PAPER,
-          stroke: GRID,
+          ...TIP,
         }),
       ),
     ],
@@ -109,21 +137,4 @@ function labels(summary: Summary, points: CurvePoint[], y: [number, number]): Pl
       fontWeight: 600,
     }),
   );
-}
-
-/** 1, 2, 5 times powers of ten in the range; only powers of ten when it is long. */
-function logTicks([low, high]: [number, number]): number[] {
-  const steps = Math.log10(high / low) > 3 ? [1] : [1, 2, 5];
-  const ticks: number[] = [];
-  for (let e = Math.floor(Math.log10(low)); e <= Math.log10(high); e += 1) {
-    for (const step of steps) {
-      const tick = step * 10 ** e;
-      if (tick >= low && tick <= high) ticks.push(tick);
-    }
-  }
-  return ticks;
-}
-
-function tickWords(ms: number): string {
-  return String(Number(ms.toPrecision(1)));
 }

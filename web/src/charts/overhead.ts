@@ -4,10 +4,12 @@ import * as Plot from "@observablehq/plot";
 import { cellsOf, meshes, type OverheadRow, overheads } from "../data";
 import type { Chart } from "../figure";
 import type { Load, Summary } from "../summary";
-import { colour, GRID, INK, PAPER } from "../theme";
+import { BASE, colour, GRID, INK, PAPER, TIP } from "../theme";
+import type { View } from "../view";
 import { loadWords, milliseconds, short } from "../words";
+import { compose, fileWord } from "./ticks";
 
-export function overheadCharts(summary: Summary): Chart[] {
+export function overheadCharts({ summary }: View): Chart[] {
   return summary.setup.loads.flatMap((load) => {
     const rows = overheads(cellsOf(summary, load));
     return rows.length > 0 ? [one(summary, load, rows)] : [];
@@ -19,7 +21,7 @@ function one(summary: Summary, load: Load, rows: OverheadRow[]): Chart {
   return {
     title: loadWords(load),
     description: `Latency added over ${summary.baseline}: ${words.join("; ")}.`,
-    file: `tare-overhead-${load.name.replace(/[^\w.-]/g, "-")}`,
+    file: `tare-overhead-${fileWord(load.name)}`,
     rows,
     draw: (width) => draw(summary, rows, width),
   };
@@ -32,6 +34,7 @@ function range(row: OverheadRow): string {
 }
 
 const AXIS = 40;
+const GAP = 14;
 const HEADING = 30;
 const ROW = 20;
 
@@ -52,18 +55,14 @@ export function groupsByScale(rows: OverheadRow[]): OverheadRow[][] {
 
 /** The groups below each other, each with its axis. */
 function draw(summary: Summary, rows: OverheadRow[], width: number): SVGSVGElement {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   let height = 0;
-  for (const group of groupsByScale(rows)) {
-    const panel = drawGroup(summary, group, width);
-    panel.setAttribute("y", String(height));
-    height += Number(panel.getAttribute("height"));
-    svg.append(panel);
-  }
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  svg.setAttribute("width", String(width));
-  svg.setAttribute("height", String(height));
-  return svg;
+  const parts = groupsByScale(rows).map((group) => {
+    const svg = drawGroup(summary, group, width);
+    const part = { svg, x: 0, y: height };
+    height += Number(svg.getAttribute("height")) + GAP;
+    return part;
+  });
+  return compose(parts, width, height - GAP);
 }
 
 function drawGroup(summary: Summary, rows: OverheadRow[], width: number): SVGSVGElement {
@@ -72,13 +71,13 @@ function drawGroup(summary: Summary, rows: OverheadRow[], width: number): SVGSVG
   const stroke = (r: OverheadRow): string => colour(summary, r.mesh);
   const ends = rows.flatMap((r) => [r.ms, r.low ?? r.ms, r.high ?? r.ms]);
   return Plot.plot({
+    ...BASE,
     width,
     height: AXIS + 20 + percentiles.length * (names.length * ROW + HEADING),
     marginLeft: 92,
     marginRight: 14,
     marginTop: 20,
     marginBottom: AXIS,
-    style: { background: "transparent", color: INK, fontSize: "12px" },
     x: { domain: [Math.min(0, ...ends), Math.max(0, ...ends)], nice: true, label: "milliseconds added →", labelAnchor: "right", tickSize: 0, ticks: Math.max(3, Math.floor(width / 90)) },
     y: { domain: names, label: null, tickSize: 0, padding: 0.3, tickFormat: short },
     fy: { domain: percentiles, label: null, axis: null, padding: HEADING / (names.length * ROW + HEADING) },
@@ -96,7 +95,7 @@ function drawGroup(summary: Summary, rows: OverheadRow[], width: number): SVGSVG
       Plot.tip(rows, Plot.pointer({
         x: "ms", y: "mesh", fy: "percentile",
         title: (r: OverheadRow) => `${r.mesh}, ${r.percentile}\n${range(r)}`,
-        fill: PAPER, stroke: GRID,
+        ...TIP,
       })),
     ],
   }) as SVGSVGElement;

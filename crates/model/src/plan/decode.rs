@@ -2,9 +2,11 @@
 
 use super::file::{
     CONNECTIONS_MAX, GraphEntry, INSTANCES_MAX, LOAD, LoadFile, MESH, MeshEntry, PLAN, PlanFile,
-    REPEATS_MAX, THREADS_MAX, WORKLOAD, WorkloadFile,
+    THREADS_MAX, WORKLOAD, WorkloadFile,
 };
 use super::kubernetes::KubernetesSettings;
+use super::prices::PricesFile;
+use super::repeats;
 use super::resolved::EnvironmentKind;
 use crate::load::Pace;
 use crate::mesh::SettingsFile;
@@ -46,8 +48,9 @@ pub(super) fn plan(d: &mut Decoder, root: &Node) -> Option<PlanFile> {
         baseline: d.part(&fields, "baseline", Decoder::text),
         load: d.part(&fields, "load", load),
         loads: d.part(&fields, "loads", |d, n| d.list(n, "loads", load)),
-        repeats: d.part(&fields, "repeats", |d, n| d.count_of(n, 1, REPEATS_MAX)),
+        repeats: d.part(&fields, "repeats", repeats::decode),
         seed: d.part(&fields, "seed", |d, n| d.integer(n, 0, u64::MAX)),
+        prices: d.part(&fields, "prices", PricesFile::decode),
     })
 }
 
@@ -67,7 +70,7 @@ fn kubernetes(d: &mut Decoder, node: &Node) -> Option<KubernetesSettings> {
 }
 
 /// A text on one line.
-fn line(d: &mut Decoder, node: &Node) -> Option<String> {
+pub(super) fn line(d: &mut Decoder, node: &Node) -> Option<String> {
     let text = d.text(node)?;
     let text = text.trim();
     if text.len() <= TEXT_BYTES_MAX && !text.contains(char::is_control) {

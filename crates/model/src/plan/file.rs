@@ -5,6 +5,8 @@
 use schemars::JsonSchema;
 
 use super::kubernetes::KubernetesSettings;
+use super::prices::{PRICES, PricesFile};
+use super::repeats::{REPEATS, RepeatsFile};
 use super::resolved::EnvironmentKind;
 use crate::graph::ServiceGraph;
 use crate::load::Pace;
@@ -49,11 +51,14 @@ pub(super) struct PlanFile {
     pub(super) load: Part<LoadFile>,
     /// Several loads, in the place of `load`.
     pub(super) loads: Part<Vec<At<LoadFile>>>,
-    /// Number of blocks, 1 to 1000; each runs every mesh and load once. Default: 3.
-    #[schemars(range(min = 1, max = REPEATS_MAX))]
-    pub(super) repeats: Part<u32>,
+    /// Number of blocks, 1 to 1000; each runs every mesh and load once. Default: 3. Or
+    /// until intervals are narrow enough.
+    #[schemars(with = "Either<u32, RepeatsFile>")]
+    pub(super) repeats: Part<RepeatsFile>,
     /// Seed of everything random. Default: 1.
     pub(super) seed: Part<u64>,
+    /// What CPU and memory cost, for money per month. Default: not reckoned.
+    pub(super) prices: Part<PricesFile>,
 }
 
 /// The application.
@@ -186,8 +191,9 @@ pub(super) static PLAN: Shape = Shape::Map {
         ("baseline", &Shape::Scalar),
         ("load", &LOAD),
         ("loads", &Shape::List(&LOAD)),
-        ("repeats", &Shape::Scalar),
+        ("repeats", &REPEATS),
         ("seed", &Shape::Scalar),
+        ("prices", &PRICES),
     ],
     shorthand: None,
 };
@@ -219,6 +225,7 @@ pub fn yaml_to_json(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::repeats::UNTIL;
     use serde_json::Value as Json;
     use std::collections::BTreeSet;
 
@@ -235,6 +242,9 @@ mod tests {
             ("Workload", &WORKLOAD),
             ("Mesh", &MESH),
             ("Load", &LOAD),
+            ("Prices", &PRICES),
+            ("Repeats", &REPEATS),
+            ("Until", &UNTIL),
             ("Settings", &SETTINGS),
         ] {
             let definition = &schema["$defs"][name];

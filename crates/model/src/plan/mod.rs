@@ -6,6 +6,8 @@ mod decode;
 mod file;
 mod kubernetes;
 mod loads;
+mod prices;
+mod repeats;
 mod resolve;
 mod resolved;
 #[cfg(test)]
@@ -16,5 +18,6 @@ pub use crate::source::{Place, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
 pub use builtin::{Builtin, builtin, builtins, nearest_builtin};
 pub use file::{schema, yaml_to_json};
 pub use kubernetes::{GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy};
+pub use prices::Prices;
 pub use resolve::{ReadFile, resolve};
-pub use resolved::{EnvironmentKind, Load, Plan, Workload};
+pub use resolved::{EnvironmentKind, Load, Plan, Target, UNTIL_MIN, Until, Workload};

@@ -4,6 +4,7 @@ use super::decode;
 use super::file::{MeshEntry, PLAN};
 use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
+use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::workload;
 use crate::mesh::{Catalogue, DataPlaneKind, Mesh, Mtls};
@@ -69,8 +70,9 @@ fn read(
     let load_entries = loads::resolve(d, file.load, file.loads, &root, read_file);
     let loads = checked_loads(d, load_entries, workload.as_ref());
     let repeats_place = decode::place_of(&file.repeats, &root);
-    let repeats = file.repeats.or(3);
+    let repeats = repeats::resolve(d, file.repeats, repeats_place);
 
+    let (blocks, until) = repeats?;
     let plan = Plan {
         schema_version: crate::SCHEMA_VERSION,
         name: file.name.or_else(|| stem(source_name))?,
@@ -81,8 +83,13 @@ fn read(
         meshes: meshes?,
         baseline: baseline?,
         loads: loads?,
-        repeats: repeats?,
+        repeats: blocks,
+        until,
         seed: file.seed.or(1)?,
+        prices: match file.prices {
+            Part::Absent => None,
+            given => Some(given.or_else(Default::default)?.resolve()?),
+        },
     };
     let trials = plan.trial_count();
     if trials > TRIALS_MAX {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kubernetes::KubernetesSettings;
+use super::prices::Prices;
 use crate::graph::ServiceGraph;
 use crate::load::{Arrivals, Pace};
 use crate::mesh::{DataPlaneKind, Mesh};
@@ -33,10 +34,56 @@ pub struct Plan {
     pub baseline: String,
     /// What load; the names are unique.
     pub loads: Vec<Load>,
-    /// Number of blocks, at least 1.
+    /// Number of blocks, at least 1; of an adaptive plan the most.
     pub repeats: u32,
+    /// When an adaptive plan stops before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
     /// Seed of the order of trials, of arrivals, of everything random.
     pub seed: u64,
+    /// What CPU and memory cost, for money per month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Prices>,
+}
+
+/// When the intervals of an adaptive plan are narrow enough: all targets, for every
+/// mesh under every load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Until {
+    /// At least one.
+    pub targets: Vec<Target>,
+    /// Fewest blocks, at least [`UNTIL_MIN`].
+    pub min: u32,
+}
+
+/// One target of an [`Until`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// `p50`, `p90`, `p99` or `p99.9`.
+    pub what: String,
+    /// Half the width of the interval, as a share of the percentile.
+    pub half_width: f64,
+}
+
+/// Fewest blocks after which an adaptive plan may stop: fewer look alike by chance too
+/// often.
+pub const UNTIL_MIN: u32 = 5;
+
+/// The percentiles that may be targets.
+pub(super) const TARGETS: [(&str, f64); 4] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+
+impl Target {
+    /// The percentile, 0 to 1.
+    #[must_use]
+    pub fn q(&self) -> f64 {
+        TARGETS
+            .iter()
+            .find(|(name, _)| *name == self.what)
+            .map_or(0.5, |(_, q)| *q)
+    }
 }
 
 /// Where a plan runs.

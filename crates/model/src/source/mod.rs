@@ -18,7 +18,7 @@ pub(crate) use place::At;
 pub use place::Place;
 pub(crate) use problem::quoted;
 pub use problem::{Problem, Problems};
-pub(crate) use schema::{ArrivalsText, Duration, Either, Rate};
+pub(crate) use schema::{ArrivalsText, Duration, Either, Rate, Share};
 pub(crate) use set::apply as apply_set;
 pub(crate) use shape::Shape;
 pub(crate) use tree::{Node, Value};

@@ -85,3 +85,12 @@ text!(
         ]
     }
 );
+text!(
+    /// What [`crate::units::parse_share`] reads.
+    Share,
+    {
+        "description": "A share with its sign: 5%, 0.5 %.",
+        "type": "string",
+        "pattern": r"^[0-9.]+ ?%$"
+    }
+);

@@ -13,8 +13,11 @@ use tare_model::load::{
     Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Pace, Rate,
 };
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
-use tare_model::plan::{EnvironmentKind, Load, Plan, Workload};
-use tare_model::record::{Hello, Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
+use tare_model::plan::{EnvironmentKind, Load, Plan, Prices, Workload};
+use tare_model::record::{
+    AgentRecord, Hello, Interval, IntervalEndpoint, LoadRecord, MachineSample, ProcessSample,
+    Sample, StreamChecksum,
+};
 use tare_model::rng::Rng;
 use tare_model::trial::{
     MachineUse, MemoryKind, PlaneUse, ProcessUse, Proof, Resources, TrialResult, TrialSpec, order,
@@ -75,6 +78,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         schema_version: SCHEMA_VERSION,
         name: "synthetic".to_owned(),
         description: "SYNTHETIC data from a seeded generator: no mesh was measured".to_owned(),
+        prices: None,
         environment: EnvironmentKind::Fake,
         kubernetes: None,
         workload: Workload {
@@ -98,6 +102,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         baseline: meshes[0].0.to_owned(),
         loads: rates.iter().map(load).collect(),
         repeats: blocks,
+        until: None,
         seed: 42,
     }
 }
@@ -231,6 +236,7 @@ fn interval(second: u32, n: u64, heavy: f64, shift: f64, rng: &mut Rng) -> Inter
                 name: (*name).to_owned(),
                 counts: counts(values.len() as u64),
                 latency: of(values).to_wire(),
+                error_latency: BTreeMap::new(),
             })
             .collect(),
     }
@@ -261,6 +267,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             latency_ns: latency.summary(),
             errors: BTreeMap::new(),
             latency: latency.to_wire(),
+            error_latency: BTreeMap::new(),
         }
     });
     LoadResult {
@@ -272,6 +279,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             rate_rps: spec.load.rate_rps,
             arrivals: spec.load.arrivals.clone(),
         },
+        shard: None,
         window_start_unix_ns: 0,
         window_ns: spec.load.duration_ns,
         interrupted: false,
@@ -415,12 +423,15 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
 pub(crate) fn write_run(dir: &Path, plan: &Plan, mut change: impl FnMut(&mut TrialResult)) {
     std::fs::create_dir_all(dir.join(layout::TRIALS)).unwrap();
     write_json(&dir.join(layout::RUN), &manifest(plan));
+    let words = "# SYNTHETIC: <b>no plan</b> was ever written\n";
+    std::fs::write(dir.join(layout::PLAN), words).unwrap();
     for spec in order(plan) {
         let (stream, mut result) = trial(&spec);
         change(&mut result);
         let trial = dir.join(layout::TRIALS).join(spec.dir_name());
         std::fs::create_dir_all(&trial).unwrap();
         std::fs::write(trial.join(layout::LOAD), stream).unwrap();
+        std::fs::write(trial.join(layout::AGENT), agent(&result)).unwrap();
         write_json(&trial.join(layout::RESULT), &result);
     }
 }
@@ -453,4 +464,77 @@ pub(crate) fn with_doubts(result: &mut TrialResult) {
         }
         _ => {}
     }
+}
+
+/// Text that would run, were it ever taken for markup.
+pub(crate) const EVIL: &str = "</script><img src=x onerror=alert(1)>\x1b[2J'\"";
+
+/// Puts [`EVIL`] wherever a plan lets people write, and prices beside it.
+pub(crate) fn make_hostile(plan: &mut Plan) {
+    plan.meshes[1].name = EVIL.to_owned();
+    plan.meshes[1].title = EVIL.to_owned();
+    plan.description = EVIL.to_owned();
+    plan.loads[0].name = EVIL.to_owned();
+    plan.workload.graph.name = EVIL.to_owned();
+    plan.prices = Some(Prices {
+        core_hour: 0.04,
+        gib_hour: 0.005,
+        currency: EVIL.to_owned(),
+        rps: None,
+        proxies: None,
+    });
+}
+
+/// What an agent would have written for this trial.
+fn agent(result: &TrialResult) -> String {
+    let processes = result.resources.as_ref().map_or(&[][..], |r| &r.processes);
+    let mut checksum = StreamChecksum::default();
+    let mut text = String::new();
+    for second in 0..=i64::from(SECONDS) {
+        let t_ns = second * 1_000_000_000;
+        let one = |p: &ProcessUse| {
+            let cpu_ns = (p.cpu_cores * t_ns as f64) as u64;
+            let rss_bytes = p.rss_mean_bytes as u64;
+            Some(ProcessSample {
+                t_ns,
+                cpu_ns,
+                rss_bytes,
+                pss_bytes: None,
+                working_set_bytes: None,
+            })
+        };
+        let record = AgentRecord::Sample(Sample {
+            t_ns,
+            processes: processes.iter().map(one).collect(),
+            machine: MachineSample {
+                cpus: 4,
+                idle_ns: t_ns as u64,
+                stolen_ns: 0,
+                memory_available_bytes: 8 << 30,
+            },
+            throttled_ns: None,
+        });
+        let line = serde_json::to_string(&record).unwrap();
+        checksum.line(&line);
+        text.push_str(&line);
+        text.push('\n');
+    }
+    let last = AgentRecord::Final {
+        checksum: checksum.hex(),
+        own_cpu_ns: 1,
+        elapsed_ns: u64::from(SECONDS) * 1_000_000_000,
+    };
+    text + &serde_json::to_string(&last).unwrap() + "\n"
+}
+
+/// What a page carries under this id.
+pub(crate) fn embedded<T: serde::de::DeserializeOwned>(page: &str, id: &str) -> T {
+    use base64::Engine as _;
+    let opening = format!("id=\"{id}\">");
+    let start = page.find(&opening).unwrap() + opening.len();
+    let text = &page[start..start + page[start..].find("</script>").unwrap()];
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(text)
+        .unwrap();
+    serde_json::from_reader(flate2::read::ZlibDecoder::new(&bytes[..])).unwrap()
 }

@@ -316,7 +316,9 @@ mod tests {
             meshes: Vec::new(),
             loads: Vec::new(),
             repeats: 1,
+            until: None,
             seed: 1,
+            prices: None,
         }
     }
 

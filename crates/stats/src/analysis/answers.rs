@@ -12,7 +12,7 @@ use crate::figures;
 const TITLE_CHARS: usize = 48;
 
 /// One answer for each mesh but the baseline, under the load with the highest rate.
-pub(super) fn of(plan: &Plan, cells: &[Cell]) -> Vec<Answer> {
+pub(super) fn of(plan: &Plan, cells: &[Cell], comparisons: usize) -> Vec<Answer> {
     let highest = plan
         .loads
         .iter()
@@ -29,7 +29,12 @@ pub(super) fn of(plan: &Plan, cells: &[Cell]) -> Vec<Answer> {
         .filter(|mesh| mesh.name != plan.baseline)
         .filter_map(|mesh| {
             let subject = subject(mesh, &plan.meshes);
-            Some(answer(mesh, subject, load, find(&mesh.name)?, base))
+            let cell = find(&mesh.name)?;
+            let caution = caution(cell, comparisons);
+            Some(Answer {
+                caution,
+                ..answer(mesh, subject, load, cell, base)
+            })
         })
         .collect()
 }
@@ -42,7 +47,33 @@ fn answer(mesh: &Mesh, subject: &str, load: &Load, cell: &Cell, base: &Cell) -> 
         grade: cell.verdict.grade.max(base.verdict.grade),
         distinction: median.map(|d| d.distinction),
         text: sentence(subject, &figures::rate(load.rate_rps), cell, base),
+        caution: None,
     }
+}
+
+/// Where correcting for the number of comparisons changes what is said of p50 or p99.
+fn caution(cell: &Cell, comparisons: usize) -> Option<String> {
+    let weakened: Vec<&str> = [("p50", "the median"), ("p99", "p99")]
+        .into_iter()
+        .filter(|(what, _)| {
+            let stated = difference(cell, what).filter(|d| d.supported);
+            let changed = |d: &Difference| {
+                d.inference
+                    .as_ref()
+                    .is_some_and(|i| i.corrected != d.distinction)
+            };
+            stated.is_some_and(changed)
+        })
+        .map(|(_, words)| words)
+        .collect();
+    if weakened.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "Among the {comparisons} comparisons of this report, the difference in {} may be chance \
+         (Holm's correction).",
+        weakened.join(" and in ")
+    ))
 }
 
 /// A mesh's title, where it is short and its own; else its name.
@@ -100,7 +131,8 @@ fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
             format!("{mesh} took {shown} off the median{} at {rate}", tail(cell))
         }
         Distinction::NotDistinguishable => format!(
-            "{mesh}: not distinguishable from {baseline} in the median at {rate}; the difference was {shown}{}",
+            "{mesh}: not distinguishable from {baseline} in the median at {rate}{}; the difference was {shown}{}",
+            within(median),
             tail(cell)
         ),
         Distinction::TooFewBlocks => {
@@ -110,6 +142,13 @@ fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
         }
     };
     format!("{latency}{}.", cost(cell))
+}
+
+/// Within what the two are equivalent: a statement, where "not distinguishable" is none.
+fn within(median: &Difference) -> String {
+    median.inference.as_ref().map_or(String::new(), |i| {
+        format!(" within {}", figures::duration(i.equivalent_within))
+    })
 }
 
 /// What may be said of p99, where it has enough samples.

@@ -9,25 +9,43 @@ use tare_model::trial::{MemoryKind, PlaneUse};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
+use super::named;
 use super::trials::{Decoded, Trial};
-use crate::bootstrap::{Resamples, samples_needed};
-use crate::compare::{QUANTILES, estimate, pooled, quantiles};
+use crate::bootstrap::samples_needed;
+use crate::compare::{Method, QUANTILES, estimate, pooled, quantiles};
 use crate::figures;
+use crate::hierarchical::Second;
 use crate::hist::Histogram;
+use crate::stopping;
 
 /// Points of a spectrum per factor of ten in `1 - q`.
 const POINTS_PER_NINE: f64 = 25.0;
 
+fn of_cell<'a, 'b>(
+    trials: &'a [Trial<'b>],
+    mesh: &str,
+    load: &str,
+) -> impl Iterator<Item = &'a Trial<'b>> {
+    trials.iter().filter(move |t| {
+        let spec = &t.result.trial;
+        spec.mesh.name == mesh && spec.load.name == load
+    })
+}
+
+/// The trials of a cell whose figures are in it.
+pub(crate) fn used<'a, 'b>(trials: &'a [Trial<'b>], mesh: &str, load: &str) -> Vec<&'a Trial<'b>> {
+    of_cell(trials, mesh, load).filter(|t| t.used).collect()
+}
+
 /// The cell without its overhead.
 pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> Cell {
-    let here: Vec<&Trial<'_>> = trials
-        .iter()
-        .filter(|t| t.result.trial.mesh.name == mesh && t.result.trial.load.name == load.name)
-        .collect();
-    let used: Vec<&Trial<'_>> = here.iter().copied().filter(|t| t.used).collect();
+    let here: Vec<&Trial<'_>> = of_cell(trials, mesh, &load.name).collect();
+    let used = used(trials, mesh, &load.name);
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
     let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
-    let resamples = Resamples::new(latencies.len(), plan.seed);
+    let method =
+        Method::new(latencies.len(), plan.seed).with_confidence(stopping::confidence(plan));
+    let seconds: Vec<&[Second]> = used.iter().map(|t| t.seconds).collect();
     let mut counts = Counts::default();
     loads.iter().for_each(|l| counts.add(&l.result.counts));
     let rates: Vec<f64> = loads.iter().map(|l| l.result.rate.achieved).collect();
@@ -45,7 +63,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
             .collect(),
         counts,
         verdict: verdict(&here, &used, &latencies),
-        latency: quantiles(&latencies, Some(&resamples)),
+        latency: quantiles(&latencies, &seconds, Some(&method)),
         spectrum: spectrum(&latencies),
         service_time: plain(loads.iter().map(|l| &l.service_time)),
         lateness: plain(loads.iter().map(|l| &l.lateness)),
@@ -59,11 +77,13 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
         ),
         endpoints: endpoints(&loads),
         overhead: None,
+        cost: super::cost::of(plan.prices.as_ref(), &used, load),
+        named: named::of(&used),
     }
 }
 
 fn plain<'a>(runs: impl Iterator<Item = &'a Histogram>) -> Vec<Quantile> {
-    quantiles(&runs.collect::<Vec<_>>(), None)
+    quantiles(&runs.collect::<Vec<_>>(), &[], None)
 }
 
 /// The reasons of the trials behind the cell, and what pooling adds. Too few
@@ -138,29 +158,26 @@ fn spectrum(runs: &[&Histogram]) -> Vec<SpectrumPoint> {
     if all.is_empty() {
         return Vec::new();
     }
-    let runs: Vec<&&Histogram> = runs.iter().filter(|h| !h.is_empty()).collect();
-    let point = |q: f64| {
-        let each = || runs.iter().map(|h| h.quantile(q));
-        SpectrumPoint {
-            q,
-            ns: all.quantile(q),
-            min_ns: each().min().unwrap_or(0),
-            max_ns: each().max().unwrap_or(0),
-            supported: all.len() >= samples_needed(q),
-        }
-    };
     let last = (all.len() as f64).log10();
-    let mut points = Vec::new();
+    let mut qs = Vec::new();
     let mut nines = 0.5_f64.recip().log10();
     while nines < last {
-        points.push(point(1.0 - 10f64.powf(-nines)));
+        qs.push(1.0 - 10f64.powf(-nines));
         nines += 1.0 / POINTS_PER_NINE;
     }
-    points.push(SpectrumPoint {
-        supported: false,
-        ..point(1.0 - 0.5 / all.len() as f64)
-    });
-    points
+    let end = 1.0 - 0.5 / all.len() as f64;
+    qs.push(end);
+    let runs = runs.iter().filter(|h| !h.is_empty());
+    let each: Vec<Vec<u64>> = runs.map(|h| h.quantiles(&qs)).collect();
+    let pooled = all.quantiles(&qs);
+    let point = |(i, q): (usize, &f64)| SpectrumPoint {
+        q: *q,
+        ns: pooled[i],
+        min_ns: each.iter().map(|run| run[i]).min().unwrap_or(0),
+        max_ns: each.iter().map(|run| run[i]).max().unwrap_or(0),
+        supported: *q < end && all.len() >= samples_needed(*q),
+    };
+    qs.iter().enumerate().map(point).collect()
 }
 
 fn planes(used: &[&Trial<'_>]) -> BTreeMap<Plane, PlaneEstimate> {

@@ -7,35 +7,69 @@
 
 mod answers;
 mod cell;
+mod correction;
+mod cost;
+mod named;
+mod outliers;
 mod overhead;
 mod trials;
 
+use serde::{Deserialize, Serialize};
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::RunManifest;
 use tare_model::plan::Plan;
-use tare_model::summary::{Cell, Setup, Summary};
+use tare_model::published::published;
+use tare_model::summary::{Cell, Setup, Summary, TrialRow};
 use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;
 
+pub(crate) use cell::used as cell_trials;
+pub use named::METHODS;
+pub(crate) use overhead::paired;
+pub(crate) use trials::{Trial, decode};
+
 use crate::bootstrap::CONFIDENCE;
-use trials::Trial;
+use crate::compare::EQUIVALENCE_MARGIN;
+use crate::hierarchical::Second;
+use crate::stopping;
 
 /// One trial as it lies in a run directory.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredTrial {
     /// Name of its directory.
     pub dir: String,
     /// Its `result.json`.
     pub result: TrialResult,
+    /// Its latencies by second of intended time, from its records; empty where there
+    /// are none.
+    pub seconds: Vec<Second>,
 }
 
 /// The analysis of a run. `notes` are what reading the directory already had to say.
 #[must_use]
 pub fn summarise(manifest: &RunManifest, stored: &[StoredTrial], notes: Vec<String>) -> Summary {
+    summarise_without(manifest, stored, notes, &[])
+}
+
+/// The same without the trials named by their index in `excluded`: the reader's
+/// choice. They are listed, marked and noted, and no figure holds them.
+#[must_use]
+pub fn summarise_without(
+    manifest: &RunManifest,
+    stored: &[StoredTrial],
+    notes: Vec<String>,
+    excluded: &[u32],
+) -> Summary {
     let plan = &manifest.plan;
     let mut notes = notes;
-    let trials = trials::decode(plan, stored, &mut notes);
-    note_about_the_run(manifest, &trials, &mut notes);
+    let mut trials = trials::decode(plan, stored, &mut notes);
+    trials::exclude(&mut trials, excluded, &mut notes);
+    let stopping = stopping::look_at(plan, &trials);
+    let blocks = stopping
+        .as_ref()
+        .and_then(|s| s.reached_after)
+        .unwrap_or(plan.repeats);
+    note_about_the_run(plan, blocks, &trials, &mut notes);
     let mut cells: Vec<Cell> = Vec::new();
     for mesh in &plan.meshes {
         for load in &plan.loads {
@@ -45,8 +79,10 @@ pub fn summarise(manifest: &RunManifest, stored: &[StoredTrial], notes: Vec<Stri
     for cell in &mut cells {
         cell.overhead = overhead::of(plan, &trials, &cell.mesh, &cell.load);
     }
-    let answers = answers::of(plan, &cells);
+    let comparisons = correction::apply(&mut cells, 1.0 - stopping::confidence(plan));
+    let answers = answers::of(plan, &cells, comparisons.0);
     let mut rows: Vec<_> = trials.iter().map(Trial::row).collect();
+    name_outliers(plan, &trials, &mut rows);
     rows.sort_by(|a, b| (a.index, &a.dir).cmp(&(b.index, &b.dir)));
     Summary {
         schema_version: SCHEMA_VERSION,
@@ -56,27 +92,43 @@ pub fn summarise(manifest: &RunManifest, stored: &[StoredTrial], notes: Vec<Stri
         tare_build: manifest.tare_build.clone(),
         started_unix_ns: manifest.started_unix_ns,
         baseline: plan.baseline.clone(),
-        trials_planned: planned(plan),
+        trials_planned: planned(plan, blocks),
         trials_done: stored.len() as u32,
-        setup: setup(manifest),
+        setup: setup(manifest, blocks),
         confidence: CONFIDENCE,
-        grade: grade(plan, &trials, &cells),
+        grade: grade(planned(plan, blocks), &trials, &cells),
         answers,
         cells,
         trials: rows,
         fingerprint: manifest.fingerprint.clone(),
         notes,
+        equivalence_margin: EQUIVALENCE_MARGIN,
+        stopping,
+        published: published().to_vec(),
     }
 }
 
-fn planned(plan: &Plan) -> u32 {
-    (plan.meshes.len() * plan.loads.len()) as u32 * plan.repeats
+fn name_outliers(plan: &Plan, trials: &[Trial<'_>], rows: &mut [TrialRow]) {
+    for mesh in &plan.meshes {
+        for load in &plan.loads {
+            for (index, outlier) in outliers::of(&cell::used(trials, &mesh.name, &load.name)) {
+                let here = |r: &&mut TrialRow| r.index == index && r.used;
+                if let Some(row) = rows.iter_mut().find(here) {
+                    row.outlier = Some(outlier);
+                }
+            }
+        }
+    }
+}
+
+fn planned(plan: &Plan, blocks: u32) -> u32 {
+    (plan.meshes.len() * plan.loads.len()) as u32 * blocks
 }
 
 /// Invalid where a mesh under a load has no usable trial; suspect where anything
 /// speaks against any trial or cell, or trials are missing.
-fn grade(plan: &Plan, trials: &[Trial<'_>], cells: &[Cell]) -> Grade {
-    let whole = trials.len() == planned(plan) as usize;
+fn grade(planned: u32, trials: &[Trial<'_>], cells: &[Cell]) -> Grade {
+    let whole = trials.len() >= planned as usize;
     let good = trials
         .iter()
         .all(|t| t.used && t.verdict.grade == Grade::Valid);
@@ -89,8 +141,8 @@ fn grade(plan: &Plan, trials: &[Trial<'_>], cells: &[Cell]) -> Grade {
     }
 }
 
-fn note_about_the_run(manifest: &RunManifest, trials: &[Trial<'_>], notes: &mut Vec<String>) {
-    let (planned, done) = (planned(&manifest.plan) as usize, trials.len());
+fn note_about_the_run(plan: &Plan, blocks: u32, trials: &[Trial<'_>], notes: &mut Vec<String>) {
+    let (planned, done) = (planned(plan, blocks) as usize, trials.len());
     if done < planned {
         notes.push(format!(
             "{done} of {planned} trials are there: the run is partial; tare run --resume goes on with it"
@@ -98,7 +150,7 @@ fn note_about_the_run(manifest: &RunManifest, trials: &[Trial<'_>], notes: &mut 
     }
 }
 
-fn setup(manifest: &RunManifest) -> Setup {
+fn setup(manifest: &RunManifest, blocks: u32) -> Setup {
     let plan = &manifest.plan;
     Setup {
         description: plan.description.clone(),
@@ -115,8 +167,9 @@ fn setup(manifest: &RunManifest) -> Setup {
         mix: plan.workload.mix.clone(),
         meshes: plan.meshes.clone(),
         loads: plan.loads.clone(),
-        repeats: plan.repeats,
+        repeats: blocks,
         seed: plan.seed.to_string(),
         command: manifest.command.clone(),
+        prices: plan.prices.clone(),
     }
 }

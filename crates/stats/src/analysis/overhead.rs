@@ -5,9 +5,9 @@ use tare_model::summary::Overhead;
 use tare_model::worker::Plane;
 
 use super::trials::Trial;
-use crate::bootstrap::Resamples;
-use crate::compare::{QUANTILES, mean_difference, quantile_difference};
+use crate::compare::{Method, QUANTILES, mean_difference, quantile_difference};
 use crate::hist::Histogram;
+use crate::stopping;
 
 /// A figure of a trial, where it was measured.
 type Figure = fn(&Trial<'_>) -> Option<f64>;
@@ -32,17 +32,14 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
     if pairs.is_empty() {
         return None;
     }
-    let latencies: Vec<(&Histogram, &Histogram)> = pairs
-        .iter()
-        .filter_map(|(m, b)| Some((&m.load.as_ref()?.latency, &b.load.as_ref()?.latency)))
-        .filter(|(m, b)| !m.is_empty() && !b.is_empty())
-        .collect();
+    let confidence = stopping::confidence(plan);
+    let latencies = paired(trials, mesh, &plan.baseline, load);
     let (above, below): (Vec<&Histogram>, Vec<&Histogram>) = latencies.into_iter().unzip();
-    let resamples = Resamples::new(above.len(), plan.seed);
+    let method = Method::new(above.len(), plan.seed).with_confidence(confidence);
     let latency = QUANTILES
         .iter()
         .filter(|_| !above.is_empty())
-        .map(|(name, q)| quantile_difference(name, *q, &above, &below, &resamples))
+        .map(|(name, q)| quantile_difference(name, *q, &above, &below, &method))
         .collect();
     let resources = RESOURCES
         .iter()
@@ -51,7 +48,12 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
                 .iter()
                 .filter_map(|(m, b)| Some((figure(m)?, figure(b)?)))
                 .unzip();
-            mean_difference(what, &above, &below)
+            mean_difference(
+                what,
+                &above,
+                &below,
+                &Method::new(above.len(), plan.seed).with_confidence(confidence),
+            )
         })
         .collect();
     let blocks = pairs.iter().map(|(m, _)| m.result.trial.block).collect();
@@ -60,6 +62,20 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
         latency,
         resources,
     })
+}
+
+/// The latencies of `mesh` and of the baseline in the same blocks.
+pub(crate) fn paired<'a>(
+    trials: &'a [Trial<'_>],
+    mesh: &str,
+    baseline: &str,
+    load: &str,
+) -> Vec<(&'a Histogram, &'a Histogram)> {
+    pairs(trials, mesh, baseline, load)
+        .into_iter()
+        .filter_map(|(m, b)| Some((&m.load.as_ref()?.latency, &b.load.as_ref()?.latency)))
+        .filter(|(m, b)| !m.is_empty() && !b.is_empty())
+        .collect()
 }
 
 /// Used trials of the mesh and of the baseline in the same block, in order of block.

@@ -4,30 +4,39 @@ use std::collections::BTreeSet;
 
 use tare_model::load::LoadResult;
 use tare_model::plan::Plan;
-use tare_model::summary::TrialRow;
+use tare_model::summary::{Stability, TrialRow};
 use tare_model::trial::{Resources, TrialResult};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
 use super::StoredTrial;
+use crate::figures;
+use crate::hierarchical::Second;
 use crate::hist::{Histogram, WireError};
+use crate::series::stability;
 
 /// One trial, ready for use.
-pub(super) struct Trial<'a> {
+pub(crate) struct Trial<'a> {
     pub(super) dir: &'a str,
-    pub(super) result: &'a TrialResult,
+    pub(crate) result: &'a TrialResult,
+    /// See [`StoredTrial::seconds`].
+    pub(super) seconds: &'a [Second],
+    /// Of its seconds.
+    stability: Option<Stability>,
     /// The trial's own verdict and what decoding added.
     pub(super) verdict: Verdict,
     /// Absent when there is no load result, or a damaged one.
-    pub(super) load: Option<Decoded<'a>>,
+    pub(crate) load: Option<Decoded<'a>>,
     /// Whether its figures go into a cell.
     pub(super) used: bool,
+    /// Whether the reader left it out.
+    pub(super) excluded: bool,
 }
 
 /// A load result with its histograms.
-pub(super) struct Decoded<'a> {
-    pub(super) result: &'a LoadResult,
-    pub(super) latency: Histogram,
+pub(crate) struct Decoded<'a> {
+    pub(crate) result: &'a LoadResult,
+    pub(crate) latency: Histogram,
     pub(super) service_time: Histogram,
     pub(super) lateness: Histogram,
     /// Endpoint name to latency.
@@ -53,7 +62,7 @@ impl<'a> Decoded<'a> {
 
 /// Decodes all trials and decides which are used. A trial of something that the
 /// plan does not name, or that takes the place of another, is listed but not used.
-pub(super) fn decode<'a>(
+pub(crate) fn decode<'a>(
     plan: &Plan,
     stored: &'a [StoredTrial],
     notes: &mut Vec<String>,
@@ -80,6 +89,30 @@ pub(super) fn decode<'a>(
         }
     }
     trials
+}
+
+/// Leaves out the trials with these indices, and says so.
+pub(super) fn exclude(trials: &mut [Trial<'_>], excluded: &[u32], notes: &mut Vec<String>) {
+    let mut left_out = Vec::new();
+    for trial in trials {
+        let index = trial.result.trial.index;
+        if excluded.contains(&index) {
+            (trial.used, trial.excluded) = (false, true);
+            left_out.push(index.to_string());
+        }
+    }
+    left_out.dedup();
+    if !left_out.is_empty() {
+        notes.push(format!(
+            "left out at the reader's wish: {} {}",
+            if left_out.len() == 1 {
+                "trial"
+            } else {
+                "trials"
+            },
+            left_out.join(", ")
+        ));
+    }
 }
 
 fn decode_one(stored: &StoredTrial) -> Trial<'_> {
@@ -113,13 +146,46 @@ fn decode_one(stored: &StoredTrial) -> Trial<'_> {
             Some(load)
         }
     };
+    let stability = stability(&stored.seconds);
+    if let Some(found) = &stability {
+        verdict = verdict.and(Verdict::from_findings(unsteady(found)));
+    }
     Trial {
+        stability,
         dir: &stored.dir,
         result: &stored.result,
+        seconds: &stored.seconds,
         used: load.is_some() && verdict.grade != Grade::Invalid,
+        excluded: false,
         verdict,
         load,
     }
+}
+
+/// From this relative change from half to half on, a trial that surely changed is
+/// suspect. Trials are many: the test is held to one in a thousand.
+const DRIFT_MIN: f64 = 0.10;
+const DRIFT_P: f64 = 0.001;
+
+fn unsteady(found: &Stability) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut add = |reason, text: String| findings.push(Finding::new(Grade::Suspect, reason, text));
+    if let Some(seconds) = found.warmup_seconds {
+        add(
+            Reason::WarmUpVisible,
+            format!(
+                "the first {seconds} of {} seconds differ from the others",
+                found.seconds
+            ),
+        );
+    } else if found.drift.abs() >= DRIFT_MIN && found.drift_p < DRIFT_P {
+        let change = figures::percent(found.drift);
+        add(
+            Reason::NotSteady,
+            format!("the medians of the seconds changed by {change} from half to half"),
+        );
+    }
+    findings
 }
 
 impl Trial<'_> {
@@ -129,7 +195,7 @@ impl Trial<'_> {
     }
 
     /// CPU of a plane in cores, and memory in bytes; zero for a plane without processes.
-    pub(super) fn plane(&self, plane: Plane) -> Option<(f64, f64)> {
+    pub(crate) fn plane(&self, plane: Plane) -> Option<(f64, f64)> {
         let planes = &self.resources()?.planes;
         Some(
             planes
@@ -156,6 +222,7 @@ impl Trial<'_> {
             mesh: spec.mesh.name.clone(),
             load: spec.load.name.clone(),
             used: self.used,
+            excluded: self.excluded,
             verdict: self.verdict.clone(),
             counts: load.map(|l| l.counts),
             achieved_rps: load.map(|l| l.rate.achieved),
@@ -166,6 +233,8 @@ impl Trial<'_> {
             data_plane_bytes: self.plane(Plane::DataPlane).map(|p| p.1),
             proofs: self.result.proofs.clone(),
             gone,
+            stability: self.stability.clone(),
+            outlier: None,
         }
     }
 }

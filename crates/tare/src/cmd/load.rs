@@ -1,7 +1,5 @@
 //! `tare load`: the load engine as a command, and as the worker of a trial.
 
-use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,18 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::ValueEnum;
 use tare_load::RecordWriter;
-use tare_model::load::{LoadResult, LoadSpec};
-use tare_model::record::{Interval, LoadRecord, Progress};
+use tare_model::load::LoadSpec;
+use tare_model::record::{LoadRecord, Progress};
 use tare_model::units::{parse_duration, parse_rate};
 use tare_model::verdict::Grade;
-use tare_stats::{Histogram, hlog};
+use tare_stats::formats::About;
 
 use super::exit;
+use super::save::{Format, Saves, Target};
 
 mod grpc;
 mod messages;
 mod spec;
-mod text;
+pub(super) mod text;
 mod tls;
 
 /// Put an open-loop load on URLs: constant rate, latency from the intended instant, every request accounted for.
@@ -110,13 +109,16 @@ pub(crate) struct Args {
     /// Write latencies by second as an HdrHistogram interval log.
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
+    /// Write the result in another format: hlog, hgrm, fortio, csv, openmetrics or json; may be repeated.
+    #[arg(long, value_name = "FORMAT=FILE")]
+    save: Vec<Target>,
     /// A line each second on standard error, terminal or not.
     #[arg(long)]
     progress: bool,
     /// Worker mode: read a load specification (JSON) from a file, or `-` for standard input, and write records to standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
-        "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "progress", "http2", "streams",
+        "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "save", "progress", "http2", "streams",
         "data_raw", "metadata", "streaming", "deadline", "data", "data_file", "proto", "import_path", "descriptor_set",
         "requests_per_connection", "pin", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
         "tls_no_resumption", "insecure",
@@ -199,32 +201,19 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
 fn measure(args: &Args) -> anyhow::Result<ExitCode> {
     let mut spec = spec::from_args(args)?;
     messages::fill(&mut spec, &args.messages)?;
-    // Opened now: what cannot be written should not cost a measurement.
-    let log = match &args.hlog {
-        Some(path) => {
-            let failed = || format!("failed to open {} for writing", path.display());
-            Some((path, File::create(path).with_context(failed)?))
-        }
-        None => None,
-    };
+    let mut targets = args.save.clone();
+    targets.extend(args.hlog.clone().map(|path| Target {
+        format: Format::Hlog,
+        path,
+    }));
+    let mut saves = Saves::open(targets)?;
     let stop = stop_flag()?;
     let mut live = Live::new(args.progress);
-    let mut seconds: BTreeMap<u32, Histogram> = BTreeMap::new();
-    let mut damaged = None;
-    let result = tare_load::run(
-        &spec,
-        &stop,
-        args.hlog.is_some(),
-        &mut |record| match record {
-            LoadRecord::Progress(progress) => live.show(&progress),
-            LoadRecord::Interval(interval) => {
-                if let Err(error) = keep(&mut seconds, &interval) {
-                    damaged.get_or_insert(error);
-                }
-            }
-            _ => {}
-        },
-    )?;
+    let intervals = saves.want_intervals();
+    let result = tare_load::run(&spec, &stop, intervals, &mut |record| match record {
+        LoadRecord::Progress(progress) => live.show(&progress),
+        record => saves.take(&record),
+    })?;
     live.clear();
     let mut out = io::stdout().lock();
     match args.output {
@@ -232,13 +221,7 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
         Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?,
     }
     out.flush()?;
-    if let Some(error) = damaged {
-        return Err(error.into());
-    }
-    if let Some((path, mut file)) = log {
-        file.write_all(interval_log(&result, &seconds).as_bytes())
-            .with_context(|| format!("failed to write {}", path.display()))?;
-    }
+    saves.finish(&about(&spec), &result)?;
     Ok(match result.verdict.grade {
         _ if result.interrupted => ExitCode::from(exit::INTERRUPTED),
         Grade::Invalid => ExitCode::from(exit::INVALID),
@@ -255,10 +238,11 @@ pub(super) fn spec_of_step(
     rate_rps: f64,
     duration_ns: u64,
 ) -> anyhow::Result<LoadSpec> {
-    let strange = args.rate.is_some() || args.max || args.spec.is_some() || args.hlog.is_some();
+    let strange = args.rate.is_some() || args.max || args.spec.is_some();
+    let strange = strange || args.hlog.is_some() || !args.save.is_empty();
     if strange {
         anyhow::bail!(
-            "found --rate, --max, --spec or --hlog, which a search has no use for; expected --min-rate and --max-rate"
+            "found --rate, --max, --spec, --hlog or --save, which a search has no use for; expected --min-rate and --max-rate"
         );
     }
     args.rate = Some(rate_rps);
@@ -273,27 +257,19 @@ pub(super) fn is_json(args: &Args) -> bool {
     args.output == Output::Json
 }
 
-fn keep(
-    seconds: &mut BTreeMap<u32, Histogram>,
-    interval: &Interval,
-) -> Result<(), tare_stats::WireError> {
-    let histogram = Histogram::from_wire(&interval.latency)?;
-    seconds
-        .entry(interval.second)
-        .or_default()
-        .merge(&histogram);
-    Ok(())
-}
-
-fn interval_log(result: &LoadResult, seconds: &BTreeMap<u32, Histogram>) -> String {
-    const SECOND_NS: u64 = 1_000_000_000;
-    let mut log = hlog::header(result.window_start_unix_ns);
-    for (second, histogram) in seconds {
-        let from_ns = u64::from(*second) * SECOND_NS;
-        let length_ns = SECOND_NS.min(result.window_ns.saturating_sub(from_ns));
-        log += &hlog::line(None, from_ns, length_ns, histogram);
+fn about(spec: &LoadSpec) -> About {
+    let url = match spec.endpoints.as_slice() {
+        [one] => one.url.clone(),
+        _ => String::new(),
+    };
+    About {
+        label: match url.as_str() {
+            "" => format!("tare load, {} endpoints", spec.endpoints.len()),
+            url => format!("tare load {url}"),
+        },
+        url,
+        connections: spec.connections,
     }
-    log
 }
 
 /// The line that lives while the load runs, and the warning that must not wait for its

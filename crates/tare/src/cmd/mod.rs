@@ -7,21 +7,27 @@ use clap::Subcommand;
 mod agent;
 mod clean;
 mod cluster;
+mod compare;
 mod doctor;
 mod exec;
+mod export;
 mod grpc;
 mod image;
 mod load;
+mod mde;
+mod merge;
 mod plan;
 mod report;
 mod run;
+mod save;
+mod schema;
 mod search;
 mod serve_echo;
 mod workload;
 
 /// Exit codes, beside 0 for good.
 pub(crate) mod exit {
-    /// An objective was missed.
+    /// An objective was missed, or a threshold that the user gave is exceeded.
     pub(crate) const MISSED: u8 = 1;
     /// The command line, a plan or a specification is wrong, or something it needs is missing.
     pub(crate) const USAGE: u8 = 2;
@@ -36,14 +42,18 @@ pub(crate) enum Command {
     Run(run::Args),
     Plan(plan::Args),
     Load(Box<load::Args>),
+    Merge(merge::Args),
     Report(report::Args),
     Doctor(doctor::Args),
     Clean(clean::Args),
     Image(image::Args),
+    Compare(compare::Args),
+    Export(export::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
     Grpc(grpc::Args),
     ServeEcho(serve_echo::Args),
+    Schema(schema::Args),
     #[command(hide = true)]
     Agent(agent::Args),
     #[command(name = "__exec", hide = true)]
@@ -57,14 +67,18 @@ impl Command {
             Self::Run(args) => run::run(args),
             Self::Plan(args) => plan::run(args),
             Self::Load(args) => load::run(*args),
+            Self::Merge(args) => merge::run(args),
             Self::Report(args) => report::run(args),
             Self::Doctor(args) => doctor::run(args),
             Self::Clean(args) => clean::run(&args),
             Self::Image(args) => image::run(&args),
+            Self::Compare(args) => compare::run(args),
+            Self::Export(args) => export::run(&args),
             Self::Workload(args) => workload::run(args),
             Self::Grpc(args) => grpc::run(args),
             Self::Search(args) => search::run(*args),
             Self::ServeEcho(args) => serve_echo::run(args),
+            Self::Schema(args) => schema::run(&args),
             Self::Agent(args) => agent::run(args),
             Self::Exec(args) => exec::run(args),
         }

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 use tare_model::plan::{self, Plan, TEXT_BYTES_MAX};
 use tare_model::units::{format_duration_ns, format_rate};
+use tare_stats::figures;
 
 /// Show and check plans.
 #[derive(clap::Args)]
@@ -28,6 +29,7 @@ enum Action {
     List,
     /// Print the JSON Schema of plan files, for editors.
     Schema,
+    Mde(super::mde::Args),
     /// Check a plan without running anything.
     Check {
         /// Plan file, `-` for standard input, or the name of a built-in plan.
@@ -62,6 +64,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Show { name } => out.write_all(builtin(&name)?.text.as_bytes())?,
         Action::List => list(&mut out)?,
+        Action::Mde(args) => out.write_all(super::mde::text(&args)?.as_bytes())?,
         Action::Schema => writeln!(out, "{}", serde_json::to_string_pretty(&plan::schema())?)?,
         Action::Check { plan, sets, output } => {
             let plan = read(&plan, &sets)?.plan;
@@ -175,6 +178,10 @@ fn summary(plan: &Plan) -> String {
         1 => "1 block".to_owned(),
         n => format!("{n} blocks"),
     };
+    let blocks = match &plan.until {
+        Some(until) => format!("at least {} and at most {blocks}", until.min),
+        None => blocks,
+    };
     let _ = writeln!(
         text,
         "  trials    {} in {}, about {}",
@@ -182,5 +189,16 @@ fn summary(plan: &Plan) -> String {
         blocks,
         format_duration_ns(plan.estimated_duration_ns())
     );
+    if let Some(until) = &plan.until {
+        let targets = until.targets.iter().map(|t| {
+            format!(
+                "{} within {}",
+                t.what,
+                figures::percent(t.half_width).trim_start_matches('+')
+            )
+        });
+        let targets = targets.collect::<Vec<_>>().join(" and ");
+        let _ = writeln!(text, "  until     {targets}, for every mesh and load");
+    }
     text
 }

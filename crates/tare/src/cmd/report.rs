@@ -4,11 +4,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use tare_model::layout;
 use tare_model::summary::Summary;
 use tare_model::verdict::Grade;
-use tare_report::{TableOptions, render_table, write_derived};
+use tare_report::{
+    TableOptions, render_method, render_published, render_table, write_derived_without,
+};
+use tare_stats::analysis::METHODS;
 
 /// Rebuild the analysis and the page from a run directory.
 #[derive(clap::Args)]
@@ -16,9 +19,18 @@ pub(crate) struct Args {
     /// Directory of a run, as `tare run` names it.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Numbers of trials to leave out, as the list in the page has them.
+    #[arg(long, value_name = "TRIAL,...", value_delimiter = ',')]
+    exclude: Vec<u32>,
     /// What to print.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    /// Print the run as a published benchmark would have stated it, in the place of the table.
+    #[arg(long, value_name = "METHOD", value_parser = METHODS, conflicts_with = "output")]
+    method: Option<String>,
+    /// Print published figures beside it, with their sources.
+    #[arg(long, conflicts_with = "output")]
+    published: bool,
 }
 
 /// What is printed of an analysis.
@@ -31,12 +43,27 @@ pub(crate) enum Output {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let summary = write_derived(&args.dir)?;
-    print(&summary, args.output, &args.dir)?;
+    let summary = write_derived_without(&args.dir, &args.exclude)?;
+    match &args.method {
+        None => print(&summary, args.output, &args.dir)?,
+        Some(method) => match render_method(&summary, method) {
+            Some(text) => say(&text)?,
+            None => bail!("no mesh under any load has a usable trial"),
+        },
+    }
+    if args.published {
+        say(&format!("\n{}", render_published(&summary)))?;
+    }
     Ok(match summary.grade {
         Grade::Invalid => ExitCode::from(super::exit::INVALID),
         Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
     })
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush().context("write to standard output")
 }
 
 /// Prints the analysis of the run in `dir` to standard output.

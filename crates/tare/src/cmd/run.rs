@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -15,7 +15,7 @@ use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
 use tare_model::verdict::Grade;
 use tare_run::environment::Environment;
-use tare_run::experiment::{self, Outcome};
+use tare_run::experiment::{self, Observer, Outcome, Update};
 use tare_run::fake::Fake;
 use tare_run::kube::{Kubernetes, KubernetesOptions};
 use tare_run::local::{Local, LocalOptions};
@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use super::exit;
 use super::report::Output;
 use crate::progress::Display;
+use crate::web::{Feed, Server};
 
 /// Run a plan: every mesh under every load, in blocks, and say what each costs.
 ///
@@ -39,6 +40,7 @@ use crate::progress::Display;
   tare run quick --set load.rate=500        with another rate
   tare plan show quick > my.yaml            a plan to start from
   tare run my.yaml --out results/first
+  tare run my.yaml --web                    and watch it in a browser
   tare run --resume results/first           go on after Ctrl-C or a crash
 
 Exit codes: 0 good, 2 wrong usage or something missing, 3 a mesh has no valid trial,
@@ -67,6 +69,10 @@ pub(crate) struct Args {
     /// Install nothing: Envoy must be on PATH, in TARE_ENVOY or in the cache.
     #[arg(long)]
     offline: bool,
+    /// Show the run in a browser while it goes on, on a free or the given port of
+    /// 127.0.0.1. A browser on this machine takes time from the trials.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    web: Option<u16>,
     /// Form of the result on standard output.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -110,21 +116,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Begun::Again(run) => run.manifest().id.clone(),
         Begun::New { .. } => run_id(started_unix_ns, &plan),
     };
+    let name = (id.clone(), started_unix_ns);
     let done = match kind {
         EnvironmentKind::Local => {
             let local = Local::new(LocalOptions {
                 offline: args.offline,
             })?;
-            runtime.block_on(go(local, begun, &plan, (id, started_unix_ns), stop.asked))?
+            runtime.block_on(go(local, begun, &plan, name, stop.asked, args.web))?
         }
         EnvironmentKind::Kubernetes => {
-            let options = KubernetesOptions { run: id.clone() };
+            let options = KubernetesOptions { run: id };
             let cluster = Kubernetes::new(options);
-            runtime.block_on(go(cluster, begun, &plan, (id, started_unix_ns), stop.asked))?
+            runtime.block_on(go(cluster, begun, &plan, name, stop.asked, args.web))?
         }
         EnvironmentKind::Fake => {
             let fake = Fake::default();
-            runtime.block_on(go(fake, begun, &plan, (id, started_unix_ns), stop.asked))?
+            runtime.block_on(go(fake, begun, &plan, name, stop.asked, args.web))?
         }
     };
     // Nothing runs any more: from here on Ctrl-C simply ends.
@@ -153,6 +160,7 @@ async fn go<E: Environment>(
     plan: &Plan,
     name: (String, u64),
     mut stop: watch::Receiver<bool>,
+    web: Option<u16>,
 ) -> anyhow::Result<Option<Done>> {
     let mut display = Display::new(plan, &order(plan));
     let mut say = |line: &str| display.say(line);
@@ -168,7 +176,9 @@ async fn go<E: Environment>(
             Err(error) => Err(error),
             Ok(run) => {
                 display.say(&format!("run directory: {}", run.path().display()));
-                let outcome = experiment::run(&mut environment, &run, &mut display, stop).await;
+                let mut watchers = Watchers::new(&mut display, web, run.path()).await?;
+                let outcome = experiment::run(&mut environment, &run, &mut watchers, stop).await;
+                watchers.over().await;
                 Ok(Some(Done {
                     dir: run.path().to_owned(),
                     outcome,
@@ -186,6 +196,48 @@ async fn go<E: Environment>(
 fn run_id(started_unix_ns: u64, plan: &Plan) -> String {
     let at = timestamp(started_unix_ns / 1_000_000_000);
     format!("{at}-{}", plan.name)
+}
+
+/// Whoever hears what happens.
+struct Watchers<'a> {
+    display: &'a mut Display,
+    web: Option<(Server, Feed, PathBuf)>,
+}
+
+impl<'a> Watchers<'a> {
+    async fn new(display: &'a mut Display, port: Option<u16>, dir: &Path) -> anyhow::Result<Self> {
+        let mut web = None;
+        if let Some(port) = port {
+            let feed = Feed::new();
+            let server = crate::web::serve(port, dir.to_owned(), feed.clone())
+                .await
+                .with_context(|| format!("listen on port {port} of 127.0.0.1 for --web"))?;
+            display.say(&format!("in a browser: {}", server.address));
+            web = Some((server, feed, dir.join(layout::REPORT)));
+        }
+        Ok(Self { display, web })
+    }
+
+    /// Tells those who watch where the page will be, and lets them see the last trial.
+    async fn over(&self) {
+        if let Some((_, feed, report)) = self.web.as_ref().filter(|(_, feed, _)| feed.watched()) {
+            tokio::time::sleep(FAREWELL).await;
+            feed.over(&report.display().to_string());
+            tokio::time::sleep(FAREWELL).await;
+        }
+    }
+}
+
+/// How long a page has to show the last trial, and to hear that it was the last.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+impl Observer for Watchers<'_> {
+    fn update(&mut self, update: Update<'_>) {
+        if let Some((_, feed, _)) = &self.web {
+            feed.update(&update);
+        }
+        self.display.update(update);
+    }
 }
 
 fn open(
@@ -350,29 +402,9 @@ fn now_unix_ns() -> u64 {
 }
 
 /// `20260131-235959`, in UTC.
-///
-/// Source: Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
 fn timestamp(unix_s: u64) -> String {
-    let (days, s) = (unix_s / 86_400, unix_s % 86_400);
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year:04}{month:02}{day:02}-{:02}{:02}{:02}",
-        s / 3600,
-        s / 60 % 60,
-        s % 60
-    )
+    let written = tare_stats::formats::rfc3339(unix_s * 1_000_000_000);
+    written[..19].replace(['-', ':'], "").replace('T', "-")
 }
 
 #[cfg(test)]

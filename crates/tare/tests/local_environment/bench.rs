@@ -73,7 +73,9 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
             timeout_ns: 1_000_000_000,
         }],
         repeats: 1,
+        until: None,
         seed: 1,
+        prices: None,
     }
 }
 

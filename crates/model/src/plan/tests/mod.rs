@@ -258,10 +258,14 @@ fn what_the_documentation_shows_can_be_used() {
         .skip(1)
         .filter_map(|b| b.split("```").next())
         .collect();
-    assert_eq!(blocks.len(), 3);
+    assert_eq!(blocks.len(), 5);
     assert_eq!(good(blocks[0], &[]).loads.len(), 2);
-    assert_eq!(good(blocks[1], &[]).meshes[1].settings.concurrency, 2);
-    let read = |_: &str| Ok(blocks[2].to_owned());
+    assert_eq!(good(blocks[1], &[]).until.map(|u| u.min), Some(5));
+    assert_eq!(good(blocks[1], &["repeats=3"]).until, None);
+    let prices = good(blocks[2], &[]).prices.unwrap();
+    assert_eq!((prices.core_hour, prices.proxies), (0.04, Some(600.0)));
+    assert_eq!(good(blocks[3], &[]).meshes[1].settings.concurrency, 2);
+    let read = |_: &str| Ok(blocks[4].to_owned());
     let text = "mesh_files: [mine.yaml]\nmeshes: [bare, mine, mine/mtls]\n";
     let plan = resolve("p.yaml", text, &[], &read).unwrap();
     assert!(plan.meshes[2].settings.access_log);

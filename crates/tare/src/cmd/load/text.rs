@@ -7,6 +7,7 @@ use tare_model::hist::LatencySummary;
 use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol};
 use tare_model::record::Progress;
 use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
+use tare_model::verdict::Verdict;
 
 mod transport;
 
@@ -52,10 +53,30 @@ pub(super) fn page(spec: &LoadSpec, r: &LoadResult) -> String {
 
 fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result {
     head(out, spec)?;
+    writeln!(out)?;
+    books(out, r)?;
+    if r.endpoints.len() > 1 {
+        endpoints(out, &r.endpoints)?;
+    }
+    counted(out, "status", &r.status)?;
+    counted(out, "grpc status", &super::grpc::named(&r.grpc_status))?;
+    counted(out, "errors", &r.errors)?;
+    if let Some(tls) = &r.tls {
+        transport::tls(out, tls)?;
+    }
+    if let Some(error) = &r.instrument_error {
+        transport::instrument(out, error)?;
+    }
+    generator(out, r)?;
+    findings(out, &r.verdict)
+}
+
+/// Slots, rate and percentiles.
+pub(in crate::cmd) fn books(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     let c = &r.counts;
     writeln!(
         out,
-        "\nslots        {} planned = {} ok + {} error + {} timeout + {} in flight + {} not sent",
+        "slots        {} planned = {} ok + {} error + {} timeout + {} in flight + {} not sent",
         c.planned, c.ok, c.error, c.timeout, c.in_flight, c.not_sent
     )?;
     match r.rate.target {
@@ -72,21 +93,7 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
     }
     writeln!(out)?;
     table(out, r)?;
-    writeln!(out)?;
-    if r.endpoints.len() > 1 {
-        endpoints(out, &r.endpoints)?;
-    }
-    counted(out, "status", &r.status)?;
-    counted(out, "grpc status", &super::grpc::named(&r.grpc_status))?;
-    counted(out, "errors", &r.errors)?;
-    if let Some(tls) = &r.tls {
-        transport::tls(out, tls)?;
-    }
-    if let Some(error) = &r.instrument_error {
-        transport::instrument(out, error)?;
-    }
-    generator(out, r)?;
-    verdict(out, r)
+    writeln!(out)
 }
 
 fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
@@ -119,7 +126,8 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
     )
 }
 
-fn cells(name: &str, values: [String; 8]) -> String {
+/// A row of a table of latencies.
+pub(in crate::cmd) fn cells(name: &str, values: [String; 8]) -> String {
     let mut line = format!("{name:<12}");
     for value in values {
         let _ = write!(line, "{value:>10}");
@@ -127,7 +135,8 @@ fn cells(name: &str, values: [String; 8]) -> String {
     line
 }
 
-fn row(name: &str, s: &LatencySummary) -> String {
+/// A summary as such a row.
+pub(in crate::cmd) fn row(name: &str, s: &LatencySummary) -> String {
     if s.count == 0 {
         return format!("{name:<12}         -");
     }
@@ -213,9 +222,10 @@ fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     )
 }
 
-fn verdict(out: &mut String, r: &LoadResult) -> std::fmt::Result {
-    writeln!(out, "verdict      {}", r.verdict.grade.word())?;
-    for finding in &r.verdict.reasons {
+/// The grade and its reasons.
+pub(in crate::cmd) fn findings(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
+    writeln!(out, "verdict      {}", verdict.grade.word())?;
+    for finding in &verdict.reasons {
         writeln!(
             out,
             "  {}: {}\n    {}",

@@ -1,0 +1,113 @@
+//! Several generators as one: the document of `tare merge --output json`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::hist::{HistogramWire, LatencySummary};
+use crate::load::{Counts, LoadResult, Rate, Shard};
+use crate::verdict::{Grade, Verdict};
+
+/// What the generators of one measurement found together. Histograms and counts are
+/// bit-equal to those of one recorder that was fed everything.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Merged {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Version of tare that merged.
+    pub tare_version: String,
+    /// Earliest start of a window.
+    pub window_start_unix_ns: u64,
+    /// From the earliest start to the latest end of a window.
+    pub window_ns: u64,
+    /// From the earliest start to the latest start.
+    pub start_skew_ns: u64,
+    /// done - intended over ok responses of all generators: percentiles of the merged
+    /// counts.
+    pub latency_ns: LatencySummary,
+    /// The merged counts.
+    pub latency: HistogramWire,
+    /// By endpoint name, in the order of first appearance.
+    pub endpoints: Vec<MergedEndpoint>,
+    /// Each generator beside the whole, by shard, start and name.
+    pub generators: Vec<MergedGenerator>,
+    /// Everything else that generators state; absent when one of them is only known by
+    /// its interval log, which holds nothing but latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Box<LoadResult>>,
+    /// The generators' verdicts, and what putting them beside each other adds.
+    pub verdict: Verdict,
+}
+
+/// One endpoint over all generators.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MergedEndpoint {
+    /// Label.
+    pub name: String,
+    /// done - intended, over ok responses.
+    pub latency_ns: LatencySummary,
+    /// The merged counts.
+    pub latency: HistogramWire,
+}
+
+/// What a generator was known by.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceKind {
+    /// The JSON document of `tare load --output json`.
+    Result,
+    /// The records of `tare load --spec`.
+    Records,
+    /// An HdrHistogram interval log.
+    IntervalLog,
+}
+
+/// One generator beside the others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MergedGenerator {
+    /// Name of the file that it was read from.
+    pub source: String,
+    /// What kind of file.
+    pub kind: SourceKind,
+    /// Its part of the schedule, where it said so.
+    pub shard: Option<Shard>,
+    /// Start of its window.
+    pub window_start_unix_ns: u64,
+    /// Length of its window.
+    pub window_ns: u64,
+    /// How long after the earliest it started.
+    pub start_skew_ns: u64,
+    /// Its slots, where it said so.
+    pub counts: Option<Counts>,
+    /// Its rate, likewise.
+    pub rate: Option<Rate>,
+    /// Its own percentiles; those of the whole are not made from them.
+    pub latency_ns: LatencySummary,
+    /// Its lateness, where it said so.
+    pub lateness_ns: Option<LatencySummary>,
+    /// Its own verdict's grade, likewise.
+    pub grade: Option<Grade>,
+    /// Percentiles at which it differs from the other generators by more than chance
+    /// and more than matters (`tare_stats::merge` has the rule).
+    pub deviations: Vec<Deviation>,
+}
+
+/// One percentile at which a generator stands apart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deviation {
+    /// `p50`, `p90` or `p99`.
+    pub what: String,
+    /// The generator's own.
+    pub value_ns: u64,
+    /// Lower end of its interval by order statistics, at 99.9 %.
+    pub low_ns: u64,
+    /// Upper end likewise.
+    pub high_ns: u64,
+    /// What the other generators lie around: the median of their percentiles.
+    pub others_ns: u64,
+}

@@ -1,0 +1,63 @@
+//! The JSON Schemas of every document that tare writes or reads.
+
+use serde_json::{Value, json};
+
+use crate::{SCHEMA_VERSION, layout, load, merge, plan, record, summary, trial, worker};
+
+/// Names of all schemas, in alphabetical order, each with what it describes.
+pub const NAMES: [(&str, &str); 11] = [
+    ("agent-record", "a line that an agent writes: agent.ndjson"),
+    ("event", "a line of events.ndjson"),
+    ("load", "the result of `tare load --output json`"),
+    (
+        "load-record",
+        "a line that `tare load --spec` writes: load.ndjson",
+    ),
+    ("load-spec", "what `tare load --spec` reads"),
+    ("merge", "the result of `tare merge --output json`"),
+    ("plan", "a plan file"),
+    ("run", "run.json"),
+    ("summary", "summary.json, and `tare export --format json`"),
+    ("trial", "result.json of a trial"),
+    ("workload-spec", "what `tare workload --spec` reads"),
+];
+
+/// The schema of that name; `None` when there is none.
+#[must_use]
+pub fn of(name: &str) -> Option<Value> {
+    let mut schema = match name {
+        "plan" => return Some(plan::schema()),
+        "agent-record" => schemars::schema_for!(record::AgentRecord),
+        "event" => schemars::schema_for!(trial::Event),
+        "load" => schemars::schema_for!(load::LoadResult),
+        "load-record" => schemars::schema_for!(record::LoadRecord),
+        "load-spec" => schemars::schema_for!(load::LoadSpec),
+        "merge" => schemars::schema_for!(merge::Merged),
+        "run" => schemars::schema_for!(layout::RunManifest),
+        "summary" => schemars::schema_for!(summary::Summary),
+        "trial" => schemars::schema_for!(trial::TrialResult),
+        "workload-spec" => schemars::schema_for!(worker::WorkloadSpec),
+        _ => return None,
+    };
+    let version = json!(format!("schema_version {SCHEMA_VERSION}"));
+    schema.insert("$comment".to_owned(), version);
+    Some(schema.to_value())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_a_schema_of_an_object_with_fields() {
+        assert!(NAMES.is_sorted());
+        for (name, _) in NAMES {
+            let schema = of(name).unwrap();
+            let described = ["properties", "oneOf", "anyOf"]
+                .iter()
+                .any(|key| schema.get(*key).is_some());
+            assert!(described, "{name}: {schema}");
+        }
+        assert_eq!(of("nothing"), None);
+    }
+}

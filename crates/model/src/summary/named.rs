@@ -1,0 +1,38 @@
+//! Summaries in the way of published benchmarks, under their names. They are there to
+//! lay a run beside those publications; tare's own figures are pooled.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A cell in the way of a published benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NamedSummary {
+    /// `kinvolk-2019` or `linkerd-2021`.
+    pub method: String,
+    /// What the method does, in a sentence without its full stop.
+    pub words: String,
+    /// Index of the trial that the method leaves out.
+    pub dropped: Option<u32>,
+    /// Latency percentiles and resources.
+    pub figures: Vec<NamedFigure>,
+}
+
+/// One figure of a [`NamedSummary`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NamedFigure {
+    /// `p50`, `p90`, `p99`, `p99.9`, `max` in nanoseconds; `data_plane_cpu` in cores
+    /// (of the busiest second of a run); `data_plane_memory` and
+    /// `largest_proxy_memory` in bytes (maxima of a run).
+    pub what: String,
+    /// Median of the runs (`kinvolk-2019`) or their mean (`linkerd-2021`).
+    pub value: f64,
+    /// Lower whisker: the smallest run, or one standard deviation below the mean.
+    /// Absent where there is none, with a single run.
+    pub low: Option<f64>,
+    /// Upper whisker likewise.
+    pub high: Option<f64>,
+    /// The runs that it is made of, in order of block.
+    pub runs: Vec<f64>,
+}

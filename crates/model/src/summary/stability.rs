@@ -1,0 +1,45 @@
+//! Whether a trial was one state of affairs from its first second to its last, and
+//! whether it resembles the other trials of its cell.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The medians of a trial's seconds as a series. Absent where there are no records
+/// by the second, or fewer than 8 seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stability {
+    /// Seconds with responses.
+    pub seconds: u32,
+    /// Median of the second half over that of the first, minus 1.
+    pub drift: f64,
+    /// Two-sided p-value of that (on means of blocks of seconds, for autocorrelation).
+    pub drift_p: f64,
+    /// The KPSS statistic for stationarity around a level: above 0.463, the series is
+    /// not stationary at 5 %; above 0.739, at 1 %.
+    pub kpss: f64,
+    /// The period of a cycle in the series, in seconds, where there is one.
+    pub period_seconds: Option<f64>,
+    /// p-value of the strongest cycle (Fisher's g).
+    pub period_p: f64,
+    /// So many seconds at the beginning look as if the warm-up went on; absent where
+    /// none do.
+    pub warmup_seconds: Option<u32>,
+    /// Autocorrelation of successive seconds, -1 to 1.
+    pub autocorrelation: f64,
+}
+
+/// A trial that differs from the others of its cell. It is named and kept: whether it
+/// belongs to the truth is not for a formula to say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Outlier {
+    /// `p50` or `p99`: what is unusual, the worst first.
+    pub what: String,
+    /// The trial's figure in nanoseconds.
+    pub value_ns: u64,
+    /// The median over the cell's trials.
+    pub median_ns: u64,
+    /// Distance in robust standard deviations (of the logarithms), signed.
+    pub score: f64,
+}

@@ -1,0 +1,72 @@
+//! How long it takes to load and analyse many runs: writes 100 synthetic runs of 50
+//! trials with 90 services each (once), then reads and analyses them all.
+//! `cargo run --release -p tare-report --example many -- DIR [RUNS]`
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use tare_model::trial::TrialResult;
+
+/// 5 meshes, 1 load, 10 blocks.
+fn plan() -> tare_model::plan::Plan {
+    let meshes = ["bare", "envoy", "envoy/mtls", "envoy/a", "envoy/b"].map(|m| (m, "Synthetic"));
+    support::plan(&meshes, &[200.0], 10)
+}
+
+/// 90 services, each with its sidecar where there are any.
+fn widen(result: &mut TrialResult) {
+    let Some(resources) = &mut result.resources else {
+        return;
+    };
+    let each = std::mem::take(&mut resources.processes);
+    for service in 0..90 {
+        resources
+            .processes
+            .extend(each.iter().cloned().map(|mut p| {
+                p.name = format!("service-{service}/{}", p.name);
+                p
+            }));
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = std::env::args()
+        .nth(1)
+        .ok_or("expected the directory to write to")?;
+    let runs: usize = std::env::args().nth(2).map_or(Ok(100), |n| n.parse())?;
+    let dir = Path::new(&dir);
+    let mut out = std::io::stdout().lock();
+    for run in 0..runs {
+        let target = dir.join(format!("run-{run:03}"));
+        if !target.join(tare_model::layout::RUN).exists() {
+            let mut plan = plan();
+            plan.seed = run as u64;
+            support::write_run(&target, &plan, widen);
+        }
+    }
+    let begun = Instant::now();
+    let (mut trials, mut reading) = (0, std::time::Duration::ZERO);
+    for run in 0..runs {
+        let from = Instant::now();
+        let loaded = tare_report::load_run(&dir.join(format!("run-{run:03}")))?;
+        reading += from.elapsed();
+        trials += tare_report::summarise(&loaded).trials.len();
+    }
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status
+        .lines()
+        .find(|l| l.starts_with("VmHWM"))
+        .unwrap_or("VmHWM: unknown");
+    writeln!(
+        out,
+        "{trials} trials of {runs} runs in {:.2} s, {:.2} s of it reading; {}",
+        begun.elapsed().as_secs_f64(),
+        reading.as_secs_f64(),
+        peak.split_whitespace().collect::<Vec<_>>().join(" ")
+    )?;
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! The analysis as families of metrics, for OpenMetrics files and for Prometheus.
+//! `docs/grafana` holds a dashboard of exactly these names.
+
+use tare_model::summary::{Cell, Difference, Estimate, Quantile, Summary};
+use tare_model::verdict::Grade;
+use tare_model::worker::Plane;
+use tare_stats::formats::families::{Family, Kind, Sample};
+use tare_stats::formats::histogram_samples;
+
+use super::{ExportError, pooled};
+use crate::store::LoadedRun;
+
+type Labels = Vec<(&'static str, String)>;
+
+/// All families of a run, without those that have nothing to state.
+///
+/// # Errors
+/// [`ExportError`] when a histogram of a used trial is damaged.
+pub fn of(run: &LoadedRun, summary: &Summary) -> Result<Vec<Family>, ExportError> {
+    let mut set = Set::default();
+    about(&mut set, summary);
+    for cell in &summary.cells {
+        let labels = labels(summary, cell);
+        counts(&mut set, cell, &labels);
+        quantiles(&mut set, cell, &labels);
+        planes(&mut set, cell, &labels);
+        overhead(&mut set, cell, &labels);
+        let all = pooled(run, cell)?;
+        if !all.is_empty() {
+            let help = "Latency over all used trials of a mesh under a load";
+            let family = set.family("tare_latency_seconds", "seconds", help);
+            family.kind = Kind::Histogram;
+            family.samples.extend(histogram_samples(&all, &labels));
+        }
+    }
+    Ok(set.0)
+}
+
+/// Families in order of first appearance.
+#[derive(Default)]
+struct Set(Vec<Family>);
+
+impl Set {
+    fn family(
+        &mut self,
+        name: &'static str,
+        unit: &'static str,
+        help: &'static str,
+    ) -> &mut Family {
+        let found = self.0.iter().position(|f| f.name == name);
+        let index = found.unwrap_or_else(|| {
+            self.0.push(Family {
+                name,
+                kind: Kind::Gauge,
+                unit,
+                help,
+                samples: Vec::new(),
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[index]
+    }
+
+    fn add(&mut self, names: Name, labels: &Labels, value: Option<f64>) {
+        if let Some(value) = value {
+            let family = self.family(names.0, names.1, names.2);
+            family.samples.push(Sample::new(labels.clone(), value));
+        }
+    }
+
+    /// A figure and its interval, under three names.
+    fn estimate(&mut self, names: [Name; 3], labels: &Labels, values: [Option<f64>; 3]) {
+        for (name, value) in names.into_iter().zip(values) {
+            self.add(name, labels, value);
+        }
+    }
+}
+
+/// Name, unit and help.
+type Name = (&'static str, &'static str, &'static str);
+
+fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
+    let mut labels = labels.clone();
+    labels.push((name, value.to_owned()));
+    labels
+}
+
+fn labels(summary: &Summary, cell: &Cell) -> Labels {
+    vec![
+        ("run", summary.run.clone()),
+        ("plan", summary.plan.clone()),
+        ("mesh", cell.mesh.clone()),
+        ("load", cell.load.clone()),
+    ]
+}
+
+fn about(set: &mut Set, summary: &Summary) {
+    let run = vec![("run", summary.run.clone()), ("plan", summary.plan.clone())];
+    let mut described = run.clone();
+    described.push(("baseline", summary.baseline.clone()));
+    described.push(("version", summary.tare_version.clone()));
+    described.push(("workload", summary.setup.workload.clone()));
+    let family = set.family("tare_run", "", "What was measured");
+    family.kind = Kind::Info;
+    family.samples.push(Sample {
+        suffix: "_info",
+        labels: described,
+        value: 1.0,
+    });
+    let started = (
+        "tare_run_started_timestamp_seconds",
+        "seconds",
+        "When the run began, since 1970",
+    );
+    set.add(started, &run, Some(summary.started_unix_ns as f64 / 1e9));
+}
+
+fn counts(set: &mut Set, cell: &Cell, labels: &Labels) {
+    let grade = match cell.verdict.grade {
+        Grade::Valid => 0.0,
+        Grade::Suspect => 1.0,
+        Grade::Invalid => 2.0,
+    };
+    let help = "Verdict: 0 valid, 1 suspect, 2 invalid";
+    set.add(("tare_grade", "", help), labels, Some(grade));
+    let help = "Requests per second planned";
+    set.add(("tare_planned_rps", "", help), labels, Some(cell.rate_rps));
+    let help = "Requests per second achieved, mean over the used trials";
+    set.add(("tare_achieved_rps", "", help), labels, cell.achieved_rps);
+    let c = &cell.counts;
+    for (outcome, n) in [
+        ("ok", c.ok),
+        ("error", c.error),
+        ("timeout", c.timeout),
+        ("in_flight", c.in_flight),
+        ("not_sent", c.not_sent),
+    ] {
+        let labels = with(labels, "outcome", outcome);
+        let help = "Slots of the used trials by outcome";
+        set.add(("tare_slots", "", help), &labels, Some(n as f64));
+    }
+}
+
+/// `quantile` as a label; the largest value is quantile 1.
+fn quantile_label(labels: &Labels, q: f64) -> Labels {
+    with(labels, "quantile", &q.to_string())
+}
+
+fn quantiles(set: &mut Set, cell: &Cell, labels: &Labels) {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let supported = |q: &&Quantile| q.supported;
+    for q in cell.latency.iter().filter(supported) {
+        set.estimate(
+            [
+                (
+                    "tare_latency_quantile_seconds",
+                    "seconds",
+                    "Latency at a quantile of the pooled counts",
+                ),
+                (
+                    "tare_latency_quantile_low_seconds",
+                    "seconds",
+                    "Lower end of its interval over runs",
+                ),
+                (
+                    "tare_latency_quantile_high_seconds",
+                    "seconds",
+                    "Upper end of its interval over runs",
+                ),
+            ],
+            &quantile_label(labels, q.q),
+            [
+                Some(seconds(q.value_ns)),
+                q.low_ns.map(seconds),
+                q.high_ns.map(seconds),
+            ],
+        );
+    }
+    for q in cell.lateness.iter().filter(supported) {
+        let name = (
+            "tare_lateness_quantile_seconds",
+            "seconds",
+            "The generator's own delay at a quantile",
+        );
+        set.add(
+            name,
+            &quantile_label(labels, q.q),
+            Some(seconds(q.value_ns)),
+        );
+    }
+}
+
+fn plane_name(plane: Plane) -> &'static str {
+    match plane {
+        Plane::Application => "application",
+        Plane::DataPlane => "data_plane",
+        Plane::GeneratorProxy => "generator_proxy",
+        Plane::ControlPlane => "control_plane",
+        Plane::Generator => "generator",
+        Plane::Tare => "tare",
+    }
+}
+
+fn of_estimate(e: &Estimate) -> [Option<f64>; 3] {
+    [Some(e.value), e.low, e.high]
+}
+
+fn planes(set: &mut Set, cell: &Cell, labels: &Labels) {
+    for (plane, e) in &cell.planes {
+        let labels = with(labels, "plane", plane_name(*plane));
+        let (low, high) = ("Lower end of its interval", "Upper end of its interval");
+        set.estimate(
+            [
+                ("tare_plane_cpu_cores", "", "CPU of a plane in cores"),
+                ("tare_plane_cpu_cores_low", "", low),
+                ("tare_plane_cpu_cores_high", "", high),
+            ],
+            &labels,
+            of_estimate(&e.cpu_cores),
+        );
+        set.estimate(
+            [
+                (
+                    "tare_plane_memory_bytes",
+                    "bytes",
+                    "Memory of a plane, mean",
+                ),
+                ("tare_plane_memory_low_bytes", "bytes", low),
+                ("tare_plane_memory_high_bytes", "bytes", high),
+            ],
+            &labels,
+            of_estimate(&e.memory_bytes),
+        );
+        let per_krps = e.cpu_cores_per_krps.as_ref().map(|e| e.value);
+        let help = "CPU of a plane in cores per 1,000 requests per second";
+        set.add(
+            ("tare_plane_cpu_cores_per_krps", "", help),
+            &labels,
+            per_krps,
+        );
+    }
+    let busy = cell.machine_busy_cores.as_ref().map(|e| e.value);
+    let help = "Busy cores of the whole machine";
+    set.add(("tare_machine_busy_cores", "", help), labels, busy);
+}
+
+fn overhead(set: &mut Set, cell: &Cell, labels: &Labels) {
+    let Some(overhead) = &cell.overhead else {
+        return;
+    };
+    let (low, high) = ("Lower end of its interval", "Upper end of its interval");
+    let values =
+        |d: &Difference, scale: f64| [Some(d.value), d.low, d.high].map(|x| x.map(|x| x / scale));
+    for d in overhead.latency.iter().filter(|d| d.supported) {
+        let q = cell.latency.iter().find(|q| q.name == d.what).map(|q| q.q);
+        let Some(q) = q else { continue };
+        set.estimate(
+            [
+                (
+                    "tare_overhead_quantile_seconds",
+                    "seconds",
+                    "Latency at a quantile, over the baseline's",
+                ),
+                ("tare_overhead_quantile_low_seconds", "seconds", low),
+                ("tare_overhead_quantile_high_seconds", "seconds", high),
+            ],
+            &quantile_label(labels, q),
+            values(d, 1e9),
+        );
+    }
+    for d in &overhead.resources {
+        let names = match d.what.as_str() {
+            "cpu" => [
+                (
+                    "tare_overhead_cpu_cores",
+                    "",
+                    "Data-plane CPU over the baseline's, in cores",
+                ),
+                ("tare_overhead_cpu_cores_low", "", low),
+                ("tare_overhead_cpu_cores_high", "", high),
+            ],
+            "machine_cpu" => [
+                (
+                    "tare_overhead_machine_cores",
+                    "",
+                    "Busy cores of the machine, over the baseline's",
+                ),
+                ("tare_overhead_machine_cores_low", "", low),
+                ("tare_overhead_machine_cores_high", "", high),
+            ],
+            "memory" => [
+                (
+                    "tare_overhead_memory_bytes",
+                    "bytes",
+                    "Data-plane memory over the baseline's",
+                ),
+                ("tare_overhead_memory_low_bytes", "bytes", low),
+                ("tare_overhead_memory_high_bytes", "bytes", high),
+            ],
+            _ => continue,
+        };
+        set.estimate(names, labels, values(d, 1.0));
+    }
+}

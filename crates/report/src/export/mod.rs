@@ -1,0 +1,267 @@
+//! A run in the formats of other tools, from its directory alone. All figures are
+//! those of its [`Summary`]; what needs more than figures (histograms, seconds) is made
+//! from the same counts.
+
+pub mod metrics;
+pub mod push;
+mod rows;
+mod smp;
+mod table;
+
+use std::path::PathBuf;
+
+use tare_model::layout;
+use tare_model::summary::{Cell, Summary};
+use tare_stats::analysis::StoredTrial;
+use tare_stats::formats::{self, About, Measured, families};
+use tare_stats::hlog::{self, LogError};
+use tare_stats::{Histogram, WireError};
+
+use crate::store::{LoadedRun, log_of};
+
+/// What a run can be exported as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A row for each mesh under each load, and for each trial.
+    Csv,
+    /// The same table as Parquet.
+    Parquet,
+    /// The whole analysis.
+    Json,
+    /// OpenMetrics text, with pooled histograms.
+    Openmetrics,
+    /// HdrHistogram percentile distributions, pooled and by trial.
+    Hgrm,
+    /// HdrHistogram interval logs, pooled and by trial.
+    Hlog,
+    /// Fortio's JSON, pooled and by trial.
+    Fortio,
+    /// Service Mesh Performance, as JSON and as Protobuf.
+    Smp,
+}
+
+/// What an export is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Export {
+    /// One document.
+    Document(Vec<u8>),
+    /// Several files for one folder: names, without folders, and contents.
+    Files(Vec<(String, Vec<u8>)>),
+}
+
+/// Why there is no export.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// A histogram is damaged.
+    #[error("{trial}: {source}")]
+    Histogram {
+        /// Directory of the trial.
+        trial: String,
+        /// What is wrong with it.
+        source: WireError,
+    },
+    /// A trial's records are damaged.
+    #[error("{path}: {found}")]
+    Records {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        found: String,
+    },
+    /// An interval log that was just made cannot be read: a defect.
+    #[error("read interval log again: {0}")]
+    Log(#[from] LogError),
+    /// The analysis is no JSON: a defect.
+    #[error("encode the analysis: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The table is no Parquet: a defect.
+    #[error("encode the table: {0}")]
+    Parquet(#[from] parquet::errors::ParquetError),
+}
+
+/// The run in `format`.
+///
+/// # Errors
+/// [`ExportError`] where a trial that is part of it is damaged.
+pub fn export(run: &LoadedRun, summary: &Summary, format: Format) -> Result<Export, ExportError> {
+    Ok(match format {
+        Format::Csv => Export::Document(rows::of(summary).to_csv().into_bytes()),
+        Format::Parquet => Export::Document(rows::of(summary).to_parquet()?),
+        Format::Json => {
+            let mut text = serde_json::to_string_pretty(summary)?;
+            text.push('\n');
+            Export::Document(text.into_bytes())
+        }
+        Format::Openmetrics => {
+            let text = families::openmetrics(&metrics::of(run, summary)?);
+            Export::Document(text.into_bytes())
+        }
+        Format::Hgrm => Export::Files(distributions(run, summary)?),
+        Format::Hlog => Export::Files(logs(run, summary)?),
+        Format::Fortio => Export::Files(fortio(run, summary)?),
+        Format::Smp => Export::Files(smp::files(run, summary)?),
+    })
+}
+
+/// The trials that a cell is made of.
+fn used<'a>(run: &'a LoadedRun, cell: &'a Cell) -> impl Iterator<Item = &'a StoredTrial> {
+    let find = |index: &u32| {
+        run.trials
+            .iter()
+            .find(move |t| t.result.trial.index == *index)
+    };
+    cell.trials_used.iter().filter_map(find)
+}
+
+/// A name for a file: `00-envoy-mtls-200rps`.
+fn cell_name(index: usize, cell: &Cell) -> String {
+    format!("{index:02}-{}-{}", clean(&cell.mesh), clean(&cell.load))
+}
+
+/// A label as part of a file's name.
+fn clean(label: &str) -> String {
+    let keep = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
+    let cleaned: String = label
+        .chars()
+        .map(|c| if keep(c) { c } else { '-' })
+        .collect();
+    cleaned.chars().take(80).collect()
+}
+
+fn latency(trial: &StoredTrial) -> Result<Histogram, ExportError> {
+    match &trial.result.load {
+        None => Ok(Histogram::new()),
+        Some(load) => Histogram::from_wire(&load.histograms.latency).map_err(|source| {
+            ExportError::Histogram {
+                trial: trial.dir.clone(),
+                source,
+            }
+        }),
+    }
+}
+
+/// The counts of all used trials of a cell.
+fn pooled(run: &LoadedRun, cell: &Cell) -> Result<Histogram, ExportError> {
+    let mut all = Histogram::new();
+    for trial in used(run, cell) {
+        all.merge(&latency(trial)?);
+    }
+    Ok(all)
+}
+
+type Files = Vec<(String, Vec<u8>)>;
+
+fn distributions(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
+    let mut files = Vec::new();
+    for (i, cell) in summary.cells.iter().enumerate() {
+        let name = format!("pooled-{}.hgrm", cell_name(i, cell));
+        files.push((name, formats::hgrm(&pooled(run, cell)?).into_bytes()));
+    }
+    for trial in run.trials.iter().filter(|t| t.result.load.is_some()) {
+        let name = format!("trial-{}.hgrm", clean(&trial.dir));
+        files.push((name, formats::hgrm(&latency(trial)?).into_bytes()));
+    }
+    Ok(files)
+}
+
+/// Interval logs by trial; and by cell, where the trials follow each other as they did
+/// on the clock. A trial whose records are damaged has none: it is invalid, and so in
+/// no cell either.
+fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
+    let mut files = Vec::new();
+    let mut known: Vec<(u32, hlog::Log)> = Vec::new();
+    for trial in &run.trials {
+        let path = run
+            .dir
+            .join(layout::TRIALS)
+            .join(&trial.dir)
+            .join(layout::LOAD);
+        match log_of(&path) {
+            Ok(text) => {
+                known.push((trial.result.trial.index, hlog::read(&text)?));
+                let name = format!("trial-{}.hlog", clean(&trial.dir));
+                files.push((name, text.into_bytes()));
+            }
+            Err(found) => {
+                let index = trial.result.trial.index;
+                if summary.cells.iter().any(|c| c.trials_used.contains(&index)) {
+                    return Err(ExportError::Records { path, found });
+                }
+            }
+        }
+    }
+    for (i, cell) in summary.cells.iter().enumerate() {
+        let mut logs: Vec<&hlog::Log> = cell
+            .trials_used
+            .iter()
+            .filter_map(|index| known.iter().find(|(k, _)| k == index))
+            .map(|(_, log)| log)
+            .collect();
+        logs.sort_by_key(|log| log.start_unix_ns);
+        let start = logs.first().map_or(0, |log| log.start_unix_ns);
+        let mut text = hlog::header(start);
+        for log in logs {
+            for line in &log.lines {
+                let from_ns = log.start_unix_ns - start + line.from_ns;
+                let tag = line.tag.as_deref();
+                text += &hlog::line(tag, from_ns, line.length_ns, &line.histogram);
+            }
+        }
+        files.push((
+            format!("pooled-{}.hlog", cell_name(i, cell)),
+            text.into_bytes(),
+        ));
+    }
+    Ok(files)
+}
+
+fn fortio(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
+    let measured = |trial: &StoredTrial| match &trial.result.load {
+        None => Ok(None),
+        Some(load) => match Measured::new(load) {
+            Ok(measured) => Ok(Some(measured)),
+            Err(source) => Err(ExportError::Histogram {
+                trial: trial.dir.clone(),
+                source,
+            }),
+        },
+    };
+    let about = |label: String, connections| About {
+        label,
+        url: String::new(),
+        connections,
+    };
+    let mut files = Vec::new();
+    for (i, cell) in summary.cells.iter().enumerate() {
+        let mut all: Option<Measured> = None;
+        for trial in used(run, cell) {
+            match (&mut all, measured(trial)?) {
+                (Some(all), Some(one)) => all.pool(&one),
+                (empty @ None, one) => *empty = one,
+                (Some(_), None) => {}
+            }
+        }
+        let load = summary.setup.loads.iter().find(|l| l.name == cell.load);
+        if let Some(all) = all {
+            let connections = load.map_or(0, |l| l.connections);
+            let about = about(format!("{} at {}", cell.mesh, cell.load), connections);
+            let name = format!("pooled-{}.json", cell_name(i, cell));
+            files.push((name, formats::fortio(&about, &all).into_bytes()));
+        }
+    }
+    for trial in &run.trials {
+        let spec = &trial.result.trial;
+        if let Some(one) = measured(trial)? {
+            let label = format!(
+                "{} at {}, block {}",
+                spec.mesh.name, spec.load.name, spec.block
+            );
+            let text = formats::fortio(&about(label, spec.load.connections), &one);
+            files.push((
+                format!("trial-{}.json", clean(&trial.dir)),
+                text.into_bytes(),
+            ));
+        }
+    }
+    Ok(files)
+}

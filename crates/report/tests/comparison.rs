@@ -1,0 +1,422 @@
+//! Two runs side by side, of which it is known what changed; and the figures beside
+//! the pooled ones.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use tare_model::comparison::{Comparison, JudgedBy};
+use tare_model::plan::{Plan, Target, UNTIL_MIN, Until};
+use tare_model::summary::{Distinction, Summary};
+use tare_model::trial::{TrialResult, order};
+use tare_model::verdict::{Grade, Reason};
+use tare_report::{
+    render_comparison, render_comparison_markdown, render_detectable, render_method,
+    render_published,
+};
+use tare_stats::Histogram;
+use tare_stats::across::{Side, compare};
+use tare_stats::analysis::{METHODS, StoredTrial, summarise};
+
+const MESHES: [(&str, &str); 2] = [("bare", "No mesh"), ("envoy", "Envoy sidecars")];
+
+fn plan(blocks: u32, seed: u64) -> Plan {
+    Plan {
+        seed,
+        ..support::plan(&MESHES, &[200.0], blocks)
+    }
+}
+
+fn trials(plan: &Plan, mut change: impl FnMut(&mut TrialResult)) -> Vec<StoredTrial> {
+    order(plan)
+        .iter()
+        .map(|spec| {
+            let mut result = support::trial(spec).1;
+            change(&mut result);
+            StoredTrial {
+                dir: spec.dir_name(),
+                result,
+                seconds: Vec::new(),
+            }
+        })
+        .collect()
+}
+
+/// All latencies of `mesh` longer by `factor`.
+fn slower(mesh: &'static str, factor: f64) -> impl FnMut(&mut TrialResult) {
+    move |result| {
+        if result.trial.mesh.name == mesh {
+            scale(result, factor);
+        }
+    }
+}
+
+fn scale(result: &mut TrialResult, factor: f64) {
+    let load = result.load.as_mut().unwrap();
+    let mut slow = Histogram::new();
+    for (value, n) in Histogram::from_wire(&load.histograms.latency)
+        .unwrap()
+        .iter()
+    {
+        slow.record_n((value as f64 * factor) as u64, n);
+    }
+    load.latency_ns = slow.summary();
+    load.histograms.latency = slow.to_wire();
+}
+
+fn compared(before: &[StoredTrial], after: &[StoredTrial], limits: &[&str]) -> Comparison {
+    let (a, b) = (
+        support::manifest(&plan(6, 1)),
+        support::manifest(&plan(6, 2)),
+    );
+    let side = |manifest, trials| Side {
+        manifest,
+        trials,
+        grade: Grade::Valid,
+    };
+    let limits: Vec<_> = limits.iter().map(|l| l.parse().unwrap()).collect();
+    compare(
+        &side(&a, before),
+        &side(&b, after),
+        &limits,
+        JudgedBy::Bound,
+    )
+}
+
+#[test]
+fn equal_runs_are_not_told_apart_and_keep_every_threshold() {
+    let found = compared(
+        &trials(&plan(6, 1), |_| {}),
+        &trials(&plan(6, 2), |_| {}),
+        &["p50:+5%", "p99:+1ms", "over_p50:+200us", "memory:+5%"],
+    );
+    assert!(!found.exceeded, "{:?}", found.thresholds);
+    assert_eq!(found.cells.len(), 2);
+    // p50 and p99 of both, the overhead and the memory of envoy alone.
+    assert_eq!(found.thresholds.len(), 6);
+    for change in found.cells.iter().flat_map(|c| &c.changes) {
+        assert!(change.p_holm.unwrap_or(1.0) > 0.05, "{change:?}");
+    }
+    assert_eq!(found.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_slower_mesh_is_found_where_it_is_slower() {
+    let after = trials(&plan(6, 2), slower("envoy", 1.3));
+    let found = compared(
+        &trials(&plan(6, 1), |_| {}),
+        &after,
+        &["p50:+10%", "p50:+45%"],
+    );
+    let exceeded: Vec<_> = found.thresholds.iter().filter(|j| j.exceeded).collect();
+    assert_eq!(exceeded.len(), 1, "{:?}", found.thresholds);
+    assert_eq!(
+        (exceeded[0].mesh.as_str(), exceeded[0].limit),
+        ("envoy", 0.10)
+    );
+    let p50 = &found.cells[1].changes[0];
+    assert_eq!(p50.distinction, Distinction::Higher);
+    let (low, high) = (p50.ratio_low.unwrap(), p50.ratio_high.unwrap());
+    assert!(
+        low < 0.3 && 0.3 < high && low > 0.1 && high < 0.5,
+        "{p50:?}"
+    );
+    assert!(p50.p_holm.unwrap() < 0.05 && p50.p.unwrap() <= p50.p_holm.unwrap());
+    let overhead = found.cells[1]
+        .changes
+        .iter()
+        .find(|c| c.what == "over_p50")
+        .unwrap();
+    assert_eq!(overhead.distinction, Distinction::Higher);
+
+    let text = render_comparison(&found, false);
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(
+        text.contains("exceeded p50:+10%: envoy at 200rps: lower end"),
+        "{text}"
+    );
+    let markdown = render_comparison_markdown(&found);
+    assert!(
+        markdown.starts_with("### tare: 1 of 4 thresholds exceeded"),
+        "{markdown}"
+    );
+    assert!(
+        markdown.contains("| envoy | 200rps | p50, ms |"),
+        "{markdown}"
+    );
+    assert!(markdown.contains("**higher**"), "{markdown}");
+}
+
+#[test]
+fn one_block_judges_nothing_by_its_bound() {
+    let one = |seed| -> Vec<StoredTrial> {
+        let all = trials(&plan(6, seed), |_| {});
+        all.into_iter()
+            .filter(|t| t.result.trial.block == 0)
+            .collect()
+    };
+    let found = compared(&one(1), &one(2), &["p50:+0%"]);
+    assert!(!found.exceeded);
+    assert!(found.thresholds.iter().all(|j| j.found.is_none()));
+    assert_eq!(
+        found.cells[0].changes[0].distinction,
+        Distinction::TooFewBlocks
+    );
+    assert!(render_comparison(&found, false).contains("not judged"));
+}
+
+#[test]
+fn other_machines_and_settings_are_named() {
+    let before = support::manifest(&plan(3, 1));
+    let mut after = support::manifest(&plan(3, 1));
+    after.fingerprint.cores = 8;
+    after
+        .fingerprint
+        .programs
+        .insert("envoy".into(), "1.0".into());
+    after.plan.loads[0].connections = 99;
+    after.plan.meshes[1].settings.concurrency += 1;
+    let stored = trials(&plan(3, 1), |_| {});
+    let side = |manifest| Side {
+        manifest,
+        trials: stored.as_slice(),
+        grade: Grade::Valid,
+    };
+    let found = compare(&side(&before), &side(&after), &[], JudgedBy::Bound);
+    assert_eq!(
+        found.warnings,
+        [
+            "cores: 4 before, 8 after",
+            "envoy: 0.0 (synthetic) before, 1.0 after",
+            "envoy has other settings",
+            "the load 200rps has other settings",
+        ]
+    );
+    let markdown = render_comparison_markdown(&found);
+    assert!(markdown.contains("envoy has other settings"), "{markdown}");
+}
+
+fn analysed(plan: &Plan, change: impl FnMut(&mut TrialResult)) -> Summary {
+    summarise(&support::manifest(plan), &trials(plan, change), Vec::new())
+}
+
+#[test]
+fn methods_of_published_benchmarks_by_hand() {
+    let summary = analysed(&plan(4, 1), |_| {});
+    let cell = &summary.cells[1];
+    let names: Vec<&str> = cell.named.iter().map(|n| n.method.as_str()).collect();
+    assert_eq!(names, METHODS);
+    let figure = |i: usize, what: &str| {
+        cell.named[i]
+            .figures
+            .iter()
+            .find(|f| f.what == what)
+            .unwrap()
+    };
+    let runs: Vec<f64> = cell.latency[2]
+        .runs_ns
+        .iter()
+        .map(|ns| *ns as f64)
+        .collect();
+    let mut sorted = runs.clone();
+    sorted.sort_by(f64::total_cmp);
+    let kinvolk = figure(0, "p99");
+    assert_eq!(kinvolk.value, f64::midpoint(sorted[1], sorted[2]));
+    assert_eq!(
+        (kinvolk.low, kinvolk.high),
+        (Some(sorted[0]), Some(sorted[3]))
+    );
+    assert_eq!(cell.named[0].dropped, None);
+
+    // The run with the highest maximum is left out, of every figure.
+    let maxima = &cell.latency[4].runs_ns;
+    let worst = (0..4).max_by_key(|i| maxima[*i]).unwrap();
+    assert_eq!(cell.named[1].dropped, Some(cell.trials_used[worst]));
+    let kept: Vec<f64> = (0..4).filter(|i| *i != worst).map(|i| runs[i]).collect();
+    let mean = kept.iter().sum::<f64>() / 3.0;
+    let linkerd = figure(1, "p99");
+    assert_eq!(linkerd.runs, kept);
+    assert!((linkerd.value - mean).abs() < 1e-6);
+    let squares: f64 = kept.iter().map(|x| (x - mean).powi(2)).sum();
+    assert!((linkerd.high.unwrap() - mean - (squares / 2.0).sqrt()).abs() < 1e-6);
+
+    for method in METHODS {
+        let text = render_method(&summary, method).unwrap();
+        assert!(text.contains(method) && text.contains("envoy"), "{text}");
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    }
+    assert_eq!(render_method(&summary, "other"), None);
+    let published = render_published(&summary);
+    assert!(
+        published.contains("linkerd edge-19.5.2 at 500 rps: p99 6.70 ms"),
+        "{published}"
+    );
+    assert!(published.starts_with("Published figures, measured by others on other machines"));
+    assert!(
+        published.lines().all(|l| l.chars().count() <= 80),
+        "{published}"
+    );
+}
+
+#[test]
+fn many_comparisons_take_certainty_away_and_say_so() {
+    let meshes: Vec<(String, f64)> = (0..12).map(|i| (format!("m{i}"), 1.0)).collect();
+    let mut names: Vec<(&str, &str)> = vec![("bare", "No mesh")];
+    names.extend(meshes.iter().map(|(n, _)| (n.as_str(), "Like bare")));
+    let mut cautions = 0;
+    for seed in 0..6 {
+        let plan = Plan {
+            seed,
+            ..support::plan(&names, &[100.0], 3)
+        };
+        let summary = analysed(&plan, |_| {});
+        for (answer, cell) in summary.answers.iter().zip(&summary.cells[1..]) {
+            for d in &cell.overhead.as_ref().unwrap().latency {
+                let found = d.inference.as_ref().unwrap();
+                assert!(found.p_holm >= found.p, "{found:?}");
+                let own = d.distinction != Distinction::NotDistinguishable;
+                assert_eq!(own, found.p < 0.05, "{d:?}");
+            }
+            if let Some(caution) = &answer.caution {
+                cautions += 1;
+                assert!(
+                    caution.contains("may be chance (Holm's correction)"),
+                    "{caution}"
+                );
+            }
+        }
+    }
+    // About one in ten of 72 like meshes differs by chance, at p50 or at p99.
+    assert!(cautions > 0, "nothing to be cautious of");
+}
+
+#[test]
+fn equivalence_and_detectable_effects_are_stated() {
+    let names = [("bare", "No mesh"), ("again", "Bare again")];
+    let summary = analysed(&support::plan(&names, &[400.0], 10), |_| {});
+    let p50 = &summary.cells[1].overhead.as_ref().unwrap().latency[0];
+    let found = p50.inference.as_ref().unwrap();
+    // TOST at 5 % is the 90 % interval, which is narrower than the 95 % one.
+    let widest = f64::max(p50.low.unwrap().abs(), p50.high.unwrap().abs());
+    assert!(found.equivalent_within < widest && found.equivalent_within >= p50.value.abs());
+    let share = found.equivalent_within_ratio.unwrap();
+    assert_eq!(found.equivalent, share <= summary.equivalence_margin);
+    assert!(
+        found.detectable > 0.0 && found.detectable_ratio.unwrap() < 0.2,
+        "{found:?}"
+    );
+    let text = render_detectable(&summary, &[3, 10, 20]).unwrap();
+    assert!(
+        text.contains("10 blocks") && text.contains("again 400rps"),
+        "{text}"
+    );
+    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    let one = analysed(&support::plan(&names, &[400.0], 1), |_| {});
+    assert_eq!(render_detectable(&one, &[3]), None);
+}
+
+#[test]
+fn seconds_tell_what_longer_trials_could_mend() {
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &plan(5, 3), |_| {});
+    let loaded = tare_report::load_run(dir.path()).unwrap();
+    assert!(loaded.trials.iter().all(|t| t.seconds.len() == 10));
+    let summary = tare_report::summarise(&loaded);
+    for cell in &summary.cells {
+        let p50 = &cell.latency[0];
+        let sampling = p50.sampling.as_ref().unwrap();
+        // 10,000 responses, independent within runs; runs are shifted by 3 %.
+        assert!(
+            sampling.effective_samples.unwrap() < 9_000.0,
+            "{sampling:?}"
+        );
+        assert!(sampling.between_runs.unwrap() > 0.5, "{sampling:?}");
+        let inner = sampling.within_low_ns.unwrap()..=sampling.within_high_ns.unwrap();
+        assert!(inner.contains(&p50.value_ns));
+        assert!(p50.low_ns.unwrap() < *inner.start() && *inner.end() < p50.high_ns.unwrap());
+        assert!((sampling.order_low_ns..=sampling.order_high_ns).contains(&p50.value_ns));
+    }
+    assert!(summary.trials.iter().all(|t| t.stability.is_some()));
+    let doubts = |r: Reason| {
+        let all = summary.trials.iter().flat_map(|t| &t.verdict.reasons);
+        all.filter(|f| f.reason == r).count()
+    };
+    assert_eq!(
+        (doubts(Reason::NotSteady), doubts(Reason::WarmUpVisible)),
+        (0, 0)
+    );
+}
+
+#[test]
+fn an_outlier_is_named_and_kept() {
+    let plan = plan(6, 4);
+    let odd = order(&plan)
+        .iter()
+        .find(|t| t.block == 3 && t.mesh.name == "envoy")
+        .unwrap()
+        .index;
+    let summary = analysed(&plan, |r| {
+        if r.trial.index == odd {
+            scale(r, 2.0);
+        }
+    });
+    let named: Vec<u32> = summary
+        .trials
+        .iter()
+        .filter(|t| t.outlier.is_some())
+        .map(|t| t.index)
+        .collect();
+    assert_eq!(named, [odd]);
+    assert!(summary.cells[1].trials_used.contains(&odd));
+    let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
+    assert!(
+        table.contains(&format!("outlier, kept: trial {odd}, envoy")),
+        "{table}"
+    );
+}
+
+#[test]
+fn an_adaptive_run_that_stopped_is_whole() {
+    let adaptive = Plan {
+        until: Some(Until {
+            targets: vec![Target {
+                what: "p50".into(),
+                half_width: 0.08,
+            }],
+            min: UNTIL_MIN,
+        }),
+        ..plan(20, 5)
+    };
+    let all = trials(&adaptive, |_| {});
+    let stopping = tare_stats::stopping::look(&adaptive, &all).unwrap();
+    let blocks = stopping.reached_after.unwrap();
+    assert!((UNTIL_MIN..20).contains(&blocks), "{stopping:?}");
+    let until: Vec<StoredTrial> = all
+        .into_iter()
+        .filter(|t| t.result.trial.block < blocks)
+        .collect();
+    let summary = summarise(&support::manifest(&adaptive), &until, Vec::new());
+    assert_eq!(summary.trials_planned, until.len() as u32);
+    assert_eq!(summary.setup.repeats, blocks);
+    assert_eq!((summary.notes.len(), summary.confidence), (0, 0.95));
+    assert_eq!(summary.stopping.as_ref(), Some(&stopping));
+    let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
+    assert!(
+        table.contains(&format!("stopped after {blocks} of at most 20")),
+        "{table}"
+    );
+
+    // One block fewer, and it is partial.
+    let fewer: Vec<StoredTrial> = until
+        .into_iter()
+        .filter(|t| t.result.trial.block + 1 < blocks)
+        .collect();
+    let summary = summarise(&support::manifest(&adaptive), &fewer, Vec::new());
+    assert!(
+        summary.notes[0].contains("the run is partial"),
+        "{:?}",
+        summary.notes
+    );
+}

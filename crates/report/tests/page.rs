@@ -1,0 +1,163 @@
+//! The page of a whole run: what it carries, that it stays small, and that it can do
+//! again what the command line does.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use tare_model::layout;
+use tare_model::plan::Prices;
+use tare_model::trial::ProcessUse;
+use tare_page::RunInput;
+use tare_report::{LoadedRun, load_run, render_report, summarise, write_derived_without};
+
+/// Most bytes of a page.
+const BYTES_MAX: usize = 3_000_000;
+
+fn loaded(plan: &tare_model::plan::Plan) -> (tempfile::TempDir, LoadedRun) {
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), plan, |_| {});
+    let run = load_run(dir.path()).unwrap();
+    (dir, run)
+}
+
+#[test]
+fn what_the_page_carries_gives_the_same_analysis() {
+    let (_dir, run) = loaded(&support::quick());
+    let input = RunInput::new(&run.manifest, &run.trials, &run.notes);
+    assert!(input.trials != run.trials, "nothing was left away");
+    assert!(input.summarise(&[]) == summarise(&run));
+    // And through JSON, as it travels.
+    let text = serde_json::to_string(&input).unwrap();
+    let back: RunInput = serde_json::from_str(&text).unwrap();
+    assert!(back.summarise(&[3]) == input.summarise(&[3]));
+}
+
+#[test]
+fn a_trial_left_out_is_in_no_figure_and_named() {
+    let (dir, run) = loaded(&support::quick());
+    let out = run.trials[0].result.trial.clone();
+    let summary = write_derived_without(dir.path(), &[out.index]).unwrap();
+    let row = summary
+        .trials
+        .iter()
+        .find(|t| t.index == out.index)
+        .unwrap();
+    assert_eq!((row.used, row.excluded), (false, true));
+    for cell in &summary.cells {
+        let same = cell.mesh == out.mesh.name && cell.load == out.load.name;
+        assert_eq!(cell.trials_used.len(), if same { 2 } else { 3 });
+        assert!(cell.trials_invalid.is_empty());
+    }
+    let note = format!("left out at the reader's wish: trial {}", out.index);
+    assert!(summary.notes.contains(&note), "{:?}", summary.notes);
+    let page = std::fs::read_to_string(dir.path().join(layout::REPORT)).unwrap();
+    assert!(page.contains("1 left out by the reader"));
+
+    let error = write_derived_without(dir.path(), &[99])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("no trial 99") && error.contains("18 trials"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_plan_is_shown_as_text() {
+    let (_dir, run) = loaded(&support::quick());
+    let page = render_report(&run, &summarise(&run));
+    assert!(page.contains("&lt;b&gt;no plan&lt;/b&gt; was ever written"));
+    for id in ["summary", "details", "input", "analysis"] {
+        assert_eq!(page.matches(&format!("id=\"{id}\">")).count(), 1, "{id}");
+    }
+}
+
+#[test]
+fn a_large_run_stays_small() {
+    let meshes = ["bare", "envoy", "envoy/mtls", "other", "another"].map(|m| (m, m));
+    let plan = support::plan(&meshes, &[400.0], 10);
+    let (_dir, mut run) = loaded(&plan);
+    assert_eq!(run.trials.len(), 50);
+    for (number, trial) in run.trials.iter_mut().enumerate() {
+        let resources = trial.result.resources.as_mut().unwrap();
+        let one = resources.processes[0].clone();
+        resources.processes = (0..180)
+            .map(|i| ProcessUse {
+                name: format!("emojivoto-{}/service-{}/sidecar", i / 6, i % 6),
+                cpu_cores: one.cpu_cores * (1.0 + (i * 37 + number * 91) as f64 / 1e3),
+                memory_mean_bytes: one.memory_mean_bytes * (1.0 + (i + number) as f64 / 1e4),
+                ..one.clone()
+            })
+            .collect();
+        let load = trial.result.load.as_mut().unwrap();
+        let some = load.endpoints.clone();
+        load.endpoints = (0..90)
+            .map(|i| tare_model::load::EndpointResult {
+                name: format!("service-{i}/endpoint"),
+                ..some[i % some.len()].clone()
+            })
+            .collect();
+    }
+    let summary = summarise(&run);
+    assert_eq!(summary.cells[0].endpoints.len(), 90);
+    let page = render_report(&run, &summary);
+    assert!(page.len() < BYTES_MAX, "{} bytes", page.len());
+}
+
+#[test]
+fn prices_become_money_at_the_size_asked_for() {
+    let mut plan = support::quick();
+    plan.prices = Some(Prices {
+        core_hour: 0.04,
+        gib_hour: 0.005,
+        currency: "EUR".to_owned(),
+        rps: Some(10_000.0),
+        proxies: Some(600.0),
+    });
+    let (_dir, run) = loaded(&plan);
+    let summary = summarise(&run);
+    let cell = |mesh: &str| {
+        let mut cells = summary.cells.iter();
+        cells
+            .find(|c| c.mesh == mesh && c.load == "400rps")
+            .unwrap()
+    };
+    assert!(cell("bare").cost.is_none());
+    let (cost, plane) = (
+        cell("envoy").cost.as_ref().unwrap(),
+        &cell("envoy").planes[&tare_model::worker::Plane::DataPlane],
+    );
+    // 25 times the rate, 100 times the proxies.
+    assert!((cost.cores.value / plane.cpu_cores.value - 25.0).abs() < 1e-6);
+    let gib = plane.memory_bytes.value * 100.0 / 1_073_741_824.0;
+    assert!((cost.memory_gib.value / gib - 1.0).abs() < 1e-9);
+    let money = 730.5 * (cost.cores.value * 0.04 + cost.memory_gib.value * 0.005);
+    assert!((cost.per_month.value / money - 1.0).abs() < 1e-9);
+    assert!(cost.per_month.low.unwrap() < money && money < cost.per_month.high.unwrap());
+    assert!(render_report(&run, &summary).contains("EUR per month"));
+    let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
+    assert!(table.contains("EUR per month"), "{table}");
+}
+
+#[test]
+fn a_run_that_is_too_large_is_not_carried_in_the_page() {
+    let (dir, run) = loaded(&support::quick());
+    let mut rng = tare_model::rng::Rng::new(1);
+    let noise: String = (0..1 << 19)
+        .map(|_| format!("{:016x}", rng.next_u64()))
+        .collect();
+    std::fs::write(dir.path().join(layout::PLAN), &noise[..1 << 20]).unwrap();
+    let page = render_report(&run, &summarise(&run));
+    // The plan is there twice, as text and for the script.
+    assert!(page.contains("id=\"details\">") && page.contains(&noise[..100]));
+    assert!(page.contains("id=\"input\">"));
+    let mut many = run.clone();
+    let notes = noise.as_bytes().chunks(1 << 20).take(3);
+    many.notes = notes
+        .map(|n| String::from_utf8(n.to_vec()).unwrap())
+        .collect();
+    let page = render_report(&many, &summarise(&run));
+    assert!(page.contains("id=\"details\">") && !page.contains("id=\"input\">"));
+    assert!(page.len() < BYTES_MAX, "{} bytes", page.len());
+}

@@ -1,0 +1,52 @@
+//! Whether an adaptive plan has enough blocks: asked of the trials on disk, so that a
+//! resumed run decides as the first would have.
+
+use tare_model::summary::Stopping;
+use tare_model::trial::{Event, TrialSpec};
+use tare_stats::analysis::StoredTrial;
+use tare_stats::stopping;
+
+use crate::experiment::{NARROW_ENOUGH, event};
+use crate::store::RunDir;
+
+/// The reason to stop before block `block`, where there is one.
+pub(crate) fn enough(run: &RunDir, order: &[TrialSpec], block: u32) -> Option<Event> {
+    let plan = &run.manifest().plan;
+    let min = plan.until.as_ref()?.min;
+    if block < min {
+        return None;
+    }
+    let before: Vec<TrialSpec> = order.iter().filter(|t| t.block < block).cloned().collect();
+    let stored: Vec<StoredTrial> = run
+        .results(&before)
+        .into_iter()
+        .map(|(dir, result)| StoredTrial {
+            dir,
+            result,
+            seconds: Vec::new(),
+        })
+        .collect();
+    let stopping = stopping::look(plan, &stored)?;
+    (stopping.reached_after? <= block).then(|| event(NARROW_ENOUGH, words(&stopping, block)))
+}
+
+fn words(stopping: &Stopping, block: u32) -> String {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let targets: Vec<String> = stopping
+        .targets
+        .iter()
+        .map(|t| {
+            format!(
+                "{} within {} (asked for: {})",
+                t.what,
+                percent(t.widest.unwrap_or(f64::INFINITY)),
+                percent(t.half_width)
+            )
+        })
+        .collect();
+    format!(
+        "stopped after {block} of at most {} blocks: {}",
+        stopping.blocks_max,
+        targets.join(", ")
+    )
+}

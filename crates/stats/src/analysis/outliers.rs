@@ -1,0 +1,90 @@
+//! Trials that differ from the others of their cell: named, and kept.
+
+use tare_model::summary::Outlier;
+
+use super::trials::Trial;
+
+/// From so many trials on, one can be told from the others.
+const TRIALS_MIN: usize = 4;
+
+/// From this distance on a trial is named.
+const SCORE_MIN: f64 = 3.5;
+
+/// Runs that resemble one another more than this share are never outliers: with a few
+/// alike by chance, the next one would seem far away.
+const SCATTER_MIN: f64 = 0.02;
+
+/// The outliers among the used trials of one cell, by trial index.
+pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
+    let mut found: Vec<(u32, Outlier)> = Vec::new();
+    for (what, q) in [("p50", 0.5), ("p99", 0.99)] {
+        let values: Vec<u64> = used
+            .iter()
+            .filter_map(|t| t.load.as_ref())
+            .map(|l| l.latency.quantile(q))
+            .collect();
+        if values.len() != used.len() {
+            continue;
+        }
+        let logs: Vec<f64> = values
+            .iter()
+            .map(|v| (*v).max(1) as f64)
+            .map(f64::ln)
+            .collect();
+        for (i, score) in scores(&logs).into_iter().enumerate() {
+            if score.abs() < SCORE_MIN {
+                continue;
+            }
+            let index = used[i].result.trial.index;
+            let outlier = Outlier {
+                what: what.to_owned(),
+                value_ns: values[i],
+                median_ns: median(&logs).exp().round() as u64,
+                score,
+            };
+            match found.iter_mut().find(|f| f.0 == index) {
+                Some(known) if known.1.score.abs() < score.abs() => known.1 = outlier,
+                Some(_) => {}
+                None => found.push((index, outlier)),
+            }
+        }
+    }
+    found
+}
+
+/// Distances from the median in robust standard deviations; zeros for few values.
+///
+/// Source: Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (1993): the
+/// modified z-score, `0.6745 (x - median) / MAD`, and its limit of 3.5.
+fn scores(values: &[f64]) -> Vec<f64> {
+    if values.len() < TRIALS_MIN {
+        return vec![0.0; values.len()];
+    }
+    let centre = median(values);
+    let distances: Vec<f64> = values.iter().map(|x| (x - centre).abs()).collect();
+    let scatter = (median(&distances) / 0.6745).max(SCATTER_MIN);
+    values.iter().map(|x| (x - centre) / scatter).collect()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let n = sorted.len();
+    f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_score_by_hand() {
+        // Median 3, distances 2 1 0 1 97: their median is 1.
+        let found = scores(&[1.0, 2.0, 3.0, 4.0, 100.0]);
+        assert!((found[4] - 97.0 * 0.6745).abs() < 1e-9, "{found:?}");
+        assert!(found[..4].iter().all(|s| s.abs() < SCORE_MIN));
+        assert_eq!(scores(&[1.0, 2.0, 50.0]), [0.0; 3]);
+        let alike = scores(&[1.0, 1.0, 1.0, 1.0, 1.05]);
+        assert!(alike[4] < SCORE_MIN, "{alike:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Families of metrics, and their text in the OpenMetrics format.
+//!
+//! Source: OpenMetrics 1.0 (`draft-richih-opsawg-openmetrics`).
+
+use std::fmt::Write as _;
+
+/// What a family is, in OpenMetrics' words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A figure that may go up and down.
+    Gauge,
+    /// A count since the start of the measurement.
+    Counter,
+    /// Cumulative counts below boundaries.
+    Histogram,
+    /// Labels that describe the whole; its value is 1.
+    Info,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+            Self::Histogram => "histogram",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// One number with its labels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// After the family's name: `_bucket`, `_total`, or nothing.
+    pub suffix: &'static str,
+    /// Names and values.
+    pub labels: Vec<(&'static str, String)>,
+    /// The number.
+    pub value: f64,
+}
+
+impl Sample {
+    /// A sample of a gauge.
+    #[must_use]
+    pub fn new(labels: Vec<(&'static str, String)>, value: f64) -> Self {
+        Self {
+            suffix: "",
+            labels,
+            value,
+        }
+    }
+}
+
+/// All samples of one name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Family {
+    /// Without suffix; ends in the unit, where there is one.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// `seconds`, `bytes`, or nothing.
+    pub unit: &'static str,
+    /// A sentence without its full stop.
+    pub help: &'static str,
+    /// The numbers.
+    pub samples: Vec<Sample>,
+}
+
+/// The families as one OpenMetrics text. Families without samples are left out.
+#[must_use]
+pub fn openmetrics(families: &[Family]) -> String {
+    let mut out = String::new();
+    for family in families.iter().filter(|f| !f.samples.is_empty()) {
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "# TYPE {} {}", family.name, family.kind.word());
+        if !family.unit.is_empty() {
+            let _ = writeln!(out, "# UNIT {} {}", family.name, family.unit);
+        }
+        let _ = writeln!(out, "# HELP {} {}", family.name, family.help);
+        samples(&mut out, family);
+    }
+    out += "# EOF\n";
+    out
+}
+
+/// The same as the older text format of Prometheus, which gateways read: counters
+/// and infos are named with their suffix there, and there are no units.
+#[must_use]
+pub fn prometheus(families: &[Family]) -> String {
+    let mut out = String::new();
+    for family in families.iter().filter(|f| !f.samples.is_empty()) {
+        let (suffix, kind) = match family.kind {
+            Kind::Counter => ("_total", "counter"),
+            Kind::Info => ("_info", "gauge"),
+            kind => ("", kind.word()),
+        };
+        let _ = writeln!(out, "# HELP {}{suffix} {}", family.name, family.help);
+        let _ = writeln!(out, "# TYPE {}{suffix} {kind}", family.name);
+        samples(&mut out, family);
+    }
+    out
+}
+
+fn samples(out: &mut String, family: &Family) {
+    for sample in &family.samples {
+        out.push_str(family.name);
+        out.push_str(sample.suffix);
+        for (i, (name, value)) in sample.labels.iter().enumerate() {
+            let before = if i == 0 { '{' } else { ',' };
+            let _ = write!(out, "{before}{name}=\"{}\"", escape(value));
+        }
+        if !sample.labels.is_empty() {
+            out.push('}');
+        }
+        let _ = writeln!(out, " {}", sample.value);
+    }
+}
+
+fn escape(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_the_end_is_marked() {
+        let family = Family {
+            name: "tare_x_seconds",
+            kind: Kind::Gauge,
+            unit: "seconds",
+            help: "How long",
+            samples: vec![Sample::new(vec![("a", "q\"\\\n".to_owned())], 0.25)],
+        };
+        assert_eq!(
+            openmetrics(std::slice::from_ref(&family)),
+            "# TYPE tare_x_seconds gauge\n# UNIT tare_x_seconds seconds\n\
+             # HELP tare_x_seconds How long\ntare_x_seconds{a=\"q\\\"\\\\\\n\"} 0.25\n# EOF\n"
+        );
+        let empty = Family {
+            samples: Vec::new(),
+            ..family
+        };
+        assert_eq!(openmetrics(&[empty]), "# EOF\n");
+    }
+}

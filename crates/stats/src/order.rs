@@ -1,0 +1,85 @@
+//! Intervals from order statistics: exact for independent values, whatever their
+//! distribution.
+
+use crate::special::{binomial_at_most, normal_quantile};
+
+/// From so many values on either side of the quantile on, ranks are taken from the
+/// normal approximation.
+const NORMAL_FROM: f64 = 2_000.0;
+
+/// The ranks (from 1) of the two of `n` independent values between which quantile `q`
+/// lies with at least `confidence`, each tail held to half of the rest. A rank of 0 or
+/// `n + 1` means that no value of so small a sample bounds it.
+///
+/// Source: Thompson (1936); David and Nagaraja, "Order Statistics" (2003), section 7.1.
+#[must_use]
+pub fn ranks(n: u64, q: f64, confidence: f64) -> (u64, u64) {
+    let tail = (1.0 - confidence) / 2.0;
+    let mean = n as f64 * q;
+    if mean.min(n as f64 - mean) >= NORMAL_FROM {
+        let half = normal_quantile(1.0 - tail) * (mean * (1.0 - q)).sqrt();
+        let low = (mean - half).floor().max(0.0) as u64;
+        return (low, ((mean + half).ceil() as u64 + 1).min(n + 1));
+    }
+    // Value `r` lies above the quantile when at most `r - 1` values lie below it.
+    let too_low = |k: u64| binomial_at_most(k, n, q) <= tail;
+    let low = first(n, |k| !too_low(k));
+    let high = first(n, |k| binomial_at_most(k, n, q) >= 1.0 - tail) + 1;
+    (low, high)
+}
+
+/// The first of `0..=n` for which `holds`, which stays true from there on.
+fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, n);
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_those_of_the_printed_tables() {
+        // The sign-test interval of a median, as in David and Nagaraja's tables.
+        assert_eq!(ranks(10, 0.5, 0.95), (2, 9));
+        assert_eq!(ranks(20, 0.5, 0.95), (6, 15));
+        assert_eq!(
+            ranks(5, 0.5, 0.95),
+            (0, 6),
+            "five values bound no median at 95 %"
+        );
+        assert_eq!(ranks(6, 0.5, 0.95), (1, 6));
+    }
+
+    #[test]
+    fn the_probability_between_the_ranks_is_at_least_the_confidence() {
+        for (n, q) in [(50, 0.5), (1_000, 0.99), (3_000, 0.9), (400, 0.1)] {
+            let (low, high) = ranks(n, q, 0.95);
+            let between = |low: u64, high: u64| {
+                let below = if low == 0 {
+                    0.0
+                } else {
+                    binomial_at_most(low - 1, n, q)
+                };
+                binomial_at_most(high - 1, n, q) - below
+            };
+            assert!(between(low, high) >= 0.95, "{n} {q}: {low} {high}");
+            assert!(between(low + 1, high - 1) < 0.95, "{n} {q}: {low} {high}");
+        }
+    }
+
+    #[test]
+    fn the_normal_approximation_joins_on() {
+        let exact = ranks(3_999, 0.5, 0.95);
+        let normal = ranks(4_001, 0.5, 0.95);
+        assert!(exact.0.abs_diff(normal.0) <= 2 && exact.1.abs_diff(normal.1) <= 4);
+    }
+}

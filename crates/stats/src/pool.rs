@@ -1,0 +1,194 @@
+//! The counts of several runs side by side, for the quantiles of any resample.
+
+use crate::hist::Histogram;
+
+/// The counts of several runs on one axis, ready for quantiles of any resample.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    /// Upper ends of all buckets that any run uses, rising.
+    values: Vec<u64>,
+    /// For each value, each run's count up to it: `values.len() * runs` numbers.
+    cumulative: Vec<u64>,
+    runs: usize,
+}
+
+impl Pool {
+    /// Puts `runs` side by side.
+    #[must_use]
+    pub fn new(runs: &[&Histogram]) -> Self {
+        let columns: Vec<Vec<(u64, u64)>> = runs.iter().map(|h| h.iter().collect()).collect();
+        let columns: Vec<&[(u64, u64)]> = columns.iter().map(Vec::as_slice).collect();
+        Self::of_columns(&columns)
+    }
+
+    /// The same from buckets: for each column values, rising, with their counts.
+    #[must_use]
+    pub fn of_columns(columns: &[&[(u64, u64)]]) -> Self {
+        let runs = columns.len();
+        let mut values: Vec<u64> = columns.iter().flat_map(|c| c.iter().map(|b| b.0)).collect();
+        values.sort_unstable();
+        values.dedup();
+        let mut cumulative = vec![0; values.len() * runs];
+        for (run, column) in columns.iter().enumerate() {
+            let mut buckets = column.iter().peekable();
+            let mut seen = 0;
+            for (row, value) in values.iter().enumerate() {
+                if let Some((_, n)) = buckets.next_if(|(v, _)| v == value) {
+                    seen += n;
+                }
+                cumulative[row * runs + run] = seen;
+            }
+        }
+        Self {
+            values,
+            cumulative,
+            runs,
+        }
+    }
+
+    /// Ready to take quantile `q` of many resamples.
+    #[must_use]
+    pub fn cut(&self, q: f64) -> Cut<'_> {
+        let last = self.values.len().saturating_sub(1);
+        let mut cut = Cut {
+            pool: self,
+            q,
+            low: 0,
+            high: last,
+        };
+        // The quantile of a mixture lies between those of its parts.
+        let mut weights = vec![0; self.runs];
+        let rows: Vec<usize> = (0..self.runs)
+            .filter_map(|run| {
+                weights[run] = 1;
+                let row = cut.row(&weights);
+                weights[run] = 0;
+                row
+            })
+            .collect();
+        cut.low = rows.iter().copied().min().unwrap_or(0);
+        cut.high = rows.iter().copied().max().unwrap_or(last);
+        cut
+    }
+
+    /// Each run's number of values.
+    #[must_use]
+    pub fn totals(&self) -> &[u64] {
+        let from = self.cumulative.len().saturating_sub(self.runs);
+        &self.cumulative[from..]
+    }
+
+    /// Each run's number of values up to `ns`.
+    #[must_use]
+    pub fn counts_at_or_below(&self, ns: u64) -> Vec<u64> {
+        match self.values.partition_point(|v| *v <= ns) {
+            0 => vec![0; self.runs],
+            rows => self.cumulative[(rows - 1) * self.runs..rows * self.runs].to_vec(),
+        }
+    }
+
+    /// Value of rank `rank` (from 1) of all runs pooled, each once; 0 when empty.
+    #[must_use]
+    pub fn value_at_rank(&self, rank: u64) -> u64 {
+        let pooled = |row: &usize| -> u64 {
+            self.cumulative[row * self.runs..(row + 1) * self.runs]
+                .iter()
+                .sum()
+        };
+        let rows: Vec<usize> = (0..self.values.len()).collect();
+        let row = rows.partition_point(|row| pooled(row) < rank);
+        self.values
+            .get(row)
+            .or(self.values.last())
+            .copied()
+            .unwrap_or(0)
+    }
+}
+
+/// One quantile of a [`Pool`], for any number of resamples.
+#[derive(Debug, Clone, Copy)]
+pub struct Cut<'a> {
+    pool: &'a Pool,
+    q: f64,
+    /// Rows between which every resample's quantile lies.
+    low: usize,
+    high: usize,
+}
+
+impl Cut<'_> {
+    /// The quantile of the runs pooled, each as often as `weights` says, in
+    /// nanoseconds; 0 when that is empty. The rank rule is [`Histogram::quantile`]'s.
+    #[must_use]
+    pub fn quantile(&self, weights: &[u32]) -> u64 {
+        self.row(weights).map_or(0, |row| self.pool.values[row])
+    }
+
+    fn row(&self, weights: &[u32]) -> Option<usize> {
+        let runs = self.pool.runs;
+        let count = |row: usize| -> u64 {
+            let counts = &self.pool.cumulative[row * runs..(row + 1) * runs];
+            counts
+                .iter()
+                .zip(weights)
+                .map(|(c, w)| c * u64::from(*w))
+                .sum()
+        };
+        let total = count(self.pool.values.len().checked_sub(1)?);
+        if total == 0 {
+            return None;
+        }
+        let exact = self.q.clamp(0.0, 1.0) * total as f64;
+        let rank = ((exact - exact * 1e-12).ceil() as u64).clamp(1, total);
+        let (mut low, mut high) = (self.low, self.high);
+        while low < high {
+            let middle = low.midpoint(high);
+            if count(middle) >= rank {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn counts_and_ranks_by_hand() {
+        let pool = Pool::of_columns(&[&[(10, 2), (30, 1)], &[(20, 4)]]);
+        assert_eq!(pool.totals(), [3, 4]);
+        assert_eq!(pool.counts_at_or_below(9), [0, 0]);
+        assert_eq!(pool.counts_at_or_below(25), [2, 4]);
+        assert_eq!(
+            [1, 2, 3, 6, 7, 9].map(|r| pool.value_at_rank(r)),
+            [10, 10, 20, 20, 30, 30]
+        );
+        assert_eq!(Pool::new(&[]).cut(0.5).quantile(&[]), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn a_pool_agrees_with_merged_histograms(
+            runs in prop::collection::vec(prop::collection::vec(1u64..50_000_000, 0..80), 1..5),
+            weights in prop::collection::vec(0u32..3, 5),
+            q in 0.0f64..=1.0,
+        ) {
+            let histograms: Vec<Histogram> = runs.iter().map(|values| {
+                let mut h = Histogram::new();
+                values.iter().for_each(|v| h.record(*v));
+                h
+            }).collect();
+            let mut merged = Histogram::new();
+            for (h, w) in histograms.iter().zip(&weights) {
+                (0..*w).for_each(|_| merged.merge(h));
+            }
+            let pool = Pool::new(&histograms.iter().collect::<Vec<_>>());
+            let found = pool.cut(q).quantile(&weights[..runs.len()]);
+            prop_assert_eq!(found.clamp(merged.min(), merged.max()), merged.quantile(q));
+        }
+    }
+}

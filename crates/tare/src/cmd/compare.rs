@@ -1,0 +1,111 @@
+//! `tare compare`.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use tare_model::comparison::JudgedBy;
+use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown, summarise};
+use tare_stats::across::{Side, compare};
+use tare_stats::threshold::Threshold;
+
+use super::exit;
+
+/// Compare two runs: two versions of a mesh, two clusters, two days.
+///
+/// Every mesh under every load that both runs have is compared, with an interval on each
+/// change. The blocks of two runs have nothing to do with one another, so a change needs
+/// more blocks to show than a difference within one run.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  tare compare runs/before runs/after
+  tare compare runs/before runs/after --fail-above 'p99:+5%' --fail-above 'memory:+20MB'
+  tare compare runs/before runs/after --output markdown >> \"$GITHUB_STEP_SUMMARY\"
+
+Figures for --fail-above: p50, p90, p99, p99.9 (a share, or a duration); over_p50, over_p99, the
+overhead over the baseline of the same run (a duration); cpu, cpu_per_krps (a share, or cores);
+memory (a share, or a size).
+
+Exit codes: 0 good, 1 a threshold is exceeded, 2 wrong usage or nothing in common.")]
+pub(crate) struct Args {
+    /// Directory of the run that is compared with.
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// Directory of the run that is judged.
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+    /// Exit with 1 where a figure of any mesh and load rose by more than this, as `p99:+5%`.
+    #[arg(long, value_name = "FIGURE:+LIMIT")]
+    fail_above: Vec<Threshold>,
+    /// What must lie above the limit.
+    #[arg(long, value_enum, default_value_t = By::Bound)]
+    fail_by: By,
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    /// The lower end of the interval: chance does not explain it.
+    Bound,
+    /// The estimate itself, whatever its interval.
+    Estimate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// A table.
+    Text,
+    /// The whole comparison as one JSON document.
+    Json,
+    /// A table for a pull request.
+    Markdown,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (before, after) = (load(&args.before)?, load(&args.after)?);
+    let by = match args.fail_by {
+        By::Bound => JudgedBy::Bound,
+        By::Estimate => JudgedBy::Estimate,
+    };
+    let comparison = compare(&side(&before), &side(&after), &args.fail_above, by);
+    if comparison.cells.is_empty() {
+        bail!("the runs have no mesh and load in common of which both have a usable trial");
+    }
+    let mut out = std::io::stdout().lock();
+    match args.output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut out, &comparison).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+        Output::Markdown => out.write_all(render_comparison_markdown(&comparison).as_bytes())?,
+        Output::Text => {
+            let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            out.write_all(render_comparison(&comparison, colour).as_bytes())?;
+        }
+    }
+    out.flush().context("write to standard output")?;
+    Ok(if comparison.exceeded {
+        ExitCode::from(exit::MISSED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn load(dir: &Path) -> anyhow::Result<LoadedRun> {
+    let run = load_run(dir)?;
+    for note in &run.notes {
+        super::say(format_args!("tare: {}: {note}", dir.display()));
+    }
+    Ok(run)
+}
+
+fn side(run: &LoadedRun) -> Side<'_> {
+    Side {
+        manifest: &run.manifest,
+        trials: &run.trials,
+        grade: summarise(run).grade,
+    }
+}

@@ -1,0 +1,177 @@
+//! `tare merge`: many generators, one truth.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use tare_model::merge::{Merged, MergedGenerator};
+use tare_model::units::format_duration_ns;
+use tare_model::verdict::Grade;
+use tare_stats::formats::About;
+use tare_stats::merge::{self, Options, Part};
+
+use super::load::text;
+use super::save::{Format, Saves, Target};
+
+/// Merge the results of several generators into one: counts are added, percentiles are those of the sum.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Files of generators: results (`tare load --output json`), records (`tare load --spec`) or interval logs (.hlog), in any order.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Merge although shards are missing; the verdict says so.
+    #[arg(long)]
+    allow_missing: bool,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Write all generators' latencies by second as one HdrHistogram interval log.
+    #[arg(long, value_name = "FILE")]
+    hlog: Option<PathBuf>,
+    /// Write the merged result in another format: hlog, hgrm, fortio, csv, openmetrics or json; may be repeated.
+    #[arg(long, value_name = "FORMAT=FILE")]
+    save: Vec<Target>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A page for people.
+    Text,
+    /// The whole of it.
+    Json,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let parts: Vec<Part> = args
+        .files
+        .iter()
+        .map(|path| read(path))
+        .collect::<anyhow::Result<_>>()?;
+    let mut targets = args.save;
+    targets.extend(args.hlog.map(|path| Target {
+        format: Format::Hlog,
+        path,
+    }));
+    let log = match targets.iter().any(|t| t.format == Format::Hlog) {
+        true => Some(merge::interval_log(&parts)?),
+        false => None,
+    };
+    let options = Options {
+        allow_missing: args.allow_missing,
+    };
+    let merged = merge::merge(parts, options)?;
+    save(targets, log.as_deref(), &merged)?;
+    let mut out = std::io::stdout().lock();
+    match args.output {
+        Output::Text => out.write_all(page(&merged).as_bytes())?,
+        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&merged)?)?,
+    }
+    out.flush()?;
+    Ok(match merged.verdict.grade {
+        Grade::Invalid => ExitCode::from(super::exit::INVALID),
+        Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
+    })
+}
+
+fn read(path: &Path) -> anyhow::Result<Part> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("failed to read {}", path.display()))?;
+    Ok(Part::read(&path.display().to_string(), &text)?)
+}
+
+fn save(targets: Vec<Target>, log: Option<&str>, merged: &Merged) -> anyhow::Result<()> {
+    let Some(result) = &merged.result else {
+        // Latency is all that interval logs hold: enough for these two.
+        for target in targets {
+            let text = match (target.format, log) {
+                (Format::Hlog, Some(log)) => log.to_owned(),
+                (Format::Hgrm, _) => {
+                    tare_stats::formats::hgrm(&tare_stats::Histogram::from_wire(&merged.latency)?)
+                }
+                _ => bail!(
+                    "{} cannot be written: an interval log holds nothing but latency; give every \
+                     generator's result or records",
+                    target.path.display()
+                ),
+            };
+            std::fs::write(&target.path, text)
+                .with_context(|| format!("failed to write {}", target.path.display()))?;
+        }
+        return Ok(());
+    };
+    let mut saves = Saves::open(targets)?;
+    saves.log(log.unwrap_or_default())?;
+    let about = About {
+        label: format!("tare merge of {} generators", merged.generators.len()),
+        ..About::default()
+    };
+    saves.finish(&about, result)
+}
+
+/// The whole page.
+fn page(m: &Merged) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    write(&mut out, m).ok();
+    out
+}
+
+fn write(out: &mut String, m: &Merged) -> std::fmt::Result {
+    use std::fmt::Write as _;
+    writeln!(
+        out,
+        "{} generators as one, window {}, started within {}",
+        m.generators.len(),
+        format_duration_ns(m.window_ns),
+        format_duration_ns(m.start_skew_ns)
+    )?;
+    writeln!(out)?;
+    match &m.result {
+        Some(result) => text::books(out, result)?,
+        None => {
+            let names = ["min", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
+            writeln!(out, "{}", text::cells("", names.map(str::to_owned)))?;
+            writeln!(out, "{}\n", text::row("latency", &m.latency_ns))?;
+        }
+    }
+    writeln!(
+        out,
+        "{:<10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}  generator",
+        "shard", "start", "ok", "p50", "p90", "p99", "max"
+    )?;
+    for g in &m.generators {
+        generator(out, g)?;
+    }
+    writeln!(out)?;
+    text::findings(out, &m.verdict)
+}
+
+fn generator(out: &mut String, g: &MergedGenerator) -> std::fmt::Result {
+    use std::fmt::Write as _;
+    let shard = match g.shard {
+        Some(s) if s.count > 1 => format!("{} of {}", s.index, s.count),
+        _ => "-".to_owned(),
+    };
+    let s = &g.latency_ns;
+    write!(
+        out,
+        "{shard:<10}{:>10}",
+        format!("+{}", format_duration_ns(g.start_skew_ns))
+    )?;
+    write!(out, "{:>10}", s.count)?;
+    for ns in [s.p50, s.p90, s.p99, s.max] {
+        let words = match s.count {
+            0 => "-".to_owned(),
+            _ => format_duration_ns(ns),
+        };
+        write!(out, "{words:>10}")?;
+    }
+    let apart = if g.deviations.is_empty() {
+        ""
+    } else {
+        "  stands apart"
+    };
+    writeln!(out, "  {}{apart}", g.source)
+}

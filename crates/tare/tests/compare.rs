@@ -1,0 +1,119 @@
+//! `tare compare`, `tare report --method` and `tare plan mde`, as a user types them.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const PLAN: &str = "environment: fake
+meshes: [bare, envoy]
+load: {rate: 100, duration: 1s, warmup: 0s}
+repeats: 3
+";
+
+fn tare(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tare"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A run in virtual time.
+fn run(dir: &Path, name: &str, seed: &str) -> String {
+    let plan = dir.join("plan.yaml");
+    std::fs::write(&plan, PLAN).unwrap();
+    let out = dir.join(name).to_str().unwrap().to_owned();
+    let seed = format!("seed={seed}");
+    let plan = plan.to_str().unwrap();
+    let done = tare(&["run", plan, "--set", &seed, "--out", &out]);
+    assert!(done.status.success(), "{done:?}");
+    out
+}
+
+#[test]
+fn two_runs_are_compared_and_thresholds_decide_the_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, after) = (
+        run(dir.path(), "before", "1"),
+        run(dir.path(), "after", "2"),
+    );
+    let compare = |more: &[&str]| {
+        let mut args = vec!["compare", before.as_str(), after.as_str()];
+        args.extend(more);
+        tare(&args)
+    };
+    let plain = compare(&[]);
+    assert_eq!(plain.status.code(), Some(0), "{plain:?}");
+    assert!(
+        text(&plain).contains("envoy at 100rps, 3 and 3 blocks"),
+        "{plain:?}"
+    );
+    assert!(!text(&plain).contains('\x1b'), "colour without a terminal");
+
+    let kept = compare(&["--fail-above", "p50:+500%"]);
+    assert_eq!(kept.status.code(), Some(0), "{kept:?}");
+    let limit = ["--fail-above", "memory:+0%", "--fail-by", "estimate"];
+    let found: serde_json::Value =
+        serde_json::from_slice(&compare(&[&limit[..], &["--output", "json"]].concat()).stdout)
+            .unwrap();
+    let rose = found["thresholds"][0]["found"].as_f64().unwrap() > 0.0;
+    assert_eq!(found["exceeded"].as_bool(), Some(rose));
+    // The other way round it is exceeded, unless memory is the same to the byte.
+    let (first, second) = if rose {
+        (&before, &after)
+    } else {
+        (&after, &before)
+    };
+    let args = [&["compare", first.as_str(), second.as_str()], &limit[..]].concat();
+    let p50 = ["--fail-above", "p50:+0%"];
+    let either = [
+        tare(&args).status.code(),
+        tare(&["compare", first, second, p50[0], p50[1], limit[2], limit[3]])
+            .status
+            .code(),
+        tare(&["compare", second, first, p50[0], p50[1], limit[2], limit[3]])
+            .status
+            .code(),
+    ];
+    assert!(either.contains(&Some(1)), "{either:?}");
+
+    let markdown = text(&compare(&["--output", "markdown"]));
+    assert!(
+        markdown.contains("| envoy | 100rps | p50, ms |"),
+        "{markdown}"
+    );
+
+    let wrong = compare(&["--fail-above", "p98:+5%"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&wrong.stderr).contains("one of p50, p90"),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn a_run_is_stated_as_others_would_and_foretells_what_the_next_can_find() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(dir.path(), "run", "1");
+    let method = tare(&["report", &run, "--method", "kinvolk-2019", "--published"]);
+    assert_eq!(method.status.code(), Some(0), "{method:?}");
+    let shown = text(&method);
+    assert!(
+        shown.starts_with("In the way of kinvolk-2019: median"),
+        "{shown}"
+    );
+    assert!(shown.contains("Kinvolk, May 2019"), "{shown}");
+    assert_eq!(
+        tare(&["report", &run, "--method", "best"]).status.code(),
+        Some(2)
+    );
+    let mde = tare(&["plan", "mde", "--from", &run, "--blocks", "3,12"]);
+    assert!(text(&mde).contains("12 blocks"), "{mde:?}");
+    assert_eq!(
+        tare(&["plan", "mde", "--from", "nowhere"]).status.code(),
+        Some(2)
+    );
+}

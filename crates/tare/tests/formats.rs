@@ -1,0 +1,275 @@
+//! `tare load --save`, `tare merge`, `tare export` and `tare schema` as commands.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tare_model::load::{LoadResult, LoadSpec, Shard};
+use tare_model::merge::Merged;
+use tare_stats::{Histogram, formats, hlog};
+
+/// A server on loopback: 200 to everything but `/bad`, which gets 503.
+fn serve() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || answer(stream.unwrap()));
+        }
+    });
+    addr
+}
+
+fn answer(mut stream: TcpStream) {
+    stream.set_nodelay(true).unwrap();
+    let mut seen = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(n) = stream.read(&mut buffer) {
+        if n == 0 {
+            return;
+        }
+        seen.extend_from_slice(&buffer[..n]);
+        if seen.ends_with(b"\r\n\r\n") {
+            let status = if seen.starts_with(b"GET /bad") {
+                503
+            } else {
+                200
+            };
+            seen.clear();
+            let response = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+            if stream.write_all(response.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn tare(arguments: &[&str], dir: &Path, stdin: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tare"))
+        .args(arguments)
+        .current_dir(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(stdin).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn read(dir: &Path, name: &str) -> String {
+    std::fs::read_to_string(dir.join(name)).unwrap()
+}
+
+#[test]
+fn one_load_is_saved_in_every_format_with_the_same_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let addr = serve();
+    let urls = [format!("http://{addr}/good"), format!("http://{addr}/bad")];
+    let mut arguments = vec!["load", &urls[0], &urls[1]];
+    arguments.extend(["--rate", "200", "--duration", "1500ms", "-c", "4"]);
+    arguments.extend(["--hlog", "a.hlog", "--output", "json"]);
+    for save in [
+        "hgrm=a.hgrm",
+        "fortio=f.json",
+        "csv=a.csv",
+        "openmetrics=a.om",
+        "json=a.json",
+    ] {
+        arguments.extend(["--save", save]);
+    }
+    let output = tare(&arguments, dir.path(), b"");
+    let result: LoadResult = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((result.counts.ok, result.counts.error), (150, 150));
+    let latency = Histogram::from_wire(&result.histograms.latency).unwrap();
+    assert_eq!(read(dir.path(), "a.json").as_bytes(), output.stdout);
+    assert_eq!(read(dir.path(), "a.hgrm"), formats::hgrm(&latency));
+    assert_eq!(read(dir.path(), "a.csv"), formats::csv::load(&result));
+    let log = hlog::read(&read(dir.path(), "a.hlog")).unwrap();
+    let of = |tag: Option<&str>| {
+        let mut sum = Histogram::new();
+        let lines = log.lines.iter().filter(|l| l.tag.as_deref() == tag);
+        lines.for_each(|l| sum.merge(&l.histogram));
+        sum
+    };
+    assert!(of(None).iter().eq(latency.iter()));
+    assert!(of(Some(&urls[0])).iter().eq(latency.iter()));
+    let failures = &result.endpoints[1].error_latency["status5xx"];
+    let failures = Histogram::from_wire(failures).unwrap();
+    assert_eq!(failures.len(), 150);
+    assert!(
+        of(Some(&format!("{}#status5xx", urls[1])))
+            .iter()
+            .eq(failures.iter())
+    );
+    let fortio: serde_json::Value = serde_json::from_str(&read(dir.path(), "f.json")).unwrap();
+    assert_eq!(fortio["DurationHistogram"]["Count"], 300);
+    assert_eq!(fortio["ErrorsDurationHistogram"]["Count"], 150);
+    assert_eq!(fortio["RetCodes"]["503"], 150);
+    let om = read(dir.path(), "a.om");
+    assert!(om.contains("tare_load_latency_seconds_bucket{le=\"+Inf\"} 150\n"));
+    assert!(om.contains("tare_load_slots_total{outcome=\"error\"} 150\n"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_costs_no_load() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = [
+        "load",
+        "http://127.0.0.1:1/",
+        "--rate",
+        "1",
+        "--save",
+        "csv=no/such/dir.csv",
+    ];
+    let output = tare(&arguments, dir.path(), b"");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("failed to open no/such/dir.csv"), "{said}");
+    let output = tare(
+        &["load", "http://h/", "--rate", "1", "--save", "x"],
+        dir.path(),
+        b"",
+    );
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("expected FORMAT=FILE"), "{said}");
+}
+
+/// Two shards of one schedule as workers; their records in `0.ndjson` and `1.ndjson`.
+fn shards(dir: &Path) {
+    let addr = serve();
+    let spec = |index: u32| LoadSpec {
+        shard: Shard { index, count: 2 },
+        ..spec(&format!("http://{addr}/"))
+    };
+    std::thread::scope(|scope| {
+        for index in 0..2 {
+            let json = serde_json::to_vec(&spec(index)).unwrap();
+            scope.spawn(move || {
+                let output = tare(&["load", "--spec", "-"], dir, &json);
+                assert!(output.status.success(), "{output:?}");
+                std::fs::write(dir.join(format!("{index}.ndjson")), output.stdout).unwrap();
+            });
+        }
+    });
+}
+
+fn spec(url: &str) -> LoadSpec {
+    serde_json::from_value(serde_json::json!({
+        "schema_version": 1,
+        "endpoints": [{"name": "all", "method": "GET", "url": url, "weight": 1}],
+        "mode": {"kind": "open", "rate_rps": 500.0, "arrivals": "constant"},
+        "duration_ns": 1_000_000_000_u64, "warmup_ns": 0, "timeout_ns": 5_000_000_000_u64,
+        "drain_ns": null, "connections": 4, "threads": 1, "pace": "sleep", "seed": 1,
+        "start_unix_ns": null, "shard": {"index": 0, "count": 1},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn shards_merge_to_the_whole_schedule_and_to_one_log() {
+    let dir = tempfile::tempdir().unwrap();
+    shards(dir.path());
+    let merge = |arguments: &[&str]| {
+        let mut all = vec!["merge", "--output", "json"];
+        all.extend(arguments);
+        tare(&all, dir.path(), b"")
+    };
+    let output = merge(&[
+        "1.ndjson",
+        "0.ndjson",
+        "--hlog",
+        "all.hlog",
+        "--save",
+        "hgrm=all.hgrm",
+    ]);
+    // 3 on a machine that has other things to do: the verdict is the generators'.
+    let merges = |output: &Output| matches!(output.status.code(), Some(0 | 3));
+    assert!(
+        merges(&output),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let merged: Merged = serde_json::from_slice(&output.stdout).unwrap();
+    let again = merge(&["0.ndjson", "1.ndjson"]);
+    assert_eq!(again.stdout, output.stdout, "the order is of no matter");
+    let result = merged.result.as_ref().unwrap();
+    assert_eq!((result.counts.planned, result.counts.ok), (500, 500));
+    assert_eq!(result.rate.target, Some(500.0));
+    assert_eq!(
+        merged.generators[1].shard,
+        Some(Shard { index: 1, count: 2 })
+    );
+    let whole = Histogram::from_wire(&merged.latency).unwrap();
+    assert_eq!(read(dir.path(), "all.hgrm"), formats::hgrm(&whole));
+    // The log of the merge is a generator's log as any other.
+    let output = merge(&["all.hlog"]);
+    let of_log: Merged = serde_json::from_slice(&output.stdout).unwrap();
+    let of_log = Histogram::from_wire(&of_log.latency).unwrap();
+    assert!(of_log.iter().eq(whole.iter()));
+    let refused = |arguments: &[&str], words: &str| {
+        let output = merge(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(words), "{said}");
+    };
+    refused(&["0.ndjson", "1.ndjson", "0.ndjson"], "both shard 0 of 2");
+    refused(
+        &["0.ndjson", "all.hlog", "all.hlog"],
+        "the same measurement",
+    );
+    refused(&["0.ndjson"], "of 2 shards, missing: 1");
+    refused(&["0.ndjson", "nothing"], "failed to read nothing");
+    let output = tare(&["merge", "0.ndjson", "--allow-missing"], dir.path(), b"");
+    assert!(merges(&output));
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains("of 2 shards, missing: 1"), "{page}");
+    assert!(page.contains("0 of 2"), "{page}");
+}
+
+#[test]
+fn published_schemas_are_those_of_this_version() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+    let mut names: Vec<&str> = tare_model::schemas::NAMES.iter().map(|n| n.0).collect();
+    names.retain(|n| *n != "plan");
+    for name in &names {
+        let output = tare(&["schema", name], &dir, b"");
+        let file = format!("{name}.schema.json");
+        if std::env::var_os("TARE_UPDATE").is_some() {
+            std::fs::write(dir.join(&file), &output.stdout).unwrap();
+        }
+        assert!(
+            std::fs::read(dir.join(&file)).unwrap_or_default() == output.stdout,
+            "docs/schemas/{file} is old: run with TARE_UPDATE=1"
+        );
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), names.len());
+    let output = tare(&["schema", "nothing"], &dir, b"");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_run_is_exported_from_its_directory_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/runs/schema-1");
+    let run = run.to_str().unwrap();
+    let output = tare(&["export", run, "--format", "csv"], dir.path(), b"");
+    assert!(output.status.success(), "{output:?}");
+    let csv = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(csv.lines().count(), 3, "{csv}");
+    let output = tare(
+        &["export", run, "--format", "hlog", "--out", "x"],
+        dir.path(),
+        b"",
+    );
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(std::fs::read_dir(dir.path().join("x")).unwrap().count(), 2);
+    let output = tare(&["export", run, "--format", "smp"], dir.path(), b"");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("name a folder for them with --out"), "{said}");
+    let output = tare(&["export", "nowhere", "--format", "csv"], dir.path(), b"");
+    assert_eq!(output.status.code(), Some(2));
+}

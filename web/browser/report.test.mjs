@@ -1,0 +1,226 @@
+// The report page in a real browser. REPORTS is a folder with run directories
+// `quick`, `doubts` and `hostile` and their reports; `make web-browser-test` makes it.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { launch, open, overflow } from "./support.mjs";
+
+const reports = process.env.REPORTS;
+assert.ok(reports, "REPORTS names no folder of reports: use make web-browser-test");
+const report = (name) => join(reports, name, "report.html");
+
+let browser;
+before(async () => {
+  browser = await launch();
+});
+after(() => browser?.close());
+
+/** Opens a report, acts, and fails on whatever the page complained about. */
+async function on(name, options, act) {
+  const { page, complaints } = await open(browser, report(name), options);
+  try {
+    await act(page);
+    assert.deepEqual(complaints, []);
+  } finally {
+    await page.context().close();
+  }
+}
+
+const CHARTS = ["headline", "latency", "overhead", "cpu", "memory", "scaling", "endpoints", "time", "distributions", "lateness"];
+
+test("every chart is there, described, and gives its drawing and its data", async () => {
+  await on("quick", {}, async (page) => {
+    const names = await page.$$eval("[data-chart]", (places) => places.map((p) => p.dataset.chart));
+    assert.deepEqual(names, CHARTS);
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.locator('[data-chart="headline"]').getByText("CSV", { exact: true }).click(),
+    ]);
+    assert.equal(download.suggestedFilename(), "tare-at-a-glance.csv");
+    assert.match(await readFile(await download.path(), "utf8"), /^figure,mesh,value,low,high/);
+    // Browsers allow few downloads in a row: the others are caught on their way.
+    await page.evaluate(() => {
+      const make = URL.createObjectURL;
+      URL.createObjectURL = (blob) => {
+        globalThis.caught = blob.text();
+        return make(blob);
+      };
+      HTMLAnchorElement.prototype.click = function () {
+        globalThis.caughtName = this.download;
+      };
+    });
+    for (const name of CHARTS) {
+      const figures = page.locator(`[data-chart="${name}"] figure`);
+      assert.ok((await figures.count()) > 0, `${name}: no figure`);
+      for (const figure of await figures.all()) {
+        const svg = figure.locator(".drawing > svg");
+        const words = await svg.getAttribute("aria-label");
+        assert.equal(await svg.getAttribute("role"), "img");
+        assert.match(words ?? "", /\d/, `${name}: its description has no figure`);
+        assert.ok(!/NaN|undefined|Infinity/.test(await figure.innerHTML()), `${name}: a figure that is none`);
+        const csv = await saved(page, figure, "CSV");
+        assert.ok(csv.text.split("\r\n").length > 2, `${csv.name}: no rows`);
+        assert.ok(!/NaN|undefined|Infinity/.test(csv.text), `${csv.name}: a figure that is none`);
+        const drawing = await saved(page, figure, "SVG");
+        const whole = await page.evaluate((text) => {
+          const parsed = new DOMParser().parseFromString(text, "image/svg+xml");
+          return parsed.querySelector("parsererror") === null && !/var\(--(ink|quiet|grid|paper|mesh|invalid)/.test(text);
+        }, drawing.text);
+        assert.ok(whole, `${drawing.name} does not stand on its own`);
+      }
+    }
+  });
+});
+
+async function saved(page, figure, kind) {
+  await figure.getByText(kind, { exact: true }).click();
+  return page.evaluate(async () => ({ name: globalThis.caughtName, text: await globalThis.caught }));
+}
+
+/** The text of all parts that follow from the figures. */
+function parts(page) {
+  return page.$$eval("[data-part]", (all) => Object.fromEntries(all.map((p) => [p.dataset.part, p.textContent])));
+}
+
+test("leaving trials out in the page gives the figures of the command line", async () => {
+  for (const name of ["quick", "doubts"]) {
+    // What `tare report --exclude 5,16` wrote.
+    let expected;
+    await on(`${name}-without-5-16`, {}, async (page) => {
+      expected = await parts(page);
+    });
+    await on(name, {}, async (page) => {
+      const whole = await parts(page);
+      const drawn = () => page.locator('[data-chart="latency"] svg').first().getAttribute("aria-label");
+      const before = await drawn();
+      for (const index of [5, 16]) {
+        await page.locator(`tr[data-trial="${index}"] input`).uncheck();
+        await page.waitForFunction((i) => document.documentElement.dataset.excluded?.split(",").includes(String(i)), index);
+      }
+      const found = await parts(page);
+      assert.deepEqual(found, expected);
+      assert.notDeepEqual(found, whole);
+      assert.notEqual(await drawn(), before, "the charts are still those of all trials");
+      assert.match(await page.getByRole("status").textContent(), /--exclude 5,16/);
+      await page.getByRole("button", { name: "Use all again" }).click();
+      await page.waitForFunction(() => document.documentElement.dataset.excluded === "");
+      assert.deepEqual(await parts(page), whole);
+    });
+  }
+});
+
+test("an invalid trial cannot be ticked", async () => {
+  await on("doubts", {}, async (page) => {
+    assert.ok(await page.locator('tr[data-trial="9"] input').isDisabled());
+    assert.ok(!(await page.locator('tr[data-trial="9"] input').isChecked()));
+  });
+});
+
+test("the list of trials is filtered, and leads to each over time", async () => {
+  await on("doubts", { hash: "#trial-7" }, async (page) => {
+    const trial = page.locator('[data-chart="time"] select');
+    assert.equal(await trial.inputValue(), "7");
+    await page.getByRole("searchbox").fill("suspect");
+    const rows = page.locator("tr[data-trial]:visible");
+    assert.deepEqual(await rows.evaluateAll((all) => all.map((r) => r.dataset.trial)), ["4"]);
+    await page.getByRole("searchbox").fill("");
+    await page.locator('tr[data-trial="12"] a').click();
+    await page.locator('[data-chart="time"] svg[aria-label*="trial 12: "]').first().waitFor();
+    assert.equal(await trial.inputValue(), "12");
+  });
+});
+
+test("measures and distributions are chosen with the keyboard", async () => {
+  await on("quick", {}, async (page) => {
+    const cpu = page.locator('[data-chart="cpu"]');
+    const label = () => cpu.locator("svg").first().getAttribute("aria-label");
+    const before = await label();
+    await cpu.getByRole("button", { name: "per 1,000 rps" }).focus();
+    await page.keyboard.press("Enter");
+    assert.notEqual(await label(), before);
+    assert.match(await label(), /cores per 1,000 rps/);
+    const pair = page.locator('[data-chart="distributions"]');
+    await pair.getByRole("combobox").nth(1).selectOption({ label: "envoy at 200rps" });
+    assert.match(await pair.locator("svg").first().getAttribute("aria-label"), /B, envoy at 200rps/);
+  });
+});
+
+test("hostile names are text, also after trials were left out", async () => {
+  await on("hostile", {}, async (page) => {
+    const count = () => page.evaluate(() => [document.images.length, document.querySelectorAll("main script").length]);
+    assert.deepEqual(await count(), [0, 0]);
+    await page.locator("input[data-exclude]").first().uncheck();
+    await page.waitForFunction(() => document.documentElement.dataset.excluded);
+    assert.deepEqual(await count(), [0, 0]);
+    assert.ok((await page.locator("main").innerText()).includes("<img src=x onerror=alert(1)>"));
+  });
+});
+
+test("no width, and no medium, is too narrow", async () => {
+  for (const [width, colorScheme] of [[320, "light"], [375, "dark"], [768, "light"], [1600, "dark"]]) {
+    for (const name of ["quick", "hostile"]) {
+      await on(name, { width, colorScheme }, async (page) => {
+        assert.ok((await overflow(page)) <= 0, `${name} at ${width}: ${await overflow(page)} pixels too wide`);
+      });
+    }
+  }
+  await on("doubts", { width: 794, colorScheme: "dark" }, async (page) => {
+    await page.emulateMedia({ media: "print", colorScheme: "dark" });
+    await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+    assert.ok((await overflow(page)) <= 0, `${await overflow(page)} pixels too wide for paper`);
+    assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(255, 255, 255)");
+    assert.ok(await page.locator('[data-part="latency"] table').first().isVisible(), "figures are folded on paper");
+    assert.ok(!(await page.locator(".tools").first().isVisible()));
+  });
+});
+
+test("text stands out from its ground, and meshes from theirs", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    await on("doubts", { colorScheme }, async (page) => {
+      const faint = await page.evaluate(() => {
+        const probe = document.body.appendChild(document.createElement("i"));
+        const rgb = (colour) => {
+          probe.style.color = colour;
+          return getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map((c) => {
+            const x = c / 255;
+            return x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
+          });
+        };
+        const luminance = (colour) => rgb(colour).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+        const ratio = (a, b) => {
+          const [x, y] = [luminance(a), luminance(b)].sort((m, n) => n - m);
+          return (x + 0.05) / (y + 0.05);
+        };
+        const ground = (element) => {
+          for (let e = element; e; e = e.parentElement) {
+            const colour = getComputedStyle(e).backgroundColor;
+            if (!/, 0\)$|transparent/.test(colour)) return colour;
+          }
+          return "white";
+        };
+        const weak = [];
+        for (const element of document.querySelectorAll("body *:not(script, svg *, i)")) {
+          const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+          if (!own) continue;
+          const found = ratio(getComputedStyle(element).color, ground(element));
+          if (found < 4.5) weak.push(`${element.tagName} ${element.className}: ${found.toFixed(2)}`);
+        }
+        for (let mesh = 0; mesh < 8; mesh += 1) {
+          const found = ratio(`var(--mesh-${mesh})`, "var(--paper)");
+          if (found < 3) weak.push(`mesh ${mesh}: ${found.toFixed(2)}`);
+        }
+        return [...new Set(weak)];
+      });
+      assert.deepEqual(faint, []);
+    });
+  }
+});
+
+test("whatever can be used has a name", async () => {
+  await on("doubts", {}, async (page) => {
+    const nameless = await page.$$eval("button, input, select, a", (all) =>
+      all.filter((e) => !(e.ariaLabel || e.textContent.trim() || e.labels?.[0]?.textContent.trim())).map((e) => e.outerHTML));
+    assert.deepEqual(nameless, []);
+  });
+});
