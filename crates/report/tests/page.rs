@@ -147,7 +147,7 @@ fn a_run_that_is_too_large_is_not_carried_in_the_page() {
     let noise: String = (0..1 << 19)
         .map(|_| format!("{:016x}", rng.next_u64()))
         .collect();
-    std::fs::write(dir.path().join(layout::PLAN), &noise[..1 << 20]).unwrap();
+    std::fs::write(dir.path().join(layout::PLAN), &noise[..1 << 19]).unwrap();
     let page = render_report(&run, &summarise(&run));
     // The plan is there twice, as text and for the script.
     assert!(page.contains("id=\"details\">") && page.contains(&noise[..100]));
