@@ -1,6 +1,6 @@
 # `make help` prints this menu. CI calls `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help build image demo test lint unit web-test deny fuzz bench bench-peers testbed testbed-down testbed-test clean
+.PHONY: help build image demo test lint unit web-test deny fuzz bench bench-peers witness testbed testbed-down testbed-test clean
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 TARE := target/release/tare
@@ -71,6 +71,10 @@ bench-peers: ## Install oha, fortio and ghz for `make bench` (apt-get install wr
 	$(CARGO) install oha --version 1.16.0 --locked --root $(PEERS)
 	GOBIN=$(PEERS)/bin go install fortio.org/fortio@v1.68.0
 	GOBIN=$(PEERS)/bin go install github.com/bojand/ghz/cmd/ghz@v0.121.0
+
+witness: ## Reported service times beside a packet capture on loopback (root, tcpdump, tshark)
+	$(CARGO) build --release --locked -p tare -p tare-load --bins --examples
+	scripts/witness
 
 testbed: ## A real Kubernetes with three nodes on this machine, without Docker (root; builds 10 to 20 minutes once)
 	testbed/testbed up

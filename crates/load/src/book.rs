@@ -53,6 +53,8 @@ pub(crate) struct EndpointBook {
     pub(crate) counts: Counts,
     pub(crate) errors: Errors,
     pub(crate) latency: Lazy,
+    /// gRPC calls by `grpc-status`, few and therefore in a list.
+    pub(crate) grpc_status: Vec<(u32, u64)>,
     /// Of errors and timeouts, by class: few and therefore in a list.
     pub(crate) error_latency: Vec<(ErrorClass, Histogram)>,
 }
@@ -72,6 +74,9 @@ impl EndpointBook {
         self.counts.add(&other.counts);
         add_errors(&mut self.errors, &other.errors);
         self.latency.merge(&other.latency);
+        for &(status, n) in &other.grpc_status {
+            count(&mut self.grpc_status, status, n);
+        }
         for (class, latency) in &other.error_latency {
             self.error_latency(*class).merge(latency);
         }
@@ -282,7 +287,10 @@ impl Recorder {
             0 => Ending::Ok,
             _ => Ending::Failed(ErrorClass::GrpcStatus),
         };
-        count(&mut self.page(at.intended).grpc_status, grpc, 1);
+        let names = self.names;
+        let page = self.page(at.intended);
+        count(&mut page.grpc_status, grpc, 1);
+        count(&mut page.endpoint(name, names).grpc_status, grpc, 1);
         self.complete(at, done, name, status, ending);
     }
 

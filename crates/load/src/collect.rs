@@ -294,6 +294,7 @@ fn endpoints(total: &Page, names: &[String]) -> Vec<EndpointResult> {
                 .map(Histogram::summary)
                 .unwrap_or_default(),
             errors: error_map(&book.errors),
+            grpc_status: count_map(&book.grpc_status),
             latency: wire_of(&book.latency),
             error_latency: error_latency(book),
         })

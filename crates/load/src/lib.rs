@@ -26,6 +26,8 @@ mod run;
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]
+mod simulated_hour;
+#[cfg(test)]
 mod simulated_streams;
 mod stream;
 mod targets;

@@ -218,6 +218,7 @@ fn calls_are_counted_by_status_and_only_zero_is_ok() {
     assert_eq!(errors_of(&r, ErrorClass::Status5xx), 250);
     let of = |s: &str| r.grpc_status.get(s).copied();
     assert_eq!([of("0"), of("5"), of("14")], [Some(250); 3]);
+    assert_eq!(r.endpoints[0].grpc_status, r.grpc_status);
     assert_eq!((r.status["200"], r.status["503"]), (750, 250));
     assert_eq!(r.message_latency_ns, None);
 }

@@ -57,6 +57,15 @@ pub struct TlsPeer {
     resumption: bool,
 }
 
+impl TlsPeer {
+    /// What rustls needs to speak with it, and the name to expect in its certificate:
+    /// for questions beside the load.
+    #[must_use]
+    pub fn client(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
+        (Arc::clone(&self.config), self.name.clone())
+    }
+}
+
 /// For each origin how to speak TLS with it; `None`: in plain text. The only protocol
 /// that is offered is the one that it speaks, `h2` or `http/1.1`. Sessions are resumed
 /// among the connections of one call's result.

@@ -20,6 +20,7 @@ use crate::testing::{drive, errors_of, ok_response, plan, spec};
 use crate::tls::{TlsError, peers};
 
 mod server;
+mod silent;
 
 use server::{Authority, Peer, Server, Temper};
 

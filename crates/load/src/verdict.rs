@@ -413,6 +413,7 @@ mod tests {
                 counts: Default::default(),
                 latency_ns: Default::default(),
                 errors: Default::default(),
+                grpc_status: Default::default(),
                 latency: empty_result().histograms.latency,
                 error_latency: Default::default(),
             };

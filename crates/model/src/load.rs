@@ -480,6 +480,9 @@ pub struct EndpointResult {
     pub latency_ns: LatencySummary,
     /// Errors and timeouts by [`ErrorClass::key`].
     pub errors: BTreeMap<String, u64>,
+    /// gRPC calls by their `grpc-status`, a number; absent where there were none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grpc_status: BTreeMap<String, u64>,
     /// The full histogram.
     pub latency: HistogramWire,
     /// done - intended of slots that ended in an error or a timeout, by

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{SCHEMA_VERSION, layout, load, merge, plan, record, summary, trial, worker};
+use crate::{SCHEMA_VERSION, layout, load, merge, plan, record, search, summary, trial, worker};
 
 /// Names of all schemas, in alphabetical order, each with what it describes.
-pub const NAMES: [(&str, &str); 11] = [
+pub const NAMES: [(&str, &str); 12] = [
     ("agent-record", "a line that an agent writes: agent.ndjson"),
     ("event", "a line of events.ndjson"),
     ("load", "the result of `tare load --output json`"),
@@ -17,6 +17,7 @@ pub const NAMES: [(&str, &str); 11] = [
     ("merge", "the result of `tare merge --output json`"),
     ("plan", "a plan file"),
     ("run", "run.json"),
+    ("search", "the result of `tare search --output json`"),
     ("summary", "summary.json, and `tare export --format json`"),
     ("trial", "result.json of a trial"),
     ("workload-spec", "what `tare workload --spec` reads"),
@@ -34,6 +35,7 @@ pub fn of(name: &str) -> Option<Value> {
         "load-spec" => schemars::schema_for!(load::LoadSpec),
         "merge" => schemars::schema_for!(merge::Merged),
         "run" => schemars::schema_for!(layout::RunManifest),
+        "search" => schemars::schema_for!(search::SearchResult),
         "summary" => schemars::schema_for!(summary::Summary),
         "trial" => schemars::schema_for!(trial::TrialResult),
         "workload-spec" => schemars::schema_for!(worker::WorkloadSpec),

@@ -415,6 +415,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
                 counts: *counts,
                 latency_ns: latency.summary(),
                 errors: BTreeMap::new(),
+                grpc_status: BTreeMap::new(),
                 latency: latency.to_wire(),
                 error_latency: BTreeMap::new(),
             })

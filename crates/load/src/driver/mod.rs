@@ -101,6 +101,11 @@ pub trait Driver {
     /// Why it failed; `WouldBlock` when it has not ended.
     fn connected(&mut self, conn: ConnId) -> Result<(), Fault>;
 
+    /// The attempt to connect has taken too long and is given up: at what it was.
+    fn connect_too_long(&mut self, _conn: ConnId) -> Fault {
+        Fault::Other
+    }
+
     /// Writes what fits; returns the number of bytes taken.
     ///
     /// # Errors

@@ -424,6 +424,15 @@ impl<D: Driver> Driver for TlsDriver<D> {
         }
     }
 
+    fn connect_too_long(&mut self, conn: ConnId) -> Fault {
+        match self.conns.get(conn as usize) {
+            Some(Some(tls)) if matches!(tls.stage, Stage::Handshaking(_)) => {
+                self.failed("no end of the handshake in time")
+            }
+            _ => self.inner.connect_too_long(conn),
+        }
+    }
+
     fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, Fault> {
         let Some(Some(tls)) = self.conns.get_mut(conn as usize) else {
             return self.inner.send(conn, bytes);

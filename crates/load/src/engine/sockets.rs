@@ -178,7 +178,8 @@ impl<D: Driver> Engine<'_, D> {
             }
             State::Shared => self.sweep_streams(id, now),
             State::Connecting | State::Greeting if now >= conn.retry_at => {
-                self.connect_failed(id, ErrorClass::ConnectFailed);
+                let fault = self.driver.connect_too_long(id);
+                self.connect_failed(id, fault.class_of_connect());
             }
             State::Down if now >= conn.retry_at && self.needs_connections(conn.pool as usize) => {
                 if self.churns() {

@@ -266,6 +266,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             counts,
             latency_ns: latency.summary(),
             errors: BTreeMap::new(),
+            grpc_status: BTreeMap::new(),
             latency: latency.to_wire(),
             error_latency: BTreeMap::new(),
         }

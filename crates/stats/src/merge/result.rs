@@ -152,6 +152,7 @@ struct Sums {
     counts: Counts,
     latency: Histogram,
     errors: BTreeMap<String, u64>,
+    grpc_status: BTreeMap<String, u64>,
     error_latency: BTreeMap<String, Histogram>,
 }
 
@@ -170,6 +171,9 @@ fn endpoints(parts: &[Part]) -> Result<Vec<EndpointResult>, MergeError> {
             for (class, n) in &endpoint.errors {
                 *sums.errors.entry(class.clone()).or_default() += n;
             }
+            for (status, n) in &endpoint.grpc_status {
+                *sums.grpc_status.entry(status.clone()).or_default() += n;
+            }
             for (class, wire) in &endpoint.error_latency {
                 let sum = sums.error_latency.entry(class.clone()).or_default();
                 sum.merge(&decoded(part, wire)?);
@@ -181,6 +185,7 @@ fn endpoints(parts: &[Part]) -> Result<Vec<EndpointResult>, MergeError> {
         counts: sums.counts,
         latency_ns: sums.latency.summary(),
         errors: sums.errors,
+        grpc_status: sums.grpc_status,
         latency: sums.latency.to_wire(),
         error_latency: sums
             .error_latency

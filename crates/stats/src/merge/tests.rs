@@ -79,6 +79,7 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
                 counts: *counts,
                 latency_ns: ok.summary(),
                 errors: classes(counts.error),
+                grpc_status: BTreeMap::new(),
                 latency: ok.to_wire(),
                 error_latency: match bad.is_empty() {
                     true => BTreeMap::new(),

@@ -50,7 +50,7 @@ async fn list(place: &str, metadata: &[(String, String)]) -> anyhow::Result<Stri
     let place = place.strip_prefix("grpc://").unwrap_or(place);
     let mut parts = place.trim_end_matches('/').splitn(3, '/');
     let address = parts.next().unwrap_or_default();
-    let server = Reflection::connect(address, address, metadata).await?;
+    let server = Reflection::connect(address, address, None, metadata).await?;
     let Some(service) = parts.next() else {
         let mut names = server.services().await?;
         names.sort();

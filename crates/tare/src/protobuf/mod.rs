@@ -10,6 +10,7 @@ use tare_model::nearest;
 
 mod encode;
 mod reflect;
+mod tls;
 
 pub(crate) use encode::{encode, values};
 pub(crate) use reflect::{Reflection, ReflectionError};

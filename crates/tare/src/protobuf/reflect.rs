@@ -7,6 +7,7 @@ use futures_util::stream;
 use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
 use prost_reflect::{DescriptorError, DescriptorPool};
+use tare_load::tls::TlsPeer;
 use tonic::codegen::http::uri::{InvalidUri, PathAndQuery};
 use tonic::metadata::{MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
@@ -17,6 +18,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
 use super::absent;
+use super::tls::TlsStreams;
 
 /// Longest wait for a connection, and for each answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -77,28 +79,35 @@ pub(crate) struct Reflection {
 
 impl Reflection {
     /// Connects to `connect` (`host:port`), calls itself a client of `authority`, and
-    /// finds out which version the server speaks. `metadata` goes with each question.
+    /// finds out which version the server speaks, over TLS where `tls` says how.
+    /// `metadata` goes with each question.
     ///
     /// # Errors
     /// Not reachable, or no reflection.
     pub(crate) async fn connect(
         connect: &str,
         authority: &str,
+        tls: Option<&TlsPeer>,
         metadata: &[(String, String)],
     ) -> Result<Self, ReflectionError> {
         let bad = |_: InvalidUri| ReflectionError::Address(connect.to_owned());
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("http://{connect}"))
             .map_err(|_| ReflectionError::Address(connect.to_owned()))?
-            .origin(format!("http://{authority}").parse().map_err(bad)?)
+            .origin(format!("{scheme}://{authority}").parse().map_err(bad)?)
             .connect_timeout(ANSWER_MAX)
             .timeout(ANSWER_MAX);
-        let channel = endpoint
-            .connect()
-            .await
-            .map_err(|e| ReflectionError::Connect {
-                address: connect.to_owned(),
-                problem: innermost(&e),
-            })?;
+        let opened = match tls {
+            None => endpoint.connect().await,
+            Some(peer) => {
+                let connector = TlsStreams::new(connect, peer);
+                endpoint.connect_with_connector(connector).await
+            }
+        };
+        let channel = opened.map_err(|e| ReflectionError::Connect {
+            address: connect.to_owned(),
+            problem: innermost(&e),
+        })?;
         let mut reflection = Self {
             address: connect.to_owned(),
             channel,
@@ -286,7 +295,9 @@ mod tests {
         })
         .unwrap();
         let address = server.address().to_string();
-        let mut client = Reflection::connect(&address, &address, &[]).await.unwrap();
+        let mut client = Reflection::connect(&address, &address, None, &[])
+            .await
+            .unwrap();
         assert_eq!(client.version, VERSIONS[0]);
         for version in VERSIONS {
             client.version = version;

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use prost_reflect::DescriptorPool;
 use serde_json::{Value, json};
+use tare_load::tls::peers;
+use tare_load::{Targets, host_port};
 use tare_model::load::{Endpoint, LoadSpec, Protocol};
 
 use crate::protobuf::{self, Reflection, ReflectionError};
@@ -63,6 +65,10 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let alone = LoadSpec {
+        endpoints: Vec::new(),
+        ..spec.clone()
+    };
     let undecided = spec.endpoints.iter_mut().filter(|e| {
         // The one empty message that a call has by default.
         e.protocol == Protocol::Grpc && matches!(e.messages_base64.as_slice(), [m] if m.is_empty())
@@ -70,7 +76,7 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
     for endpoint in undecided {
         let pool = match &described {
             Some(pool) => pool.clone(),
-            None => match runtime.block_on(ask(endpoint)) {
+            None => match runtime.block_on(ask(&alone, endpoint)) {
                 Ok(pool) => pool,
                 Err(e) if !wanted && is_no_answer(&e) => continue,
                 Err(e) => return Err(e.context(endpoint.name.clone())),
@@ -100,24 +106,31 @@ fn encode(endpoint: &mut Endpoint, pool: &DescriptorPool, values: &[Value]) -> a
     Ok(())
 }
 
-async fn ask(endpoint: &Endpoint) -> anyhow::Result<DescriptorPool> {
+/// Asks as the load would, TLS included; `alone` is its specification without endpoints.
+async fn ask(alone: &LoadSpec, endpoint: &Endpoint) -> anyhow::Result<DescriptorPool> {
     let (authority, path) = split_url(&endpoint.url)?;
     let (service, _) = protobuf::split_path(path)?;
-    let connect = endpoint.connect.as_deref().unwrap_or(authority);
-    let server = Reflection::connect(connect, authority, &endpoint.headers).await?;
+    let spec = LoadSpec {
+        endpoints: vec![endpoint.clone()],
+        ..alone.clone()
+    };
+    let origins = Targets::new(&spec)?.origins;
+    let peers = peers(&spec.tls.unwrap_or_default(), &origins)?;
+    let place = endpoint.connect.as_deref().unwrap_or(authority);
+    let connect = match host_port(place, origins[0].port) {
+        Ok((_, port)) if !place.ends_with(&format!(":{port}")) => format!("{place}:{port}"),
+        _ => place.to_owned(),
+    };
+    let tls = peers[0].as_ref();
+    let server = Reflection::connect(&connect, authority, tls, &endpoint.headers).await?;
     Ok(server.describe(service).await?)
 }
 
 /// Authority and path of an endpoint's URL.
 fn split_url(url: &str) -> anyhow::Result<(&str, &str)> {
-    let Some((scheme, rest)) = url.split_once("://") else {
+    let Some((_, rest)) = url.split_once("://") else {
         bail!("found {url:?}, expected grpc://host:port/package.Service/Method");
     };
-    if scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("grpcs") {
-        bail!(
-            "reflection over TLS is not there yet; give --proto FILE, --descriptor-set FILE or --data-raw FILE"
-        );
-    }
     let at = rest.find('/').unwrap_or(rest.len());
     Ok(rest.split_at(at))
 }
@@ -127,7 +140,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use tare_model::load::Streaming;
-    use tare_workload::{EchoOptions, EchoServer, Knobs, Playground};
+    use tare_workload::{EchoOptions, EchoServer, Knobs, Playground, TlsOptions};
 
     #[derive(Parser)]
     struct Line {
@@ -148,17 +161,21 @@ mod tests {
     }
 
     fn echo() -> (EchoServer, String) {
-        let server = EchoServer::start(&EchoOptions {
+        let server = started(None);
+        let url = format!("grpc://{}/tare.echo.v1.Echo", server.address());
+        (server, url)
+    }
+
+    fn started(tls: Option<(String, TlsOptions)>) -> EchoServer {
+        EchoServer::start(&EchoOptions {
             listen: "127.0.0.1:0".to_owned(),
-            tls: None,
+            tls,
             threads: 1,
             defaults: Knobs::default(),
             concurrency: 0,
             seed: 1,
         })
-        .unwrap();
-        let url = format!("grpc://{}/tare.echo.v1.Echo", server.address());
-        (server, url)
+        .unwrap()
     }
 
     /// `{"name": "x"}` as an EchoRequest: field 1, length 1.
@@ -178,6 +195,43 @@ mod tests {
         let server = filled(&[&format!("{url}/ServerStream")]).unwrap();
         assert_eq!(server.messages_base64, [""]);
         assert_eq!(server.grpc.streaming, Streaming::Server);
+    }
+
+    #[test]
+    fn a_server_is_asked_over_tls_as_the_load_will_speak_to_it() {
+        let mutual = TlsOptions {
+            mutual: true,
+            ..TlsOptions::default()
+        };
+        let server = started(Some(("127.0.0.1:0".to_owned(), mutual)));
+        let url = format!(
+            "grpcs://{}/tare.echo.v1.Echo/Unary",
+            server.tls_address().unwrap()
+        );
+        let issued = server.issued().unwrap();
+        let path = |p: &std::path::Path| p.to_str().unwrap().to_owned();
+        let (ca, cert) = (path(&issued.ca), path(&issued.client_certificate));
+        let key = path(&issued.client_key);
+        let data = ["--data", r#"{"name":"x"}"#];
+        let identity = ["--cert", &cert, "--key", &key];
+        let asked = |trust: &[&str]| filled(&[&[url.as_str()], &data[..], trust].concat());
+        for trust in [&["--ca", ca.as_str()][..], &["--insecure"]] {
+            let endpoint = asked(&[trust, &identity].concat()).unwrap();
+            assert_eq!(endpoint.messages_base64, [NAME_X]);
+        }
+        // Not trusted, and not known to the server.
+        let strange = format!("{:#}", asked(&identity).unwrap_err());
+        assert!(strange.contains("certificate"), "{strange}");
+        assert!(asked(&["--ca", &ca]).is_err());
+        // A file describes what is reached over TLS, too.
+        let proto = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../workload/proto/tare_echo.proto"
+        );
+        assert_eq!(
+            asked(&["--proto", proto]).unwrap().messages_base64,
+            [NAME_X]
+        );
     }
 
     #[test]

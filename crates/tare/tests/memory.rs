@@ -1,0 +1,94 @@
+//! How much memory `tare load` takes.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tare_model::load::LoadResult;
+
+const TARE: &str = env!("CARGO_BIN_EXE_tare");
+const CONNECTIONS: u64 = 1_000;
+const RESIDENT_BYTES_MAX: u64 = 64 << 20;
+
+/// Ended with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn echo() -> (Ended, String) {
+    let mut child = Command::new(TARE)
+        .args(["serve-echo", "--port", "0", "--delay", "300ms"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut first).unwrap();
+    let url = first.split(' ').find(|w| w.starts_with("http://"));
+    let url = url.unwrap_or_else(|| panic!("{first}")).to_owned();
+    (Ended(child), url.trim().trim_end_matches('/').to_owned())
+}
+
+/// The most that was resident so far; `None` when the process is over.
+fn resident_bytes_max(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}
+
+/// The server needs a file for each connection; the generator sees to its own.
+fn raise_file_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = Some(CONNECTIONS + 100);
+    if current.is_some() && current < wanted {
+        let raised = Rlimit {
+            current: wanted,
+            maximum,
+        };
+        setrlimit(Resource::Nofile, raised).unwrap();
+    }
+}
+
+#[test]
+fn a_thousand_connections_and_ten_endpoints_fit_in_64_mib() {
+    raise_file_limit();
+    let (_server, url) = echo();
+    let urls: Vec<String> = (1..=10).map(|i| format!("{url}/bytes/{i}KiB")).collect();
+    let connections = CONNECTIONS.to_string();
+    let mut child = Command::new(TARE)
+        .arg("load")
+        .args(&urls)
+        .args(["--rate", "1000", "--duration", "3s", "--warmup", "0s"])
+        .args(["--connections", &connections, "--output", "json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        out.read_to_string(&mut text).map(|_| text)
+    });
+    let mut most = 0;
+    while let Some(bytes) = resident_bytes_max(child.id()) {
+        most = bytes;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.wait().unwrap();
+    let r: LoadResult = serde_json::from_str(&reader.join().unwrap().unwrap()).unwrap();
+    assert!(r.generator.connections_opened >= CONNECTIONS);
+    assert_eq!((r.counts.planned, r.endpoints.len()), (3_000, 10));
+    assert!(r.counts.ok > 1_000, "{:?} {:?}", r.counts, r.errors);
+    assert!(
+        most > 0 && most < RESIDENT_BYTES_MAX,
+        "{most} bytes were resident, expected less than {RESIDENT_BYTES_MAX}"
+    );
+}
