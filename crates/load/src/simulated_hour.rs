@@ -26,7 +26,7 @@ const PART: &str = "TARE_TEST_HOUR";
 struct Mostly {
     rng: Rng,
     leaks: bool,
-    leaked: Vec<Box<[u8; 16]>>,
+    leaked: Vec<Vec<u8>>,
 }
 
 impl SimServer for Mostly {
@@ -36,7 +36,7 @@ impl SimServer for Mostly {
 
     fn request(&mut self, _now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
         if self.leaks {
-            self.leaked.push(Box::new([1; 16]));
+            self.leaked.push(vec![1; 16]);
         }
         match self.rng.below(1_000) {
             0 => Vec::new(),
