@@ -23,6 +23,7 @@ pub use store::{LoadedRun, StoreError, load_run};
 pub use table::{TableOptions, render_table};
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tare_model::layout;
 use tare_model::summary::Summary;
@@ -31,6 +32,42 @@ use tare_model::summary::Summary;
 #[must_use]
 pub fn summarise(run: &LoadedRun) -> Summary {
     tare_stats::analysis::summarise(&run.manifest, &run.trials, run.notes.clone())
+}
+
+/// The analyses of many runs in the order of `dirs`, as many at a time as there are
+/// cores. What was read of a run is let go before its core takes the next.
+///
+/// # Errors
+/// In the place of a run [`StoreError`], as [`load_run`] says it.
+#[must_use]
+pub fn summarise_all(dirs: &[PathBuf]) -> Vec<Result<Summary, StoreError>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(dir) = dirs.get(index) else {
+                return done;
+            };
+            done.push((index, store::load_run_with(dir, 1).map(|r| summarise(&r))));
+        }
+    };
+    let mut all = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..cores.min(dirs.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let mut all = work();
+        for other in others {
+            match other.join() {
+                Ok(done) => all.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, summary)| summary).collect()
 }
 
 /// Rebuilds `summary.json` and `report.html` from the run directory alone.

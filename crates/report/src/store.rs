@@ -28,6 +28,9 @@ const JSON_BYTES_MAX: u64 = 256 << 20;
 /// Longest line of a stream that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
+/// How much of a stream is read at once.
+const READ_BYTES: usize = 64 << 10;
+
 /// A run as it was found on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedRun {
@@ -68,6 +71,12 @@ pub enum StoreError {
 /// # Errors
 /// [`StoreError`] when there is no readable `run.json`.
 pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    load_run_with(dir, cores)
+}
+
+/// [`load_run`] on that many threads.
+pub(crate) fn load_run_with(dir: &Path, threads: usize) -> Result<LoadedRun, StoreError> {
     let path = dir.join(layout::RUN);
     if !path.is_file() {
         return Err(StoreError::NoRun {
@@ -94,7 +103,7 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
             Vec::new()
         }
     };
-    for read in read_trials(&dir.join(layout::TRIALS), &names) {
+    for read in read_trials(&dir.join(layout::TRIALS), &names, threads) {
         run.notes.extend(read.note);
         run.trials.extend(read.trial);
     }
@@ -107,13 +116,15 @@ struct ReadTrial {
     note: Option<String>,
 }
 
-/// Reads all trials, on as many threads as there are cores, in the order of `names`.
-fn read_trials(trials: &Path, names: &[OsString]) -> Vec<ReadTrial> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+/// Reads all trials, on `threads` threads, in the order of `names`.
+fn read_trials(trials: &Path, names: &[OsString], threads: usize) -> Vec<ReadTrial> {
     let share = names.len().div_ceil(threads).max(1);
     let read = |names: &[OsString]| -> Vec<ReadTrial> {
         names.iter().map(|name| read_trial(trials, name)).collect()
     };
+    if threads == 1 {
+        return read(names);
+    }
     std::thread::scope(|scope| {
         let parts: Vec<_> = names
             .chunks(share)
@@ -195,14 +206,33 @@ fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
         ));
     }
     let bytes = std::fs::read(path).map_err(|e| plain(&e))?;
-    let version: Versioned = serde_json::from_slice(&bytes).map_err(|e| damaged(&e))?;
-    if version.schema_version > SCHEMA_VERSION {
+    let version = match leading_version(&bytes) {
+        Some(version) => version,
+        None => {
+            let versioned: Versioned = serde_json::from_slice(&bytes).map_err(|e| damaged(&e))?;
+            versioned.schema_version
+        }
+    };
+    if version > SCHEMA_VERSION {
         return Err(format!(
-            "written by a newer tare: schema {}, this one reads up to {SCHEMA_VERSION}",
-            version.schema_version
+            "written by a newer tare: schema {version}, this one reads up to {SCHEMA_VERSION}"
         ));
     }
     serde_json::from_slice(&bytes).map_err(|e| damaged(&e))
+}
+
+/// The version where tare writes it, at the head of a document, which is spared being
+/// read twice; `None` when it stands elsewhere.
+fn leading_version(document: &[u8]) -> Option<u32> {
+    let mut rest = document;
+    for token in [&b"{"[..], b"\"schema_version\"", b":"] {
+        rest = rest.trim_ascii_start().strip_prefix(token)?;
+    }
+    let rest = rest.trim_ascii_start();
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (digits, rest) = rest.split_at(digits);
+    let ends = matches!(rest.trim_ascii_start().first(), Some(b',' | b'}'));
+    std::str::from_utf8(digits).ok().filter(|_| ends)?.parse().ok()
 }
 
 fn plain(error: &std::io::Error) -> String {
@@ -248,7 +278,7 @@ fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Vec<Second>, O
 /// Reads the generator's records again: checksum, sums of the intervals, and the
 /// same result in its final one.
 fn verify_stream(path: &Path, result: &LoadResult) -> Result<Vec<Second>, String> {
-    let read = read_stream(path, LoadStream::new())?;
+    let read = read_stream(path, LoadStream::new().keeping_seconds())?;
     if read.result == *result {
         Ok(read.seconds)
     } else {
@@ -276,7 +306,10 @@ fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Whole, String> {
     if !metadata.is_file() {
         return Err("found something else than a plain file".to_owned());
     }
-    let mut reader = BufReader::new(File::open(path).map_err(|e| plain(&e))?);
+    let mut reader = BufReader::with_capacity(
+        READ_BYTES,
+        File::open(path).map_err(|e| plain(&e))?,
+    );
     let mut line = String::new();
     loop {
         line.clear();
@@ -292,7 +325,7 @@ fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Whole, String> {
             .line(line.trim_end_matches('\n'))
             .map_err(|e| printable(&e.to_string()))?;
     }
-    let (log, seconds) = (stream.hlog(), stream.seconds());
+    let (log, seconds) = (stream.hlog(), stream.take_seconds());
     let result = stream.finish().map_err(|e| printable(&e.to_string()))?;
     Ok(Whole {
         result,

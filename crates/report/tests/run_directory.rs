@@ -56,6 +56,47 @@ fn a_whole_run_has_no_notes_and_tells_the_meshes_apart() {
 }
 
 #[test]
+fn many_runs_at_once_are_the_runs_one_by_one() {
+    let runs: Vec<tempfile::TempDir> = (0..5).map(|_| written()).collect();
+    let mut dirs: Vec<PathBuf> = runs.iter().map(|d| d.path().to_path_buf()).collect();
+    for (i, dir) in dirs.iter().enumerate() {
+        std::fs::remove_dir_all(&trial_dirs(dir)[i]).unwrap();
+    }
+    dirs.insert(2, dirs[0].join("no such run"));
+    let found = tare_report::summarise_all(&dirs);
+    assert_eq!(found.len(), dirs.len());
+    for (dir, found) in dirs.iter().zip(found) {
+        match found {
+            Ok(summary) => assert!(summary == analysed(dir), "{dir:?}"),
+            Err(error) => assert_eq!(error.to_string(), load_run(dir).unwrap_err().to_string()),
+        }
+    }
+}
+
+#[test]
+fn a_version_is_found_wherever_it_stands() {
+    let dir = written();
+    let path = trial_dirs(dir.path())[0].join(layout::RESULT);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let whole = load_run(dir.path()).unwrap().trials;
+    let head = format!("{{\"schema_version\":{},", tare_model::SCHEMA_VERSION);
+    let rest = text.trim_end().strip_prefix(&head).unwrap();
+    let rest = rest.strip_suffix('}').unwrap();
+    let last = |version: u32| format!("{{{rest},\"schema_version\":{version}}}");
+    std::fs::write(&path, last(tare_model::SCHEMA_VERSION)).unwrap();
+    assert!(load_run(dir.path()).unwrap().trials == whole);
+    let newer = tare_model::SCHEMA_VERSION + 1;
+    for text in [
+        last(newer),
+        format!("{{ \"schema_version\" : {newer} ,{rest}}}"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let notes = load_run(dir.path()).unwrap().notes;
+        assert!(notes.iter().any(|n| n.contains("newer tare")), "{notes:?}");
+    }
+}
+
+#[test]
 fn the_table_is_the_one_we_know() {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &support::quick(), support::with_doubts);

@@ -202,12 +202,46 @@ pub fn quantile_difference(
     base: &[&Histogram],
     method: &Method,
 ) -> Difference {
-    let (mesh_pool, base_pool) = (Pool::new(mesh), Pool::new(base));
-    let (mesh_cut, base_cut) = (mesh_pool.cut(q), base_pool.cut(q));
+    let sides = [mesh, base].map(Side::new);
+    difference_of(name, q, &sides, method)
+}
+
+/// [`quantile_difference`] for each of `quantiles`: name and `q`.
+#[must_use]
+pub(crate) fn quantile_differences(
+    quantiles: &[(&str, f64)],
+    mesh: &[&Histogram],
+    base: &[&Histogram],
+    method: &Method,
+) -> Vec<Difference> {
+    let sides = [mesh, base].map(Side::new);
+    let one = |(name, q): &(&str, f64)| difference_of(name, *q, &sides, method);
+    quantiles.iter().map(one).collect()
+}
+
+/// The runs of the mesh or of the baseline, for any number of quantiles.
+struct Side<'a> {
+    runs: &'a [&'a Histogram],
+    all: Histogram,
+    pool: Pool,
+}
+
+impl<'a> Side<'a> {
+    fn new(runs: &'a [&'a Histogram]) -> Self {
+        Self {
+            runs,
+            all: pooled(runs),
+            pool: Pool::new(runs),
+        }
+    }
+}
+
+fn difference_of(name: &str, q: f64, sides: &[Side<'_>; 2], method: &Method) -> Difference {
+    let [mesh, base] = sides;
+    let (mesh_cut, base_cut) = (mesh.pool.cut(q), base.pool.cut(q));
     let figures =
         |h: &[&Histogram]| -> Vec<f64> { h.iter().map(|h| h.quantile(q) as f64).collect() };
-    let (mesh_all, base_all) = (pooled(mesh), pooled(base));
-    let (above, below) = (mesh_all.quantile(q) as f64, base_all.quantile(q) as f64);
+    let (above, below) = (mesh.all.quantile(q) as f64, base.all.quantile(q) as f64);
     let spreads = method.resamples.spreads(|w| {
         let (above, below) = (mesh_cut.quantile(w) as f64, base_cut.quantile(w) as f64);
         [above - below, (above.max(1.0) / below.max(1.0)).ln()]
@@ -217,7 +251,7 @@ pub fn quantile_difference(
         bias: 0.0,
         ..spread
     };
-    let runs = (figures(mesh), figures(base));
+    let runs = (figures(mesh.runs), figures(base.runs));
     let compared = Compared {
         value: above - below,
         reference: below,
@@ -225,7 +259,7 @@ pub fn quantile_difference(
         runs,
         spread: spreads.map(|[d, _]| with(d, HALF_BUCKET * (above + below))),
         ratio: spreads.map(|[_, r]| with(r, 2.0 * HALF_BUCKET)),
-        supported: mesh_all.len().min(base_all.len()) >= samples_needed(q),
+        supported: mesh.all.len().min(base.all.len()) >= samples_needed(q),
     };
     difference(name, compared, method)
 }

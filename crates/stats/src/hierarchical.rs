@@ -78,10 +78,26 @@ impl Within {
     }
 }
 
+/// `second` and `more`, both rising, added.
+pub(crate) fn sum(second: &[(u64, u64)], more: impl Iterator<Item = (u64, u64)>) -> Second {
+    let mut more = more.peekable();
+    let mut sum = Second::with_capacity(second.len() + more.size_hint().0);
+    for &(value, n) in second {
+        while let Some(before) = more.next_if(|(v, _)| *v < value) {
+            sum.push(before);
+        }
+        let same = more.next_if(|(v, _)| *v == value);
+        sum.push((value, n + same.map_or(0, |b| b.1)));
+    }
+    sum.extend(more);
+    sum
+}
+
 /// Several seconds in one column.
 fn joined(seconds: &[Second]) -> Second {
     let mut all: Vec<(u64, u64)> = seconds.iter().flatten().copied().collect();
-    all.sort_unstable();
+    // Stable, because that makes use of what is sorted already.
+    all.sort();
     let mut joined: Second = Vec::with_capacity(all.len());
     for (value, n) in all {
         match joined.last_mut() {

@@ -9,6 +9,8 @@
 
 use tare_model::hist::{HistogramWire, LatencySummary};
 
+use crate::sparse::Sparse;
+
 /// Largest value with a bucket of its own: one hour in nanoseconds.
 pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 
@@ -38,14 +40,14 @@ pub struct Histogram {
     clamped: u64,
 }
 
-const fn index_of(value: u64) -> usize {
+pub(crate) const fn index_of(value: u64) -> usize {
     let bucket = 64 - SUB_BUCKET_BITS - (value | SUB_BUCKET_MASK).leading_zeros();
     // For bucket 0 this is `value` itself; each further bucket adds its upper half.
     ((bucket as usize) << (SUB_BUCKET_BITS - 1)) + (value >> bucket) as usize
 }
 
 /// Smallest and largest value of bucket `index`.
-fn range_of(index: usize) -> (u64, u64) {
+pub(crate) fn range_of(index: usize) -> (u64, u64) {
     if index < 2 * SUB_BUCKET_HALF {
         return (index as u64, index as u64);
     }
@@ -189,10 +191,18 @@ impl Histogram {
     #[must_use]
     pub fn value_at_rank(&self, rank: u64) -> u64 {
         let mut seen = 0;
-        for (upper, n) in self.iter() {
-            seen += n;
-            if seen >= rank {
-                return upper.clamp(self.min(), self.max);
+        for (p, page) in self.pages.iter().enumerate() {
+            let Some(page) = page else { continue };
+            let here: u64 = page.iter().sum();
+            if seen + here < rank {
+                seen += here;
+                continue;
+            }
+            for (i, n) in page.iter().enumerate() {
+                seen += n;
+                if *n > 0 && seen >= rank {
+                    return range_of(p * PAGE + i).1.clamp(self.min(), self.max);
+                }
             }
         }
         self.max
@@ -295,50 +305,6 @@ impl Histogram {
         }
     }
 
-    /// From a record. The exact figures are checked against the buckets.
-    ///
-    /// # Errors
-    /// [`WireError`] when the bytes are no V2 histogram of tare's configuration,
-    /// or when the figures beside them contradict them.
-    pub fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
-        let mut histogram = Self::from_v2(&crate::v2::from_base64(&wire.v2)?)?;
-        let contradiction = |what: &'static str| Err(WireError::Contradiction { what });
-        if histogram.count != wire.count {
-            return contradiction("count");
-        }
-        if wire.clamped > wire.count {
-            return contradiction("clamped");
-        }
-        if wire.count > 0 {
-            // From V2 alone, min and max are upper ends of their buckets.
-            if index_of(histogram.min) != index_of(wire.min_ns.min(HIGHEST_NS)) {
-                return contradiction("min_ns");
-            }
-            if wire.max_ns > HIGHEST_NS || index_of(histogram.max) != index_of(wire.max_ns) {
-                return contradiction("max_ns");
-            }
-            let bounds = histogram.sum_bounds();
-            if wire.sum_ns < bounds.0 || wire.sum_ns > bounds.1 {
-                return contradiction("sum_ns");
-            }
-            histogram.min = wire.min_ns;
-            histogram.max = wire.max_ns;
-            histogram.sum = wire.sum_ns;
-        }
-        histogram.clamped = wire.clamped;
-        Ok(histogram)
-    }
-
-    fn sum_bounds(&self) -> (u128, u128) {
-        self.buckets().fold((0, 0), |(low, high), (index, n)| {
-            let (l, h) = range_of(index);
-            (
-                low + u128::from(l) * u128::from(n),
-                high + u128::from(h) * u128::from(n),
-            )
-        })
-    }
-
     /// Counts by bucket index up to the last non-empty one, for the V2 encoding.
     pub(crate) fn dense(&self) -> Vec<u64> {
         let mut counts = Vec::new();
@@ -349,13 +315,23 @@ impl Histogram {
         counts
     }
 
-    /// From counts by bucket index; min, max and sum at the upper ends of buckets.
-    pub(crate) fn from_buckets(counts: impl Iterator<Item = (usize, u64)>) -> Self {
-        let mut histogram = Self::new();
-        for (index, n) in counts {
-            histogram.record_n(range_of(index).1.min(HIGHEST_NS), n);
+    /// Adds all counts of `other`.
+    pub(crate) fn add(&mut self, other: &Sparse) {
+        for (index, n) in &other.buckets {
+            self.add_to_bucket(*index, *n);
         }
-        histogram
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
+        self.clamped += other.clamped;
+    }
+
+    /// Whether `other` holds the same counts and exact figures.
+    pub(crate) fn holds(&self, other: &Sparse) -> bool {
+        (self.count, self.min, self.max, self.sum, self.clamped)
+            == (other.count, other.min, other.max, other.sum, other.clamped)
+            && self.buckets().eq(other.buckets.iter().copied())
     }
 }
 

@@ -22,6 +22,7 @@ pub mod resources;
 pub mod search;
 pub mod series;
 pub mod slo;
+mod sparse;
 pub mod special;
 pub mod stopping;
 mod stream;

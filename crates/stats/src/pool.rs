@@ -26,7 +26,8 @@ impl Pool {
     pub fn of_columns(columns: &[&[(u64, u64)]]) -> Self {
         let runs = columns.len();
         let mut values: Vec<u64> = columns.iter().flat_map(|c| c.iter().map(|b| b.0)).collect();
-        values.sort_unstable();
+        // Stable, because that makes use of what is sorted already.
+        values.sort();
         values.dedup();
         let mut cumulative = vec![0; values.len() * runs];
         for (run, column) in columns.iter().enumerate() {

@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use tare_model::SCHEMA_VERSION;
-use tare_model::hist::HistogramWire;
 use tare_model::load::{Counts, EndpointResult, LoadResult};
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
 
-use crate::hierarchical::Second;
+use crate::hierarchical::{self, Second};
 use crate::hist::{Histogram, WireError};
 use crate::hlog::{self, Seconds};
+use crate::sparse::Sparse;
 
 /// What is wrong with a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,41 +86,44 @@ struct EndpointSums {
 impl EndpointSums {
     fn add(&mut self, part: &IntervalEndpoint) -> Result<(), WireError> {
         self.counts.add(&part.counts);
-        self.latency.merge(&Histogram::from_wire(&part.latency)?);
+        self.latency.add(&Sparse::from_wire(&part.latency)?);
         for (class, latency) in &part.error_latency {
             let sum = self.error_latency.entry(class.clone()).or_default();
-            sum.merge(&Histogram::from_wire(latency)?);
+            sum.add(&Sparse::from_wire(latency)?);
         }
         Ok(())
     }
 
     fn is(&self, whole: &EndpointResult) -> Result<bool, WireError> {
-        let decoded =
-            |(class, h): (&String, &HistogramWire)| Ok((class.clone(), Histogram::from_wire(h)?));
-        let errors: BTreeMap<String, Histogram> = whole
+        let mut errors_are = self.error_latency.keys().eq(whole.error_latency.keys());
+        for (sum, wire) in self
             .error_latency
-            .iter()
-            .map(decoded)
-            .collect::<Result<_, WireError>>()?;
+            .values()
+            .zip(whole.error_latency.values())
+        {
+            errors_are &= sum.holds(&Sparse::from_wire(wire)?);
+        }
         Ok(self.counts == whole.counts
-            && self.latency == Histogram::from_wire(&whole.latency)?
-            && self.error_latency == errors)
+            && self.latency.holds(&Sparse::from_wire(&whole.latency)?)
+            && errors_are)
     }
 }
 
 impl Sums {
     /// Adds `interval` and returns its latency.
-    fn add(&mut self, interval: &Interval) -> Result<Histogram, WireError> {
+    fn add(&mut self, interval: &Interval) -> Result<Sparse, WireError> {
         self.counts.add(&interval.counts);
-        let second = Histogram::from_wire(&interval.latency)?;
-        self.latency.merge(&second);
-        self.service_time
-            .merge(&Histogram::from_wire(&interval.service_time)?);
-        self.lateness
-            .merge(&Histogram::from_wire(&interval.lateness)?);
-        self.wait.merge(&Histogram::from_wire(&interval.wait)?);
+        let second = Sparse::from_wire(&interval.latency)?;
+        self.latency.add(&second);
+        for (sum, wire) in [
+            (&mut self.service_time, &interval.service_time),
+            (&mut self.lateness, &interval.lateness),
+            (&mut self.wait, &interval.wait),
+        ] {
+            sum.add(&Sparse::from_wire(wire)?);
+        }
         if let Some(errors) = &interval.error_latency {
-            self.error_latency.merge(&Histogram::from_wire(errors)?);
+            self.error_latency.add(&Sparse::from_wire(errors)?);
         }
         for (class, n) in &interval.errors {
             *self.errors.entry(class.clone()).or_default() += n;
@@ -161,12 +165,12 @@ impl Sums {
                 &result.error_latency_ns,
             ),
         ] {
-            let whole = Histogram::from_wire(wire)?;
-            if *sum != whole {
-                return differs(name, sum, &whole);
+            let whole = Sparse::from_wire(wire)?;
+            if !sum.holds(&whole) {
+                return differs(name, sum, &Histogram::from(&whole));
             }
-            if whole.summary() != *stated {
-                return differs(name, &whole.summary(), stated);
+            if sum.summary() != *stated {
+                return differs(name, &sum.summary(), stated);
             }
         }
         let none = Default::default();
@@ -186,8 +190,8 @@ pub struct LoadStream {
     lines: usize,
     checksum: StreamChecksum,
     sums: Sums,
-    /// Latencies by second of intended time.
-    seconds: BTreeMap<u32, Histogram>,
+    /// Latencies by second of intended time; `None` when nobody wants them.
+    seconds: Option<BTreeMap<u32, Second>>,
     /// An interval log so far and its open seconds; `None` when nobody wants one.
     log: Option<(String, Seconds)>,
     window: Option<(u64, u64)>,
@@ -210,6 +214,15 @@ impl LoadStream {
         }
     }
 
+    /// The same, and keeps the latencies of each second: some KiB for each of them.
+    #[must_use]
+    pub fn keeping_seconds(self) -> Self {
+        Self {
+            seconds: Some(BTreeMap::new()),
+            ..self
+        }
+    }
+
     /// Takes the next line and returns its record.
     ///
     /// # Errors
@@ -223,7 +236,7 @@ impl LoadStream {
         if self.finished.is_some() {
             return Err(wrong("found a record after the final one".into()));
         }
-        let record: LoadRecord = serde_json::from_str(line).map_err(|e| wrong(e.to_string()))?;
+        let record: LoadRecord = parse(line).map_err(|e| wrong(e.to_string()))?;
         match &record {
             LoadRecord::Hello(hello) if hello.schema_version != SCHEMA_VERSION => {
                 return Err(StreamError::Schema {
@@ -232,10 +245,10 @@ impl LoadStream {
             }
             LoadRecord::Interval(interval) => {
                 let latency = self.sums.add(interval)?;
-                self.seconds
-                    .entry(interval.second)
-                    .or_default()
-                    .merge(&latency);
+                if let Some(seconds) = &mut self.seconds {
+                    let second = seconds.entry(interval.second).or_default();
+                    *second = hierarchical::sum(second, latency.iter());
+                }
                 if let Some((log, seconds)) = &mut self.log {
                     *log += &seconds.add(interval)?;
                 }
@@ -270,11 +283,12 @@ impl LoadStream {
         Some(hlog::header(start_unix_ns) + log + &seconds.clone().finish())
     }
 
-    /// Latencies by second of intended time, as far as they were read.
+    /// Takes the latencies by second of intended time that were read so far; none
+    /// unless the stream is [`Self::keeping_seconds`].
     #[must_use]
-    pub fn seconds(&self) -> Vec<Second> {
-        let counts = |h: &Histogram| h.iter().collect();
-        self.seconds.values().map(counts).collect()
+    pub fn take_seconds(&mut self) -> Vec<Second> {
+        let seconds = self.seconds.as_mut().map(std::mem::take);
+        seconds.unwrap_or_default().into_values().collect()
     }
 
     /// The result, when the stream is whole.
@@ -296,5 +310,91 @@ impl LoadStream {
         }
         self.sums.compare(&result)?;
         Ok(*result)
+    }
+}
+
+/// A record by the tag that tare writes first. Read straight into its type, it is spared
+/// the copy of its tree that a tagged enum is read from; whatever else is JSON takes the
+/// long way.
+fn parse(line: &str) -> Result<LoadRecord, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Final {
+        checksum: String,
+        result: Box<LoadResult>,
+    }
+    if line.starts_with(r#"{"type":"interval","#) {
+        return serde_json::from_str(line).map(LoadRecord::Interval);
+    }
+    if line.starts_with(r#"{"type":"final","#) {
+        let Final { checksum, result } = serde_json::from_str(line)?;
+        return Ok(LoadRecord::Final { checksum, result });
+    }
+    serde_json::from_str(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECONDS: u32 = 1_800;
+
+    /// The records of half an hour, of which every second ends with a late response.
+    fn read(mut stream: LoadStream) -> LoadStream {
+        let wire = |values: &[u64]| {
+            let mut h = Histogram::new();
+            values.iter().for_each(|ns| h.record(*ns));
+            h.to_wire()
+        };
+        for second in 0..SECONDS {
+            let base = 1_000_000 + u64::from(second);
+            for latencies in [[base, 3 * base], [base, 90 * base]] {
+                let record = LoadRecord::Interval(Interval {
+                    second,
+                    counts: Counts::default(),
+                    sent: 0,
+                    latency: wire(&latencies),
+                    service_time: wire(&[]),
+                    lateness: wire(&[]),
+                    wait: wire(&[]),
+                    error_latency: None,
+                    errors: BTreeMap::new(),
+                    endpoints: Vec::new(),
+                });
+                let line = serde_json::to_string(&record).unwrap();
+                assert_eq!(stream.line(&line).unwrap(), record);
+            }
+        }
+        stream
+    }
+
+    #[test]
+    fn seconds_are_kept_on_request_only_and_take_what_they_hold() {
+        assert!(read(LoadStream::new()).take_seconds().is_empty());
+        assert!(read(LoadStream::logging()).seconds.is_none());
+        let seconds = read(LoadStream::new().keeping_seconds()).take_seconds();
+        assert_eq!(seconds.len(), SECONDS as usize);
+        let base = 1_000_007;
+        let expected = [(base, 2), (3 * base, 1), (90 * base, 1)];
+        assert_eq!(
+            seconds[7],
+            expected.map(|(ns, n)| (Histogram::bucket_end(ns), n))
+        );
+        assert!(seconds.iter().all(|s| s.capacity() <= 6));
+    }
+
+    #[test]
+    fn a_tag_in_another_place_is_read_all_the_same() {
+        let mut tagged = String::new();
+        let mut moved = String::new();
+        for (text, line) in [
+            (&mut tagged, r#"{"type":"hello","schema_version":1,"role":"load","tare_version":"x","pid":1}"#),
+            (&mut moved, r#"{"schema_version":1,"role":"load","tare_version":"x","pid":1,"type":"hello"}"#),
+        ] {
+            *text = format!("{:?}", parse(line).unwrap());
+        }
+        assert_eq!(tagged, moved);
+        let interval = r#""second":4,"sent":2,"counts":"#;
+        let cut = format!(r#"{{"type":"interval",{interval}"#);
+        assert!(parse(&cut).unwrap_err().is_eof());
     }
 }

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::hist::{BUCKETS, HIGHEST_NS, Histogram, WireError};
+use crate::sparse::Sparse;
 
 const COOKIE: u32 = 0x1c84_9313;
 const HEADER: usize = 40;
@@ -55,46 +56,52 @@ impl Histogram {
     /// # Errors
     /// [`WireError`] for anything else.
     pub fn from_v2(bytes: &[u8]) -> Result<Self, WireError> {
-        if bytes.len() < HEADER {
-            return Err(WireError::Length {
-                found: bytes.len(),
-                expected: HEADER,
-            });
-        }
-        let field = |at: usize, len: usize| {
-            bytes[at..at + len]
-                .iter()
-                .fold(0u64, |v, b| v << 8 | u64::from(*b))
-        };
-        for (name, at, len, expected) in [
-            ("cookie", 0, 4, u64::from(COOKIE)),
-            ("normalizing offset", 8, 4, 0),
-            ("significant digits", 12, 4, u64::from(DIGITS)),
-            ("lowest value", 16, 8, 1),
-            ("highest value", 24, 8, HIGHEST_NS),
-        ] {
-            if field(at, len) != expected {
-                return Err(WireError::Header {
-                    field: name,
-                    found: field(at, len),
-                    expected,
-                });
-            }
-        }
-        let expected = HEADER + field(4, 4) as usize;
-        if bytes.len() != expected {
-            return Err(WireError::Length {
-                found: bytes.len(),
-                expected,
-            });
-        }
-        let counts = read_counts(&bytes[HEADER..])?;
-        Ok(Self::from_buckets(counts.into_iter()))
+        Ok(Self::from(&read(bytes)?))
     }
 }
 
+/// See [`Histogram::from_v2`].
+pub(crate) fn read(bytes: &[u8]) -> Result<Sparse, WireError> {
+    if bytes.len() < HEADER {
+        return Err(WireError::Length {
+            found: bytes.len(),
+            expected: HEADER,
+        });
+    }
+    let field = |at: usize, len: usize| {
+        bytes[at..at + len]
+            .iter()
+            .fold(0u64, |v, b| v << 8 | u64::from(*b))
+    };
+    for (name, at, len, expected) in [
+        ("cookie", 0, 4, u64::from(COOKIE)),
+        ("normalizing offset", 8, 4, 0),
+        ("significant digits", 12, 4, u64::from(DIGITS)),
+        ("lowest value", 16, 8, 1),
+        ("highest value", 24, 8, HIGHEST_NS),
+    ] {
+        if field(at, len) != expected {
+            return Err(WireError::Header {
+                field: name,
+                found: field(at, len),
+                expected,
+            });
+        }
+    }
+    let expected = HEADER + field(4, 4) as usize;
+    if bytes.len() != expected {
+        return Err(WireError::Length {
+            found: bytes.len(),
+            expected,
+        });
+    }
+    let counts = read_counts(&bytes[HEADER..])?;
+    Ok(Sparse::new(counts))
+}
+
 fn read_counts(payload: &[u8]) -> Result<Vec<(usize, u64)>, WireError> {
-    let mut counts = Vec::new();
+    // A bucket takes a byte or more.
+    let mut counts = Vec::with_capacity(payload.len().min(BUCKETS));
     let (mut at, mut index, mut total) = (0, 0usize, 0u64);
     while at < payload.len() {
         let start = at;

@@ -161,8 +161,13 @@ fn weight(mesh: &str) -> f64 {
     }
 }
 
-/// One trial's stream and result.
+/// One trial's stream and result, with the endpoints of [`plan`].
 pub(crate) fn trial(spec: &TrialSpec) -> (String, TrialResult) {
+    trial_of(spec, &["list", "vote"].map(str::to_owned))
+}
+
+/// The same with `endpoints` in turn.
+fn trial_of(spec: &TrialSpec, endpoints: &[String]) -> (String, TrialResult) {
     let mut rng = Rng::stream(spec.seed, u64::from(spec.index));
     let heavy = weight(&spec.mesh.name);
     let shift = 0.03 * normal(&mut rng);
@@ -171,8 +176,8 @@ pub(crate) fn trial(spec: &TrialSpec) -> (String, TrialResult) {
         seconds.push(interval(
             second,
             spec.load.rate_rps as u64,
-            heavy,
-            shift,
+            (heavy, shift),
+            endpoints,
             &mut rng,
         ));
     }
@@ -192,8 +197,14 @@ pub(crate) fn trial(spec: &TrialSpec) -> (String, TrialResult) {
     (stream(seconds, load), result)
 }
 
-fn interval(second: u32, n: u64, heavy: f64, shift: f64, rng: &mut Rng) -> Interval {
-    let mut all = [const { Vec::new() }; 2];
+fn interval(
+    second: u32,
+    n: u64,
+    (heavy, shift): (f64, f64),
+    endpoints: &[String],
+    rng: &mut Rng,
+) -> Interval {
+    let mut all = vec![Vec::new(); endpoints.len()];
     for i in 0..n {
         let base = 450_000.0 * (0.28 * normal(rng)).exp();
         let proxies = heavy * 620_000.0 * (0.32 * normal(rng)).exp();
@@ -202,15 +213,14 @@ fn interval(second: u32, n: u64, heavy: f64, shift: f64, rng: &mut Rng) -> Inter
         } else {
             0.0
         };
-        all[(i % 2) as usize].push(((base + proxies + stall) * shift.exp()) as u64);
+        all[i as usize % endpoints.len()].push(((base + proxies + stall) * shift.exp()) as u64);
     }
     let of = |values: &[u64]| {
         let mut h = Histogram::new();
         values.iter().for_each(|v| h.record(*v));
         h
     };
-    let mut latency = of(&all[0]);
-    latency.merge(&of(&all[1]));
+    let latency = of(&all.concat());
     let late: Vec<u64> = (0..n)
         .map(|_| (9_000.0 * (0.5 * normal(rng)).exp()) as u64)
         .collect();
@@ -229,11 +239,11 @@ fn interval(second: u32, n: u64, heavy: f64, shift: f64, rng: &mut Rng) -> Inter
         wait: of(&vec![0; n as usize]).to_wire(),
         error_latency: None,
         errors: BTreeMap::new(),
-        endpoints: ["list", "vote"]
+        endpoints: endpoints
             .iter()
             .zip(&all)
             .map(|(name, values)| IntervalEndpoint {
-                name: (*name).to_owned(),
+                name: name.clone(),
                 counts: counts(values.len() as u64),
                 latency: of(values).to_wire(),
                 error_latency: BTreeMap::new(),
@@ -255,7 +265,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
     let service_time = sum(seconds.iter().map(|s| &s.service_time));
     let lateness = sum(seconds.iter().map(|s| &s.lateness));
     let wait = sum(seconds.iter().map(|s| &s.wait));
-    let endpoints = (0..2).map(|i| {
+    let endpoints = (0..seconds[0].endpoints.len()).map(|i| {
         let mut counts = Counts::default();
         seconds
             .iter()
@@ -426,8 +436,10 @@ pub(crate) fn write_run(dir: &Path, plan: &Plan, mut change: impl FnMut(&mut Tri
     write_json(&dir.join(layout::RUN), &manifest(plan));
     let words = "# SYNTHETIC: <b>no plan</b> was ever written\n";
     std::fs::write(dir.join(layout::PLAN), words).unwrap();
+    let mix = &plan.workload.graph.mixes[0].endpoints;
+    let endpoints: Vec<String> = mix.iter().map(|e| e.name.clone()).collect();
     for spec in order(plan) {
-        let (stream, mut result) = trial(&spec);
+        let (stream, mut result) = trial_of(&spec, &endpoints);
         change(&mut result);
         let trial = dir.join(layout::TRIALS).join(spec.dir_name());
         std::fs::create_dir_all(&trial).unwrap();

@@ -5,7 +5,7 @@ use tare_model::summary::Overhead;
 use tare_model::worker::Plane;
 
 use super::trials::Trial;
-use crate::compare::{Method, QUANTILES, mean_difference, quantile_difference};
+use crate::compare::{Method, QUANTILES, mean_difference, quantile_differences};
 use crate::hist::Histogram;
 use crate::stopping;
 
@@ -36,11 +36,8 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
     let latencies = paired(trials, mesh, &plan.baseline, load);
     let (above, below): (Vec<&Histogram>, Vec<&Histogram>) = latencies.into_iter().unzip();
     let method = Method::new(above.len(), plan.seed).with_confidence(confidence);
-    let latency = QUANTILES
-        .iter()
-        .filter(|_| !above.is_empty())
-        .map(|(name, q)| quantile_difference(name, *q, &above, &below, &method))
-        .collect();
+    let stated = if above.is_empty() { &[][..] } else { &QUANTILES };
+    let latency = quantile_differences(stated, &above, &below, &method);
     let resources = RESOURCES
         .iter()
         .filter_map(|(what, figure)| {
