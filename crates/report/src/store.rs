@@ -218,7 +218,11 @@ fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
             "written by a newer tare: schema {version}, this one reads up to {SCHEMA_VERSION}"
         ));
     }
-    serde_json::from_slice(&bytes).map_err(|e| damaged(&e))
+    // Text that was proven to be text is not asked again string by string.
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => serde_json::from_str(text).map_err(|e| damaged(&e)),
+        Err(_) => serde_json::from_slice(&bytes).map_err(|e| damaged(&e)),
+    }
 }
 
 /// The version where tare writes it, at the head of a document, which is spared being
@@ -232,7 +236,11 @@ fn leading_version(document: &[u8]) -> Option<u32> {
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     let (digits, rest) = rest.split_at(digits);
     let ends = matches!(rest.trim_ascii_start().first(), Some(b',' | b'}'));
-    std::str::from_utf8(digits).ok().filter(|_| ends)?.parse().ok()
+    std::str::from_utf8(digits)
+        .ok()
+        .filter(|_| ends)?
+        .parse()
+        .ok()
 }
 
 fn plain(error: &std::io::Error) -> String {
@@ -306,10 +314,7 @@ fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Whole, String> {
     if !metadata.is_file() {
         return Err("found something else than a plain file".to_owned());
     }
-    let mut reader = BufReader::with_capacity(
-        READ_BYTES,
-        File::open(path).map_err(|e| plain(&e))?,
-    );
+    let mut reader = BufReader::with_capacity(READ_BYTES, File::open(path).map_err(|e| plain(&e))?);
     let mut line = String::new();
     loop {
         line.clear();

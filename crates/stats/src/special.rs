@@ -20,18 +20,48 @@ fn ln_gamma(x: f64) -> f64 {
 /// Source: the continued fraction DLMF 8.17.22, evaluated by Lentz's method as
 /// modified by Thompson and Barnett (1986).
 pub(crate) fn beta_share(a: f64, b: f64, x: f64) -> f64 {
+    share(a, b, x, &Gammas::of(a, b))
+}
+
+/// What [`beta_share`] needs of `a` and `b` alone: most of its cost, where a root is sought.
+struct Gammas {
+    ln_a: f64,
+    ln_b: f64,
+    ln_both: f64,
+}
+
+impl Gammas {
+    fn of(a: f64, b: f64) -> Self {
+        Self {
+            ln_a: ln_gamma(a),
+            ln_b: ln_gamma(b),
+            ln_both: ln_gamma(a + b),
+        }
+    }
+}
+
+fn share(a: f64, b: f64, x: f64, gammas: &Gammas) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
     if x >= 1.0 {
         return 1.0;
     }
+    let Gammas {
+        ln_a,
+        ln_b,
+        ln_both,
+    } = gammas;
     // The fraction converges fast below the mean; above it, by symmetry.
     if x > (a + 1.0) / (a + b + 2.0) {
-        return 1.0 - beta_share(b, a, 1.0 - x);
+        let swapped = Gammas {
+            ln_a: *ln_b,
+            ln_b: *ln_a,
+            ln_both: *ln_both,
+        };
+        return 1.0 - share(b, a, 1.0 - x, &swapped);
     }
-    let front =
-        (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp() / a;
+    let front = (ln_both - ln_a - ln_b + a * x.ln() + b * (-x).ln_1p()).exp() / a;
     let safe = |v: f64| if v.abs() < 1e-300 { 1e-300 } else { v };
     let (mut c, mut d) = (1.0, 1.0 / safe(1.0 - (a + b) * x / (a + 1.0)));
     let mut fraction = d;
@@ -62,19 +92,30 @@ pub fn t_beyond(t: f64, freedom: f64) -> f64 {
     if t.is_nan() || freedom <= 0.0 {
         return 1.0;
     }
-    beta_share(freedom / 2.0, 0.5, freedom / (freedom + t * t))
+    beyond(t, freedom, &Gammas::of(freedom / 2.0, 0.5))
+}
+
+fn beyond(t: f64, freedom: f64, gammas: &Gammas) -> f64 {
+    share(freedom / 2.0, 0.5, freedom / (freedom + t * t), gammas)
 }
 
 /// The `t` beyond which the share `both_sides` of Student's t lies, on both sides.
 #[must_use]
 pub fn t_quantile(both_sides: f64, freedom: f64) -> f64 {
+    // Without freedom or with a nonsensical one, nothing is rare.
+    let gammas = (freedom > 0.0).then(|| Gammas::of(freedom / 2.0, 0.5));
+    let t_beyond = |t: f64| {
+        gammas
+            .as_ref()
+            .map_or_else(|| t_beyond(t, freedom), |g| beyond(t, freedom, g))
+    };
     let (mut low, mut high) = (0.0, 1.0);
-    while t_beyond(high, freedom) > both_sides && high < 1e9 {
+    while t_beyond(high) > both_sides && high < 1e9 {
         (low, high) = (high, high * 2.0);
     }
     for _ in 0..45 {
         let middle = f64::midpoint(low, high);
-        if t_beyond(middle, freedom) > both_sides {
+        if t_beyond(middle) > both_sides {
             low = middle;
         } else {
             high = middle;

@@ -387,8 +387,14 @@ mod tests {
         let mut tagged = String::new();
         let mut moved = String::new();
         for (text, line) in [
-            (&mut tagged, r#"{"type":"hello","schema_version":1,"role":"load","tare_version":"x","pid":1}"#),
-            (&mut moved, r#"{"schema_version":1,"role":"load","tare_version":"x","pid":1,"type":"hello"}"#),
+            (
+                &mut tagged,
+                r#"{"type":"hello","schema_version":1,"role":"load","tare_version":"x","pid":1}"#,
+            ),
+            (
+                &mut moved,
+                r#"{"schema_version":1,"role":"load","tare_version":"x","pid":1,"type":"hello"}"#,
+            ),
         ] {
             *text = format!("{:?}", parse(line).unwrap());
         }

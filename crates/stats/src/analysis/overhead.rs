@@ -36,7 +36,11 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
     let latencies = paired(trials, mesh, &plan.baseline, load);
     let (above, below): (Vec<&Histogram>, Vec<&Histogram>) = latencies.into_iter().unzip();
     let method = Method::new(above.len(), plan.seed).with_confidence(confidence);
-    let stated = if above.is_empty() { &[][..] } else { &QUANTILES };
+    let stated = if above.is_empty() {
+        &[][..]
+    } else {
+        &QUANTILES
+    };
     let latency = quantile_differences(stated, &above, &below, &method);
     let resources = RESOURCES
         .iter()
