@@ -1,6 +1,8 @@
 //! What one loop thread writes down: per second of intended time and per
 //! endpoint, in histograms that are handed over whole about once a second.
 
+use std::borrow::Cow;
+
 use tare_model::load::{Counts, ErrorClass};
 use tare_stats::Histogram;
 
@@ -47,12 +49,55 @@ impl Lazy {
     }
 }
 
+/// Values that are kept as they came while they are few. With a thousand endpoints
+/// each request belongs to another histogram, which is in no cache any more; at the
+/// end of a list always is. Folded by whoever takes the book, one after the other.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Values {
+    few: Vec<u64>,
+    folded: Lazy,
+}
+
+impl Values {
+    /// From here on they go into the histogram, 8 KiB to an endpoint at most.
+    const FEW: usize = 1024;
+
+    #[inline]
+    pub(crate) fn record(&mut self, ns: u64) {
+        if self.few.len() == Self::FEW {
+            self.fold();
+        }
+        self.few.push(ns);
+    }
+
+    #[cold]
+    fn fold(&mut self) {
+        self.few.drain(..).for_each(|ns| self.folded.record(ns));
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.fold();
+        self.folded.merge(&other.folded);
+        other.few.iter().for_each(|&ns| self.folded.record(ns));
+    }
+
+    /// All of them; `None` when there is none.
+    pub(crate) fn histogram(&self) -> Option<Cow<'_, Histogram>> {
+        if self.few.is_empty() {
+            return self.folded.get().map(Cow::Borrowed);
+        }
+        let mut all = self.clone();
+        all.fold();
+        all.folded.0.map(|h| Cow::Owned(*h))
+    }
+}
+
 /// One endpoint's part.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EndpointBook {
     pub(crate) counts: Counts,
     pub(crate) errors: Errors,
-    pub(crate) latency: Lazy,
+    pub(crate) latency: Values,
     /// gRPC calls by `grpc-status`, few and therefore in a list.
     pub(crate) grpc_status: Vec<(u32, u64)>,
     /// Of errors and timeouts, by class: few and therefore in a list.
@@ -392,6 +437,23 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_a_histogram_however_they_came() {
+        let ns = |range: std::ops::Range<u64>| range.map(|i| i * i * 1_000);
+        let (mut some, mut others, mut all) =
+            (Values::default(), Values::default(), Histogram::new());
+        assert!(some.histogram().is_none());
+        ns(0..3_000).for_each(|v| some.record(v));
+        ns(3_000..3_005).for_each(|v| others.record(v));
+        ns(0..3_005).for_each(|v| all.record(v));
+        assert_eq!(others.histogram().unwrap().len(), 5);
+        for values in [&[&some, &others], &[&others, &some]] {
+            let mut sum = Values::default();
+            values.iter().for_each(|v| sum.merge(v));
+            assert_eq!(sum.histogram().unwrap().to_wire(), all.to_wire());
+        }
+    }
 
     #[test]
     fn slots_go_to_the_second_of_their_intended_instant() {

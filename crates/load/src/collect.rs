@@ -285,18 +285,17 @@ fn endpoints(total: &Page, names: &[String]) -> Vec<EndpointResult> {
     names
         .iter()
         .zip(&books)
-        .map(|(name, book)| EndpointResult {
-            name: name.clone(),
-            counts: book.counts,
-            latency_ns: book
-                .latency
-                .get()
-                .map(Histogram::summary)
-                .unwrap_or_default(),
-            errors: error_map(&book.errors),
-            grpc_status: count_map(&book.grpc_status),
-            latency: wire_of(&book.latency),
-            error_latency: error_latency(book),
+        .map(|(name, book)| {
+            let latency = book.latency.histogram().unwrap_or_default();
+            EndpointResult {
+                name: name.clone(),
+                counts: book.counts,
+                latency_ns: latency.summary(),
+                errors: error_map(&book.errors),
+                grpc_status: count_map(&book.grpc_status),
+                latency: latency.to_wire(),
+                error_latency: error_latency(book),
+            }
         })
         .collect()
 }
@@ -319,7 +318,7 @@ fn interval(second: u32, page: &Page, names: &[String]) -> Interval {
             .map(|(name, book)| IntervalEndpoint {
                 name: name.clone(),
                 counts: book.counts,
-                latency: wire_of(&book.latency),
+                latency: book.latency.histogram().unwrap_or_default().to_wire(),
                 error_latency: error_latency(book),
             })
             .collect(),

@@ -141,8 +141,15 @@ fn an_interval_log_that_cannot_be_written_costs_no_measurement() {
     assert_eq!(parse(&output).counts.ok, 20);
 }
 
+/// The exact figures are tested in simulated time; here real processes must agree. A
+/// machine that is busy with other things at the moment is given three chances.
 #[test]
 fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
+    let found: Vec<String> = (0..3).map_while(|_| frozen_server_shows().err()).collect();
+    assert!(found.len() < 3, "{found:#?}");
+}
+
+fn frozen_server_shows() -> Result<(), String> {
     let begun = Arc::new(std::sync::OnceLock::new());
     let addr = serve(move |_, stream| {
         let at = begun.get_or_init(Instant::now).elapsed();
@@ -164,15 +171,20 @@ fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
     ]);
     assert_eq!(r.counts.ok, 2000, "{:?}", r.errors);
     let latency = Histogram::from_wire(&r.histograms.latency).unwrap();
-    assert!(
-        latency.quantile(0.85) < 5_000_000,
-        "p85 {}",
-        latency.quantile(0.85)
-    );
-    within("p95", r.latency_ns.p95, 0.50e9, 0.02);
-    within("p99", r.latency_ns.p99, 0.90e9, 0.02);
-    assert!(r.wait_ns.p99 > 500_000_000, "{:?}", r.wait_ns);
-    assert!(!has(&r, Reason::Lateness), "{:?}", r.verdict);
+    let p85 = latency.quantile(0.85);
+    let near = |found: u64, expected: f64| (found as f64 / expected - 1.0).abs() <= 0.02;
+    let shown = p85 < 5_000_000
+        && near(r.latency_ns.p95, 0.50e9)
+        && near(r.latency_ns.p99, 0.90e9)
+        && r.wait_ns.p99 > 500_000_000
+        && !has(&r, Reason::Lateness);
+    if shown {
+        return Ok(());
+    }
+    Err(format!(
+        "p85 {p85}, {:?}, {:?}, {:?}",
+        r.latency_ns, r.wait_ns, r.verdict
+    ))
 }
 
 #[test]

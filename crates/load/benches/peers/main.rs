@@ -48,8 +48,12 @@ fn main() {
     if wanted("endpoints") {
         protocols::endpoints(&tools, rounds, 3);
     }
+    if wanted("pace") {
+        truth::pace(&tools, rounds, 6);
+        truth::truth(&tools, "0s", "10000", rounds.min(3), 6);
+    }
     if wanted("truth") {
-        truth::truth(&tools, "1ms", rounds, 6);
-        truth::truth(&tools, "0s", rounds.min(3), 6);
+        truth::truth(&tools, "1ms", "2000", rounds, 6);
+        truth::truth(&tools, "0s", "2000", rounds.min(3), 6);
     }
 }

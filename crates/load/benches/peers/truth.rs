@@ -10,34 +10,32 @@ use crate::cost::CONNECTIONS;
 use crate::server::Server;
 use crate::tools::{Tools, client, json};
 
-const RATE: &str = "2000";
-
 /// p50 and p99 in microseconds of a summary in nanoseconds.
 fn us(summary: &Value) -> (f64, f64) {
     let of = |p: &str| summary[p].as_f64().unwrap() / 1e3;
     (of("p50"), of("p99"))
 }
 
-fn tare(program: &Path, url: &str, seconds: u32, pace: &str) -> (f64, f64) {
+fn tare(program: &Path, url: &str, rate: &str, seconds: u32, pace: &str) -> Value {
     let duration = format!("{seconds}s");
-    let mut args = vec!["load", url, "--rate", RATE, "--duration", &duration];
+    let mut args = vec!["load", url, "--rate", rate, "--duration", &duration];
     args.extend(["--connections", CONNECTIONS, "--warmup", "1s"]);
     args.extend(["--output", "json", "--pace", pace]);
-    us(&json(&client(program, &args).text)["latency_ns"])
+    json(&client(program, &args).text)
 }
 
-fn oha(program: &Path, url: &str, seconds: u32) -> (f64, f64) {
+fn oha(program: &Path, url: &str, rate: &str, seconds: u32) -> (f64, f64) {
     let duration = format!("{seconds}s");
-    let mut args = vec!["-z", &duration, "-q", RATE, "-c", CONNECTIONS, "--no-tui"];
+    let mut args = vec!["-z", &duration, "-q", rate, "-c", CONNECTIONS, "--no-tui"];
     args.extend(["--output-format", "json", "--latency-correction", url]);
     let json = json(&client(program, &args).text);
     let us = |p: &str| json["latencyPercentiles"][p].as_f64().unwrap() * 1e6;
     (us("p50"), us("p99"))
 }
 
-fn fortio(program: &Path, url: &str, seconds: u32) -> (f64, f64) {
+fn fortio(program: &Path, url: &str, rate: &str, seconds: u32) -> (f64, f64) {
     let duration = format!("{seconds}s");
-    let mut args = vec!["load", "-quiet", "-qps", RATE, "-c", CONNECTIONS];
+    let mut args = vec!["load", "-quiet", "-qps", rate, "-c", CONNECTIONS];
     args.extend(["-t", &duration, "-uniform", "-nocatchup", "-r", "0.00001"]);
     args.extend(["-p", "50,99", "-json", "-", url]);
     let json = json(&client(program, &args).text);
@@ -46,29 +44,79 @@ fn fortio(program: &Path, url: &str, seconds: u32) -> (f64, f64) {
     (us(0), us(1))
 }
 
-/// All clients on a server that answers after exactly `delay`.
-pub fn truth(tools: &Tools, delay: &str, rounds: usize, seconds: u32) {
+/// Its own percentiles are not printed, its log of requests is.
+fn h2load(program: &Path, url: &str, rate: f64, seconds: u32) -> (f64, f64) {
+    let log = std::env::temp_dir().join(format!("tare-bench-h2load-{}", std::process::id()));
+    let connections: f64 = CONNECTIONS.parse().unwrap();
+    let each = format!("{}", rate / connections);
+    let requests = format!("{}", rate * f64::from(seconds));
+    let mut args = vec!["--h1", "-c", CONNECTIONS, "-n", &requests, "--rps", &each];
+    args.extend(["--log-file", log.to_str().unwrap(), url]);
+    client(program, &args);
+    let text = std::fs::read_to_string(&log).unwrap();
+    let _ = std::fs::remove_file(&log);
+    // Instant, status, microseconds.
+    let last = text.lines().filter_map(|l| l.split('\t').nth(2));
+    let mut us: Vec<f64> = last.map(|f| f.trim().parse().unwrap()).collect();
+    us.sort_by(f64::total_cmp);
+    let rank = |q: f64| us[((us.len() as f64 * q).ceil() as usize).max(1) - 1];
+    (rank(0.5), rank(0.99))
+}
+
+/// How near to the plan the requests leave, and what the kernel says of the rest.
+pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
     println!(
-        "\nTruth: a server that answers after exactly {delay}, {RATE} rps, {CONNECTIONS} connections. \
+        "\nPace: tare at 10000 rps, --pace spin, {CONNECTIONS} connections. Medians of {rounds} rounds of {seconds} s, in us."
+    );
+    let mut rows: Vec<[f64; 4]> = Vec::new();
+    for _ in 0..rounds {
+        let server = Server::start(tools, "0s");
+        let result = tare(&tools.tare, &server.url(), "10000", seconds, "spin");
+        let (late_p50, late_p99) = us(&result["lateness_ns"]);
+        let (own_p50, own_p99) = us(&result["instrument_error"]["service_time_ns"]);
+        rows.push([late_p50, late_p99, own_p50, own_p99]);
+    }
+    let column = |k: usize| median(&rows.iter().map(|r| r[k]).collect::<Vec<_>>());
+    let [late_p50, late_p99, own_p50, own_p99] = [0, 1, 2, 3].map(column);
+    println!("  lateness p50 {late_p50:.1}, p99 {late_p99:.1}; asked: at most 5 and 50");
+    println!(
+        "  service time minus the kernel's p50 {own_p50:.1}, p99 {own_p99:.1}; asked: at most 15 and 60"
+    );
+}
+
+/// All clients on a server that answers after exactly `delay`.
+pub fn truth(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: u32) {
+    println!(
+        "\nTruth: a server that answers after exactly {delay}, {rate} rps, {CONNECTIONS} connections. \
          Medians of {rounds} interleaved rounds of {seconds} s;\nreported minus the server's own record, \
-         in us (asked of a 1 ms server: p50 within 60, p99 within 150)."
+         in us (asked of a 1 ms server at 2000 rps: p50 within 60, p99 within 150)."
     );
     type Client<'a> = Box<dyn Fn(&str) -> (f64, f64) + 'a>;
     let mut clients: Vec<(&str, Client<'_>)> = vec![
         (
             "tare sleep",
-            Box::new(|url| tare(&tools.tare, url, seconds, "sleep")),
+            Box::new(|url| us(&tare(&tools.tare, url, rate, seconds, "sleep")["latency_ns"])),
         ),
         (
             "tare spin",
-            Box::new(|url| tare(&tools.tare, url, seconds, "spin")),
+            Box::new(|url| us(&tare(&tools.tare, url, rate, seconds, "spin")["latency_ns"])),
         ),
     ];
     if let Some(program) = &tools.oha {
-        clients.push(("oha", Box::new(|url| oha(program, url, seconds))));
+        clients.push(("oha", Box::new(|url| oha(program, url, rate, seconds))));
     }
     if let Some(program) = &tools.fortio {
-        clients.push(("fortio", Box::new(|url| fortio(program, url, seconds))));
+        clients.push((
+            "fortio",
+            Box::new(|url| fortio(program, url, rate, seconds)),
+        ));
+    }
+    if let Some(program) = &tools.h2load {
+        let rate: f64 = rate.parse().unwrap();
+        clients.push((
+            "h2load",
+            Box::new(move |url| h2load(program, url, rate, seconds)),
+        ));
     }
     let mut seen: BTreeMap<&str, Vec<[f64; 4]>> = BTreeMap::new();
     for round in 0..rounds {
