@@ -19,7 +19,7 @@ func (c *Cluster) helm(arguments ...string) error {
 
 func (c *Cluster) chart(name string) string { return filepath.Join(c.Cache, "charts", name) }
 
-// istioValues is written when the cluster starts, so that others can install Istio by Helm, too.
+// istioValues is written so that others can install Istio by Helm, too.
 func (c *Cluster) istioValues() string { return c.path("istio-values.yaml") }
 
 // installIstio takes more options of Helm, for istiod.

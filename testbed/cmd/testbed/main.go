@@ -27,7 +27,7 @@ const usage = `usage: testbed COMMAND [OPTIONS]
   kill SERVICE               end a service, which starts again: kube-apiserver, kubelet@node1 ...
   exec NODE PROGRAM...       run a program in a node's namespaces (node "control-plane": the servers)
   kubectl|helm ARGUMENTS...  the built programs, on this cluster
-  env                        shell lines: the kubeconfig, Istio's charts and values, PATH
+  env                        shell lines: the kubeconfig, tare's file of the cluster, Istio's charts and values, PATH
   test                       bring one up, prove it with Istio and STRICT mTLS, take it down
 
 All take --name NAME (default "main") before anything else: clusters of different names live side by side.
@@ -87,8 +87,7 @@ func dispatchRunning(c *Cluster, command string, rest []string) error {
 	case command == "status":
 		return status(c)
 	case command == "env":
-		printEnvironment(c)
-		return nil
+		return printEnvironment(c)
 	case command == "istio":
 		return installIstio(c, rest)
 	case command == "istio-remove":

@@ -34,8 +34,7 @@ func up(name string, nodes int) error {
 				return fmt.Errorf("cluster %q is up with %d nodes, not %d: take it down first", name, c.Nodes, nodes)
 			}
 			fmt.Fprintf(os.Stderr, "cluster %q is up already\n", name)
-			printEnvironment(c)
-			return nil
+			return printEnvironment(c)
 		}
 		fmt.Fprintf(os.Stderr, "removing what an earlier cluster %q has left\n", name)
 		if err := down(name); err != nil {
@@ -68,8 +67,7 @@ func up(name string, nodes int) error {
 		return c.giveUp(err)
 	}
 	fmt.Fprintf(os.Stderr, "%d nodes are ready after %.1f s\n", nodes, time.Since(start).Seconds())
-	printEnvironment(c)
-	return nil
+	return printEnvironment(c)
 }
 
 // giveUp keeps the logs of a failed start and removes everything else.
@@ -96,7 +94,7 @@ func (c *Cluster) bringUp() error {
 	if err := os.WriteFile(c.path("resolv.conf"), nil, 0o644); err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.istioValues(), istioValues, 0o644); err != nil {
+	if err := c.writeForOthers(); err != nil {
 		return err
 	}
 	if err := c.writeCertificates(); err != nil {
@@ -254,16 +252,4 @@ func (c *Cluster) tail(log string) string {
 		text = text[len(text)-most:]
 	}
 	return string(text)
-}
-
-func printEnvironment(c *Cluster) {
-	for _, line := range [][2]string{
-		{"TARE_KUBECONFIG", c.kubeconfig()},
-		{"KUBECONFIG", c.kubeconfig()},
-		{"TESTBED_CHARTS", filepath.Join(c.Cache, "charts")},
-		{"TESTBED_ISTIO_VALUES", c.istioValues()},
-		{"PATH", c.bin("") + ":$PATH"},
-	} {
-		fmt.Printf("export %s=%s\n", line[0], line[1])
-	}
 }

@@ -1,0 +1,239 @@
+//! `cluster-quick`, shortened, on a real cluster. `make cluster-test` brings the cluster, an image of
+//! a release build, and Istio's charts; `make test` leaves this out.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tare_model::hist::HistogramWire;
+use tare_model::load::{Counts, LoadHistograms, LoadResult};
+use tare_model::summary::{Cell, Distinction, Summary};
+use tare_model::trial::TrialResult;
+use tare_model::verdict::Grade;
+use tare_model::worker::Plane;
+use tare_stats::{Histogram, LoadStream};
+
+/// Rates that two cores with a whole cluster on them can bear.
+const SETS: [&str; 4] = [
+    "repeats=3",
+    "load.rate=60",
+    "load.duration=8s",
+    "load.warmup=2s",
+];
+const MESHES: [&str; 3] = ["bare", "istio/minimal", "istio/no-mtls"];
+const PLANNED: u64 = 60 * 8;
+const GENERATORS: usize = 2;
+
+#[test]
+#[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
+fn istio_is_told_from_bare_and_the_cluster_is_as_it_was() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster-test");
+    let _ = std::fs::remove_dir_all(&dir);
+    let before = cluster();
+    let over = Arc::new(AtomicBool::new(false));
+    let heard = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || hear_generators(&over)
+    });
+    let mut run = Command::new(program());
+    run.args(["run", "cluster-quick", "--out"]).arg(&dir);
+    for set in SETS {
+        run.args(["--set", set]);
+    }
+    let ended = run.status().unwrap();
+    over.store(true, Ordering::Relaxed);
+    let heard = heard.join().unwrap();
+    assert!(ended.success(), "tare run ended with {ended}");
+    let after = cluster();
+    assert_eq!(before, after, "the cluster is not as it was");
+
+    let summary: Summary = read(&dir.join("summary.json"));
+    weighed(&summary);
+    assert!(
+        summary.fingerprint.programs["note"].contains("telemetry filters"),
+        "{:?}",
+        summary.fingerprint.programs
+    );
+    let results: Vec<TrialResult> = summary
+        .trials
+        .iter()
+        .map(|t| whole(&dir.join("trials").join(&t.dir)))
+        .collect();
+    merged_without_loss(&heard.expect("no trial's generators could be heard"), &results);
+}
+
+/// Three meshes, each with usable trials, and the data plane's cost clear of zero.
+fn weighed(summary: &Summary) {
+    assert_eq!(summary.trials_done, 9);
+    assert_eq!(summary.trials_planned, 9);
+    assert_ne!(summary.grade, Grade::Invalid, "{:#?}", summary.notes);
+    let meshes: Vec<&str> = summary.cells.iter().map(|c| c.mesh.as_str()).collect();
+    assert_eq!(meshes, MESHES);
+    for cell in &summary.cells {
+        assert_ne!(cell.verdict.grade, Grade::Invalid, "{cell:#?}");
+        assert!(cell.counts.identity_holds(), "{:?}", cell.counts);
+        assert!(cell.trials_used.len() >= 2, "{}: {:?}", cell.mesh, cell.trials_used);
+        assert_eq!(cell.planes.contains_key(&Plane::DataPlane), cell.mesh != "bare");
+    }
+    for mesh in &MESHES[1..] {
+        let cell = summary.cells.iter().find(|c| c.mesh == *mesh).unwrap();
+        for what in ["cpu", "memory"] {
+            above_zero(cell, what);
+        }
+    }
+    for trial in &summary.trials {
+        assert!(trial.proofs.iter().all(|p| p.holds), "{trial:#?}");
+        let claim = match trial.mesh.as_str() {
+            "bare" => "no pod carries a proxy",
+            "istio/minimal" => "plain text from outside the mesh is refused",
+            _ => "the proxies of the fronts counted every request",
+        };
+        assert!(trial.proofs.iter().any(|p| p.claim == claim), "{trial:#?}");
+    }
+}
+
+fn above_zero(cell: &Cell, what: &str) {
+    let overhead = cell.overhead.as_ref().unwrap();
+    let found = overhead.resources.iter().find(|d| d.what == what).unwrap();
+    assert!(found.low.unwrap() > 0.0, "{}: {found:#?}", cell.mesh);
+    assert_eq!(found.distinction, Distinction::Higher, "{}", cell.mesh);
+}
+
+/// A trial whose stream is whole, adds up second by second, and is what its result says.
+fn whole(trial: &Path) -> TrialResult {
+    let mut stream = LoadStream::new();
+    for line in std::fs::read_to_string(trial.join("load.ndjson")).unwrap().lines() {
+        stream.line(line).unwrap();
+    }
+    let streamed = stream.finish().unwrap();
+    let result: TrialResult = read(&trial.join("result.json"));
+    let load = result.load.as_ref().unwrap();
+    assert!(load.counts.identity_holds(), "{:?}", load.counts);
+    assert_eq!(load.counts.planned, PLANNED, "{}", trial.display());
+    assert_eq!(load.counts, streamed.counts);
+    assert_eq!(load.histograms, streamed.histograms);
+    result
+}
+
+/// What the generators' pods said themselves, added here, is the trial's result bit by bit.
+fn merged_without_loss(parts: &[LoadResult], trials: &[TrialResult]) {
+    assert_eq!(parts.len(), GENERATORS);
+    let start = parts[0].window_start_unix_ns;
+    let merged = trials
+        .iter()
+        .filter_map(|t| t.load.as_ref())
+        .find(|l| l.window_start_unix_ns == start)
+        .expect("a trial that starts when the generators did");
+    let mut counts = Counts::default();
+    for part in parts {
+        assert!(part.counts.identity_holds(), "{:?}", part.counts);
+        assert!(part.counts.ok > 0, "a generator without a share");
+        counts.add(&part.counts);
+    }
+    assert_eq!(counts, merged.counts);
+    let kinds: [fn(&LoadHistograms) -> &HistogramWire; 5] = [
+        |h| &h.latency,
+        |h| &h.service_time,
+        |h| &h.lateness,
+        |h| &h.wait,
+        |h| &h.error_latency,
+    ];
+    for kind in kinds {
+        let mut sum = Histogram::new();
+        for part in parts {
+            sum.merge(&Histogram::from_wire(kind(&part.histograms)).unwrap());
+        }
+        assert_eq!(&sum.to_wire(), kind(&merged.histograms));
+    }
+}
+
+/// The results of all generators of one trial, from their pods' logs as kubectl shows them.
+fn hear_generators(over: &AtomicBool) -> Option<Vec<LoadResult>> {
+    let names = r#"jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}"#;
+    while !over.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_secs(2));
+        let selector = ["--selector", "tare.run/role=generator"];
+        let running = ["--field-selector", "status.phase=Running", "--output", names];
+        let Some(pods) = kubectl(&[&["get", "pods", "-A"], &selector[..], &running].concat()) else {
+            continue;
+        };
+        if pods.lines().count() != GENERATORS {
+            continue;
+        }
+        // All at once: each log ends with its trial.
+        let logs: Vec<_> = pods
+            .lines()
+            .filter_map(|pod| pod.split_once(' '))
+            .map(|(namespace, pod)| {
+                Command::new("kubectl")
+                    .args(["logs", "--follow", "--namespace", namespace, pod])
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        // A job that was made again, or one that was removed before its log was read: the next trial.
+        let results: Option<Vec<_>> = logs
+            .into_iter()
+            .map(|log| result_of(&log.wait_with_output().unwrap().stdout))
+            .collect();
+        if results.is_some() {
+            return results;
+        }
+    }
+    None
+}
+
+fn result_of(log: &[u8]) -> Option<LoadResult> {
+    let mut stream = LoadStream::new();
+    for line in std::str::from_utf8(log).ok()?.lines() {
+        stream.line(line).ok()?;
+    }
+    stream.finish().ok()
+}
+
+/// All that a run could leave: cluster-wide objects, ConfigMaps, marks on nodes.
+fn cluster() -> Vec<String> {
+    let kinds = "namespaces,customresourcedefinitions,mutatingwebhookconfigurations,\
+        validatingwebhookconfigurations,clusterroles,clusterrolebindings";
+    let maps = r#"jsonpath={range .items[*]}configmap {.metadata.namespace}/{.metadata.name}{"\n"}{end}"#;
+    let nodes = r#"jsonpath={range .items[*]}node {.metadata.name} {.metadata.labels} {.spec.taints}{"\n"}{end}"#;
+    let mut found: Vec<String> = [
+        vec!["get", kinds, "--output", "name"],
+        vec!["get", "configmaps", "-A", "--output", maps],
+        vec!["get", "nodes", "--output", nodes],
+    ]
+    .iter()
+    .flat_map(|arguments| {
+        let text = kubectl(arguments).expect("kubectl must reach the cluster");
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    })
+    .collect();
+    found.sort();
+    assert!(found.iter().any(|l| l == "namespace/kube-system"), "{found:#?}");
+    found
+}
+
+fn kubectl(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("kubectl")
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("kubectl must be on PATH");
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then_some(text)
+}
+
+/// A release build, where there is one: the same program as in the image.
+fn program() -> PathBuf {
+    std::env::var_os("TARE_PROGRAM").map_or_else(|| env!("CARGO_BIN_EXE_tare").into(), PathBuf::from)
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
+    let text = std::fs::read_to_string(path).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}

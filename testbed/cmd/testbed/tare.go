@@ -1,0 +1,54 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+//go:embed tare-cluster.yaml
+var tareCluster string
+
+// tareCluster is the file that TARE_CLUSTER names: with it, plans run here as they are.
+func (c *Cluster) tareCluster() string { return c.path("tare-cluster.yaml") }
+
+// writeForOthers writes what `env` names.
+func (c *Cluster) writeForOthers() error {
+	text, err := tareSettings(c.chart(""))
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(c.istioValues(), istioValues, 0o644),
+		os.WriteFile(c.tareCluster(), []byte(text), 0o644))
+}
+
+// tareSettings has Istio's values indented: both are YAML, and one is part of the other.
+func tareSettings(charts string) (string, error) {
+	if strings.ContainsAny(charts, "\"'#:{},[]& \t\n") {
+		return "", fmt.Errorf("the charts' path %q holds a character that YAML would have to quote: set XDG_CACHE_HOME to another directory", charts)
+	}
+	const indent = "        "
+	values := indent + strings.ReplaceAll(strings.TrimSpace(string(istioValues)), "\n", "\n"+indent)
+	return strings.NewReplacer("@CHARTS@", charts, "@VALUES@", values).Replace(tareCluster), nil
+}
+
+// printEnvironment writes the files that it names anew: an older program may have started the cluster.
+func printEnvironment(c *Cluster) error {
+	if err := c.writeForOthers(); err != nil {
+		return err
+	}
+	for _, line := range [][2]string{
+		{"TARE_KUBECONFIG", c.kubeconfig()},
+		{"TARE_CLUSTER", c.tareCluster()},
+		{"KUBECONFIG", c.kubeconfig()},
+		{"TESTBED_CHARTS", c.chart("")},
+		{"TESTBED_ISTIO_VALUES", c.istioValues()},
+		{"PATH", c.bin("") + ":$PATH"},
+	} {
+		fmt.Printf("export %s=%s\n", line[0], line[1])
+	}
+	return nil
+}
