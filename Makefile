@@ -18,7 +18,7 @@ image: ## tare-image.tar, an OCI archive of the static program for Kubernetes
 	CC_$(subst -,_,$(STATIC))=$(or $(shell command -v musl-gcc),gcc) $(CARGO) build --release --locked -p tare --target $(STATIC)
 	target/$(STATIC)/release/tare image --out tare-image.tar
 
-demo: build ## The main job: weigh Envoy sidecars on this machine (about 3 minutes after the build)
+demo: build ## The main job: weigh Envoy sidecars on this machine (about 2 minutes after the build)
 	$(TARE) run
 
 test: web/node_modules/typescript/package.json lint unit web-test web-browser-test-if-there ## All tests: format, lints, unit, end to end on real Envoys, web front end

@@ -31,7 +31,7 @@ use crate::web::{Feed, Server};
 ///
 /// Without a plan it runs the built-in `quick`: Emojivoto without a mesh, behind
 /// Envoy sidecars, and behind Envoy sidecars with mutual TLS, on this machine, in
-/// about three minutes. It ends in a table, and in a run directory with the page
+/// about two minutes. It ends in a table, and in a run directory with the page
 /// `report.html`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
