@@ -34,19 +34,19 @@ fn main() {
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| *p == part);
     let tools = Tools::find();
     if wanted("http1") {
-        cost::http1(&tools, rounds, 3);
+        cost::http1(&tools, 3 * rounds, 1);
     }
     if wanted("http2") {
-        protocols::http2(&tools, rounds, 3);
+        protocols::http2(&tools, 3 * rounds, 1);
     }
     if wanted("grpc") {
-        protocols::grpc(&tools, rounds, 3);
+        protocols::grpc(&tools, 3 * rounds, 1);
     }
     if wanted("tls") {
-        protocols::tls(&tools, rounds, 3);
+        protocols::tls(&tools, 3 * rounds, 1);
     }
     if wanted("endpoints") {
-        protocols::endpoints(&tools, rounds, 3);
+        protocols::endpoints(&tools, 3 * rounds, 1);
     }
     if wanted("pace") {
         truth::pace(&tools, rounds, 6);
