@@ -1,8 +1,6 @@
 //! What one loop thread writes down: per second of intended time and per
 //! endpoint, in histograms that are handed over whole about once a second.
 
-use std::borrow::Cow;
-
 use tare_model::load::{Counts, ErrorClass};
 use tare_stats::Histogram;
 
@@ -82,13 +80,9 @@ impl Values {
     }
 
     /// All of them; `None` when there is none.
-    pub(crate) fn histogram(&self) -> Option<Cow<'_, Histogram>> {
-        if self.few.is_empty() {
-            return self.folded.get().map(Cow::Borrowed);
-        }
-        let mut all = self.clone();
-        all.fold();
-        all.folded.0.map(|h| Cow::Owned(*h))
+    pub(crate) fn histogram(&mut self) -> Option<&Histogram> {
+        self.fold();
+        self.folded.get()
     }
 }
 

@@ -109,8 +109,10 @@ impl<'a> Collector<'a> {
             if *entry.key() >= before {
                 break;
             }
-            let (second, page) = entry.remove_entry();
-            emit(LoadRecord::Interval(interval(second, &page, self.names)));
+            let (second, mut page) = entry.remove_entry();
+            emit(LoadRecord::Interval(interval(
+                second, &mut page, self.names,
+            )));
         }
     }
 
@@ -139,7 +141,8 @@ impl<'a> Collector<'a> {
     }
 
     /// The result, once complete.
-    pub(crate) fn result(self, spec: &LoadSpec, about: &About) -> LoadResult {
+    pub(crate) fn result(mut self, spec: &LoadSpec, about: &About) -> LoadResult {
+        let endpoints = endpoints(&mut self.total, self.names);
         let total = &self.total;
         let ends: Vec<LoopEnd> = self.loops.iter().filter_map(|l| l.end).collect();
         let interrupted = ends.iter().any(|e| e.interrupted);
@@ -147,7 +150,6 @@ impl<'a> Collector<'a> {
             true => ends.iter().map(|e| e.window_ns).max().unwrap_or(0),
             false => spec.duration_ns,
         };
-        let wire = |h: &Lazy| wire_of(h);
         let summary = |h: &Lazy| h.get().map(Histogram::summary).unwrap_or_default();
         let mut result = LoadResult {
             schema_version: SCHEMA_VERSION,
@@ -169,15 +171,15 @@ impl<'a> Collector<'a> {
             status: count_map(&total.status),
             grpc_status: count_map(&total.grpc_status),
             errors: error_map(&total.errors),
-            endpoints: endpoints(total, self.names),
+            endpoints,
             generator: generator(&ends, about.throttled_ns),
             verdict: Verdict::default(),
             histograms: LoadHistograms {
-                latency: wire(&total.latency),
-                service_time: wire(&total.service_time),
-                lateness: wire(&total.lateness),
-                wait: wire(&total.wait),
-                error_latency: wire(&total.error_latency),
+                latency: wire_of(&total.latency),
+                service_time: wire_of(&total.service_time),
+                lateness: wire_of(&total.lateness),
+                wait: wire_of(&total.wait),
+                error_latency: wire_of(&total.error_latency),
                 stream_wait: total.stream_wait.get().map(Histogram::to_wire),
                 message_latency: total.message_latency.get().map(Histogram::to_wire),
             },
@@ -261,10 +263,11 @@ fn generator(ends: &[LoopEnd], throttled_ns: Option<u64>) -> GeneratorStats {
 }
 
 fn wire_of(h: &Lazy) -> HistogramWire {
-    match h.get() {
-        Some(h) => h.to_wire(),
-        None => Histogram::new().to_wire(),
-    }
+    wire(h.get())
+}
+
+fn wire(h: Option<&Histogram>) -> HistogramWire {
+    h.map_or_else(|| Histogram::new().to_wire(), Histogram::to_wire)
 }
 
 fn error_map(errors: &Errors) -> BTreeMap<String, u64> {
@@ -279,14 +282,14 @@ fn count_map<K: ToString>(counts: &[(K, u64)]) -> BTreeMap<String, u64> {
     counts.iter().map(|(k, n)| (k.to_string(), *n)).collect()
 }
 
-fn endpoints(total: &Page, names: &[String]) -> Vec<EndpointResult> {
-    let mut books = total.endpoints.clone();
-    books.resize_with(names.len(), Default::default);
+fn endpoints(total: &mut Page, names: &[String]) -> Vec<EndpointResult> {
+    total.endpoints.resize_with(names.len(), Default::default);
     names
         .iter()
-        .zip(&books)
+        .zip(&mut total.endpoints)
         .map(|(name, book)| {
-            let latency = book.latency.histogram().unwrap_or_default();
+            let empty = Histogram::new();
+            let latency = book.latency.histogram().unwrap_or(&empty);
             EndpointResult {
                 name: name.clone(),
                 counts: book.counts,
@@ -300,7 +303,7 @@ fn endpoints(total: &Page, names: &[String]) -> Vec<EndpointResult> {
         .collect()
 }
 
-fn interval(second: u32, page: &Page, names: &[String]) -> Interval {
+fn interval(second: u32, page: &mut Page, names: &[String]) -> Interval {
     Interval {
         second,
         counts: page.counts,
@@ -313,12 +316,12 @@ fn interval(second: u32, page: &Page, names: &[String]) -> Interval {
         errors: error_map(&page.errors),
         endpoints: names
             .iter()
-            .zip(&page.endpoints)
+            .zip(&mut page.endpoints)
             .filter(|(_, book)| book.counts != Default::default())
             .map(|(name, book)| IntervalEndpoint {
                 name: name.clone(),
                 counts: book.counts,
-                latency: book.latency.histogram().unwrap_or_default().to_wire(),
+                latency: wire(book.latency.histogram()),
                 error_latency: error_latency(book),
             })
             .collect(),

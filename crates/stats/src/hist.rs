@@ -258,7 +258,8 @@ impl Histogram {
         range_of(index_of(ns.min(HIGHEST_NS))).1
     }
 
-    fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+    /// Non-empty buckets in rising order: index and count.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.pages
             .iter()
             .enumerate()
@@ -303,16 +304,6 @@ impl Histogram {
             clamped: self.clamped,
             v2: crate::v2::to_base64(&self.to_v2()),
         }
-    }
-
-    /// Counts by bucket index up to the last non-empty one, for the V2 encoding.
-    pub(crate) fn dense(&self) -> Vec<u64> {
-        let mut counts = Vec::new();
-        for (index, n) in self.buckets() {
-            counts.resize(index, 0);
-            counts.push(n);
-        }
-        counts
     }
 
     /// Adds all counts of `other`.

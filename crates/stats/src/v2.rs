@@ -34,17 +34,13 @@ impl Histogram {
         out.extend(1u64.to_be_bytes());
         out.extend(HIGHEST_NS.to_be_bytes());
         out.extend(1f64.to_be_bytes());
-        let mut empty = 0i64;
-        for n in self.dense() {
-            if n == 0 {
-                empty += 1;
-                continue;
-            }
-            if empty > 0 {
-                push_zigzag(&mut out, -empty);
-                empty = 0;
+        let mut next = 0;
+        for (index, n) in self.buckets() {
+            if index > next {
+                push_zigzag(&mut out, -((index - next) as i64));
             }
             push_zigzag(&mut out, n as i64);
+            next = index + 1;
         }
         let payload = (out.len() - HEADER) as u32;
         out[4..8].copy_from_slice(&payload.to_be_bytes());
