@@ -5,6 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::contest::{Contender, Ratio, contest};
 use crate::server::Server;
 use crate::tools::{PerRequest, Tools, client, json, number_after, pinned};
@@ -47,7 +50,9 @@ impl Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Asked, not killed: it removes its certificates.
+        let pid = Pid::from_raw(self.child.id() as i32);
+        let _ = kill(pid, Signal::SIGTERM);
         let _ = self.child.wait();
     }
 }
