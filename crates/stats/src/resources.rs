@@ -105,13 +105,17 @@ impl Track {
         let at: Vec<f64> = edges
             .iter()
             .zip(&points)
-            .map(|(&edge, point)| match point {
-                Some(_) => at_instant(&known, edge),
-                None => known.last().map_or(0.0, |&(_, cpu)| cpu as f64),
-            })
+            .map(
+                |(&edge, point)| match (point, known.first(), known.last()) {
+                    // Not read there: it is not known to have used anything before its
+                    // first reading or after its last.
+                    (None, Some(first), Some(last)) => {
+                        at_instant(&known, edge.clamp(first.0, last.0))
+                    }
+                    _ => at_instant(&known, edge),
+                },
+            )
             .collect();
-        // A process that appears later than the first edge (it cannot, locally)
-        // counts from its first reading.
         let base = at.first().copied().unwrap_or(0.0);
         Self {
             cpu_ns: at.iter().map(|&cpu| (cpu - base).max(0.0)).collect(),
@@ -462,6 +466,31 @@ mod tests {
         assert_eq!(r.planes[&Plane::DataPlane].processes, 2);
         assert_eq!(r.planes[&Plane::DataPlane].memory_max_bytes, 61);
         assert!(r.machine.other_cores >= 0.0);
+    }
+
+    #[test]
+    fn what_was_not_read_at_every_edge_counts_what_its_readings_say() {
+        let busy = |t: i64| process(t, (t / 2_000_000) as u64 + 5_000, 1, None);
+        let with = |there: [bool; 3]| {
+            let records: Vec<AgentRecord> = (0..3)
+                .map(|i| i as i64 * S)
+                .zip(there)
+                .map(|(t, there)| sample(t, 0, vec![busy(t + 10_000_000).filter(|_| there)]))
+                .collect();
+            let r = summarise(&spec(&[Plane::DataPlane]), &records, 2).unwrap();
+            (r.processes[0].cpu_cores, r.processes[0].cpu_cores_max)
+        };
+        // Half a core throughout.
+        for (there, cores, cores_max) in [
+            ([true, false, true], 0.5, 0.5),
+            ([false, true, true], 0.25, 0.5),
+            ([false, false, true], 0.0, 0.0),
+        ] {
+            let found = with(there);
+            let near = |a: f64, b: f64| (a - b).abs() < 0.01;
+            assert!(near(found.0, cores), "{there:?}: {found:?}");
+            assert!(near(found.1, cores_max), "{there:?}: {found:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! checksum fits, the intervals add up to the final result, every slot is
 //! accounted for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use tare_model::SCHEMA_VERSION;
@@ -172,6 +172,10 @@ impl Sums {
             if sum.summary() != *stated {
                 return differs(name, &sum.summary(), stated);
             }
+        }
+        let stated: BTreeSet<&str> = result.endpoints.iter().map(|e| e.name.as_str()).collect();
+        if let Some(name) = self.endpoints.keys().find(|n| !stated.contains(n.as_str())) {
+            return differs(name, &self.endpoints[name].counts, &"without it");
         }
         let none = Default::default();
         for endpoint in &result.endpoints {

@@ -51,7 +51,6 @@ impl Seconds {
                 add(Some(endpoint.name.clone()), &endpoint.latency)?;
             }
             for (class, latency) in &endpoint.error_latency {
-                // A `#` is in no request's URL.
                 add(Some(format!("{}#{class}", endpoint.name)), latency)?;
             }
         }

@@ -97,8 +97,16 @@ pub(super) fn missing(parts: &[Part]) -> Result<Option<(u32, String)>, MergeErro
 /// Every generator's reasons under its name. Whether there are enough samples is
 /// judged on the merged counts instead; of interval logs nobody knows.
 pub(super) fn verdicts(parts: &[Part]) -> Vec<Finding> {
-    let judged_anew = |f: &Finding| f.reason != Reason::TooFewSamples;
-    parts.iter().flat_map(reasons).filter(judged_anew).collect()
+    parts
+        .iter()
+        .flat_map(reasons)
+        .filter(is_of_the_part)
+        .collect()
+}
+
+/// Whether a reason holds of the whole because it holds of one part.
+pub(super) fn is_of_the_part(finding: &Finding) -> bool {
+    finding.reason != Reason::TooFewSamples
 }
 
 fn reasons(part: &Part) -> Vec<Finding> {

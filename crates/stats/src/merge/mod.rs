@@ -120,18 +120,18 @@ pub struct Options {
 }
 
 /// The result of generators that are known to be the shards of one schedule and to
-/// have started at one instant; `None` of none. Their verdicts are joined.
+/// have started at one instant; `None` of none. Their verdicts are joined, but for the
+/// number of samples, which is judged on the sum. One that was stopped before the others
+/// shortens nobody's window.
 ///
 /// # Errors
 /// [`MergeError::Histogram`] when one is damaged.
 pub(crate) fn of_one_start(results: &[LoadResult]) -> Result<Option<LoadResult>, MergeError> {
-    let (first, rest) = match results {
+    let first = match results {
         [] => return Ok(None),
         [one] => return Ok(Some(one.clone())),
-        [first, rest @ ..] => (first, rest),
+        [first, ..] => first,
     };
-    let join = |all: Verdict, r: &LoadResult| all.and(r.verdict.clone());
-    let verdict = rest.iter().fold(first.verdict.clone(), join);
     let part = |(i, r): (usize, &LoadResult)| {
         Part::of_result(
             &format!("generator {i}"),
@@ -145,12 +145,27 @@ pub(crate) fn of_one_start(results: &[LoadResult]) -> Result<Option<LoadResult>,
         .enumerate()
         .map(part)
         .collect::<Result<_, _>>()?;
+    let joined = results.iter().map(|r| r.verdict.clone());
+    let joined = joined.reduce(Verdict::and);
+    let mut findings = joined.unwrap_or_default().reasons;
+    findings.retain(check::is_of_the_part);
+    findings.extend(too_few(results.iter().map(|r| r.latency_ns.count).sum()));
+    let window_ns = results.iter().map(|r| r.window_ns).max();
     result::of(
         &parts,
         first.window_start_unix_ns,
-        first.window_ns,
-        &verdict,
+        window_ns.unwrap_or(first.window_ns),
+        &Verdict::from_findings(findings),
     )
+}
+
+/// What is to be said of p99 when it rests on so many responses.
+fn too_few(responses: u64) -> Option<Finding> {
+    let needed = samples_needed(0.99);
+    (responses < needed).then(|| {
+        let found = format!("p99 rests on {responses} responses, expected at least {needed}");
+        Finding::new(Grade::Suspect, Reason::TooFewSamples, found)
+    })
 }
 
 /// All parts as one.
@@ -189,14 +204,7 @@ pub fn merge(parts: Vec<Part>, options: Options) -> Result<Merged, MergeError> {
     }));
     findings.extend(skewed(start_skew_ns, window_ns));
     findings.extend(deviate::findings(&generators));
-    if latency.len() < samples_needed(0.99) {
-        let found = format!(
-            "p99 rests on {} responses, expected at least {}",
-            latency.len(),
-            samples_needed(0.99)
-        );
-        findings.push(Finding::new(Grade::Suspect, Reason::TooFewSamples, found));
-    }
+    findings.extend(too_few(latency.len()));
     let verdict = Verdict::from_findings(findings);
     let result = result::of(&parts, start, window_ns, &verdict)?;
     Ok(Merged {

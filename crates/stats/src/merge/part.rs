@@ -1,6 +1,6 @@
 //! One generator, read from whichever of its files was given.
 
-use tare_model::load::{LoadResult, Shard};
+use tare_model::load::{ErrorClass, LoadResult, Shard};
 use tare_model::merge::SourceKind;
 
 use super::MergeError;
@@ -120,7 +120,7 @@ impl Part {
             match &line.tag {
                 None => latency.merge(&line.histogram),
                 // Failures are no latency of responses.
-                Some(tag) if tag.contains('#') => {}
+                Some(tag) if is_of_failures(tag) => {}
                 Some(tag) => match endpoints.iter_mut().find(|(n, _)| n == tag) {
                     Some((_, sum)) => sum.merge(&line.histogram),
                     None => endpoints.push((tag.clone(), line.histogram.clone())),
@@ -174,4 +174,10 @@ impl Part {
     pub(super) fn end_unix_ns(&self) -> u64 {
         self.window_start_unix_ns.saturating_add(self.window_ns)
     }
+}
+
+/// Whether a tag is `NAME#CLASS`. The names of endpoints may have a `#`, too.
+fn is_of_failures(tag: &str) -> bool {
+    let class = tag.rsplit_once('#').map(|(_, class)| class);
+    ErrorClass::ALL.iter().any(|c| Some(c.key()) == class)
 }

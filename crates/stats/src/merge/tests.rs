@@ -210,6 +210,45 @@ fn percentiles_come_from_merged_counts_and_are_not_averaged() {
 }
 
 #[test]
+fn of_one_start_the_window_and_the_samples_are_those_of_all() {
+    let slots: Vec<Slot> = (0..200).map(|i| (1_000_000 + i, 0, 0, false)).collect();
+    let own = |samples: u64, index| LoadResult {
+        verdict: Verdict::from_findings(too_few(samples).into_iter().collect()),
+        ..record(&slots[..samples as usize], shard(index, 2))
+    };
+    let mut stopped = own(100, 0);
+    (stopped.window_ns, stopped.interrupted) = (WINDOW / 2, true);
+    stopped.rate.achieved = 100.0 * 1e9 / stopped.window_ns as f64;
+    let whole = own(200, 1);
+    for parts in [[stopped.clone(), whole.clone()], [whole, stopped]] {
+        let all = of_one_start(&parts).unwrap().unwrap();
+        assert_eq!((all.window_ns, all.interrupted), (WINDOW, true));
+        assert!((all.rate.achieved - 30.0).abs() < 1e-9, "{:?}", all.rate);
+        assert_eq!(all.verdict, Verdict::default(), "300 responses are enough");
+    }
+    let few = of_one_start(&[own(100, 0), own(150, 1)]).unwrap().unwrap();
+    let said: Vec<&str> = few
+        .verdict
+        .reasons
+        .iter()
+        .map(|f| f.found.as_str())
+        .collect();
+    assert_eq!(said, ["p99 rests on 250 responses, expected at least 299"]);
+}
+
+#[test]
+fn a_log_tells_failures_from_endpoints_with_a_number_sign() {
+    let mut h = Histogram::new();
+    h.record(7);
+    let line = |tag| hlog::line(tag, 0, 1_000_000_000, &h);
+    let text =
+        hlog::header(START) + &line(None) + &line(Some("list#1")) + &line(Some("list#1#reset"));
+    let part = Part::read("x.hlog", &text).unwrap();
+    let names: Vec<&str> = part.endpoints.iter().map(|(n, _)| n.as_str()).collect();
+    assert_eq!(names, ["list#1"]);
+}
+
+#[test]
 fn one_generator_given_twice_is_refused_whatever_its_form() {
     let slots: Vec<Slot> = (0..500).map(|i| (1_000_000 + i, 0, 0, false)).collect();
     let a = record(&slots, shard(0, 2));
