@@ -17,53 +17,57 @@ pub struct Builtin {
 #[must_use]
 pub fn builtins() -> &'static [Builtin] {
     const ALL: [Builtin; 9] = [
-        Builtin {
-            name: "quick",
-            title: "Emojivoto x 2: no mesh, Envoy sidecars, Envoy with mutual TLS",
-            text: include_str!("../../../../plans/quick.yaml"),
-        },
-        Builtin {
-            name: "aa",
-            title: "no mesh against itself: the noise floor of this machine",
-            text: include_str!("../../../../plans/aa.yaml"),
-        },
-        Builtin {
-            name: "thirty",
-            title: "Emojivoto x 30 at 500 rps: no mesh, Envoy with mutual TLS",
-            text: include_str!("../../../../plans/thirty.yaml"),
-        },
-        Builtin {
-            name: "smoke",
-            title: "seconds on an echo service, to see that everything works",
-            text: include_str!("../../../../plans/smoke.yaml"),
-        },
-        Builtin {
-            name: "cluster-quick",
-            title: "Emojivoto x 2 on a small cluster: no mesh, Istio with strict mutual TLS and without",
-            text: include_str!("../../../../plans/cluster-quick.yaml"),
-        },
-        Builtin {
-            name: "kinvolk-2019",
-            title: "after Kinvolk 2019: Emojivoto x 30 at 500 and 600 rps, Linkerd and Istio",
-            text: include_str!("../../../../plans/kinvolk-2019.yaml"),
-        },
-        Builtin {
-            name: "kinvolk-sweep",
-            title: "after Kinvolk's sweep: 500 to 5500 rps, Linkerd and Istio",
-            text: include_str!("../../../../plans/kinvolk-sweep.yaml"),
-        },
-        Builtin {
-            name: "linkerd-2021",
-            title: "after Linkerd 2021: 20, 200 and 2000 rps, Linkerd and Istio",
-            text: include_str!("../../../../plans/linkerd-2021.yaml"),
-        },
-        Builtin {
-            name: "istio-2018",
-            title: "after Istio 2018: an echo service at 400 rps, variants of Istio",
-            text: include_str!("../../../../plans/istio-2018.yaml"),
-        },
+        of(
+            "quick",
+            "Emojivoto x 2: no mesh, Envoy sidecars, Envoy with mutual TLS",
+            include_str!("../../../../plans/quick.yaml"),
+        ),
+        of(
+            "aa",
+            "no mesh against itself: the noise floor of this machine",
+            include_str!("../../../../plans/aa.yaml"),
+        ),
+        of(
+            "thirty",
+            "Emojivoto x 30 at 500 rps: no mesh, Envoy with mutual TLS",
+            include_str!("../../../../plans/thirty.yaml"),
+        ),
+        of(
+            "smoke",
+            "seconds on an echo service, to see that everything works",
+            include_str!("../../../../plans/smoke.yaml"),
+        ),
+        of(
+            "cluster-quick",
+            "Emojivoto x 2 on a small cluster: no mesh, Istio with strict mutual TLS and without",
+            include_str!("../../../../plans/cluster-quick.yaml"),
+        ),
+        of(
+            "kinvolk-2019",
+            "after Kinvolk 2019: Emojivoto x 30 at 500 and 600 rps, Linkerd and Istio",
+            include_str!("../../../../plans/kinvolk-2019.yaml"),
+        ),
+        of(
+            "kinvolk-sweep",
+            "after Kinvolk's sweep: 500 to 5500 rps, Linkerd and Istio",
+            include_str!("../../../../plans/kinvolk-sweep.yaml"),
+        ),
+        of(
+            "linkerd-2021",
+            "after Linkerd 2021: 20, 200 and 2000 rps, Linkerd and Istio",
+            include_str!("../../../../plans/linkerd-2021.yaml"),
+        ),
+        of(
+            "istio-2018",
+            "after Istio 2018: an echo service at 400 rps, variants of Istio",
+            include_str!("../../../../plans/istio-2018.yaml"),
+        ),
     ];
     &ALL
+}
+
+const fn of(name: &'static str, title: &'static str, text: &'static str) -> Builtin {
+    Builtin { name, title, text }
 }
 
 /// The built-in plan of that name.

@@ -1,0 +1,229 @@
+//! A recorded trace: instants as they came, as a text and as JSON.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ArrivalsError;
+use crate::units::parse_duration;
+
+/// Most slots of a recorded trace: it travels in the specification.
+pub const TRACE_SLOTS_MAX: usize = 5_000_000;
+
+/// Recorded instants in nanoseconds, in order, the first one usually 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "TraceWire", into = "TraceWire")]
+#[schemars(with = "TraceWire")]
+pub struct Trace {
+    slots: u64,
+    length_ns: u64,
+    instants_ns: Option<Arc<[u64]>>,
+}
+
+/// A [`Trace`] in JSON.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TraceWire {
+    /// How many.
+    slots: u64,
+    /// From 0 to the last one.
+    length_ns: u64,
+    /// Gaps between the instants in nanoseconds, the first one from 0: LEB128 in
+    /// base64. Absent in results, which do not repeat what they were made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gaps_base64: Option<String>,
+}
+
+impl Trace {
+    /// A trace of instants in nanoseconds, which are put in order.
+    ///
+    /// # Errors
+    /// [`ArrivalsError::Range`] without any, or with more than [`TRACE_SLOTS_MAX`].
+    pub fn new(mut instants_ns: Vec<u64>) -> Result<Self, ArrivalsError> {
+        let slots = instants_ns.len();
+        if slots == 0 || slots > TRACE_SLOTS_MAX {
+            return Err(ArrivalsError::Range(format!(
+                "a trace of {slots} slots, expected 1 to {TRACE_SLOTS_MAX}"
+            )));
+        }
+        instants_ns.sort_unstable();
+        Ok(Self {
+            slots: slots as u64,
+            length_ns: instants_ns[slots - 1],
+            instants_ns: Some(instants_ns.into()),
+        })
+    }
+
+    /// Reads a file of timestamps: one a line, in seconds with up to nine decimals, in
+    /// any order and from any origin; the earliest becomes the window's beginning. What
+    /// follows a blank or a comma, empty lines and lines that begin with `#` are left out.
+    ///
+    /// # Errors
+    /// [`ArrivalsError::Line`] for the first line that is none.
+    pub fn parse(text: &str) -> Result<Self, ArrivalsError> {
+        let mut instants = Vec::new();
+        for (i, whole) in text.lines().enumerate() {
+            let line = whole.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let number = line
+                .split([' ', '\t', ','])
+                .next()
+                .filter(|n| n.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+            let ns = number.and_then(|n| parse_duration(&format!("{n}s")).ok());
+            instants.push(ns.ok_or_else(|| ArrivalsError::Line {
+                line: i + 1,
+                found: line.chars().take(80).collect(),
+            })?);
+        }
+        let first = instants.iter().copied().min().unwrap_or(0);
+        instants.iter_mut().for_each(|ns| *ns -= first);
+        Self::new(instants)
+    }
+
+    /// The instants in order; empty in a result.
+    #[must_use]
+    pub fn instants_ns(&self) -> &[u64] {
+        self.instants_ns.as_deref().unwrap_or_default()
+    }
+
+    /// How many.
+    pub(super) fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// From 0 to the last one.
+    pub(super) fn length_ns(&self) -> u64 {
+        self.length_ns
+    }
+
+    /// Whether its instants are there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.instants_ns.is_some()
+    }
+
+    /// The same without its instants.
+    pub(super) fn described(&self) -> Self {
+        Self {
+            instants_ns: None,
+            ..*self
+        }
+    }
+
+    pub(super) fn slots_before(&self, ns: u64) -> u64 {
+        match &self.instants_ns {
+            Some(all) => all.partition_point(|&at| at < ns) as u64,
+            None => self.slots,
+        }
+    }
+}
+
+impl From<Trace> for TraceWire {
+    fn from(trace: Trace) -> Self {
+        let gaps_base64 = trace.instants_ns.map(|all| {
+            let mut bytes = Vec::with_capacity(all.len() * 4);
+            let mut before = 0;
+            for &at in all.iter() {
+                write_leb128(&mut bytes, at - before);
+                before = at;
+            }
+            STANDARD.encode(bytes)
+        });
+        Self {
+            slots: trace.slots,
+            length_ns: trace.length_ns,
+            gaps_base64,
+        }
+    }
+}
+
+impl TryFrom<TraceWire> for Trace {
+    type Error = ArrivalsError;
+
+    fn try_from(wire: TraceWire) -> Result<Self, ArrivalsError> {
+        let Some(text) = wire.gaps_base64 else {
+            return Ok(Self {
+                slots: wire.slots,
+                length_ns: wire.length_ns,
+                instants_ns: None,
+            });
+        };
+        let bad = |why: &str| ArrivalsError::Range(format!("gaps_base64: {why}"));
+        let bytes = STANDARD.decode(text).map_err(|e| bad(&e.to_string()))?;
+        let mut instants = Vec::new();
+        let mut rest = bytes.as_slice();
+        let mut at: u64 = 0;
+        while !rest.is_empty() {
+            let gap = read_leb128(&mut rest).ok_or_else(|| bad("found no LEB128 number"))?;
+            at = at
+                .checked_add(gap)
+                .ok_or_else(|| bad("the instants exceed 64 bits"))?;
+            instants.push(at);
+        }
+        let trace = Self::new(instants)?;
+        if (trace.slots, trace.length_ns) != (wire.slots, wire.length_ns) {
+            return Err(bad("they are not those of slots and length_ns"));
+        }
+        Ok(trace)
+    }
+}
+
+fn write_leb128(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn read_leb128(bytes: &mut &[u8]) -> Option<u64> {
+    let mut n = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let part = u64::from(byte & 0x7f);
+        if shift == 63 && part > 1 {
+            return None;
+        }
+        n |= part << shift;
+        if byte < 0x80 {
+            return Some(n);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arrivals::Arrivals;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_trace_survives_its_journey(mut instants in prop::collection::vec(0u64..1 << 50, 1..200)) {
+            let arrivals = Arrivals::Trace(Trace::new(instants.clone()).unwrap());
+            let json = serde_json::to_string(&arrivals).unwrap();
+            let back: Arrivals = serde_json::from_str(&json).unwrap();
+            instants.sort_unstable();
+            prop_assert_eq!(&back, &arrivals);
+            let Arrivals::Trace(trace) = &back else { panic!("no trace") };
+            prop_assert_eq!(trace.instants_ns(), instants.as_slice());
+            let described = serde_json::to_string(&arrivals.described()).unwrap();
+            prop_assert!(described.len() < 80, "{}", described);
+            let back: Arrivals = serde_json::from_str(&described).unwrap();
+            prop_assert!(back.check(1.0, 1).is_err(), "a trace without instants was accepted");
+        }
+
+        #[test]
+        fn broken_traces_are_refused_without_panic(text in "[A-Za-z0-9+/=]{0,40}", slots: u64) {
+            let wire = TraceWire { slots, length_ns: 5, gaps_base64: Some(text) };
+            let trace = Trace::try_from(wire);
+            prop_assert!(trace.is_err() || trace.unwrap().slots == slots);
+        }
+    }
+}
