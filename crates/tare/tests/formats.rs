@@ -1,8 +1,8 @@
 //! `tare load --save`, `tare merge`, `tare export` and `tare schema` as commands.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -10,44 +10,23 @@ use tare_model::load::{LoadResult, LoadSpec, Shard};
 use tare_model::merge::Merged;
 use tare_stats::{Histogram, formats, hlog};
 
-/// A server on loopback: 200 to everything but `/bad`, which gets 503.
-fn serve() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            std::thread::spawn(move || answer(stream.unwrap()));
-        }
-    });
-    addr
-}
+mod support;
 
-fn answer(mut stream: TcpStream) {
-    stream.set_nodelay(true).unwrap();
-    let mut seen = Vec::new();
-    let mut buffer = [0; 4096];
-    while let Ok(n) = stream.read(&mut buffer) {
-        if n == 0 {
-            return;
-        }
-        seen.extend_from_slice(&buffer[..n]);
-        if seen.ends_with(b"\r\n\r\n") {
-            let status = if seen.starts_with(b"GET /bad") {
-                503
-            } else {
-                200
-            };
-            seen.clear();
-            let response = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
-            if stream.write_all(response.as_bytes()).is_err() {
-                return;
-            }
-        }
-    }
+/// A server on loopback: 200 to everything but `/bad`, which gets 503.
+fn server() -> SocketAddr {
+    support::serve(|asked, stream| {
+        let status = if asked.bytes.starts_with(b"GET /bad") {
+            503
+        } else {
+            200
+        };
+        let response = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(response.as_bytes()).is_ok()
+    })
 }
 
 fn tare(arguments: &[&str], dir: &Path, stdin: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tare"))
+    let mut child = Command::new(support::TARE)
         .args(arguments)
         .current_dir(dir)
         .stdin(Stdio::piped())
@@ -66,7 +45,7 @@ fn read(dir: &Path, name: &str) -> String {
 #[test]
 fn one_load_is_saved_in_every_format_with_the_same_counts() {
     let dir = tempfile::tempdir().unwrap();
-    let addr = serve();
+    let addr = server();
     let urls = [format!("http://{addr}/good"), format!("http://{addr}/bad")];
     let mut arguments = vec!["load", &urls[0], &urls[1]];
     arguments.extend(["--rate", "200", "--duration", "1500ms", "-c", "4"]);
@@ -139,7 +118,7 @@ fn a_file_that_cannot_be_written_costs_no_load() {
 
 /// Two shards of one schedule as workers; their records in `0.ndjson` and `1.ndjson`.
 fn shards(dir: &Path) {
-    let addr = serve();
+    let addr = server();
     let spec = |index: u32| LoadSpec {
         shard: Shard { index, count: 2 },
         ..spec(&format!("http://{addr}/"))

@@ -1,11 +1,9 @@
 //! `tare load` against servers whose behaviour is known.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,54 +11,20 @@ use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Shard};
 use tare_model::record::LoadRecord;
 use tare_model::rng::Rng;
 use tare_model::verdict::{Grade, Reason};
-use tare_stats::{Histogram, LoadStream};
+use tare_stats::LoadStream;
+
+mod support;
+
+use support::serve;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-
-/// A server on loopback, a thread for each connection; `answer` gets the number of
-/// the request and may do anything, and says whether the connection goes on. Lives
-/// as long as the test.
-fn serve(answer: impl Fn(u64, &mut TcpStream) -> bool + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap();
-    let shared = Arc::new((answer, AtomicU64::new(0)));
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let shared = Arc::clone(&shared);
-            std::thread::spawn(move || connection(stream.unwrap(), &shared.0, &shared.1));
-        }
-    });
-    addr
-}
-
-fn connection(
-    mut stream: TcpStream,
-    answer: &impl Fn(u64, &mut TcpStream) -> bool,
-    number: &AtomicU64,
-) {
-    stream.set_nodelay(true).unwrap();
-    let mut seen = Vec::new();
-    let mut buffer = [0; 4096];
-    while let Ok(n) = stream.read(&mut buffer) {
-        if n == 0 {
-            return;
-        }
-        seen.extend_from_slice(&buffer[..n]);
-        if seen.ends_with(b"\r\n\r\n") {
-            seen.clear();
-            if !answer(number.fetch_add(1, Ordering::Relaxed), &mut stream) {
-                return;
-            }
-        }
-    }
-}
 
 fn good_server() -> SocketAddr {
     serve(|_, stream| stream.write_all(OK).is_ok())
 }
 
 fn start(args: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_tare"))
+    Command::new(support::TARE)
         .arg("load")
         .args(args)
         .stdin(Stdio::piped())
@@ -104,14 +68,6 @@ fn load(args: &[&str]) -> (i32, LoadResult) {
     (output.status.code().unwrap(), parse(&output))
 }
 
-fn within(what: &str, found_ns: u64, expected_ns: f64, share: f64) {
-    let error = (found_ns as f64 / expected_ns - 1.0).abs();
-    assert!(
-        error <= share,
-        "{what} is {found_ns} ns, expected {expected_ns} within {share}"
-    );
-}
-
 fn has(result: &LoadResult, reason: Reason) -> bool {
     result.verdict.reasons.iter().any(|f| f.reason == reason)
 }
@@ -141,16 +97,11 @@ fn an_interval_log_that_cannot_be_written_costs_no_measurement() {
     assert_eq!(parse(&output).counts.ok, 20);
 }
 
-/// The exact figures are tested in simulated time; here real processes must agree. A
-/// machine that is busy with other things at the moment is given three chances.
+/// The exact figures are tested in simulated time; here real processes must agree, as
+/// far as a machine that is busy with other things lets them: it can only add.
 #[test]
 fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
-    let found: Vec<String> = (0..3).map_while(|_| frozen_server_shows().err()).collect();
-    assert!(found.len() < 3, "{found:#?}");
-}
-
-fn frozen_server_shows() -> Result<(), String> {
-    let begun = Arc::new(std::sync::OnceLock::new());
+    let begun = std::sync::OnceLock::new();
     let addr = serve(move |_, stream| {
         let at = begun.get_or_init(Instant::now).elapsed();
         let (from, until) = (Duration::from_secs(5), Duration::from_secs(6));
@@ -160,31 +111,17 @@ fn frozen_server_shows() -> Result<(), String> {
         stream.write_all(OK).is_ok()
     });
     let url = format!("http://{addr}/");
-    let (_, r) = load(&[
-        &url,
-        "--rate",
-        "200",
-        "--duration",
-        "10s",
-        "--connections",
-        "20",
-    ]);
+    let often = ["--rate", "200", "--duration", "10s", "--connections", "20"];
+    let (_, r) = load(&[&[url.as_str()], &often[..]].concat());
     assert_eq!(r.counts.ok, 2000, "{:?}", r.errors);
-    let latency = Histogram::from_wire(&r.histograms.latency).unwrap();
-    let p85 = latency.quantile(0.85);
-    let near = |found: u64, expected: f64| (found as f64 / expected - 1.0).abs() <= 0.02;
-    let shown = p85 < 5_000_000
-        && near(r.latency_ns.p95, 0.50e9)
-        && near(r.latency_ns.p99, 0.90e9)
-        && r.wait_ns.p99 > 500_000_000
-        && !has(&r, Reason::Lateness);
-    if shown {
-        return Ok(());
-    }
-    Err(format!(
-        "p85 {p85}, {:?}, {:?}, {:?}",
-        r.latency_ns, r.wait_ns, r.verdict
-    ))
+    let found = format!("{:?}, {:?}, {:?}", r.latency_ns, r.wait_ns, r.lateness_ns);
+    // A tenth of the slots fall into that second, and most wait for a connection.
+    assert!(r.latency_ns.p95 > 480_000_000, "{found}");
+    assert!(r.latency_ns.p99 > 880_000_000, "{found}");
+    assert!(r.wait_ns.p99 > 500_000_000, "{found}");
+    assert!(r.latency_ns.p75 < r.latency_ns.p95 / 2, "{found}");
+    // Nor is it the generator's fault.
+    assert!(r.lateness_ns.p99 < r.latency_ns.p99 / 2, "{found}");
 }
 
 #[test]
@@ -218,16 +155,19 @@ fn a_stopped_generator_is_found_late_and_invalid() {
     );
     let r = parse(&output);
     assert_eq!(r.counts.ok, 2000, "{:?}", r.errors);
-    within("latency p99", r.latency_ns.p99, stall_ns - 0.1e9, 0.05);
-    within("lateness p99", r.lateness_ns.p99, stall_ns - 0.1e9, 0.05);
+    // A twentieth of the slots are later than half of the stall, a hundredth than 0.9 of it.
+    let late = &r.lateness_ns;
+    assert!(late.p95 as f64 > 0.48 * stall_ns, "{late:?}");
+    assert!(late.p99 as f64 > 0.88 * stall_ns, "{late:?}");
+    assert!(r.latency_ns.p99 >= late.p99, "{:?} {late:?}", r.latency_ns);
     assert_eq!(r.verdict.grade, Grade::Invalid);
     assert!(has(&r, Reason::Lateness), "{:?}", r.verdict);
 }
 
 #[test]
 fn seeded_faults_are_told_apart_and_all_accounted_for() {
-    let addr = serve(|number, stream| {
-        let fault = Rng::stream(11, number).below(12);
+    let addr = serve(|asked, stream| {
+        let fault = Rng::stream(11, asked.number).below(12);
         let write = |stream: &mut TcpStream, bytes: &[u8]| stream.write_all(bytes).is_ok();
         match fault {
             0 => {
@@ -343,16 +283,20 @@ fn a_recorded_trace_and_wrk2s_phase_are_carried_out_and_named() {
 #[test]
 fn an_interrupt_ends_early_with_a_valid_result() {
     let url = format!("http://{}/", good_server());
-    let child = start(&[
+    let mut child = start(&[
         &url,
         "--rate",
         "100",
         "--duration",
         "30s",
+        "--progress",
         "--output",
         "json",
     ]);
-    std::thread::sleep(Duration::from_secs(2));
+    // After the second line of progress, at the end of the second second.
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    (0..2).for_each(|_| drop(said.next().unwrap().unwrap()));
+    std::thread::spawn(move || said.for_each(drop));
     kill_process(pid_of(&child), Signal::INT).unwrap();
     let output = finish(child);
     assert_eq!(output.status.code(), Some(130), "{output:?}");

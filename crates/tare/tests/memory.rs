@@ -1,40 +1,19 @@
 //! How much memory `tare load` takes.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::io::Read;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_model::load::LoadResult;
 
-const TARE: &str = env!("CARGO_BIN_EXE_tare");
+mod support;
+
+use support::{Echo, TARE};
+
 const CONNECTIONS: u64 = 1_000;
 const RESIDENT_BYTES_MAX: u64 = 64 << 20;
-
-/// Ended with the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
-
-fn echo() -> (Ended, String) {
-    let mut child = Command::new(TARE)
-        .args(["serve-echo", "--port", "0", "--delay", "300ms"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut first = String::new();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    out.read_line(&mut first).unwrap();
-    let url = first.split(' ').find(|w| w.starts_with("http://"));
-    let url = url.unwrap_or_else(|| panic!("{first}")).to_owned();
-    (Ended(child), url.trim().trim_end_matches('/').to_owned())
-}
 
 /// The most that was resident so far; `None` when the process is over.
 fn resident_bytes_max(pid: u32) -> Option<u64> {
@@ -60,8 +39,10 @@ fn raise_file_limit() {
 #[test]
 fn a_thousand_connections_and_ten_endpoints_fit_in_64_mib() {
     raise_file_limit();
-    let (_server, url) = echo();
-    let urls: Vec<String> = (1..=10).map(|i| format!("{url}/bytes/{i}KiB")).collect();
+    let echo = Echo::start(&["--delay", "300ms"]);
+    let urls: Vec<String> = (1..=10)
+        .map(|i| format!("{}/bytes/{i}KiB", echo.url))
+        .collect();
     let connections = CONNECTIONS.to_string();
     let mut child = Command::new(TARE)
         .arg("load")

@@ -2,55 +2,13 @@
 //! messages are known.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use rustix::process::{Pid, Signal, kill_process};
 use tare_model::search::{Ended, Limit, SearchResult, StepOutcome};
 
-const TARE: &str = env!("CARGO_BIN_EXE_tare");
+mod support;
 
-/// An echo server; it is ended with the test.
-struct Echo {
-    child: Child,
-    url: String,
-}
-
-impl Echo {
-    fn start(args: &[&str]) -> Self {
-        let mut child = Command::new(TARE)
-            .args(["serve-echo", "--port", "0"])
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut first = String::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut first).unwrap();
-        let url = first.split(' ').find(|w| w.starts_with("http://"));
-        let url = url.unwrap_or_else(|| panic!("{first}")).to_owned();
-        // Read on, so that the server never waits for its reader.
-        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
-        Self { child, url }
-    }
-
-    /// Ends it by Ctrl-C; its exit code and its last words.
-    fn interrupt(mut self) -> (Option<i32>, String) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-        let mut said = String::new();
-        let mut err = self.child.stderr.take().unwrap();
-        err.read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said)
-    }
-}
-
-impl Drop for Echo {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use support::{Echo, TARE};
 
 /// Bounded by its own budget.
 fn search(url: &str, args: &[&str]) -> Output {

@@ -92,19 +92,11 @@ fn template(method: &MethodDescriptor) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_workload::{EchoOptions, EchoServer, Knobs};
+    use tare_workload::{EchoOptions, EchoServer};
 
     #[tokio::test]
     async fn services_methods_and_messages_are_listed() {
-        let server = EchoServer::start(&EchoOptions {
-            listen: "127.0.0.1:0".to_owned(),
-            tls: None,
-            threads: 1,
-            defaults: Knobs::default(),
-            concurrency: 0,
-            seed: 1,
-        })
-        .unwrap();
+        let server = EchoServer::start(&EchoOptions::at("127.0.0.1:0")).unwrap();
         let at = |path: &str| format!("grpc://{}{path}", server.address());
         let services = list(&at(""), &[]).await.unwrap();
         assert!(

@@ -281,19 +281,11 @@ fn innermost(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_workload::{EchoOptions, EchoServer, Knobs};
+    use tare_workload::{EchoOptions, EchoServer};
 
     #[tokio::test]
     async fn both_versions_describe_the_same_service() {
-        let server = EchoServer::start(&EchoOptions {
-            listen: "127.0.0.1:0".to_owned(),
-            tls: None,
-            threads: 1,
-            defaults: Knobs::default(),
-            concurrency: 0,
-            seed: 1,
-        })
-        .unwrap();
+        let server = EchoServer::start(&EchoOptions::at("127.0.0.1:0")).unwrap();
         let address = server.address().to_string();
         let mut client = Reflection::connect(&address, &address, None, &[])
             .await

@@ -43,6 +43,21 @@ pub struct EchoOptions {
     pub seed: u64,
 }
 
+impl EchoOptions {
+    /// Plain, on one thread, with nothing that a request did not ask for.
+    #[must_use]
+    pub fn at(listen: &str) -> Self {
+        Self {
+            listen: listen.to_owned(),
+            tls: None,
+            threads: 1,
+            defaults: Knobs::default(),
+            concurrency: 0,
+            seed: 1,
+        }
+    }
+}
+
 /// A running echo server. Dropping it asks it to end without waiting.
 pub struct EchoServer {
     address: SocketAddr,

@@ -21,14 +21,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::client::{get, raw, request};
 
 pub(crate) fn options() -> EchoOptions {
-    EchoOptions {
-        listen: "127.0.0.1:0".to_owned(),
-        tls: None,
-        threads: 1,
-        defaults: Knobs::default(),
-        concurrency: 0,
-        seed: 1,
-    }
+    EchoOptions::at("127.0.0.1:0")
 }
 
 pub(crate) fn start(options: &EchoOptions) -> EchoServer {

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use tare_model::load::Streaming;
-    use tare_workload::{EchoOptions, EchoServer, Knobs, Playground, TlsOptions};
+    use tare_workload::{EchoOptions, EchoServer, Playground, TlsOptions};
 
     #[derive(Parser)]
     struct Line {
@@ -168,12 +168,8 @@ mod tests {
 
     fn started(tls: Option<(String, TlsOptions)>) -> EchoServer {
         EchoServer::start(&EchoOptions {
-            listen: "127.0.0.1:0".to_owned(),
             tls,
-            threads: 1,
-            defaults: Knobs::default(),
-            concurrency: 0,
-            seed: 1,
+            ..EchoOptions::at("127.0.0.1:0")
         })
         .unwrap()
     }
