@@ -115,6 +115,60 @@ fn dependencies_point_one_way_and_bans_hold() {
     }
 }
 
+/// `make fuzz` is held to a lock file that no other build looks at.
+#[test]
+fn the_lock_file_of_fuzz_has_the_dependencies_of_today() {
+    let lock = read(&root().join("fuzz/Cargo.lock")).unwrap();
+    let mut found = 0;
+    for (krate, dependencies) in dependencies() {
+        let name = format!("name = \"{krate}\"\n");
+        let Some(entry) = lock.split("[[package]]").find(|e| e.contains(&name)) else {
+            continue;
+        };
+        found += 1;
+        for dependency in dependencies {
+            let quoted = format!("\"{dependency}");
+            let listed = entry.lines().any(|l| {
+                l.trim()
+                    .split([' ', ','])
+                    .next()
+                    .unwrap()
+                    .trim_end_matches('"')
+                    == quoted
+            });
+            assert!(
+                listed,
+                "fuzz/Cargo.lock lacks {dependency} of {krate}: run `cargo update --workspace` in fuzz/"
+            );
+        }
+    }
+    assert!(found >= 3, "only {found} crates of the workspace are in it");
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let manifest = read(&root().join("Cargo.toml")).unwrap();
+    let (_, section) = manifest.split_once("[workspace.dependencies]\n").unwrap();
+    let used: BTreeSet<&str> = section
+        .lines()
+        .take_while(|l| !l.starts_with('['))
+        .filter_map(|l| l.split([' ', '.', '=']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#') && !name.starts_with("tare"))
+        .collect();
+    let map = read(&root().join("ARCHITECTURE.md")).unwrap();
+    let (_, table) = map.split_once("## Dependencies, and why\n").unwrap();
+    let rows = table
+        .lines()
+        .filter(|l| l.starts_with("| ") && !l.contains("| web |"));
+    let reasons: BTreeSet<&str> = rows
+        .skip(1)
+        .filter_map(|l| l.split('|').nth(1))
+        .flat_map(|names| names.split(','))
+        .map(|name| name.split_whitespace().next().unwrap())
+        .collect();
+    assert_eq!(used, reasons, "of Cargo.toml, and of ARCHITECTURE.md");
+}
+
 #[test]
 fn source_files_stay_readable() {
     for file in files() {
