@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if cmd::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            cmd::say(format_args!("tare: {error:#}"));
+            cmd::say(format_args!("tare: {}", cmd::words(&error)));
             ExitCode::from(cmd::exit::USAGE)
         }
     }

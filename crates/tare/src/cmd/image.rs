@@ -1,7 +1,5 @@
 //! `tare image`: an OCI archive of a static program, from nothing.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,10 +27,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let bytes =
         std::fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
-    let file =
-        File::create(&args.out).with_context(|| format!("cannot write {}", args.out.display()))?;
-    let digest = image::write(&bytes, &args.name, &mut BufWriter::new(file))
+    let mut archive = Vec::new();
+    let digest = image::write(&bytes, &args.name, &mut archive)
         .with_context(|| format!("no image of {}", program.display()))?;
+    std::fs::write(&args.out, archive)
+        .with_context(|| format!("cannot write {}", args.out.display()))?;
     super::say(format_args!(
         "{}: {} {digest}",
         args.out.display(),

@@ -91,6 +91,18 @@ pub(crate) fn say(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// An error and its causes in one line; a cause that was named already is not repeated.
+pub(crate) fn words(error: &anyhow::Error) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !words.contains(&cause) {
+            words += ": ";
+            words += &cause;
+        }
+    }
+    words
+}
+
 /// Whether the reader of standard output went away: that is no failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
@@ -98,4 +110,18 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
             .downcast_ref::<std::io::Error>()
             .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn nothing_is_said_twice() {
+        let cause = || anyhow!("no such file");
+        let told = cause().context("a.yaml: no such file").context("failed");
+        assert_eq!(words(&told), "failed: a.yaml: no such file");
+        assert_eq!(words(&cause().context("failed")), "failed: no such file");
+    }
 }

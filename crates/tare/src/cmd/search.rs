@@ -29,7 +29,8 @@ const UNASKED: [&str; 2] = ["errors<1%", "achieved>99%"];
 /// Find the highest rate that meets objectives, with an interval, from short open-loop steps.
 ///
 /// The rate doubles until an objective is missed; then each step is where its outcome says most, until the interval is
-/// narrow enough. Says when the generator, not the target, was the limit. Exit code 1: not even the lowest rate meets them.
+/// narrow enough. Says when the generator, not the target, was the limit. Exit code 1: not even the lowest rate meets
+/// them; 3: no limit was found.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -114,6 +115,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(match (result.ended, result.limit) {
         (Ended::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
         (_, Limit::MinRate) => ExitCode::from(exit::MISSED),
+        (_, Limit::Unknown) => ExitCode::from(exit::INVALID),
         _ => ExitCode::SUCCESS,
     })
 }

@@ -114,16 +114,23 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
         }
         Mode::Saturate => write!(out, ", as fast as answered (closed loop)")?,
     }
-    write!(out, ", {} connections", spec.connections)?;
+    write!(out, ", {}", of(spec.connections, "connection"))?;
     if spec.endpoints.iter().any(|e| !e.protocol.is_http1()) {
-        write!(out, " of up to {} streams", spec.streams)?;
+        write!(out, " of up to {}", of(spec.streams, "stream"))?;
     }
     writeln!(
         out,
-        ", {} threads, {}",
-        spec.threads,
+        ", {}, {}",
+        of(spec.threads, "thread"),
         exact_duration(spec.duration_ns)
     )
+}
+
+fn of(n: u32, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        _ => format!("{n} {what}s"),
+    }
 }
 
 /// A row of a table of latencies.

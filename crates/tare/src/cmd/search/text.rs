@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use tare_model::hist::LatencySummary;
 use tare_model::search::{Ended, Limit, SearchResult, SearchStep, StepOutcome};
 use tare_model::units::{format_duration_ns, format_rate};
 
@@ -19,15 +20,20 @@ fn row(s: &SearchStep) -> String {
         StepOutcome::Missed => format!("missed: {}", s.missed.join(", ")),
         StepOutcome::Generator => format!("generator held up: {}", s.missed.join(", ")),
     };
+    let of = |summary: &LatencySummary, ns: u64| match summary.count {
+        0 => "-".to_owned(),
+        _ => format_duration_ns(ns),
+    };
+    let latency = |ns| of(&s.latency_ns, ns);
     format!(
         "{:>10.1} {:>10.1} {:>8} {:>8} {:>8} {:>8.2} % {:>8} {:>5.1} %  {outcome}",
         s.rate_rps,
         s.achieved_rps,
-        format_duration_ns(s.latency_ns.p50),
-        format_duration_ns(s.latency_ns.p99),
-        format_duration_ns(s.latency_ns.max),
+        latency(s.latency_ns.p50),
+        latency(s.latency_ns.p99),
+        latency(s.latency_ns.max),
         s.errors_share * 100.0,
-        format_duration_ns(s.lateness_ns.p99),
+        of(&s.lateness_ns, s.lateness_ns.p99),
         s.loop_utilisation * 100.0,
     )
 }
