@@ -298,7 +298,8 @@ fn ctrl_c_before_the_first_trial_ends_at_once() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(started.elapsed() < Duration::from_secs(4));
+    // Not after the 30 seconds of that Envoy.
+    assert!(started.elapsed() < Duration::from_secs(20));
     nothing_is_left(dir.path());
     assert!(!dir.path().join("out").exists());
 }

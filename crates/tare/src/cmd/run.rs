@@ -174,16 +174,9 @@ async fn go<E: Environment>(
         Some(Err(error)) => Err(error.into()),
         Some(Ok(fingerprint)) => match open(begun, plan, name, fingerprint) {
             Err(error) => Err(error),
-            Ok(run) => {
-                display.say(&format!("run directory: {}", run.path().display()));
-                let mut watchers = Watchers::new(&mut display, web, run.path()).await?;
-                let outcome = experiment::run(&mut environment, &run, &mut watchers, stop).await;
-                watchers.over().await;
-                Ok(Some(Done {
-                    dir: run.path().to_owned(),
-                    outcome,
-                }))
-            }
+            Ok(run) => conduct(&mut environment, &run, &mut display, stop, web)
+                .await
+                .map(Some),
         },
     };
     display.finish();
@@ -191,6 +184,23 @@ async fn go<E: Environment>(
         super::say(format_args!("tare: {}: {}", event.kind, event.message));
     }
     done
+}
+
+async fn conduct<E: Environment>(
+    environment: &mut E,
+    run: &RunDir,
+    display: &mut Display,
+    stop: watch::Receiver<bool>,
+    web: Option<u16>,
+) -> anyhow::Result<Done> {
+    display.say(&format!("run directory: {}", run.path().display()));
+    let mut watchers = Watchers::new(display, web, run.path()).await?;
+    let outcome = experiment::run(environment, run, &mut watchers, stop).await;
+    watchers.over().await;
+    Ok(Done {
+        dir: run.path().to_owned(),
+        outcome,
+    })
 }
 
 fn run_id(started_unix_ns: u64, plan: &Plan) -> String {
