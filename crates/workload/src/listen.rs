@@ -51,14 +51,7 @@ pub(crate) async fn accept(
 async fn serve_http(stream: TcpStream, node: Arc<Node>, mut stop: watch::Receiver<()>) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| http::answer(node.clone(), request));
-    // HTTP/1.1, or HTTP/2 from a client that knows.
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http2()
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_pending_accept_reset_streams(STREAMS_MAX as usize);
+    let builder = of_both();
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
@@ -66,6 +59,18 @@ async fn serve_http(stream: TcpStream, node: Arc<Node>, mut stop: watch::Receive
         _ = stop.changed() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
+}
+
+/// HTTP/1.1, or HTTP/2 from a client that knows.
+pub(crate) fn of_both() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http2()
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_pending_accept_reset_streams(STREAMS_MAX as usize);
+    builder
 }
 
 async fn serve_grpc(stream: TcpStream, node: Arc<Node>, mut stop: watch::Receiver<()>) {

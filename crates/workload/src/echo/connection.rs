@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -18,10 +17,8 @@ use tokio_rustls::TlsAcceptor;
 use super::desk::Desk;
 use super::http;
 use super::knobs::Close;
-use crate::upstream::WINDOW_BYTES;
+use crate::listen;
 
-/// Concurrent requests on one connection.
-const STREAMS_MAX: u32 = 10_000;
 /// A handshake that takes longer is given up.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
@@ -84,13 +81,7 @@ async fn exchange(
     let service = service_fn(move |request| {
         http::answer(Arc::clone(&desk), Arc::clone(&of_request), request)
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http2()
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_pending_accept_reset_streams(STREAMS_MAX as usize);
+    let builder = listen::of_both();
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let mut ending = false;
