@@ -202,6 +202,19 @@ impl World for Loopback {
     }
 }
 
+/// Takes a step on a real socket, whatever its time; false when the connection ends by it.
+pub(crate) fn take(step: &Step, stream: &mut TcpStream) -> bool {
+    match step {
+        Step::Bytes(_, bytes) => stream.write_all(bytes).is_ok(),
+        Step::Close(_) => false,
+        Step::Reset(_) => {
+            let zero = Some(Duration::ZERO);
+            rustix::net::sockopt::set_socket_linger(stream, zero).unwrap();
+            false
+        }
+    }
+}
+
 /// Plays the steps on a real socket; ends with the connection.
 fn serve(mut stream: TcpStream) {
     stream.set_nodelay(true).unwrap();
@@ -220,18 +233,8 @@ fn serve(mut stream: TcpStream) {
             let (Step::Bytes(at, _) | Step::Close(at) | Step::Reset(at)) = step;
             std::thread::sleep(Duration::from_nanos(at - passed));
             passed = at;
-            match step {
-                Step::Bytes(_, bytes) => {
-                    if stream.write_all(&bytes).is_err() {
-                        return;
-                    }
-                }
-                Step::Close(_) => return,
-                Step::Reset(_) => {
-                    let zero = Some(Duration::ZERO);
-                    rustix::net::sockopt::set_socket_linger(&stream, zero).unwrap();
-                    return;
-                }
+            if !take(&step, &mut stream) {
+                return;
             }
         }
     }
@@ -248,15 +251,8 @@ fn serve_streams(mut stream: TcpStream) {
             && *at <= begun.elapsed()
             && let Some(Reverse((.., step))) = due.pop()
         {
-            match step {
-                Step::Bytes(_, bytes) if stream.write_all(&bytes).is_err() => return,
-                Step::Bytes(..) => {}
-                Step::Close(_) => return,
-                Step::Reset(_) => {
-                    let zero = Some(Duration::ZERO);
-                    rustix::net::sockopt::set_socket_linger(&stream, zero).unwrap();
-                    return;
-                }
+            if !take(&step, &mut stream) {
+                return;
             }
         }
         let wait = due.peek().map(|Reverse((at, ..))| {
