@@ -149,7 +149,8 @@ pub(crate) fn of_one_start(results: &[LoadResult]) -> Result<Option<LoadResult>,
     let joined = joined.reduce(Verdict::and);
     let mut findings = joined.unwrap_or_default().reasons;
     findings.retain(check::is_of_the_part);
-    findings.extend(too_few(results.iter().map(|r| r.latency_ns.count).sum()));
+    let responses = results.iter().map(|r| r.latency_ns.count);
+    findings.extend(too_few(responses.fold(0, u64::saturating_add)));
     let window_ns = results.iter().map(|r| r.window_ns).max();
     result::of(
         &parts,
