@@ -4,7 +4,7 @@
 //!
 //! - `targets`, `url`, `deck`, [`http1`], [`http2`], [`grpc`]: what is sent where, and what comes back.
 //!   Pure: bytes and instants in, values out.
-//! - [`driver`]: the seam to time and sockets, real or simulated.
+//! - `driver`: the seam to time and sockets, real or simulated.
 //! - [`tls`]: trust and identity, from a specification to rustls.
 //! - `engine`: one loop on one thread, generic over the driver.
 //! - `book`, `collect`, [`verdict`]: what was seen, added up, and whether it may be used.
@@ -14,7 +14,7 @@ mod collect;
 #[cfg(test)]
 mod conformance;
 mod deck;
-pub mod driver;
+mod driver;
 mod encode;
 mod engine;
 pub mod grpc;

@@ -13,7 +13,7 @@ const NORMAL_FROM: f64 = 2_000.0;
 ///
 /// Source: Thompson (1936); David and Nagaraja, "Order Statistics" (2003), section 7.1.
 #[must_use]
-pub fn ranks(n: u64, q: f64, confidence: f64) -> (u64, u64) {
+pub(crate) fn ranks(n: u64, q: f64, confidence: f64) -> (u64, u64) {
     let tail = (1.0 - confidence) / 2.0;
     let mean = n as f64 * q;
     if mean.min(n as f64 - mean) >= NORMAL_FROM {

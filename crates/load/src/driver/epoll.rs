@@ -43,7 +43,7 @@ struct Socket {
 
 /// The driver for measurements. Made on the thread that uses it, because timer
 /// slack belongs to a thread.
-pub struct EpollDriver {
+pub(crate) struct EpollDriver {
     epoll: OwnedFd,
     sockets: Vec<Option<Socket>>,
     stamps: Option<Stamps>,
@@ -66,7 +66,7 @@ impl EpollDriver {
     ///
     /// # Errors
     /// When the kernel gives no epoll instance or lacks `epoll_pwait2` (Linux 5.11).
-    pub fn new(pace: Pace) -> std::io::Result<Self> {
+    pub(crate) fn new(pace: Pace) -> std::io::Result<Self> {
         let event = epoll::Event {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
@@ -189,7 +189,7 @@ impl EpollDriver {
 
     /// Lets the kernel time every `every`-th request, too; 0: none.
     #[must_use]
-    pub fn with_kernel_timestamps(mut self, every: u32) -> Self {
+    pub(crate) fn with_kernel_timestamps(mut self, every: u32) -> Self {
         self.stamps = (every > 0).then(|| Stamps::new(every));
         self
     }

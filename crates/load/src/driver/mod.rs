@@ -10,20 +10,22 @@ use tare_model::load::ErrorClass;
 mod epoll;
 mod kernel;
 mod report;
+#[cfg(test)]
 mod sim;
 mod tls;
 
-pub use epoll::EpollDriver;
-pub use report::{DriverReport, KernelReport, TlsReport};
-pub use sim::{SimDriver, SimServer, Step};
-pub use tls::TlsDriver;
+pub(crate) use epoll::EpollDriver;
+pub(crate) use report::{DriverReport, KernelReport, TlsReport};
+#[cfg(test)]
+pub(crate) use sim::{SimDriver, SimServer, Step};
+pub(crate) use tls::TlsDriver;
 
 /// A connection of one engine: an index into its table, from 0 without gaps.
-pub type ConnId = u32;
+pub(crate) type ConnId = u32;
 
 /// Why an operation on a connection gave nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Not now: wait until it is ready.
     WouldBlock,
     /// The peer refused the connection.
@@ -43,7 +45,7 @@ pub enum Fault {
 impl Fault {
     /// The class of a connection attempt that ended so.
     #[must_use]
-    pub fn class_of_connect(self) -> ErrorClass {
+    pub(crate) fn class_of_connect(self) -> ErrorClass {
         match self {
             Self::Refused => ErrorClass::ConnectRefused,
             Self::Tls => ErrorClass::Tls,
@@ -54,7 +56,7 @@ impl Fault {
 
     /// The class of a request that ended so.
     #[must_use]
-    pub fn class_of_request(self) -> ErrorClass {
+    pub(crate) fn class_of_request(self) -> ErrorClass {
         match self {
             Self::Closed => ErrorClass::Closed,
             Self::Tls => ErrorClass::Tls,
@@ -66,7 +68,7 @@ impl Fault {
 
 /// A connection on which something can be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ready {
+pub(crate) struct Ready {
     /// Which.
     pub conn: ConnId,
     /// Reading will give bytes, the end, or a fault.
@@ -78,7 +80,7 @@ pub struct Ready {
 }
 
 /// Time and sockets for one engine on one thread.
-pub trait Driver {
+pub(crate) trait Driver {
     /// Monotonic nanoseconds.
     fn now(&mut self) -> u64;
 
@@ -145,7 +147,7 @@ pub trait Driver {
 
 /// The engine's instants of a request, in nanoseconds of [`Driver::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestTimes {
+pub(crate) struct RequestTimes {
     /// When the schedule wanted it.
     pub intended: u64,
     /// When the engine wrote it.

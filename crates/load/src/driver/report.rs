@@ -9,7 +9,7 @@ const REASONS_MAX: usize = 16;
 
 /// Handed over at a loop's end.
 #[derive(Debug, Clone, Default)]
-pub struct DriverReport {
+pub(crate) struct DriverReport {
     /// TLS, where the driver speaks it.
     pub tls: Option<TlsReport>,
     /// Kernel timestamps, where they were asked for.
@@ -18,7 +18,7 @@ pub struct DriverReport {
 
 /// The handshakes and failures of one loop's connections.
 #[derive(Debug, Clone, Default)]
-pub struct TlsReport {
+pub(crate) struct TlsReport {
     /// TCP connection to finished handshake, in nanoseconds.
     pub handshake: Histogram,
     /// Full handshakes.
@@ -35,7 +35,7 @@ pub struct TlsReport {
 
 /// The kernel's instants against the engine's.
 #[derive(Debug, Clone, Default)]
-pub struct KernelReport {
+pub(crate) struct KernelReport {
     /// Every so manieth request was to be sampled.
     pub every: u32,
     /// Requests with both of the kernel's instants.
@@ -56,7 +56,7 @@ pub struct KernelReport {
 
 impl DriverReport {
     /// Adds another loop's.
-    pub fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         join(&mut self.tls, other.tls, TlsReport::merge);
         join(&mut self.kernel, other.kernel, KernelReport::merge);
     }

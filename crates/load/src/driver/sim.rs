@@ -10,7 +10,7 @@ use super::{ConnId, Driver, Fault, Ready};
 /// What a simulated server does, and when, counted from the instant of the event
 /// that it answers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub(crate) enum Step {
     /// These bytes arrive after so many nanoseconds.
     Bytes(u64, Vec<u8>),
     /// The connection ends in order.
@@ -20,7 +20,7 @@ pub enum Step {
 }
 
 /// The far side of all connections.
-pub trait SimServer {
+pub(crate) trait SimServer {
     /// A connection attempt: how long it takes, how it ends, and what happens on it
     /// unasked. `None`: never any answer.
     fn connect(&mut self, now: u64, to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)>;
@@ -64,7 +64,7 @@ type Planned = (u64, u64, ConnId, u64, Happening);
 type FaultOrd = u8;
 
 /// The driver for tests.
-pub struct SimDriver<S> {
+pub(crate) struct SimDriver<S> {
     server: S,
     now: u64,
     idle_ns: u64,
@@ -98,7 +98,7 @@ const FAULTS: [Fault; 7] = [
 
 impl<S: SimServer> SimDriver<S> {
     /// A world with one server in it, at time 1 s.
-    pub fn new(server: S) -> Self {
+    pub(crate) fn new(server: S) -> Self {
         Self {
             server,
             now: 1_000_000_000,
@@ -114,7 +114,7 @@ impl<S: SimServer> SimDriver<S> {
     }
 
     /// The server.
-    pub fn server(&self) -> &S {
+    pub(crate) fn server(&self) -> &S {
         &self.server
     }
 

@@ -16,7 +16,7 @@ const READ_BYTES: usize = 4096;
 
 /// A decorator that encrypts the connections which have a peer and leaves the others
 /// as they are.
-pub struct TlsDriver<D> {
+pub(crate) struct TlsDriver<D> {
     inner: D,
     /// By connection.
     peers: Vec<Option<TlsPeer>>,
@@ -147,7 +147,7 @@ impl TlsConn {
 impl<D: Driver> TlsDriver<D> {
     /// Speaks TLS on connection `i` when `peers[i]` says how.
     #[must_use]
-    pub fn new(inner: D, peers: Vec<Option<TlsPeer>>) -> Self {
+    pub(crate) fn new(inner: D, peers: Vec<Option<TlsPeer>>) -> Self {
         let report = TlsReport {
             insecure: peers.iter().flatten().any(|p| p.insecure),
             ..TlsReport::default()
@@ -159,11 +159,6 @@ impl<D: Driver> TlsDriver<D> {
             pending: Vec::new(),
             report,
         }
-    }
-
-    /// The driver below.
-    pub fn inner(&mut self) -> &mut D {
-        &mut self.inner
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use crate::local::probe::{self, ProbeError};
 ///
 /// # Errors
 /// When it cannot be reached.
-pub async fn ready(socket: &Path) -> Result<(bool, String), ProbeError> {
+pub(crate) async fn ready(socket: &Path) -> Result<(bool, String), ProbeError> {
     let response = get(socket, "/ready").await?;
     Ok((response.status == 200, response.text().trim().to_owned()))
 }
@@ -22,7 +22,7 @@ pub async fn ready(socket: &Path) -> Result<(bool, String), ProbeError> {
 ///
 /// # Errors
 /// When it cannot be reached, or the answer is not as expected.
-pub async fn version(socket: &Path) -> Result<String, ProbeError> {
+pub(crate) async fn version(socket: &Path) -> Result<String, ProbeError> {
     let info: Value = serde_json::from_slice(&get(socket, "/server_info").await?.body)
         .map_err(|e| ProbeError::Answer(format!("/server_info is not JSON: {e}")))?;
     info["version"]
@@ -34,7 +34,7 @@ pub async fn version(socket: &Path) -> Result<String, ProbeError> {
 
 /// Requests that came in by each listener since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Requests {
+pub(crate) struct Requests {
     /// From other sidecars.
     pub inbound: u64,
     /// From its own application.
@@ -45,7 +45,7 @@ pub struct Requests {
 ///
 /// # Errors
 /// When it cannot be reached.
-pub async fn requests(socket: &Path) -> Result<Requests, ProbeError> {
+pub(crate) async fn requests(socket: &Path) -> Result<Requests, ProbeError> {
     let response = get(socket, "/stats?filter=downstream_rq_total&usedonly").await?;
     Ok(parse_requests(&response.text()))
 }

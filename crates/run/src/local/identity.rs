@@ -30,13 +30,13 @@ const TRUST_DOMAIN: &str = "tare.local";
 
 /// SPIFFE identity of a service of an instance.
 #[must_use]
-pub fn spiffe_id(namespace: &str, account: &str) -> String {
+pub(super) fn spiffe_id(namespace: &str, account: &str) -> String {
     format!("spiffe://{TRUST_DOMAIN}/ns/{namespace}/sa/{account}")
 }
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
-pub enum IdentityError {
+pub(super) enum IdentityError {
     /// A certificate or key could not be made.
     #[error("make a certificate: {0}")]
     Make(#[from] rcgen::Error),
@@ -49,7 +49,7 @@ pub enum IdentityError {
 }
 
 /// The run's own authority: ECDSA on P-256.
-pub struct Authority {
+pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
@@ -64,7 +64,7 @@ impl Authority {
     ///
     /// # Errors
     /// When the cryptography fails.
-    pub fn new() -> Result<Self, IdentityError> {
+    pub(super) fn new() -> Result<Self, IdentityError> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![
@@ -82,7 +82,7 @@ impl Authority {
     ///
     /// # Errors
     /// When the cryptography fails.
-    pub fn issue(&self, identity: &str) -> Result<Leaf, IdentityError> {
+    pub(super) fn issue(&self, identity: &str) -> Result<Leaf, IdentityError> {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::URI(identity.try_into()?)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -100,7 +100,12 @@ impl Authority {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn write(&self, leaf: &Leaf, dir: &Path, name: &str) -> Result<TlsFiles, IdentityError> {
+    pub(super) fn write(
+        &self,
+        leaf: &Leaf,
+        dir: &Path,
+        name: &str,
+    ) -> Result<TlsFiles, IdentityError> {
         let files = TlsFiles {
             certificate: dir.join(format!("{name}.crt")),
             key: dir.join(format!("{name}.key")),
@@ -125,7 +130,7 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// A certificate and its key.
-pub struct Leaf {
+pub(super) struct Leaf {
     certificate: rcgen::Certificate,
     key: KeyPair,
 }
@@ -139,7 +144,7 @@ impl std::fmt::Debug for Leaf {
 impl Leaf {
     /// The certificate as it travels in a handshake.
     #[must_use]
-    pub fn der(&self) -> CertificateDer<'static> {
+    pub(super) fn der(&self) -> CertificateDer<'static> {
         self.certificate.der().clone()
     }
 }
@@ -149,7 +154,7 @@ impl Leaf {
 ///
 /// # Errors
 /// When the certificate and its key do not go together.
-pub fn client(
+pub(super) fn client(
     leaf: Option<&Leaf>,
     server: CertificateDer<'static>,
     alpn: &str,

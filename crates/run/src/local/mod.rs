@@ -7,12 +7,12 @@
 mod child;
 mod deploy;
 pub(crate) mod die;
-pub mod identity;
+mod identity;
 pub mod probe;
 mod prove;
 mod scratch;
 mod starting;
-pub mod topology;
+mod topology;
 mod workers;
 
 use std::collections::BTreeMap;

@@ -16,19 +16,19 @@ use crate::envoy::config::Route;
 /// The ports of a pod. A socket that listens on all addresses takes its port on every
 /// loopback address too, so these are none that development servers like (8080), and
 /// below the range that the kernel gives to outgoing connections (from 32768 on).
-pub const APPLICATION_PORT: u16 = 15080;
+pub(super) const APPLICATION_PORT: u16 = 15080;
 /// Where a sidecar listens for others.
-pub const INBOUND_PORT: u16 = 15006;
+pub(super) const INBOUND_PORT: u16 = 15006;
 /// Where a sidecar listens for its own application.
-pub const OUTBOUND_PORT: u16 = 15001;
+pub(super) const OUTBOUND_PORT: u16 = 15001;
 /// Pods in a run's network; the last addresses are not for pods.
 const PODS_MAX: usize = 250 * 254;
 /// Name of the pod that the generator is in.
-pub const GENERATOR: &str = "generator";
+pub(super) const GENERATOR: &str = "generator";
 
 /// One service of one instance, with its sidecar; or the generator's sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pod {
+pub(super) struct Pod {
     /// `emojivoto-0/web`, or `generator`.
     pub name: String,
     /// Its address.
@@ -45,7 +45,7 @@ pub struct Pod {
 
 /// A service in a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodService {
+pub(super) struct PodService {
     /// Name of the instance.
     pub instance: String,
     /// Name of the service.
@@ -57,7 +57,7 @@ pub struct PodService {
 impl PodService {
     /// Host header or :authority by which it is called.
     #[must_use]
-    pub fn authority(&self) -> String {
+    pub(super) fn authority(&self) -> String {
         format!("{}.{}", self.service, self.instance)
     }
 }
@@ -65,32 +65,32 @@ impl PodService {
 impl Pod {
     /// Where its application listens.
     #[must_use]
-    pub fn application(&self) -> SocketAddrV4 {
+    pub(super) fn application(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, APPLICATION_PORT)
     }
 
     /// Where its sidecar listens for others.
     #[must_use]
-    pub fn inbound(&self) -> SocketAddrV4 {
+    pub(super) fn inbound(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, INBOUND_PORT)
     }
 
     /// Where its sidecar listens for its own application.
     #[must_use]
-    pub fn outbound(&self) -> SocketAddrV4 {
+    pub(super) fn outbound(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, OUTBOUND_PORT)
     }
 
     /// Name as part of a file name.
     #[must_use]
-    pub fn file_name(&self) -> String {
+    pub(super) fn file_name(&self) -> String {
         self.name.replace('/', "-")
     }
 }
 
 /// All pods of a trial. The first is the generator's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Topology {
+pub(super) struct Topology {
     /// The pods.
     pub pods: Vec<Pod>,
 }
@@ -99,7 +99,7 @@ impl Topology {
     /// Lays out a workload in the network `127.second.0.0/16`; `None` when it has
     /// more pods than the network has addresses.
     #[must_use]
-    pub fn new(workload: &Workload, second: u8) -> Option<Self> {
+    pub(super) fn new(workload: &Workload, second: u8) -> Option<Self> {
         let graph = &workload.graph;
         let count = 1 + graph.services.len() * workload.instances as usize;
         if count > PODS_MAX {
@@ -159,7 +159,7 @@ impl Topology {
     /// How the application of a pod reaches those that it calls, by service name:
     /// through its sidecar, or straight.
     #[must_use]
-    pub fn upstreams(&self, pod: &Pod, meshed: bool) -> BTreeMap<String, Upstream> {
+    pub(super) fn upstreams(&self, pod: &Pod, meshed: bool) -> BTreeMap<String, Upstream> {
         self.reach(pod, meshed)
             .map(|(callee, upstream)| (callee.service.clone(), upstream))
             .collect()
@@ -167,7 +167,7 @@ impl Topology {
 
     /// How the generator reaches the services that the load names.
     #[must_use]
-    pub fn targets(&self, meshed: bool) -> BTreeMap<(String, String), Upstream> {
+    pub(super) fn targets(&self, meshed: bool) -> BTreeMap<(String, String), Upstream> {
         self.reach(&self.pods[0], meshed)
             .map(|(callee, upstream)| ((callee.instance.clone(), callee.service.clone()), upstream))
             .collect()
@@ -198,7 +198,7 @@ impl Topology {
 
     /// What a pod's sidecar routes.
     #[must_use]
-    pub fn routes(&self, pod: &Pod) -> Vec<Route> {
+    pub(super) fn routes(&self, pod: &Pod) -> Vec<Route> {
         pod.calls
             .iter()
             .filter_map(|&i| {

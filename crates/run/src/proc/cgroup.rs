@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// from its `cpu.stat` of either version. `None` where the controller is not in force:
 /// the text lacks the line then.
 #[must_use]
-pub fn throttled_ns(text: &str) -> Option<u64> {
+pub(super) fn throttled_ns(text: &str) -> Option<u64> {
     let value = |name: &str| -> Option<u64> {
         text.lines().find_map(|line| {
             let (key, value) = line.split_once(' ')?;
@@ -24,7 +24,7 @@ pub fn throttled_ns(text: &str) -> Option<u64> {
 /// those around it as far as they can be seen, from the texts of its
 /// `/proc/PID/cgroup` and `/proc/self/mountinfo`. Empty without a CPU controller.
 #[must_use]
-pub fn cpu_dirs(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
+pub(super) fn cpu_dirs(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
     let Some((mount, own)) = cpu_dir(cgroup, mountinfo) else {
         return Vec::new();
     };

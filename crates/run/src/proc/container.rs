@@ -21,7 +21,7 @@ const STAT_BYTES_MAX: usize = 8192;
 
 /// The groups of all containers that a machine has.
 #[derive(Debug, Default)]
-pub struct Groups {
+pub(crate) struct Groups {
     cpu: BTreeMap<String, PathBuf>,
     memory: BTreeMap<String, PathBuf>,
     unified: bool,
@@ -31,7 +31,7 @@ impl Groups {
     /// Finds them below the mount point of the control groups, which a container of
     /// its own is told by `TARE_CGROUP_ROOT`.
     #[must_use]
-    pub fn find() -> Self {
+    pub(crate) fn find() -> Self {
         let root = std::env::var_os("TARE_CGROUP_ROOT");
         Self::below(&root.map_or_else(|| PathBuf::from("/sys/fs/cgroup"), PathBuf::from))
     }
@@ -56,7 +56,7 @@ impl Groups {
 
     /// The container of that id; `None` when it has no group here.
     #[must_use]
-    pub fn container(&self, id: &str) -> Option<Container> {
+    pub(crate) fn container(&self, id: &str) -> Option<Container> {
         let cpu = self.cpu.get(id)?;
         let file = if self.unified {
             "cpu.stat"
@@ -100,7 +100,7 @@ fn walk(dir: &Path, depth: u32, found: &mut BTreeMap<String, PathBuf>) {
 
 /// One container.
 #[derive(Debug)]
-pub struct Container {
+pub(crate) struct Container {
     cpu: File,
     procs: PathBuf,
     memory: Option<PathBuf>,
@@ -113,7 +113,7 @@ pub struct Container {
 impl Container {
     /// CPU now, and memory as of a few seconds ago at most; `None` when it is gone.
     /// `place` spreads the costly readings of many containers over the samples.
-    pub fn usage(&mut self, place: usize, now: bool) -> Option<(Usage, Option<u64>)> {
+    pub(crate) fn usage(&mut self, place: usize, now: bool) -> Option<(Usage, Option<u64>)> {
         let text = text_of(&self.cpu)?;
         let cpu_ns = if self.unified {
             v2_usage_ns(&text)?

@@ -1,7 +1,7 @@
 //! What the kernel tells about processes, the machine and control groups.
 //! [`parse`] and [`cgroup`] take texts; [`read`] opens files and clocks.
 
-pub mod cgroup;
-pub mod container;
+mod cgroup;
+pub(crate) mod container;
 pub mod parse;
-pub mod read;
+pub(crate) mod read;

@@ -14,7 +14,7 @@ use super::{cgroup, parse};
 /// A watched process. It is known by its start time too, so that another process
 /// which was given its id later is not taken for it.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     pid: u32,
     start_ticks: Option<u64>,
     clock: Option<ClockId>,
@@ -22,7 +22,7 @@ pub struct Process {
 
 /// CPU and resident memory of a process at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// CPU time since its start, all threads, the ended ones too, in nanoseconds.
     pub cpu_ns: u64,
     /// Resident set size in bytes.
@@ -32,7 +32,7 @@ pub struct Usage {
 impl Process {
     /// Starts to watch a process; one that is not there reads as gone.
     #[must_use]
-    pub fn new(pid: u32) -> Self {
+    pub(crate) fn new(pid: u32) -> Self {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
         Self {
             pid,
@@ -49,7 +49,7 @@ impl Process {
     /// CPU is the process's own clock: exact to the nanosecond, where `/proc/PID/stat`
     /// counts ticks of 10 ms. The latter stands in where the clock cannot be had.
     #[must_use]
-    pub fn usage(&self) -> Option<Usage> {
+    pub(crate) fn usage(&self) -> Option<Usage> {
         let stat = self.stat()?;
         let pages = parse::stat_resident_pages(&stat)?;
         let cpu_ns = match self.clock {
@@ -64,7 +64,7 @@ impl Process {
 
     /// Whether it still runs.
     #[must_use]
-    pub fn is_same(&self) -> bool {
+    pub(crate) fn is_same(&self) -> bool {
         self.stat().is_some()
     }
 
@@ -79,15 +79,15 @@ impl Process {
     }
 
     /// CPU from `/proc/PID/stat`, in nanoseconds, in steps of a tick.
-    #[must_use]
-    pub fn stat_cpu_ns(&self) -> Option<u64> {
+    #[cfg(test)]
+    pub(crate) fn stat_cpu_ns(&self) -> Option<u64> {
         Some(parse::stat_cpu_ticks(&self.stat()?)? * tick_ns())
     }
 
     /// Proportional set size in bytes; `None` where it may not be read. The kernel
     /// walks all its pages for this: some hundred microseconds for a proxy.
     #[must_use]
-    pub fn pss_bytes(&self) -> Option<u64> {
+    pub(crate) fn pss_bytes(&self) -> Option<u64> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         parse::kib_line_bytes(&text, "Pss")
     }
@@ -95,7 +95,7 @@ impl Process {
 
 /// The machine now; `None` where `/proc` is not as expected.
 #[must_use]
-pub fn machine() -> Option<MachineSample> {
+pub(crate) fn machine() -> Option<MachineSample> {
     let ticks = parse::machine_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     Some(MachineSample {
@@ -108,13 +108,13 @@ pub fn machine() -> Option<MachineSample> {
 
 /// Cores that this process may run on.
 #[must_use]
-pub fn cores_allowed() -> u32 {
+pub(crate) fn cores_allowed() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
 /// CPU time of this process until now.
 #[must_use]
-pub fn own_cpu() -> Duration {
+pub(crate) fn own_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .map(Duration::from)
         .unwrap_or_default()
@@ -123,14 +123,14 @@ pub fn own_cpu() -> Duration {
 /// What tells how long CPU quotas have stopped a control group: its own and those of
 /// the groups around it, which stop it just as well.
 #[derive(Debug)]
-pub struct Throttling {
+pub(crate) struct Throttling {
     files: Vec<PathBuf>,
 }
 
 impl Throttling {
     /// That of the group which this process is in now.
     #[must_use]
-    pub fn own() -> Self {
+    pub(crate) fn own() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let dirs = cgroup::cpu_dirs(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"));
         Self::of(dirs)
@@ -144,7 +144,7 @@ impl Throttling {
     /// Time stopped so far, in nanoseconds, summed over cores and groups; `None` where
     /// no group tells (no CPU controller, or nothing but the root group).
     #[must_use]
-    pub fn ns(&self) -> Option<u64> {
+    pub(crate) fn ns(&self) -> Option<u64> {
         self.files
             .iter()
             .filter_map(|file| cgroup::throttled_ns(&fs::read_to_string(file).ok()?))
