@@ -68,6 +68,13 @@ fn load(args: &[&str]) -> (i32, LoadResult) {
     (output.status.code().unwrap(), parse(&output))
 }
 
+/// Whether each thread of a process has stopped.
+fn stands_still(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let mut stats = threads.map(|t| std::fs::read_to_string(t.unwrap().path().join("stat")));
+    stats.all(|stat| stat.is_ok_and(|s| s.rsplit(") ").next().is_some_and(|s| s.starts_with('T'))))
+}
+
 fn has(result: &LoadResult, reason: Reason) -> bool {
     result.verdict.reasons.iter().any(|f| f.reason == reason)
 }
@@ -115,9 +122,13 @@ fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
     let (_, r) = load(&[&[url.as_str()], &often[..]].concat());
     assert_eq!(r.counts.ok, 2000, "{:?}", r.errors);
     let found = format!("{:?}, {:?}, {:?}", r.latency_ns, r.wait_ns, r.lateness_ns);
-    // A tenth of the slots fall into that second, and most wait for a connection.
-    assert!(r.latency_ns.p95 > 480_000_000, "{found}");
-    assert!(r.latency_ns.p99 > 880_000_000, "{found}");
+    // A tenth of the slots fall into that second, and most wait for a connection. What
+    // else keeps this machine busy can only add, and shows as lateness.
+    let late_ns = r.lateness_ns.max as f64;
+    for (found_ns, expected_ns) in [(r.latency_ns.p95, 0.50e9), (r.latency_ns.p99, 0.90e9)] {
+        let bounds = 0.98 * expected_ns..=1.02 * expected_ns + late_ns;
+        assert!(bounds.contains(&(found_ns as f64)), "{bounds:?}: {found}");
+    }
     assert!(r.wait_ns.p99 > 500_000_000, "{found}");
     assert!(r.latency_ns.p75 < r.latency_ns.p95 / 2, "{found}");
     // Nor is it the generator's fault.
@@ -141,6 +152,12 @@ fn a_stopped_generator_is_found_late_and_invalid() {
     let pid = pid_of(&child);
     std::thread::sleep(Duration::from_secs(4));
     kill_process(pid, Signal::STOP).unwrap();
+    // A thread stops when it is next given a core.
+    let asked = Instant::now();
+    while !stands_still(child.id()) {
+        assert!(asked.elapsed() < Duration::from_secs(20), "it runs on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let stopped = Instant::now();
     std::thread::sleep(Duration::from_secs(1));
     kill_process(pid, Signal::CONT).unwrap();
