@@ -2,9 +2,10 @@
 //! seeded worlds in which streams, connections and bytes may fail.
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tare_model::load::{Arrivals, ErrorClass, LoadResult, LoadSpec, Mode, Protocol, Streaming};
+use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Protocol, Streaming};
 use tare_model::rng::Rng;
 use tare_model::verdict::Grade;
 
@@ -12,7 +13,7 @@ use crate::conformance::Streams;
 use crate::driver::{ConnId, Driver, Fault, SimDriver, SimServer, Step};
 use crate::http2::steps::{Asked, Script};
 use crate::http2::testing as h2;
-use crate::testing::{drive, errors_of, spec, worlds};
+use crate::testing::{Interrupting, any_mode, drive, errors_of, spec, worlds};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -412,14 +413,8 @@ fn chaotic_spec(rng: &mut Rng) -> LoadSpec {
     s.endpoints[0].method = "POST".into();
     s.endpoints[0].body_base64 = [None, Some(80), Some(90_000)][rng.below(3) as usize]
         .map(|length: usize| "AAAA".repeat(length / 4));
-    s.mode = match rng.below(5) {
-        0 => Mode::Saturate,
-        _ => Mode::Open {
-            rate_rps: 100.0 + rng.below(900) as f64,
-            arrivals: Arrivals::Poisson,
-        },
-    };
     s.duration_ns = 20 * MS + rng.below(200) * MS;
+    s.mode = any_mode(rng, s.duration_ns);
     s.warmup_ns = rng.below(3) * 40 * MS;
     s.timeout_ns = 5 * MS + rng.below(150) * MS;
     s.drain_ns = (rng.below(3) == 0).then(|| rng.below(50) * MS);
@@ -432,7 +427,7 @@ fn chaotic_spec(rng: &mut Rng) -> LoadSpec {
 #[test]
 fn every_slot_on_streams_is_accounted_for_in_faulty_worlds() {
     let mut seen = std::collections::BTreeSet::new();
-    for seed in 0..worlds(1_000) {
+    for seed in worlds(1_000) {
         let mut rng = Rng::new(seed);
         let mut s = chaotic_spec(&mut rng);
         let trouble = [0, 5, 40, 90][rng.below(4) as usize];
@@ -447,7 +442,15 @@ fn every_slot_on_streams_is_accounted_for_in_faulty_worlds() {
         let mut answers = chaos(&rng);
         let settings = [(MAX_CONCURRENT, 1 + rng.below(20) as u32)];
         let script = Script::new(&settings, move |a: Asked<'_>| answers.answer(&a));
-        let mut driver = SimDriver::new(World(script, chaos(&rng)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut driver = SimDriver::new(Interrupting {
+            at: match rng.below(12) {
+                0 => S + rng.below(300) * MS,
+                _ => u64::MAX,
+            },
+            stop: Arc::clone(&stop),
+            server: World(script, chaos(&rng)),
+        });
         driver.send_bytes_max = [0, 0, 40, 5_000][rng.below(4) as usize];
         driver.send_refused_first = rng.below(8) == 0;
         if rng.below(3) == 0 {
@@ -458,7 +461,7 @@ fn every_slot_on_streams_is_accounted_for_in_faulty_worlds() {
             _ => vec![vec![addr(), "10.0.0.9:80".parse().unwrap()], vec![addr()]],
         };
         // `drive` checks the identity and the sums.
-        let r = drive(&mut driver, &s, addrs, &AtomicBool::new(false));
+        let r = drive(&mut driver, &s, addrs, &stop);
         seen.extend(r.errors.keys().cloned());
         let limit = 4 * S + s.warmup_ns + s.duration_ns + s.timeout_ns + 250 * MS;
         assert!(
@@ -466,7 +469,7 @@ fn every_slot_on_streams_is_accounted_for_in_faulty_worlds() {
             "seed {seed}: it ended at {}",
             driver.now()
         );
-        if s.drain_ns.is_none() {
+        if s.drain_ns.is_none() && !stop.load(Ordering::Relaxed) {
             let left = (r.counts.in_flight, r.counts.not_sent);
             assert_eq!(left, (0, 0), "seed {seed}");
         }

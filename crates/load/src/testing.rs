@@ -1,17 +1,20 @@
 //! Specifications for this crate's own tests, and a way to run them on any driver.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use tare_model::arrivals::{Arrivals, Step as RateStep, Trace};
 use tare_model::load::{
     Counts, Endpoint, ErrorClass, GrpcCall, LoadResult, LoadSpec, Mode, Pace, Protocol, Shard,
 };
+use tare_model::rng::Rng;
 use tare_model::schedule::SchedulePlan;
 use tare_stats::LoadStream;
 
 use crate::collect::{About, Collector};
-use crate::driver::Driver;
+use crate::driver::{ConnId, Driver, Fault, SimServer, Step};
 use crate::engine::{Engine, LoopPlan, OpenLoop};
 use crate::stream::RecordWriter;
 use crate::targets::{Targets, connections_of};
@@ -155,8 +158,81 @@ pub(crate) fn ok_response(body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// How many random worlds to try: TARE_WORLDS says another number for a long run.
-pub(crate) fn worlds(usual: u64) -> u64 {
-    let asked = std::env::var("TARE_WORLDS").ok();
-    asked.map_or(usual, |text| text.parse().expect("TARE_WORLDS is a number"))
+/// Seeds of the random worlds to try. For a long run, TARE_WORLDS asks for others:
+/// `100000` for the first so many, `20000..40000` for a slice of them.
+pub(crate) fn worlds(usual: u64) -> Range<u64> {
+    let number = |text: &str| text.parse().expect("TARE_WORLDS is N or FROM..TO");
+    match std::env::var("TARE_WORLDS") {
+        Err(_) => 0..usual,
+        Ok(text) => match text.split_once("..") {
+            None => 0..number(&text),
+            Some((from, to)) => number(from)..number(to),
+        },
+    }
+}
+
+/// Closed loop, or any arrivals at all at 100 to 1,000 rps over the window.
+pub(crate) fn any_mode(rng: &mut Rng, window_ns: u64) -> Mode {
+    let rate_rps = 100.0 + rng.below(900) as f64;
+    let arrivals = match rng.below(12) {
+        0 | 1 => return Mode::Saturate,
+        2 | 3 => Arrivals::Poisson,
+        4 => Arrivals::Wrk2,
+        5 => Arrivals::Bursts {
+            slots: 1 + rng.below(30) as u32,
+        },
+        6 => Arrivals::Ramp {
+            from_rps: rng.below(900) as f64,
+            to_rps: rate_rps,
+        },
+        7 => {
+            let of = |rate_rps| RateStep {
+                rate_rps,
+                duration_ns: 1 + window_ns / 3,
+            };
+            Arrivals::Steps([rate_rps, 0.0, 900.0].map(of).to_vec())
+        }
+        8 => {
+            let instants = (0..1 + rng.below(200)).map(|_| rng.below(window_ns));
+            Arrivals::Trace(Trace::new(instants.collect()).unwrap())
+        }
+        _ => Arrivals::Constant,
+    };
+    Mode::Open {
+        rate_rps: arrivals.own_rate_rps(window_ns).unwrap_or(rate_rps),
+        arrivals,
+    }
+}
+
+/// A server that interrupts the generator from an instant on.
+pub(crate) struct Interrupting<S> {
+    pub(crate) server: S,
+    /// `u64::MAX` for never.
+    pub(crate) at: u64,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl<S> Interrupting<S> {
+    fn look(&self, now: u64) {
+        if now >= self.at {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<S: SimServer> SimServer for Interrupting<S> {
+    fn connect(&mut self, now: u64, to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+        self.look(now);
+        self.server.connect(now, to)
+    }
+
+    fn request(&mut self, now: u64, to: SocketAddr, request: &[u8]) -> Vec<Step> {
+        self.look(now);
+        self.server.request(now, to, request)
+    }
+
+    fn bytes(&mut self, now: u64, on: (ConnId, u64), bytes: &[u8]) -> Option<Vec<Step>> {
+        self.look(now);
+        self.server.bytes(now, on, bytes)
+    }
 }
