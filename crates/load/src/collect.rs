@@ -313,6 +313,8 @@ fn interval(second: u32, page: &mut Page, names: &[String]) -> Interval {
         lateness: wire_of(&page.lateness),
         wait: wire_of(&page.wait),
         error_latency: page.error_latency.get().map(Histogram::to_wire),
+        stream_wait: page.stream_wait.get().map(Histogram::to_wire),
+        message_latency: page.message_latency.get().map(Histogram::to_wire),
         errors: error_map(&page.errors),
         endpoints: names
             .iter()

@@ -101,6 +101,13 @@ pub struct Interval {
     /// done - intended of errors and timeouts; absent when there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_latency: Option<HistogramWire>,
+    /// See `LoadResult::stream_wait_ns`; absent when there was none, and in the records
+    /// of versions that did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream_wait: Option<HistogramWire>,
+    /// See `LoadResult::message_latency_ns`; absent likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_latency: Option<HistogramWire>,
     /// Errors and timeouts by class.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,

@@ -188,6 +188,8 @@ mod tests {
             lateness: nothing.clone(),
             wait: nothing,
             error_latency: None,
+            stream_wait: None,
+            message_latency: None,
             errors: BTreeMap::new(),
             endpoints: Vec::new(),
         }

@@ -317,6 +317,8 @@ impl Second {
             lateness: self.late.to_wire(),
             wait: self.zero.to_wire(),
             error_latency: None,
+            stream_wait: None,
+            message_latency: None,
             errors: BTreeMap::new(),
             endpoints: self
                 .endpoints

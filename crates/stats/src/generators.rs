@@ -153,6 +153,15 @@ mod tests {
 
     /// A whole stream of one generator with these latencies, one a slot.
     fn stream(latencies_ns: &[u64], start_unix_ns: u64) -> Vec<String> {
+        stream_but(latencies_ns, start_unix_ns, |_| {})
+    }
+
+    /// The same, its one interval changed.
+    fn stream_but(
+        latencies_ns: &[u64],
+        start_unix_ns: u64,
+        change: impl Fn(&mut Interval),
+    ) -> Vec<String> {
         let mut lines = Vec::new();
         let mut checksum = StreamChecksum::default();
         let mut push = |record: &LoadRecord| {
@@ -179,7 +188,7 @@ mod tests {
             ..Counts::default()
         };
         let (wire, none) = (latency.to_wire(), Histogram::new());
-        push(&LoadRecord::Interval(Interval {
+        let mut interval = Interval {
             second: 0,
             counts,
             sent: counts.ok,
@@ -188,9 +197,13 @@ mod tests {
             lateness: wire.clone(),
             wait: wire.clone(),
             error_latency: None,
+            stream_wait: None,
+            message_latency: Some(wire.clone()),
             errors: BTreeMap::new(),
             endpoints: Vec::new(),
-        }));
+        };
+        change(&mut interval);
+        push(&LoadRecord::Interval(interval));
         let result = LoadResult {
             schema_version: SCHEMA_VERSION,
             shard: None,
@@ -287,6 +300,24 @@ mod tests {
         assert_eq!(result.message_latency_ns, Some(sum.summary()));
         assert_eq!(result.stream_wait_ns, None);
         assert_eq!((result.status["200"], result.grpc_status["0"]), (5, 5));
+    }
+
+    #[test]
+    fn figures_of_streams_are_proven_where_the_intervals_have_them() {
+        let read = |change: fn(&mut Interval)| {
+            let mut stream = LoadStream::new();
+            for line in stream_but(&[1_000, 2_000], 5, change) {
+                stream.line(&line).unwrap();
+            }
+            stream.finish().map_err(|e| e.to_string())
+        };
+        assert!(read(|_| {}).is_ok());
+        // Older records say nothing of them by the second.
+        assert!(read(|i| i.message_latency = None).is_ok());
+        let lost = read(|i| i.message_latency = Some(Histogram::new().to_wire())).unwrap_err();
+        assert!(lost.contains("message latency"), "{lost}");
+        let stray = read(|i| i.stream_wait = Some(i.wait.clone())).unwrap_err();
+        assert!(stray.contains("stream wait"), "{stray}");
     }
 
     #[test]

@@ -71,6 +71,9 @@ struct Sums {
     lateness: Histogram,
     wait: Histogram,
     error_latency: Histogram,
+    /// `None`: no interval told of it, because there was none or it is an older stream.
+    stream_wait: Option<Histogram>,
+    message_latency: Option<Histogram>,
     errors: BTreeMap<String, u64>,
     endpoints: BTreeMap<String, EndpointSums>,
 }
@@ -125,8 +128,17 @@ impl Sums {
         if let Some(errors) = &interval.error_latency {
             self.error_latency.add(&Sparse::from_wire(errors)?);
         }
+        for (sum, wire) in [
+            (&mut self.stream_wait, &interval.stream_wait),
+            (&mut self.message_latency, &interval.message_latency),
+        ] {
+            if let Some(wire) = wire {
+                sum.get_or_insert_default().add(&Sparse::from_wire(wire)?);
+            }
+        }
         for (class, n) in &interval.errors {
-            *self.errors.entry(class.clone()).or_default() += n;
+            let sum = self.errors.entry(class.clone()).or_default();
+            *sum = sum.saturating_add(*n);
         }
         for endpoint in &interval.endpoints {
             let sums = self.endpoints.entry(endpoint.name.clone()).or_default();
@@ -177,11 +189,41 @@ impl Sums {
         if let Some(name) = self.endpoints.keys().find(|n| !stated.contains(n.as_str())) {
             return differs(name, &self.endpoints[name].counts, &"without it");
         }
+        self.compare_streams(result)?;
         let none = Default::default();
         for endpoint in &result.endpoints {
             let sums = self.endpoints.get(&endpoint.name).unwrap_or(&none);
             if !sums.is(endpoint)? {
                 return differs(&endpoint.name, &sums.counts, &endpoint.counts);
+            }
+        }
+        Ok(())
+    }
+
+    /// The figures of HTTP/2 and gRPC, as far as the intervals have them.
+    fn compare_streams(&self, result: &LoadResult) -> Result<(), StreamError> {
+        let h = &result.histograms;
+        for (name, sum, wire, stated) in [
+            (
+                "stream wait",
+                &self.stream_wait,
+                &h.stream_wait,
+                result.stream_wait_ns,
+            ),
+            (
+                "message latency",
+                &self.message_latency,
+                &h.message_latency,
+                result.message_latency_ns,
+            ),
+        ] {
+            let Some(sum) = sum else { continue };
+            let whole = wire.as_ref().map(Sparse::from_wire).transpose()?;
+            let holds = whole.is_some_and(|w| sum.holds(&w)) && stated == Some(sum.summary());
+            if !holds {
+                return Err(StreamError::Sum {
+                    what: format!("{name} {:?}, final {stated:?}", sum.summary()),
+                });
             }
         }
         Ok(())
@@ -361,6 +403,8 @@ mod tests {
                     lateness: wire(&[]),
                     wait: wire(&[]),
                     error_latency: None,
+                    stream_wait: None,
+                    message_latency: None,
                     errors: BTreeMap::new(),
                     endpoints: Vec::new(),
                 });

@@ -238,6 +238,8 @@ fn interval(
         lateness: of(&late).to_wire(),
         wait: of(&vec![0; n as usize]).to_wire(),
         error_latency: None,
+        stream_wait: None,
+        message_latency: None,
         errors: BTreeMap::new(),
         endpoints: endpoints
             .iter()

@@ -94,6 +94,8 @@ mod tests {
             lateness: none.clone(),
             wait: none.clone(),
             error_latency: None,
+            stream_wait: None,
+            message_latency: None,
             errors: BTreeMap::new(),
             endpoints: vec![IntervalEndpoint {
                 name: "list".to_owned(),
