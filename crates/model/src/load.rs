@@ -262,17 +262,27 @@ impl Counts {
     /// Whether every slot is accounted for.
     #[must_use]
     pub fn identity_holds(&self) -> bool {
-        self.planned == self.ok + self.error + self.timeout + self.in_flight + self.not_sent
+        let endings = [
+            self.ok,
+            self.error,
+            self.timeout,
+            self.in_flight,
+            self.not_sent,
+        ];
+        // Counts from a file may be anything: they must not fit by overflowing.
+        let ended = endings.iter().try_fold(0_u64, |sum, n| sum.checked_add(*n));
+        ended == Some(self.planned)
     }
 
     /// Adds another generator's or interval's counts.
     pub fn add(&mut self, other: &Self) {
-        self.planned += other.planned;
-        self.ok += other.ok;
-        self.error += other.error;
-        self.timeout += other.timeout;
-        self.in_flight += other.in_flight;
-        self.not_sent += other.not_sent;
+        let add = |mine: &mut u64, theirs: u64| *mine = mine.saturating_add(theirs);
+        add(&mut self.planned, other.planned);
+        add(&mut self.ok, other.ok);
+        add(&mut self.error, other.error);
+        add(&mut self.timeout, other.timeout);
+        add(&mut self.in_flight, other.in_flight);
+        add(&mut self.not_sent, other.not_sent);
     }
 }
 

@@ -12,6 +12,9 @@ use crate::sparse::Sparse;
 const COOKIE: u32 = 0x1c84_9313;
 const HEADER: usize = 40;
 const DIGITS: u32 = 3;
+/// Most values of one histogram that is read: ten years of a million each second.
+/// Sums of any number of such histograms that fit into a machine do not overflow.
+const COUNT_MAX: u64 = 1 << 48;
 
 pub(crate) fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
@@ -115,10 +118,10 @@ fn read_counts(payload: &[u8]) -> Result<Vec<(usize, u64)>, WireError> {
                 counts.push((index, n as u64));
             }
             index += 1;
-            let Some(sum) = total.checked_add(n as u64) else {
-                return wrong("counts overflow");
-            };
-            total = sum;
+            total = total.saturating_add(n as u64);
+            if total > COUNT_MAX {
+                return wrong("more values than there can be");
+            }
         }
         if index > BUCKETS {
             return wrong("bucket beyond one hour");
@@ -195,6 +198,17 @@ mod tests {
             if let Ok(h) = Histogram::from_v2(&bytes) {
                 prop_assert_eq!(h.iter().map(|(_, n)| n).sum::<u64>(), h.len());
             }
+        }
+
+        #[test]
+        fn more_values_than_there_can_be_are_refused(beyond in 1u64..1 << 60, buckets in 1u64..4) {
+            let mut h = Histogram::new();
+            (0..buckets).for_each(|b| h.record_n(b * 1_000_000, COUNT_MAX / buckets));
+            let good = Histogram::from_v2(&h.to_v2());
+            prop_assert_eq!(good.map(|h| h.len()), Ok(COUNT_MAX / buckets * buckets));
+            h.record_n(5, COUNT_MAX % buckets + beyond);
+            let refused = Histogram::from_v2(&h.to_v2()).is_err();
+            prop_assert!(refused);
         }
 
         #[test]

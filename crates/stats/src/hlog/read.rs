@@ -16,6 +16,10 @@ const INFLATED_BYTES_MAX: u64 = 1 << 20;
 /// a year in seconds, as the reference implementation has it.
 const YEAR_S: f64 = 365.0 * 24.0 * 3600.0;
 
+/// Latest instant and longest interval in seconds: two of them fit into 64 bits of
+/// nanoseconds.
+const SECONDS_MAX: f64 = 9e9;
+
 /// A whole log.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Log {
@@ -111,7 +115,7 @@ fn nanoseconds(seconds: f64) -> u64 {
 
 fn number(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
-    (0.0..1e12).contains(&value).then_some(value)
+    (0.0..SECONDS_MAX).contains(&value).then_some(value)
 }
 
 fn interval(text: &str, line: usize) -> Result<(f64, Line), LogError> {

@@ -10,6 +10,9 @@ use super::{MergeError, Part, shard_words};
 /// Interval logs keep milliseconds of their start, results nanoseconds.
 const LOG_GRAIN_NS: u64 = 1_000_000;
 
+/// Missing shards that are named; the rest is counted.
+const SHARDS_SHOWN: usize = 20;
+
 /// Every window must overlap every other, and all be of one kind of load.
 pub(super) fn overlap(parts: &[Part]) -> Result<(), MergeError> {
     let stranger = |a: &Part, b: &Part, why: &str| MergeError::Stranger {
@@ -89,9 +92,13 @@ pub(super) fn missing(parts: &[Part]) -> Result<Option<(u32, String)>, MergeErro
     let there: BTreeSet<u32> = known.iter().map(|(_, s)| s.index).collect();
     // Interval logs do not say which shard they are: each may be a missing one.
     let unknown = parts.len() - known.len();
-    let missing: Vec<u32> = (0..division.count).filter(|i| !there.contains(i)).collect();
-    let words: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    Ok((missing.len() > unknown).then(|| (division.count, words.join(", "))))
+    let missing = (0..division.count).filter(|i| !there.contains(i));
+    let count = division.count as usize - there.len();
+    let mut words: Vec<String> = missing.take(SHARDS_SHOWN).map(|i| i.to_string()).collect();
+    if count > SHARDS_SHOWN {
+        words.push(format!("and {} more", count - SHARDS_SHOWN));
+    }
+    Ok((count > unknown).then(|| (division.count, words.join(", "))))
 }
 
 /// Every generator's reasons under its name. Whether there are enough samples is

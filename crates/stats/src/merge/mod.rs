@@ -311,8 +311,8 @@ pub fn interval_log(parts: &[Part]) -> Result<String, MergeError> {
             source_name: part.source.clone(),
         })?;
         for line in &log.lines {
-            let since = part.window_start_unix_ns - start + line.from_ns;
-            let second = (since + SECOND_NS / 2) / SECOND_NS;
+            let since = (part.window_start_unix_ns - start).saturating_add(line.from_ns);
+            let second = since.saturating_add(SECOND_NS / 2) / SECOND_NS;
             let (length, sum) = all.entry((second, line.tag.as_deref())).or_default();
             *length = line.length_ns.max(*length);
             sum.merge(&line.histogram);

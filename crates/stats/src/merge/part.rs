@@ -116,7 +116,7 @@ impl Part {
         let mut endpoints: Vec<(String, Histogram)> = Vec::new();
         let mut window_ns = 0;
         for line in &log.lines {
-            window_ns = window_ns.max(line.from_ns + line.length_ns);
+            window_ns = window_ns.max(line.from_ns.saturating_add(line.length_ns));
             match &line.tag {
                 None => latency.merge(&line.histogram),
                 // Failures are no latency of responses.
@@ -146,6 +146,12 @@ impl Part {
         result: LoadResult,
         log: Option<Log>,
     ) -> Result<Self, MergeError> {
+        if let Some(Shard { index, count }) = result.shard.filter(|s| s.index >= s.count) {
+            return Err(MergeError::Unknown {
+                source_name: source.to_owned(),
+                found: format!("found shard {index} of {count}, which there cannot be"),
+            });
+        }
         let decoded = |wire| {
             Histogram::from_wire(wire).map_err(|found| MergeError::Histogram {
                 source_name: source.to_owned(),

@@ -141,9 +141,15 @@ pub(super) fn counted<'a>(
 ) -> BTreeMap<String, u64> {
     let mut sum = BTreeMap::new();
     for (key, n) in maps.flatten() {
-        *sum.entry(key.clone()).or_default() += n;
+        add(&mut sum, key, *n);
     }
     sum
+}
+
+/// Counts from a file may be anything.
+fn add(to: &mut BTreeMap<String, u64>, key: &str, n: u64) {
+    let sum = to.entry(key.to_owned()).or_default();
+    *sum = sum.saturating_add(n);
 }
 
 /// One endpoint's sums.
@@ -169,10 +175,10 @@ fn endpoints(parts: &[Part]) -> Result<Vec<EndpointResult>, MergeError> {
             sums.counts.add(&endpoint.counts);
             sums.latency.merge(&decoded(part, &endpoint.latency)?);
             for (class, n) in &endpoint.errors {
-                *sums.errors.entry(class.clone()).or_default() += n;
+                add(&mut sums.errors, class, *n);
             }
             for (status, n) in &endpoint.grpc_status {
-                *sums.grpc_status.entry(status.clone()).or_default() += n;
+                add(&mut sums.grpc_status, status, *n);
             }
             for (class, wire) in &endpoint.error_latency {
                 let sum = sums.error_latency.entry(class.clone()).or_default();
@@ -198,15 +204,18 @@ fn endpoints(parts: &[Part]) -> Result<Vec<EndpointResult>, MergeError> {
 
 fn generator(results: &[&LoadResult]) -> GeneratorStats {
     let each = || results.iter().map(|r| &r.generator);
-    let throttled: Vec<u64> = each().filter_map(|g| g.throttled_ns).collect();
+    let sum = |of: fn(&GeneratorStats) -> u64| each().map(of).fold(0, u64::saturating_add);
+    let throttled: Option<u64> = each()
+        .filter_map(|g| g.throttled_ns)
+        .reduce(u64::saturating_add);
     GeneratorStats {
         cpu_cores: each().map(|g| g.cpu_cores).sum(),
         loop_utilisation: each().map(|g| g.loop_utilisation).fold(0.0, f64::max),
-        connections_opened: each().map(|g| g.connections_opened).sum(),
-        reconnects: each().map(|g| g.reconnects).sum(),
-        waiting_max: each().map(|g| g.waiting_max).sum(),
-        bytes_sent: each().map(|g| g.bytes_sent).sum(),
-        bytes_received: each().map(|g| g.bytes_received).sum(),
-        throttled_ns: (!throttled.is_empty()).then(|| throttled.iter().sum()),
+        connections_opened: sum(|g| g.connections_opened),
+        reconnects: sum(|g| g.reconnects),
+        waiting_max: sum(|g| g.waiting_max),
+        bytes_sent: sum(|g| g.bytes_sent),
+        bytes_received: sum(|g| g.bytes_received),
+        throttled_ns: throttled,
     }
 }

@@ -40,6 +40,11 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
         0 => BTreeMap::new(),
         n => BTreeMap::from([("reset".to_owned(), n)]),
     };
+    let statuses = |counts: &Counts| {
+        let all = [("0", counts.ok), ("14", counts.error)].into_iter();
+        let some = all.filter(|(_, n)| *n > 0);
+        some.map(|(status, n)| (status.to_owned(), n)).collect()
+    };
     LoadResult {
         tls: None,
         instrument_error: None,
@@ -65,7 +70,7 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
         error_latency_ns: error.summary(),
         stream_wait_ns: Some(wait.summary()),
         message_latency_ns: None,
-        grpc_status: BTreeMap::new(),
+        grpc_status: statuses(&counts),
         status: match counts.ok {
             0 => BTreeMap::new(),
             n => BTreeMap::from([("200".to_owned(), n)]),
@@ -79,7 +84,7 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
                 counts: *counts,
                 latency_ns: ok.summary(),
                 errors: classes(counts.error),
-                grpc_status: BTreeMap::new(),
+                grpc_status: statuses(counts),
                 latency: ok.to_wire(),
                 error_latency: match bad.is_empty() {
                     true => BTreeMap::new(),
@@ -359,4 +364,36 @@ fn what_is_no_generators_file_is_refused_with_its_name() {
     assert!(error("{\"type\":\"progress\"}").starts_with("f: line 1"));
     assert!(error("1.0,2\n").starts_with("f: line 1"));
     assert_eq!(merged(Vec::new()), Err(MergeError::Empty));
+}
+
+#[test]
+fn what_there_cannot_be_is_refused_and_sums_do_not_overflow() {
+    let slots: Vec<Slot> = (0..500)
+        .map(|i| (1_000_000 + i, 0, 0, i % 9 == 0))
+        .collect();
+    let read = |result: &LoadResult| Part::read("x", &serde_json::to_string(result).unwrap());
+    let said = |result: &LoadResult| read(result).unwrap_err().to_string();
+    let impossible = said(&record(&slots, shard(7, 3)));
+    assert!(impossible.contains("shard 7 of 3"), "{impossible}");
+    // Of so many shards a few are named.
+    let one = read(&record(&slots, shard(1, u32::MAX))).unwrap();
+    let missing = merged(vec![one]).unwrap_err().to_string();
+    let named = "missing: 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, and 4294967274 more";
+    assert!(missing.contains(named), "{missing}");
+    let mut wrapped = record(&slots, None);
+    wrapped.counts.ok = u64::MAX;
+    wrapped.counts.timeout = wrapped.counts.planned - wrapped.counts.error + 1;
+    let wrapped = said(&wrapped);
+    assert!(wrapped.contains("do not add up"), "{wrapped}");
+    let mut most = record(&slots, None);
+    most.generator.bytes_sent = u64::MAX;
+    most.endpoints[0]
+        .grpc_status
+        .insert("0".to_owned(), u64::MAX);
+    let mut next = most.clone();
+    next.window_start_unix_ns += 1;
+    let all = merged(vec![read(&most).unwrap(), read(&next).unwrap()]).unwrap();
+    let result = all.result.unwrap();
+    assert_eq!(result.generator.bytes_sent, u64::MAX);
+    assert_eq!(result.endpoints[0].grpc_status["0"], u64::MAX);
 }

@@ -8,6 +8,11 @@ use super::result::{counted, decoded};
 use super::{MergeError, Part};
 use crate::hist::Histogram;
 
+/// Counts from a file may be anything: they add up to the most, not to nonsense.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 type Parted<'a, T> = Vec<(&'a Part, &'a T)>;
 
 /// What the parts have of something that a result may lack.
@@ -33,8 +38,8 @@ pub(super) fn tls(parts: &[Part]) -> Result<Option<TlsResult>, MergeError> {
     let handshake = sum(&all, |t| &t.handshake)?;
     Ok(Some(TlsResult {
         handshake_ns: handshake.summary(),
-        handshakes_full: all.iter().map(|(_, t)| t.handshakes_full).sum(),
-        handshakes_resumed: all.iter().map(|(_, t)| t.handshakes_resumed).sum(),
+        handshakes_full: total(all.iter().map(|(_, t)| t.handshakes_full)),
+        handshakes_resumed: total(all.iter().map(|(_, t)| t.handshakes_resumed)),
         protocols: counted(all.iter().map(|(_, t)| &t.protocols)),
         failures: counted(all.iter().map(|(_, t)| &t.failures)),
         insecure: all.iter().any(|(_, t)| t.insecure),
@@ -52,12 +57,12 @@ pub(super) fn instrument(parts: &[Part]) -> Result<Option<InstrumentError>, Merg
     let largest = |of: fn(&InstrumentError) -> u64| all.iter().map(|(_, i)| of(i)).max();
     Ok(Some(InstrumentError {
         every: all.iter().map(|(_, i)| i.every).max().unwrap_or(0),
-        sampled: all.iter().map(|(_, i)| i.sampled).sum(),
-        missed: all.iter().map(|(_, i)| i.missed).sum(),
+        sampled: total(all.iter().map(|(_, i)| i.sampled)),
+        missed: total(all.iter().map(|(_, i)| i.missed)),
         absent: all.iter().find_map(|(_, i)| i.absent.clone()),
         send_ns: send.summary(),
         service_time_ns: service_time.summary(),
-        below_zero: all.iter().map(|(_, i)| i.below_zero).sum(),
+        below_zero: total(all.iter().map(|(_, i)| i.below_zero)),
         clock_uncertainty_ns_max: largest(|i| i.clock_uncertainty_ns_max).unwrap_or(0),
         send: send.to_wire(),
         service_time: service_time.to_wire(),
