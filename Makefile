@@ -65,6 +65,7 @@ fuzz: ## Feed every parser with mutated input, FUZZ_SECONDS each (coverage-guide
 
 bench: ## Cost and truth of the load engine beside wrk, oha, fortio, h2load and ghz, interleaved
 	$(CARGO) build --release --locked --workspace --bins --examples
+	$(CARGO) build --release --locked -p tare-load --example counting --features unrecorded
 	$(CARGO) bench --locked -p tare-load --bench peers
 
 bench-peers: ## Install oha, fortio and ghz for `make bench` (apt-get install wrk nghttp2-client)

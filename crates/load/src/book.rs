@@ -31,6 +31,9 @@ pub(crate) struct Lazy(Option<Box<Histogram>>);
 impl Lazy {
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {
+        if cfg!(feature = "unrecorded") {
+            return;
+        }
         self.0.get_or_insert_with(Box::default).record(ns);
     }
 
@@ -62,6 +65,9 @@ impl Values {
 
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {
+        if cfg!(feature = "unrecorded") {
+            return;
+        }
         if self.few.len() == Self::FEW {
             self.fold();
         }

@@ -14,6 +14,7 @@
 mod contest;
 mod cost;
 mod protocols;
+mod recording;
 mod server;
 mod tools;
 mod truth;
@@ -47,6 +48,9 @@ fn main() {
     }
     if wanted("endpoints") {
         protocols::endpoints(&tools, 3 * rounds, 1);
+    }
+    if wanted("recording") {
+        recording::recording(&tools, rounds, 3);
     }
     if wanted("pace") {
         truth::pace(&tools, rounds, 6);

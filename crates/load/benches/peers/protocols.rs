@@ -1,8 +1,8 @@
 //! HTTP/2, gRPC and TLS beside the clients that know them, on `tare serve-echo`;
 //! and a thousand endpoints beside one.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::contest::{Contender, Ratio, contest};
 use crate::server::Server;
-use crate::tools::{PerRequest, Tools, client, json, number_after, pinned};
+use crate::tools::{PerRequest, Scratch, Tools, client, json, number_after, pinned};
 
 const CONNECTIONS: &str = "10";
 const STREAMS: &str = "32";
@@ -95,31 +95,6 @@ fn ghz(program: &Path, seconds: u32, address: &str) -> PerRequest {
     let used = client(program, &args);
     let result = json(&used.text);
     used.per(result["statusCodeDistribution"]["OK"].as_f64().unwrap())
-}
-
-/// A file of this process's own, removed when dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str, content: &[u8]) -> Self {
-        let name = format!("tare-bench-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::File::create(&path)
-            .unwrap()
-            .write_all(content)
-            .unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 pub fn http2(tools: &Tools, rounds: usize, seconds: u32) {

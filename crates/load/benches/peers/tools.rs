@@ -10,6 +10,8 @@ use nix::sys::time::TimeValLike;
 pub struct Tools {
     pub tare: PathBuf,
     pub fixed: PathBuf,
+    pub recording: PathBuf,
+    pub counting: PathBuf,
     pub wrk: Option<PathBuf>,
     pub oha: Option<PathBuf>,
     pub fortio: Option<PathBuf>,
@@ -27,6 +29,8 @@ impl Tools {
         Self {
             tare: built(release.join("tare")),
             fixed: built(release.join("examples/fixed")),
+            recording: built(release.join("examples/recording")),
+            counting: built(release.join("examples/counting")),
             wrk: find("wrk", "apt-get install wrk"),
             oha: find("oha", "make bench-peers"),
             fortio: find("fortio", "make bench-peers"),
@@ -121,6 +125,28 @@ pub fn client(program: &Path, args: &[&str]) -> Used {
         text: String::from_utf8_lossy(&out.stdout).into_owned(),
         cpu_s,
         instructions: line.and_then(|l| l.split(',').next()?.parse().ok()),
+    }
+}
+
+/// A file of this process's own, removed when dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str, content: &[u8]) -> Self {
+        let name = format!("tare-bench-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, content).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

@@ -1,0 +1,101 @@
+//! What the records cost: the engine as it is beside one that only counts.
+
+use std::path::Path;
+
+use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard};
+
+use crate::contest::{Contender, Ratio, contest};
+use crate::cost::CONNECTIONS;
+use crate::server::Server;
+use crate::tools::{PerRequest, Scratch, Tools, client, json};
+
+/// The constant rate, as a share of the saturating rate before the contest.
+const SHARE: f64 = 0.8;
+
+fn spec(url: &str, seconds: u32, mode: Mode) -> LoadSpec {
+    LoadSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        endpoints: vec![Endpoint {
+            name: "all".into(),
+            protocol: Protocol::Http1,
+            method: "GET".into(),
+            url: url.to_owned(),
+            connect: None,
+            headers: Vec::new(),
+            body_base64: None,
+            messages_base64: Vec::new(),
+            grpc: GrpcCall::default(),
+            weight: 1,
+        }],
+        mode,
+        duration_ns: u64::from(seconds) * 1_000_000_000,
+        warmup_ns: 0,
+        timeout_ns: 10_000_000_000,
+        drain_ns: None,
+        connections: CONNECTIONS.parse().unwrap(),
+        streams: 1,
+        threads: 1,
+        pace: Pace::Sleep,
+        seed: 1,
+        start_unix_ns: None,
+        shard: Shard::default(),
+        tls: None,
+        requests_per_connection: None,
+        pin: false,
+        kernel_timestamps_every: 0,
+    }
+}
+
+fn scratch(name: &str, spec: &LoadSpec) -> Scratch {
+    Scratch::new(name, serde_json::to_string(spec).unwrap().as_bytes())
+}
+
+fn run(program: &Path, spec: &Scratch) -> (PerRequest, f64) {
+    let used = client(program, &[spec.path()]);
+    let ok = json(&used.text)["counts"]["ok"].as_f64().unwrap();
+    (used.per(ok), ok)
+}
+
+/// Saturating, three times are recorded for each request; at a rate, five.
+pub fn recording(tools: &Tools, rounds: usize, seconds: u32) {
+    let server = Server::start(tools, "0s");
+    let url = server.url();
+    let (on, off) = (&tools.recording, &tools.counting);
+    let first = scratch("first", &spec(&url, 2, Mode::Saturate));
+    let rate_rps = SHARE * run(off, &first).1 / 2.0;
+    let arrivals = Arrivals::Constant;
+    let at_rate = spec(&url, seconds, Mode::Open { rate_rps, arrivals });
+    let (most, rate) = (
+        scratch("most", &spec(&url, seconds, Mode::Saturate)),
+        scratch("rate", &at_rate),
+    );
+    let contender = |name, program, spec| Contender {
+        name,
+        run: Box::new(move || run(program, spec).0),
+    };
+    contest(
+        &format!(
+            "Recording: the engine beside a build of it that counts slots and records no times; \
+             {CONNECTIONS} connections, saturating and at {rate_rps:.0} rps."
+        ),
+        rounds,
+        &mut [
+            contender("recording", on, &most),
+            contender("counting only", off, &most),
+            contender("recording at a rate", on, &rate),
+            contender("counting at a rate", off, &rate),
+        ],
+        &[
+            Ratio {
+                of: "recording",
+                to: "counting only",
+                asked: "asked: at most 1.05",
+            },
+            Ratio {
+                of: "recording at a rate",
+                to: "counting at a rate",
+                asked: "asked: at most 1.05",
+            },
+        ],
+    );
+}

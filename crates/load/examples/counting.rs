@@ -1,0 +1,8 @@
+//! `recording`, built with the feature `unrecorded`.
+
+#[path = "recording.rs"]
+mod recording;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    recording::main()
+}
