@@ -1,8 +1,11 @@
 //! What must hold for any bytes: no panic, bounded memory, and the same result
 //! whatever the pieces that the bytes come in.
 
+mod documents;
+
 use std::sync::Arc;
 
+pub use documents::{histogram, merge_file, plan};
 use tare_load::grpc::Messages;
 use tare_load::http1::ResponseParser;
 use tare_load::http2::hpack::{Decoder, TABLE_BYTES_MAX};
@@ -13,11 +16,14 @@ use tare_model::load::Streaming;
 pub type Target = fn(&[u8]);
 
 /// All targets.
-pub const TARGETS: [(&str, Target); 4] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("http1_response", http1_response),
     ("http2_frames", http2_frames),
     ("hpack", hpack),
     ("grpc_messages", grpc_messages),
+    ("histogram", histogram),
+    ("merge_file", merge_file),
+    ("plan", plan),
 ];
 
 /// The first byte says where to cut; the rest is the input.

@@ -1,0 +1,86 @@
+//! What is read from files and from other processes: histograms, results, records
+//! and logs of generators, plans.
+
+use tare_model::plan;
+use tare_model::record::StreamChecksum;
+use tare_stats::Histogram;
+use tare_stats::merge::{Options, Part, interval_log, merge};
+
+/// The counts of a histogram's encoding, behind a header that fits them.
+pub fn histogram(data: &[u8]) {
+    let mut bytes = Histogram::new().to_v2();
+    bytes[4..8].copy_from_slice(&(data.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(data);
+    let Ok(read) = Histogram::from_v2(&bytes) else {
+        return;
+    };
+    assert_eq!(read.iter().map(|(_, n)| n).sum::<u64>(), read.len());
+    let again = Histogram::from_v2(&read.to_v2());
+    assert_eq!(again.as_ref(), Ok(&read));
+    let wire = Histogram::from_wire(&read.to_wire());
+    assert_eq!(wire.as_ref(), Ok(&read));
+    let summary = read.summary();
+    let ladder = [
+        summary.min,
+        summary.p50,
+        summary.p90,
+        summary.p99,
+        summary.max,
+    ];
+    assert!(ladder.is_sorted(), "{ladder:?}");
+}
+
+/// A file for `tare merge`: a result, a stream of records, or an interval log.
+pub fn merge_file(data: &[u8]) {
+    let text = with_its_checksum(&String::from_utf8_lossy(data));
+    let Ok(part) = Part::read("a", &text) else {
+        return;
+    };
+    let parts = vec![part];
+    if let Ok(log) = interval_log(&parts) {
+        let again = Part::read("b", &log).expect("a log that was just written");
+        assert!(interval_log(&[again]).is_ok());
+    }
+    let allow_missing = true;
+    if let Ok(merged) = merge(parts, Options { allow_missing }) {
+        let counts = merged.result.map(|r| r.counts);
+        assert!(counts.is_none_or(|c| c.identity_holds()));
+        assert_eq!(merged.latency.count, merged.latency_ns.count);
+    }
+}
+
+/// A stream's final record with the checksum of what is before it: else no change
+/// would get any further.
+fn with_its_checksum(text: &str) -> String {
+    const KEY: &str = r#"{"type":"final","checksum":""#;
+    let Some(at) = text.rfind(KEY).filter(|at| text[..*at].ends_with('\n')) else {
+        return text.to_owned();
+    };
+    let (before, last) = text.split_at(at);
+    let mut checksum = StreamChecksum::default();
+    before.lines().for_each(|line| checksum.line(line));
+    let tail = last[KEY.len()..].trim_start_matches(|c: char| c.is_ascii_hexdigit());
+    format!("{before}{KEY}{}{tail}", checksum.hex())
+}
+
+/// A plan's YAML.
+pub fn plan(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let absent = |_: &str| Err("no such file".to_owned());
+    match plan::resolve("plan.yaml", text, &[], &absent) {
+        Ok(plan) => {
+            assert!(plan.trial_count() > 0);
+            assert!(plan.estimated_duration_ns() > 0);
+            let json = serde_json::to_string(&plan).expect("a plan is JSON");
+            let again: plan::Plan = serde_json::from_str(&json).expect("a plan that was written");
+            assert_eq!(again, plan);
+        }
+        Err(problems) => {
+            assert!(!problems.list().is_empty(), "refused without a word");
+            // Lines end in more ways in YAML than here.
+            assert!(!problems.to_string().is_empty());
+        }
+    }
+}
