@@ -66,6 +66,27 @@ impl TlsPeer {
     }
 }
 
+/// How to speak HTTP/2 over TLS with a server called `host`, for questions beside the
+/// load.
+///
+/// # Errors
+/// [`TlsError`] when the specification cannot be carried out here.
+pub fn http2_peer(spec: &TlsSpec, host: &str) -> Result<TlsPeer, TlsError> {
+    let mut config = config(spec)?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    peer(spec, &Arc::new(config), host)
+}
+
+fn peer(spec: &TlsSpec, config: &Arc<ClientConfig>, host: &str) -> Result<TlsPeer, TlsError> {
+    let name = spec.server_name.as_deref().unwrap_or(host);
+    Ok(TlsPeer {
+        config: Arc::clone(config),
+        name: ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name(name.to_owned()))?,
+        insecure: spec.insecure,
+        resumption: spec.resumption,
+    })
+}
+
 /// For each origin how to speak TLS with it; `None`: in plain text. The only protocol
 /// that is offered is the one that it speaks, `h2` or `http/1.1`. Sessions are resumed
 /// among the connections of one call's result.
@@ -81,17 +102,9 @@ pub fn peers(spec: &TlsSpec, origins: &[Origin]) -> Result<Vec<Option<TlsPeer>>,
     http2.alpn_protocols = vec![b"h2".to_vec()];
     let configs = [Arc::new(http1), Arc::new(http2)];
     let peer = |origin: &Origin| {
-        if !origin.tls {
-            return Ok(None);
-        }
-        let name = spec.server_name.as_deref().unwrap_or(&origin.server_name);
-        Ok(Some(TlsPeer {
-            config: Arc::clone(&configs[usize::from(origin.multiplexed)]),
-            name: ServerName::try_from(name.to_owned())
-                .map_err(|_| TlsError::Name(name.to_owned()))?,
-            insecure: spec.insecure,
-            resumption: spec.resumption,
-        }))
+        let config = &configs[usize::from(origin.multiplexed)];
+        let peer = || peer(spec, config, &origin.server_name);
+        origin.tls.then(peer).transpose()
     };
     origins.iter().map(peer).collect()
 }

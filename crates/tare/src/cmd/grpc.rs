@@ -3,10 +3,14 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use prost_reflect::{DynamicMessage, MethodDescriptor, SerializeOptions};
+use tare_load::host_port;
+use tare_load::tls::http2_peer;
 use tare_model::load::Streaming;
+use tare_model::transport::TlsSpec;
 
+use super::tls::TlsArgs;
 use crate::protobuf::{self, Reflection};
 
 /// Look around on a gRPC server with reflection.
@@ -20,17 +24,23 @@ pub(crate) struct Args {
 enum Action {
     /// List services; of a service, its methods; of a method, its request message as JSON for --data
     List {
-        /// host:port[/package.Service[/Method]], with or without grpc://
+        /// host:port[/package.Service[/Method]], with or without grpc://; grpcs:// for TLS
         #[arg(value_name = "HOST:PORT[/SERVICE[/METHOD]]")]
         place: String,
         /// Metadata of the questions, `name: value`; may be repeated
         #[arg(long, value_name = "NAME: VALUE")]
         metadata: Vec<String>,
+        #[command(flatten)]
+        tls: TlsArgs,
     },
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Action::List { place, metadata } = args.action;
+    let Action::List {
+        place,
+        metadata,
+        tls,
+    } = args.action;
     let metadata = metadata.iter().map(|text| {
         let (name, value) = text
             .split_once(':')
@@ -41,16 +51,35 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let text = runtime.block_on(list(&place, &metadata))?;
+    let text = runtime.block_on(list(&place, &metadata, tls.spec(true)?))?;
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(place: &str, metadata: &[(String, String)]) -> anyhow::Result<String> {
-    let place = place.strip_prefix("grpc://").unwrap_or(place);
-    let mut parts = place.trim_end_matches('/').splitn(3, '/');
+async fn list(
+    place: &str,
+    metadata: &[(String, String)],
+    tls: Option<TlsSpec>,
+) -> anyhow::Result<String> {
+    let (secure, path) = match place.split_once("://") {
+        Some(("grpcs", path)) => (true, path),
+        Some(("grpc", path)) => (false, path),
+        Some((scheme, _)) => bail!("found {scheme}://, expected grpc:// or grpcs://"),
+        None => (false, place),
+    };
+    if tls.is_some() && !secure {
+        bail!("found flags of TLS for {place}, expected grpcs:// with them");
+    }
+    let mut parts = path.trim_end_matches('/').splitn(3, '/');
     let address = parts.next().unwrap_or_default();
-    let server = Reflection::connect(address, address, None, metadata).await?;
+    let (host, port) = host_port(address, if secure { 443 } else { 80 })?;
+    let connect = match address.ends_with(&format!(":{port}")) {
+        true => address.to_owned(),
+        false => format!("{address}:{port}"),
+    };
+    let peer = secure.then(|| http2_peer(&tls.unwrap_or_default(), host));
+    let peer = peer.transpose()?;
+    let server = Reflection::connect(&connect, address, peer.as_ref(), metadata).await?;
     let Some(service) = parts.next() else {
         let mut names = server.services().await?;
         names.sort();
@@ -92,30 +121,91 @@ fn template(method: &MethodDescriptor) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_workload::{EchoOptions, EchoServer};
+    use tare_workload::{EchoOptions, EchoServer, TlsOptions};
+
+    fn started(tls: Option<TlsOptions>) -> EchoServer {
+        EchoServer::start(&EchoOptions {
+            tls: tls.map(|tls| ("127.0.0.1:0".to_owned(), tls)),
+            ..EchoOptions::at("127.0.0.1:0")
+        })
+        .unwrap()
+    }
 
     #[tokio::test]
     async fn services_methods_and_messages_are_listed() {
-        let server = EchoServer::start(&EchoOptions::at("127.0.0.1:0")).unwrap();
+        let server = started(None);
         let at = |path: &str| format!("grpc://{}{path}", server.address());
-        let services = list(&at(""), &[]).await.unwrap();
+        let services = list(&at(""), &[], None).await.unwrap();
         assert!(
             services.lines().any(|l| l == "tare.echo.v1.Echo"),
             "{services}"
         );
-        let methods = list(&at("/tare.echo.v1.Echo"), &[]).await.unwrap();
+        let methods = list(&at("/tare.echo.v1.Echo"), &[], None).await.unwrap();
         let bidi = "(stream tare.echo.v1.EchoRequest) -> stream tare.echo.v1.EchoReply";
         assert!(
             methods.contains(bidi) && methods.lines().count() == 4,
             "{methods}"
         );
-        let message = list(&at("/tare.echo.v1.Echo/Unary"), &[]).await.unwrap();
+        let unary = at("/tare.echo.v1.Echo/Unary");
+        let message = list(&unary, &[], None).await.unwrap();
         let message: serde_json::Value = serde_json::from_str(&message).unwrap();
         assert_eq!(
             (&message["name"], &message["count"]),
             (&"".into(), &0.into())
         );
-        let wrong = list(&at("/tare.echo.v1.Ecko"), &[]).await.unwrap_err();
+        let wrong = list(&at("/tare.echo.v1.Ecko"), &[], None)
+            .await
+            .unwrap_err();
         assert!(format!("{wrong:#}").contains("did you mean"), "{wrong:#}");
+    }
+
+    #[tokio::test]
+    async fn a_server_is_listed_over_tls_by_whom_it_knows_and_who_trusts_it() {
+        let server = started(Some(TlsOptions {
+            mutual: true,
+            ..TlsOptions::default()
+        }));
+        let place = format!("grpcs://{}", server.tls_address().unwrap());
+        let issued = server.issued().unwrap();
+        let read = |path: &std::path::Path| Some(std::fs::read_to_string(path).unwrap());
+        let known = TlsSpec {
+            client_cert_pem: read(&issued.client_certificate),
+            client_key_pem: read(&issued.client_key),
+            ..TlsSpec::default()
+        };
+        let asked = async |tls: TlsSpec| list(&place, &[], Some(tls)).await;
+        let trusting = TlsSpec {
+            ca_pem: read(&issued.ca),
+            ..known.clone()
+        };
+        let insecure = TlsSpec {
+            insecure: true,
+            ..known.clone()
+        };
+        for tls in [trusting.clone(), insecure] {
+            let services = asked(tls).await.unwrap();
+            assert!(services.contains("tare.echo.v1.Echo"), "{services}");
+        }
+        let strange = format!("{:#}", asked(known).await.unwrap_err());
+        assert!(strange.contains("certificate"), "{strange}");
+        let other_name = TlsSpec {
+            server_name: Some("another.example".into()),
+            ..trusting.clone()
+        };
+        let other_name = format!("{:#}", asked(other_name).await.unwrap_err());
+        assert!(other_name.contains("another.example"), "{other_name}");
+        let unknown = TlsSpec {
+            client_cert_pem: None,
+            client_key_pem: None,
+            ..trusting.clone()
+        };
+        assert!(asked(unknown).await.is_err(), "the server asks for a name");
+        let plain = list("127.0.0.1:1", &[], Some(trusting)).await.unwrap_err();
+        assert!(plain.to_string().contains("expected grpcs://"), "{plain}");
+        let scheme = list("http://127.0.0.1:1", &[], None).await.unwrap_err();
+        assert!(
+            scheme.to_string().contains("grpc:// or grpcs://"),
+            "{scheme}"
+        );
     }
 }

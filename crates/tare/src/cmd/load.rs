@@ -17,12 +17,12 @@ use tare_stats::formats::About;
 
 use super::exit;
 use super::save::{Format, Saves, Target};
+use super::tls::TlsArgs;
 
 mod grpc;
 mod messages;
 mod spec;
 pub(super) mod text;
-mod tls;
 
 /// Put an open-loop load on URLs: constant rate, latency from the intended instant, every request accounted for.
 #[derive(clap::Args)]
@@ -125,7 +125,10 @@ pub(crate) struct Args {
     ])]
     spec: Option<PathBuf>,
     #[command(flatten)]
-    tls: tls::TlsArgs,
+    tls: TlsArgs,
+    /// A full handshake for every connection: sessions are not resumed.
+    #[arg(long, help_heading = "TLS, for https:// and grpcs://")]
+    tls_no_resumption: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

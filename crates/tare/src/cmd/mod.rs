@@ -23,6 +23,7 @@ mod save;
 mod schema;
 mod search;
 mod serve_echo;
+mod tls;
 mod workload;
 
 /// Exit codes, beside 0 for good.

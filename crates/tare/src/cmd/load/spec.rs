@@ -45,7 +45,7 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         seed: args.seed,
         start_unix_ns: None,
         shard: Shard::default(),
-        tls: args.tls.spec()?,
+        tls: args.tls.spec(!args.tls_no_resumption)?,
         requests_per_connection: args.requests_per_connection,
         pin: args.pin,
         kernel_timestamps_every: args.kernel_timestamps,

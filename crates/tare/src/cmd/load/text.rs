@@ -187,14 +187,19 @@ fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
 fn endpoints(out: &mut String, all: &[EndpointResult]) -> std::fmt::Result {
     for e in all.iter().take(ENDPOINTS_SHOWN) {
         let s = &e.latency_ns;
+        // Without a response there is no latency, not one of nothing.
+        let shown = |ns: u64| match s.count {
+            0 => "-".to_owned(),
+            _ => format_duration_ns(ns),
+        };
         writeln!(
             out,
             "{:>10} ok {:>8} failed  p50 {:>9}  p99 {:>9}  max {:>9}  {}",
             e.counts.ok,
             e.counts.error + e.counts.timeout,
-            format_duration_ns(s.p50),
-            format_duration_ns(s.p99),
-            format_duration_ns(s.max),
+            shown(s.p50),
+            shown(s.p99),
+            shown(s.max),
             e.name
         )?;
     }

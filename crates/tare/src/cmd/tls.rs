@@ -6,9 +6,9 @@ use anyhow::Context;
 use clap::ValueEnum;
 use tare_model::transport::{TlsSpec, TlsVersion};
 
-/// How https:// URLs are spoken to.
+/// How https:// and grpcs:// URLs are spoken to.
 #[derive(clap::Args)]
-#[command(next_help_heading = "TLS, for https:// URLs")]
+#[command(next_help_heading = "TLS, for https:// and grpcs://")]
 pub(super) struct TlsArgs {
     /// PEM file with the authorities to trust [default: those of the system].
     #[arg(long, value_name = "FILE")]
@@ -28,9 +28,6 @@ pub(super) struct TlsArgs {
     /// Newest version.
     #[arg(long, value_enum, default_value_t = Version::V13)]
     tls_max: Version,
-    /// A full handshake for every connection: sessions are not resumed.
-    #[arg(long)]
-    tls_no_resumption: bool,
     /// Accept any certificate.
     #[arg(long, short = 'k', conflicts_with = "ca")]
     insecure: bool,
@@ -55,7 +52,7 @@ impl From<Version> for TlsVersion {
 
 impl TlsArgs {
     /// `None` where nothing differs from the default.
-    pub(super) fn spec(&self) -> anyhow::Result<Option<TlsSpec>> {
+    pub(super) fn spec(&self, resumption: bool) -> anyhow::Result<Option<TlsSpec>> {
         let read = |path: &Option<PathBuf>| path.as_deref().map(text).transpose();
         let spec = TlsSpec {
             ca_pem: read(&self.ca)?,
@@ -64,7 +61,7 @@ impl TlsArgs {
             server_name: self.server_name.clone(),
             version_min: self.tls_min.into(),
             version_max: self.tls_max.into(),
-            resumption: !self.tls_no_resumption,
+            resumption,
             insecure: self.insecure,
         };
         Ok((spec != TlsSpec::default()).then_some(spec))
