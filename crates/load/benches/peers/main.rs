@@ -50,7 +50,7 @@ fn main() {
         protocols::endpoints(&tools, 3 * rounds, 1);
     }
     if wanted("recording") {
-        recording::recording(&tools, rounds, 3);
+        recording::recording(&tools, 3 * rounds, 1);
     }
     if wanted("pace") {
         truth::pace(&tools, rounds, 6);
