@@ -200,6 +200,12 @@ mod tests {
             ..trusting.clone()
         };
         assert!(asked(unknown).await.is_err(), "the server asks for a name");
+        let in_plain = place.replace("grpcs", "grpc");
+        let in_plain = list(&in_plain, &[], None).await.unwrap_err();
+        assert!(
+            format!("{in_plain:#}").contains("as grpcs://"),
+            "{in_plain:#}"
+        );
         let plain = list("127.0.0.1:1", &[], Some(trusting)).await.unwrap_err();
         assert!(plain.to_string().contains("expected grpcs://"), "{plain}");
         let scheme = list("http://127.0.0.1:1", &[], None).await.unwrap_err();

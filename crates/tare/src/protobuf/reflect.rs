@@ -1,6 +1,7 @@
 //! Asking a server what it serves: gRPC server reflection, v1 and before it v1alpha.
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::time::Duration;
 
 use futures_util::stream;
@@ -72,6 +73,7 @@ pub(crate) enum ReflectionError {
 /// A server that is asked.
 pub(crate) struct Reflection {
     address: String,
+    tls: bool,
     channel: Channel,
     version: &'static str,
     metadata: Vec<(String, String)>,
@@ -110,6 +112,7 @@ impl Reflection {
         })?;
         let mut reflection = Self {
             address: connect.to_owned(),
+            tls: tls.is_some(),
             channel,
             version: VERSIONS[0],
             metadata: metadata.to_vec(),
@@ -241,9 +244,17 @@ impl Reflection {
     }
 
     fn failed(&self, status: &Status) -> ReflectionError {
+        // A cause means that the connection failed, not that the server answered so.
+        let problem = match (status.source(), self.tls) {
+            (None, _) => format!("{:?}: {}", status.code(), status.message()),
+            (Some(cause), true) => innermost(cause),
+            (Some(cause), false) => {
+                format!("{}; if it speaks TLS, ask it as grpcs://", innermost(cause))
+            }
+        };
         ReflectionError::Answer {
             address: self.address.clone(),
-            problem: format!("{:?}: {}", status.code(), status.message()),
+            problem,
         }
     }
 
