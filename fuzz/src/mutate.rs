@@ -5,7 +5,7 @@
 //! `mutate [SECONDS [TARGET]]`
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tare_fuzz::{TARGETS, Target};
 use tare_model::rng::Rng;
@@ -17,7 +17,9 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let seconds: u64 = args.next().map_or(10, |s| s.parse().expect("seconds"));
     let only = args.next();
-    let seed = std::process::id().into();
+    // In a container the process id is the same each time.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seed = now.expect("a clock after 1970").as_nanos() as u64;
     for (name, target) in TARGETS {
         if only.as_deref().is_none_or(|o| o == name) {
             fuzz(name, target, Duration::from_secs(seconds), seed);
@@ -43,7 +45,7 @@ fn fuzz(name: &str, target: Target, length: Duration, seed: u64) {
         runs += 1_000;
     }
     println!(
-        "{name}: {runs} inputs in {} s, nothing found",
+        "{name}: {runs} inputs in {} s from seed {seed}, nothing found",
         length.as_secs()
     );
 }
