@@ -219,6 +219,8 @@ mod tests {
         assert_eq!(with("Tag=x\n"), "line 7: found a tag without an interval");
         assert!(with("1.0,1.0\n").starts_with("line 7: expected start, length"));
         assert!(with("x,1,1,AAAA\n").starts_with("line 7: expected the start"));
+        // More nanoseconds than 64 bits hold.
+        assert!(with("90000000000,1,1,AAAA\n").starts_with("line 7: expected the start"));
         assert!(with("1,1,1,AAAA\n").starts_with("line 7: decode histogram"));
         let cut = &good[..good.len() - 9];
         assert!(read(cut).is_err());
