@@ -5,7 +5,7 @@ import { distributions } from "./charts/distributions";
 import { endpointCharts } from "./charts/endpoints";
 import { headline } from "./charts/headline";
 import { latenessCharts } from "./charts/lateness";
-import { latencyCharts } from "./charts/latency";
+import { latency } from "./charts/latency";
 import { overheadCharts } from "./charts/overhead";
 import { cpu, memory } from "./charts/resources";
 import { scalingCharts } from "./charts/scaling";
@@ -20,7 +20,7 @@ import type { View } from "./view";
 
 const PANELS: Record<string, Panel> = {
   headline: { charts: headline },
-  latency: { charts: latencyCharts },
+  latency,
   overhead: { charts: overheadCharts },
   cpu,
   memory,

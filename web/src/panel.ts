@@ -67,3 +67,14 @@ export function select(
   outer.append(`${label} `, list);
   return outer;
 }
+
+/** Something that is on or off. */
+export function checkbox(label: string, on: boolean, choose: (on: boolean) => void): HTMLElement {
+  const outer = document.createElement("label");
+  const box = document.createElement("input");
+  box.type = "checkbox";
+  box.checked = on;
+  box.addEventListener("change", () => choose(box.checked));
+  outer.append(box, ` ${label}`);
+  return outer;
+}

@@ -34,8 +34,11 @@ pub fn summarise(run: &LoadedRun) -> Summary {
     tare_stats::analysis::summarise(&run.manifest, &run.trials, run.notes.clone())
 }
 
-/// The analyses of many runs in the order of `dirs`, as many at a time as there are
-/// cores. What was read of a run is let go before its core takes the next.
+/// Runs that are read while others wait for the disk.
+const AHEAD: usize = 2;
+
+/// The analyses of many runs in the order of `dirs`, somewhat more at a time than there
+/// are cores. What was read of a run is let go before the next takes its place.
 ///
 /// # Errors
 /// In the place of a run [`StoreError`], as [`load_run`] says it.
@@ -54,7 +57,7 @@ pub fn summarise_all(dirs: &[PathBuf]) -> Vec<Result<Summary, StoreError>> {
         }
     };
     let mut all = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..cores.min(dirs.len()))
+        let others: Vec<_> = (1..(cores + AHEAD).min(dirs.len()))
             .map(|_| scope.spawn(work))
             .collect();
         let mut all = work();

@@ -136,15 +136,16 @@ impl Spread {
     }
 }
 
-/// Mean of `runs` and half the width of its interval (Student, "The probable error
-/// of a mean", 1908). `None` without a run; half width `None` with only one.
+/// Mean of `runs` and half the width of its interval at `confidence` (Student, "The
+/// probable error of a mean", 1908). `None` without a run; half width `None` with only
+/// one.
 #[must_use]
-pub fn mean_interval(runs: &[f64]) -> Option<(f64, Option<f64>)> {
+pub fn mean_interval(runs: &[f64], confidence: f64) -> Option<(f64, Option<f64>)> {
     if runs.is_empty() {
         return None;
     }
     let mean = runs.iter().sum::<f64>() / runs.len() as f64;
-    let half = Spread::of_mean(runs).map(|s| s.reach(CONFIDENCE).0);
+    let half = Spread::of_mean(runs).map(|s| s.reach(confidence).0);
     Some((mean, half))
 }
 
@@ -354,7 +355,7 @@ mod tests {
     #[test]
     fn for_a_mean_the_interval_is_students() {
         let runs = [4.0, 7.0, 13.0, 4.5, 9.0];
-        let (mean, half) = mean_interval(&runs).unwrap();
+        let (mean, half) = mean_interval(&runs, CONFIDENCE).unwrap();
         assert!((mean - 7.5).abs() < 1e-12);
         let [spread] = Resamples::new(runs.len(), 1)
             .spreads(|w| {
@@ -368,7 +369,7 @@ mod tests {
         // The longer tail is above, and only that side is longer for it.
         let (below, above) = spread.reach(CONFIDENCE);
         assert!(spread.lean > 0.0 && above > below && (below - boot).abs() < 1e-9);
-        assert_eq!(mean_interval(&[3.0]), Some((3.0, None)));
-        assert_eq!(mean_interval(&[]), None);
+        assert_eq!(mean_interval(&[3.0], CONFIDENCE), Some((3.0, None)));
+        assert_eq!(mean_interval(&[], CONFIDENCE), None);
     }
 }

@@ -273,7 +273,7 @@ pub fn mean_difference(
     method: &Method,
 ) -> Option<Difference> {
     let pairs: Vec<f64> = mesh.iter().zip(base).map(|(m, b)| m - b).collect();
-    let (value, _) = mean_interval(&pairs)?;
+    let (value, _) = mean_interval(&pairs, method.confidence)?;
     let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
     let positive = mesh.iter().chain(base).all(|x| *x > 0.0);
     let weighted =
@@ -375,10 +375,11 @@ pub(crate) fn distinction(low: Option<f64>, high: Option<f64>) -> Distinction {
     }
 }
 
-/// Mean of a quantity that cannot be negative; `None` without a run.
+/// Mean of a quantity that cannot be negative, with its interval at `confidence`; `None`
+/// without a run.
 #[must_use]
-pub fn estimate(runs: &[f64]) -> Option<Estimate> {
-    let (value, half) = mean_interval(runs)?;
+pub fn estimate(runs: &[f64], confidence: f64) -> Option<Estimate> {
+    let (value, half) = mean_interval(runs, confidence)?;
     Some(Estimate {
         value,
         low: half.map(|h| (value - h).max(0.0)),
@@ -457,7 +458,7 @@ mod tests {
         assert_eq!(d.distinction, Distinction::Higher);
         assert!((d.ratio.unwrap() - 3.0).abs() < 1e-9);
         assert_eq!(mean_difference("cpu", &[], &[], &method), None);
-        assert_eq!(estimate(&[]), None);
-        assert_eq!(estimate(&[0.0, 0.2]).unwrap().low, Some(0.0));
+        assert_eq!(estimate(&[], CONFIDENCE), None);
+        assert_eq!(estimate(&[0.0, 0.2], CONFIDENCE).unwrap().low, Some(0.0));
     }
 }

@@ -58,9 +58,10 @@ impl Within {
         let cut = self.pool.cut(q);
         let mut rng = Rng::stream(seed, q.to_bits());
         let columns: usize = self.blocks.iter().sum();
+        let mut weights = vec![0; columns];
         let values: Vec<f64> = (0..DRAWN)
             .map(|_| {
-                let mut weights = vec![0; columns];
+                weights.fill(0);
                 let mut first = 0;
                 for blocks in &self.blocks {
                     for _ in 0..*blocks {
@@ -95,17 +96,8 @@ pub(crate) fn sum(second: &[(u64, u64)], more: impl Iterator<Item = (u64, u64)>)
 
 /// Several seconds in one column.
 fn joined(seconds: &[Second]) -> Second {
-    let mut all: Vec<(u64, u64)> = seconds.iter().flatten().copied().collect();
-    // Stable, because that makes use of what is sorted already.
-    all.sort();
-    let mut joined: Second = Vec::with_capacity(all.len());
-    for (value, n) in all {
-        match joined.last_mut() {
-            Some(last) if last.0 == value => last.1 += n,
-            _ => joined.push((value, n)),
-        }
-    }
-    joined
+    let add = |all: Second, second: &Second| sum(&all, second.iter().copied());
+    seconds.iter().fold(Second::new(), add)
 }
 
 #[cfg(test)]

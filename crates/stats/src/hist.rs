@@ -213,18 +213,23 @@ impl Histogram {
     pub fn quantiles(&self, qs: &[f64]) -> Vec<u64> {
         let mut found = Vec::with_capacity(qs.len());
         let mut seen = 0;
-        let mut buckets = self.iter();
-        let mut upper = 0;
-        for q in qs {
-            let rank = self.rank(*q);
-            while seen < rank {
-                let Some((value, n)) = buckets.next() else {
-                    break;
-                };
-                (upper, seen) = (value, seen + n);
+        let mut ranks = qs.iter().map(|q| self.rank(*q)).peekable();
+        for (p, page) in self.pages.iter().enumerate() {
+            let Some(page) = page else { continue };
+            let here: u64 = page.iter().sum();
+            let mut passed = seen;
+            let mut bucket = 0;
+            while let Some(rank) = ranks.next_if(|rank| *rank <= seen + here) {
+                while passed < rank {
+                    passed += page[bucket];
+                    bucket += 1;
+                }
+                let upper = range_of(p * PAGE + bucket.saturating_sub(1)).1;
+                found.push(upper.clamp(self.min(), self.max));
             }
-            found.push(upper.clamp(self.min(), self.max));
+            seen += here;
         }
+        found.resize(qs.len(), self.max);
         found
     }
 
@@ -322,7 +327,13 @@ impl Histogram {
     pub(crate) fn holds(&self, other: &Sparse) -> bool {
         (self.count, self.min, self.max, self.sum, self.clamped)
             == (other.count, other.min, other.max, other.sum, other.clamped)
-            && self.buckets().eq(other.buckets.iter().copied())
+            // Both have as many values: where all of its are here, there are no others.
+            && other.buckets.iter().all(|(i, n)| self.at(*i) == *n)
+    }
+
+    fn at(&self, index: usize) -> u64 {
+        let page = self.pages[index / PAGE].as_ref();
+        page.map_or(0, |page| page[index % PAGE])
     }
 }
 

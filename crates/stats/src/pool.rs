@@ -1,6 +1,6 @@
 //! The counts of several runs side by side, for the quantiles of any resample.
 
-use crate::hist::Histogram;
+use crate::hist::{BUCKETS, HIGHEST_NS, Histogram, index_of, range_of};
 
 /// The counts of several runs on one axis, ready for quantiles of any resample.
 #[derive(Debug, Clone)]
@@ -21,24 +21,25 @@ impl Pool {
         Self::of_columns(&columns)
     }
 
-    /// The same from buckets: for each column values, rising, with their counts.
+    /// The same from buckets of [`Histogram`]: for each column their upper ends in
+    /// nanoseconds, rising, with their counts.
     #[must_use]
     pub fn of_columns(columns: &[&[(u64, u64)]]) -> Self {
         let runs = columns.len();
-        let mut values: Vec<u64> = columns.iter().flat_map(|c| c.iter().map(|b| b.0)).collect();
-        // Stable, because that makes use of what is sorted already.
-        values.sort();
-        values.dedup();
-        let mut cumulative = vec![0; values.len() * runs];
-        for (run, column) in columns.iter().enumerate() {
-            let mut buckets = column.iter().peekable();
-            let mut seen = 0;
-            for (row, value) in values.iter().enumerate() {
-                if let Some((_, n)) = buckets.next_if(|(v, _)| v == value) {
-                    seen += n;
+        let values = union(columns);
+        let mut cumulative = Vec::with_capacity(values.len() * runs);
+        let mut left = columns.to_vec();
+        let mut seen = vec![0; runs];
+        for value in &values {
+            for (left, seen) in left.iter_mut().zip(&mut seen) {
+                while let Some(((v, n), rest)) = left.split_first()
+                    && v <= value
+                {
+                    *seen += n;
+                    *left = rest;
                 }
-                cumulative[row * runs + run] = seen;
             }
+            cumulative.extend_from_slice(&seen);
         }
         Self {
             values,
@@ -56,6 +57,7 @@ impl Pool {
             q,
             low: 0,
             high: last,
+            likely: 0,
         };
         // The quantile of a mixture lies between those of its parts.
         let mut weights = vec![0; self.runs];
@@ -69,6 +71,7 @@ impl Pool {
             .collect();
         cut.low = rows.iter().copied().min().unwrap_or(0);
         cut.high = rows.iter().copied().max().unwrap_or(last);
+        cut.likely = cut.row(&vec![1; self.runs]).unwrap_or(0);
         cut
     }
 
@@ -106,6 +109,25 @@ impl Pool {
     }
 }
 
+/// The values of all columns, each once, rising. A bit for each bucket of the histogram
+/// puts them in order.
+fn union(columns: &[&[(u64, u64)]]) -> Vec<u64> {
+    let mut words = vec![0u64; BUCKETS.div_ceil(64)];
+    for (value, _) in columns.iter().copied().flatten() {
+        let index = index_of((*value).min(HIGHEST_NS));
+        words[index / 64] |= 1 << (index % 64);
+    }
+    let mut values = Vec::with_capacity(words.iter().map(|w| w.count_ones() as usize).sum());
+    for (at, word) in words.into_iter().enumerate() {
+        let mut left = word;
+        while left != 0 {
+            values.push(range_of(64 * at + left.trailing_zeros() as usize).1);
+            left &= left - 1;
+        }
+    }
+    values
+}
+
 /// One quantile of a [`Pool`], for any number of resamples.
 #[derive(Debug, Clone, Copy)]
 pub struct Cut<'a> {
@@ -114,6 +136,8 @@ pub struct Cut<'a> {
     /// Rows between which every resample's quantile lies.
     low: usize,
     high: usize,
+    /// The row of all runs pooled: those of resamples are not far from it.
+    likely: usize,
 }
 
 impl Cut<'_> {
@@ -140,16 +164,45 @@ impl Cut<'_> {
         }
         let exact = self.q.clamp(0.0, 1.0) * total as f64;
         let rank = ((exact - exact * 1e-12).ceil() as u64).clamp(1, total);
+        Some(self.first(|row| count(row) >= rank))
+    }
+
+    /// The first row that `reaches`; all rows after it do. It is sought away from the
+    /// likely row in growing steps, and then between the last two.
+    fn first(&self, reaches: impl Fn(usize) -> bool) -> usize {
         let (mut low, mut high) = (self.low, self.high);
+        let near = self.likely.clamp(low, high);
+        let mut step = 1;
+        if reaches(near) {
+            high = near;
+            while low < high {
+                let row = high.saturating_sub(step).max(low);
+                if !reaches(row) {
+                    low = row + 1;
+                    break;
+                }
+                (high, step) = (row, 2 * step);
+            }
+        } else {
+            low = near + 1;
+            while low < high {
+                let row = (low + step - 1).min(high);
+                if reaches(row) {
+                    high = row;
+                    break;
+                }
+                (low, step) = (row + 1, 2 * step);
+            }
+        }
         while low < high {
             let middle = low.midpoint(high);
-            if count(middle) >= rank {
+            if reaches(middle) {
                 high = middle;
             } else {
                 low = middle + 1;
             }
         }
-        Some(low)
+        low.min(self.high)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::hist::{HIGHEST_NS, Histogram, WireError, index_of, range_of};
 use crate::v2;
 
 /// Counts of values in nanoseconds, read-only.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Sparse {
     /// Index and count of the buckets in use, rising; no count is 0.
     pub(crate) buckets: Vec<(usize, u64)>,
@@ -20,33 +20,54 @@ pub(crate) struct Sparse {
     pub(crate) clamped: u64,
 }
 
-impl Sparse {
-    /// From rising buckets; min, max and sum at the upper ends of buckets.
-    pub(crate) fn new(buckets: Vec<(usize, u64)>) -> Self {
-        let upper = |index: usize| range_of(index).1.min(HIGHEST_NS);
-        let (mut count, mut sum) = (0, 0);
-        for (index, n) in &buckets {
-            count += n;
-            sum += u128::from(upper(*index)) * u128::from(*n);
-        }
-        Self {
-            count,
-            min: buckets.first().map_or(u64::MAX, |b| upper(b.0)),
-            max: buckets.last().map_or(0, |b| upper(b.0)),
-            sum,
-            clamped: 0,
-            buckets,
-        }
-    }
+/// Reads one histogram after the other, and asks for memory only once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reader {
+    bytes: Vec<u8>,
+    sparse: Sparse,
+}
 
-    /// From a record. The exact figures are checked against the buckets.
+impl Reader {
+    /// The next, from a record. The exact figures are checked against the buckets.
+    ///
+    /// # Errors
+    /// Those of [`Histogram::from_wire`].
+    pub(crate) fn read(&mut self, wire: &HistogramWire) -> Result<&Sparse, WireError> {
+        let Self { bytes, sparse } = self;
+        v2::from_base64(&wire.v2, bytes)?;
+        v2::read(bytes, sparse)?;
+        sparse.make_exact(wire)?;
+        Ok(sparse)
+    }
+}
+
+impl Sparse {
+    /// [`Reader::read`] of a single one.
     ///
     /// # Errors
     /// Those of [`Histogram::from_wire`].
     pub(crate) fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
-        let mut sparse = v2::read(&v2::from_base64(&wire.v2)?)?;
+        let mut reader = Reader::default();
+        reader.read(wire)?;
+        Ok(reader.sparse)
+    }
+
+    /// All figures from the buckets; min, max and sum at the upper ends of buckets.
+    pub(crate) fn sum_up(&mut self) {
+        let upper = |index: usize| range_of(index).1.min(HIGHEST_NS);
+        (self.count, self.sum, self.clamped) = (0, 0, 0);
+        for (index, n) in &self.buckets {
+            self.count += n;
+            self.sum += u128::from(upper(*index)) * u128::from(*n);
+        }
+        self.min = self.buckets.first().map_or(u64::MAX, |b| upper(b.0));
+        self.max = self.buckets.last().map_or(0, |b| upper(b.0));
+    }
+
+    /// Takes the exact figures of `wire`, unless they contradict the buckets.
+    fn make_exact(&mut self, wire: &HistogramWire) -> Result<(), WireError> {
         let contradiction = |what: &'static str| Err(WireError::Contradiction { what });
-        if sparse.count != wire.count {
+        if self.count != wire.count {
             return contradiction("count");
         }
         if wire.clamped > wire.count {
@@ -54,32 +75,25 @@ impl Sparse {
         }
         if wire.count > 0 {
             // From V2 alone, min and max are upper ends of their buckets.
-            if index_of(sparse.min) != index_of(wire.min_ns.min(HIGHEST_NS)) {
+            if index_of(self.min) != index_of(wire.min_ns.min(HIGHEST_NS)) {
                 return contradiction("min_ns");
             }
-            if wire.max_ns > HIGHEST_NS || index_of(sparse.max) != index_of(wire.max_ns) {
+            if wire.max_ns > HIGHEST_NS || index_of(self.max) != index_of(wire.max_ns) {
                 return contradiction("max_ns");
             }
-            let bounds = sparse.sum_bounds();
-            if wire.sum_ns < bounds.0 || wire.sum_ns > bounds.1 {
+            if wire.sum_ns < self.sum_min() || wire.sum_ns > self.sum {
                 return contradiction("sum_ns");
             }
-            sparse.min = wire.min_ns;
-            sparse.max = wire.max_ns;
-            sparse.sum = wire.sum_ns;
+            (self.min, self.max, self.sum) = (wire.min_ns, wire.max_ns, wire.sum_ns);
         }
-        sparse.clamped = wire.clamped;
-        Ok(sparse)
+        self.clamped = wire.clamped;
+        Ok(())
     }
 
-    fn sum_bounds(&self) -> (u128, u128) {
-        self.buckets.iter().fold((0, 0), |(low, high), (index, n)| {
-            let (l, h) = range_of(*index);
-            (
-                low + u128::from(l) * u128::from(*n),
-                high + u128::from(h) * u128::from(*n),
-            )
-        })
+    /// The sum, were each value at the lower end of its bucket.
+    fn sum_min(&self) -> u128 {
+        let least = |(index, n): &(usize, u64)| u128::from(range_of(*index).0) * u128::from(*n);
+        self.buckets.iter().map(least).sum()
     }
 
     /// What [`Histogram::iter`] tells.

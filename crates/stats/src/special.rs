@@ -99,29 +99,44 @@ fn beyond(t: f64, freedom: f64, gammas: &Gammas) -> f64 {
     share(freedom / 2.0, 0.5, freedom / (freedom + t * t), gammas)
 }
 
-/// The `t` beyond which the share `both_sides` of Student's t lies, on both sides.
+/// The `t` beyond which the share `both_sides` of Student's t lies, on both sides; at
+/// most 2^30, where nothing that rare has a place.
+///
+/// Newton's method on the tail, whose slope is twice the density (Abramowitz and Stegun
+/// 26.7.2), kept between bounds that halve where it would leave them.
 #[must_use]
 pub fn t_quantile(both_sides: f64, freedom: f64) -> f64 {
+    let (mut low, mut high) = (0.0, (1u64 << 30) as f64);
     // Without freedom or with a nonsensical one, nothing is rare.
-    let gammas = (freedom > 0.0).then(|| Gammas::of(freedom / 2.0, 0.5));
-    let t_beyond = |t: f64| {
-        gammas
-            .as_ref()
-            .map_or_else(|| t_beyond(t, freedom), |g| beyond(t, freedom, g))
-    };
-    let (mut low, mut high) = (0.0, 1.0);
-    while t_beyond(high) > both_sides && high < 1e9 {
-        (low, high) = (high, high * 2.0);
+    if freedom.is_nan() || freedom <= 0.0 {
+        return high;
     }
-    for _ in 0..45 {
-        let middle = f64::midpoint(low, high);
-        if t_beyond(middle) > both_sides {
-            low = middle;
+    let gammas = Gammas::of(freedom / 2.0, 0.5);
+    let slope_at_0 = (gammas.ln_both - gammas.ln_a - gammas.ln_b).exp() / freedom.sqrt();
+    let mut t = 2.0_f64;
+    for _ in 0..100 {
+        let over = beyond(t, freedom, &gammas) - both_sides;
+        if over > 0.0 {
+            low = t;
         } else {
-            high = middle;
+            high = t;
         }
+        let density = slope_at_0 * (1.0 + t * t / freedom).powf(-(freedom + 1.0) / 2.0);
+        let newton = t + over / (2.0 * density);
+        let next = if newton > low && newton < high {
+            newton
+        } else if high > 4.0 * low.max(1.0) {
+            // Bounds of different magnitudes are halved by their logarithms.
+            2.0 * low.max(0.5)
+        } else {
+            f64::midpoint(low, high)
+        };
+        if (next - t).abs() <= 1e-14 * t {
+            return next;
+        }
+        t = next;
     }
-    high
+    t
 }
 
 /// Share of the standard normal distribution below `z`.

@@ -12,7 +12,7 @@ use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum}
 use crate::hierarchical::{self, Second};
 use crate::hist::{Histogram, WireError};
 use crate::hlog::{self, Seconds};
-use crate::sparse::Sparse;
+use crate::sparse::{Reader, Sparse};
 
 /// What is wrong with a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -87,46 +87,48 @@ struct EndpointSums {
 }
 
 impl EndpointSums {
-    fn add(&mut self, part: &IntervalEndpoint) -> Result<(), WireError> {
+    fn add(&mut self, part: &IntervalEndpoint, reader: &mut Reader) -> Result<(), WireError> {
         self.counts.add(&part.counts);
-        self.latency.add(&Sparse::from_wire(&part.latency)?);
+        self.latency.add(reader.read(&part.latency)?);
         for (class, latency) in &part.error_latency {
             let sum = self.error_latency.entry(class.clone()).or_default();
-            sum.add(&Sparse::from_wire(latency)?);
+            sum.add(reader.read(latency)?);
         }
         Ok(())
     }
 
-    fn is(&self, whole: &EndpointResult) -> Result<bool, WireError> {
+    fn is(&self, whole: &EndpointResult, reader: &mut Reader) -> Result<bool, WireError> {
         let mut errors_are = self.error_latency.keys().eq(whole.error_latency.keys());
         for (sum, wire) in self
             .error_latency
             .values()
             .zip(whole.error_latency.values())
         {
-            errors_are &= sum.holds(&Sparse::from_wire(wire)?);
+            errors_are &= sum.holds(reader.read(wire)?);
         }
         Ok(self.counts == whole.counts
-            && self.latency.holds(&Sparse::from_wire(&whole.latency)?)
+            && self.latency.holds(reader.read(&whole.latency)?)
             && errors_are)
     }
 }
 
 impl Sums {
     /// Adds `interval` and returns its latency.
-    fn add(&mut self, interval: &Interval) -> Result<Sparse, WireError> {
+    fn add<'r>(
+        &mut self,
+        interval: &Interval,
+        reader: &'r mut Reader,
+    ) -> Result<&'r Sparse, WireError> {
         self.counts.add(&interval.counts);
-        let second = Sparse::from_wire(&interval.latency)?;
-        self.latency.add(&second);
         for (sum, wire) in [
             (&mut self.service_time, &interval.service_time),
             (&mut self.lateness, &interval.lateness),
             (&mut self.wait, &interval.wait),
         ] {
-            sum.add(&Sparse::from_wire(wire)?);
+            sum.add(reader.read(wire)?);
         }
         if let Some(errors) = &interval.error_latency {
-            self.error_latency.add(&Sparse::from_wire(errors)?);
+            self.error_latency.add(reader.read(errors)?);
         }
         for (sum, wire) in [
             (&mut self.stream_wait, &interval.stream_wait),
@@ -142,12 +144,14 @@ impl Sums {
         }
         for endpoint in &interval.endpoints {
             let sums = self.endpoints.entry(endpoint.name.clone()).or_default();
-            sums.add(endpoint)?;
+            sums.add(endpoint, reader)?;
         }
-        Ok(second)
+        let latency = reader.read(&interval.latency)?;
+        self.latency.add(latency);
+        Ok(latency)
     }
 
-    fn compare(&self, result: &LoadResult) -> Result<(), StreamError> {
+    fn compare(&self, result: &LoadResult, reader: &mut Reader) -> Result<(), StreamError> {
         let differs = |what: &str, found: &dyn std::fmt::Debug, expected: &dyn std::fmt::Debug| {
             Err(StreamError::Sum {
                 what: format!("{what} {found:?}, final {expected:?}"),
@@ -177,9 +181,9 @@ impl Sums {
                 &result.error_latency_ns,
             ),
         ] {
-            let whole = Sparse::from_wire(wire)?;
-            if !sum.holds(&whole) {
-                return differs(name, sum, &Histogram::from(&whole));
+            let whole = reader.read(wire)?;
+            if !sum.holds(whole) {
+                return differs(name, sum, &Histogram::from(whole));
             }
             if sum.summary() != *stated {
                 return differs(name, &sum.summary(), stated);
@@ -193,7 +197,7 @@ impl Sums {
         let none = Default::default();
         for endpoint in &result.endpoints {
             let sums = self.endpoints.get(&endpoint.name).unwrap_or(&none);
-            if !sums.is(endpoint)? {
+            if !sums.is(endpoint, reader)? {
                 return differs(&endpoint.name, &sums.counts, &endpoint.counts);
             }
         }
@@ -236,6 +240,7 @@ pub struct LoadStream {
     lines: usize,
     checksum: StreamChecksum,
     sums: Sums,
+    reader: Reader,
     /// Latencies by second of intended time; `None` when nobody wants them.
     seconds: Option<BTreeMap<u32, Second>>,
     /// An interval log so far and its open seconds; `None` when nobody wants one.
@@ -290,7 +295,7 @@ impl LoadStream {
                 });
             }
             LoadRecord::Interval(interval) => {
-                let latency = self.sums.add(interval)?;
+                let latency = self.sums.add(interval, &mut self.reader)?;
                 if let Some(seconds) = &mut self.seconds {
                     let second = seconds.entry(interval.second).or_default();
                     *second = hierarchical::sum(second, latency.iter());
@@ -341,7 +346,7 @@ impl LoadStream {
     ///
     /// # Errors
     /// [`StreamError`] for whatever contradicts that.
-    pub fn finish(self) -> Result<LoadResult, StreamError> {
+    pub fn finish(mut self) -> Result<LoadResult, StreamError> {
         let Some((expected, result)) = self.finished else {
             return Err(StreamError::Cut { lines: self.lines });
         };
@@ -354,7 +359,7 @@ impl LoadStream {
                 found: result.counts,
             });
         }
-        self.sums.compare(&result)?;
+        self.sums.compare(&result, &mut self.reader)?;
         Ok(*result)
     }
 }

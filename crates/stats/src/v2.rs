@@ -20,8 +20,11 @@ pub(crate) fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-pub(crate) fn from_base64(text: &str) -> Result<Vec<u8>, WireError> {
-    STANDARD.decode(text).map_err(|_| WireError::Base64)
+/// Decodes into `bytes`, in the place of what was there.
+pub(crate) fn from_base64(text: &str, bytes: &mut Vec<u8>) -> Result<(), WireError> {
+    bytes.clear();
+    let decoded = STANDARD.decode_vec(text, bytes);
+    decoded.map_err(|_| WireError::Base64)
 }
 
 impl Histogram {
@@ -55,12 +58,14 @@ impl Histogram {
     /// # Errors
     /// [`WireError`] for anything else.
     pub fn from_v2(bytes: &[u8]) -> Result<Self, WireError> {
-        Ok(Self::from(&read(bytes)?))
+        let mut sparse = Sparse::default();
+        read(bytes, &mut sparse)?;
+        Ok(Self::from(&sparse))
     }
 }
 
-/// See [`Histogram::from_v2`].
-pub(crate) fn read(bytes: &[u8]) -> Result<Sparse, WireError> {
+/// Reads into `sparse`, in the place of what was there; see [`Histogram::from_v2`].
+pub(crate) fn read(bytes: &[u8], sparse: &mut Sparse) -> Result<(), WireError> {
     if bytes.len() < HEADER {
         return Err(WireError::Length {
             found: bytes.len(),
@@ -94,13 +99,15 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Sparse, WireError> {
             expected,
         });
     }
-    let counts = read_counts(&bytes[HEADER..])?;
-    Ok(Sparse::new(counts))
+    read_counts(&bytes[HEADER..], &mut sparse.buckets)?;
+    sparse.sum_up();
+    Ok(())
 }
 
-fn read_counts(payload: &[u8]) -> Result<Vec<(usize, u64)>, WireError> {
+fn read_counts(payload: &[u8], counts: &mut Vec<(usize, u64)>) -> Result<(), WireError> {
+    counts.clear();
     // A bucket takes a byte or more.
-    let mut counts = Vec::with_capacity(payload.len().min(BUCKETS));
+    counts.reserve(payload.len().min(BUCKETS));
     let (mut at, mut index, mut total) = (0, 0usize, 0u64);
     while at < payload.len() {
         let start = at;
@@ -127,7 +134,7 @@ fn read_counts(payload: &[u8]) -> Result<Vec<(usize, u64)>, WireError> {
             return wrong("bucket beyond one hour");
         }
     }
-    Ok(counts)
+    Ok(())
 }
 
 /// LEB128 as HdrHistogram has it: the ninth byte carries 8 bits.
@@ -145,6 +152,12 @@ fn push_zigzag(out: &mut Vec<u8>, value: i64) {
 }
 
 fn read_zigzag(bytes: &[u8], at: &mut usize) -> Option<i64> {
+    let first = *bytes.get(*at)?;
+    // Nearly all counts of a second have one byte.
+    if first < 0x80 {
+        *at += 1;
+        return Some(i64::from(first >> 1) ^ -i64::from(first & 1));
+    }
     let mut v = 0u64;
     for k in 0..9 {
         let byte = *bytes.get(*at)?;

@@ -3,10 +3,13 @@
 import * as Plot from "@observablehq/plot";
 import { cellsOf, type CurvePoint, curves, meshes, nines, percentile, splitBySupport, spreadLabels } from "../data";
 import type { Chart } from "../figure";
+import type { Panel } from "../panel";
+import { overlay, rowsWithSource } from "../published";
 import type { Load, Summary } from "../summary";
 import { BASE, colour, GRID, INK, TIP } from "../theme";
 import type { View } from "../view";
 import { loadWords, milliseconds, short } from "../words";
+import { isLatency, type Points, publishedMarks, publishedPoints } from "./beside";
 import { fileWord, logTicks, tickWords } from "./ticks";
 
 const HEIGHT = 360;
@@ -19,15 +22,25 @@ function domain(points: { low: number; high: number }[]): [number, number] {
   return [low / 1.15, high * 1.15];
 }
 
-export function latencyCharts({ summary }: View): Chart[] {
-  const all = summary.setup.loads.flatMap((load) => curves(cellsOf(summary, load)));
+const published = overlay(isLatency);
+
+export const latency: Panel = {
+  controls: ({ summary }, redraw) => published.controls(summary, redraw),
+  charts: latencyCharts,
+};
+
+function latencyCharts({ summary }: View): Chart[] {
+  const loads = summary.setup.loads;
+  const all = loads.flatMap((load) => curves(cellsOf(summary, load)));
   if (all.length === 0) return [];
-  const y = domain([...all, ...summary.setup.loads.flatMap((load) => bars(summary, load))]);
   const last = Math.max(...all.map((p) => p.nines));
-  return summary.setup.loads.map((load) => one(summary, load, y, last));
+  const beside = loads.map((load) => publishedPoints(published.beside(summary, load), last));
+  const others = beside.flatMap((b) => b?.points ?? []).map(({ ms }) => ({ low: ms, high: ms }));
+  const y = domain([...all, ...loads.flatMap((load) => bars(summary, load)), ...others]);
+  return loads.map((load, i) => one(summary, load, beside[i] ?? null, y, last));
 }
 
-function one(summary: Summary, load: Load, y: [number, number], last: number): Chart {
+function one(summary: Summary, load: Load, beside: Points | null, y: [number, number], last: number): Chart {
   const points = curves(cellsOf(summary, load));
   const words = meshes(summary).flatMap((mesh) => {
     const cell = summary.cells.find((c) => c.mesh === mesh && c.load === load.name);
@@ -39,10 +52,10 @@ function one(summary: Summary, load: Load, y: [number, number], last: number): C
   });
   return {
     title: loadWords(load),
-    description: `Latency over percentile. ${words.join("; ")}. The figures are in the table below.`,
+    description: [`Latency over percentile. ${words.join("; ")}.`, ...(beside ? [beside.words] : []), "The figures are in the table below."].join(" "),
     file: `tare-latency-${fileWord(load.name)}`,
-    rows: points,
-    draw: (width) => draw(summary, points, bars(summary, load), y, last, width),
+    rows: rowsWithSource(points, beside, beside?.points ?? []),
+    draw: (width) => draw(summary, points, bars(summary, load), beside, y, last, width),
   };
 }
 
@@ -72,6 +85,7 @@ function draw(
   summary: Summary,
   points: CurvePoint[],
   whiskers: Whisker[],
+  beside: Points | null,
   y: [number, number],
   last: number,
   width: number,
@@ -102,6 +116,7 @@ function draw(
       ),
       ...whiskers.map((w) => Plot.dot([w], { x: "nines", y: "ms", r: 3.2, fill: colour(summary, w.mesh), dx: w.dx })),
       ...labels(summary, points, y),
+      ...(beside ? publishedMarks(beside, y, HEIGHT - MARGIN.top - MARGIN.bottom) : []),
       Plot.ruleX(points, Plot.pointerX({ x: "nines", stroke: INK, strokeOpacity: 0.3, py: "ms" })),
       Plot.tip(
         points,

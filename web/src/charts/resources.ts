@@ -4,9 +4,9 @@ import * as Plot from "@observablehq/plot";
 import { cellsOf, meshes } from "../data";
 import type { Chart } from "../figure";
 import { choice, type Panel } from "../panel";
-import type { Estimate, Load, PlaneEstimate, Summary } from "../summary";
-import { BASE, colour, GRID, INK, QUIET, TIP } from "../theme";
-import type { View } from "../view";
+import { type Beside, ELSEWHERE, overlay, rowsWithSource, withBound } from "../published";
+import type { Bound, Estimate, Load, PlaneEstimate, PublishedFigure, Summary } from "../summary";
+import { BASE, colour, GRID, INK, PAPER, QUIET, TIP } from "../theme";
 import { loadWords, short, significant } from "../words";
 import { fileWord } from "./ticks";
 
@@ -31,6 +31,14 @@ const PLANES: [keyof Summary["cells"][number]["planes"] & string, string, string
   ["generator_proxy", "generator's proxy", "generator's proxy"],
 ];
 
+/** A published figure as a bar; nothing stands on it but its own control plane. */
+interface PublishedRow extends Omit<PlaneRow, "low" | "high" | "runs"> {
+  low: null;
+  high: null;
+  runs: number[];
+  bound: Bound;
+}
+
 const MEASURES = ["in all", "per process", "per 1,000 rps"] as const;
 type Measure = (typeof MEASURES)[number];
 
@@ -40,6 +48,10 @@ interface Kind {
   measures: readonly Measure[];
   /** The figure, and what it is divided by. */
   pick: (plane: PlaneEstimate, measure: Measure) => [Estimate | null, number];
+  /** Published figures of the same kind, in the order in which they are stacked, and
+   * what they are divided by. */
+  published: { what: string; plane: string; measure: Measure }[];
+  publishedScale: number;
 }
 
 const MIB = 1024 * 1024;
@@ -49,12 +61,27 @@ const CPU: Kind = {
   measures: MEASURES,
   pick: (p, measure) =>
     measure === "per 1,000 rps" ? [p.cpu_cores_per_krps, 1] : [p.cpu_cores, measure === "per process" ? p.processes : 1],
+  published: [
+    { what: "data_plane_cpu", plane: "data plane", measure: "in all" },
+    { what: "control_plane_cpu", plane: "control plane", measure: "in all" },
+    { what: "cpu", plane: "data and control plane", measure: "in all" },
+    { what: "proxy_cpu", plane: "a proxy", measure: "per process" },
+  ],
+  publishedScale: 1,
 };
 const MEMORY: Kind = {
   name: "memory",
   unit: "MiB",
   measures: ["in all", "per process"],
   pick: (p, measure) => [p.memory_bytes, MIB * (measure === "per process" ? p.processes : 1)],
+  published: [
+    { what: "data_plane_memory", plane: "data plane", measure: "in all" },
+    { what: "control_plane_memory", plane: "control plane", measure: "in all" },
+    { what: "proxy_memory", plane: "a proxy", measure: "per process" },
+    { what: "largest_proxy_memory", plane: "the largest proxy", measure: "per process" },
+  ],
+  // Published in MB.
+  publishedScale: MIB / 1e6,
 };
 
 export const cpu = panel(CPU);
@@ -62,14 +89,16 @@ export const memory = panel(MEMORY);
 
 function panel(kind: Kind): Panel {
   let measure: Measure = "in all";
+  const published = overlay((f) => kind.published.some((p) => p.what === f.what));
   return {
-    controls: (_, redraw) => [
+    controls: ({ summary }, redraw) => [
       choice(`${kind.name}: measure`, kind.measures, measure, (chosen) => {
         measure = chosen;
         redraw();
       }),
+      ...published.controls(summary, redraw),
     ],
-    charts: (view) => charts(view, kind, measure),
+    charts: ({ summary }) => charts(summary, kind, measure, (load) => published.beside(summary, load)),
   };
 }
 
@@ -94,20 +123,41 @@ export function planeRows(summary: Summary, load: Load, pick: (p: PlaneEstimate)
   });
 }
 
-function charts({ summary }: View, kind: Kind, measure: Measure): Chart[] {
-  const of = (load: Load): PlaneRow[] => planeRows(summary, load, (p) => kind.pick(p, measure));
-  const all = summary.setup.loads.flatMap(of);
-  const most = Math.max(0, ...all.map((r) => r.from + Math.max(r.high ?? 0, r.value)));
+/** The figures beside, as far as they are of this measure. */
+export function publishedRows(figures: PublishedFigure[], kind: Kind, measure: Measure): PublishedRow[] {
+  const ends = new Map<string, number>();
+  return kind.published.filter((p) => p.measure === measure).flatMap(({ what, plane }) =>
+    figures.filter((f) => f.what === what).map((f): PublishedRow => {
+      const value = f.value / kind.publishedScale;
+      const from = plane === "control plane" ? (ends.get(f.mesh) ?? 0) : 0;
+      ends.set(f.mesh, from + value);
+      return { mesh: f.mesh, group: ELSEWHERE, plane, from, value, low: null, high: null, runs: [], bound: f.bound };
+    }),
+  );
+}
+
+function charts(summary: Summary, kind: Kind, measure: Measure, besideOf: (load: Load) => Beside | null): Chart[] {
+  const panels = summary.setup.loads.map((load) => {
+    const beside = besideOf(load);
+    const published = publishedRows(beside?.figures ?? [], kind, measure);
+    return { load, beside, published, rows: planeRows(summary, load, (p) => kind.pick(p, measure)) };
+  });
+  const ends = panels.flatMap((p) => [...p.rows, ...p.published]).map((r) => r.from + Math.max(r.high ?? 0, r.value));
   const unit = measure === "in all" ? kind.unit : `${kind.unit} ${measure}`;
-  return summary.setup.loads.flatMap((load) => {
-    const rows = of(load);
+  const scale = { unit, most: Math.max(0, ...ends) };
+  return panels.flatMap(({ load, beside, published, rows }) => {
     if (rows.length === 0) return [];
+    const source = beside && `${ELSEWHERE}: ${beside.source}${published.length > 0 ? "" : ` (nothing ${measure})`}`;
+    const described = [
+      rows.map((r) => `${r.mesh}, ${r.plane}: ${words(r, unit)}`).join("; "),
+      ...(source ? [[source, ...published.map((r) => `${r.mesh}, ${r.plane}: ${publishedWords(r, unit)}`)].join("; ")] : []),
+    ];
     return [{
       title: loadWords(load),
-      description: rows.map((r) => `${r.mesh}, ${r.plane}: ${words(r, unit)}`).join("; "),
+      description: described.join(". Beside it, "),
       file: `tare-${kind.name}-${fileWord(measure)}-${fileWord(load.name)}`,
-      rows,
-      draw: (width: number) => draw(summary, rows, unit, most, width),
+      rows: rowsWithSource(rows, beside, published),
+      draw: (width: number) => draw(summary, rows, { rows: published, source }, scale, width),
     }];
   });
 }
@@ -119,7 +169,22 @@ function words(row: PlaneRow, unit: string): string {
     : `${whole} (${significant(row.low)} to ${significant(row.high)})`;
 }
 
-function draw(summary: Summary, rows: PlaneRow[], unit: string, most: number, width: number): SVGSVGElement {
+function publishedWords(row: PublishedRow, unit: string): string {
+  return withBound(`${significant(row.value)} ${unit}`, row.bound);
+}
+
+/** A place on the axis: a row of a group, or with an empty name the group's heading. */
+function place(group: string, name: string): string {
+  return `${group}\n${name}`;
+}
+
+function draw(
+  summary: Summary,
+  rows: PlaneRow[],
+  published: { rows: PublishedRow[]; source: string | null },
+  { unit, most }: { unit: string; most: number },
+  width: number,
+): SVGSVGElement {
   const names = meshes(summary).filter((m) => rows.some((r) => r.mesh === m));
   const groups = [...new Set(PLANES.map(([, , group]) => group))].filter((g) => rows.some((r) => r.group === g));
   const control = rows.filter((r) => r.plane === "control plane");
@@ -130,30 +195,61 @@ function draw(summary: Summary, rows: PlaneRow[], unit: string, most: number, wi
   const tops = rows.filter((r) => !rows.some((o) => o.mesh === r.mesh && o.group === r.group && o.from > r.from));
   const heading = (g: string): string =>
     g === "mesh" ? (control.length > 0 ? "data plane + control plane" : "data plane") : g;
+  const elsewhere = published.source ? [ELSEWHERE] : [];
+  const named = [
+    ...groups.flatMap((group) => names.map((name) => ({ group, name }))),
+    ...[...new Set(published.rows.map((r) => r.mesh))].map((name) => ({ group: ELSEWHERE, name })),
+  ];
+  const domain = [...groups, ...elsewhere].flatMap((group) => [
+    place(group, ""), ...named.filter((n) => n.group === group).map((n) => place(group, n.name)),
+  ]);
+  const y = (r: { group: string; mesh: string }): string => place(r.group, r.mesh);
+  const end = (r: PlaneRow | PublishedRow): number => r.from + r.value;
   return Plot.plot({
     ...BASE,
     width,
-    height: 58 + groups.length * (names.length * 22 + 30),
-    marginLeft: 92, marginRight: 52, marginTop: 20, marginBottom: 40,
+    height: 50 + domain.length * 25,
+    marginLeft: 92, marginRight: 52, marginTop: 4, marginBottom: 40,
     x: { domain: [0, most], nice: true, label: `${unit} →`, labelAnchor: "right", tickSize: 0, ticks: Math.max(3, Math.floor(width / 110)) },
-    y: { domain: names, label: null, tickSize: 0, padding: 0.25, tickFormat: short },
-    fy: { domain: groups, label: null, axis: null, padding: 0.22 },
+    y: { domain, axis: null, padding: 0.25 },
     marks: [
       Plot.gridX({ stroke: GRID, strokeOpacity: 1 }),
-      Plot.text(groups, { fy: (g: string) => g, text: heading, frameAnchor: "top-left", dy: -13, dx: -85, fontWeight: 600 }),
-      Plot.barX(full, { x1: "from", x2: (r: PlaneRow) => r.from + r.value, y: "mesh", fy: "group", fill, rx2: 2 }),
-      Plot.barX(control, { x1: "from", x2: (r: PlaneRow) => r.from + r.value, y: "mesh", fy: "group", fill, fillOpacity: 0.4, stroke: fill, rx2: 2 }),
-      Plot.link(whiskers, { x1: (r: PlaneRow) => r.from + (r.low ?? 0), x2: (r: PlaneRow) => r.from + (r.high ?? 0), y1: "mesh", y2: "mesh", fy: "group", stroke: INK, strokeWidth: 1.5 }),
-      Plot.dot(runs, { x: "at", y: "mesh", fy: "group", r: 2.2, fill: INK, stroke: "var(--paper)", strokeWidth: 0.8 }),
+      Plot.text(groups, { y: (g: string) => place(g, ""), text: heading, frameAnchor: "left", textAnchor: "start", dx: -85, dy: 3, fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
+      Plot.text(named, { y: (n: { group: string; name: string }) => place(n.group, n.name), text: (n: { name: string }) => short(n.name), frameAnchor: "left", textAnchor: "end", dx: -7 }),
+      Plot.barX(full, { x1: "from", x2: end, y, fill, rx2: 2 }),
+      Plot.barX(control, { x1: "from", x2: end, y, fill, fillOpacity: 0.4, stroke: fill, rx2: 2 }),
+      Plot.link(whiskers, { x1: (r: PlaneRow) => r.from + (r.low ?? 0), x2: (r: PlaneRow) => r.from + (r.high ?? 0), y1: y, y2: y, stroke: INK, strokeWidth: 1.5 }),
+      Plot.dot(runs, { x: "at", y, r: 2.2, fill: INK, stroke: PAPER, strokeWidth: 0.8 }),
       Plot.text(tops, {
-        x: (r: PlaneRow) => r.from + Math.max(r.high ?? r.value, ...r.runs, r.value), y: "mesh", fy: "group",
-        text: (r: PlaneRow) => significant(r.from + r.value), textAnchor: "start", dx: 7, fill: QUIET,
+        x: (r: PlaneRow) => r.from + Math.max(r.high ?? r.value, ...r.runs, r.value), y,
+        text: (r: PlaneRow) => significant(end(r)), textAnchor: "start", dx: 7, fill: QUIET,
       }),
+      ...publishedMarks(published, y),
       Plot.ruleX([0], { stroke: INK }),
-      Plot.tip(rows, Plot.pointer({
-        x: (r: PlaneRow) => r.from + r.value, y: "mesh", fy: "group",
-        title: (r: PlaneRow) => `${r.mesh}, ${r.plane}\n${words(r, unit)}`, ...TIP,
+      Plot.tip([...rows, ...published.rows], Plot.pointer({
+        x: end, y,
+        title: (r: PlaneRow | PublishedRow) => `${r.mesh}, ${r.plane}\n${"bound" in r ? `${publishedWords(r, unit)}\n${published.source}` : words(r, unit)}`, ...TIP,
       })),
     ],
   }) as SVGSVGElement;
+}
+
+/** Hollow and dashed, under a heading that says where they are from. */
+function publishedMarks(
+  { rows, source }: { rows: PublishedRow[]; source: string | null },
+  y: (r: { group: string; mesh: string }) => string,
+): Plot.Markish[] {
+  if (!source) return [];
+  const end = (r: PublishedRow): number => r.from + r.value;
+  const control = rows.filter((r) => r.plane === "control plane");
+  const full = rows.filter((r) => r.plane !== "control plane");
+  const style = { x1: "from", x2: end, y, fill: QUIET, stroke: INK, strokeDasharray: "4 3", strokeWidth: 1 } as const;
+  return [
+    Plot.text([source], { y: () => place(ELSEWHERE, ""), frameAnchor: "left", textAnchor: "start", dx: -85, dy: 3, fontStyle: "italic", fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
+    Plot.barX(full, { ...style, fillOpacity: 0.22 }),
+    Plot.barX(control, { ...style, fillOpacity: 0.06 }),
+    Plot.text(rows.filter((r) => !rows.some((o) => o.mesh === r.mesh && o.from > r.from)), {
+      x: end, y, text: (r: PublishedRow) => withBound(significant(end(r)), r.bound), textAnchor: "start", dx: 7, fill: QUIET, fontStyle: "italic",
+    }),
+  ];
 }

@@ -14,6 +14,7 @@ use crate::figures;
 use crate::hierarchical::Second;
 use crate::hist::{Histogram, WireError};
 use crate::series::stability;
+use crate::sparse::Reader;
 
 /// One trial, ready for use.
 pub(crate) struct Trial<'a> {
@@ -44,17 +45,18 @@ pub(crate) struct Decoded<'a> {
 }
 
 impl<'a> Decoded<'a> {
-    fn new(result: &'a LoadResult) -> Result<Self, WireError> {
+    fn new(result: &'a LoadResult, reader: &mut Reader) -> Result<Self, WireError> {
+        let mut decode = |wire| Ok(Histogram::from(reader.read(wire)?));
         let endpoints = result
             .endpoints
             .iter()
-            .map(|e| Ok((e.name.as_str(), Histogram::from_wire(&e.latency)?)))
+            .map(|e| Ok((e.name.as_str(), decode(&e.latency)?)))
             .collect::<Result<_, WireError>>()?;
         Ok(Self {
             result,
-            latency: Histogram::from_wire(&result.histograms.latency)?,
-            service_time: Histogram::from_wire(&result.histograms.service_time)?,
-            lateness: Histogram::from_wire(&result.histograms.lateness)?,
+            latency: decode(&result.histograms.latency)?,
+            service_time: decode(&result.histograms.service_time)?,
+            lateness: decode(&result.histograms.lateness)?,
             endpoints,
         })
     }
@@ -68,7 +70,9 @@ pub(crate) fn decode<'a>(
     notes: &mut Vec<String>,
 ) -> Vec<Trial<'a>> {
     let mut places = BTreeSet::new();
-    let mut trials: Vec<Trial<'a>> = stored.iter().map(decode_one).collect();
+    let mut reader = Reader::default();
+    let decoded = stored.iter().map(|s| decode_one(s, &mut reader));
+    let mut trials: Vec<Trial<'a>> = decoded.collect();
     trials.sort_by_key(|t| t.result.trial.index);
     for trial in &mut trials {
         let spec = &trial.result.trial;
@@ -115,7 +119,7 @@ pub(super) fn exclude(trials: &mut [Trial<'_>], excluded: &[u32], notes: &mut Ve
     }
 }
 
-fn decode_one(stored: &StoredTrial) -> Trial<'_> {
+fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
     let incomplete = |found: String| {
         Verdict::from_findings(vec![Finding::new(
             Grade::Invalid,
@@ -124,7 +128,8 @@ fn decode_one(stored: &StoredTrial) -> Trial<'_> {
         )])
     };
     let mut verdict = stored.result.verdict.clone();
-    let load = match stored.result.load.as_ref().map(Decoded::new) {
+    let load = stored.result.load.as_ref();
+    let load = match load.map(|l| Decoded::new(l, reader)) {
         None => {
             if verdict.grade != Grade::Invalid {
                 verdict = verdict.and(incomplete("the trial has no load result".to_owned()));
