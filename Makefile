@@ -57,6 +57,11 @@ web-browser-test-if-there:
 	@if test -n "$(BROWSER)"; then $(MAKE) web-browser-test; \
 	else echo "make test: found no Chromium, so the page was NOT tested in a browser (make web-browser-test)" >&2; fi
 
+.PHONY: grafana-test
+grafana-test: ## Every query of docs/grafana on a real Prometheus (PROMETHEUS names its binary)
+	@test -n "$(or $(PROMETHEUS),$(shell command -v prometheus))" || { echo "grafana-test: found no Prometheus; install it or set PROMETHEUS" >&2; exit 1; }
+	PROMETHEUS="$(or $(PROMETHEUS),$(shell command -v prometheus))" $(CARGO) test --locked -p tare-report --test grafana -- --ignored
+
 deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
 	$(CARGO) deny --locked check licenses bans sources
 

@@ -146,6 +146,61 @@ test("measures and distributions are chosen with the keyboard", async () => {
   });
 });
 
+test("published figures are laid beside the run's on request, labelled, and in the data", async () => {
+  await on("quick", {}, async (page) => {
+    await page.evaluate(() => {
+      URL.createObjectURL = (blob) => {
+        globalThis.caught = blob.text();
+        return "about:blank";
+      };
+      HTMLAnchorElement.prototype.click = function () {
+        globalThis.caughtName = this.download;
+      };
+    });
+    for (const [chart, from, figure] of [
+      ["latency", /Linkerd, May 2021/, /linkerd 2\.10\.2.*17\.0 ms/],
+      ["latency", /Kinvolk, May 2019/, /istio 1\.1\.6 tuned.*643 ms/],
+      ["cpu", /Kinvolk, May 2019/, /istio 1\.1\.6 tuned.*1\.72/],
+      ["memory", /Kinvolk, May 2019/, /linkerd edge-19\.5\.2.*493/],
+    ]) {
+      const panel = page.locator(`[data-chart="${chart}"]`);
+      const drawing = panel.locator(".drawing > svg").first();
+      const box = panel.getByRole("checkbox", { name: "published on other machines" });
+      const source = panel.getByRole("combobox");
+      if (!(await box.isChecked())) {
+        assert.ok(!/published/.test((await drawing.getAttribute("aria-label")) + (await drawing.textContent())), "shown unasked");
+        assert.ok(!/published/.test((await saved(page, panel.locator("figure").first(), "CSV")).text));
+        assert.ok(!(await source.isVisible()));
+        // By keyboard, as whoever has no mouse.
+        await box.focus();
+        await page.keyboard.press("Space");
+      }
+      const options = await source.locator("option").allTextContents();
+      await source.selectOption(options.find((words) => from.test(words)));
+      assert.match(await drawing.textContent(), /published on other machines: (kinvolk-2019|linkerd-2021-05) at \d+ rps/);
+      assert.match(await drawing.getAttribute("aria-label"), figure);
+      const { text } = await saved(page, panel.locator("figure").first(), "CSV");
+      assert.match(text, /^source,/);
+      assert.match(text, /\r\nthis run,/);
+      assert.match(text, /\r\npublished on other machines: /);
+      assert.ok(!/NaN|undefined|Infinity/.test((await panel.innerHTML()) + text), `${chart}: a figure that is none`);
+    }
+    const memory = page.locator('[data-chart="memory"]');
+    await memory.getByRole("button", { name: "per process" }).click();
+    assert.match(await memory.locator("svg").first().getAttribute("aria-label"), /a proxy: 44\.8 MiB per process/);
+    await memory.getByRole("checkbox").uncheck();
+    assert.ok(!/published/.test(await memory.locator("svg").first().textContent()));
+  });
+});
+
+test("the instrument's own error is in the page", async () => {
+  await on("quick", {}, async (page) => {
+    const table = page.locator('[data-part="instrument"] table').first();
+    assert.match(await table.textContent(), /added p99/);
+    assert.match(await table.textContent(), /µs/);
+  });
+});
+
 test("hostile names are text, also after trials were left out", async () => {
   await on("hostile", {}, async (page) => {
     const count = () => page.evaluate(() => [document.images.length, document.querySelectorAll("main script").length]);
@@ -172,6 +227,10 @@ test("no width, and no medium, is too narrow", async () => {
     assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(255, 255, 255)");
     assert.ok(await page.locator('[data-part="latency"] table').first().isVisible(), "figures are folded on paper");
     assert.ok(!(await page.locator(".tools").first().isVisible()));
+    const shown = (cells) => cells.filter((c) => getComputedStyle(c).display !== "none").length;
+    const heads = await page.locator("table.trials thead th").evaluateAll(shown);
+    const figures = await page.locator("table.trials tr[data-trial]").first().locator("td").evaluateAll(shown);
+    assert.equal(heads, figures, "figures of trials stand below the headings of others");
   });
 });
 

@@ -82,9 +82,9 @@ async function start(): Promise<void> {
   addEventListener("hashchange", () => follow(view));
   follow(view);
   followRun(view.summary);
-  // On paper nothing unfolds.
+  // On paper nothing unfolds. What others published is the same in every report.
   addEventListener("beforeprint", () => {
-    for (const folded of document.querySelectorAll("details")) folded.open = true;
+    for (const folded of document.querySelectorAll<HTMLDetailsElement>("details:not(.elsewhere)")) folded.open = true;
   });
 }
 

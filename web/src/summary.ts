@@ -41,6 +41,7 @@ export interface Cell {
   cost: Cost | null;
   counts: Counts;
   endpoints: EndpointRow[];
+  instrument: Instrument | null;
   latency: Quantile[];
   lateness: Quantile[];
   load: string;
@@ -52,6 +53,7 @@ export interface Cell {
   rate_rps: number;
   service_time: Quantile[];
   spectrum: SpectrumPoint[];
+  tls: Tls | null;
   trials_invalid: number[];
   trials_used: number[];
   verdict: Verdict;
@@ -153,6 +155,16 @@ export interface Inference {
   p_holm: number;
   p_mann_whitney: number;
   p_permutation: number;
+}
+
+export interface Instrument {
+  absent: string | null;
+  below_zero: number;
+  clock_uncertainty_ns_max: number;
+  missed: number;
+  sampled: number;
+  send: Quantile[];
+  service_time: Quantile[];
 }
 
 export interface Join {
@@ -393,6 +405,15 @@ export interface Stopping {
   nominal_confidence: number;
   reached_after: number | null;
   targets: StopTarget[];
+}
+
+export interface Tls {
+  failures: Partial<Record<string, number>>;
+  handshake: Quantile[];
+  handshakes_full: number;
+  handshakes_resumed: number;
+  insecure: boolean;
+  protocols: Partial<Record<string, number>>;
 }
 
 export interface Trace {

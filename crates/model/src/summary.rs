@@ -19,11 +19,13 @@ use crate::worker::Plane;
 
 mod cost;
 mod inference;
+mod instrument;
 mod named;
 mod stability;
 
 pub use cost::Cost;
 pub use inference::{Inference, Sampling, StopTarget, Stopping};
+pub use instrument::{Instrument, Tls};
 pub use named::{NamedFigure, NamedSummary};
 pub use stability::{Outlier, Stability};
 
@@ -173,6 +175,13 @@ pub struct Cell {
     pub cost: Option<Cost>,
     /// The same trials in the way of published benchmarks, by name.
     pub named: Vec<NamedSummary>,
+    /// The instrument's own error; absent where no trial compared its instants with the
+    /// kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instrument: Option<Instrument>,
+    /// TLS of the generators' connections; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
 }
 
 /// A quantile of pooled counts, with an interval over runs: on the logarithmic

@@ -93,7 +93,7 @@ const INSTRUMENT: Section = Section {
             and part of the latency above. Dot to the end of the line: its median to p99; diamond: the median \
             latency. It is good while it is small beside the latency.",
     charts: &["lateness"],
-    figures: None,
+    figures: Some("instrument"),
 };
 
 pub(crate) fn sections(page: &mut Html, summary: &Summary, evidence: bool) {

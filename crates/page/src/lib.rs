@@ -13,6 +13,7 @@ mod evidence;
 mod front;
 mod html;
 mod inference;
+mod instrument;
 mod money;
 mod published;
 mod series;
@@ -22,6 +23,7 @@ mod trials;
 mod wasm;
 
 pub use evidence::{Details, Evidence, RunInput};
+pub use instrument::instrument_words;
 pub use series::{
     BUCKETS_FROM_NS, BUCKETS_PER_DECADE, COLUMNS_MAX, Column, SeriesBuilder, TrialSeries,
 };
@@ -64,7 +66,7 @@ type Part = fn(&mut Html, &Summary);
 
 /// The parts of the page that follow from the figures: written again when trials
 /// are left out.
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 10] = [
     ("verdict", front::verdict),
     ("answers", front::answers),
     ("latency", tables::latency),
@@ -74,6 +76,7 @@ const PARTS: [(&str, Part); 9] = [
     ("endpoints", tables::endpoints),
     ("inference", inference::table),
     ("named", published::named),
+    ("instrument", instrument::table),
 ];
 
 /// The parts that follow from the figures, by name, as HTML.

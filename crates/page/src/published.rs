@@ -79,7 +79,8 @@ fn in_its_unit(figure: &NamedFigure, value: f64) -> String {
 }
 
 fn one(page: &mut Html, publication: &Published) {
-    page.raw("<details>").tag("summary", &publication.title);
+    page.raw("<details class=\"elsewhere\">")
+        .tag("summary", &publication.title);
     let source = publication
         .url
         .as_deref()

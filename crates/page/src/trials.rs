@@ -37,10 +37,11 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
     page.raw("\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"trials\"><table class=\"trials\">\n<thead><tr>");
     for (i, column) in COLUMNS.iter().enumerate() {
         page.tag(
-            if (3..6).contains(&i) {
-                "th scope=\"col\" class=\"l\""
-            } else {
-                "th scope=\"col\""
+            match i {
+                // Goes with its ticks, which are not for paper.
+                0 => "th scope=\"col\" class=\"use\"",
+                3..6 => "th scope=\"col\" class=\"l\"",
+                _ => "th scope=\"col\"",
             },
             column,
         );

@@ -5,7 +5,7 @@ use tare_model::summary::{
 };
 use tare_model::verdict::{Finding, Grade};
 use tare_model::worker::Plane;
-use tare_page::blocks;
+use tare_page::{blocks, instrument_words};
 use tare_stats::figures;
 
 use crate::money;
@@ -121,6 +121,9 @@ fn legend(summary: &Summary) -> String {
         .any(|c| c.latency.iter().any(|q| !q.supported))
     {
         text += "; - too few responses";
+    }
+    if let Some(words) = instrument_words(summary) {
+        text += &format!("; {words}");
     }
     text
 }

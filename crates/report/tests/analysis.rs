@@ -4,11 +4,19 @@
 
 mod support;
 
-use tare_model::summary::{Distinction, Summary};
+use std::collections::BTreeMap;
+
+use tare_model::plan::{Target, Until};
+use tare_model::summary::{Cell, Distinction, Estimate, Summary, Tls};
+use tare_model::transport::TlsResult;
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::worker::Plane;
+use tare_page::instrument_words;
 use tare_stats::Histogram;
 use tare_stats::analysis::{StoredTrial, summarise};
+use tare_stats::special::t_quantile;
+use tare_stats::stopping::CONFIDENCE;
 
 fn analysed(plan: &tare_model::plan::Plan, mut change: impl FnMut(&mut TrialResult)) -> Summary {
     let trials: Vec<StoredTrial> = order(plan)
@@ -343,4 +351,92 @@ fn a_reason_of_every_trial_is_given_once() {
     let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
     assert_eq!(table.matches("a debug build").count(), 1, "{table}");
     assert!(table.contains("suspect: all meshes and loads: every trial: a debug build"));
+}
+
+#[test]
+fn resources_of_an_adaptive_plan_pay_for_its_looks_too() {
+    let fixed = support::quick();
+    let mut adaptive = fixed.clone();
+    adaptive.until = Some(Until {
+        targets: vec![Target {
+            what: "p50".to_owned(),
+            half_width: 0.5,
+        }],
+        min: 3,
+    });
+    let width = |summary: &Summary, of: fn(&Cell) -> &Estimate| {
+        let e = of(&summary.cells[2]);
+        e.high.unwrap() - e.low.unwrap()
+    };
+    let (fixed, adaptive) = (analysed(&fixed, |_| {}), analysed(&adaptive, |_| {}));
+    // Student's t with 2 degrees of freedom at 97 and at 95 %.
+    let expected = t_quantile(1.0 - CONFIDENCE, 2.0) / t_quantile(0.05, 2.0);
+    assert!(expected > 1.2);
+    let figures: [fn(&Cell) -> &Estimate; 3] = [
+        |c| &c.planes[&Plane::DataPlane].cpu_cores,
+        |c| &c.planes[&Plane::DataPlane].memory_bytes,
+        |c| c.machine_busy_cores.as_ref().unwrap(),
+    ];
+    for of in figures {
+        let found = width(&adaptive, of) / width(&fixed, of);
+        assert!((found - expected).abs() < 1e-9, "{found}, {expected}");
+    }
+}
+
+#[test]
+fn the_instruments_own_error_is_pooled_and_said() {
+    let summary = analysed(&support::quick(), |_| {});
+    let cell = &summary.cells[0];
+    let found = cell.instrument.as_ref().unwrap();
+    assert_eq!((found.sampled, found.missed), (cell.counts.ok, 15));
+    assert_eq!((found.below_zero, found.clock_uncertainty_ns_max), (6, 300));
+    // 4,000 to 7,960 ns in steps of 40, to the end of a bucket.
+    let at = |name: &str| found.service_time.iter().find(|q| q.name == name).unwrap();
+    assert_eq!(at("p50").value_ns, Histogram::bucket_end(5_960));
+    assert_eq!(at("max").value_ns, 7_960);
+    assert_eq!(at("p50").runs_ns.len(), 3);
+    assert_eq!(cell.lateness.len(), found.send.len());
+    assert_eq!(cell.tls, None);
+    let mut silent = support::quick();
+    silent.repeats = 2;
+    let silent = analysed(&silent, |r| {
+        r.load.as_mut().unwrap().instrument_error = None;
+    });
+    assert_eq!(silent.cells[0].instrument, None);
+    let words = instrument_words(&summary).unwrap();
+    assert!(
+        words.starts_with("the instrument adds at most p50 5.96 µs"),
+        "{words}"
+    );
+    assert_eq!(instrument_words(&silent), None);
+}
+
+#[test]
+fn tls_of_the_generators_is_pooled() {
+    let summary = analysed(&support::quick(), |r| {
+        let mut handshake = Histogram::new();
+        handshake.record_n(1_500_000, 16);
+        let resumed = u64::from(r.trial.index == 0);
+        r.load.as_mut().unwrap().tls = Some(TlsResult {
+            handshake_ns: handshake.summary(),
+            handshakes_full: 16 - resumed,
+            handshakes_resumed: resumed,
+            protocols: BTreeMap::from([("TLSv1.3 AES".to_owned(), 16)]),
+            failures: BTreeMap::new(),
+            insecure: r.trial.index == 0,
+            handshake: handshake.to_wire(),
+        });
+    });
+    let tls: Vec<&Tls> = summary
+        .cells
+        .iter()
+        .filter_map(|c| c.tls.as_ref())
+        .collect();
+    assert_eq!(tls.len(), summary.cells.len());
+    for one in &tls {
+        assert_eq!(one.handshakes_full + one.handshakes_resumed, 48);
+        assert_eq!(one.protocols["TLSv1.3 AES"], 48);
+        assert_eq!(one.handshake[0].value_ns, 1_500_000);
+    }
+    assert_eq!(tls.iter().filter(|t| t.insecure).count(), 1);
 }

@@ -7,6 +7,9 @@ import type { Bound, PublishedFigure } from "../summary";
 import { INK, PAPER } from "../theme";
 import { milliseconds } from "../words";
 
+/** Room above the drawing for the words that say where the figures are from. */
+export const WORDS_HEIGHT = 38;
+
 /** The percentiles that have a place on the axis; a maximum has none. */
 const PLACES: Record<string, number> = { p50: 0.5, p90: 0.9, p99: 0.99, "p99.9": 0.999 };
 
@@ -48,25 +51,26 @@ export function publishedPoints(beside: Beside | null, last: number): Points | n
 export function publishedMarks(beside: Points, y: [number, number], inner: number): Plot.Markish[] {
   const [low, high] = [Math.log(y[0]), Math.log(y[1])];
   const toPixel = (ms: number): number => ((high - Math.log(ms)) / (high - low)) * inner;
-  const columns = [...new Set(beside.points.map((p) => p.nines))];
+  const columns = [...new Set(beside.points.map((p) => p.nines))].sort((a, b) => a - b);
+  // Names go outwards, so that those of neighbouring percentiles do not meet.
+  const leftwards = (column: number): boolean => column >= 1 && column !== columns.at(-1);
   const names = columns.flatMap((column) => {
     const here = beside.points.filter((p) => p.nines === column);
-    // Names begin below the line that says where the figures are from.
-    const placed = spreadLabels(here.map((p) => toPixel(p.ms)), 13, 22, inner - 4);
+    const placed = spreadLabels(here.map((p) => toPixel(p.ms)), 13, 4, inner - 4);
     return here.map((p, i) =>
       Plot.text([p], {
         x: "nines",
         y: () => Math.exp(high - ((placed[i] ?? 0) / inner) * (high - low)),
         text: () => `${p.mesh}, ${withBound(milliseconds(p.ms), p.bound)}`,
-        textAnchor: "start", dx: 9, fontSize: 11, fontStyle: "italic", fill: INK, stroke: PAPER, strokeWidth: 3,
+        textAnchor: leftwards(column) ? "end" : "start", dx: leftwards(column) ? -9 : 9, fontSize: 11, fontStyle: "italic", fill: INK, stroke: PAPER, strokeWidth: 3,
       }),
     );
   });
   return [
     Plot.dot(beside.points, { x: "nines", y: "ms", r: 5, symbol: "diamond", fill: PAPER, stroke: INK, strokeWidth: 1.6 }),
     ...names,
-    Plot.text([`◇ ${ELSEWHERE}: ${beside.source}`], {
-      frameAnchor: "top-left", dx: 6, dy: 2, fontSize: 11, fontStyle: "italic", fill: INK, stroke: PAPER, strokeWidth: 3,
+    Plot.text([`◇ ${ELSEWHERE}:\n${beside.source}`], {
+      frameAnchor: "top-left", dx: 34, dy: -WORDS_HEIGHT - 14, fontSize: 11, fontStyle: "italic", fill: INK,
     }),
   ];
 }

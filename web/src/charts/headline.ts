@@ -91,7 +91,8 @@ const HEAD = 26;
 function draw(summary: Summary, bars: Bar[], width: number): SVGSVGElement {
   const names = meshes(summary);
   const figures = FIGURES.map((f) => f.name).filter((f) => bars.some((b) => b.figure === f));
-  const columns = width >= 860 ? figures.length : width >= 520 ? 2 : 1;
+  // Below, the longest heading would meet its neighbour.
+  const columns = width >= 980 ? figures.length : width >= 520 ? 2 : 1;
   const labels = Math.min(LABELS, 18 + 7 * Math.max(...names.map((n) => short(n).length)));
   const panel = (width - labels) / columns;
   const row = Math.max(24, Math.min(38, 190 / names.length));

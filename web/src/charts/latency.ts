@@ -9,7 +9,7 @@ import type { Load, Summary } from "../summary";
 import { BASE, colour, GRID, INK, TIP } from "../theme";
 import type { View } from "../view";
 import { loadWords, milliseconds, short } from "../words";
-import { isLatency, type Points, publishedMarks, publishedPoints } from "./beside";
+import { isLatency, type Points, publishedMarks, publishedPoints, WORDS_HEIGHT } from "./beside";
 import { fileWord, logTicks, tickWords } from "./ticks";
 
 const HEIGHT = 360;
@@ -96,8 +96,8 @@ function draw(
   return Plot.plot({
     ...BASE,
     width,
-    height: HEIGHT,
-    marginTop: MARGIN.top,
+    height: HEIGHT + (beside ? WORDS_HEIGHT : 0),
+    marginTop: MARGIN.top + (beside ? WORDS_HEIGHT : 0),
     marginRight: MARGIN.right,
     marginBottom: MARGIN.bottom,
     marginLeft: MARGIN.left,

@@ -205,17 +205,20 @@ function draw(
   ]);
   const y = (r: { group: string; mesh: string }): string => place(r.group, r.mesh);
   const end = (r: PlaneRow | PublishedRow): number => r.from + r.value;
+  // Names of publications have versions in them, and need room where there is some.
+  const wide = elsewhere.length > 0 && width >= 420;
+  const left = wide ? 142 : 92;
   return Plot.plot({
     ...BASE,
     width,
     height: 50 + domain.length * 25,
-    marginLeft: 92, marginRight: 52, marginTop: 4, marginBottom: 40,
+    marginLeft: left, marginRight: 52, marginTop: 4, marginBottom: 40,
     x: { domain: [0, most], nice: true, label: `${unit} →`, labelAnchor: "right", tickSize: 0, ticks: Math.max(3, Math.floor(width / 110)) },
     y: { domain, axis: null, padding: 0.25 },
     marks: [
       Plot.gridX({ stroke: GRID, strokeOpacity: 1 }),
-      Plot.text(groups, { y: (g: string) => place(g, ""), text: heading, frameAnchor: "left", textAnchor: "start", dx: -85, dy: 3, fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
-      Plot.text(named, { y: (n: { group: string; name: string }) => place(n.group, n.name), text: (n: { name: string }) => short(n.name), frameAnchor: "left", textAnchor: "end", dx: -7 }),
+      Plot.text(groups, { y: (g: string) => place(g, ""), text: heading, frameAnchor: "left", textAnchor: "start", dx: 7 - left, dy: 3, fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
+      Plot.text(named, { y: (n: { group: string; name: string }) => place(n.group, n.name), text: (n: { name: string }) => (wide ? n.name.slice(0, 24) : short(n.name)), frameAnchor: "left", textAnchor: "end", dx: -7 }),
       Plot.barX(full, { x1: "from", x2: end, y, fill, rx2: 2 }),
       Plot.barX(control, { x1: "from", x2: end, y, fill, fillOpacity: 0.4, stroke: fill, rx2: 2 }),
       Plot.link(whiskers, { x1: (r: PlaneRow) => r.from + (r.low ?? 0), x2: (r: PlaneRow) => r.from + (r.high ?? 0), y1: y, y2: y, stroke: INK, strokeWidth: 1.5 }),
@@ -224,7 +227,7 @@ function draw(
         x: (r: PlaneRow) => r.from + Math.max(r.high ?? r.value, ...r.runs, r.value), y,
         text: (r: PlaneRow) => significant(end(r)), textAnchor: "start", dx: 7, fill: QUIET,
       }),
-      ...publishedMarks(published, y),
+      ...publishedMarks(published, y, left),
       Plot.ruleX([0], { stroke: INK }),
       Plot.tip([...rows, ...published.rows], Plot.pointer({
         x: end, y,
@@ -238,6 +241,7 @@ function draw(
 function publishedMarks(
   { rows, source }: { rows: PublishedRow[]; source: string | null },
   y: (r: { group: string; mesh: string }) => string,
+  left: number,
 ): Plot.Markish[] {
   if (!source) return [];
   const end = (r: PublishedRow): number => r.from + r.value;
@@ -245,7 +249,7 @@ function publishedMarks(
   const full = rows.filter((r) => r.plane !== "control plane");
   const style = { x1: "from", x2: end, y, fill: QUIET, stroke: INK, strokeDasharray: "4 3", strokeWidth: 1 } as const;
   return [
-    Plot.text([source], { y: () => place(ELSEWHERE, ""), frameAnchor: "left", textAnchor: "start", dx: -85, dy: 3, fontStyle: "italic", fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
+    Plot.text([source], { y: () => place(ELSEWHERE, ""), frameAnchor: "left", textAnchor: "start", dx: 7 - left, dy: 3, fontStyle: "italic", fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
     Plot.barX(full, { ...style, fillOpacity: 0.22 }),
     Plot.barX(control, { ...style, fillOpacity: 0.06 }),
     Plot.text(rows.filter((r) => !rows.some((o) => o.mesh === r.mesh && o.from > r.from)), {

@@ -169,6 +169,10 @@ fn cell(summary: &Summary, cell: &Cell) -> Row {
     row.quantiles("latency", &cell.latency);
     row.quantiles("service_time", &cell.service_time);
     row.quantiles("lateness", &cell.lateness);
+    if let Some(instrument) = &cell.instrument {
+        row.whole("instrument_sampled", Some(instrument.sampled));
+        row.quantiles("instrument_error", &instrument.service_time);
+    }
     for (plane, name) in PLANES {
         let Some(plane) = cell.planes.get(&plane) else {
             continue;

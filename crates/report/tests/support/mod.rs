@@ -19,6 +19,7 @@ use tare_model::record::{
     Sample, StreamChecksum,
 };
 use tare_model::rng::Rng;
+use tare_model::transport::InstrumentError;
 use tare_model::trial::{
     MachineUse, MemoryKind, PlaneUse, ProcessUse, Proof, Resources, TrialResult, TrialSpec, order,
 };
@@ -285,7 +286,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
     });
     LoadResult {
         tls: None,
-        instrument_error: None,
+        instrument_error: Some(instrument_error(&lateness)),
         schema_version: SCHEMA_VERSION,
         tare_version: "0.0.0-synthetic".to_owned(),
         mode: Mode::Open {
@@ -332,6 +333,24 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             stream_wait: None,
             message_latency: None,
         },
+    }
+}
+
+/// As if the kernel had noted each request, and 5 of them not.
+fn instrument_error(lateness: &Histogram) -> InstrumentError {
+    let mut added = Histogram::new();
+    (0..lateness.len()).for_each(|i| added.record(4_000 + 40 * (i % 100)));
+    InstrumentError {
+        every: 1,
+        sampled: lateness.len(),
+        missed: 5,
+        absent: None,
+        send_ns: lateness.summary(),
+        service_time_ns: added.summary(),
+        below_zero: 2,
+        clock_uncertainty_ns_max: 300,
+        send: lateness.to_wire(),
+        service_time: added.to_wire(),
     }
 }
 

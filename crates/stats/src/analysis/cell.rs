@@ -9,8 +9,8 @@ use tare_model::trial::{MemoryKind, PlaneUse};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
-use super::named;
 use super::trials::{Decoded, Trial};
+use super::{instrument, named};
 use crate::bootstrap::samples_needed;
 use crate::compare::{Method, QUANTILES, estimate, pooled, quantiles};
 use crate::figures;
@@ -43,8 +43,8 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
     let used = used(trials, mesh, &load.name);
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
     let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
-    let method =
-        Method::new(latencies.len(), plan.seed).with_confidence(stopping::confidence(plan));
+    let confidence = stopping::confidence(plan);
+    let method = Method::new(latencies.len(), plan.seed).with_confidence(confidence);
     let seconds: Vec<&[Second]> = used.iter().map(|t| t.seconds).collect();
     let mut counts = Counts::default();
     loads.iter().for_each(|l| counts.add(&l.result.counts));
@@ -67,18 +67,21 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
         spectrum: spectrum(&latencies),
         service_time: plain(loads.iter().map(|l| &l.service_time)),
         lateness: plain(loads.iter().map(|l| &l.lateness)),
-        planes: planes(&used),
+        planes: planes(&used, confidence),
         machine_busy_cores: estimate(
             &used
                 .iter()
                 .filter_map(|t| t.resources())
                 .map(|r| r.machine.busy_cores)
                 .collect::<Vec<_>>(),
+            confidence,
         ),
         endpoints: endpoints(&loads),
         overhead: None,
-        cost: super::cost::of(plan.prices.as_ref(), &used, load),
+        cost: super::cost::of(plan.prices.as_ref(), &used, load, confidence),
         named: named::of(&used),
+        instrument: instrument::instrument(&loads),
+        tls: instrument::tls(&loads),
     }
 }
 
@@ -180,7 +183,7 @@ fn spectrum(runs: &[&Histogram]) -> Vec<SpectrumPoint> {
     qs.iter().enumerate().map(point).collect()
 }
 
-fn planes(used: &[&Trial<'_>]) -> BTreeMap<Plane, PlaneEstimate> {
+fn planes(used: &[&Trial<'_>], confidence: f64) -> BTreeMap<Plane, PlaneEstimate> {
     let sampled: Vec<_> = used
         .iter()
         .filter_map(|t| Some((*t, t.resources()?)))
@@ -213,7 +216,8 @@ fn planes(used: &[&Trial<'_>]) -> BTreeMap<Plane, PlaneEstimate> {
             .flat_map(|(_, r)| r.processes.iter().filter(|p| p.plane == plane))
             .map(|p| p.memory_kind)
             .collect();
-        let of = |f: fn(&PlaneUse) -> f64| estimate(&uses.iter().map(f).collect::<Vec<_>>());
+        let of =
+            |f: fn(&PlaneUse) -> f64| estimate(&uses.iter().map(f).collect::<Vec<_>>(), confidence);
         let (Some(cpu_cores), Some(memory_bytes)) =
             (of(|u| u.cpu_cores), of(|u| u.memory_mean_bytes))
         else {
@@ -229,7 +233,7 @@ fn planes(used: &[&Trial<'_>]) -> BTreeMap<Plane, PlaneEstimate> {
                 .first()
                 .copied()
                 .filter(|k| kinds.iter().all(|o| o == k)),
-            cpu_cores_per_krps: estimate(&per_krps),
+            cpu_cores_per_krps: estimate(&per_krps, confidence),
         };
         planes.insert(plane, estimate);
     }

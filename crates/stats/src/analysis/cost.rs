@@ -16,7 +16,12 @@ const HOURS: f64 = 730.5;
 const GIB: f64 = 1_073_741_824.0;
 
 /// `None` without prices, without a sampled run, or for a mesh without processes.
-pub(super) fn of(prices: Option<&Prices>, used: &[&Trial<'_>], load: &Load) -> Option<Cost> {
+pub(super) fn of(
+    prices: Option<&Prices>,
+    used: &[&Trial<'_>],
+    load: &Load,
+    confidence: f64,
+) -> Option<Cost> {
     let prices = prices?;
     let rps = prices.rps.unwrap_or(load.rate_rps);
     let mut proxies = prices.proxies;
@@ -42,8 +47,8 @@ pub(super) fn of(prices: Option<&Prices>, used: &[&Trial<'_>], load: &Load) -> O
     Some(Cost {
         rps,
         proxies: proxies?,
-        cores: estimate(&cores)?,
-        memory_gib: estimate(&gib)?,
-        per_month: estimate(&money)?,
+        cores: estimate(&cores, confidence)?,
+        memory_gib: estimate(&gib, confidence)?,
+        per_month: estimate(&money, confidence)?,
     })
 }

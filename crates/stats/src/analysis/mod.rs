@@ -9,6 +9,7 @@ mod answers;
 mod cell;
 mod correction;
 mod cost;
+mod instrument;
 mod named;
 mod outliers;
 mod overhead;

@@ -10,6 +10,7 @@ use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
 use super::StoredTrial;
+use super::instrument::Transport;
 use crate::figures;
 use crate::hierarchical::Second;
 use crate::hist::{Histogram, WireError};
@@ -42,6 +43,7 @@ pub(crate) struct Decoded<'a> {
     pub(super) lateness: Histogram,
     /// Endpoint name to latency.
     pub(super) endpoints: Vec<(&'a str, Histogram)>,
+    pub(super) transport: Transport,
 }
 
 impl<'a> Decoded<'a> {
@@ -58,6 +60,11 @@ impl<'a> Decoded<'a> {
             service_time: decode(&result.histograms.service_time)?,
             lateness: decode(&result.histograms.lateness)?,
             endpoints,
+            transport: Transport::decode(
+                result.instrument_error.as_ref(),
+                result.tls.as_ref(),
+                reader,
+            )?,
         })
     }
 }
