@@ -4,7 +4,7 @@ import * as Plot from "@observablehq/plot";
 import { nines, spreadLabels } from "../data";
 import { type Beside, ELSEWHERE, withBound } from "../published";
 import type { Bound, PublishedFigure } from "../summary";
-import { INK, PAPER } from "../theme";
+import { INK, PAPER, TIP } from "../theme";
 import { milliseconds } from "../words";
 
 /** Room above the drawing for the words that say where the figures are from. */
@@ -48,12 +48,14 @@ export function publishedPoints(beside: Beside | null, last: number): Points | n
   return { ...beside, points, words: `Beside it, ${ELSEWHERE} (${beside.source}): ${each.join("; ")}.` };
 }
 
-export function publishedMarks(beside: Points, y: [number, number], inner: number): Plot.Markish[] {
+export function publishedMarks(beside: Points, y: [number, number], inner: number, width: number): Plot.Markish[] {
   const [low, high] = [Math.log(y[0]), Math.log(y[1])];
   const toPixel = (ms: number): number => ((high - Math.log(ms)) / (high - low)) * inner;
   const columns = [...new Set(beside.points.map((p) => p.nines))].sort((a, b) => a - b);
   // Names go outwards, so that those of neighbouring percentiles do not meet.
   const leftwards = (column: number): boolean => column >= 1 && column !== columns.at(-1);
+  // Without room for two names in a row, versions are left to the box under the pointer.
+  const name = (p: Point): string => (width < 420 && columns.length > 1 ? (p.mesh.split(" ")[0] ?? "") : p.mesh);
   const names = columns.flatMap((column) => {
     const here = beside.points.filter((p) => p.nines === column);
     const placed = spreadLabels(here.map((p) => toPixel(p.ms)), 13, 4, inner - 4);
@@ -61,7 +63,7 @@ export function publishedMarks(beside: Points, y: [number, number], inner: numbe
       Plot.text([p], {
         x: "nines",
         y: () => Math.exp(high - ((placed[i] ?? 0) / inner) * (high - low)),
-        text: () => `${p.mesh}, ${withBound(milliseconds(p.ms), p.bound)}`,
+        text: () => `${name(p)}, ${withBound(milliseconds(p.ms), p.bound)}`,
         textAnchor: leftwards(column) ? "end" : "start", dx: leftwards(column) ? -9 : 9, fontSize: 11, fontStyle: "italic", fill: INK, stroke: PAPER, strokeWidth: 3,
       }),
     );
@@ -69,8 +71,12 @@ export function publishedMarks(beside: Points, y: [number, number], inner: numbe
   return [
     Plot.dot(beside.points, { x: "nines", y: "ms", r: 5, symbol: "diamond", fill: PAPER, stroke: INK, strokeWidth: 1.6 }),
     ...names,
+    Plot.tip(beside.points, Plot.pointer({
+      x: "nines", y: "ms",
+      title: (p: Point) => `${p.mesh}\n${withBound(milliseconds(p.ms), p.bound)}\n${ELSEWHERE}:\n${beside.source}`, ...TIP,
+    })),
     Plot.text([`◇ ${ELSEWHERE}:\n${beside.source}`], {
-      frameAnchor: "top-left", dx: 34, dy: -WORDS_HEIGHT - 14, fontSize: 11, fontStyle: "italic", fill: INK,
+      frameAnchor: "top-left", dx: -10, dy: -WORDS_HEIGHT + 2, fontSize: 11, fontStyle: "italic", fill: INK,
     }),
   ];
 }

@@ -116,7 +116,7 @@ function draw(
       ),
       ...whiskers.map((w) => Plot.dot([w], { x: "nines", y: "ms", r: 3.2, fill: colour(summary, w.mesh), dx: w.dx })),
       ...labels(summary, points, y),
-      ...(beside ? publishedMarks(beside, y, HEIGHT - MARGIN.top - MARGIN.bottom) : []),
+      ...(beside ? publishedMarks(beside, y, HEIGHT - MARGIN.top - MARGIN.bottom, width) : []),
       Plot.ruleX(points, Plot.pointerX({ x: "nines", stroke: INK, strokeOpacity: 0.3, py: "ms" })),
       Plot.tip(
         points,

@@ -207,7 +207,7 @@ function draw(
   const end = (r: PlaneRow | PublishedRow): number => r.from + r.value;
   // Names of publications have versions in them, and need room where there is some.
   const wide = elsewhere.length > 0 && width >= 420;
-  const left = wide ? 142 : 92;
+  const left = wide ? 142 : elsewhere.length > 0 ? 100 : 92;
   return Plot.plot({
     ...BASE,
     width,
@@ -227,7 +227,7 @@ function draw(
         x: (r: PlaneRow) => r.from + Math.max(r.high ?? r.value, ...r.runs, r.value), y,
         text: (r: PlaneRow) => significant(end(r)), textAnchor: "start", dx: 7, fill: QUIET,
       }),
-      ...publishedMarks(published, y, left),
+      ...publishedMarks(published, y, left, wide ? 12 : 10),
       Plot.ruleX([0], { stroke: INK }),
       Plot.tip([...rows, ...published.rows], Plot.pointer({
         x: end, y,
@@ -242,6 +242,7 @@ function publishedMarks(
   { rows, source }: { rows: PublishedRow[]; source: string | null },
   y: (r: { group: string; mesh: string }) => string,
   left: number,
+  fontSize: number,
 ): Plot.Markish[] {
   if (!source) return [];
   const end = (r: PublishedRow): number => r.from + r.value;
@@ -249,7 +250,7 @@ function publishedMarks(
   const full = rows.filter((r) => r.plane !== "control plane");
   const style = { x1: "from", x2: end, y, fill: QUIET, stroke: INK, strokeDasharray: "4 3", strokeWidth: 1 } as const;
   return [
-    Plot.text([source], { y: () => place(ELSEWHERE, ""), frameAnchor: "left", textAnchor: "start", dx: 7 - left, dy: 3, fontStyle: "italic", fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
+    Plot.text([source], { y: () => place(ELSEWHERE, ""), frameAnchor: "left", textAnchor: "start", dx: 7 - left, dy: 3, fontStyle: "italic", fontSize, fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
     Plot.barX(full, { ...style, fillOpacity: 0.22 }),
     Plot.barX(control, { ...style, fillOpacity: 0.06 }),
     Plot.text(rows.filter((r) => !rows.some((o) => o.mesh === r.mesh && o.from > r.from)), {
