@@ -177,7 +177,7 @@ test("published figures are laid beside the run's on request, labelled, and in t
       }
       const options = await source.locator("option").allTextContents();
       await source.selectOption(options.find((words) => from.test(words)));
-      assert.match(await drawing.textContent(), /published on other machines: (kinvolk-2019|linkerd-2021-05) at \d+ rps/);
+      assert.match(await drawing.textContent(), /published on other machines:\s*(kinvolk-2019|linkerd-2021-05) at \d+ rps/);
       assert.match(await drawing.getAttribute("aria-label"), figure);
       const { text } = await saved(page, panel.locator("figure").first(), "CSV");
       assert.match(text, /^source,/);
