@@ -1,6 +1,6 @@
 # `make help` prints this menu. CI calls `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help build image demo test lint unit web-test deny fuzz bench bench-peers witness testbed testbed-down testbed-test cluster-test clean
+.PHONY: help build image demo test lint unit web-test deny fuzz bench bench-peers witness testbed testbed-down testbed-test cluster-test cluster-faults clean
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 TARE := target/release/tare
@@ -94,6 +94,9 @@ testbed-test: ## Prove it: nodes, DNS, Istio with STRICT mTLS, and nothing left 
 
 cluster-test: image ## Weigh Istio on the testbed and assert what it finds (root, Go; 8 minutes, 30 from cold; not in `make test`)
 	testbed/cluster-test tare-image.tar target/$(STATIC)/release/tare
+
+cluster-faults: image ## Kill tare, servers, pods and a node in mid-run on the testbed, fill the disk: what comes of it (root, Go; 15 minutes)
+	testbed/cluster-test tare-image.tar target/$(STATIC)/release/tare faults
 
 clean: ## Remove what was built (run directories stay)
 	$(CARGO) clean

@@ -52,6 +52,12 @@ pub const CONFIG: &str = "config";
 pub const SUMMARY: &str = "summary.json";
 /// The page.
 pub const REPORT: &str = "report.html";
+/// [`crate::clusters::ClustersManifest`], above the runs of several clusters.
+pub const CLUSTERS: &str = "clusters.json";
+/// [`crate::clusters::ClustersComparison`], beside it.
+pub const CLUSTERS_COMPARISON: &str = "comparison.json";
+/// The same as text.
+pub const CLUSTERS_TEXT: &str = "comparison.txt";
 /// In front of the name of a trial directory that is still being written.
 pub const PARTIAL_PREFIX: &str = ".partial-";
 

@@ -8,6 +8,7 @@
 //! and is negative in the warm-up.
 
 pub mod arrivals;
+pub mod clusters;
 pub mod comparison;
 pub mod graph;
 pub mod hist;

@@ -171,6 +171,12 @@ pub enum AgentRecord {
         /// Since the start of the window.
         t_ns: i64,
     },
+    /// Before the last, where no agent has read control groups: the samples are made of the
+    /// kubelets' summaries.
+    Kubelet {
+        /// Age of the oldest value when it was read, in nanoseconds.
+        age_ns_max: u64,
+    },
     /// Last.
     Final {
         /// [`StreamChecksum`] over all lines before this one.

@@ -2,11 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::{SCHEMA_VERSION, layout, load, merge, plan, record, search, summary, trial, worker};
+use crate::{
+    SCHEMA_VERSION, clusters, layout, load, merge, plan, record, search, summary, trial, worker,
+};
 
 /// Names of all schemas, in alphabetical order, each with what it describes.
-pub const NAMES: [(&str, &str); 12] = [
+pub const NAMES: [(&str, &str); 14] = [
     ("agent-record", "a line that an agent writes: agent.ndjson"),
+    (
+        "clusters",
+        "clusters.json, above the runs of several clusters",
+    ),
+    ("clusters-comparison", "comparison.json, beside it"),
     ("event", "a line of events.ndjson"),
     ("load", "the result of `tare load --output json`"),
     (
@@ -29,6 +36,8 @@ pub fn of(name: &str) -> Option<Value> {
     let mut schema = match name {
         "plan" => return Some(plan::schema()),
         "agent-record" => schemars::schema_for!(record::AgentRecord),
+        "clusters" => schemars::schema_for!(clusters::ClustersManifest),
+        "clusters-comparison" => schemars::schema_for!(clusters::ClustersComparison),
         "event" => schemars::schema_for!(trial::Event),
         "load" => schemars::schema_for!(load::LoadResult),
         "load-record" => schemars::schema_for!(record::LoadRecord),

@@ -129,6 +129,10 @@ pub struct Resources {
     pub machine: MachineUse,
     /// What the sampling itself used, in cores.
     pub sampling_cores: f64,
+    /// Set where the kubelets' summaries were read in the place of control groups: age of
+    /// the oldest value when it was read, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_age_ns_max: Option<u64>,
 }
 
 /// Which measure of memory a figure is.

@@ -12,7 +12,7 @@ use crate::text::{fit, printable, wrap};
 const WIDTH: usize = 80;
 
 /// What the figures are called.
-fn words(what: &str) -> &str {
+pub(crate) fn words(what: &str) -> &str {
     match what {
         "over_p50" => "overhead p50",
         "over_p99" => "overhead p99",
@@ -23,16 +23,17 @@ fn words(what: &str) -> &str {
     }
 }
 
-fn unit(change: &Change) -> &'static str {
-    match change.unit.as_str() {
+pub(crate) fn unit(of: &str) -> &'static str {
+    match of {
         "ns" => "ms",
         "bytes" => "MiB",
         _ => "cores",
     }
 }
 
-fn figure(change: &Change, value: f64) -> String {
-    match change.unit.as_str() {
+/// A figure in that unit, without it.
+pub(crate) fn figure(unit: &str, value: f64) -> String {
+    match unit {
         "ns" => figures::ms(value),
         "bytes" => figures::mib(value),
         _ => figures::cores(value),
@@ -60,7 +61,7 @@ fn shift(change: &Change) -> String {
     };
     let scaled = |x: Option<f64>| x.map(|x| x / scale);
     let (low, high) = (scaled(change.low), scaled(change.high));
-    let text = figures::interval(change.difference / scale, low, high, unit(change));
+    let text = figures::interval(change.difference / scale, low, high, unit(&change.unit));
     signed(text, change.difference)
 }
 
@@ -118,9 +119,9 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
         for change in stated(cell) {
             let line = format!(
                 "{:<20}{:>8}{:>8}  {:<26}",
-                format!("{}, {}", words(&change.what), unit(change)),
-                figure(change, change.before),
-                figure(change, change.after),
+                format!("{}, {}", words(&change.what), unit(&change.unit)),
+                figure(&change.unit, change.before),
+                figure(&change.unit, change.after),
                 shift(change),
             );
             let verdict = verdict(change, level);
@@ -233,9 +234,9 @@ pub fn render_comparison_markdown(comparison: &Comparison) -> String {
                 escaped(&cell.mesh),
                 escaped(&cell.load),
                 words(&change.what),
-                unit(change),
-                figure(change, change.before),
-                figure(change, change.after),
+                unit(&change.unit),
+                figure(&change.unit, change.before),
+                figure(&change.unit, change.after),
                 shift(change),
             );
         }

@@ -4,6 +4,7 @@
 //! Every output prints the numbers of one [`Summary`] through `tare_stats::figures`
 //! and computes none of its own.
 
+mod clusters;
 mod comparison;
 mod detectable;
 pub mod export;
@@ -15,6 +16,7 @@ mod store;
 mod table;
 mod text;
 
+pub use clusters::{render_clusters, write_clusters};
 pub use comparison::{render_comparison, render_comparison_markdown};
 pub use detectable::render_detectable;
 pub use otherwise::{render_method, render_published};

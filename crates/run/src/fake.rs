@@ -335,9 +335,20 @@ impl Second {
 }
 
 fn generator_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
-    let Ok(spec) = serde_json::from_str::<LoadSpec>(spec_json) else {
-        return Vec::new();
-    };
+    match serde_json::from_str::<LoadSpec>(spec_json) {
+        Ok(spec) => load_lines(&spec, Service::new(trial)),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// What a generator would write of a virtual service with this median latency.
+#[must_use]
+pub fn load_records(spec: &LoadSpec, median_ns: f64) -> Vec<String> {
+    let rng = Rng::stream(spec.seed, 1);
+    load_lines(spec, Service { rng, median_ns })
+}
+
+fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
     let window_start_unix_ns = EPOCH_UNIX_NS + spec.warmup_ns;
     let mut out = Out::default();
     out.push(&LoadRecord::Hello(hello("load")));
@@ -346,9 +357,11 @@ fn generator_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
         window_start_unix_ns,
         window_ns: spec.duration_ns,
     });
-    let mut service = Service::new(trial);
     let mut total = Second::default();
-    let rate_rps = trial.load.rate_rps;
+    let rate_rps = match spec.mode {
+        Mode::Open { rate_rps, .. } => rate_rps,
+        Mode::Saturate => 1000.0,
+    };
     let planned = (spec.duration_ns as f64 * rate_rps / 1e9) as u64;
     let per_second = rate_rps.round().max(1.0) as u64;
     for (second, first) in (0..planned).step_by(per_second as usize).enumerate() {
@@ -373,7 +386,7 @@ fn generator_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
     let checksum = out.checksum.hex();
     out.push(&LoadRecord::Final {
         checksum,
-        result: Box::new(result(&spec, window_start_unix_ns, &total)),
+        result: Box::new(result(spec, window_start_unix_ns, &total)),
     });
     out.lines
 }
@@ -454,6 +467,12 @@ fn agent_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
     let per_rps = if mtls { 0.15e-3 } else { 0.1e-3 };
     let mut rng = Rng::stream(trial.seed, u64::from(trial.index) + 99);
     let cores = trial.load.rate_rps * per_rps * (1.0 + 0.02 * (rng.next_f64() - 0.5));
+    agent_records(&spec, cores)
+}
+
+/// What an agent would write of processes of the data plane that use so many cores each.
+#[must_use]
+pub fn agent_records(spec: &AgentSpec, cores: f64) -> Vec<String> {
     let mut out = Out::default();
     out.push(&AgentRecord::Hello(hello("agent")));
     let instants = (0..spec.window_ns)

@@ -33,11 +33,11 @@ pub struct Side<'a> {
 }
 
 /// A figure of one side: its value, its spread, and that of its logarithm.
-struct Figure {
-    value: f64,
-    spread: Option<Spread>,
-    log: Option<Spread>,
-    supported: bool,
+pub(crate) struct Figure {
+    pub(crate) value: f64,
+    pub(crate) spread: Option<Spread>,
+    pub(crate) log: Option<Spread>,
+    pub(crate) supported: bool,
 }
 
 /// What changed from `before` to `after`, with every threshold held against it.
@@ -172,7 +172,12 @@ fn welch(a: &Spread, b: &Spread) -> Spread {
     }
 }
 
-fn figures<'n>(side: &Side<'_>, all: &[Trial<'_>], used: &[&Trial<'_>]) -> Vec<(&'n str, Figure)> {
+/// Every figure of the usable trials of a mesh under a load, by name.
+pub(crate) fn figures(
+    side: &Side<'_>,
+    all: &[Trial<'_>],
+    used: &[&Trial<'_>],
+) -> Vec<(&'static str, Figure)> {
     let plan = &side.manifest.plan;
     let mut figures = Vec::new();
     let runs: Vec<&Histogram> = used

@@ -24,6 +24,7 @@ pub struct GeneratorError {
 pub struct GeneratorStreams {
     streams: Vec<LoadStream>,
     armed: Vec<Option<(u64, u64, u64)>>,
+    finished: Vec<bool>,
     progress: Vec<Option<Progress>>,
     checksum: StreamChecksum,
     begun: bool,
@@ -36,6 +37,7 @@ impl GeneratorStreams {
         Self {
             streams: (0..count).map(|_| LoadStream::new()).collect(),
             armed: vec![None; count],
+            finished: vec![false; count],
             progress: vec![None; count],
             checksum: StreamChecksum::default(),
             begun: false,
@@ -84,9 +86,18 @@ impl GeneratorStreams {
                 self.checksum.line(line);
                 out.push(line.to_owned());
             }
-            LoadRecord::Final { .. } => {}
+            LoadRecord::Final { .. } => self.finished[generator] = true,
         }
         Ok(out)
+    }
+
+    /// Generators that have not told their last.
+    #[must_use]
+    pub fn unfinished(&self) -> Vec<usize> {
+        let all = self.finished.iter().enumerate();
+        all.filter(|(_, finished)| !**finished)
+            .map(|(index, _)| index)
+            .collect()
     }
 
     fn push(&mut self, out: &mut Vec<String>, record: &LoadRecord) {

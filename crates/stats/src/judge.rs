@@ -16,6 +16,8 @@ pub const OTHERS_SUSPECT: f64 = 0.05;
 pub const OTHERS_INVALID: f64 = 0.25;
 /// Above this share of all cores taken by the hypervisor a trial is suspect.
 pub const STOLEN_SUSPECT: f64 = 0.05;
+/// Where values of a kubelet are older than this share of the window, a trial is suspect.
+pub const KUBELET_AGE_SUSPECT: f64 = 0.10;
 
 /// What was seen of one trial.
 #[derive(Debug, Clone, Copy)]
@@ -94,9 +96,27 @@ fn throttled(machine: &MachineUse, findings: &mut Vec<Finding>) {
     });
 }
 
+/// What a kubelet told late is carried on in a straight line to the window's edges.
+fn stale(resources: &Resources, findings: &mut Vec<Finding>) {
+    let window_ns = resources.window_ns as f64;
+    let old = |age: &u64| *age as f64 > KUBELET_AGE_SUSPECT * window_ns;
+    if let Some(age_ns) = resources.kubelet_age_ns_max.filter(old) {
+        let found = format!(
+            "CPU and memory are from kubelets, up to {:.1} s old in a window of {:.0} s",
+            age_ns as f64 / 1e9,
+            window_ns / 1e9
+        );
+        findings.push(Finding {
+            remedy: "Let agents run (see docs/kubernetes.md), or measure longer.".to_owned(),
+            ..Finding::new(Grade::Suspect, Reason::Incomplete, found)
+        });
+    }
+}
+
 fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
     let machine = &resources.machine;
     throttled(machine, findings);
+    stale(resources, findings);
     let cores = f64::from(machine.cores.max(1));
     let grade = |share: f64, suspect: f64, invalid: f64| match share {
         s if s > invalid => Some(Grade::Invalid),
@@ -174,6 +194,7 @@ mod tests {
             planes: BTreeMap::new(),
             machine,
             sampling_cores: 0.01,
+            kubelet_age_ns_max: None,
         };
         judge(&Evidence {
             resources: Some(&resources),
@@ -260,6 +281,28 @@ mod tests {
             v.reasons[0].found,
             "processes outside the trial used 1.00 of 2 cores"
         );
+    }
+
+    #[test]
+    fn old_values_of_kubelets_are_suspect_in_a_short_window() {
+        let graded = |age_ns, window_ns| {
+            let resources = Resources {
+                window_ns,
+                processes: Vec::new(),
+                planes: BTreeMap::new(),
+                machine: MachineUse::default(),
+                sampling_cores: 0.0,
+                kubelet_age_ns_max: age_ns,
+            };
+            judge(&Evidence {
+                resources: Some(&resources),
+                ..NOTHING
+            })
+            .grade
+        };
+        assert_eq!(graded(Some(900_000_000), 10_000_000_000), Grade::Valid);
+        assert_eq!(graded(Some(1_100_000_000), 10_000_000_000), Grade::Suspect);
+        assert_eq!(graded(None, 1), Grade::Valid);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod across;
 mod agent_stream;
 pub mod analysis;
 pub mod bootstrap;
+pub mod clusters;
 pub mod compare;
 pub mod figures;
 pub mod formats;

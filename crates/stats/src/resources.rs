@@ -57,6 +57,10 @@ pub fn summarise(
         processes,
         planes,
         sampling_cores,
+        kubelet_age_ns_max: records.iter().find_map(|r| match r {
+            AgentRecord::Kubelet { age_ns_max } => Some(*age_ns_max),
+            _ => None,
+        }),
     })
 }
 
@@ -97,11 +101,13 @@ impl Track {
             .iter()
             .map(|s| s.processes.get(index).copied().flatten())
             .collect();
-        let known: Vec<(i64, u64)> = points
+        let mut known: Vec<(i64, u64)> = points
             .iter()
             .flatten()
             .map(|p| (p.t_ns, p.cpu_ns))
             .collect();
+        // A kubelet tells the same reading until it has a newer one.
+        known.dedup_by_key(|&mut (t_ns, _)| t_ns);
         let at: Vec<f64> = edges
             .iter()
             .zip(&points)

@@ -5,7 +5,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tare_model::plan::Plan;
 use tare_model::record::Progress;
 use tare_model::trial::{TrialResult, TrialSpec};
@@ -17,6 +17,8 @@ const OVERHEAD_GUESS: Duration = Duration::from_secs(2);
 
 pub(crate) struct Display {
     bar: ProgressBar,
+    /// In front of every line, where several runs go on side by side.
+    prefix: String,
     repeats: u32,
     number: u32,
     planned: u32,
@@ -38,6 +40,21 @@ impl Display {
     pub(crate) fn new(plan: &Plan, order: &[TrialSpec]) -> Self {
         let bar =
             ProgressBar::with_draw_target(Some(order.len() as u64), ProgressDrawTarget::stderr());
+        Self::with(bar, String::new(), plan, order)
+    }
+
+    /// One of several, told apart by their names.
+    pub(crate) fn beside(
+        plan: &Plan,
+        order: &[TrialSpec],
+        bars: &MultiProgress,
+        name: &str,
+    ) -> Self {
+        let bar = bars.add(ProgressBar::new(order.len() as u64));
+        Self::with(bar, format!("{name}: "), plan, order)
+    }
+
+    fn with(bar: ProgressBar, prefix: String, plan: &Plan, order: &[TrialSpec]) -> Self {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             bar.set_style(style);
         }
@@ -46,6 +63,7 @@ impl Display {
         }
         Self {
             bar,
+            prefix,
             repeats: plan.repeats,
             number: 0,
             planned: order.len() as u32,
@@ -63,7 +81,9 @@ impl Display {
 
     /// A line for people that stays.
     pub(crate) fn say(&self, line: &str) {
-        self.bar.suspend(|| crate::cmd::say(line));
+        let prefix = &self.prefix;
+        self.bar
+            .suspend(|| crate::cmd::say(format_args!("{prefix}{line}")));
     }
 
     pub(crate) fn finish(&self) {
@@ -87,8 +107,12 @@ impl Display {
     fn draw(&self) {
         let parts = [self.label.as_str(), self.stage, &self.load, &self.cores];
         let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
-        self.bar
-            .set_message(format!("{} | {}", text.join(" | "), self.time_left()));
+        self.bar.set_message(format!(
+            "{}{} | {}",
+            self.prefix,
+            text.join(" | "),
+            self.time_left()
+        ));
     }
 
     fn started(&mut self, trial: &TrialSpec, done: u32) {

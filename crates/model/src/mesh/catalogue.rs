@@ -222,6 +222,19 @@ mod tests {
         assert_eq!(mode("istio/no-mtls"), "DISABLE");
         assert_eq!(of("istio/minimal").settings.mtls, Mtls::Strict);
         assert_eq!(of("istio/no-mtls").settings.mtls, Mtls::Off);
+        let mut without = of("istio/no-mtls").kubernetes.unwrap();
+        let mesh_config = &mut without.values.get_mut("istiod").unwrap()["meshConfig"];
+        let auto = mesh_config
+            .as_object_mut()
+            .unwrap()
+            .remove("enableAutoMtls");
+        assert_eq!(auto, Some(false.into()));
+        without.manifests[0]["spec"]["mtls"]["mode"] = "STRICT".into();
+        let minimal = of("istio/minimal").kubernetes.unwrap();
+        assert_eq!(
+            *without, *minimal,
+            "they differ in mutual TLS and nothing else"
+        );
         let ambient = of("istio/ambient");
         assert_eq!(ambient.data_plane, DataPlaneKind::NodeProxy);
         let join = ambient.kubernetes.unwrap().join;

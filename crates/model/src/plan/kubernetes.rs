@@ -42,6 +42,8 @@ pub struct KubernetesSettings {
     pub node_labels: BTreeMap<String, String>,
     /// How the application's pods lie on the nodes.
     pub placement: Placement,
+    /// Who tells CPU and memory.
+    pub sampling: Sampling,
     /// Overlays for meshes by name, or by the name before the slash: merged over `kubernetes` of the mesh.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub meshes: BTreeMap<String, Value>,
@@ -69,6 +71,7 @@ impl Default for KubernetesSettings {
             generator_node: GeneratorNode::default(),
             node_labels: BTreeMap::new(),
             placement: Placement::default(),
+            sampling: Sampling::default(),
             meshes: BTreeMap::new(),
             hooks: Hooks::default(),
             ready_within_s: 180,
@@ -177,6 +180,17 @@ pub enum Placement {
     Spread,
     /// All pods of an instance on one node.
     Packed,
+}
+
+/// Who tells CPU and memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sampling {
+    /// An agent on each node, each second; where agents may not run, the kubelets.
+    #[default]
+    Agents,
+    /// The kubelets' summaries, through the API server, every few seconds.
+    Kubelet,
 }
 
 /// The user's own commands, run on this machine by a shell; `TARE_CONTEXT`,

@@ -17,7 +17,7 @@ mod workload;
 pub use crate::source::{Place, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
 pub use builtin::{Builtin, builtin, builtins, nearest_builtin};
 pub use file::{schema, yaml_to_json};
-pub use kubernetes::{GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy};
+pub use kubernetes::{GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy, Sampling};
 pub use prices::Prices;
 pub use resolve::{ReadFile, resolve};
 pub use resolved::{EnvironmentKind, Load, Plan, Target, UNTIL_MIN, Until, Workload};

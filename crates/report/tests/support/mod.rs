@@ -448,6 +448,7 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
             throttled_ns: None,
         },
         sampling_cores: 0.004,
+        kubelet_age_ns_max: None,
     }
 }
 

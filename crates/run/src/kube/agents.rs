@@ -1,77 +1,34 @@
-//! Sampling: a pod of `tare agent` on every node that holds a part of the trial, and
-//! their records made one stream.
+//! Sampling: a pod of `tare agent` on every node that holds a part of the trial.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use tare_model::plan::KubernetesSettings;
-use tare_model::record::{AgentRecord, Hello, MachineSample, Sample, StreamChecksum};
+use tare_model::plan::{KubernetesSettings, Sampling};
 use tare_model::worker::AgentSpec;
-use tare_stats::AgentStream;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use super::api::Api;
+use super::api::{Api, ApiError};
 use super::deploy::{Deployment, all};
 use super::events::Events;
 use super::kinds::{CONFIG_MAP, POD};
-use super::log::{self, Line};
+use super::log;
+use super::merged::{Merged, Part, merge, parts};
+use super::names::{ROLE, TrialNames};
 use super::nodes::Node;
-use super::objects;
+use super::pods::Pod;
+use super::{kubelet, objects};
 use crate::environment::{EnvironmentError, Worker};
+use crate::experiment::unix_ns;
 
 const LINES_WAITING_MAX: usize = 4096;
+/// Agents that do not run so long before the window are not waited for any more,
+const BEFORE_WINDOW: Duration = Duration::from_secs(1);
+/// but for so long in any case.
+const RUNNING_WITHIN_MIN: Duration = Duration::from_secs(4);
+const POLL: Duration = Duration::from_millis(250);
 
-/// One node's part of a specification.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Part {
-    node: String,
-    /// Whether this node speaks for its machine.
-    speaks: bool,
-    /// Places of its containers in the whole specification.
-    places: Vec<usize>,
-    spec: AgentSpec,
-}
-
-/// Divides a specification by nodes. Of the nodes of one machine one speaks for it.
-pub(super) fn parts(spec: &AgentSpec, nodes: &[Node]) -> Vec<Part> {
-    let mut by_node: BTreeMap<&str, Part> = BTreeMap::new();
-    for (place, watched) in spec.processes.iter().enumerate() {
-        let Some((node, id)) = watched.container.as_deref().and_then(|c| c.split_once('/')) else {
-            continue;
-        };
-        let part = by_node.entry(node).or_insert_with(|| Part {
-            node: node.to_owned(),
-            speaks: false,
-            places: Vec::new(),
-            spec: AgentSpec {
-                processes: Vec::new(),
-                ..spec.clone()
-            },
-        });
-        let mut watched = watched.clone();
-        watched.container = Some(id.to_owned());
-        part.places.push(place);
-        part.spec.processes.push(watched);
-    }
-    let machine = |name: &str| {
-        nodes
-            .iter()
-            .find(|n| n.name == name)
-            .map_or(name, |n| n.machine.as_str())
-            .to_owned()
-    };
-    let mut spoken = Vec::new();
-    let mut parts: Vec<Part> = by_node.into_values().collect();
-    for part in &mut parts {
-        let machine = machine(&part.node);
-        if !spoken.contains(&machine) {
-            part.speaks = true;
-            spoken.push(machine);
-        }
-    }
-    parts
-}
-
-/// Makes the agents and hears them.
+/// Makes the agents and hears them; where they may not run, the kubelets are asked.
 pub(super) async fn start(
     api: &Api,
     settings: &KubernetesSettings,
@@ -84,7 +41,62 @@ pub(super) async fn start(
         found: e.to_string(),
     })?;
     let parts = parts(&spec, nodes);
-    let names = &deployment.names;
+    let made = match settings.sampling {
+        Sampling::Kubelet => Err("as the plan says".to_owned()),
+        Sampling::Agents => make(api, settings, &deployment.names, &parts).await?,
+    };
+    let order = kubelet::Order {
+        nodes: parts.iter().map(|p| (p.node.clone(), p.speaks)).collect(),
+        cores: kubelet::cores(nodes),
+        why: String::new(),
+        spec,
+    };
+    let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
+    let (stop, _) = mpsc::channel(1);
+    let (api, names) = (api.clone(), deployment.names.clone());
+    let events = deployment.events.clone();
+    let task = async move {
+        let refused = match made {
+            Ok(pods) => late(&api, &names, &order, pods.len())
+                .await
+                .map_or(Ok(pods), Err),
+            Err(why) => Err(why),
+        };
+        match refused {
+            Ok(pods) => {
+                hear(
+                    &api,
+                    &names,
+                    parts,
+                    order.spec.processes.len(),
+                    &pods,
+                    sender,
+                    events,
+                )
+                .await
+            }
+            Err(why) => {
+                let order = kubelet::Order { why, ..order };
+                kubelet::sample(api, order, sender, events).await;
+            }
+        }
+    };
+    deployment.tasks.push(tokio::spawn(task));
+    Ok(Worker {
+        watched: Vec::new(),
+        armed_within: Duration::MAX,
+        lines,
+        stop,
+    })
+}
+
+/// The pods of the agents; or why the cluster does not let them be.
+async fn make(
+    api: &Api,
+    settings: &KubernetesSettings,
+    names: &TrialNames,
+    parts: &[Part],
+) -> Result<Result<Vec<String>, String>, ApiError> {
     let file = |i: usize| format!("{i}.json");
     let files: Vec<(String, String)> = parts
         .iter()
@@ -98,296 +110,80 @@ pub(super) async fn start(
         .enumerate()
         .map(|(i, p)| (POD, objects::agent(names, settings, &p.node, &file(i))))
         .collect();
-    let pods = all(api, pods).await?;
-
-    let (raw_sender, raw) = mpsc::channel(LINES_WAITING_MAX);
-    for (index, pod) in pods.iter().enumerate() {
-        let name = pod["metadata"]["name"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        let namespace = deployment.names.agents();
-        let task = log::follow(api.clone(), index, namespace, name, raw_sender.clone());
-        deployment.tasks.push(tokio::spawn(task));
+    let name = |pod: &serde_json::Value| {
+        let name = pod["metadata"]["name"].as_str();
+        name.unwrap_or_default().to_owned()
+    };
+    match all(api, pods).await {
+        Ok(pods) => Ok(Ok(pods.iter().map(name).collect())),
+        // What admission says: to privileges, to paths of the host.
+        Err(error) if matches!(error.status, Some(400 | 403 | 422)) => {
+            Ok(Err(format!("agents may not run ({})", error.found)))
+        }
+        Err(error) => Err(error),
     }
-    let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
-    let (stop, _) = mpsc::channel(1);
-    let merged = Merged::new(parts, spec.processes.len());
-    let task = merge(merged, raw, sender, deployment.events.clone());
-    deployment.tasks.push(tokio::spawn(task));
-    Ok(Worker {
-        watched: Vec::new(),
-        armed_within: std::time::Duration::MAX,
-        lines,
-        stop,
-    })
 }
 
-async fn merge(
-    mut merged: Merged,
-    mut raw: mpsc::Receiver<Line>,
+/// Why the kubelets must be asked although the agents were made: they do not run in
+/// time, and the kubelets answer.
+async fn late(
+    api: &Api,
+    names: &TrialNames,
+    order: &kubelet::Order,
+    count: usize,
+) -> Option<String> {
+    let window = Duration::from_nanos(order.spec.window_start_unix_ns.saturating_sub(unix_ns()));
+    let until = Instant::now() + window.saturating_sub(BEFORE_WINDOW).max(RUNNING_WITHIN_MIN);
+    let selector = format!("{},{ROLE}=agent", names.selector());
+    let mut why = "no reason is known".to_owned();
+    loop {
+        // A server that is away says nothing about agents.
+        if let Ok(pods) = api.list(POD, Some(&names.agents()), &selector).await {
+            let begun = |p: &&serde_json::Value| {
+                let own = Pod(p).containers();
+                own.iter().any(|c| c.id().is_some() || c.ended().is_some())
+            };
+            if pods.iter().filter(begun).count() == count {
+                return None;
+            }
+            if let Some(pod) = pods.iter().find(|p| !begun(p)) {
+                why = Pod(pod).why_not();
+            }
+        }
+        if Instant::now() > until {
+            break;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    let (node, _) = order.nodes.first()?;
+    let answers = kubelet::ask(api, node).await.is_ok();
+    answers.then(|| format!("agents do not run ({why})"))
+}
+
+/// The agents' streams made one.
+async fn hear(
+    api: &Api,
+    names: &TrialNames,
+    parts: Vec<Part>,
+    total: usize,
+    pods: &[String],
     out: mpsc::Sender<String>,
     events: Events,
 ) {
-    while let Some(line) = raw.recv().await {
-        match merged.line(line.source, &line.text) {
-            Ok(lines) => {
-                for line in lines {
-                    if out.send(line).await.is_err() {
-                        return;
-                    }
-                }
-            }
-            Err(found) => {
-                events.say("agent", found);
-                return;
-            }
-        }
-    }
-    match merged.finish() {
-        Ok(last) => {
-            let _ = out.send(last).await;
-        }
-        Err(found) => events.say("agent", found),
-    }
-}
-
-/// Streams of agents made one, sample by sample.
-struct Merged {
-    parts: Vec<Part>,
-    total: usize,
-    streams: Vec<AgentStream>,
-    waiting: Vec<VecDeque<Sample>>,
-    checksum: StreamChecksum,
-    begun: bool,
-    own_cpu_ns: u64,
-    elapsed_ns: u64,
-}
-
-impl Merged {
-    fn new(parts: Vec<Part>, total: usize) -> Self {
-        Self {
-            streams: parts.iter().map(|_| AgentStream::new()).collect(),
-            waiting: parts.iter().map(|_| VecDeque::new()).collect(),
-            parts,
-            total,
-            checksum: StreamChecksum::default(),
-            begun: false,
-            own_cpu_ns: 0,
-            elapsed_ns: 0,
-        }
-    }
-
-    fn push(&mut self, out: &mut Vec<String>, record: &AgentRecord) {
-        let line = serde_json::to_string(record).unwrap_or_default();
-        self.checksum.line(&line);
-        out.push(line);
-    }
-
-    fn line(&mut self, source: usize, line: &str) -> Result<Vec<String>, String> {
-        let node = &self.parts[source].node;
-        let record = self.streams[source].line(line);
-        let record = record.map_err(|e| format!("agent on {node}: {e}"))?.clone();
-        let mut out = Vec::new();
-        match record {
-            AgentRecord::Hello(hello) => {
-                if !std::mem::replace(&mut self.begun, true) {
-                    self.push(&mut out, &AgentRecord::Hello(Hello { pid: 0, ..hello }));
-                }
-            }
-            AgentRecord::Gone { process, t_ns } => {
-                let place = self.parts[source].places.get(process as usize).copied();
-                let process = place.unwrap_or_default() as u32;
-                self.push(&mut out, &AgentRecord::Gone { process, t_ns });
-            }
-            AgentRecord::Sample(sample) => {
-                self.waiting[source].push_back(sample);
-                while self.waiting.iter().all(|w| !w.is_empty()) {
-                    let merged = self.sample();
-                    self.push(&mut out, &AgentRecord::Sample(merged));
-                }
-            }
-            AgentRecord::Final {
-                own_cpu_ns,
-                elapsed_ns,
-                ..
-            } => {
-                self.own_cpu_ns += own_cpu_ns;
-                self.elapsed_ns = self.elapsed_ns.max(elapsed_ns);
-            }
-        }
-        Ok(out)
-    }
-
-    /// The first waiting sample of every node: they are of the same instant.
-    fn sample(&mut self) -> Sample {
-        let mut whole = Sample {
-            t_ns: i64::MAX,
-            processes: vec![None; self.total],
-            machine: MachineSample {
-                cpus: 0,
-                idle_ns: 0,
-                stolen_ns: 0,
-                memory_available_bytes: 0,
-            },
-            throttled_ns: None,
+    let (raw_sender, raw) = mpsc::channel(LINES_WAITING_MAX);
+    // Ended with this task.
+    let mut followers = JoinSet::new();
+    for (index, pod) in pods.iter().enumerate() {
+        let source = log::Source {
+            index,
+            what: format!("the agent on {}", parts[index].node),
+            namespace: names.agents(),
+            pod: pod.clone(),
         };
-        for (part, waiting) in self.parts.iter().zip(&mut self.waiting) {
-            let Some(sample) = waiting.pop_front() else {
-                continue;
-            };
-            if part.speaks {
-                let machine = &mut whole.machine;
-                machine.cpus += sample.machine.cpus;
-                machine.idle_ns += sample.machine.idle_ns;
-                machine.stolen_ns += sample.machine.stolen_ns;
-                machine.memory_available_bytes += sample.machine.memory_available_bytes;
-            }
-            whole.t_ns = whole.t_ns.min(sample.t_ns);
-            for (place, process) in part.places.iter().zip(sample.processes) {
-                whole.processes[*place] = process;
-            }
-        }
-        whole
+        let (raw, events) = (raw_sender.clone(), events.clone());
+        followers.spawn(log::follow(api.clone(), source, raw, events));
     }
-
-    fn finish(self) -> Result<String, String> {
-        for (part, stream) in self.parts.iter().zip(self.streams) {
-            if let (_, Some(problem)) = stream.finish() {
-                return Err(format!("agent on {}: {problem}", part.node));
-            }
-        }
-        let last = AgentRecord::Final {
-            checksum: self.checksum.hex(),
-            own_cpu_ns: self.own_cpu_ns,
-            elapsed_ns: self.elapsed_ns,
-        };
-        Ok(serde_json::to_string(&last).unwrap_or_default())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tare_model::record::ProcessSample;
-    use tare_model::worker::{Plane, Watched};
-
-    fn spec() -> AgentSpec {
-        let watched = |name: &str, container: &str| Watched {
-            container: Some(container.to_owned()),
-            ..Watched::process(name, Plane::Application, 0)
-        };
-        AgentSpec {
-            schema_version: tare_model::SCHEMA_VERSION,
-            processes: vec![
-                watched("a", "n2/x"),
-                watched("b", "n1/y"),
-                watched("c", "n2/z"),
-            ],
-            window_start_unix_ns: 0,
-            window_ns: 1,
-        }
-    }
-
-    fn node(name: &str, machine: &str) -> Node {
-        Node {
-            name: name.into(),
-            machine: machine.into(),
-            cores: 2,
-            memory_bytes: 1,
-            software: String::new(),
-        }
-    }
-
-    fn stream(samples: &[Vec<u64>], cpus: u32) -> Vec<String> {
-        let mut checksum = StreamChecksum::default();
-        let mut lines = Vec::new();
-        for (second, cpu) in samples.iter().enumerate() {
-            let process = |cpu_ns: &u64| {
-                Some(ProcessSample {
-                    t_ns: second as i64,
-                    cpu_ns: *cpu_ns,
-                    rss_bytes: 1,
-                    pss_bytes: None,
-                    working_set_bytes: Some(2),
-                })
-            };
-            let record = AgentRecord::Sample(Sample {
-                t_ns: second as i64,
-                processes: cpu.iter().map(process).collect(),
-                machine: MachineSample {
-                    cpus,
-                    idle_ns: 1,
-                    stolen_ns: 0,
-                    memory_available_bytes: 1,
-                },
-                throttled_ns: None,
-            });
-            let line = serde_json::to_string(&record).unwrap();
-            checksum.line(&line);
-            lines.push(line);
-        }
-        let last = AgentRecord::Final {
-            checksum: checksum.hex(),
-            own_cpu_ns: 5,
-            elapsed_ns: 9,
-        };
-        lines.push(serde_json::to_string(&last).unwrap());
-        lines
-    }
-
-    fn merged(nodes: &[Node], cut: bool) -> Result<Vec<AgentRecord>, String> {
-        let parts = parts(&spec(), nodes);
-        let mut merged = Merged::new(parts, 3);
-        let n1 = stream(&[vec![1], vec![2]], 2);
-        let n2 = stream(&[vec![10, 100], vec![20, 200]], 4);
-        let mut lines = Vec::new();
-        for line in &n2 {
-            lines.extend(merged.line(1, line)?);
-        }
-        for line in &n1[..n1.len() - usize::from(cut)] {
-            lines.extend(merged.line(0, line)?);
-        }
-        lines.push(merged.finish()?);
-        let mut whole = AgentStream::new();
-        for line in &lines {
-            whole.line(line).unwrap();
-        }
-        let (records, problem) = whole.finish();
-        assert_eq!(problem, None);
-        Ok(records)
-    }
-
-    #[test]
-    fn samples_of_all_nodes_become_one_in_the_order_of_the_specification() {
-        let nodes = [node("n1", "m1"), node("n2", "m2")];
-        let records = merged(&nodes, false).unwrap();
-        let AgentRecord::Sample(second) = &records[1] else {
-            panic!("{records:?}")
-        };
-        let cpu: Vec<u64> = second.processes.iter().map(|p| p.unwrap().cpu_ns).collect();
-        assert_eq!(cpu, [20, 2, 200]);
-        assert_eq!(second.machine.cpus, 6);
-        assert!(matches!(
-            records[2],
-            AgentRecord::Final { own_cpu_ns: 10, .. }
-        ));
-    }
-
-    #[test]
-    fn nodes_of_one_machine_count_its_cores_once() {
-        let nodes = [node("n1", "m"), node("n2", "m")];
-        let records = merged(&nodes, false).unwrap();
-        let AgentRecord::Sample(first) = &records[0] else {
-            panic!("{records:?}")
-        };
-        assert_eq!(first.machine.cpus, 2);
-    }
-
-    #[test]
-    fn a_cut_stream_is_named_by_its_node() {
-        let nodes = [node("n1", "m1"), node("n2", "m2")];
-        let found = merged(&nodes, true).unwrap_err();
-        assert!(found.contains("agent on n1"), "{found}");
-    }
+    drop(raw_sender);
+    let merged = Merged::new(parts, total);
+    merge(merged, raw, out, events).await;
 }

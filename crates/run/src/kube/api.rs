@@ -1,6 +1,8 @@
 //! Requests to the API server. What may be repeated is repeated while the server is
 //! away or busy: a restart in the middle of a trial costs nothing.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -66,12 +68,29 @@ impl From<ApiError> for EnvironmentError {
 #[derive(Clone)]
 pub struct Api {
     client: Client,
+    repeated: Arc<AtomicU32>,
 }
 
 impl std::fmt::Debug for Api {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Api")
     }
+}
+
+fn missing(what: String) -> EnvironmentError {
+    EnvironmentError::Missing {
+        what,
+        remedy: "set `kubernetes.kubeconfig`, TARE_KUBECONFIG or KUBECONFIG, and --context"
+            .to_owned(),
+    }
+}
+
+fn read(kubeconfig: Option<&str>) -> Result<Kubeconfig, EnvironmentError> {
+    let read = match kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    read.map_err(|e| missing(format!("there is no kubeconfig: {e}")))
 }
 
 /// How a patch is meant.
@@ -92,16 +111,7 @@ impl Api {
         kubeconfig: Option<&str>,
         context: Option<&str>,
     ) -> Result<Self, EnvironmentError> {
-        let missing = |what: String| EnvironmentError::Missing {
-            what,
-            remedy: "set `kubernetes.kubeconfig`, TARE_KUBECONFIG or KUBECONFIG, and --context"
-                .to_owned(),
-        };
-        let read = match kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
-        let config = read.map_err(|e| missing(format!("there is no kubeconfig: {e}")))?;
+        let config = read(kubeconfig)?;
         let options = KubeConfigOptions {
             context: context.map(ToOwned::to_owned),
             ..KubeConfigOptions::default()
@@ -110,6 +120,29 @@ impl Api {
             .await
             .map_err(|e| missing(format!("the kubeconfig is not usable: {e}")))?;
         Self::with(config).map_err(|e| missing(format!("the cluster cannot be reached: {e}")))
+    }
+
+    /// Address of the API server of a kubeconfig's context.
+    ///
+    /// # Errors
+    /// When there is no usable kubeconfig, or no such context in it.
+    pub fn server(
+        kubeconfig: Option<&str>,
+        context: Option<&str>,
+    ) -> Result<String, EnvironmentError> {
+        let config = read(kubeconfig)?;
+        let name = context.or(config.current_context.as_deref()).unwrap_or("");
+        let context = config.contexts.iter().find(|c| c.name == name);
+        let cluster = context.and_then(|c| c.context.as_ref());
+        let cluster = cluster.and_then(|c| config.clusters.iter().find(|k| k.name == c.cluster));
+        let server = cluster.and_then(|c| c.cluster.as_ref()?.server.clone());
+        server.ok_or_else(|| {
+            let known: Vec<&str> = config.contexts.iter().map(|c| c.name.as_str()).collect();
+            missing(format!(
+                "found no context `{name}` with a cluster in the kubeconfig, it has: {}",
+                known.join(", ")
+            ))
+        })
     }
 
     /// With a configuration made by hand.
@@ -122,6 +155,7 @@ impl Api {
         config.read_timeout = None;
         Ok(Self {
             client: Client::try_from(config)?,
+            repeated: Arc::default(),
         })
     }
 
@@ -168,6 +202,18 @@ impl Api {
         kind: &str,
         body: &[u8],
     ) -> Result<Value, ApiError> {
+        self.patiently_but(method, path, kind, body, None).await
+    }
+
+    /// The same, with a status that is an answer.
+    async fn patiently_but(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: &[u8],
+        answer: Option<u16>,
+    ) -> Result<Value, ApiError> {
         let until = Instant::now() + AWAY_MAX;
         let mut pause = PAUSE_FIRST;
         loop {
@@ -175,12 +221,19 @@ impl Api {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            if !error.may_pass() || Instant::now() > until {
+            let is_answer = error.status.is_some() && error.status == answer;
+            if is_answer || !error.may_pass() || Instant::now() > until {
                 return Err(error);
             }
+            self.repeated.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+
+    /// Requests that had to be sent again so far.
+    pub(super) fn repeated(&self) -> u32 {
+        self.repeated.load(Ordering::Relaxed)
     }
 
     async fn once(
@@ -239,6 +292,21 @@ impl Api {
         }
     }
 
+    /// Makes an object in a namespace that is the run's own. One of that name is what a
+    /// request made whose answer was lost.
+    pub(super) async fn create(&self, kind: Kind, object: &Value) -> Result<(), ApiError> {
+        allowed(kind, "create")?;
+        let path = kind.path(object["metadata"]["namespace"].as_str());
+        let body = serde_json::to_vec(object).unwrap_or_default();
+        match self
+            .patiently_but(Method::POST, &path, JSON, &body, Some(409))
+            .await
+        {
+            Err(error) if error.status == Some(409) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     /// Makes or changes an object to be as `object` says.
     ///
     /// # Errors
@@ -289,13 +357,25 @@ impl Api {
         name: &str,
     ) -> Result<(), ApiError> {
         allowed(kind, "delete")?;
-        self.delete_at(&kind.object(namespace, name)).await
-    }
-
-    /// The same by path.
-    pub(super) async fn delete_at(&self, path: &str) -> Result<(), ApiError> {
         let body =
             br#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
+        self.delete_at(&kind.object(namespace, name), body).await
+    }
+
+    /// Removes an object at once, whatever of it may still run.
+    pub(super) async fn delete_now(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), ApiError> {
+        allowed(kind, "delete")?;
+        let body = br#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}"#;
+        self.delete_at(&kind.object(Some(namespace), name), body)
+            .await
+    }
+
+    async fn delete_at(&self, path: &str, body: &[u8]) -> Result<(), ApiError> {
         match self.patiently(Method::DELETE, path, JSON, body).await {
             Err(error) if error.is_absent() => Ok(()),
             other => other.map(drop),
@@ -407,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_verb_that_the_role_lacks_is_never_sent() {
-        assert!(allowed(super::super::kinds::SERVICE, "list").is_ok());
+        assert!(allowed(super::super::kinds::SERVICE, "patch").is_ok());
         let error = allowed(super::super::kinds::SERVICE, "delete").unwrap_err();
         assert!(error.to_string().contains("defect"), "{error}");
     }

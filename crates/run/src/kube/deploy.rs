@@ -20,6 +20,7 @@ use super::names::{PORT, ROLE, TrialNames};
 use super::nodes::Node;
 use super::objects::{self, Place};
 use super::pods::Pod;
+use super::secrets;
 use crate::environment::{Deployed, EnvironmentError};
 
 /// Requests under way at once.
@@ -141,7 +142,12 @@ pub(super) async fn make(
         .collect();
     let agents = objects::namespace(&names.agents(), names.labels(), None, true);
     spaces.push((NAMESPACE, agents));
+    let namespaces: Vec<String> = spaces
+        .iter()
+        .filter_map(|(_, s)| s["metadata"]["name"].as_str().map(ToOwned::to_owned))
+        .collect();
     all(order.api, spaces).await?;
+    secrets::copy(order.api, order.settings, &names, &namespaces).await?;
     if let Some(join) = &join {
         join_manifests(order.api, &names, instances, join).await?;
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tare_model::plan::KubernetesSettings;
 
-use super::kinds::{KINDS, POD};
+use super::kinds::{Needed, POD, used};
 use super::names::MANAGED;
 use super::pods::Pod;
 use super::{connect, ledger, nodes};
@@ -44,7 +44,7 @@ pub async fn examine(settings: &KubernetesSettings) -> Result<Vec<Check>, Enviro
         Some(true),
         format!("Kubernetes {version}"),
     )];
-    checks.push(rights(&api).await?);
+    checks.push(rights(&api, settings).await?);
     checks.push(match helm.version().await {
         Ok(version) => check("helm", Some(true), version),
         Err(error) => check(
@@ -107,19 +107,33 @@ pub async fn examine(settings: &KubernetesSettings) -> Result<Vec<Check>, Enviro
     Ok(checks)
 }
 
-/// Every right of the table, asked one by one.
-async fn rights(api: &super::api::Api) -> Result<Check, EnvironmentError> {
+/// Every right that these settings take, asked one by one.
+async fn rights(
+    api: &super::api::Api,
+    settings: &KubernetesSettings,
+) -> Result<Check, EnvironmentError> {
     let mut missing = Vec::new();
     let mut asked = 0;
-    for kind in KINDS.iter().filter(|k| !k.meshes) {
-        for verb in kind.verbs {
-            let (plural, sub) = kind.plural.split_once('/').unwrap_or((kind.plural, ""));
-            let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": {"group": kind.group, "resource": plural, "subresource": sub, "verb": verb}}});
-            let answer = api.review(&review).await?;
-            asked += 1;
-            if answer["status"]["allowed"] != true {
-                missing.push(format!("{verb} {}", kind.plural));
+    for kind in used(settings) {
+        let (plural, sub) = kind.plural.split_once('/').unwrap_or((kind.plural, ""));
+        let mut what = json!({"group": kind.group, "resource": plural, "subresource": sub});
+        let named = kind.needed == Needed::NamedSecrets;
+        let names = settings.image_pull_secrets.iter().filter(|_| named);
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        if named {
+            what["namespace"] = settings.image_pull_secrets_from.as_str().into();
+        }
+        for name in if named { names.as_slice() } else { &[""] } {
+            what["name"] = (*name).into();
+            for verb in kind.verbs {
+                what["verb"] = (*verb).into();
+                let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                    "spec": {"resourceAttributes": what}});
+                let answer = api.review(&review).await?;
+                asked += 1;
+                if answer["status"]["allowed"] != true {
+                    missing.push(format!("{verb} {} {name}", kind.plural).trim().to_owned());
+                }
             }
         }
     }

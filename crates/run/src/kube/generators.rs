@@ -29,6 +29,8 @@ const ARMING: Duration = Duration::from_secs(2);
 /// Jobs made before a trial counts as not started.
 const ATTEMPTS_MAX: u32 = 3;
 const POLL: Duration = Duration::from_millis(200);
+/// So long after their end generators may need for their last records to come.
+const SILENT_MAX: Duration = Duration::from_secs(8);
 /// Lines that may wait for the experiment.
 const LINES_WAITING_MAX: usize = 4096;
 
@@ -93,7 +95,11 @@ pub(super) async fn start(
                 .iter()
                 .flat_map(|pod| Pod(pod).watched(deployment.sidecar()))
                 .collect();
-            return Ok(hear(api, deployment, &pods, watched));
+            let life_ns =
+                spec.warmup_ns + spec.duration_ns + spec.drain_ns.unwrap_or(spec.timeout_ns);
+            let left_ns = (start_unix_ns + life_ns).saturating_sub(unix_ns());
+            let until = Instant::now() + Duration::from_nanos(left_ns) + SILENT_MAX;
+            return Ok(hear(api, deployment, &pods, watched, until));
         }
         deployment.events.say(
             "late_start",
@@ -178,17 +184,24 @@ fn hear(
     deployment: &mut Deployment,
     pods: &[serde_json::Value],
     watched: Vec<tare_model::worker::Watched>,
+    until: Instant,
 ) -> Worker {
     let (raw_sender, raw) = mpsc::channel(LINES_WAITING_MAX);
     for (index, pod) in pods.iter().enumerate() {
         let pod = Pod(pod);
-        let (namespace, name) = (pod.namespace().to_owned(), pod.name().to_owned());
-        let task = log::follow(api.clone(), index, namespace, name, raw_sender.clone());
+        let source = log::Source {
+            index,
+            what: pod.title(),
+            namespace: pod.namespace().to_owned(),
+            pod: pod.name().to_owned(),
+        };
+        let (raw, events) = (raw_sender.clone(), deployment.events.clone());
+        let task = log::follow(api.clone(), source, raw, events);
         deployment.tasks.push(tokio::spawn(task));
     }
     let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
     let (stop, _) = mpsc::channel(1);
-    let task = merge(pods.len(), raw, sender, deployment.events.clone());
+    let task = merge(pods.len(), raw, sender, deployment.events.clone(), until);
     deployment.tasks.push(tokio::spawn(task));
     Worker {
         watched,
@@ -205,10 +218,22 @@ async fn merge(
     mut raw: mpsc::Receiver<Line>,
     out: mpsc::Sender<String>,
     events: Events,
+    until: Instant,
 ) {
     let mut streams = GeneratorStreams::new(count);
     let mut behind_ns: Vec<Option<i64>> = vec![None; count];
-    while let Some(line) = raw.recv().await {
+    loop {
+        let line = match tokio::time::timeout_at(until, raw.recv()).await {
+            Ok(Some(line)) => line,
+            Ok(None) => break,
+            Err(_) => {
+                for index in streams.unfinished() {
+                    let found = format!("generator-{index} is lost: its last records do not come");
+                    events.say("exited", found);
+                }
+                return;
+            }
+        };
         if let Some(ns) = line.behind_ns {
             let least = &mut behind_ns[line.source];
             *least = Some(least.map_or(ns, |l| l.min(ns)));

@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use tare_model::plan::{KubernetesSettings, Sampling};
+
 /// A kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
@@ -17,21 +19,37 @@ pub struct Kind {
     pub plural: &'static str,
     /// Whether its objects lie in namespaces.
     pub namespaced: bool,
-    /// Verbs that tare uses.
+    /// Verbs that tare uses in any run.
     pub verbs: &'static [&'static str],
+    /// Verbs that only installing and removing meshes takes.
+    pub mesh_verbs: &'static [&'static str],
+    /// Which runs need `verbs`.
+    pub needed: Needed,
     /// Why.
     pub why: &'static str,
-    /// Whether only installing meshes needs it.
-    pub meshes: bool,
+}
+
+/// Which runs need a right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// All.
+    Always,
+    /// Those whose plan names pull secrets.
+    PullSecrets,
+    /// The same, for the secrets that are named, in their own namespace.
+    NamedSecrets,
+    /// Those whose CPU and memory the kubelets tell.
+    Kubelet,
 }
 
 macro_rules! kinds {
-    ($($name:ident = $kind:literal, $group:literal $version:literal $plural:literal, $namespaced:literal, [$($verb:literal)*], $why:literal, $meshes:literal;)*) => {
+    ($($name:ident = $kind:literal, $group:literal $version:literal $plural:literal, $namespaced:literal, [$($verb:literal)*] + [$($mesh_verb:literal)*], $needed:ident, $why:literal;)*) => {
         $(
             /// See the table.
             pub(super) const $name: Kind = Kind {
                 kind: $kind, group: $group, version: $version, plural: $plural,
-                namespaced: $namespaced, verbs: &[$($verb),*], why: $why, meshes: $meshes,
+                namespaced: $namespaced, verbs: &[$($verb),*], mesh_verbs: &[$($mesh_verb),*],
+                needed: Needed::$needed, why: $why,
             };
         )*
         /// The table.
@@ -40,23 +58,24 @@ macro_rules! kinds {
 }
 
 kinds! {
-    NAMESPACE = "Namespace", "" "v1" "namespaces", false, ["get" "list" "create" "patch" "delete"], "one for each instance of the application", false;
-    NODE = "Node", "" "v1" "nodes", false, ["get" "list" "patch"], "reserves a node for the generators, and returns it", false;
-    POD = "Pod", "" "v1" "pods", true, ["get" "list" "create" "patch" "delete"], "agents; waiting for the application", false;
-    POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"], "the records of generators and agents", false;
-    POD_PROXY = "Pod", "" "v1" "pods/proxy", true, ["get"], "the proxies' counters, and the proof that plain text is refused", false;
-    SERVICE = "Service", "" "v1" "services", true, ["get" "list" "create" "patch"], "one for each service of the application", false;
-    CONFIG_MAP = "ConfigMap", "" "v1" "configmaps", true, ["get" "list" "create" "patch" "delete"], "specifications of workers; the run's ledger", false;
-    SECRET = "Secret", "" "v1" "secrets", true, ["get" "create" "patch"], "copies pull secrets, where the plan names some", false;
-    DEPLOYMENT = "Deployment", "apps" "v1" "deployments", true, ["get" "list" "create" "patch"], "the application", false;
-    DAEMON_SET = "DaemonSet", "apps" "v1" "daemonsets", true, ["get" "list"], "waiting for a mesh's node proxies", false;
-    JOB = "Job", "batch" "v1" "jobs", true, ["get" "create" "patch" "delete"], "the generators", false;
-    CRD = "CustomResourceDefinition", "apiextensions.k8s.io" "v1" "customresourcedefinitions", false, ["get" "list" "delete"], "nothing is left of a mesh", false;
-    MUTATING = "MutatingWebhookConfiguration", "admissionregistration.k8s.io" "v1" "mutatingwebhookconfigurations", false, ["list" "delete"], "nothing is left of a mesh", false;
-    VALIDATING = "ValidatingWebhookConfiguration", "admissionregistration.k8s.io" "v1" "validatingwebhookconfigurations", false, ["list" "delete"], "nothing is left of a mesh", false;
-    CLUSTER_ROLE = "ClusterRole", "rbac.authorization.k8s.io" "v1" "clusterroles", false, ["list" "delete"], "nothing is left of a mesh", false;
-    CLUSTER_ROLE_BINDING = "ClusterRoleBinding", "rbac.authorization.k8s.io" "v1" "clusterrolebindings", false, ["list" "delete"], "nothing is left of a mesh", false;
-    HELM_ANY = "Any", "*" "v1" "*", false, ["*"], "Helm installs and removes meshes: their charts hold roles of their own, so nothing less is enough", true;
+    NAMESPACE = "Namespace", "" "v1" "namespaces", false, ["list" "create" "patch" "delete"] + [], Always, "one for each instance of the application";
+    NODE = "Node", "" "v1" "nodes", false, ["get" "list" "patch"] + [], Always, "reserves a node for the generators, and returns it";
+    NODE_PROXY = "Node", "" "v1" "nodes/proxy", false, ["get"] + [], Kubelet, "CPU and memory from the kubelets, where agents may not run. It is more than a reader's right: a kubelet runs commands for it";
+    POD = "Pod", "" "v1" "pods", true, ["get" "list" "create" "patch" "delete"] + [], Always, "agents; waiting for the application";
+    POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"] + [], Always, "the records of generators and agents";
+    POD_PROXY = "Pod", "" "v1" "pods/proxy", true, ["get"] + [], Always, "the proxies' counters, and the proof that plain text is refused";
+    SERVICE = "Service", "" "v1" "services", true, ["create" "patch"] + [], Always, "one for each service of the application";
+    CONFIG_MAP = "ConfigMap", "" "v1" "configmaps", true, ["get" "list" "create" "patch"] + ["delete"], Always, "specifications of workers; the run's ledger";
+    PULL_SECRET = "Secret", "" "v1" "secrets", true, ["get"] + [], NamedSecrets, "the pull secrets that the settings name";
+    SECRET = "Secret", "" "v1" "secrets", true, ["create"] + [], PullSecrets, "copies of pull secrets in the run's own namespaces, never read again";
+    DEPLOYMENT = "Deployment", "apps" "v1" "deployments", true, ["create" "patch"] + ["get"], Always, "the application";
+    DAEMON_SET = "DaemonSet", "apps" "v1" "daemonsets", true, [] + ["get"], Always, "waiting for a mesh's node proxies";
+    JOB = "Job", "batch" "v1" "jobs", true, ["create" "patch" "delete"] + [], Always, "the generators";
+    CRD = "CustomResourceDefinition", "apiextensions.k8s.io" "v1" "customresourcedefinitions", false, ["list"] + ["delete"], Always, "nothing is left of a mesh";
+    MUTATING = "MutatingWebhookConfiguration", "admissionregistration.k8s.io" "v1" "mutatingwebhookconfigurations", false, ["list"] + ["delete"], Always, "nothing is left of a mesh";
+    VALIDATING = "ValidatingWebhookConfiguration", "admissionregistration.k8s.io" "v1" "validatingwebhookconfigurations", false, ["list"] + ["delete"], Always, "nothing is left of a mesh";
+    CLUSTER_ROLE = "ClusterRole", "rbac.authorization.k8s.io" "v1" "clusterroles", false, ["list"] + ["delete"], Always, "nothing is left of a mesh";
+    CLUSTER_ROLE_BINDING = "ClusterRoleBinding", "rbac.authorization.k8s.io" "v1" "clusterrolebindings", false, ["list"] + ["delete"], Always, "nothing is left of a mesh";
 }
 
 /// What a snapshot compares; all of it is cluster-wide.
@@ -106,21 +125,35 @@ impl Kind {
         }
     }
 
-    /// Whether the role has this verb for it.
+    /// Whether a role has this verb for it.
     #[must_use]
     pub fn may(&self, verb: &str) -> bool {
-        self.verbs.contains(&verb)
+        self.verbs.contains(&verb) || self.mesh_verbs.contains(&verb)
     }
 }
 
-/// The role that tare needs, as YAML, for `kubectl apply -f -`; with `meshes` also what
-/// Helm needs to install meshes.
+/// The kinds whose rights a run with these settings uses, whatever its meshes.
+pub(super) fn used(settings: &KubernetesSettings) -> impl Iterator<Item = &'static Kind> {
+    let secrets = !settings.image_pull_secrets.is_empty();
+    let kubelet = settings.sampling == Sampling::Kubelet;
+    KINDS.iter().filter(move |kind| {
+        let needed = match kind.needed {
+            Needed::Always => true,
+            Needed::PullSecrets | Needed::NamedSecrets => secrets,
+            Needed::Kubelet => kubelet,
+        };
+        needed && !kind.verbs.is_empty()
+    })
+}
+
+/// The role that a run with these settings needs, as YAML, for `kubectl apply -f -`;
+/// with `meshes` also what Helm needs to install meshes.
 #[must_use]
-pub fn role_yaml(meshes: bool) -> String {
+pub fn role_yaml(settings: &KubernetesSettings, meshes: bool) -> String {
     let mut text = String::from(
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare\nrules:\n",
     );
-    for kind in KINDS.iter().filter(|k| !k.meshes) {
+    for kind in used(settings).filter(|k| k.needed != Needed::NamedSecrets) {
         let verbs = kind.verbs.join(", ");
         let (group, plural, why) = (kind.group, kind.plural, kind.why);
         let _ = writeln!(
@@ -128,9 +161,18 @@ pub fn role_yaml(meshes: bool) -> String {
             "  # {why}\n  - apiGroups: [\"{group}\"]\n    resources: [{plural}]\n    verbs: [{verbs}]"
         );
     }
-    text += "  # version, health, discovery of a mesh's own kinds\n  - nonResourceURLs: [/version, /livez, /readyz, /apis, /apis/*, /api]\n    verbs: [get]\n";
+    text += "  # version, health, discovery of a mesh's own kinds\n  - nonResourceURLs: [/version, /livez, /readyz, /apis, /apis/*, /api, /api/*]\n    verbs: [get]\n";
+    if !settings.image_pull_secrets.is_empty() {
+        let names = settings.image_pull_secrets.join(", ");
+        let (namespace, why) = (&settings.image_pull_secrets_from, PULL_SECRET.why);
+        let _ = writeln!(
+            text,
+            "---\n# {why}\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: tare-pull-secrets\n  namespace: {namespace}\n\
+             rules:\n  - apiGroups: [\"\"]\n    resources: [secrets]\n    resourceNames: [{names}]\n    verbs: [get]"
+        );
+    }
     if meshes {
-        text += "---\n# Only for plans that install meshes. Charts hold roles, webhooks and custom resources,\n# and whoever makes a role must have all of its rights.\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-meshes\nrules:\n  - apiGroups: [\"*\"]\n    resources: [\"*\"]\n    verbs: [\"*\"]\n";
+        text += "---\n# Only for plans that install meshes. Charts hold roles, webhooks and custom resources,\n# and whoever makes a role must have all of its rights; Helm keeps its releases in secrets.\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-meshes\nrules:\n  - apiGroups: [\"*\"]\n    resources: [\"*\"]\n    verbs: [\"*\"]\n";
     }
     text
 }
@@ -139,23 +181,53 @@ pub fn role_yaml(meshes: bool) -> String {
 mod tests {
     use super::*;
 
+    fn with_secrets() -> KubernetesSettings {
+        KubernetesSettings {
+            image_pull_secrets: vec!["pull".into()],
+            image_pull_secrets_from: "registry".into(),
+            ..KubernetesSettings::default()
+        }
+    }
+
+    fn rule(kind: &Kind) -> String {
+        format!(
+            "apiGroups: [\"{}\"]\n    resources: [{}]\n    verbs: [{}]",
+            kind.group,
+            kind.plural,
+            kind.verbs.join(", ")
+        )
+    }
+
     #[test]
     fn the_printed_role_is_the_table() {
-        let role = role_yaml(false);
-        for kind in KINDS.iter().filter(|k| !k.meshes) {
-            let rule = format!(
-                "apiGroups: [\"{}\"]\n    resources: [{}]\n    verbs: [{}]",
-                kind.group,
-                kind.plural,
-                kind.verbs.join(", ")
-            );
-            assert!(role.contains(&rule), "{rule}");
+        let role = role_yaml(&KubernetesSettings::default(), false);
+        for kind in KINDS.iter().filter(|k| !k.verbs.is_empty()) {
+            let always = kind.needed == Needed::Always;
+            assert_eq!(role.contains(&rule(kind)), always, "{kind:?}");
         }
-        assert!(
-            !role.contains('*') || !role.contains("verbs: [\"*\"]"),
-            "{role}"
-        );
-        assert!(role_yaml(true).contains("tare-meshes"));
+        assert!(!role.contains("\"*\""), "{role}");
+        assert!(role_yaml(&KubernetesSettings::default(), true).contains("tare-meshes"));
+    }
+
+    #[test]
+    fn no_secret_can_be_read_but_those_that_are_named() {
+        let role = role_yaml(&KubernetesSettings::default(), false);
+        assert!(!role.contains("secrets"), "{role}");
+        let role = role_yaml(&with_secrets(), false);
+        let (of_cluster, of_namespace) = role.split_once("---").unwrap();
+        assert!(of_cluster.contains(&rule(&SECRET)) && SECRET.verbs == ["create"]);
+        assert!(of_namespace.contains("namespace: registry\n"), "{role}");
+        assert!(of_namespace.contains("resourceNames: [pull]\n    verbs: [get]"));
+    }
+
+    #[test]
+    fn kubelets_are_asked_only_with_a_right_that_is_asked_for() {
+        assert!(!role_yaml(&with_secrets(), false).contains("nodes/proxy"));
+        let settings = KubernetesSettings {
+            sampling: Sampling::Kubelet,
+            ..KubernetesSettings::default()
+        };
+        assert!(role_yaml(&settings, false).contains(&rule(&NODE_PROXY)));
     }
 
     #[test]

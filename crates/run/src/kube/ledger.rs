@@ -10,6 +10,7 @@ use tare_model::trial::Event;
 use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
+use super::forced::Forced;
 use super::helm::Helm;
 use super::kinds::{CONFIG_MAP, NAMESPACE};
 use super::meshes::{self, Site};
@@ -76,7 +77,7 @@ pub(super) async fn clear(
             ready_within: Duration::ZERO,
         };
         let left = meshes::uninstall(site, &mesh).await;
-        if left.is_empty() {
+        if left.iter().all(|e| e.kind != "left") {
             ledger.mesh = None;
             ledger.write(api, names).await?;
         }
@@ -104,6 +105,8 @@ pub(super) async fn end(
 
 async fn remove_namespaces(api: &Api, selector: &str) -> Result<Vec<Event>, ApiError> {
     let until = Instant::now() + GONE_WITHIN;
+    let mut forced = Forced::new();
+    let mut events = Vec::new();
     let mut asked = std::collections::BTreeSet::new();
     loop {
         let mut left = Vec::new();
@@ -118,8 +121,10 @@ async fn remove_namespaces(api: &Api, selector: &str) -> Result<Vec<Event>, ApiE
             left.push((name, space));
         }
         if left.is_empty() {
-            return Ok(Vec::new());
+            return Ok(events);
         }
+        let spaces = left.iter().map(|(name, _)| name.as_str());
+        events.extend(forced.when_due(api, spaces).await?);
         if Instant::now() > until {
             let said = |(name, space): &(String, serde_json::Value)| {
                 let conditions = space["status"]["conditions"].as_array();
@@ -134,7 +139,8 @@ async fn remove_namespaces(api: &Api, selector: &str) -> Result<Vec<Event>, ApiE
                     format!("namespace {name} does not go: {why}; kubectl delete namespace {name}"),
                 )
             };
-            return Ok(left.iter().map(said).collect());
+            events.extend(left.iter().map(said));
+            return Ok(events);
         }
         tokio::time::sleep(POLL).await;
     }

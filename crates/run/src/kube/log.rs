@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::api::Api;
+use super::events::Events;
 use super::kinds::{POD, POD_LOG};
 use super::names::CONTAINER;
 use super::pods::Pod;
@@ -27,26 +28,39 @@ pub(super) struct Line {
     pub(super) behind_ns: Option<i64>,
 }
 
+/// Whose log.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    /// Its place among the sources.
+    pub(super) index: usize,
+    /// As messages name it.
+    pub(super) what: String,
+    pub(super) namespace: String,
+    pub(super) pod: String,
+}
+
 /// Sends the lines of a pod's log until tare's container ended and all was read, or
-/// nobody listens any more.
-pub(super) async fn follow(
-    api: Api,
-    source: usize,
-    namespace: String,
-    pod: String,
-    lines: mpsc::Sender<Line>,
-) {
-    let path = POD_LOG.object(Some(&namespace), &pod);
+/// nobody listens any more. A stream that was cut is an event.
+pub(super) async fn follow(api: Api, of: Source, lines: mpsc::Sender<Line>, events: Events) {
+    let path = POD_LOG.object(Some(&of.namespace), &of.pod);
     let path = format!("{path}?container={CONTAINER}&follow=true&timestamps=true");
     let mut had = 0;
     let mut last = Instant::now();
     loop {
         let before = had;
-        let ended = has_ended(&api, &namespace, &pod).await;
-        if !read(&api, &path, source, &mut had, &lines).await {
+        let ended = has_ended(&api, &of.namespace, &of.pod).await;
+        if !read(&api, &path, of.index, &mut had, &lines).await {
             return;
         }
         if had > before {
+            if before > 0 {
+                let message = format!(
+                    "the log of {} was cut after {before} lines and read again: {} more",
+                    of.what,
+                    had - before
+                );
+                events.say("log_again", message);
+            }
             last = Instant::now();
         }
         if ended || last.elapsed() > LOST_AFTER {
@@ -131,7 +145,7 @@ fn split(line: &str) -> (&str, Option<i64>) {
 /// `2026-01-31T23:59:59.123456789Z`, or with an offset as `+02:00`.
 ///
 /// Source: Hinnant, "chrono-compatible low-level date algorithms", days_from_civil.
-fn rfc3339_ns(text: &str) -> Option<i64> {
+pub(super) fn rfc3339_ns(text: &str) -> Option<i64> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);

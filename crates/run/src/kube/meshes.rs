@@ -9,6 +9,7 @@ use tare_model::trial::Event;
 use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
+use super::forced::Forced;
 use super::helm::Helm;
 use super::kinds::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, NAMESPACE, NODE};
 use super::names::{MANAGED, RUN};
@@ -218,6 +219,7 @@ async fn sweep(
     events: &mut Vec<Event>,
 ) -> Result<(), ApiError> {
     let until = Instant::now() + GONE_WITHIN;
+    let mut forced = Forced::new();
     loop {
         let now = Snapshot::take_all(site.api).await?;
         let mut left = Vec::new();
@@ -236,6 +238,9 @@ async fn sweep(
         if left.is_empty() {
             return Ok(());
         }
+        let spaces = left.iter().filter(|(kind, _)| *kind == NAMESPACE);
+        let spaces = spaces.map(|(_, name)| name.as_str());
+        events.extend(forced.when_due(site.api, spaces).await?);
         if Instant::now() > until {
             for (kind, name) in left {
                 let command = snapshot::command(kind, &name);

@@ -7,19 +7,24 @@ pub mod api;
 mod deploy;
 pub mod doctor;
 mod events;
+mod forced;
 mod generators;
 pub mod helm;
 mod hooks;
 pub mod kinds;
+mod kubelet;
 mod ledger;
 mod log;
+mod merged;
 mod meshes;
 mod names;
 mod nodes;
 mod objects;
 mod pods;
 mod prove;
+mod secrets;
 mod snapshot;
+mod summary;
 mod trust;
 mod watch;
 
@@ -100,6 +105,14 @@ pub fn kubeconfig(settings: &KubernetesSettings) -> Option<String> {
             .filter(|p| !p.is_empty())
     };
     settings.kubeconfig.clone().or_else(from_env)
+}
+
+/// The address of the cluster that the settings mean; nothing is asked of it.
+///
+/// # Errors
+/// When there is no usable kubeconfig.
+pub fn server(settings: &KubernetesSettings) -> Result<String, EnvironmentError> {
+    Api::server(kubeconfig(settings).as_deref(), settings.context.as_deref())
 }
 
 async fn connect(settings: &KubernetesSettings) -> Result<(Api, Helm), EnvironmentError> {
@@ -194,6 +207,9 @@ impl Cluster {
         let server = version["gitVersion"].as_str().unwrap_or("unknown");
         programs.insert("kubernetes".to_owned(), server.to_owned());
         programs.insert("image".to_owned(), settings.image.clone());
+        if let Some(context) = &settings.context {
+            programs.insert("cluster".to_owned(), context.clone());
+        }
         for node in &nodes {
             let text = format!("{} cores, {}", node.cores, node.software);
             programs.insert(format!("node {}", node.name), text);
@@ -298,7 +314,6 @@ impl Cluster {
             trial,
             nodes: &names,
         };
-        copy_pull_secrets(&order, &deployment).await?;
         deploy::make(order, &mut deployment).await?;
         deploy::ready(order, &mut deployment).await?;
         Ok(deployment)
@@ -315,29 +330,6 @@ fn not_cleared(error: &api::ApiError) -> Event {
         "left",
         format!("the cluster could not be cleaned: {error}; `tare clean` tries again"),
     )
-}
-
-/// Pull secrets of the plan: read from one namespace, written into each of the trial's.
-async fn copy_pull_secrets(
-    order: &Order<'_>,
-    deployment: &Deployment,
-) -> Result<(), EnvironmentError> {
-    let settings = order.settings;
-    for name in &settings.image_pull_secrets {
-        let from = &settings.image_pull_secrets_from;
-        let secret = order.api.get(kinds::SECRET, from, name).await?;
-        let names = &deployment.names;
-        let instances = (0..order.plan.workload.instances).map(|i| names.instance(i));
-        for namespace in instances.chain([names.load(), names.agents()]) {
-            let space = objects::namespace(&namespace, names.labels(), deployment.join(), false);
-            order.api.apply(kinds::NAMESPACE, &space).await?;
-            let copy = serde_json::json!({"apiVersion": "v1", "kind": "Secret", "type": secret["type"],
-                "metadata": {"name": name, "namespace": namespace, "labels": names.labels()},
-                "data": secret["data"]});
-            order.api.apply(kinds::SECRET, &copy).await?;
-        }
-    }
-    Ok(())
 }
 
 impl Environment for Kubernetes {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::mesh::PodSelector;
+use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::deploy::Deployment;
@@ -52,10 +53,22 @@ async fn watch(
     mut known: BTreeMap<String, String>,
     events: Events,
 ) {
+    let mut repeated = api.repeated();
     loop {
         tokio::time::sleep(EVERY).await;
+        let asked = Instant::now();
+        let pods = pods(&api, &own, &selectors).await;
+        let more = api.repeated() - repeated;
+        if more > 0 {
+            repeated += more;
+            let away_s = asked.elapsed().as_secs_f64();
+            let message = format!(
+                "the API server was away or busy for about {away_s:.1} s: {more} requests were sent again"
+            );
+            events.say("server_away", message);
+        }
         // A server that is away says nothing about containers.
-        let Ok(pods) = pods(&api, &own, &selectors).await else {
+        let Ok(pods) = pods else {
             continue;
         };
         for (id, name, why) in vanished(&pods, &known) {

@@ -2,15 +2,21 @@
 //! repairs, what it leaves, and how its work grows.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+mod rights;
 mod server;
 
 use std::path::Path;
 
+use rights::Roles;
 use server::Server;
-use tare_model::plan::{Plan, resolve};
+use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard};
+use tare_model::plan::{KubernetesSettings, Plan, Sampling, resolve};
 use tare_model::trial::order;
-use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase};
+use tare_model::worker::AgentSpec;
+use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
+use tare_run::kube::kinds::role_yaml;
 use tare_run::kube::{Kubernetes, KubernetesOptions, leftovers};
+use tare_stats::AgentStream;
 
 fn plan(server: &Server, instances: u32, mesh: &str) -> Plan {
     let config = server.kubeconfig();
@@ -246,5 +252,268 @@ async fn work_grows_no_faster_than_instances_up_to_180_services() {
     assert!(
         many <= 10 * few,
         "{few} requests for 6 instances, {many} for 60"
+    );
+}
+
+fn set(plan: &mut Plan, change: impl FnOnce(&mut KubernetesSettings)) {
+    change(plan.kubernetes.as_mut().unwrap());
+}
+
+/// A generator's specification, short.
+fn load() -> String {
+    let second_ns = 1_000_000_000;
+    let spec = LoadSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        endpoints: vec![Endpoint {
+            name: "e".into(),
+            protocol: Protocol::Http1,
+            method: "GET".into(),
+            url: "http://a/".into(),
+            connect: None,
+            headers: Vec::new(),
+            body_base64: None,
+            messages_base64: Vec::new(),
+            grpc: GrpcCall::default(),
+            weight: 1,
+        }],
+        mode: Mode::Open {
+            rate_rps: 50.0,
+            arrivals: Arrivals::Constant,
+        },
+        duration_ns: second_ns,
+        warmup_ns: 0,
+        timeout_ns: second_ns,
+        drain_ns: None,
+        connections: 2,
+        threads: 1,
+        streams: 1,
+        tls: None,
+        requests_per_connection: None,
+        pin: false,
+        kernel_timestamps_every: 0,
+        pace: Pace::Sleep,
+        seed: 1,
+        start_unix_ns: None,
+        shard: Shard::default(),
+    };
+    serde_json::to_string(&spec).unwrap()
+}
+
+/// The lines of a worker, all of them.
+async fn heard(mut worker: Worker) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Some(line) = worker.lines.recv().await {
+        lines.push(line);
+    }
+    lines
+}
+
+/// What an agent is to watch of a deployment, from `lead_ms` on for `window_ms`.
+fn agent_spec(
+    deployment: &<Kubernetes as Environment>::Deployment,
+    lead_ms: u64,
+    window_ms: u64,
+) -> AgentSpec {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    AgentSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        processes: deployment.watched(),
+        window_start_unix_ns: now.as_nanos() as u64 + lead_ms * 1_000_000,
+        window_ns: window_ms * 1_000_000,
+    }
+}
+
+/// A trial with everything that one asks of a cluster but the experiment around it.
+async fn whole_trial(cluster: &mut Kubernetes, plan: &Plan, mesh: &str) {
+    let dir = folder();
+    let mut deployment = deployed(cluster, plan, mesh, dir.path()).await.unwrap();
+    cluster.prove(&mut deployment, Phase::Before).await.unwrap();
+    let generator = cluster
+        .start(&mut deployment, Role::Generator, load(), dir.path())
+        .await
+        .unwrap();
+    assert!(heard(generator).await.last().unwrap().contains("final"));
+    let spec = serde_json::to_string(&agent_spec(&deployment, 0, 1000)).unwrap();
+    let agent = cluster
+        .start(&mut deployment, Role::Agent, spec, dir.path())
+        .await
+        .unwrap();
+    assert!(heard(agent).await.last().unwrap().contains("final"));
+    let events = cluster.teardown(deployment).await;
+    assert!(events.iter().all(|e| e.kind != "left"), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_run_uses_the_printed_role_and_nothing_more_and_nothing_less() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 2, INJECTED);
+    let roles = Roles::read(&role_yaml(plan.kubernetes.as_ref().unwrap(), false));
+    {
+        let mut world = server.world.lock().unwrap();
+        world.roles = Some(roles.clone());
+        world.injector_sleeps = 1;
+    }
+    let mut cluster = prepared(&plan).await;
+    whole_trial(&mut cluster, &plan, "bare").await;
+    whole_trial(&mut cluster, &plan, "there").await;
+    assert!(cluster.close().await.is_empty());
+    let used = server.world.lock().unwrap().used.clone();
+    let mut all = roles.all();
+    // Only where generators' pods come too late for their start.
+    assert!(all.remove("delete batch jobs"));
+    assert_eq!(used, all);
+}
+
+#[tokio::test]
+async fn pull_secrets_are_read_where_they_lie_and_nowhere_else() {
+    let server = Server::start(3).await;
+    let mut plan = plan(&server, 1, INJECTED);
+    set(&mut plan, |k| {
+        k.image_pull_secrets = vec!["pull".into()];
+        k.image_pull_secrets_from = "registry".into();
+    });
+    {
+        let mut world = server.world.lock().unwrap();
+        let roles = role_yaml(plan.kubernetes.as_ref().unwrap(), false);
+        world.roles = Some(Roles::read(&roles));
+        for name in ["pull", "other"] {
+            let path = format!("/api/v1/namespaces/registry/secrets/{name}");
+            let secret = serde_json::json!({"type": "kubernetes.io/dockerconfigjson",
+                "data": {".dockerconfigjson": "c2VjcmV0"}});
+            world.objects.insert(path, secret);
+        }
+    }
+    let mut cluster = prepared(&plan).await;
+    let dir = folder();
+    let deployment = deployed(&mut cluster, &plan, "bare", dir.path())
+        .await
+        .unwrap();
+    let copies = server.paths("/secrets/pull");
+    assert_eq!(
+        copies.len(),
+        1 + 3,
+        "instance, generators, agents: {copies:?}"
+    );
+    cluster.teardown(deployment).await;
+    cluster.close().await;
+    set(&mut plan, |k| k.image_pull_secrets = vec!["other".into()]);
+    let mut cluster = prepared(&plan).await;
+    let error = deployed(&mut cluster, &plan, "bare", dir.path())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("forbidden"), "{error}");
+    cluster.close().await;
+    assert_eq!(server.paths("/secrets/").len(), 2);
+}
+
+/// The samples of a deployment over two seconds and a half, summed up, with the trial's events.
+async fn sampled(
+    server: &Server,
+    plan: &Plan,
+    lead_ms: u64,
+) -> (
+    Option<tare_model::trial::Resources>,
+    Vec<tare_model::trial::Event>,
+) {
+    let mut cluster = prepared(plan).await;
+    server.world.lock().unwrap().cores = 0.25;
+    let dir = folder();
+    let mut deployment = deployed(&mut cluster, plan, "bare", dir.path())
+        .await
+        .unwrap();
+    cluster.prove(&mut deployment, Phase::Before).await.unwrap();
+    let spec = agent_spec(&deployment, lead_ms, 2500);
+    let json = serde_json::to_string(&spec).unwrap();
+    let agent = cluster
+        .start(&mut deployment, Role::Agent, json, dir.path())
+        .await
+        .unwrap();
+    let mut stream = AgentStream::new();
+    for line in heard(agent).await {
+        stream.line(&line).unwrap();
+    }
+    let (records, problem) = stream.finish();
+    let resources = match problem {
+        None => tare_stats::resources::summarise(&spec, &records, 4),
+        Some(_) => None,
+    };
+    let events = cluster.teardown(deployment).await;
+    cluster.close().await;
+    (resources, events)
+}
+
+fn is_of_kubelets(
+    resources: &tare_model::trial::Resources,
+    events: &[tare_model::trial::Event],
+    why: &str,
+) {
+    assert_eq!(resources.processes.len(), 3);
+    for process in &resources.processes {
+        assert!((process.cpu_cores - 0.25).abs() < 0.01, "{process:?}");
+        assert_eq!(process.memory_max_bytes, 100 << 20);
+    }
+    assert!((resources.machine.busy_cores - 1.0).abs() < 0.05);
+    let age = resources.kubelet_age_ns_max.unwrap();
+    assert!(age >= 1_000_000_000, "values are a second old: {age}");
+    let said = events.iter().find(|e| e.kind == "sampled").unwrap();
+    assert!(said.message.contains(why), "{}", said.message);
+}
+
+#[tokio::test]
+async fn where_admission_refuses_agents_the_kubelets_are_asked() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    server.world.lock().unwrap().restricted = true;
+    let (resources, events) = sampled(&server, &plan, 500).await;
+    is_of_kubelets(&resources.unwrap(), &events, "violates PodSecurity");
+}
+
+#[tokio::test]
+async fn where_the_plan_says_so_the_kubelets_are_asked_with_the_right_that_is_printed() {
+    let server = Server::start(3).await;
+    let mut plan = plan(&server, 1, INJECTED);
+    set(&mut plan, |k| k.sampling = Sampling::Kubelet);
+    let roles = role_yaml(plan.kubernetes.as_ref().unwrap(), false);
+    server.world.lock().unwrap().roles = Some(Roles::read(&roles));
+    let (resources, events) = sampled(&server, &plan, 500).await;
+    is_of_kubelets(&resources.unwrap(), &events, "as the plan says");
+    assert!(
+        server
+            .world
+            .lock()
+            .unwrap()
+            .used
+            .contains("get  nodes/proxy")
+    );
+}
+
+#[tokio::test]
+async fn agents_that_do_not_run_are_replaced_by_kubelets_that_answer() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    server.world.lock().unwrap().agents_wait = true;
+    let (resources, events) = sampled(&server, &plan, 7000).await;
+    is_of_kubelets(&resources.unwrap(), &events, "no such path");
+}
+
+#[tokio::test]
+async fn without_agents_and_without_the_right_to_ask_kubelets_that_is_said() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    {
+        let mut world = server.world.lock().unwrap();
+        let roles = role_yaml(plan.kubernetes.as_ref().unwrap(), false);
+        world.roles = Some(Roles::read(&roles));
+        world.restricted = true;
+    }
+    let (resources, events) = sampled(&server, &plan, 500).await;
+    assert!(resources.is_none());
+    let said = events.iter().find(|e| e.kind == "agent").unwrap();
+    assert!(
+        said.message.contains("sampling: kubelet"),
+        "{}",
+        said.message
     );
 }

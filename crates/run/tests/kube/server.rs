@@ -1,7 +1,7 @@
 //! A simulated API server: objects in memory, and what controllers and kubelets would
 //! make of them, at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +13,9 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tare_run::fake;
+
+use crate::rights::{Right, Roles};
 
 /// What the simulated cluster does.
 #[derive(Debug, Default)]
@@ -27,6 +30,20 @@ pub(crate) struct World {
     pub(crate) away: usize,
     /// Pods never become ready.
     pub(crate) stuck: bool,
+    /// What the caller may do; everything without.
+    pub(crate) roles: Option<Roles>,
+    /// Rights that were used.
+    pub(crate) used: BTreeSet<String>,
+    /// Admission refuses pods that want the host's processes and paths.
+    pub(crate) restricted: bool,
+    /// Agents are admitted and do not run.
+    pub(crate) agents_wait: bool,
+    /// Cores that each container uses, as its kubelet tells.
+    pub(crate) cores: f64,
+    /// Median latency of the application, as generators tell.
+    pub(crate) median_ns: f64,
+    /// Logs of workers do not come.
+    pub(crate) silent: bool,
     version: u64,
 }
 
@@ -39,7 +56,10 @@ pub(crate) struct Server {
 impl Server {
     /// With so many nodes.
     pub(crate) async fn start(nodes: usize) -> Self {
-        let mut world = World::default();
+        let mut world = World {
+            median_ns: 1e6,
+            ..World::default()
+        };
         for i in 0..nodes {
             let node = json!({"metadata": {"name": format!("node{i}"), "labels": {"kubernetes.io/hostname": format!("node{i}")}},
                 "spec": {}, "status": {"capacity": {"cpu": "4", "memory": "8388608Ki"},
@@ -72,13 +92,18 @@ impl Server {
         }
     }
 
+    /// Its address, as a kubeconfig has it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// A kubeconfig for it.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         let path = self.dir.path().join("kubeconfig");
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: sim\ncontexts:\n- name: sim\n  context: {{cluster: sim, user: sim}}\n\
-             clusters:\n- name: sim\n  cluster: {{server: 'http://{}'}}\nusers:\n- name: sim\n  user: {{token: not-a-secret}}\n",
-            self.address
+             clusters:\n- name: sim\n  cluster: {{server: '{}'}}\nusers:\n- name: sim\n  user: {{token: not-a-secret}}\n",
+            self.url()
         );
         std::fs::write(&path, text).unwrap();
         path
@@ -111,6 +136,7 @@ impl World {
         }
         let object = self.put(path, object);
         match object["kind"].as_str() {
+            Some("Pod") => self.agent(path),
             Some("Deployment") => self.pod(&object, 0),
             Some("Job") => {
                 for index in 0..object["spec"]["completions"].as_u64().unwrap_or(0) {
@@ -120,6 +146,96 @@ impl World {
             _ => {}
         }
         object
+    }
+
+    /// What a kubelet makes of a pod that is bound to its node.
+    fn agent(&mut self, path: &str) {
+        let state = match self.agents_wait {
+            true => {
+                json!({"waiting": {"reason": "CreateContainerError", "message": "no such path"}})
+            }
+            false => json!({"running": {}}),
+        };
+        let pod = self.objects.get_mut(path).unwrap();
+        pod["status"] = json!({"phase": "Pending", "containerStatuses": [
+            {"name": "tare", "containerID": "containerd://agent", "state": state}]});
+    }
+
+    /// The records of a worker, who then ends.
+    fn log(&mut self, path: &str) -> Option<String> {
+        let pod = self.objects.get_mut(path)?;
+        let metadata = &pod["metadata"];
+        let namespace = metadata["namespace"].as_str()?.to_owned();
+        let index = metadata["annotations"]["batch.kubernetes.io/job-completion-index"].as_str();
+        let is_agent = metadata["labels"]["tare.run/role"] == "agent";
+        let file = pod["spec"]["containers"][0]["args"][2].as_str()?;
+        let file = file.strip_prefix("/spec/")?;
+        let file = file.replace("$(INDEX)", index.unwrap_or(""));
+        let map = pod["spec"]["volumes"][0]["configMap"]["name"].as_str()?;
+        let map = format!("/api/v1/namespaces/{namespace}/configmaps/{map}");
+        pod["status"]["containerStatuses"][0]["state"] =
+            json!({"terminated": {"reason": "Completed", "exitCode": 0}});
+        let spec = self.objects[&map]["data"][&file].as_str()?;
+        let lines = match is_agent {
+            true => fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05),
+            false => fake::load_records(&serde_json::from_str(spec).ok()?, self.median_ns),
+        };
+        Some(lines.join("\n") + "\n")
+    }
+
+    /// A kubelet's summary: every container has used its cores since 1970.
+    fn summary(&self, node: &str) -> Value {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap();
+        // A second old.
+        let ns = now.as_nanos() as u64 - 1_000_000_000;
+        let time = tare_stats::formats::rfc3339(ns);
+        let base_ns = 1_600_000_000_000_000_000;
+        let used = |cores: f64| ((ns - base_ns) as f64 * cores) as u64;
+        let on_node = self
+            .objects
+            .values()
+            .filter(|o| o["spec"]["nodeName"] == node);
+        let pods = on_node.map(|pod| {
+            let statuses = pod["status"]["containerStatuses"].as_array();
+            let containers = statuses.into_iter().flatten().map(|status| {
+                json!({"name": status["name"], "startTime": "2020-01-01T00:00:00Z",
+                    "cpu": {"time": time, "usageCoreNanoSeconds": used(self.cores)},
+                    "memory": {"time": time, "workingSetBytes": 100 << 20, "rssBytes": 80 << 20}})
+            });
+            json!({"podRef": {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]},
+                "containers": containers.collect::<Vec<_>>()})
+        });
+        json!({"pods": pods.collect::<Vec<_>>(),
+            "node": {"nodeName": node, "cpu": {"time": time, "usageCoreNanoSeconds": used(1.0)},
+                "memory": {"availableBytes": 1 << 30}}})
+    }
+
+    /// Why a request is refused; notes what it used.
+    fn refusal(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<String> {
+        let right = Right::of(method, path)?;
+        let mut rights = vec![right.clone()];
+        // An apply of what is not there makes it.
+        if right.verb == "patch" && !self.objects.contains_key(path) {
+            rights.push(right.as_verb("create"));
+        }
+        for right in rights {
+            self.used.insert(right.to_string());
+            if self
+                .roles
+                .as_ref()
+                .is_some_and(|roles| !roles.allow(&right))
+            {
+                return Some(format!("forbidden: cannot {right}"));
+            }
+        }
+        let wants_host = || {
+            let pod: Value = serde_json::from_slice(body).unwrap_or_default();
+            pod["spec"]["hostPID"] == true
+        };
+        (self.restricted && right.verb == "patch" && wants_host())
+            .then(|| "violates PodSecurity \"restricted:latest\"".to_owned())
     }
 
     /// What a controller, the scheduler and a kubelet make of a template.
@@ -255,6 +371,10 @@ async fn answer(
             &json!({"kind": "Status", "status": "Failure", "message": "not found", "code": 404}),
         )
     };
+    let silent = path.ends_with("/log") && world.lock().unwrap().silent;
+    if silent {
+        tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+    }
     let mut world = world.lock().unwrap();
     world.requests += 1;
     if world.away > 0 {
@@ -263,6 +383,19 @@ async fn answer(
             StatusCode::SERVICE_UNAVAILABLE,
             &json!({"message": "starting"}),
         );
+    }
+    if let Some(why) = world.refusal(&parts.method, &path, &body) {
+        return reply(StatusCode::FORBIDDEN, &json!({"message": why}));
+    }
+    if let Some(pod) = path.strip_suffix("/log") {
+        return match world.log(pod) {
+            Some(text) => Ok(Response::new(Full::new(Bytes::from(text)))),
+            None => absent(),
+        };
+    }
+    if let Some(node) = path.strip_suffix("/proxy/stats/summary") {
+        let node = node.rsplit('/').next().unwrap();
+        return reply(StatusCode::OK, &world.summary(node));
     }
     if path == "/version" {
         return reply(StatusCode::OK, &json!({"gitVersion": "v1.36.0-simulated"}));
@@ -288,6 +421,14 @@ async fn answer(
             Some(object) => reply(StatusCode::OK, object),
             None => absent(),
         },
+        Method::POST => {
+            let object: Value = serde_json::from_slice(&body).unwrap();
+            let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
+            match world.objects.contains_key(&path) {
+                true => reply(StatusCode::CONFLICT, &json!({"message": "already exists"})),
+                false => reply(StatusCode::CREATED, &world.put(&path, object)),
+            }
+        }
         Method::DELETE => match world.delete(&path) {
             true => reply(StatusCode::OK, &json!({"status": "Success"})),
             false => absent(),

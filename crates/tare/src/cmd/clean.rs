@@ -21,34 +21,46 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let settings = args.cluster.settings()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let found = runtime.block_on(kube::leftovers(&settings))?;
-    if found.is_empty() {
-        super::say("Nothing of tare is on this cluster.");
-        return Ok(ExitCode::SUCCESS);
-    }
-    match &args.run {
-        Some(run) if !found.contains(run) => {
-            bail!("run {run} has left nothing; there is: {}", found.join(", "))
+    let mut left = false;
+    let mut found_there = Vec::new();
+    for settings in args.cluster.settings()? {
+        let found = runtime.block_on(kube::leftovers(&settings))?;
+        let place = match &settings.context {
+            Some(context) => format!("the cluster of {context}"),
+            None => "this cluster".to_owned(),
+        };
+        if found.is_empty() {
+            super::say(format_args!("Nothing of tare is on {place}."));
+            continue;
         }
-        None if !args.all => {
+        let there = found.join(", ");
+        if args.run.is_none() && !args.all {
             super::say(format_args!(
-                "These runs have something on this cluster: {}.\nRemove it with --run ID, or with --all.",
-                found.join(", ")
+                "These runs have something on {place}: {there}.\nRemove it with --run ID, or with --all."
             ));
-            return Ok(ExitCode::SUCCESS);
+            continue;
         }
-        _ => {}
+        if args.run.as_ref().is_some_and(|run| !found.contains(run)) {
+            found_there.push(format!("{place} has: {there}"));
+            continue;
+        }
+        found_there.push(String::new());
+        let mut say = |line: &str| super::say(line);
+        let events = runtime.block_on(kube::clean(&settings, args.run.as_deref(), &mut say))?;
+        for event in &events {
+            super::say(format_args!("tare: {}: {}", event.kind, event.message));
+        }
+        left |= events.iter().any(|e| e.kind == "left");
     }
-    let mut say = |line: &str| super::say(line);
-    let events = runtime.block_on(kube::clean(&settings, args.run.as_deref(), &mut say))?;
-    for event in &events {
-        super::say(format_args!("tare: {}: {}", event.kind, event.message));
+    if let Some(run) = &args.run
+        && !found_there.is_empty()
+        && found_there.iter().all(|there| !there.is_empty())
+    {
+        bail!("run {run} has left nothing; {}", found_there.join("; "));
     }
-    let left = events.iter().any(|e| e.kind == "left");
     Ok(if left {
         ExitCode::from(exit::INVALID)
     } else {

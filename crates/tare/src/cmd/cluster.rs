@@ -9,9 +9,10 @@ use tare_model::plan::{EnvironmentKind, KubernetesSettings, Plan};
 /// Which cluster.
 #[derive(clap::Args)]
 pub(crate) struct Flags {
-    /// Context of the kubeconfig, for the environment kubernetes.
+    /// Context of the kubeconfig, for the environment kubernetes; several times for
+    /// several clusters.
     #[arg(long)]
-    context: Option<String>,
+    context: Vec<String>,
     /// File with what is particular to a cluster: keys of `kubernetes`, merged over the plan's.
     /// Default: the file that TARE_CLUSTER names.
     #[arg(long, value_name = "FILE")]
@@ -19,10 +20,15 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Puts the flags over a plan.
+    /// The contexts that were named.
+    pub(crate) fn contexts(&self) -> &[String] {
+        &self.context
+    }
+
+    /// Puts the flags over a plan; of several contexts none.
     pub(crate) fn apply(&self, plan: &mut Plan) -> anyhow::Result<()> {
         if plan.environment != EnvironmentKind::Kubernetes {
-            if self.context.is_some() || self.cluster.is_some() {
+            if !self.context.is_empty() || self.cluster.is_some() {
                 bail!(
                     "--context and --cluster are for the environment kubernetes: add --environment kubernetes"
                 );
@@ -52,9 +58,21 @@ impl Flags {
         Ok(())
     }
 
-    /// Settings of the cluster alone.
-    pub(crate) fn settings(&self) -> anyhow::Result<KubernetesSettings> {
-        self.over(KubernetesSettings::default())
+    /// Settings of each cluster alone, at least of one.
+    pub(crate) fn settings(&self) -> anyhow::Result<Vec<KubernetesSettings>> {
+        Ok(self.each(&self.over(KubernetesSettings::default())?))
+    }
+
+    /// The settings once for each context.
+    pub(crate) fn each(&self, settings: &KubernetesSettings) -> Vec<KubernetesSettings> {
+        if self.context.is_empty() {
+            return vec![settings.clone()];
+        }
+        let with = |context: &String| KubernetesSettings {
+            context: Some(context.clone()),
+            ..settings.clone()
+        };
+        self.context.iter().map(with).collect()
     }
 
     fn over(&self, settings: KubernetesSettings) -> anyhow::Result<KubernetesSettings> {
@@ -68,7 +86,7 @@ impl Flags {
             Some(path) => merged(&settings, &path)
                 .with_context(|| format!("the cluster's file {}", path.display()))?,
         };
-        if let Some(context) = &self.context {
+        if let [context] = self.context.as_slice() {
             settings.context = Some(context.clone());
         }
         Ok(settings)

@@ -19,37 +19,57 @@ pub(crate) struct Args {
     /// Print the role that tare needs, as YAML for `kubectl apply -f -`, and nothing else.
     #[arg(long)]
     rbac: bool,
+    /// A plan file or the name of a built-in plan, whose `kubernetes` decides what is needed
+    /// (pull secrets, sampling by kubelets).
+    #[arg(long)]
+    plan: Option<String>,
     /// With --rbac: only what plans need that install no mesh.
     #[arg(long, requires = "rbac")]
     without_meshes: bool,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
-    if args.rbac {
-        out.write_all(kinds::role_yaml(!args.without_meshes).as_bytes())?;
-        return Ok(ExitCode::SUCCESS);
-    }
     if args.environment != "kubernetes" {
         bail!(
             "found environment `{}`, expected kubernetes",
             args.environment
         );
     }
-    let settings = args.cluster.settings()?;
+    let clusters = match &args.plan {
+        None => args.cluster.settings()?,
+        Some(plan) => {
+            let mut source = super::plan::read(plan, &["environment=kubernetes".to_owned()])?;
+            args.cluster.apply(&mut source.plan)?;
+            args.cluster
+                .each(&source.plan.kubernetes.unwrap_or_default())
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    if args.rbac {
+        let role = kinds::role_yaml(&clusters[0], !args.without_meshes);
+        out.write_all(role.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let checks = runtime.block_on(doctor::examine(&settings))?;
-    for check in &checks {
-        let word = match check.good {
-            Some(true) => "ok",
-            Some(false) => "BAD",
-            None => "note",
-        };
-        writeln!(out, "{word:<5} {:<12} {}", check.what, check.found)?;
+    let mut bad = false;
+    for settings in &clusters {
+        if clusters.len() > 1 {
+            let context = settings.context.as_deref().unwrap_or_default();
+            writeln!(out, "cluster {context}")?;
+        }
+        let checks = runtime.block_on(doctor::examine(settings))?;
+        for check in &checks {
+            let word = match check.good {
+                Some(true) => "ok",
+                Some(false) => "BAD",
+                None => "note",
+            };
+            writeln!(out, "{word:<5} {:<12} {}", check.what, check.found)?;
+        }
+        bad |= checks.iter().any(|c| c.good == Some(false));
     }
-    let bad = checks.iter().any(|c| c.good == Some(false));
     Ok(if bad {
         ExitCode::from(exit::INVALID)
     } else {

@@ -7,6 +7,7 @@ use clap::Subcommand;
 mod agent;
 mod clean;
 mod cluster;
+mod clusters;
 mod compare;
 mod doctor;
 mod exec;

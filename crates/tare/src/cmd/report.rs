@@ -16,7 +16,7 @@ use tare_stats::analysis::METHODS;
 /// Rebuild the analysis and the page from a run directory.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Directory of a run, as `tare run` names it.
+    /// Directory of a run, as `tare run` names it; of runs on several clusters: how they compare.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Numbers of trials to leave out, as the list in the page has them.
@@ -43,6 +43,16 @@ pub(crate) enum Output {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(clusters) = super::clusters::Clusters::open(&args.dir)? {
+        if args.method.is_some() || args.published || !args.exclude.is_empty() {
+            bail!(
+                "{} holds the runs of several clusters: name one of them",
+                args.dir.display()
+            );
+        }
+        clusters.compare(args.output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let summary = write_derived_without(&args.dir, &args.exclude)?;
     match &args.method {
         None => print(&summary, args.output, &args.dir)?,

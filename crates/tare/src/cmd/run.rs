@@ -22,6 +22,7 @@ use tare_run::local::{Local, LocalOptions};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
 
+use super::clusters::Clusters;
 use super::exit;
 use super::report::Output;
 use crate::progress::Display;
@@ -42,6 +43,7 @@ use crate::web::{Feed, Server};
   tare run my.yaml --out results/first
   tare run my.yaml --web                    and watch it in a browser
   tare run --resume results/first           go on after Ctrl-C or a crash
+  tare run cluster-quick --context a --context b    on two clusters at once
 
 Exit codes: 0 good, 2 wrong usage or something missing, 3 a mesh has no valid trial,
 130 interrupted.")]
@@ -89,6 +91,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let stop = stop_on_signal()?;
+    if let Some(clusters) = several(&args)? {
+        if args.web.is_some() {
+            bail!("--web shows one cluster: give one --context");
+        }
+        let ended = runtime.block_on(clusters.run(stop.asked));
+        stop.at_once.store(true, Ordering::SeqCst);
+        return clusters.conclude(&ended, args.output);
+    }
     let (begun, plan) = match &args.resume {
         Some(dir) => {
             let run = RunDir::resume(dir)?;
@@ -96,17 +106,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             (Begun::Again(Box::new(run)), plan)
         }
         None => {
-            let mut sets = args.sets.clone();
-            let environment = args.environment.iter();
-            sets.extend(environment.map(|e| format!("environment={e}")));
-            let mut source = super::plan::read(&args.plan, &sets)?;
-            args.cluster.apply(&mut source.plan)?;
+            let (plan, text) = planned(&args)?;
             (
                 Begun::New {
-                    out: args.out,
-                    text: source.text,
+                    out: args.out.clone(),
+                    text,
                 },
-                source.plan,
+                plan,
             )
         }
     };
@@ -117,52 +123,93 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Begun::New { .. } => run_id(started_unix_ns, &plan),
     };
     let name = (id.clone(), started_unix_ns);
+    let display = Display::new(&plan, &order(&plan));
+    let (asked, web) = (stop.asked, args.web);
     let done = match kind {
         EnvironmentKind::Local => {
             let local = Local::new(LocalOptions {
                 offline: args.offline,
             })?;
-            runtime.block_on(go(local, begun, &plan, name, stop.asked, args.web))?
+            runtime.block_on(go(local, begun, &plan, name, asked, web, display))?
         }
         EnvironmentKind::Kubernetes => {
-            let options = KubernetesOptions { run: id };
-            let cluster = Kubernetes::new(options);
-            runtime.block_on(go(cluster, begun, &plan, name, stop.asked, args.web))?
+            let cluster = Kubernetes::new(KubernetesOptions { run: id });
+            runtime.block_on(go(cluster, begun, &plan, name, asked, web, display))?
         }
         EnvironmentKind::Fake => {
             let fake = Fake::default();
-            runtime.block_on(go(fake, begun, &plan, name, stop.asked, args.web))?
+            runtime.block_on(go(fake, begun, &plan, name, asked, web, display))?
         }
     };
     // Nothing runs any more: from here on Ctrl-C simply ends.
     stop.at_once.store(true, Ordering::SeqCst);
     match done {
-        Some(done) => conclude(&done, args.output),
+        Some(done) => Ok(ExitCode::from(concluded(
+            &done,
+            analysed(&done, Some(args.output)),
+        )?)),
         None => Ok(ExitCode::from(exit::INTERRUPTED)),
     }
 }
 
-enum Begun {
+/// The plan of the command line, with the text that it was written in.
+fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
+    let mut sets = args.sets.clone();
+    let environment = args.environment.iter();
+    sets.extend(environment.map(|e| format!("environment={e}")));
+    let mut source = super::plan::read(&args.plan, &sets)?;
+    args.cluster.apply(&mut source.plan)?;
+    Ok((source.plan, source.text))
+}
+
+/// Runs on several clusters, new or gone on with; `None` for a single run.
+fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
+    if let Some(dir) = &args.resume {
+        return Clusters::open(dir);
+    }
+    let contexts = args.cluster.contexts();
+    if contexts.len() < 2 {
+        return Ok(None);
+    }
+    let (plan, text) = planned(args)?;
+    let started_unix_ns = now_unix_ns();
+    let id = run_id(started_unix_ns, &plan);
+    let dir = args.out.clone();
+    let dir = dir.unwrap_or_else(|| Path::new("runs").join(&id));
+    let clusters = Clusters::begin(dir, (id, started_unix_ns), (plan, text), contexts)?;
+    Ok(Some(clusters))
+}
+
+/// Where a run stands at its start.
+pub(super) enum Begun {
     New { out: Option<PathBuf>, text: String },
     Again(Box<RunDir>),
 }
 
-struct Done {
+/// A run that came to an end, good or bad.
+pub(super) struct Done {
     dir: PathBuf,
     outcome: Result<Outcome, experiment::RunError>,
 }
 
+impl Done {
+    pub(super) fn any_trials(&self) -> bool {
+        let trials = self.dir.join(layout::TRIALS);
+        std::fs::read_dir(&trials).is_ok_and(|mut d| d.next().is_some())
+    }
+}
+
 /// Prepares, runs, and leaves nothing behind. `None` when it was stopped before
 /// there was a run.
-async fn go<E: Environment>(
+pub(super) async fn go<E: Environment>(
     mut environment: E,
     begun: Begun,
     plan: &Plan,
     name: (String, u64),
     mut stop: watch::Receiver<bool>,
     web: Option<u16>,
+    mut display: Display,
 ) -> anyhow::Result<Option<Done>> {
-    let mut display = Display::new(plan, &order(plan));
     let mut say = |line: &str| display.say(line);
     let prepared = tokio::select! {
         biased;
@@ -181,7 +228,7 @@ async fn go<E: Environment>(
     };
     display.finish();
     for event in environment.close().await {
-        super::say(format_args!("tare: {}: {}", event.kind, event.message));
+        display.say(&format!("tare: {}: {}", event.kind, event.message));
     }
     done
 }
@@ -336,16 +383,26 @@ fn same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The analysis of what is on disk, whatever the end was like. Why the run ended
-/// comes last, where it is seen, and decides the exit code.
-fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
-    let trials = done.dir.join(layout::TRIALS);
-    let any = std::fs::read_dir(&trials).is_ok_and(|mut d| d.next().is_some());
-    let analysed = if any {
-        analyse(&done.dir, output)
-    } else {
-        Ok(ExitCode::from(exit::INVALID))
-    };
+/// The analysis of what is on disk, whatever the end was like, printed in that form;
+/// returns the exit code.
+pub(super) fn analysed(done: &Done, output: Option<Output>) -> anyhow::Result<u8> {
+    if !done.any_trials() {
+        return Ok(exit::INVALID);
+    }
+    let dir = &done.dir;
+    let summary = tare_report::write_derived(dir)
+        .with_context(|| format!("the trials in {} are safe; analyse them", dir.display()))?;
+    if let Some(output) = output {
+        super::report::print(&summary, output, dir)?;
+    }
+    Ok(match summary.grade {
+        Grade::Invalid => exit::INVALID,
+        Grade::Valid | Grade::Suspect => 0,
+    })
+}
+
+/// Why the run ended comes last, where it is seen, and decides the exit code.
+pub(super) fn concluded(done: &Done, analysed: anyhow::Result<u8>) -> anyhow::Result<u8> {
     let resume = format!("Go on with: tare run --resume {}", done.dir.display());
     let ended_well = matches!(&done.outcome, Ok(outcome) if !outcome.interrupted);
     if let (false, Err(further)) = (ended_well, &analysed) {
@@ -357,7 +414,7 @@ fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
             super::say(format_args!(
                 "Interrupted after {done} of {planned} trials. {resume}"
             ));
-            Ok(ExitCode::from(exit::INTERRUPTED))
+            Ok(exit::INTERRUPTED)
         }
         Ok(_) => analysed,
         Err(error) => {
@@ -365,19 +422,9 @@ fn conclude(done: &Done, output: Output) -> anyhow::Result<ExitCode> {
             super::say(format_args!(
                 "The trials that were finished are safe. {resume}"
             ));
-            Ok(ExitCode::from(exit::INVALID))
+            Ok(exit::INVALID)
         }
     }
-}
-
-fn analyse(dir: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let summary = tare_report::write_derived(dir)
-        .with_context(|| format!("the trials in {} are safe; analyse them", dir.display()))?;
-    super::report::print(&summary, output, dir)?;
-    Ok(match summary.grade {
-        Grade::Invalid => ExitCode::from(exit::INVALID),
-        Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
-    })
 }
 
 /// What Ctrl-C and SIGTERM do.

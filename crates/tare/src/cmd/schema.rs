@@ -17,7 +17,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.name {
         None => {
             for (name, what) in schemas::NAMES {
-                writeln!(out, "{name:<14} {what}")?;
+                writeln!(out, "{name:<19} {what}")?;
             }
         }
         Some(name) => {

@@ -1,0 +1,106 @@
+//! One plan on several clusters at once: what was begun, and how the clusters compare.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+use crate::summary::Distinction;
+use crate::verdict::Grade;
+
+/// What was begun: `clusters.json` in the directory that holds a run for each cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClustersManifest {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Start time and plan.
+    pub id: String,
+    /// When all of it began.
+    pub started_unix_ns: u64,
+    /// The resolved plan, the same for all but for the context.
+    pub plan: Plan,
+    /// The plan as it was written.
+    pub plan_text: String,
+    /// The clusters, in the order of the command line.
+    pub clusters: Vec<ClusterOf>,
+}
+
+/// One of the clusters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterOf {
+    /// Context of the kubeconfig.
+    pub context: String,
+    /// Directory of its run, below that of `clusters.json`.
+    pub dir: String,
+}
+
+/// How the clusters compare: `comparison.json` beside `clusters.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClustersComparison {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Confidence of every interval here.
+    pub confidence: f64,
+    /// Clusters with a run that can be read, in the order of the manifest.
+    pub clusters: Vec<ComparedCluster>,
+    /// Figures that at least two clusters have.
+    pub rows: Vec<ClusterRow>,
+}
+
+/// A cluster that is compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ComparedCluster {
+    /// Context of the kubeconfig.
+    pub context: String,
+    /// Id of its run.
+    pub run: String,
+    /// Grade of its own summary.
+    pub grade: Grade,
+    /// Trials that it has, usable or not.
+    pub trials: u32,
+}
+
+/// One figure of one mesh under one load, over the clusters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterRow {
+    /// Mesh name.
+    pub mesh: String,
+    /// Load name.
+    pub load: String,
+    /// As `Change::what`.
+    pub what: String,
+    /// Unit of the figures: `ns`, `cores` or `bytes`.
+    pub unit: String,
+    /// One for each cluster, in their order; absent where it has no usable trial.
+    pub cells: Vec<Option<ClusterCell>>,
+}
+
+/// The figure on one cluster, held against the mean of all others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterCell {
+    /// The figure.
+    pub value: f64,
+    /// Usable trials behind it.
+    pub trials: u32,
+    /// Mean of the other clusters' figures.
+    pub others: f64,
+    /// Value minus that mean.
+    pub difference: f64,
+    /// Lower end of its interval; absent with fewer than 2 trials on any cluster.
+    pub low: Option<f64>,
+    /// Upper end likewise.
+    pub high: Option<f64>,
+    /// Two-sided p-value of no difference (Welch); absent without an interval.
+    pub p: Option<f64>,
+    /// The same after Holm's correction over all of latency, or of resources.
+    pub p_holm: Option<f64>,
+    /// What may be said, before that correction.
+    pub distinction: Distinction,
+    /// Whether it still holds after that correction: this cluster is unlike the others.
+    pub unlike: bool,
+}

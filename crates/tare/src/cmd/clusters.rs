@@ -1,0 +1,251 @@
+//! `tare run` on several clusters at once: a whole run for each, side by side, and what
+//! the clusters have in common at the end.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use futures_util::future::join_all;
+use indicatif::MultiProgress;
+use tare_model::clusters::{ClusterOf, ClustersManifest};
+use tare_model::layout;
+use tare_model::plan::{EnvironmentKind, Plan};
+use tare_model::trial::order;
+use tare_run::kube::{Kubernetes, KubernetesOptions, server};
+use tare_run::store::RunDir;
+use tokio::sync::watch;
+
+use super::exit;
+use super::report::Output;
+use super::run::{Begun, Done, analysed, concluded, go};
+use crate::progress::Display;
+
+/// The directory that holds a run for each cluster.
+pub(crate) struct Clusters {
+    dir: PathBuf,
+    manifest: ClustersManifest,
+}
+
+impl Clusters {
+    /// Makes the directory. Nothing is asked of the clusters yet.
+    pub(crate) fn begin(
+        dir: PathBuf,
+        (id, started_unix_ns): (String, u64),
+        (plan, plan_text): (Plan, String),
+        contexts: &[String],
+    ) -> anyhow::Result<Self> {
+        if plan.environment != EnvironmentKind::Kubernetes {
+            bail!(
+                "several contexts are for the environment kubernetes: add --environment kubernetes"
+            );
+        }
+        let mut clusters: Vec<ClusterOf> = Vec::new();
+        let mut servers: BTreeMap<String, &str> = BTreeMap::new();
+        for context in contexts {
+            let mut settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
+            settings.context = Some(context.clone());
+            // Two runs on one cluster would measure each other.
+            if let Some(same) = servers.insert(server(&settings)?, context) {
+                bail!(
+                    "found the contexts {same} and {context} of one cluster, expected different clusters"
+                );
+            }
+            let dir = file_name(context);
+            if clusters.iter().any(|c| c.dir == dir) {
+                bail!("the contexts have names too alike for directories: {dir}");
+            }
+            clusters.push(ClusterOf {
+                context: context.clone(),
+                dir,
+            });
+        }
+        let manifest = ClustersManifest {
+            schema_version: tare_model::SCHEMA_VERSION,
+            id,
+            started_unix_ns,
+            plan,
+            plan_text,
+            clusters,
+        };
+        let path = dir.join(layout::CLUSTERS);
+        if path.exists() || dir.join(layout::RUN).exists() {
+            bail!(
+                "{}: found a run there, expected a new directory",
+                dir.display()
+            );
+        }
+        std::fs::create_dir_all(&dir)
+            .and_then(|()| std::fs::write(&path, serde_json::to_vec_pretty(&manifest)?))
+            .with_context(|| format!("write {}", path.display()))?;
+        Ok(Self { dir, manifest })
+    }
+
+    /// The clusters of a directory; `None` where there is no such directory.
+    pub(crate) fn open(dir: &Path) -> anyhow::Result<Option<Self>> {
+        let path = dir.join(layout::CLUSTERS);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
+        };
+        let manifest: ClustersManifest =
+            serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+        let plain = |dir: &str| dir == file_name(dir);
+        if let Some(odd) = manifest.clusters.iter().find(|c| !plain(&c.dir)) {
+            bail!(
+                "{}: found the directory `{}`, expected a plain name",
+                path.display(),
+                odd.dir
+            );
+        }
+        Ok(Some(Self {
+            dir: dir.to_owned(),
+            manifest,
+        }))
+    }
+
+    /// Runs the plan on all of them, each on its own: one that fails takes nothing of the others.
+    pub(crate) async fn run(
+        &self,
+        stop: watch::Receiver<bool>,
+    ) -> Vec<anyhow::Result<Option<Done>>> {
+        let bars = MultiProgress::new();
+        let runs = self.manifest.clusters.iter().map(|cluster| {
+            let (stop, bars) = (stop.clone(), &bars);
+            async move {
+                let (begun, plan, name) = self.begun(cluster)?;
+                let options = KubernetesOptions {
+                    run: name.0.clone(),
+                };
+                let display = Display::beside(&plan, &order(&plan), bars, &cluster.context);
+                go(
+                    Kubernetes::new(options),
+                    begun,
+                    &plan,
+                    name,
+                    stop,
+                    None,
+                    display,
+                )
+                .await
+            }
+        });
+        join_all(runs).await
+    }
+
+    /// A cluster's part: begun before, or new.
+    fn begun(&self, cluster: &ClusterOf) -> anyhow::Result<(Begun, Plan, (String, u64))> {
+        let dir = self.dir.join(&cluster.dir);
+        if dir.join(layout::RUN).exists() {
+            let run = RunDir::resume(&dir)?;
+            let (plan, id) = (run.manifest().plan.clone(), run.manifest().id.clone());
+            let started = run.manifest().started_unix_ns;
+            return Ok((Begun::Again(Box::new(run)), plan, (id, started)));
+        }
+        let mut plan = self.manifest.plan.clone();
+        let mut settings = plan.kubernetes.take().unwrap_or_default();
+        settings.context = Some(cluster.context.clone());
+        plan.kubernetes = Some(settings);
+        let id = format!("{}-{}", self.manifest.id, cluster.dir);
+        let begun = Begun::New {
+            out: Some(dir),
+            text: self.manifest.plan_text.clone(),
+        };
+        Ok((begun, plan, (id, self.manifest.started_unix_ns)))
+    }
+
+    /// Every cluster's own analysis, then how they compare, and why each ended.
+    pub(crate) fn conclude(
+        &self,
+        ended: &[anyhow::Result<Option<Done>>],
+        output: Output,
+    ) -> anyhow::Result<ExitCode> {
+        let mut codes = Vec::new();
+        for (cluster, ended) in self.manifest.clusters.iter().zip(ended) {
+            let context = &cluster.context;
+            if let Ok(Some(done)) = ended
+                && output == Output::Text
+                && done.any_trials()
+            {
+                writeln!(std::io::stdout(), "=== cluster {context}\n")?;
+            }
+            codes.push(match ended {
+                Ok(Some(done)) => {
+                    let output = (output == Output::Text).then_some(output);
+                    let analysed = analysed(done, output);
+                    super::say(format_args!("tare: cluster {context}:"));
+                    concluded(done, analysed)?
+                }
+                Ok(None) => exit::INTERRUPTED,
+                Err(error) => {
+                    super::say(format_args!("tare: cluster {context}: {error:#}"));
+                    exit::INVALID
+                }
+            });
+        }
+        self.compare(output)?;
+        let any = |code: u8| codes.contains(&code);
+        if any(exit::INTERRUPTED) || any(exit::INVALID) {
+            let dir = self.dir.display();
+            super::say(format_args!("All clusters: tare run --resume {dir}"));
+        }
+        Ok(ExitCode::from(match () {
+            () if any(exit::INTERRUPTED) => exit::INTERRUPTED,
+            () if any(exit::INVALID) => exit::INVALID,
+            () => 0,
+        }))
+    }
+
+    /// Compares what is on disk, prints and saves it.
+    pub(crate) fn compare(&self, output: Output) -> anyhow::Result<()> {
+        let (comparison, missing) = tare_report::write_clusters(&self.dir, &self.manifest)?;
+        let mut out = std::io::stdout().lock();
+        match output {
+            Output::Json => {
+                serde_json::to_writer_pretty(&mut out, &comparison)
+                    .map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            }
+            Output::Text => {
+                let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+                let text = tare_report::render_clusters(&comparison, colour);
+                writeln!(out, "\n=== clusters side by side\n\n{text}")?;
+                let file = self.dir.join(layout::CLUSTERS_TEXT);
+                writeln!(out, "comparison: {}", file.display())?;
+            }
+        }
+        out.flush().context("write to standard output")?;
+        for what in missing {
+            super::say(format_args!("tare: {what}"));
+        }
+        Ok(())
+    }
+}
+
+/// A context's name as the name of a directory.
+fn file_name(context: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let name: String = context
+        .chars()
+        .map(|c| if plain(c) { c } else { '-' })
+        .collect();
+    match name.trim_start_matches('.') {
+        "" => "cluster".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name;
+
+    #[test]
+    fn contexts_become_plain_names() {
+        assert_eq!(file_name("arn:aws:eks/blue"), "arn-aws-eks-blue");
+        assert_eq!(file_name("../up"), "-up");
+        assert_eq!(file_name(".."), "cluster");
+        assert_eq!(file_name("kind-a.b_c"), "kind-a.b_c");
+    }
+}

@@ -1,0 +1,215 @@
+//! `tare run` with several contexts, against simulated API servers.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+#[path = "../../run/tests/kube/rights.rs"]
+#[allow(dead_code, reason = "shared with the tests of the environment")]
+mod rights;
+#[path = "../../run/tests/kube/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of the environment")]
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use server::Server;
+use tare_model::clusters::ClustersComparison;
+use tare_model::layout::RunManifest;
+use tokio::process::Command;
+
+/// Longer than any of these runs takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A kubeconfig with a context for each server.
+fn kubeconfig(dir: &Path, servers: &[(&str, &Server)]) -> PathBuf {
+    let mut text =
+        String::from("apiVersion: v1\nkind: Config\nusers:\n- name: u\n  user: {}\ncontexts:\n");
+    for (name, _) in servers {
+        text += &format!("- name: {name}\n  context: {{cluster: {name}, user: u}}\n");
+    }
+    text += "clusters:\n";
+    for (name, server) in servers {
+        text += &format!(
+            "- name: {name}\n  cluster: {{server: '{}'}}\n",
+            server.url()
+        );
+    }
+    let path = dir.join("kubeconfig");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn plan(dir: &Path) {
+    let text = "name: two\nenvironment: kubernetes\nkubernetes: {ready_within_s: 5}\n\
+        workload: {graph: emojivoto, instances: 1}\nmeshes: [bare]\n\
+        load: {rate: 300, connections: 2, duration: 1s, warmup: 0s}\nrepeats: 3\n";
+    std::fs::write(dir.join("two.yaml"), text).unwrap();
+}
+
+fn tare(dir: &Path, kubeconfig: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+    command
+        .args(arguments)
+        .current_dir(dir)
+        .env("TARE_KUBECONFIG", kubeconfig)
+        .env_remove("TARE_CLUSTER")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+const RUN: [&str; 8] = [
+    "run",
+    "two.yaml",
+    "--out",
+    "both",
+    "--context",
+    "blue",
+    "--context",
+    "green",
+];
+
+async fn ended(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = tokio::time::timeout(PATIENCE, command.output()).await;
+    told(output.expect("it hangs").unwrap())
+}
+
+fn told(output: Output) -> (Option<i32>, String, String) {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn nothing_is_left(server: &Server) {
+    let left = server.paths("tare");
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn trials(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir.join("trials")).unwrap().flatten();
+    let mut names: Vec<String> = entries
+        .map(|e| e.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn each_cluster_has_a_run_of_its_own_and_the_one_that_is_unlike_is_named() {
+    let (blue, green) = (Server::start(3).await, Server::start(3).await);
+    green.world.lock().unwrap().median_ns = 3e6;
+    let dir = tempfile::tempdir().unwrap();
+    plan(dir.path());
+    let config = kubeconfig(dir.path(), &[("blue", &blue), ("green", &green)]);
+    let (code, out, errors) = ended(&mut tare(dir.path(), &config, &RUN)).await;
+    assert_eq!(code, Some(0), "{out}\n{errors}");
+    let both = dir.path().join("both");
+    for name in ["blue", "green"] {
+        let run: RunManifest = read(&both.join(name).join("run.json"));
+        assert_eq!(run.fingerprint.programs["cluster"], name);
+        assert_eq!(trials(&both.join(name)).len(), 3);
+        assert!(both.join(name).join("report.html").exists());
+        assert!(errors.contains(&format!("{name}: [3/3]")), "{errors}");
+        assert!(out.contains(&format!("=== cluster {name}")), "{out}");
+    }
+    let comparison: ClustersComparison = read(&both.join("comparison.json"));
+    let median = comparison.rows.iter().find(|r| r.what == "p50").unwrap();
+    let cells: Vec<_> = median.cells.iter().flatten().collect();
+    assert!(cells.iter().all(|c| c.unlike), "{median:#?}");
+    assert!(cells[1].difference > 1e6, "{median:#?}");
+    assert!(out.contains("Unlike: green"), "{out}");
+    let saved = std::fs::read_to_string(both.join("comparison.txt")).unwrap();
+    assert!(out.contains(saved.trim()), "{saved}");
+    let (code, again, _) = ended(&mut tare(dir.path(), &config, &["report", "both"])).await;
+    assert_eq!(code, Some(0));
+    assert!(again.contains(saved.trim()), "{again}");
+    nothing_is_left(&blue);
+    nothing_is_left(&green);
+}
+
+#[tokio::test]
+async fn a_cluster_that_fails_takes_nothing_of_the_others_and_is_gone_on_with() {
+    let (blue, green) = (Server::start(3).await, Server::start(3).await);
+    green.world.lock().unwrap().away = usize::MAX;
+    let dir = tempfile::tempdir().unwrap();
+    plan(dir.path());
+    let config = kubeconfig(dir.path(), &[("blue", &blue), ("green", &green)]);
+    let (code, out, errors) = ended(&mut tare(dir.path(), &config, &RUN)).await;
+    assert_eq!(code, Some(3), "{out}\n{errors}");
+    assert!(
+        errors.contains("cluster green: the cluster does not answer"),
+        "{errors}"
+    );
+    let both = dir.path().join("both");
+    assert_eq!(trials(&both.join("blue")).len(), 3);
+    assert!(!both.join("green").exists());
+    let first: RunManifest = read(&both.join("blue/run.json"));
+
+    green.world.lock().unwrap().away = 0;
+    let requests = blue
+        .world
+        .lock()
+        .unwrap()
+        .used
+        .contains("create batch jobs");
+    assert!(requests, "the first part had generators on blue");
+    blue.world.lock().unwrap().used.clear();
+    let resume = ["run", "--resume", "both"];
+    let (code, out, errors) = ended(&mut tare(dir.path(), &config, &resume)).await;
+    assert_eq!(code, Some(0), "{out}\n{errors}");
+    assert_eq!(trials(&both.join("green")).len(), 3);
+    assert_eq!(read::<RunManifest>(&both.join("blue/run.json")), first);
+    let used = blue.world.lock().unwrap().used.clone();
+    assert!(!used.contains("create batch jobs"), "no trial is repeated");
+    nothing_is_left(&blue);
+    nothing_is_left(&green);
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_all_of_them_cleanly() {
+    let (blue, green) = (Server::start(3).await, Server::start(3).await);
+    for server in [&blue, &green] {
+        server.world.lock().unwrap().silent = true;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    plan(dir.path());
+    let config = kubeconfig(dir.path(), &[("blue", &blue), ("green", &green)]);
+    let child = tare(dir.path(), &config, &RUN).spawn().unwrap();
+    let pid = Pid::from_raw(child.id().unwrap() as i32).unwrap();
+    let under_way = async {
+        while [&blue, &green].iter().any(|s| s.paths("/jobs/").is_empty()) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, under_way).await.unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
+    let (code, _, errors) = told(output.expect("it hangs").unwrap());
+    assert_eq!(code, Some(130), "{errors}");
+    assert!(errors.contains("tare run --resume both\n"), "{errors}");
+    nothing_is_left(&blue);
+    nothing_is_left(&green);
+}
+
+#[tokio::test]
+async fn two_contexts_of_one_cluster_are_refused() {
+    let blue = Server::start(1).await;
+    let dir = tempfile::tempdir().unwrap();
+    plan(dir.path());
+    let config = kubeconfig(dir.path(), &[("blue", &blue), ("green", &blue)]);
+    let (code, _, errors) = ended(&mut tare(dir.path(), &config, &RUN)).await;
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("blue and green of one cluster"), "{errors}");
+    assert!(!dir.path().join("both").exists());
+    assert_eq!(blue.world.lock().unwrap().requests, 0);
+}

@@ -1,0 +1,290 @@
+//! What breaks while tare runs on a real cluster: each ends in an event, a right verdict,
+//! and a cluster as it was. `make cluster-faults` brings the cluster; `make test` leaves this out.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+mod site;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::Command;
+
+use site::{Site, ended, events, has, kill, kubectl, pods, program, read, said, testbed, wait};
+use tare_model::summary::Summary;
+use tare_model::trial::TrialResult;
+use tare_model::verdict::{Grade, Reason};
+
+/// Slots of 10 s at 40 rps.
+const PLANNED: u64 = 400;
+
+/// The load of a trial whose records are whole.
+fn whole(result: &TrialResult) {
+    let load = result.load.as_ref().expect("a load");
+    assert!(load.counts.identity_holds(), "{:?}", load.counts);
+    assert_eq!(load.counts.planned, PLANNED);
+    let broken = [
+        Reason::Restart,
+        Reason::Incomplete,
+        Reason::Interrupted,
+        Reason::Accounting,
+        Reason::NotStarted,
+    ];
+    for reason in broken {
+        assert!(!has(result, reason), "{:#?}", result.verdict);
+    }
+    let resources = result.resources.as_ref().expect("CPU and memory");
+    assert!(resources.processes.iter().all(|p| p.gone_at_ns.is_none()));
+}
+
+/// A seed under which Istio's trial comes first.
+fn istio_first() -> u64 {
+    let plan = |seed| {
+        let text = format!(
+            "name: x\nenvironment: kubernetes\nworkload: {{graph: emojivoto}}\n\
+             meshes: [bare, istio/minimal]\nload: {{rate: 1, connections: 1, duration: 1s}}\nrepeats: 1\nseed: {seed}\n"
+        );
+        let none = |_: &str| Err("no file".to_owned());
+        tare_model::plan::resolve("x", &text, &[], &none).unwrap_or_else(|e| panic!("{e}"))
+    };
+    (1..100)
+        .find(|seed| tare_model::trial::order(&plan(*seed))[0].mesh.name != "bare")
+        .unwrap()
+}
+
+/// Waits for a phase of the trial under way.
+fn reach(site: &Site, phase: &str) {
+    match phase {
+        "installing" => wait("istiod's deployment", || {
+            kubectl(&["get", "deployment", "istiod", "-n", "istio-system"]).map(drop)
+        }),
+        "deploying" => wait("the application's deployments", || {
+            let found = kubectl(&[
+                "get",
+                "deployments",
+                "-A",
+                "--selector",
+                "tare.run/id",
+                "-o",
+                "name",
+            ])?;
+            found.contains("deployment").then_some(())
+        }),
+        "proving" => wait("what the proof saves", || {
+            site.partial()?
+                .join("config/cluster.json")
+                .exists()
+                .then_some(())
+        }),
+        "measuring" => site.measured(3),
+        _ => wait("a namespace on its way out", || {
+            let phases = "jsonpath={.items[*].status.phase}";
+            let found = kubectl(&[
+                "get",
+                "namespaces",
+                "--selector",
+                "tare.run/trial",
+                "-o",
+                phases,
+            ])?;
+            found.contains("Terminating").then_some(())
+        }),
+    }
+}
+
+#[test]
+#[ignore = "needs the testbed: make cluster-faults"]
+fn killed_in_each_phase_and_gone_on_with_no_trial_is_repeated_and_none_is_missing() {
+    let site = Site::new("killed", "[bare, istio/minimal]", 1, istio_first());
+    for phase in [
+        "installing",
+        "deploying",
+        "proving",
+        "measuring",
+        "cleaning",
+    ] {
+        let mut child = site.tare();
+        reach(&site, phase);
+        kill(&mut child);
+        assert!(site.trials().is_empty(), "killed while {phase}");
+        let left = Command::new(program()).arg("clean").output().unwrap();
+        let left = String::from_utf8(left.stderr).unwrap();
+        assert!(
+            left.contains("These runs have something"),
+            "{phase}: {left}"
+        );
+    }
+    let mut child = site.tare();
+    let first = wait("the first trial", || site.trials().first().cloned());
+    site.measured(2);
+    kill(&mut child);
+    let written = std::fs::metadata(first.join("result.json")).unwrap();
+    let mut child = site.tare();
+    ended(&mut child);
+    let now = std::fs::metadata(first.join("result.json")).unwrap();
+    let stamp = |m: &std::fs::Metadata| (m.ino(), m.mtime(), m.mtime_nsec());
+    assert_eq!(stamp(&now), stamp(&written), "the first trial was repeated");
+    assert_eq!(site.trials().len(), 2);
+    assert!(site.partial().is_none(), "a part of a trial is left");
+    let summary: Summary = read(&site.dir.join("summary.json"));
+    assert_eq!((summary.trials_done, summary.trials_planned), (2, 2));
+    for trial in site.trials() {
+        whole(&read(&trial.join("result.json")));
+    }
+    let begun = events(&site.dir);
+    said(&begun, "resumed", "1 of 2");
+    site.cluster_is_as_before();
+}
+
+#[test]
+#[ignore = "needs the testbed: make cluster-faults"]
+fn an_api_server_that_restarts_in_mid_trial_costs_nothing() {
+    let site = Site::new("api", "[bare]", 1, 1);
+    let child = site.tare();
+    site.measured(2);
+    testbed(&["kill", "kube-apiserver"]);
+    let (result, events) = site.only_trial(child);
+    whole(&result);
+    said(&events, "server_away", "sent again");
+    site.cluster_is_as_before();
+}
+
+#[test]
+#[ignore = "needs the testbed: make cluster-faults"]
+fn a_log_that_is_cut_is_read_again_and_nothing_is_lost() {
+    let site = Site::new("log", "[bare]", 1, 1);
+    let child = site.tare();
+    site.measured(2);
+    let (_, _, node) = pods("tare.run/role=generator").remove(0);
+    testbed(&["kill", &format!("kubelet@{node}")]);
+    let (result, events) = site.only_trial(child);
+    whole(&result);
+    said(&events, "log_again", "generator-");
+    site.cluster_is_as_before();
+}
+
+#[test]
+#[ignore = "needs the testbed: make cluster-faults"]
+fn a_generator_that_is_killed_is_named_and_its_trial_is_invalid() {
+    let site = Site::new("generator", "[bare]", 1, 1);
+    let child = site.tare();
+    site.measured(3);
+    let (namespace, pod, _) = pods("tare.run/role=generator").remove(0);
+    kubectl(&[
+        "delete",
+        "pod",
+        "-n",
+        &namespace,
+        &pod,
+        "--grace-period=0",
+        "--force",
+    ])
+    .unwrap();
+    let (result, events) = site.only_trial(child);
+    said(&events, "exited", "generator-");
+    assert_eq!(result.verdict.grade, Grade::Invalid);
+    assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
+    site.cluster_is_as_before();
+}
+
+#[test]
+#[ignore = "needs the testbed: make cluster-faults"]
+fn a_sidecar_that_is_killed_is_named_and_stays_in_the_figures() {
+    let site = Site::new("sidecar", "[istio/minimal]", 1, 1);
+    let child = site.tare();
+    site.measured(3);
+    let (namespace, pod, _) = pods("tare.run/role=application,app=emoji").remove(0);
+    let in_sidecar = ["exec", "-n", &namespace, &pod, "-c", "istio-proxy", "--"];
+    let quit = ["pilot-agent", "request", "POST", "quitquitquit"];
+    kubectl(&[&in_sidecar[..], &quit].concat()).expect("Envoy ends");
+    let (result, events) = site.only_trial(child);
+    said(&events, "exited", "emojivoto-0/emoji/sidecar");
+    assert_eq!(result.verdict.grade, Grade::Invalid);
+    assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
+    let resources = result.resources.as_ref().unwrap();
+    let all: BTreeMap<&str, _> = resources
+        .processes
+        .iter()
+        .map(|p| (p.name.as_str(), p))
+        .collect();
+    let gone = all["emojivoto-0/emoji/sidecar"];
+    assert!(gone.gone_at_ns.is_some_and(|t| t > 0), "{gone:?}");
+    assert!(
+        gone.cpu_cores > 0.0 && gone.memory_mean_bytes > 0.0,
+        "{gone:?}"
+    );
+    assert!(all["emojivoto-0/web/sidecar"].gone_at_ns.is_none());
+    site.cluster_is_as_before();
+}
+
+#[test]
+#[ignore = "needs the testbed: make cluster-faults"]
+fn a_node_that_is_lost_is_named_and_its_containers_stay_in_the_figures() {
+    let site = Site::new("node", "[bare]", 1, 1);
+    let child = site.tare();
+    site.measured(3);
+    let (_, _, node) = pods("tare.run/role=application,app=web").remove(0);
+    testbed(&["node", "kill", &node]);
+    let told = std::panic::catch_unwind(|| {
+        let (result, events) = site.only_trial(child);
+        said(&events, "exited", &node);
+        said(&events, "forced", &node);
+        assert_eq!(result.verdict.grade, Grade::Invalid);
+        assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
+        let load = result
+            .load
+            .as_ref()
+            .expect("generators are on another node");
+        assert!(load.counts.identity_holds() && load.counts.ok > 0);
+        let processes = &result.resources.as_ref().unwrap().processes;
+        let web = processes
+            .iter()
+            .find(|p| p.name == "emojivoto-0/web")
+            .unwrap();
+        assert!(
+            web.gone_at_ns.is_some() && web.memory_mean_bytes > 0.0,
+            "{web:?}"
+        );
+    });
+    testbed(&["node", "start", &node]);
+    if let Err(panic) = told {
+        std::panic::resume_unwind(panic);
+    }
+    wait("the node's return", || {
+        let path = "jsonpath={.status.conditions[?(@.type=='Ready')].status} {.spec.taints}";
+        let said = kubectl(&["get", "node", &node, "-o", path])?;
+        (said.trim() == "True").then_some(())
+    });
+    site.cluster_is_as_before();
+}
+
+#[test]
+#[ignore = "needs the testbed: make cluster-faults"]
+fn a_full_disk_ends_the_run_with_the_reason_and_room_lets_it_go_on() {
+    let site = Site::new("disk", "[bare]", 2, 1);
+    let home = site.dir.parent().unwrap();
+    let script = home.join("script.sh");
+    // Its own mount namespace: the disk goes with it.
+    let text = format!(
+        "set -u\ntare={tare} home={home}\nmkdir $home/disk && mount -t tmpfs -o size=32m tmpfs $home/disk || exit 9\n\
+         head -c 33500000 /dev/zero >$home/disk/ballast\n\
+         $tare run {plan} --out $home/disk/run 2>$home/first.txt >&2\necho $? >$home/first.code\n\
+         rm $home/disk/ballast\n\
+         $tare run --resume $home/disk/run >&2\n\
+         echo $? >$home/second.code\ncp -r $home/disk/run $home/run\n",
+        tare = program().display(),
+        home = home.display(),
+        plan = site.plan_path().display(),
+    );
+    std::fs::write(&script, text).unwrap();
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh"]).arg(&script);
+    assert!(shell.status().unwrap().success());
+    let file = |name: &str| std::fs::read_to_string(home.join(name)).unwrap();
+    let said = file("first.txt");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert_eq!(file("first.code").trim(), "3", "{said}");
+    assert_eq!(site.trials().len(), 2);
+    for trial in site.trials() {
+        whole(&read(&trial.join("result.json")));
+    }
+    site.cluster_is_as_before();
+}

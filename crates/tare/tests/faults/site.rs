@@ -1,0 +1,213 @@
+//! What the fault tests need of the cluster and of a run that is under way.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tare_model::trial::{Event, TrialResult};
+use tare_model::verdict::Reason;
+
+/// Longer than any phase takes on a busy machine of two cores.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+const POLL: Duration = Duration::from_millis(100);
+
+/// A run of a small plan, in a directory of its own.
+pub(crate) struct Site {
+    pub(crate) dir: PathBuf,
+    plan: PathBuf,
+    before: Vec<String>,
+}
+
+impl Site {
+    pub(crate) fn new(name: &str, meshes: &str, repeats: u32, seed: u64) -> Self {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{name}"));
+        let _ = std::fs::remove_dir_all(&home);
+        std::fs::create_dir_all(&home).unwrap();
+        let plan = home.join("plan.yaml");
+        let text = format!(
+            "name: faults\nenvironment: kubernetes\nkubernetes: {{generators: 2}}\n\
+             workload: {{graph: emojivoto, instances: 1}}\nmeshes: {meshes}\n\
+             load: {{rate: 40, connections: 4, duration: 10s, warmup: 2s}}\nrepeats: {repeats}\nseed: {seed}\n"
+        );
+        std::fs::write(&plan, text).unwrap();
+        Self {
+            dir: home.join("run"),
+            plan,
+            before: cluster(),
+        }
+    }
+
+    /// Begins the run, or goes on with it.
+    pub(crate) fn tare(&self) -> Child {
+        let mut command = Command::new(program());
+        command.arg("run");
+        if self.dir.join("run.json").exists() {
+            command.arg("--resume").arg(&self.dir);
+        } else {
+            command.arg(&self.plan).arg("--out").arg(&self.dir);
+        }
+        command.stdin(Stdio::null()).spawn().unwrap()
+    }
+
+    pub(crate) fn plan_path(&self) -> &Path {
+        &self.plan
+    }
+
+    /// Directories of whole trials.
+    pub(crate) fn trials(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(self.dir.join("trials")) else {
+            return Vec::new();
+        };
+        let mut all: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+        all.retain(|p| !name(p).starts_with('.'));
+        all.sort();
+        all
+    }
+
+    /// The directory of the trial under way.
+    pub(crate) fn partial(&self) -> Option<PathBuf> {
+        let entries = std::fs::read_dir(self.dir.join("trials")).ok()?;
+        let mut all = entries.flatten().map(|e| e.path());
+        all.find(|p| name(p).starts_with(".partial-"))
+    }
+
+    /// Waits until the trial under way has so many seconds of records.
+    pub(crate) fn measured(&self, seconds: usize) {
+        wait("records of a trial", || {
+            let text = std::fs::read_to_string(self.partial()?.join("load.ndjson")).ok()?;
+            let intervals = text.matches("\"type\":\"interval\"").count();
+            (intervals >= seconds).then_some(())
+        });
+    }
+
+    /// The run's end: its only trial, with its events.
+    pub(crate) fn only_trial(&self, mut child: Child) -> (TrialResult, Vec<Event>) {
+        ended(&mut child);
+        let trials = self.trials();
+        assert_eq!(trials.len(), 1, "{trials:?}");
+        let result: TrialResult = read(&trials[0].join("result.json"));
+        (result, events(&trials[0]))
+    }
+
+    pub(crate) fn cluster_is_as_before(&self) {
+        let now = cluster();
+        assert_eq!(
+            self.before, now,
+            "something is left, or something is missing"
+        );
+    }
+}
+
+pub(crate) fn events(dir: &Path) -> Vec<Event> {
+    let text = std::fs::read_to_string(dir.join("events.ndjson")).unwrap();
+    text.lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect()
+}
+
+pub(crate) fn said<'a>(events: &'a [Event], kind: &str, word: &str) -> &'a Event {
+    let found = events
+        .iter()
+        .find(|e| e.kind == kind && e.message.contains(word));
+    found.unwrap_or_else(|| panic!("no event {kind} with `{word}`: {events:#?}"))
+}
+
+pub(crate) fn has(result: &TrialResult, reason: Reason) -> bool {
+    result.verdict.reasons.iter().any(|r| r.reason == reason)
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
+    let text = std::fs::read_to_string(path).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Asks again and again.
+pub(crate) fn wait<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(POLL);
+    }
+}
+
+pub(crate) fn ended(child: &mut Child) -> Option<i32> {
+    let status = wait("the end of tare", || child.try_wait().unwrap());
+    status.code()
+}
+
+/// As by a power cut.
+pub(crate) fn kill(child: &mut Child) {
+    let pid = Pid::from_raw(child.id() as i32).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    child.wait().unwrap();
+}
+
+/// What kubectl prints, or nothing where it fails.
+pub(crate) fn kubectl(arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new("kubectl");
+    command.args(arguments).stderr(Stdio::null());
+    let output = command.output().expect("kubectl must be on PATH");
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then_some(text)
+}
+
+/// A command of the testbed whose cluster this is.
+pub(crate) fn testbed(arguments: &[&str]) {
+    let name = std::env::var("TARE_TESTBED").expect("TARE_TESTBED must name the testbed's cluster");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testbed/testbed");
+    let mut command = Command::new(program);
+    let status = command.args(["--name", &name]).args(arguments).status();
+    assert!(status.unwrap().success(), "testbed {arguments:?}");
+}
+
+/// Namespace, name and node of the pods of a role that run.
+pub(crate) fn pods(selector: &str) -> Vec<(String, String, String)> {
+    let form = r#"jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.nodeName}{"\n"}{end}"#;
+    let running = ["--field-selector", "status.phase=Running", "--output", form];
+    let text = kubectl(&[&["get", "pods", "-A", "--selector", selector], &running[..]].concat());
+    let text = text.unwrap_or_default();
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split(' ').map(str::to_owned);
+        if let (Some(a), Some(b), Some(c)) = (words.next(), words.next(), words.next()) {
+            found.push((a, b, c));
+        }
+    }
+    found
+}
+
+/// All that a run could leave: cluster-wide objects, ConfigMaps, marks on nodes.
+fn cluster() -> Vec<String> {
+    let kinds = "namespaces,customresourcedefinitions,mutatingwebhookconfigurations,\
+        validatingwebhookconfigurations,clusterroles,clusterrolebindings";
+    let maps =
+        r#"jsonpath={range .items[*]}configmap {.metadata.namespace}/{.metadata.name}{"\n"}{end}"#;
+    let nodes = r#"jsonpath={range .items[*]}node {.metadata.name} {.metadata.labels} {.spec.taints}{"\n"}{end}"#;
+    let questions = [
+        vec!["get", kinds, "--output", "name"],
+        vec!["get", "configmaps", "-A", "--output", maps],
+        vec!["get", "nodes", "--output", nodes],
+    ];
+    let mut found: Vec<String> = Vec::new();
+    for question in questions {
+        let text = wait("the API server", || kubectl(&question));
+        found.extend(text.lines().map(str::to_owned));
+    }
+    found.sort();
+    assert!(found.iter().any(|l| l == "namespace/kube-system"));
+    found
+}
+
+/// A release build, where there is one: the same program as in the image.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("TARE_PROGRAM")
+        .map_or_else(|| env!("CARGO_BIN_EXE_tare").into(), PathBuf::from)
+}
