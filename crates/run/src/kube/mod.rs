@@ -11,6 +11,7 @@ mod forced;
 mod generators;
 pub mod helm;
 mod hooks;
+mod keep;
 pub mod kinds;
 mod kubelet;
 mod ledger;

@@ -2,17 +2,15 @@
 //! is refused where it must be, and the proxies' own counters grow with the load.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tare_model::layout;
 use tare_model::mesh::{DataPlaneKind, Mtls, ProofOf};
 use tare_model::trial::Proof;
 use tare_model::worker::{Plane, Watched};
 
 use super::api::{Api, ApiError};
 use super::deploy::Deployment;
+use super::keep;
 use super::kinds::POD;
 use super::names::{PORT, ROLE};
 use super::pods::Pod;
@@ -39,7 +37,7 @@ pub(super) async fn before(
     let mut proofs = vec![carried(deployment)];
     watch(api, deployment).await?;
     proofs.push(plaintext(api, deployment).await);
-    keep(api, deployment).await?;
+    keep::keep(api, deployment).await?;
     if let Some(of) = deployment.section().and_then(|s| s.proof.clone()) {
         deployment.counters = counters(api, deployment, &of).await;
     }
@@ -158,62 +156,6 @@ async fn plaintext(api: &Api, deployment: &Deployment) -> Proof {
     proof("plain text from outside the mesh is answered", holds, seen)
 }
 
-/// Images, settings and the proxies' own metrics, saved with the trial.
-async fn keep(api: &Api, deployment: &Deployment) -> Result<(), EnvironmentError> {
-    let mut versions: BTreeMap<String, String> = BTreeMap::new();
-    for pod in deployment.pods.iter().map(Pod) {
-        for container in pod.containers() {
-            versions.insert(
-                format!("{}/{}", pod.title(), container.name()),
-                container.image(),
-            );
-        }
-    }
-    let config = deployment.dir.join(layout::CONFIG);
-    let mut whole = json!({"images": versions, "mesh": deployment.section(),
-        "node_of_generators": deployment.reserved.as_ref().map(|n| &n.name)});
-    let first = deployment.pods.first().map(Pod);
-    if let (Some(pod), Some(sidecar)) = (first, deployment.sidecar()) {
-        whole["sidecar"] = without_secrets(container_of(pod, sidecar));
-        if let Some(of) = deployment.section().and_then(|s| s.proof.as_ref()) {
-            let path = Api::pod_proxy(pod.namespace(), pod.name(), of.port, &of.path);
-            if let Ok(text) = api.text(&path).await {
-                write(&config.join("first-sidecar-metrics.txt"), &text)?;
-            }
-        }
-    }
-    write(&config.join("cluster.json"), &format!("{whole:#}\n"))
-}
-
-fn container_of(pod: Pod<'_>, name: &str) -> Value {
-    let of = |list: &str| pod.0["spec"][list].as_array().cloned().unwrap_or_default();
-    let mut all = of("containers").into_iter().chain(of("initContainers"));
-    all.find(|c| c["name"] == name).unwrap_or_default()
-}
-
-/// A value in the environment whose name speaks of a secret is left out.
-fn without_secrets(mut container: Value) -> Value {
-    if let Some(env) = container["env"].as_array_mut() {
-        for variable in env {
-            let name = variable["name"].as_str().unwrap_or("").to_uppercase();
-            if ["TOKEN", "KEY", "SECRET", "PASSWORD"]
-                .iter()
-                .any(|w| name.contains(w))
-            {
-                variable["value"] = "(left out)".into();
-            }
-        }
-    }
-    container
-}
-
-fn write(path: &Path, text: &str) -> Result<(), EnvironmentError> {
-    std::fs::write(path, text).map_err(|source| EnvironmentError::Io {
-        doing: format!("write {}", path.display()),
-        source,
-    })
-}
-
 /// After the load: the proxies' own counters have grown.
 pub(super) async fn after(api: &Api, deployment: &Deployment, load_sent: u64) -> Vec<Proof> {
     let Some(of) = deployment.section().and_then(|s| s.proof.clone()) else {
@@ -326,13 +268,5 @@ mod tests {
         );
         assert_eq!(of(&["absent", "plain"]), 7.0);
         assert_eq!(of(&["absent"]), 0.0);
-    }
-
-    #[test]
-    fn secrets_stay_out_of_what_is_kept() {
-        let kept = without_secrets(json!({"env": [
-            {"name": "API_TOKEN", "value": "abc"}, {"name": "CONCURRENCY", "value": "2"}]}));
-        assert!(!kept.to_string().contains("abc"));
-        assert_eq!(kept["env"][1]["value"], "2");
     }
 }
