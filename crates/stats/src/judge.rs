@@ -18,6 +18,8 @@ pub const OTHERS_INVALID: f64 = 0.25;
 pub const STOLEN_SUSPECT: f64 = 0.05;
 /// Where values of a kubelet are older than this share of the window, a trial is suspect.
 pub const KUBELET_AGE_SUSPECT: f64 = 0.10;
+/// Above this share it is invalid: what is told is not of this window.
+pub const KUBELET_AGE_INVALID: f64 = 0.99;
 
 /// What was seen of one trial.
 #[derive(Debug, Clone, Copy)]
@@ -99,8 +101,13 @@ fn throttled(machine: &MachineUse, findings: &mut Vec<Finding>) {
 /// What a kubelet told late is carried on in a straight line to the window's edges.
 fn stale(resources: &Resources, findings: &mut Vec<Finding>) {
     let window_ns = resources.window_ns as f64;
-    let old = |age: &u64| *age as f64 > KUBELET_AGE_SUSPECT * window_ns;
-    if let Some(age_ns) = resources.kubelet_age_ns_max.filter(old) {
+    let grade = |age_ns: u64| match age_ns as f64 / window_ns {
+        share if share > KUBELET_AGE_INVALID => Some(Grade::Invalid),
+        share if share > KUBELET_AGE_SUSPECT => Some(Grade::Suspect),
+        _ => None,
+    };
+    let age_ns = resources.kubelet_age_ns_max;
+    if let Some((age_ns, grade)) = age_ns.and_then(|age| Some((age, grade(age)?))) {
         let found = format!(
             "CPU and memory are from kubelets, up to {:.1} s old in a window of {:.0} s",
             age_ns as f64 / 1e9,
@@ -108,7 +115,7 @@ fn stale(resources: &Resources, findings: &mut Vec<Finding>) {
         );
         findings.push(Finding {
             remedy: "Let agents run (see docs/kubernetes.md), or measure longer.".to_owned(),
-            ..Finding::new(Grade::Suspect, Reason::Incomplete, found)
+            ..Finding::new(grade, Reason::Incomplete, found)
         });
     }
 }
@@ -302,6 +309,7 @@ mod tests {
         };
         assert_eq!(graded(Some(900_000_000), 10_000_000_000), Grade::Valid);
         assert_eq!(graded(Some(1_100_000_000), 10_000_000_000), Grade::Suspect);
+        assert_eq!(graded(Some(10_000_000_000), 10_000_000_000), Grade::Invalid);
         assert_eq!(graded(None, 1), Grade::Valid);
     }
 

@@ -99,6 +99,7 @@ pub(super) async fn sample(api: Api, order: Order, out: mpsc::Sender<String>, ev
         );
         return;
     }
+    watch.admit(order.spec.window_ns);
     events.say(
         "sampled",
         format!(
@@ -197,6 +198,15 @@ impl<'a> Watch<'a> {
         let known = self.tracks.iter().zip(self.places);
         let mut known = known.filter(|(_, place)| place.is_some());
         known.all(|(track, _)| track.covers(end_unix_ns))
+    }
+
+    /// A container of which only one value came is as if it were a window old.
+    fn admit(&mut self, window_ns: u64) {
+        let known = self.tracks.iter().zip(self.places);
+        let mut known = known.filter(|(_, place)| place.is_some());
+        if known.any(|(track, _)| !track.has_cpu()) {
+            self.age_ns_max = self.age_ns_max.max(window_ns);
+        }
     }
 
     /// The lines that an agent would have written.

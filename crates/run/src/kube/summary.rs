@@ -110,6 +110,11 @@ impl Track {
         u64::try_from(now_unix_ns - last.unix_ns).ok()
     }
 
+    /// Whether its CPU can be told: one reading says nothing about a time.
+    pub(super) fn has_cpu(&self) -> bool {
+        self.readings.len() > 1
+    }
+
     /// The reading that speaks for an edge: the last before it; at the window's end the
     /// first after it, so that as little as possible is carried on.
     fn at(&self, edge_unix_ns: i64, is_end: bool) -> Option<Reading> {
@@ -266,6 +271,7 @@ mod tests {
         assert_eq!(at(1.0, false), 9, "nothing older: it is carried back");
         assert!(track.covers(20 * S) && !track.covers(22 * S));
         assert_eq!(track.age_ns(22 * S), Some(S as u64));
+        assert!(track.has_cpu() && !self::track(&[(1.0, 1.0)]).has_cpu());
     }
 
     #[test]
