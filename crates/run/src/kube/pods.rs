@@ -70,7 +70,7 @@ impl<'a> Pod<'a> {
         index.parse().unwrap_or(0)
     }
 
-    /// States of all containers, those of native sidecars too; ended initialisers are none.
+    /// States of all containers, those of native sidecars too; initialisers are none.
     pub(super) fn containers(self) -> Vec<Container<'a>> {
         let of = |list: &str, init: bool| {
             let statuses = self.0["status"][list].as_array();
@@ -80,7 +80,7 @@ impl<'a> Pod<'a> {
                 .map(move |status| Container { status, init })
         };
         let all = of("initContainerStatuses", true).chain(of("containerStatuses", false));
-        all.filter(|c| !(c.init && (c.ended().is_some() || !self.is_native_sidecar(c.name()))))
+        all.filter(|c| !c.init || self.is_native_sidecar(c.name()))
             .collect()
     }
 
@@ -212,7 +212,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn containers_have_their_planes_and_ended_initialisers_are_left_out() {
+    fn containers_have_their_planes_and_initialisers_are_left_out() {
         let running = |name: &str| {
             json!({"name": name, "ready": true, "containerID": format!("containerd://{name}-id"),
                 "state": {"running": {}}})

@@ -154,4 +154,16 @@ mod tests {
         let found = vanished(&[alive], &known);
         assert!(found[0].2.contains("gone with its pod"));
     }
+
+    #[test]
+    fn a_native_sidecar_that_was_started_again_is_named_with_its_reason() {
+        let known = BTreeMap::from([("p1".to_owned(), "shop-0/web/sidecar".to_owned())]);
+        let again = json!({"name": "istio-proxy", "containerID": "c://p2", "restartCount": 1,
+            "state": {"running": {}}, "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}});
+        let pod = json!({"metadata": {"labels": {ROLE: "application", INSTANCE: "shop-0", "app": "web"}},
+            "spec": {"initContainers": [{"name": "istio-proxy", "restartPolicy": "Always"}]},
+            "status": {"initContainerStatuses": [again]}});
+        let found = vanished(&[pod], &known);
+        assert!(found[0].2.contains("OOMKilled"), "{}", found[0].2);
+    }
 }

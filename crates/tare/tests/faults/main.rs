@@ -196,7 +196,7 @@ fn a_sidecar_that_is_killed_is_named_and_stays_in_the_figures() {
     let quit = ["pilot-agent", "request", "POST", "quitquitquit"];
     kubectl(&[&in_sidecar[..], &quit].concat()).expect("Envoy ends");
     let (result, events) = site.only_trial(child);
-    said(&events, "exited", "emojivoto-0/emoji/sidecar");
+    said(&events, "exited", "emojivoto-0/emoji/sidecar ended: ");
     assert_eq!(result.verdict.grade, Grade::Invalid);
     assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
     let resources = result.resources.as_ref().unwrap();
