@@ -75,18 +75,25 @@ fn reach(site: &Site, phase: &str) {
                 .then_some(())
         }),
         "measuring" => site.measured(3),
-        _ => wait("a namespace on its way out", || {
-            let phases = "jsonpath={.items[*].status.phase}";
-            let found = kubectl(&[
-                "get",
-                "namespaces",
-                "--selector",
-                "tare.run/trial",
-                "-o",
-                phases,
-            ])?;
-            found.contains("Terminating").then_some(())
-        }),
+        _ => wait(
+            "a namespace on its way out after a whole measurement",
+            || {
+                let phases = "jsonpath={.items[*].status.phase}";
+                let records = std::fs::read_to_string(site.partial()?.join("load.ndjson")).ok()?;
+                if !records.contains("\"type\":\"final\"") {
+                    return None;
+                }
+                let found = kubectl(&[
+                    "get",
+                    "namespaces",
+                    "--selector",
+                    "tare.run/trial",
+                    "-o",
+                    phases,
+                ])?;
+                found.contains("Terminating").then_some(())
+            },
+        ),
     }
 }
 
