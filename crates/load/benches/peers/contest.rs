@@ -80,7 +80,7 @@ pub fn median(values: &[f64]) -> f64 {
 /// The median of per-round ratios, and the 95 % interval of their geometric mean.
 fn interval(ratios: &[f64]) -> String {
     let logs: Vec<f64> = ratios.iter().map(|r| r.ln()).collect();
-    let around = match tare_stats::bootstrap::mean_interval(&logs) {
+    let around = match tare_stats::bootstrap::mean_interval(&logs, 0.95) {
         Some((mean, Some(half))) => {
             format!(
                 " ({:.3} to {:.3})",
