@@ -100,6 +100,14 @@ pub(super) async fn merge(
         );
         events.say("exited", message);
     }
+    if let n @ 1.. = merged.unpaired()
+        && merged.silent().is_empty()
+    {
+        events.say(
+            "agent",
+            format!("{n} samples are of seconds that not every agent told of"),
+        );
+    }
     match merged.finish() {
         Ok(last) => {
             for line in last {
@@ -108,6 +116,11 @@ pub(super) async fn merge(
         }
         Err(found) => events.say("agent", found),
     }
+}
+
+/// Which of the agents' instants a sample belongs to: one a second.
+fn instant(sample: &Sample) -> i64 {
+    (sample.t_ns as f64 / 1e9).round() as i64
 }
 
 /// Streams of agents made one, sample by sample.
@@ -124,6 +137,8 @@ pub(super) struct Merged {
     begun: bool,
     own_cpu_ns: u64,
     elapsed_ns: u64,
+    /// Samples of instants that not every agent has told of.
+    alone: usize,
 }
 
 impl Merged {
@@ -139,6 +154,7 @@ impl Merged {
             begun: false,
             own_cpu_ns: 0,
             elapsed_ns: 0,
+            alone: 0,
         }
     }
 
@@ -183,7 +199,7 @@ impl Merged {
             AgentRecord::Sample(sample) => {
                 self.last_ns[source] = sample.t_ns;
                 self.waiting[source].push_back(sample);
-                while self.waiting.iter().all(|w| !w.is_empty()) {
+                while self.next_is_whole() {
                     let merged = self.sample();
                     self.push(&mut out, &AgentRecord::Sample(merged));
                 }
@@ -200,6 +216,36 @@ impl Merged {
             }
         }
         Ok(out)
+    }
+
+    /// Whether every node has a sample of one instant. What was told of an instant before
+    /// the latest node's first is left out: counters go on, so no CPU time is lost.
+    fn next_is_whole(&mut self) -> bool {
+        loop {
+            let heads: Option<Vec<i64>> = self
+                .waiting
+                .iter()
+                .map(|w| w.front().map(instant))
+                .collect();
+            let Some((heads, latest)) = heads.and_then(|h| h.iter().copied().max().map(|l| (h, l)))
+            else {
+                return false;
+            };
+            if heads.iter().all(|h| *h == latest) {
+                return true;
+            }
+            for (waiting, head) in self.waiting.iter_mut().zip(heads) {
+                if head < latest {
+                    waiting.pop_front();
+                    self.alone += 1;
+                }
+            }
+        }
+    }
+
+    /// Samples that have no counterpart on every other node.
+    fn unpaired(&self) -> usize {
+        self.alone + self.waiting.iter().map(VecDeque::len).sum::<usize>()
     }
 
     /// The first waiting sample of every node: they are of the same instant.
@@ -299,12 +345,18 @@ mod tests {
     }
 
     fn stream(samples: &[Vec<u64>], cpus: u32) -> Vec<String> {
+        stream_from(0, samples, cpus)
+    }
+
+    /// One whose first samples are missing.
+    fn stream_from(first: usize, samples: &[Vec<u64>], cpus: u32) -> Vec<String> {
         let mut checksum = StreamChecksum::default();
         let mut lines = Vec::new();
-        for (second, cpu) in samples.iter().enumerate() {
+        for (second, cpu) in samples.iter().enumerate().skip(first) {
+            let t_ns = second as i64 * 1_000_000_000 + 3_000_000;
             let process = |cpu_ns: &u64| {
                 Some(ProcessSample {
-                    t_ns: second as i64,
+                    t_ns,
                     cpu_ns: *cpu_ns,
                     rss_bytes: 1,
                     pss_bytes: None,
@@ -312,7 +364,7 @@ mod tests {
                 })
             };
             let record = AgentRecord::Sample(Sample {
-                t_ns: second as i64,
+                t_ns,
                 processes: cpu.iter().map(process).collect(),
                 machine: MachineSample {
                     cpus,
@@ -394,9 +446,36 @@ mod tests {
         assert_eq!(samples.count(), 1, "one that both have told");
         let gone = AgentRecord::Gone {
             process: 1,
-            t_ns: 0,
+            t_ns: 3_000_000,
         };
         assert!(records.contains(&gone), "{records:?}");
+    }
+
+    #[test]
+    fn samples_of_one_instant_stay_together_when_an_agent_is_late() {
+        let parts = parts(&spec(), &[node("n1", "m1"), node("n2", "m2")]);
+        let mut merged = Merged::new(parts, 3);
+        let n1 = stream_from(1, &[vec![1], vec![2], vec![3]], 2);
+        let n2 = stream(&[vec![10, 100], vec![20, 200], vec![30, 300]], 4);
+        let mut lines = Vec::new();
+        for (source, stream) in [(1, n2), (0, n1)] {
+            for line in stream {
+                lines.extend(merged.line(source, &line).unwrap());
+            }
+        }
+        assert_eq!(
+            merged.unpaired(),
+            1,
+            "n1 has told nothing of the first second"
+        );
+        let cpu: Vec<Vec<u64>> = lines
+            .iter()
+            .map(|line| match serde_json::from_str(line).unwrap() {
+                AgentRecord::Sample(s) => s.processes.iter().map(|p| p.unwrap().cpu_ns).collect(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(cpu, [[20, 2, 200], [30, 3, 300]]);
     }
 
     #[test]

@@ -188,10 +188,6 @@ impl Cluster {
                 mesh: None,
             },
         };
-        ledger.write(&api, &names).await?;
-        for event in ledger::clear(&api, &helm, &names, &mut ledger).await? {
-            say(&event.message);
-        }
         nodes::release(&api, &names.run).await?;
         let nodes = nodes::usable(&api, &settings).await?;
         if nodes.is_empty() {
@@ -204,6 +200,11 @@ impl Cluster {
         let mut programs = BTreeMap::new();
         if releases.clone().any(|k| !k.releases.is_empty()) {
             programs.insert("helm".to_owned(), helm.version().await?);
+        }
+        // The first thing of a run on the cluster: after what can be wrong with it.
+        ledger.write(&api, &names).await?;
+        for event in ledger::clear(&api, &helm, &names, &mut ledger).await? {
+            say(&event.message);
         }
         let server = version["gitVersion"].as_str().unwrap_or("unknown");
         programs.insert("kubernetes".to_owned(), server.to_owned());
@@ -342,8 +343,9 @@ impl Environment for Kubernetes {
         say: &mut dyn FnMut(&str),
     ) -> Result<Fingerprint, EnvironmentError> {
         let (cluster, fingerprint) = Cluster::prepare(plan, &self.options.run, say).await?;
+        // Whatever comes of the user's commands, the cluster is cleared.
+        let cluster = self.site.insert(cluster);
         hooks::before_run(&cluster.settings).await?;
-        self.site = Some(cluster);
         Ok(fingerprint)
     }
 
