@@ -106,12 +106,11 @@ export function spreadLabels(at: number[], gap: number, top: number, bottom: num
   return placed;
 }
 
-/** Comma-separated values (RFC 4180). A cell that a spreadsheet could take for a
+/** Comma-separated values (RFC 4180), with a column for each key of any row. A cell that a spreadsheet could take for a
  * formula is kept as text. */
 export function csv(rows: object[]): string {
-  const first = rows[0];
-  if (!first) return "";
-  const columns = Object.keys(first);
+  if (rows.length === 0) return "";
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const field = (value: unknown): string => {
     if (value === null || value === undefined) return "";
     let text = Array.isArray(value) ? value.join(" ") : String(value);

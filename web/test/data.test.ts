@@ -47,6 +47,7 @@ test("a difference that rests on too few responses is not drawn", () => {
 });
 
 test("CSV quotes what must be quoted and defuses formulas", () => {
+  assert.equal(csv([{ a: 1 }, { a: 1000, bound: "over" }]), "a,bound\r\n1,\r\n1000,over\r\n");
   const text = csv([{ a: 'x"y', b: 1.5, c: null }, { a: "=1+1", b: -2, c: [1, 2] }]);
   assert.equal(text, 'a,b,c\r\n"x""y",1.5,\r\n\'=1+1,-2,1 2\r\n');
 });

@@ -1,4 +1,8 @@
 //! One plan on several clusters at once: what was begun, and how the clusters compare.
+//!
+//! A cell's difference and interval are against the mean of the others. Its `p`, `p_holm`,
+//! `distinction` and `unlike` are decided by pairs of clusters, and need not agree with
+//! that interval: they say how it stands to more than half of the others.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -142,25 +142,25 @@ fn sentences(comparison: &ClustersComparison) -> Vec<String> {
             if two && cell.difference < 0.0 {
                 continue;
             }
-            let share = (cell.difference / cell.others).abs();
+            let far = farness(cell);
             let entry = farthest
                 .entry(place)
                 .or_insert_with(|| (-1.0, 0, String::new()));
             entry.1 += 1;
-            if share > entry.0 {
+            if far > entry.0 {
                 let against = if two {
                     "the other's"
                 } else {
-                    "the others' mean of"
+                    "the others' median"
                 };
-                entry.0 = share;
+                entry.0 = far;
                 entry.2 = format!(
                     "{} of {} at {} is {} {unit}, {against} {} {unit}",
                     words(&row.what),
                     row.mesh,
                     row.load,
                     figure(&row.unit, cell.value),
-                    figure(&row.unit, cell.others),
+                    figure(&row.unit, median_of_others(row, place)),
                     unit = unit(&row.unit),
                 );
             }
@@ -193,11 +193,34 @@ fn sentences(comparison: &ClustersComparison) -> Vec<String> {
         );
     }
     all.push(format!(
-        "* unlike, ? perhaps chance: against the mean of the others, {} intervals (Welch), * also after Holm's correction \
-         for all figures here.",
+        "* unlike, ? perhaps chance: differs in one direction from more than half of the others, pair by pair, at {} \
+         (Welch), * also after Holm's correction for all pairs and figures here.",
         figures::percent(comparison.confidence)
     ));
     all
+}
+
+/// How far a cluster lies from the others, in halves of the interval of that difference:
+/// a share of the others' figure would be boundless where that is near zero. Zero
+/// without a width, so that any figure that has one goes before it.
+fn farness(cell: &ClusterCell) -> f64 {
+    let width = cell.low.zip(cell.high).map(|(low, high)| high - low);
+    let half = width.map(|w| w / 2.0).filter(|half| *half > 0.0);
+    half.map_or(0.0, |half| cell.difference.abs() / half)
+}
+
+/// Median of the other clusters' figures, in the row's unit: what a reader holds the
+/// cluster against, as another bad one would pull their mean.
+fn median_of_others(row: &ClusterRow, place: usize) -> f64 {
+    let others = row.cells.iter().enumerate().filter(|(i, _)| *i != place);
+    let mut values: Vec<f64> = others
+        .filter_map(|(_, c)| c.as_ref().map(|c| c.value))
+        .collect();
+    values.sort_unstable_by(f64::total_cmp);
+    match values.as_slice() {
+        [] => f64::NAN,
+        some => f64::midpoint(some[(some.len() - 1) / 2], some[some.len() / 2]),
+    }
 }
 
 #[cfg(test)]
@@ -264,6 +287,43 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("2.00 *"), "{text}");
+    }
+
+    #[test]
+    fn the_farthest_figure_is_the_surest_not_the_one_against_nearly_nothing() {
+        let reaching = |cell: ClusterCell, half: f64| ClusterCell {
+            low: Some(cell.difference - half),
+            high: Some(cell.difference + half),
+            ..cell
+        };
+        let near_zero = reaching(cell(0.2e6, 0.0, true), 0.15e6);
+        let sure = reaching(cell(2e6, 1e6, true), 0.1e6);
+        assert!(farness(&sure) > farness(&near_zero));
+        assert_eq!(farness(&reaching(cell(2e6, 1e6, true), 0.0)), 0.0);
+        let mut of = comparison(vec![
+            Some(cell(0.0, 0.1e6, false)),
+            Some(cell(0.0, 0.1e6, false)),
+            Some(near_zero),
+        ]);
+        of.rows[0].what = "over_p50".into();
+        let one = cell(1e6, 1.5e6, false);
+        let p50 = comparison(vec![Some(one.clone()), Some(one), Some(sure)]);
+        of.rows.extend(p50.rows);
+        let text = render_clusters(&of, false);
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains("red, in 2 figures; farthest: p50"), "{text}");
+        assert!(flat.contains("the others' median 1.00 ms"), "{text}");
+    }
+
+    #[test]
+    fn one_bad_cluster_does_not_hide_another_in_what_it_is_held_against() {
+        let values = [1e6, 1e6, 1e6, 3e6, 10e6];
+        let row = ClusterRow {
+            cells: values.map(|v| Some(cell(v, v, false))).to_vec(),
+            ..comparison(Vec::new()).rows.remove(0)
+        };
+        assert_eq!(median_of_others(&row, 3), 1e6);
+        assert_eq!(median_of_others(&row, 0), 2e6);
     }
 
     #[test]

@@ -21,6 +21,10 @@ use crate::experiment::unix_ns;
 
 /// Between two questions to each kubelet.
 const EVERY: Duration = Duration::from_secs(2);
+/// Between two samples of a window.
+const STEP_NS: usize = EVERY.as_nanos() as usize;
+/// So long an answer is waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 /// So long after the window values of its end are waited for.
 const LATE_MAX: Duration = Duration::from_secs(8);
 
@@ -88,7 +92,7 @@ pub(super) async fn sample(api: Api, order: Order, out: mpsc::Sender<String>, ev
         due = (due + EVERY).max(Instant::now());
         tokio::time::sleep_until(due).await;
     }
-    if let Some(error) = watch.error.as_ref().filter(|_| watch.answers == 0) {
+    if let Some(error) = watch.error.as_ref().filter(|_| watch.answered.is_empty()) {
         events.say(
             "agent",
             format!(
@@ -99,7 +103,10 @@ pub(super) async fn sample(api: Api, order: Order, out: mpsc::Sender<String>, ev
         );
         return;
     }
-    watch.admit(order.spec.window_ns);
+    watch.admit((start, end - start));
+    if let Some(found) = watch.unanswered() {
+        events.say("agent", found);
+    }
     events.say(
         "sampled",
         format!(
@@ -122,7 +129,10 @@ struct Watch<'a> {
     tracks: Vec<Track>,
     machines: BTreeMap<&'a str, NodeTrack>,
     age_ns_max: u64,
-    answers: u32,
+    /// Questions by the nodes whose kubelets answered them,
+    answered: BTreeMap<String, u32>,
+    /// and by those whose did not, with why the last was not.
+    missed: BTreeMap<String, (u32, String)>,
     error: Option<ApiError>,
 }
 
@@ -145,7 +155,8 @@ impl<'a> Watch<'a> {
             tracks: vec![Track::default(); places.len()],
             machines,
             age_ns_max: 0,
-            answers: 0,
+            answered: BTreeMap::new(),
+            missed: BTreeMap::new(),
             error: None,
         }
     }
@@ -156,22 +167,46 @@ impl<'a> Watch<'a> {
         for (node, _) in &self.order.nodes {
             let (api, node) = (api.clone(), node.clone());
             asked.spawn(async move {
-                let answer = tokio::time::timeout(EVERY * 2, ask(&api, &node)).await;
+                let answer = tokio::time::timeout(ANSWER_WITHIN, ask(&api, &node)).await;
                 (node, answer)
             });
         }
         while let Some(done) = asked.join_next().await {
             match done {
-                Ok((node, Ok(Ok(summary)))) => self.answer(&node, &summary, end_unix_ns),
-                Ok((_, Ok(Err(error)))) => self.error = Some(error),
-                Ok((_, Err(_))) | Err(_) => {}
+                Ok((node, Ok(Ok(summary)))) => {
+                    self.answer(&node, &summary, (unix_ns() as i64, end_unix_ns));
+                }
+                Ok((node, Ok(Err(error)))) => {
+                    self.miss(node, error.to_string());
+                    self.error = Some(error);
+                }
+                Ok((node, Err(_))) => {
+                    let found = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
+                    self.miss(node, found);
+                }
+                Err(_) => {}
             }
         }
     }
 
-    fn answer(&mut self, node: &str, summary: &Value, end_unix_ns: i64) {
-        self.answers += 1;
-        let now = unix_ns() as i64;
+    fn miss(&mut self, node: String, found: String) {
+        let missed = self.missed.entry(node).or_default();
+        *missed = (missed.0 + 1, found);
+    }
+
+    /// The nodes whose kubelets left questions without an answer.
+    fn unanswered(&self) -> Option<String> {
+        let nodes = self.missed.iter().map(|(node, (count, found))| {
+            let asked = count + self.answered.get(node).copied().unwrap_or(0);
+            format!("{node} ({count} of {asked} questions; {found})")
+        });
+        let nodes: Vec<String> = nodes.collect();
+        (!nodes.is_empty()).then(|| format!("kubelets did not answer: {}", nodes.join(", ")))
+    }
+
+    /// Takes an answer that came `now`.
+    fn answer(&mut self, node: &str, summary: &Value, (now, end_unix_ns): (i64, i64)) {
+        *self.answered.entry(node.to_owned()).or_default() += 1;
         let (machine, containers) = summary::parse(summary);
         if let (Some(track), Some(reading)) = (self.machines.get_mut(node), machine) {
             track.push(reading);
@@ -194,19 +229,22 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn covers(&self, end_unix_ns: i64) -> bool {
-        let known = self.tracks.iter().zip(self.places);
-        let mut known = known.filter(|(_, place)| place.is_some());
-        known.all(|(track, _)| track.covers(end_unix_ns))
+    fn placed(&self) -> impl Iterator<Item = &Track> {
+        let all = self.tracks.iter().zip(self.places);
+        all.filter(|(_, place)| place.is_some()).map(|(t, _)| t)
     }
 
-    /// A container of which only one value came is as if it were a window old.
-    fn admit(&mut self, window_ns: u64) {
-        let known = self.tracks.iter().zip(self.places);
-        let mut known = known.filter(|(_, place)| place.is_some());
-        if known.any(|(track, _)| !track.has_cpu()) {
-            self.age_ns_max = self.age_ns_max.max(window_ns);
-        }
+    fn covers(&self, end_unix_ns: i64) -> bool {
+        let mut machines = self.machines.values();
+        machines.all(|m| m.covers(end_unix_ns)) && self.placed().all(|t| t.covers(end_unix_ns))
+    }
+
+    /// What no answer told during the window is as old as it is carried far: an age that is
+    /// taken with answers alone stays small when they cease.
+    fn admit(&mut self, window: (i64, i64)) {
+        let containers = self.placed().map(|t| t.carried_ns(window, STEP_NS));
+        let machines = self.machines.values().map(|m| m.carried_ns(window));
+        self.age_ns_max = containers.chain(machines).fold(self.age_ns_max, u64::max);
     }
 
     /// The lines that an agent would have written.
@@ -225,8 +263,7 @@ impl<'a> Watch<'a> {
             pid: 0,
         }));
         let machines: Vec<NodeTrack> = self.machines.values().cloned().collect();
-        let step = EVERY.as_nanos() as usize;
-        let samples = summary::samples(&self.tracks, &machines, window, step);
+        let samples = summary::samples(&self.tracks, &machines, window, STEP_NS);
         let mut gone = vec![false; self.tracks.len()];
         for sample in samples {
             for (process, gone) in gone.iter_mut().enumerate() {
@@ -249,5 +286,135 @@ impl<'a> Watch<'a> {
         };
         lines.push(serde_json::to_string(&last).unwrap_or_default());
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use tare_model::trial::Resources;
+    use tare_model::worker::{Plane, Watched};
+    use tare_stats::judge::{KUBELET_AGE_INVALID, KUBELET_AGE_SUSPECT};
+
+    const S: f64 = 1e9;
+    /// When windows begin, in seconds.
+    const START: f64 = 1000.0;
+
+    fn order(window_s: u64) -> Order {
+        let watched = |node: &str| Watched {
+            name: node.to_owned(),
+            plane: Plane::DataPlane,
+            pid: 0,
+            container: Some(format!("{node}/id-{node}")),
+        };
+        let nodes = ["n1", "n2"];
+        Order {
+            spec: AgentSpec {
+                schema_version: tare_model::SCHEMA_VERSION,
+                processes: nodes.map(watched).into(),
+                window_start_unix_ns: (START * S) as u64,
+                window_ns: window_s * S as u64,
+            },
+            nodes: nodes.map(|n| (n.to_owned(), true)).into(),
+            cores: nodes.map(|n| (n.to_owned(), 2)).into(),
+            why: String::new(),
+        }
+    }
+
+    fn places() -> Vec<Option<Place>> {
+        let place = |node: &str| Some(("n".to_owned(), node.to_owned(), "c".to_owned()));
+        ["n1", "n2"].map(place).into()
+    }
+
+    /// Of values at so many seconds since 1970: half a core for the container, one for the
+    /// node, if it is told.
+    fn summary(node: &str, t: f64, with_node: bool) -> Value {
+        let time = tare_stats::formats::rfc3339((t * S) as u64);
+        let cpu =
+            |cores: f64| json!({"time": time, "usageCoreNanoSeconds": (t * cores * S) as u64});
+        let mut summary = json!({"pods": [{"podRef": {"name": node, "namespace": "n"},
+            "containers": [{"name": "c", "startTime": "1970-01-01T00:00:01Z", "cpu": cpu(0.5)}]}]});
+        if with_node {
+            summary["node"] = json!({"cpu": cpu(1.0)});
+        }
+        summary
+    }
+
+    /// A window in which the kubelet of `n1` tells values of all two seconds, that of `n2`
+    /// those of `heard`; all half a second old. What comes of it, with the age's share.
+    fn sampled(window_s: u32, heard: &[f64], with_node: bool) -> (Resources, f64) {
+        let (order, places) = (order(window_s.into()), places());
+        let end = START + f64::from(window_s);
+        let mut watch = Watch::new(&order, &places);
+        let mut tell = |node: &str, t: f64, with_node: bool| {
+            let summary = summary(node, START + t, with_node);
+            let now = ((START + t + 0.5) * S) as i64;
+            watch.answer(node, &summary, (now, (end * S) as i64));
+        };
+        for i in 0..=window_s / 2 + 1 {
+            tell("n1", 2.0 * f64::from(i) - 2.0, true);
+        }
+        heard.iter().for_each(|t| tell("n2", *t, with_node));
+        let window = ((START * S) as i64, i64::from(window_s) * S as i64);
+        watch.admit(window);
+        let mut stream = tare_stats::AgentStream::new();
+        for line in watch.stream(window) {
+            stream.line(&line).unwrap();
+        }
+        let (records, _) = stream.finish();
+        let resources = tare_stats::resources::summarise(&order.spec, &records, 4).unwrap();
+        let age = resources.kubelet_age_ns_max.unwrap();
+        let share = age as f64 / resources.window_ns as f64;
+        (resources, share)
+    }
+
+    #[test]
+    fn kubelets_that_answer_tell_new_values() {
+        let all: Vec<f64> = (-1..=30).map(|i| 2.0 * f64::from(i)).collect();
+        let (resources, share) = sampled(60, &all, true);
+        assert!(share < KUBELET_AGE_SUSPECT, "{share}");
+        assert!((resources.processes[1].cpu_cores - 0.5).abs() < 1e-6);
+        assert!((resources.machine.busy_cores - 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_kubelet_silent_before_the_window_makes_it_invalid() {
+        let (resources, share) = sampled(60, &[-2.0, -0.5], true);
+        assert_eq!(resources.processes[1].cpu_cores, 0.0);
+        assert!(share > KUBELET_AGE_INVALID, "{share}");
+        assert!(sampled(60, &[], true).1 > KUBELET_AGE_INVALID);
+    }
+
+    #[test]
+    fn a_kubelet_silent_for_a_part_of_the_window_makes_it_suspect() {
+        let half: Vec<f64> = (-1..=30).map(|i| 2.0 * f64::from(i)).collect();
+        let (_, share) = sampled(120, &half, true);
+        assert!((share - 0.5).abs() < 1e-6, "{share}");
+        let (_, share) = sampled(60, &[50.0, 52.0, 54.0, 60.0], true);
+        assert!((share - 50.0 / 60.0).abs() < 1e-6, "{share}");
+        assert!(share > KUBELET_AGE_SUSPECT);
+    }
+
+    #[test]
+    fn a_machine_that_no_kubelet_tells_of_makes_it_invalid() {
+        let all: Vec<f64> = (-1..=30).map(|i| 2.0 * f64::from(i)).collect();
+        let (resources, share) = sampled(60, &all, false);
+        assert!((resources.processes[1].cpu_cores - 0.5).abs() < 1e-6);
+        assert!(share > KUBELET_AGE_INVALID, "{share}");
+    }
+
+    #[test]
+    fn nodes_whose_kubelets_did_not_answer_are_named() {
+        let (order, places) = (order(60), places());
+        let mut watch = Watch::new(&order, &places);
+        watch.answer("n1", &summary("n1", START, true), (0, 0));
+        assert_eq!(watch.unanswered(), None);
+        watch.miss("n2".to_owned(), "refused".to_owned());
+        watch.miss("n2".to_owned(), "no answer within 4 s".to_owned());
+        watch.miss("n1".to_owned(), "refused".to_owned());
+        let said = watch.unanswered().unwrap();
+        assert!(said.contains("n1 (1 of 2 questions; refused)"), "{said}");
+        assert!(said.contains("n2 (2 of 2 questions; no answer"), "{said}");
     }
 }

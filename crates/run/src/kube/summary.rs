@@ -1,7 +1,7 @@
 //! What a kubelet's summary (`/stats/summary`) tells, and samples made of many of them.
 //! Each value has an instant of its own, some seconds before it was asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tare_model::record::{MachineSample, ProcessSample, Sample};
@@ -110,9 +110,26 @@ impl Track {
         u64::try_from(now_unix_ns - last.unix_ns).ok()
     }
 
-    /// Whether its CPU can be told: one reading says nothing about a time.
-    pub(super) fn has_cpu(&self) -> bool {
-        self.readings.len() > 1
+    /// So far a window's samples carry its readings to where there are none; all of the
+    /// window where the samples have fewer than two of them, which tell no CPU.
+    pub(super) fn carried_ns(&self, window: (i64, i64), step_ns: usize) -> u64 {
+        let end = window.0 + window.1;
+        match (self.readings.first(), self.readings.last()) {
+            (Some(first), Some(last)) if self.told(window, step_ns) > 1 => {
+                // What is gone is not carried on.
+                let is_gone = self.gone_unix_ns.is_some_and(|gone| gone <= end);
+                let last = if is_gone { end } else { last.unix_ns };
+                carried_ns((first.unix_ns, last), window)
+            }
+            _ => whole_ns(window),
+        }
+    }
+
+    /// How many different readings the samples of a window have.
+    fn told(&self, window: (i64, i64), step_ns: usize) -> usize {
+        let (start, length) = window;
+        let all = instants(length, step_ns).filter_map(|t| self.at(start + t, t == length));
+        all.map(|r| r.unix_ns).collect::<BTreeSet<_>>().len()
     }
 
     /// The reading that speaks for an edge: the last before it; at the window's end the
@@ -148,6 +165,21 @@ impl NodeTrack {
         }
     }
 
+    /// Whether nothing more is to be had for a window that ends then.
+    pub(super) fn covers(&self, end_unix_ns: i64) -> bool {
+        let last = self.readings.last();
+        last.is_some_and(|r| r.unix_ns >= end_unix_ns)
+    }
+
+    /// So far its readings are carried to a window's edges; all of the window where fewer
+    /// than two came: the machine looks idle then.
+    pub(super) fn carried_ns(&self, window: (i64, i64)) -> u64 {
+        match self.readings.as_slice() {
+            [first, .., last] => carried_ns((first.unix_ns, last.unix_ns), window),
+            _ => whole_ns(window),
+        }
+    }
+
     /// CPU used at an instant: linear between the readings around it, and along the
     /// nearest two where it lies outside.
     fn cpu_ns(&self, unix_ns: i64) -> f64 {
@@ -172,6 +204,22 @@ impl NodeTrack {
     }
 }
 
+/// The longer of the stretches from a window's edges to the first and the last reading
+/// where these lie inside of it; longer than the window where they lie outside.
+fn carried_ns((first, last): (i64, i64), (start_unix_ns, window_ns): (i64, i64)) -> u64 {
+    let (back, on) = (first - start_unix_ns, start_unix_ns + window_ns - last);
+    u64::try_from(back.max(on)).unwrap_or(0)
+}
+
+fn whole_ns((_, window_ns): (i64, i64)) -> u64 {
+    u64::try_from(window_ns).unwrap_or(0)
+}
+
+/// Of a window's samples, since its start.
+fn instants(window_ns: i64, step_ns: usize) -> impl Iterator<Item = i64> {
+    (0..window_ns).step_by(step_ns).chain([window_ns])
+}
+
 /// A window as samples at its edges and at the instants between.
 pub(super) fn samples(
     tracks: &[Track],
@@ -179,8 +227,7 @@ pub(super) fn samples(
     (start_unix_ns, window_ns): (i64, i64),
     step_ns: usize,
 ) -> Vec<Sample> {
-    let instants = (0..window_ns).step_by(step_ns).chain([window_ns]);
-    instants
+    instants(window_ns, step_ns)
         .map(|t_ns| {
             let edge = start_unix_ns + t_ns;
             let process = |track: &Track| {
@@ -271,7 +318,6 @@ mod tests {
         assert_eq!(at(1.0, false), 9, "nothing older: it is carried back");
         assert!(track.covers(20 * S) && !track.covers(22 * S));
         assert_eq!(track.age_ns(22 * S), Some(S as u64));
-        assert!(track.has_cpu() && !self::track(&[(1.0, 1.0)]).has_cpu());
     }
 
     #[test]
@@ -294,6 +340,66 @@ mod tests {
         young.push(None, S);
         young.push(Some(reading(2.0, 0.1)), 2 * S);
         assert!(young.at(2 * S, false).is_some());
+    }
+
+    /// In seconds, of a window that begins at 0.
+    fn carried(track: &Track, window_s: i64) -> f64 {
+        track.carried_ns((0, window_s * S), 2 * S as usize) as f64 / S as f64
+    }
+
+    fn node(readings: &[f64]) -> NodeTrack {
+        let mut node = NodeTrack::default();
+        for t in readings {
+            node.push(NodeReading {
+                unix_ns: (t * S as f64) as i64,
+                cpu_ns: 0,
+                available_bytes: 1,
+            });
+        }
+        node
+    }
+
+    #[test]
+    fn what_a_silent_kubelet_did_not_tell_is_carried() {
+        let before = track(&[(-2.0, 1.0), (-0.5, 2.0)]);
+        assert_eq!(carried(&before, 60), 60.0, "one reading serves all edges");
+        assert_eq!(carried(&track(&[]), 60), 60.0);
+        assert_eq!(carried(&track(&[(30.0, 1.0)]), 60), 60.0);
+        let times: Vec<(f64, f64)> = (-1..=30).map(|i| (2.0 * f64::from(i), 0.0)).collect();
+        assert_eq!(carried(&track(&times), 120), 60.0, "silent from its middle");
+        let late = track(&[(50.0, 1.0), (52.0, 2.0), (61.0, 3.0)]);
+        assert_eq!(carried(&late, 60), 50.0, "first heard at its end");
+        let all = track(&[(-1.0, 1.0), (30.0, 2.0), (60.5, 3.0)]);
+        assert_eq!(carried(&all, 60), 0.0);
+    }
+
+    #[test]
+    fn what_is_gone_is_not_carried_on() {
+        let gone = |readings: &[(f64, f64)], at: i64| {
+            let mut track = track(readings);
+            track.push(None, at * S);
+            carried(&track, 60)
+        };
+        assert_eq!(gone(&[(-1.0, 1.0), (5.0, 2.0)], 10), 0.0);
+        assert_eq!(gone(&[(-1.0, 1.0), (9.0, 2.0)], 62), 51.0, "after the end");
+        assert_eq!(
+            gone(&[(-2.0, 1.0), (-1.0, 2.0)], 1),
+            60.0,
+            "never read in it"
+        );
+    }
+
+    #[test]
+    fn a_machine_of_fewer_than_two_readings_is_not_known_to_be_idle() {
+        let carried = |readings: &[f64]| node(readings).carried_ns((0, 60 * S)) / S as u64;
+        assert_eq!(carried(&[]), 60);
+        assert_eq!(carried(&[30.0]), 60);
+        assert_eq!(carried(&[-2.0, -1.0]), 61);
+        assert_eq!(carried(&[-1.0, 20.0]), 40);
+        assert_eq!(carried(&[50.0, 61.0]), 50);
+        assert_eq!(carried(&[-1.0, 60.0]), 0);
+        assert!(node(&[60.0]).covers(60 * S) && !node(&[59.0]).covers(60 * S));
+        assert!(!node(&[]).covers(60 * S));
     }
 
     #[test]

@@ -490,6 +490,21 @@ async fn where_the_plan_says_so_the_kubelets_are_asked_with_the_right_that_is_pr
 }
 
 #[tokio::test]
+async fn a_kubelet_that_answers_no_more_makes_the_window_invalid_and_is_named() {
+    let server = Server::start(3).await;
+    let mut plan = plan(&server, 1, INJECTED);
+    set(&mut plan, |k| k.sampling = Sampling::Kubelet);
+    server.world.lock().unwrap().summaries_left = Some(1);
+    let (resources, events) = sampled(&server, &plan, 500).await;
+    let resources = resources.unwrap();
+    let age = resources.kubelet_age_ns_max.unwrap() as f64;
+    let share = age / resources.window_ns as f64;
+    assert!(share > tare_stats::judge::KUBELET_AGE_INVALID, "{share}");
+    let said = events.iter().find(|e| e.kind == "agent").unwrap();
+    assert!(said.message.contains("node1 ("), "{}", said.message);
+}
+
+#[tokio::test]
 async fn agents_that_do_not_run_are_replaced_by_kubelets_that_answer() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);

@@ -40,6 +40,8 @@ pub(crate) struct World {
     pub(crate) agents_wait: bool,
     /// Cores that each container uses, as its kubelet tells.
     pub(crate) cores: f64,
+    /// So many questions kubelets still answer; all without.
+    pub(crate) summaries_left: Option<u32>,
     /// Median latency of the application, as generators tell.
     pub(crate) median_ns: f64,
     /// Logs of workers do not come.
@@ -395,6 +397,11 @@ async fn answer(
     }
     if let Some(node) = path.strip_suffix("/proxy/stats/summary") {
         let node = node.rsplit('/').next().unwrap();
+        if world.summaries_left == Some(0) {
+            let found = json!({"message": "error trying to reach service"});
+            return reply(StatusCode::SERVICE_UNAVAILABLE, &found);
+        }
+        world.summaries_left = world.summaries_left.map(|left| left - 1);
         return reply(StatusCode::OK, &world.summary(node));
     }
     if path == "/version" {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use tare_model::plan::KubernetesSettings;
 use tare_run::kube;
 
 use super::exit;
@@ -27,33 +28,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut left = false;
     let mut found_there = Vec::new();
     for settings in args.cluster.settings()? {
-        let found = runtime.block_on(kube::leftovers(&settings))?;
         let place = match &settings.context {
             Some(context) => format!("the cluster of {context}"),
             None => "this cluster".to_owned(),
         };
-        if found.is_empty() {
-            super::say(format_args!("Nothing of tare is on {place}."));
-            continue;
+        // One that does not answer keeps nothing on the others.
+        match runtime.block_on(clean(args, &settings, &place, &mut found_there)) {
+            Ok(some) => left |= some,
+            Err(error) => {
+                super::say(format_args!("tare: {place}: {error:#}"));
+                found_there.push(String::new());
+                left = true;
+            }
         }
-        let there = found.join(", ");
-        if args.run.is_none() && !args.all {
-            super::say(format_args!(
-                "These runs have something on {place}: {there}.\nRemove it with --run ID, or with --all."
-            ));
-            continue;
-        }
-        if args.run.as_ref().is_some_and(|run| !found.contains(run)) {
-            found_there.push(format!("{place} has: {there}"));
-            continue;
-        }
-        found_there.push(String::new());
-        let mut say = |line: &str| super::say(line);
-        let events = runtime.block_on(kube::clean(&settings, args.run.as_deref(), &mut say))?;
-        for event in &events {
-            super::say(format_args!("tare: {}: {}", event.kind, event.message));
-        }
-        left |= events.iter().any(|e| e.kind == "left");
     }
     if let Some(run) = &args.run
         && !found_there.is_empty()
@@ -66,4 +53,36 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Whether something is left of what was to go.
+async fn clean(
+    args: &Args,
+    settings: &KubernetesSettings,
+    place: &str,
+    found_there: &mut Vec<String>,
+) -> anyhow::Result<bool> {
+    let found = kube::leftovers(settings).await?;
+    if found.is_empty() {
+        super::say(format_args!("Nothing of tare is on {place}."));
+        return Ok(false);
+    }
+    let there = found.join(", ");
+    if args.run.is_none() && !args.all {
+        super::say(format_args!(
+            "These runs have something on {place}: {there}.\nRemove it with --run ID, or with --all."
+        ));
+        return Ok(false);
+    }
+    if args.run.as_ref().is_some_and(|run| !found.contains(run)) {
+        found_there.push(format!("{place} has: {there}"));
+        return Ok(false);
+    }
+    found_there.push(String::new());
+    let mut say = |line: &str| super::say(line);
+    let events = kube::clean(settings, args.run.as_deref(), &mut say).await?;
+    for event in &events {
+        super::say(format_args!("tare: {}: {}", event.kind, event.message));
+    }
+    Ok(events.iter().any(|e| e.kind == "left"))
 }

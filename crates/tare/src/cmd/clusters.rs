@@ -176,7 +176,11 @@ impl Clusters {
                     let output = (output == Output::Text).then_some(output);
                     let analysed = analysed(done, output);
                     super::say(format_args!("tare: cluster {context}:"));
-                    concluded(done, analysed)?
+                    // One whose analysis fails takes nothing of the others.
+                    concluded(done, analysed).unwrap_or_else(|error| {
+                        super::say(format_args!("tare: cluster {context}: {error:#}"));
+                        exit::INVALID
+                    })
                 }
                 Ok(None) => exit::INTERRUPTED,
                 Err(error) => {
