@@ -59,7 +59,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let context = settings.context.as_deref().unwrap_or_default();
             writeln!(out, "cluster {context}")?;
         }
-        let checks = runtime.block_on(doctor::examine(settings))?;
+        let checks = match runtime.block_on(doctor::examine(settings)) {
+            // One that does not answer says nothing of the others.
+            Err(error) if clusters.len() > 1 => {
+                writeln!(out, "{:<5} {error}", "BAD")?;
+                bad = true;
+                continue;
+            }
+            checks => checks?,
+        };
         for check in &checks {
             let word = match check.good {
                 Some(true) => "ok",
