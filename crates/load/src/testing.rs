@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_model::arrivals::{Arrivals, Step as RateStep, Trace};
-use tare_model::load::{
-    Counts, Endpoint, ErrorClass, GrpcCall, LoadResult, LoadSpec, Mode, Pace, Protocol, Shard,
-};
+use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode};
 use tare_model::rng::Rng;
 use tare_model::schedule::SchedulePlan;
 use tare_stats::LoadStream;
@@ -21,42 +19,14 @@ use crate::targets::{Targets, connections_of};
 
 /// An open-loop specification of 1,000 rps for one second.
 pub(crate) fn spec(urls: &[&str]) -> LoadSpec {
+    let mode = Mode::Open {
+        rate_rps: 1000.0,
+        arrivals: Default::default(),
+    };
+    let endpoints = urls.iter().map(|url| Endpoint::get(*url)).collect();
     LoadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
-        endpoints: urls
-            .iter()
-            .map(|url| Endpoint {
-                name: (*url).to_owned(),
-                protocol: Protocol::Http1,
-                method: "GET".into(),
-                url: (*url).to_owned(),
-                connect: None,
-                headers: Vec::new(),
-                body_base64: None,
-                messages_base64: Vec::new(),
-                grpc: GrpcCall::default(),
-                weight: 1,
-            })
-            .collect(),
-        mode: Mode::Open {
-            rate_rps: 1000.0,
-            arrivals: Default::default(),
-        },
-        duration_ns: 1_000_000_000,
-        warmup_ns: 0,
         timeout_ns: 1_000_000_000,
-        drain_ns: None,
-        connections: 10,
-        streams: 1,
-        threads: 1,
-        pace: Pace::Sleep,
-        seed: 1,
-        start_unix_ns: None,
-        shard: Shard::default(),
-        tls: None,
-        requests_per_connection: None,
-        pin: false,
-        kernel_timestamps_every: 0,
+        ..LoadSpec::new(endpoints, mode, 1_000_000_000)
     }
 }
 

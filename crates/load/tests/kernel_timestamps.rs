@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
-use tare_model::load::{Endpoint, LoadResult, LoadSpec, Mode, Pace, Shard};
+use tare_model::load::{Endpoint, LoadResult, LoadSpec, Mode};
 
 /// Answers every request on every connection, until the process ends.
 fn server() -> String {
@@ -29,39 +29,15 @@ fn server() -> String {
 }
 
 fn spec(url: String) -> LoadSpec {
+    let mode = Mode::Open {
+        rate_rps: 500.0,
+        arrivals: Default::default(),
+    };
     LoadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
-        endpoints: vec![Endpoint {
-            name: url.clone(),
-            protocol: Default::default(),
-            messages_base64: Vec::new(),
-            grpc: Default::default(),
-            method: "GET".into(),
-            url,
-            connect: None,
-            headers: Vec::new(),
-            body_base64: None,
-            weight: 1,
-        }],
-        mode: Mode::Open {
-            rate_rps: 500.0,
-            arrivals: Default::default(),
-        },
-        duration_ns: 400_000_000,
         warmup_ns: 100_000_000,
-        timeout_ns: 10_000_000_000,
-        drain_ns: None,
         connections: 5,
-        streams: 1,
-        threads: 1,
-        pace: Pace::Sleep,
-        seed: 1,
-        start_unix_ns: None,
-        shard: Shard::default(),
-        tls: None,
-        requests_per_connection: None,
-        pin: false,
         kernel_timestamps_every: 1,
+        ..LoadSpec::new(vec![Endpoint::get(url)], mode, 400_000_000)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a generator is asked to do and what it answers.
 
+mod new;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Shard};
+use tare_model::load::{Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Shard};
 use tare_model::record::LoadRecord;
 use tare_model::rng::Rng;
 use tare_model::verdict::{Grade, Reason};
@@ -338,41 +338,22 @@ fn an_interrupt_ends_early_with_a_valid_result() {
 #[test]
 fn a_worker_writes_a_whole_stream() {
     let addr = good_server();
+    let mode = Mode::Open {
+        rate_rps: 500.0,
+        arrivals: Default::default(),
+    };
+    let endpoints = ["a", "b"].map(|name| Endpoint {
+        name: name.into(),
+        connect: Some(addr.to_string()),
+        ..Endpoint::get(format!("http://{name}.example/"))
+    });
     let spec = LoadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
-        endpoints: ["a", "b"]
-            .map(|name| tare_model::load::Endpoint {
-                name: name.into(),
-                protocol: Default::default(),
-                method: "GET".into(),
-                url: format!("http://{name}.example/"),
-                connect: Some(addr.to_string()),
-                headers: vec![],
-                body_base64: None,
-                messages_base64: vec![],
-                grpc: Default::default(),
-                weight: 1,
-            })
-            .to_vec(),
-        mode: Mode::Open {
-            rate_rps: 500.0,
-            arrivals: Default::default(),
-        },
-        duration_ns: 2_500_000_000,
         warmup_ns: 500_000_000,
         timeout_ns: 2_000_000_000,
-        drain_ns: None,
-        connections: 10,
-        streams: 1,
         threads: 2,
-        pace: Pace::Sleep,
         seed: 3,
-        start_unix_ns: None,
         shard: Shard { index: 1, count: 2 },
-        tls: None,
-        requests_per_connection: None,
-        pin: false,
-        kernel_timestamps_every: 0,
+        ..LoadSpec::new(endpoints.to_vec(), mode, 2_500_000_000)
     };
     let mut child = start(&["--spec", "-"]);
     let json = serde_json::to_vec(&spec).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard};
+use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
 
 use crate::contest::{Contender, Ratio, contest};
 use crate::cost::CONNECTIONS;
@@ -13,36 +13,10 @@ use crate::tools::{PerRequest, Scratch, Tools, client, json};
 const SHARE: f64 = 0.8;
 
 fn spec(url: &str, seconds: u32, mode: Mode) -> LoadSpec {
+    let duration_ns = u64::from(seconds) * 1_000_000_000;
     LoadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
-        endpoints: vec![Endpoint {
-            name: "all".into(),
-            protocol: Protocol::Http1,
-            method: "GET".into(),
-            url: url.to_owned(),
-            connect: None,
-            headers: Vec::new(),
-            body_base64: None,
-            messages_base64: Vec::new(),
-            grpc: GrpcCall::default(),
-            weight: 1,
-        }],
-        mode,
-        duration_ns: u64::from(seconds) * 1_000_000_000,
-        warmup_ns: 0,
-        timeout_ns: 10_000_000_000,
-        drain_ns: None,
         connections: CONNECTIONS.parse().unwrap(),
-        streams: 1,
-        threads: 1,
-        pace: Pace::Sleep,
-        seed: 1,
-        start_unix_ns: None,
-        shard: Shard::default(),
-        tls: None,
-        requests_per_connection: None,
-        pin: false,
-        kernel_timestamps_every: 0,
+        ..LoadSpec::new(vec![Endpoint::get(url)], mode, duration_ns)
     }
 }
 

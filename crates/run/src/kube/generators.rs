@@ -296,32 +296,17 @@ fn skew_ns(behind_ns: &[Option<i64>]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::load::{Arrivals, Mode, Pace};
+    use tare_model::load::{Arrivals, Mode};
 
     #[test]
     fn generators_share_connections_and_the_schedule() {
+        let mode = Mode::Open {
+            rate_rps: 100.0,
+            arrivals: Arrivals::Constant,
+        };
         let spec = LoadSpec {
-            schema_version: 1,
-            endpoints: Vec::new(),
-            mode: Mode::Open {
-                rate_rps: 100.0,
-                arrivals: Arrivals::Constant,
-            },
-            duration_ns: 1,
-            warmup_ns: 0,
-            timeout_ns: 1,
-            drain_ns: None,
             connections: 8,
-            threads: 1,
-            streams: 1,
-            tls: None,
-            requests_per_connection: None,
-            pin: false,
-            kernel_timestamps_every: 0,
-            pace: Pace::Sleep,
-            seed: 1,
-            start_unix_ns: None,
-            shard: Shard::default(),
+            ..LoadSpec::new(Vec::new(), mode, 1)
         };
         let parts = shards(&spec, 3, 7);
         let connections: Vec<u32> = parts.iter().map(|p| p.connections).collect();

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rights::Roles;
 use server::Server;
-use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard};
+use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
 use tare_model::plan::{KubernetesSettings, Plan, Sampling, resolve};
 use tare_model::trial::order;
 use tare_model::worker::AgentSpec;
@@ -262,39 +262,18 @@ fn set(plan: &mut Plan, change: impl FnOnce(&mut KubernetesSettings)) {
 /// A generator's specification, short.
 fn load() -> String {
     let second_ns = 1_000_000_000;
+    let mode = Mode::Open {
+        rate_rps: 50.0,
+        arrivals: Arrivals::Constant,
+    };
+    let endpoint = Endpoint {
+        name: "e".into(),
+        ..Endpoint::get("http://a/")
+    };
     let spec = LoadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
-        endpoints: vec![Endpoint {
-            name: "e".into(),
-            protocol: Protocol::Http1,
-            method: "GET".into(),
-            url: "http://a/".into(),
-            connect: None,
-            headers: Vec::new(),
-            body_base64: None,
-            messages_base64: Vec::new(),
-            grpc: GrpcCall::default(),
-            weight: 1,
-        }],
-        mode: Mode::Open {
-            rate_rps: 50.0,
-            arrivals: Arrivals::Constant,
-        },
-        duration_ns: second_ns,
-        warmup_ns: 0,
         timeout_ns: second_ns,
-        drain_ns: None,
         connections: 2,
-        threads: 1,
-        streams: 1,
-        tls: None,
-        requests_per_connection: None,
-        pin: false,
-        kernel_timestamps_every: 0,
-        pace: Pace::Sleep,
-        seed: 1,
-        start_unix_ns: None,
-        shard: Shard::default(),
+        ..LoadSpec::new(vec![endpoint], mode, second_ns)
     };
     serde_json::to_string(&spec).unwrap()
 }

@@ -177,27 +177,11 @@ fn endpoint(mut fields: Fields, request: &Endpoint) -> anyhow::Result<Endpoint> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::load::GrpcCall;
-
-    fn get() -> Endpoint {
-        Endpoint {
-            name: String::new(),
-            protocol: Protocol::Http1,
-            method: "GET".into(),
-            url: String::new(),
-            connect: None,
-            headers: Vec::new(),
-            body_base64: None,
-            messages_base64: Vec::new(),
-            grpc: GrpcCall::default(),
-            weight: 1,
-        }
-    }
 
     #[test]
     fn the_scheme_grpc_makes_a_call_of_it() {
         let text = "{\"url\": \"grpc://h:1/p.S/M\"}\n{\"url\": \"http://h/\"}";
-        let all = from_lines(text, &get()).unwrap();
+        let all = from_lines(text, &Endpoint::get("")).unwrap();
         assert_eq!(
             (all[0].protocol, all[0].url.as_str(), all[0].name.as_str()),
             (Protocol::Grpc, "http://h:1/p.S/M", "grpc://h:1/p.S/M")
@@ -213,7 +197,7 @@ mod tests {
             method: "PUT".into(),
             headers: vec![("a".into(), "b".into())],
             body_base64: Some("QQ==".into()),
-            ..get()
+            ..Endpoint::get("")
         };
         let text = "{\"url\": \"http://h/\"}\n{\"url\": \"http://h/\", \"method\": \"POST\", \"headers\": []}";
         let all = from_lines(text, &flags).unwrap();
@@ -225,7 +209,7 @@ mod tests {
     #[test]
     fn an_endpoint_needs_only_its_url() {
         let text = "# two\n{\"url\": \"http://h/a\", \"weight\": 3}\n\n{\"url\": \"http://h/b\"}\n";
-        let all = from_lines(text, &get()).unwrap();
+        let all = from_lines(text, &Endpoint::get("")).unwrap();
         let e = &all[0];
         assert_eq!(
             (e.name.as_str(), e.method.as_str(), e.weight),
@@ -236,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
-        let said = |text: &str| format!("{:#}", from_lines(text, &get()).unwrap_err());
+        let said = |text: &str| format!("{:#}", from_lines(text, &Endpoint::get("")).unwrap_err());
         assert!(said("\n{\"name\": \"a\"}").starts_with("line 2: "));
         assert!(said("{\"url\": \"http://h/\", \"wieght\": 3}").contains("wieght"));
         assert!(said("- url: x").contains("JSON object"));
