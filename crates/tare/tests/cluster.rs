@@ -2,12 +2,16 @@
 //! a release build, and Istio's charts; `make test` leaves this out.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+#[path = "support/kubectl.rs"]
+mod kubectl;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use kubectl::kubectl;
 use tare_model::hist::HistogramWire;
 use tare_model::load::{Counts, LoadHistograms, LoadResult};
 use tare_model::summary::{Cell, Distinction, Summary};
@@ -240,16 +244,6 @@ fn cluster() -> Vec<String> {
         "{found:#?}"
     );
     found
-}
-
-fn kubectl(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("kubectl")
-        .args(arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("kubectl must be on PATH");
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then_some(text)
 }
 
 /// A release build, where there is one: the same program as in the image.

@@ -2,13 +2,16 @@
 //! and a cluster as it was. `make cluster-faults` brings the cluster; `make test` leaves this out.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+#[path = "../support/kubectl.rs"]
+mod kubectl;
 mod site;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
-use site::{Site, ended, events, has, kill, kubectl, pods, program, read, said, testbed, wait};
+use kubectl::kubectl;
+use site::{Site, ended, events, has, kill, pods, program, read, said, testbed, wait};
 use tare_model::summary::Summary;
 use tare_model::trial::TrialResult;
 use tare_model::verdict::{Grade, Reason};

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::kubectl::kubectl;
 use rustix::process::{Pid, Signal, kill_process};
 use tare_model::trial::{Event, TrialResult};
 use tare_model::verdict::Reason;
@@ -148,15 +149,6 @@ pub(crate) fn kill(child: &mut Child) {
     let pid = Pid::from_raw(child.id() as i32).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     child.wait().unwrap();
-}
-
-/// What kubectl prints, or nothing where it fails.
-pub(crate) fn kubectl(arguments: &[&str]) -> Option<String> {
-    let mut command = Command::new("kubectl");
-    command.args(arguments).stderr(Stdio::null());
-    let output = command.output().expect("kubectl must be on PATH");
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then_some(text)
 }
 
 /// A command of the testbed whose cluster this is.
