@@ -2,8 +2,9 @@
 //! saw around it. Thresholds are constants; docs/method.md states them.
 
 use tare_model::load::LoadResult;
-use tare_model::trial::{Event, MachineUse, Proof, Resources};
+use tare_model::trial::{Event, MachineUse, ProcessUse, Proof, Resources};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::worker::Plane;
 
 /// Above this share of all cores busy (mean over the window), or of the allowed cores
 /// used by the trial itself, a trial is suspect.
@@ -65,6 +66,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         findings.push(Finding::new(Grade::Invalid, Reason::Incomplete, what));
     }
     if let Some(resources) = evidence.resources {
+        gone(resources, evidence.events, &mut findings);
         machine(resources, &mut findings);
     }
     if evidence.debug_build {
@@ -79,6 +81,40 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         Some(load) => own.and(load.verdict.clone()),
         None => own,
     }
+}
+
+/// Where the sampling found nothing more to read and nothing else has said why.
+fn gone(resources: &Resources, events: &[Event], findings: &mut Vec<Finding>) {
+    let told = |name: &str| {
+        let mut exited = events.iter().filter(|e| e.kind == "exited");
+        exited.any(|e| e.message.split(' ').next() == Some(name))
+    };
+    let early = |p: &&ProcessUse| {
+        // Generators may end with the window: whether they did their work is in their records.
+        let own = matches!(p.plane, Plane::Generator | Plane::GeneratorProxy);
+        p.gone_at_ns
+            .is_some_and(|t_ns| !own || t_ns.unsigned_abs() < resources.window_ns)
+    };
+    let all = || {
+        resources
+            .processes
+            .iter()
+            .filter(early)
+            .filter(|p| !told(&p.name))
+    };
+    let Some(first) = all().next() else {
+        return;
+    };
+    let mut found = format!(
+        "{} was gone {:.1} s into the window",
+        first.name,
+        first.gone_at_ns.unwrap_or(0) as f64 / 1e9
+    );
+    if let more @ 1.. = all().count() - 1 {
+        found += &format!(" (and {more} more)");
+    }
+    found += "; what was used until then is in the figures";
+    findings.push(Finding::new(Grade::Invalid, Reason::Restart, found));
 }
 
 /// A quota stops all threads of the group until its period ends: waits of tens of
@@ -170,8 +206,7 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tare_model::trial::{MemoryKind, ProcessUse};
-    use tare_model::worker::Plane;
+    use tare_model::trial::MemoryKind;
 
     use super::*;
 
@@ -184,20 +219,24 @@ mod tests {
         debug_build: false,
     };
 
+    fn process(name: &str, cpu_cores: f64) -> ProcessUse {
+        ProcessUse {
+            name: name.into(),
+            plane: Plane::Application,
+            cpu_cores,
+            cpu_cores_max: cpu_cores,
+            memory_mean_bytes: 0.0,
+            memory_max_bytes: 0,
+            memory_kind: MemoryKind::Rss,
+            rss_mean_bytes: 0.0,
+            gone_at_ns: None,
+        }
+    }
+
     fn of_machine(machine: MachineUse, own_cores: f64) -> Verdict {
         let resources = Resources {
             window_ns: 1,
-            processes: vec![ProcessUse {
-                name: "web".into(),
-                plane: Plane::Application,
-                cpu_cores: own_cores,
-                cpu_cores_max: own_cores,
-                memory_mean_bytes: 0.0,
-                memory_max_bytes: 0,
-                memory_kind: MemoryKind::Rss,
-                rss_mean_bytes: 0.0,
-                gone_at_ns: None,
-            }],
+            processes: vec![process("web", own_cores)],
             planes: BTreeMap::new(),
             machine,
             sampling_cores: 0.01,
@@ -311,6 +350,64 @@ mod tests {
         assert_eq!(graded(Some(1_100_000_000), 10_000_000_000), Grade::Suspect);
         assert_eq!(graded(Some(10_000_000_000), 10_000_000_000), Grade::Invalid);
         assert_eq!(graded(None, 1), Grade::Valid);
+    }
+
+    /// A window of 10 s; when each was gone, in seconds.
+    fn with_gone(all: &[(&str, Plane, Option<f64>)], exited: &[&str]) -> Verdict {
+        let process = |(name, plane, gone_s): &(&str, Plane, Option<f64>)| ProcessUse {
+            plane: *plane,
+            gone_at_ns: gone_s.map(|s| (s * 1e9) as i64),
+            ..process(name, 0.1)
+        };
+        let resources = Resources {
+            window_ns: 10_000_000_000,
+            processes: all.iter().map(process).collect(),
+            planes: BTreeMap::new(),
+            machine: MachineUse::default(),
+            sampling_cores: 0.0,
+            kubelet_age_ns_max: None,
+        };
+        let event = |message: &&str| Event {
+            at_unix_ns: 1,
+            kind: "exited".into(),
+            message: (*message).into(),
+        };
+        let events: Vec<Event> = exited.iter().map(event).collect();
+        judge(&Evidence {
+            resources: Some(&resources),
+            events: &events,
+            ..NOTHING
+        })
+    }
+
+    #[test]
+    fn what_vanished_is_invalid_although_nobody_saw_it_end() {
+        let all = [
+            ("web", Plane::Application, None),
+            ("web/sidecar", Plane::DataPlane, Some(9.25)),
+            ("api", Plane::Application, Some(10.0)),
+        ];
+        let v = with_gone(&all, &[]);
+        let found: Vec<&str> = v.reasons.iter().map(|r| r.found.as_str()).collect();
+        assert_eq!(
+            found,
+            [
+                "web/sidecar was gone 9.2 s into the window (and 1 more); what was used until then is in the figures"
+            ]
+        );
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Invalid, Reason::Restart)
+        );
+        let v = with_gone(&all, &["web/sidecar ended: OOMKilled", "api is gone"]);
+        assert_eq!(v.reasons.len(), 2, "said once: {:?}", v.reasons);
+    }
+
+    #[test]
+    fn a_generator_that_ends_with_the_window_has_not_vanished() {
+        let generator = |s| with_gone(&[("generator-0", Plane::Generator, Some(s))], &[]).grade;
+        assert_eq!(generator(10.0), Grade::Valid);
+        assert_eq!(generator(9.0), Grade::Invalid);
     }
 
     #[test]
