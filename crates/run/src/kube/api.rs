@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::kinds::Kind;
+use super::lines::Lines;
 use crate::environment::EnvironmentError;
 
 /// How long a server that is away is waited for.
@@ -411,10 +412,18 @@ impl Api {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// A text that goes on, as a body to read from.
-    pub(super) async fn stream(&self, path: &str) -> Result<Body, ApiError> {
+    /// A text that goes on.
+    pub(super) async fn lines(&self, path: &str) -> Result<Lines, ApiError> {
         let response = self.send(Method::GET, path, JSON, b"").await?;
-        Ok(response.into_body())
+        Ok(Lines::new(response.into_body()))
+    }
+
+    /// Changes of the objects that a label selector takes, one a line; first all as they are.
+    pub(super) async fn watch(&self, kind: Kind, selector: &str) -> Result<Lines, ApiError> {
+        allowed(kind, "watch")?;
+        let (path, selector) = (kind.path(None), encoded(selector));
+        self.lines(&format!("{path}?watch=true&labelSelector={selector}"))
+            .await
     }
 
     /// Path of a pod's own port and path through the API server.

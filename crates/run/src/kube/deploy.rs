@@ -16,11 +16,12 @@ use tokio::time::Instant;
 use super::api::{Api, ApiError};
 use super::events::Events;
 use super::kinds::{CONFIG_MAP, DEPLOYMENT, Kind, NAMESPACE, POD, SERVICE};
+use super::leaving::Leaving;
 use super::names::{PORT, ROLE, TrialNames};
 use super::nodes::Node;
 use super::objects::{self, Place};
 use super::pods::Pod;
-use super::secrets;
+use super::{secrets, watch};
 use crate::environment::{Deployed, EnvironmentError};
 
 /// Requests under way at once.
@@ -46,6 +47,10 @@ pub struct Deployment {
     /// Sums of the proxies' counters before the load, by pod.
     pub(super) counters: BTreeMap<String, f64>,
     pub(super) events: Events,
+    /// Why pods of the trial go.
+    pub(super) leaving: Leaving,
+    /// Ends the watch over containers with a last look.
+    pub(super) watching: Option<watch::End>,
     pub(super) tasks: Vec<JoinHandle<()>>,
 }
 

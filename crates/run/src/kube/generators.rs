@@ -13,6 +13,7 @@ use super::api::Api;
 use super::deploy::Deployment;
 use super::events::Events;
 use super::kinds::{CONFIG_MAP, JOB, POD};
+use super::leaving::Leaving;
 use super::log::{self, Line};
 use super::names::{ROLE, TrialNames};
 use super::objects;
@@ -201,7 +202,12 @@ fn hear(
     }
     let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
     let (stop, _) = mpsc::channel(1);
-    let task = merge(pods.len(), raw, sender, deployment.events.clone(), until);
+    let told = Told {
+        events: deployment.events.clone(),
+        leaving: deployment.leaving.clone(),
+        pods: pods.iter().map(|p| Pod(p).key()).collect(),
+    };
+    let task = merge(raw, sender, told, until);
     deployment.tasks.push(tokio::spawn(task));
     Worker {
         watched,
@@ -211,15 +217,31 @@ fn hear(
     }
 }
 
+/// Where what is wrong with a generator is told.
+struct Told {
+    events: Events,
+    leaving: Leaving,
+    /// Namespace and name of each generator's pod.
+    pods: Vec<String>,
+}
+
+impl Told {
+    fn exited(&self, index: usize, found: &str) {
+        let why = self.leaving.why(&self.pods[index]);
+        self.events
+            .say("exited", format!("generator-{index}{found}{why}"));
+    }
+}
+
 /// One stream of many. What is wrong with one of them is an event with its name, and
 /// leaves the stream without an end: the trial is then invalid.
 async fn merge(
-    count: usize,
     mut raw: mpsc::Receiver<Line>,
     out: mpsc::Sender<String>,
-    events: Events,
+    told: Told,
     until: Instant,
 ) {
+    let count = told.pods.len();
     let mut streams = GeneratorStreams::new(count);
     let mut behind_ns: Vec<Option<i64>> = vec![None; count];
     loop {
@@ -228,8 +250,7 @@ async fn merge(
             Ok(None) => break,
             Err(_) => {
                 for index in streams.unfinished() {
-                    let found = format!("generator-{index} is lost: its last records do not come");
-                    events.say("exited", found);
+                    told.exited(index, " is lost: its last records do not come");
                 }
                 return;
             }
@@ -247,19 +268,14 @@ async fn merge(
                 }
             }
             Err(error) => {
-                events.say(
-                    "exited",
-                    format!(
-                        "generator-{}: its records: {}",
-                        error.generator, error.error
-                    ),
-                );
+                let found = format!(": its records: {}", error.error);
+                told.exited(error.generator, &found);
                 return;
             }
         }
     }
     if let Some(skew_ns) = skew_ns(&behind_ns) {
-        events.say(
+        told.events.say(
             "skew",
             format!(
                 "clocks of generators differ by up to {:.3} ms",
@@ -271,15 +287,11 @@ async fn merge(
         Ok((last, results)) => {
             // Nobody here asks one to stop: its pod was deleted, evicted or its node went.
             for index in (0..results.len()).filter(|&i| results[i].interrupted) {
-                let found = format!("generator-{index} was stopped before its end");
-                events.say("exited", found);
+                told.exited(index, " was stopped before its end");
             }
             let _ = out.send(last).await;
         }
-        Err(error) => events.say(
-            "exited",
-            format!("generator-{} ended early: {}", error.generator, error.error),
-        ),
+        Err(error) => told.exited(error.generator, &format!(" ended early: {}", error.error)),
     }
 }
 

@@ -61,7 +61,7 @@ kinds! {
     NAMESPACE = "Namespace", "" "v1" "namespaces", false, ["list" "create" "patch" "delete"] + [], Always, "one for each instance of the application";
     NODE = "Node", "" "v1" "nodes", false, ["get" "list" "patch"] + [], Always, "reserves a node for the generators, and returns it";
     NODE_PROXY = "Node", "" "v1" "nodes/proxy", false, ["get"] + [], Kubelet, "CPU and memory from the kubelets, where agents may not run. It is more than a reader's right: a kubelet runs commands for it";
-    POD = "Pod", "" "v1" "pods", true, ["get" "list" "create" "patch" "delete"] + [], Always, "agents; waiting for the application";
+    POD = "Pod", "" "v1" "pods", true, ["get" "list" "watch" "create" "patch" "delete"] + [], Always, "agents; waiting for the application; why a pod goes while it is measured";
     POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"] + [], Always, "the records of generators and agents";
     POD_PROXY = "Pod", "" "v1" "pods/proxy", true, ["get"] + [], Always, "the proxies' counters, and the proof that plain text is refused";
     SERVICE = "Service", "" "v1" "services", true, ["create" "patch"] + [], Always, "one for each service of the application";

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -90,44 +89,33 @@ async fn read(
     had: &mut usize,
     lines: &mpsc::Sender<Line>,
 ) -> bool {
-    let Ok(mut body) = api.stream(path).await else {
+    let Ok(mut log) = api.lines(path).await else {
         return true;
     };
-    let mut buffer: Vec<u8> = Vec::new();
     let mut number = 0;
     loop {
-        let frame = tokio::select! {
-            frame = body.frame() => frame,
+        let line = tokio::select! {
+            line = log.next() => line,
             () = lines.closed() => return false,
         };
-        let Some(Ok(frame)) = frame else {
+        let Some(line) = line else {
             return true;
         };
-        let Ok(data) = frame.into_data() else {
+        number += 1;
+        if number <= *had {
             continue;
-        };
-        buffer.extend_from_slice(&data);
-        let mut from = 0;
-        while let Some(end) = buffer[from..].iter().position(|&b| b == b'\n') {
-            let line = String::from_utf8_lossy(&buffer[from..from + end]).into_owned();
-            from += end + 1;
-            number += 1;
-            if number <= *had {
-                continue;
-            }
-            *had = number;
-            let (text, written_ns) = split(&line);
-            let behind_ns = written_ns.map(|w| unix_ns() as i64 - w);
-            let line = Line {
-                source,
-                text: text.to_owned(),
-                behind_ns,
-            };
-            if lines.send(line).await.is_err() {
-                return false;
-            }
         }
-        buffer.drain(..from);
+        *had = number;
+        let (text, written_ns) = split(&line);
+        let behind_ns = written_ns.map(|w| unix_ns() as i64 - w);
+        let line = Line {
+            source,
+            text: text.to_owned(),
+            behind_ns,
+        };
+        if lines.send(line).await.is_err() {
+            return false;
+        }
     }
 }
 

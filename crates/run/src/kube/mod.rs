@@ -14,7 +14,9 @@ mod hooks;
 mod keep;
 pub mod kinds;
 mod kubelet;
+mod leaving;
 mod ledger;
+mod lines;
 mod log;
 mod merged;
 mod meshes;
@@ -44,6 +46,7 @@ use deploy::{Deployment, Order};
 use events::Events;
 use generators::Lead;
 use helm::Helm;
+use leaving::Leaving;
 use ledger::Ledger;
 use meshes::Site;
 use names::Names;
@@ -288,6 +291,8 @@ impl Cluster {
             pods: Vec::new(),
             counters: BTreeMap::new(),
             events: Events::default(),
+            leaving: Leaving::default(),
+            watching: None,
             tasks: Vec::new(),
         };
         if let Some(node) = &deployment.reserved {
@@ -377,7 +382,9 @@ impl Environment for Kubernetes {
                 Ok(proofs)
             }
             Phase::After { load_sent } => {
-                Ok(prove::after(&cluster.api, deployment, load_sent).await)
+                let proofs = prove::after(&cluster.api, deployment, load_sent).await;
+                watch::end(deployment).await;
+                Ok(proofs)
             }
         }
     }

@@ -43,6 +43,11 @@ impl<'a> Pod<'a> {
             .unwrap_or("")
     }
 
+    /// Namespace and name.
+    pub(super) fn key(self) -> String {
+        format!("{}/{}", self.namespace(), self.name())
+    }
+
     pub(super) fn is_leaving(self) -> bool {
         self.0["metadata"]["deletionTimestamp"].is_string()
     }
@@ -60,7 +65,7 @@ impl<'a> Pod<'a> {
         match self.label(ROLE) {
             "application" => format!("{}/{}", self.label(INSTANCE), self.label("app")),
             "generator" => format!("generator-{}", self.completion_index()),
-            _ => format!("{}/{}", self.namespace(), self.name()),
+            _ => self.key(),
         }
     }
 
@@ -133,6 +138,36 @@ impl<'a> Pod<'a> {
         waiting
             .or_else(unscheduled)
             .unwrap_or_else(|| format!("phase {}", self.phase()))
+    }
+
+    /// Why it goes or has gone, as far as it tells; as a predicate.
+    ///
+    /// Source: Kubernetes' documentation, "Disruptions", pod disruption conditions, and
+    /// "Node-pressure Eviction".
+    pub(super) fn leaving(self) -> Option<String> {
+        let reason = self.text("/status/reason");
+        if self.phase() == "Failed" && !reason.is_empty() {
+            let word = match reason {
+                "Evicted" => "was evicted by its node",
+                _ => "failed",
+            };
+            return Some(format!(
+                "{word} ({reason}: {})",
+                self.text("/status/message")
+            ));
+        }
+        let conditions = self.0["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        let target = conditions.find(|c| c["type"] == "DisruptionTarget" && c["status"] == "True");
+        if let Some(target) = target {
+            let text = |key: &str| target[key].as_str().unwrap_or("");
+            return Some(format!(
+                "was evicted ({}: {})",
+                text("reason"),
+                text("message")
+            ));
+        }
+        self.is_leaving().then(|| "was deleted".to_owned())
     }
 
     /// Its running containers, for the agents.

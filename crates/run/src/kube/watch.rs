@@ -6,16 +6,32 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::mesh::PodSelector;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::deploy::Deployment;
 use super::events::Events;
 use super::kinds::POD;
+use super::leaving::{self, Leaving};
 use super::names::ROLE;
 use super::pods::Pod;
 
 const EVERY: Duration = Duration::from_secs(3);
+
+/// Asks for a last look, and for word that it was done.
+pub(super) type End = mpsc::Sender<oneshot::Sender<()>>;
+
+/// A container that was there when the load began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    /// As in the figures: `emojivoto-0/web/sidecar`.
+    name: String,
+    /// Namespace and name of its pod.
+    pod: String,
+    /// Its name in the pod.
+    container: String,
+}
 
 /// Watches the deployment's containers until the trial is over.
 pub(super) fn start(api: &Api, deployment: &mut Deployment) {
@@ -24,146 +40,242 @@ pub(super) fn start(api: &Api, deployment: &mut Deployment) {
         .section()
         .map(|s| s.parts.clone())
         .unwrap_or_default();
-    let selectors: Vec<PodSelector> = parts
-        .control_plane
-        .into_iter()
-        .chain(parts.node_proxies)
-        .collect();
-    let named = deployment.watched.iter();
-    let known: BTreeMap<String, String> = named
-        .filter_map(|w| {
-            let id = w.container.as_deref()?.rsplit('/').next()?;
-            Some((id.to_owned(), w.name.clone()))
-        })
-        .collect();
-    let task = watch(
-        api.clone(),
+    let leaving = deployment.leaving.clone();
+    let hear = leaving::hear(api.clone(), deployment.names.selector(), leaving.clone());
+    let watch = Watch {
+        repeated: api.repeated(),
+        api: api.clone(),
         own,
-        selectors,
-        known,
-        deployment.events.clone(),
-    );
-    deployment.tasks.push(tokio::spawn(task));
+        selectors: parts
+            .control_plane
+            .into_iter()
+            .chain(parts.node_proxies)
+            .collect(),
+        known: known(deployment),
+        leaving,
+        events: deployment.events.clone(),
+    };
+    let (end, ended) = mpsc::channel(1);
+    deployment.watching = Some(end);
+    deployment.tasks.push(tokio::spawn(hear));
+    deployment.tasks.push(tokio::spawn(watch.run(ended)));
 }
 
-async fn watch(
+/// A last look: what ended since the one before is not forgotten.
+pub(super) async fn end(deployment: &mut Deployment) {
+    let Some(watching) = deployment.watching.take() else {
+        return;
+    };
+    let (done, looked) = oneshot::channel();
+    if watching.send(done).await.is_ok() {
+        let _ = looked.await;
+    }
+}
+
+/// All watched containers by their ids.
+fn known(deployment: &Deployment) -> BTreeMap<String, Known> {
+    let mut places = BTreeMap::new();
+    for pod in deployment.pods.iter().map(Pod) {
+        for container in pod.containers() {
+            let place = (pod.key(), container.name().to_owned());
+            places.extend(container.id().map(|id| (id.to_owned(), place)));
+        }
+    }
+    let named = deployment.watched.iter();
+    let all = named.filter_map(|w| {
+        let id = w.container.as_deref()?.rsplit('/').next()?.to_owned();
+        // Those of the mesh itself are named after pod and container.
+        let (pod, container) = places.remove(&id).or_else(|| {
+            let (pod, container) = w.name.rsplit_once('/')?;
+            Some((pod.to_owned(), container.to_owned()))
+        })?;
+        let name = w.name.clone();
+        Some((
+            id,
+            Known {
+                name,
+                pod,
+                container,
+            },
+        ))
+    });
+    all.collect()
+}
+
+struct Watch {
     api: Api,
     own: String,
     selectors: Vec<PodSelector>,
-    mut known: BTreeMap<String, String>,
+    known: BTreeMap<String, Known>,
+    leaving: Leaving,
     events: Events,
-) {
-    let mut repeated = api.repeated();
-    loop {
-        tokio::time::sleep(EVERY).await;
+    /// Requests sent again, as of the last look.
+    repeated: u32,
+}
+
+impl Watch {
+    async fn run(mut self, mut ended: mpsc::Receiver<oneshot::Sender<()>>) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(EVERY) => self.look().await,
+                done = ended.recv() => {
+                    if let Some(done) = done {
+                        self.look().await;
+                        let _ = done.send(());
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self) {
         let asked = Instant::now();
-        let pods = pods(&api, &own, &selectors).await;
-        let more = api.repeated() - repeated;
+        let pods = self.pods().await;
+        let more = self.api.repeated() - self.repeated;
         if more > 0 {
-            repeated += more;
+            self.repeated += more;
             let away_s = asked.elapsed().as_secs_f64();
             let message = format!(
                 "the API server was away or busy for about {away_s:.1} s: {more} requests were sent again"
             );
-            events.say("server_away", message);
+            self.events.say("server_away", message);
         }
         // A server that is away says nothing about containers.
         let Ok(pods) = pods else {
-            continue;
+            return;
         };
-        for (id, name, why) in vanished(&pods, &known) {
-            events.say("exited", format!("{name} {why}"));
-            known.remove(&id);
+        pods.iter().map(Pod).for_each(|pod| self.leaving.note(pod));
+        for (id, what) in vanished(&pods, &self.known, &self.leaving) {
+            self.events.say("exited", what);
+            self.known.remove(&id);
         }
     }
-}
 
-async fn pods(api: &Api, own: &str, selectors: &[PodSelector]) -> Result<Vec<Value>, ApiError> {
-    let mut all = api.list(POD, None, own).await?;
-    for selector in selectors {
-        all.extend(
-            api.list(POD, Some(&selector.namespace), &selector.selector)
-                .await?,
-        );
+    async fn pods(&self) -> Result<Vec<Value>, ApiError> {
+        let mut all = self.api.list(POD, None, &self.own).await?;
+        for selector in &self.selectors {
+            let namespace = Some(selector.namespace.as_str());
+            all.extend(self.api.list(POD, namespace, &selector.selector).await?);
+        }
+        Ok(all)
     }
-    Ok(all)
 }
 
-/// Id, name and reason of every known container that runs no more.
-fn vanished(pods: &[Value], known: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
+/// Id of every known container that runs no more, and what is known of its end.
+fn vanished(
+    pods: &[Value],
+    known: &BTreeMap<String, Known>,
+    leaving: &Leaving,
+) -> Vec<(String, String)> {
     let mut running = BTreeSet::new();
-    let mut reasons: BTreeMap<String, String> = BTreeMap::new();
+    let mut ends = BTreeMap::new();
     for pod in pods.iter().map(Pod) {
         for container in pod.containers() {
-            running.extend(container.id().map(ToOwned::to_owned));
+            running.extend(container.id());
             if let Some((reason, code)) = container.ended() {
-                let title = pod.title();
-                let text = format!(
-                    "ended: {reason}, exit code {code}, {} restarts",
-                    container.restarts()
-                );
-                reasons.insert(title.clone(), text.clone());
-                reasons.insert(format!("{title}/sidecar"), text.clone());
-                reasons.insert(format!("{title}/{}", container.name()), text);
+                let restarts = container.restarts();
+                let end = format!("ended: {reason}, exit code {code}, {restarts} restarts");
+                ends.insert((pod.key(), container.name()), end);
             }
         }
     }
-    known
+    let is_there = |key: &str| pods.iter().any(|p| Pod(p).key() == key);
+    let gone = known
         .iter()
-        .filter(|(id, _)| !running.contains(*id))
-        .map(|(id, name)| {
-            let why = reasons.get(name).cloned();
-            (
-                id.clone(),
-                name.clone(),
-                why.unwrap_or_else(|| "is gone with its pod".to_owned()),
-            )
-        })
-        .collect()
+        .filter(|(id, _)| !running.contains(id.as_str()));
+    gone.map(|(id, one)| {
+        let end = ends.get(&(one.pod.clone(), one.container.as_str()));
+        let end = end.map_or("is gone", String::as_str);
+        let mut what = format!(
+            "{} {end} (pod {}, container {})",
+            one.name, one.pod, one.container
+        );
+        let why = leaving.why(&one.pod);
+        if why.is_empty() && !is_there(&one.pod) {
+            what += "; its pod was deleted";
+        }
+        (id.clone(), what + &why)
+    })
+    .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::names::INSTANCE;
     use serde_json::json;
 
-    #[test]
-    fn a_container_that_is_no_more_is_named_with_its_reason() {
-        let known = BTreeMap::from([
-            ("x1".to_owned(), "shop-0/web".to_owned()),
-            ("y1".to_owned(), "shop-0/api".to_owned()),
-        ]);
-        let pod = |app: &str, status: Value| {
-            json!({"metadata": {"labels": {ROLE: "application", INSTANCE: "shop-0", "app": app}},
-                "spec": {"containers": [{"name": "tare"}]}, "status": {"containerStatuses": [status]}})
-        };
-        let alive = pod(
-            "web",
-            json!({"name": "tare", "containerID": "c://x1", "state": {"running": {}}}),
-        );
-        let again = pod(
-            "api",
-            json!({"name": "tare", "containerID": "c://y2", "restartCount": 1, "state": {"running": {}},
-            "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}),
-        );
-        let found = vanished(&[alive.clone(), again], &known);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].1, "shop-0/api");
-        assert!(found[0].2.contains("OOMKilled"), "{}", found[0].2);
-        let found = vanished(&[alive], &known);
-        assert!(found[0].2.contains("gone with its pod"));
+    fn known(ids: &[(&str, &str, &str, &str)]) -> BTreeMap<String, Known> {
+        let all = ids.iter().map(|(id, name, pod, container)| {
+            let known = Known {
+                name: (*name).to_owned(),
+                pod: format!("n/{pod}"),
+                container: (*container).to_owned(),
+            };
+            ((*id).to_owned(), known)
+        });
+        all.collect()
+    }
+
+    fn pod(name: &str, statuses: Value) -> Value {
+        json!({"metadata": {"namespace": "n", "name": name}, "spec": {"containers": [{"name": "tare"}],
+            "initContainers": [{"name": "istio-proxy", "restartPolicy": "Always"}]}, "status": statuses})
+    }
+
+    fn runs(container: &str, id: &str) -> Value {
+        json!({"name": container, "containerID": format!("c://{id}"), "state": {"running": {}}})
     }
 
     #[test]
-    fn a_native_sidecar_that_was_started_again_is_named_with_its_reason() {
-        let known = BTreeMap::from([("p1".to_owned(), "shop-0/web/sidecar".to_owned())]);
-        let again = json!({"name": "istio-proxy", "containerID": "c://p2", "restartCount": 1,
-            "state": {"running": {}}, "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}});
-        let pod = json!({"metadata": {"labels": {ROLE: "application", INSTANCE: "shop-0", "app": "web"}},
-            "spec": {"initContainers": [{"name": "istio-proxy", "restartPolicy": "Always"}]},
-            "status": {"initContainerStatuses": [again]}});
-        let found = vanished(&[pod], &known);
-        assert!(found[0].2.contains("OOMKilled"), "{}", found[0].2);
+    fn a_container_that_is_no_more_is_named_with_its_reason_and_not_with_its_neighbours() {
+        let known = known(&[
+            ("x1", "shop-0/web", "web-1", "tare"),
+            ("y1", "shop-0/api", "api-1", "tare"),
+            ("p1", "shop-0/api/sidecar", "api-1", "istio-proxy"),
+        ]);
+        let ended =
+            |reason: &str, code: i64| json!({"terminated": {"reason": reason, "exitCode": code}});
+        let web = pod("web-1", json!({"containerStatuses": [runs("tare", "x1")]}));
+        let mut again = runs("istio-proxy", "p2");
+        again["restartCount"] = 1.into();
+        again["lastState"] = ended("OOMKilled", 137);
+        let api = pod(
+            "api-1",
+            json!({"initContainerStatuses": [again],
+            "containerStatuses": [{"name": "tare", "containerID": "c://y1", "state": ended("Error", 1)}]}),
+        );
+        let found = vanished(&[web, api], &known, &Leaving::default());
+        let found: Vec<&str> = found.iter().map(|(_, what)| what.as_str()).collect();
+        assert_eq!(
+            found,
+            [
+                "shop-0/api/sidecar ended: OOMKilled, exit code 137, 1 restarts (pod n/api-1, container istio-proxy)",
+                "shop-0/api ended: Error, exit code 1, 0 restarts (pod n/api-1, container tare)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_pod_that_is_no_more_was_deleted_and_one_that_was_evicted_says_so() {
+        let known = known(&[
+            ("x1", "shop-0/web", "web-1", "tare"),
+            ("y1", "shop-0/api", "api-1", "tare"),
+        ]);
+        let leaving = Leaving::default();
+        let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory",
+            "containerStatuses": [{"name": "tare", "state": {"terminated": {"reason": "Error", "exitCode": 137}}}]});
+        let api = pod("api-1", evicted);
+        leaving.note(Pod(&api));
+        let other = pod("web-2", json!({"containerStatuses": [runs("tare", "x2")]}));
+        let found = vanished(&[api, other], &known, &leaving);
+        let found: Vec<&str> = found.iter().map(|(_, what)| what.as_str()).collect();
+        assert_eq!(
+            found,
+            [
+                "shop-0/web is gone (pod n/web-1, container tare); its pod was deleted",
+                "shop-0/api ended: Error, exit code 137, 0 restarts (pod n/api-1, container tare); \
+                 its pod was evicted by its node (Evicted: low on memory)",
+            ]
+        );
     }
 }

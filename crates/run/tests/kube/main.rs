@@ -4,6 +4,7 @@
 
 mod rights;
 mod server;
+mod vanishing;
 
 use std::path::Path;
 

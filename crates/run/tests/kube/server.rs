@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -46,6 +47,10 @@ pub(crate) struct World {
     pub(crate) median_ns: f64,
     /// Logs of workers do not come.
     pub(crate) silent: bool,
+    /// Pods that went, as they were last; who watches hears of them.
+    pub(crate) went: Vec<Value>,
+    /// Requests that wait for changes.
+    pub(crate) watching: usize,
     version: u64,
 }
 
@@ -215,8 +220,11 @@ impl World {
     }
 
     /// Why a request is refused; notes what it used.
-    fn refusal(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<String> {
-        let right = Right::of(method, path)?;
+    fn refusal(&mut self, parts: &Parts, path: &str, body: &[u8]) -> Option<String> {
+        let mut right = Right::of(&parts.method, path)?;
+        if watches(parts) {
+            right = right.as_verb("watch");
+        }
         let mut rights = vec![right.clone()];
         // An apply of what is not there makes it.
         if right.verb == "patch" && !self.objects.contains_key(path) {
@@ -283,6 +291,46 @@ impl World {
         self.put(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), pod);
     }
 
+    /// As by the Eviction API: the pod says why it goes, is gone at once, and another takes its place.
+    pub(crate) fn evict(&mut self, path: &str) {
+        let mut pod = self.objects[path].clone();
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True",
+            "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}]);
+        self.went.push(pod);
+        // They are answered now, and ask again.
+        self.watching = 0;
+        self.delete(path);
+    }
+
+    /// As by a kubelet whose node runs out of memory: the pod ends, stays to be seen, and
+    /// another takes its place.
+    pub(crate) fn evict_by_kubelet(&mut self, path: &str) {
+        let pod = self.objects.get_mut(path).unwrap();
+        let status = &mut pod["status"];
+        status["phase"] = "Failed".into();
+        status["reason"] = "Evicted".into();
+        status["message"] = "The node was low on resource: memory.".into();
+        for container in status["containerStatuses"].as_array_mut().unwrap() {
+            container["state"] = json!({"terminated": {"reason": "Error", "exitCode": 137}});
+        }
+        let owner = pod["owner"].clone();
+        self.pod(&owner, 0);
+    }
+
+    /// As by the kernel, for a limit of memory: the container ends and its kubelet starts it again.
+    pub(crate) fn kill_for_memory(&mut self, path: &str, container: &str) {
+        let pod = self.objects.get_mut(path).unwrap();
+        let mut all = pod["status"]["containerStatuses"]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut();
+        let status = all.find(|c| c["name"] == container).unwrap();
+        status["lastState"] = json!({"terminated": {"reason": "OOMKilled", "exitCode": 137}});
+        status["containerID"] = "containerd://again".into();
+        status["restartCount"] = 1.into();
+    }
+
     fn delete(&mut self, path: &str) -> bool {
         let Some(object) = self.objects.remove(path) else {
             return false;
@@ -345,6 +393,31 @@ fn decoded(text: &str) -> String {
 
 type Answer = Response<Full<Bytes>>;
 
+fn watches(parts: &Parts) -> bool {
+    parts.uri.query().is_some_and(|q| q.contains("watch=true"))
+}
+
+/// The next pods that go: a stream that ends with them, as a server may end one at any time.
+async fn watched(world: &Mutex<World>, selector: &str) -> Answer {
+    let had = {
+        let mut world = world.lock().unwrap();
+        world.watching += 1;
+        world.went.len()
+    };
+    loop {
+        {
+            let world = world.lock().unwrap();
+            let went = world.went[had..].iter().filter(|p| selected(p, selector));
+            let line = |pod: &Value| json!({"type": "DELETED", "object": pod}).to_string() + "\n";
+            let lines: String = went.map(line).collect();
+            if !lines.is_empty() {
+                return Response::new(Full::new(Bytes::from(lines)));
+            }
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
 fn reply(status: StatusCode, body: &Value) -> Result<Answer, Infallible> {
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
     *response.status_mut() = status;
@@ -377,6 +450,13 @@ async fn answer(
     if silent {
         tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
     }
+    if watches(&parts) {
+        let refusal = world.lock().unwrap().refusal(&parts, &path, &body);
+        return match refusal {
+            Some(why) => reply(StatusCode::FORBIDDEN, &json!({"message": why})),
+            None => Ok(watched(&world, &selector).await),
+        };
+    }
     let mut world = world.lock().unwrap();
     world.requests += 1;
     if world.away > 0 {
@@ -386,7 +466,7 @@ async fn answer(
             &json!({"message": "starting"}),
         );
     }
-    if let Some(why) = world.refusal(&parts.method, &path, &body) {
+    if let Some(why) = world.refusal(&parts, &path, &body) {
         return reply(StatusCode::FORBIDDEN, &json!({"message": why}));
     }
     if let Some(pod) = path.strip_suffix("/log") {
