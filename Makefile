@@ -95,7 +95,7 @@ testbed-test: ## Prove it: nodes, DNS, Istio with STRICT mTLS, and nothing left 
 cluster-test: image ## Weigh Istio on the testbed and assert what it finds (root, Go; 8 minutes, 30 from cold; not in `make test`)
 	testbed/cluster-test tare-image.tar target/$(STATIC)/release/tare
 
-cluster-faults: image ## Kill tare, servers, pods and a node in mid-run on the testbed, fill the disk: what comes of it (root, Go; 15 minutes)
+cluster-faults: image ## Kill tare, servers, pods and a node in mid-run on the testbed, evict pods, fill memory and disk: what comes of it (root, Go; 18 minutes)
 	testbed/cluster-test tare-image.tar target/$(STATIC)/release/tare faults
 
 clean: ## Remove what was built (run directories stay)

@@ -5,6 +5,7 @@
 #[path = "../support/kubectl.rs"]
 mod kubectl;
 mod site;
+mod vanishing;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
