@@ -16,7 +16,7 @@ pub mod hlog;
 mod hypothesis;
 pub mod judge;
 pub mod merge;
-mod order;
+pub mod order;
 mod pool;
 pub mod power;
 pub mod resources;

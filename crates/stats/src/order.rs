@@ -28,6 +28,23 @@ pub(crate) fn ranks(n: u64, q: f64, confidence: f64) -> (u64, u64) {
     (low, high)
 }
 
+/// The median of independent values, and the values between which it lies with at least
+/// `confidence`; `None` of so few values that they bound no median.
+///
+/// Source: Thompson (1936): the sign test turned around.
+#[must_use]
+pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    let (low, high) = ranks(n as u64, 0.5, confidence);
+    if low == 0 || high > n as u64 {
+        return None;
+    }
+    let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
+    Some((sorted[low as usize - 1], median, sorted[high as usize - 1]))
+}
+
 /// The first of `0..=n` for which `holds`, which stays true from there on.
 fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, n);
@@ -57,6 +74,18 @@ mod tests {
             "five values bound no median at 95 %"
         );
         assert_eq!(ranks(6, 0.5, 0.95), (1, 6));
+    }
+
+    #[test]
+    fn a_median_lies_within_its_interval_whatever_the_values() {
+        let ten: Vec<f64> = (1..=10).rev().map(f64::from).collect();
+        assert_eq!(median_interval(&ten, 0.95), Some((2.0, 5.5, 9.0)));
+        // Two heaps: a mean's interval would lie between them, where no value is.
+        let heaps = [[1.0; 11], [9.0; 11]].concat();
+        let (low, median, high) = median_interval(&heaps, 0.95).unwrap();
+        assert_eq!((low, median, high), (1.0, 5.0, 9.0));
+        assert_eq!(median_interval(&ten[..5], 0.95), None);
+        assert_eq!(median_interval(&[], 0.95), None);
     }
 
     #[test]

@@ -77,18 +77,10 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The median of per-round ratios, and the 95 % interval of their geometric mean.
+/// The median of per-round ratios, and its 95 % interval.
 fn interval(ratios: &[f64]) -> String {
-    let logs: Vec<f64> = ratios.iter().map(|r| r.ln()).collect();
-    let around = match tare_stats::bootstrap::mean_interval(&logs, 0.95) {
-        Some((mean, Some(half))) => {
-            format!(
-                " ({:.3} to {:.3})",
-                (mean - half).exp(),
-                (mean + half).exp()
-            )
-        }
-        _ => String::new(),
-    };
-    format!("{:.3}{around}", median(ratios))
+    match tare_stats::order::median_interval(ratios, 0.95) {
+        Some((low, median, high)) => format!("{median:.3} ({low:.3} to {high:.3})"),
+        None => format!("{:.3}", median(ratios)),
+    }
 }
