@@ -54,13 +54,30 @@ impl Helm {
         values: &Value,
         logs: &Path,
     ) -> Result<(), EnvironmentError> {
-        let arguments = install_arguments(release);
+        let arguments = arguments(&["upgrade", "--install"], release);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let log = logs.join(format!("helm-{}.log", release.name));
         let values = serde_json::to_vec(values).unwrap_or_default();
         self.run(&arguments, Some(&values), Some(&log))
             .await
             .map(drop)
+    }
+
+    /// The objects of a release as they would be installed, custom resource definitions among them.
+    pub(super) async fn render(
+        &self,
+        release: &HelmRelease,
+        values: &Value,
+    ) -> Result<Vec<Value>, EnvironmentError> {
+        let mut arguments = arguments(&["template"], release);
+        arguments.push("--include-crds".to_owned());
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let values = serde_json::to_vec(values).unwrap_or_default();
+        let text = self.run(&arguments, Some(&values), None).await?;
+        documents(&text).map_err(|found| EnvironmentError::Start {
+            name: format!("helm template {}", release.name),
+            found,
+        })
     }
 
     /// Removes a release; one that is not there is no error.
@@ -139,10 +156,16 @@ fn tail(text: &str) -> &str {
     &text[from..]
 }
 
-fn install_arguments(release: &HelmRelease) -> Vec<String> {
-    let mut all: Vec<String> = ["upgrade", "--install", &release.name, &release.chart]
+fn documents(text: &str) -> Result<Vec<Value>, String> {
+    serde_saphyr::from_multiple(text).map_err(|e| e.to_string())
+}
+
+fn arguments(command: &[&str], release: &HelmRelease) -> Vec<String> {
+    let words = command.iter().copied();
+    let mut all: Vec<String> = words
+        .chain([release.name.as_str(), release.chart.as_str()])
         .map(ToOwned::to_owned)
-        .into();
+        .collect();
     let mut more = |flag: &str, value: &str| all.extend([flag.to_owned(), value.to_owned()]);
     more("--namespace", &release.namespace);
     more("--values", "-");
@@ -158,6 +181,7 @@ fn install_arguments(release: &HelmRelease) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_chart_is_named_with_its_repository_and_version_and_values_are_not() {
@@ -169,7 +193,7 @@ mod tests {
             namespace: "istio-system".into(),
         };
         assert_eq!(
-            install_arguments(&release).join(" "),
+            arguments(&["upgrade", "--install"], &release).join(" "),
             "upgrade --install istiod istiod --namespace istio-system --values - \
              --repo https://charts.example --version 1.2.3"
         );
@@ -179,6 +203,22 @@ mod tests {
             chart: "/charts/istiod".into(),
             ..release
         };
-        assert!(install_arguments(&local).join(" ").ends_with("--values -"));
+        assert!(
+            arguments(&["template"], &local)
+                .join(" ")
+                .ends_with("--values -")
+        );
+    }
+
+    #[test]
+    fn a_rendered_chart_is_read_document_by_document() {
+        let text =
+            "---\n# Source: a.yaml\nkind: A\n---\n---\n# none\n---\nkind: B\nx: |\n  ---\n  y\n";
+        let kinds: Vec<Value> = documents(text).unwrap();
+        assert_eq!(
+            kinds,
+            [json!({"kind": "A"}), json!({"kind": "B", "x": "---\ny\n"})]
+        );
+        assert!(documents("a: [").is_err());
     }
 }

@@ -147,9 +147,9 @@ pub(super) fn used(settings: &KubernetesSettings) -> impl Iterator<Item = &'stat
 }
 
 /// The role that a run with these settings needs, as YAML, for `kubectl apply -f -`;
-/// with `meshes` also what Helm needs to install meshes.
+/// what installing meshes takes beyond it says [`super::mesh_role::mesh_role_yaml`].
 #[must_use]
-pub fn role_yaml(settings: &KubernetesSettings, meshes: bool) -> String {
+pub fn role_yaml(settings: &KubernetesSettings) -> String {
     let mut text = String::from(
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare\nrules:\n",
     );
@@ -170,9 +170,6 @@ pub fn role_yaml(settings: &KubernetesSettings, meshes: bool) -> String {
             "---\n# {why}\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: tare-pull-secrets\n  namespace: {namespace}\n\
              rules:\n  - apiGroups: [\"\"]\n    resources: [secrets]\n    resourceNames: [{names}]\n    verbs: [get]"
         );
-    }
-    if meshes {
-        text += "---\n# Only for plans that install meshes. Charts hold roles, webhooks and custom resources,\n# and whoever makes a role must have all of its rights; Helm keeps its releases in secrets.\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-meshes\nrules:\n  - apiGroups: [\"*\"]\n    resources: [\"*\"]\n    verbs: [\"*\"]\n";
     }
     text
 }
@@ -200,20 +197,19 @@ mod tests {
 
     #[test]
     fn the_printed_role_is_the_table() {
-        let role = role_yaml(&KubernetesSettings::default(), false);
+        let role = role_yaml(&KubernetesSettings::default());
         for kind in KINDS.iter().filter(|k| !k.verbs.is_empty()) {
             let always = kind.needed == Needed::Always;
             assert_eq!(role.contains(&rule(kind)), always, "{kind:?}");
         }
         assert!(!role.contains("\"*\""), "{role}");
-        assert!(role_yaml(&KubernetesSettings::default(), true).contains("tare-meshes"));
     }
 
     #[test]
     fn no_secret_can_be_read_but_those_that_are_named() {
-        let role = role_yaml(&KubernetesSettings::default(), false);
+        let role = role_yaml(&KubernetesSettings::default());
         assert!(!role.contains("secrets"), "{role}");
-        let role = role_yaml(&with_secrets(), false);
+        let role = role_yaml(&with_secrets());
         let (of_cluster, of_namespace) = role.split_once("---").unwrap();
         assert!(of_cluster.contains(&rule(&SECRET)) && SECRET.verbs == ["create"]);
         assert!(of_namespace.contains("namespace: registry\n"), "{role}");
@@ -222,12 +218,12 @@ mod tests {
 
     #[test]
     fn kubelets_are_asked_only_with_a_right_that_is_asked_for() {
-        assert!(!role_yaml(&with_secrets(), false).contains("nodes/proxy"));
+        assert!(!role_yaml(&with_secrets()).contains("nodes/proxy"));
         let settings = KubernetesSettings {
             sampling: Sampling::Kubelet,
             ..KubernetesSettings::default()
         };
-        assert!(role_yaml(&settings, false).contains(&rule(&NODE_PROXY)));
+        assert!(role_yaml(&settings).contains(&rule(&NODE_PROXY)));
     }
 
     #[test]

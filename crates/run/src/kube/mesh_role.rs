@@ -166,7 +166,10 @@ mod tests {
             ("IngressClass", "ingressclasses"),
             ("Gateway", "gateways"),
             ("Endpoints", "endpoints"),
-            ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+            (
+                "ValidatingWebhookConfiguration",
+                "validatingwebhookconfigurations",
+            ),
         ];
         for (kind, expected) in kinds {
             assert_eq!(plural(kind), expected);
@@ -193,12 +196,19 @@ mod tests {
         let rules = read.unwrap()["rules"].as_array().unwrap().clone();
         let verbs = |group: &str, plural: &str| -> Vec<Value> {
             let of = |r: &&Value| r["apiGroups"][0] == group && r["resources"][0] == plural;
-            rules.iter().filter(of).map(|r| r["verbs"].clone()).collect()
+            rules
+                .iter()
+                .filter(of)
+                .map(|r| r["verbs"].clone())
+                .collect()
         };
         assert_eq!(verbs("mesh.example", "policyobjects"), [json!(OF_OBJECTS)]);
         assert_eq!(verbs("", "serviceaccounts"), [json!(OF_OBJECTS)]);
         assert!(rules.contains(&rule));
-        let bind: Vec<&Value> = rules.iter().filter(|r| r["verbs"] == json!(["bind"])).collect();
+        let bind: Vec<&Value> = rules
+            .iter()
+            .filter(|r| r["verbs"] == json!(["bind"]))
+            .collect();
         assert_eq!(bind.len(), 1);
         assert_eq!(bind[0]["resourceNames"], json!(["foreign"]));
         assert!(!yaml.contains("\"*\""), "{yaml}");

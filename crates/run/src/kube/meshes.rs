@@ -42,6 +42,17 @@ pub(super) fn namespaces(mesh: &MeshKubernetes) -> Vec<String> {
     all
 }
 
+/// Helm values of a release, with what tare makes for it.
+pub(super) fn values(mesh: &MeshKubernetes, release: &str) -> Result<Value, EnvironmentError> {
+    let mut values = mesh
+        .values
+        .get(release)
+        .cloned()
+        .unwrap_or_else(|| json!({}));
+    trust::fill(&mut values)?;
+    Ok(values)
+}
+
 /// Installs a mesh and returns when it is ready to take pods in.
 pub(super) async fn install(
     site: Site<'_>,
@@ -68,12 +79,7 @@ pub(super) async fn install(
         site.api.apply(NAMESPACE, &object).await?;
     }
     for release in &mesh.releases {
-        let mut values = mesh
-            .values
-            .get(&release.name)
-            .cloned()
-            .unwrap_or_else(|| json!({}));
-        trust::fill(&mut values)?;
+        let values = values(mesh, &release.name)?;
         site.helm.install(release, &values, logs).await?;
     }
     wait_ready(site, &mesh.parts.ready).await?;

@@ -19,6 +19,7 @@ mod ledger;
 mod lines;
 mod log;
 mod merged;
+pub mod mesh_role;
 mod meshes;
 mod names;
 mod nodes;

@@ -329,7 +329,7 @@ async fn whole_trial(cluster: &mut Kubernetes, plan: &Plan, mesh: &str) {
 async fn a_run_uses_the_printed_role_and_nothing_more_and_nothing_less() {
     let server = Server::start(3).await;
     let plan = plan(&server, 2, INJECTED);
-    let roles = Roles::read(&role_yaml(plan.kubernetes.as_ref().unwrap(), false));
+    let roles = Roles::read(&role_yaml(plan.kubernetes.as_ref().unwrap()));
     {
         let mut world = server.world.lock().unwrap();
         world.roles = Some(roles.clone());
@@ -356,7 +356,7 @@ async fn pull_secrets_are_read_where_they_lie_and_nowhere_else() {
     });
     {
         let mut world = server.world.lock().unwrap();
-        let roles = role_yaml(plan.kubernetes.as_ref().unwrap(), false);
+        let roles = role_yaml(plan.kubernetes.as_ref().unwrap());
         world.roles = Some(Roles::read(&roles));
         for name in ["pull", "other"] {
             let path = format!("/api/v1/namespaces/registry/secrets/{name}");
@@ -455,7 +455,7 @@ async fn where_the_plan_says_so_the_kubelets_are_asked_with_the_right_that_is_pr
     let server = Server::start(3).await;
     let mut plan = plan(&server, 1, INJECTED);
     set(&mut plan, |k| k.sampling = Sampling::Kubelet);
-    let roles = role_yaml(plan.kubernetes.as_ref().unwrap(), false);
+    let roles = role_yaml(plan.kubernetes.as_ref().unwrap());
     server.world.lock().unwrap().roles = Some(Roles::read(&roles));
     let (resources, events) = sampled(&server, &plan, 500).await;
     is_of_kubelets(&resources.unwrap(), &events, "as the plan says");
@@ -499,7 +499,7 @@ async fn without_agents_and_without_the_right_to_ask_kubelets_that_is_said() {
     let plan = plan(&server, 1, INJECTED);
     {
         let mut world = server.world.lock().unwrap();
-        let roles = role_yaml(plan.kubernetes.as_ref().unwrap(), false);
+        let roles = role_yaml(plan.kubernetes.as_ref().unwrap());
         world.roles = Some(Roles::read(&roles));
         world.restricted = true;
     }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use tare_run::kube::mesh_role::mesh_role_yaml;
 use tare_run::kube::{doctor, kinds};
 
 use super::exit;
@@ -16,15 +17,16 @@ pub(crate) struct Args {
     environment: String,
     #[command(flatten)]
     cluster: super::cluster::Flags,
-    /// Print the role that tare needs, as YAML for `kubectl apply -f -`, and nothing else.
+    /// Print the role that tare needs, as YAML for `kubectl apply -f -`, and nothing else. With
+    /// --plan also what installing its meshes takes; Helm renders their charts for it.
     #[arg(long)]
     rbac: bool,
-    /// A plan file or the name of a built-in plan, whose `kubernetes` decides what is needed
-    /// (pull secrets, sampling by kubelets).
+    /// A plan file or the name of a built-in plan, whose `kubernetes` and meshes decide what is
+    /// needed (pull secrets, sampling by kubelets, objects of charts).
     #[arg(long)]
     plan: Option<String>,
-    /// With --rbac: only what plans need that install no mesh.
-    #[arg(long, requires = "rbac")]
+    /// With --rbac and --plan: leave out what installing meshes takes.
+    #[arg(long, requires_all = ["rbac", "plan"])]
     without_meshes: bool,
 }
 
@@ -35,24 +37,36 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.environment
         );
     }
+    let mut meshes = Vec::new();
     let clusters = match &args.plan {
         None => args.cluster.settings()?,
         Some(plan) => {
             let mut source = super::plan::read(plan, &["environment=kubernetes".to_owned()])?;
             args.cluster.apply(&mut source.plan)?;
+            meshes = source.plan.meshes;
             args.cluster
                 .each(&source.plan.kubernetes.unwrap_or_default())
         }
     };
-    let mut out = std::io::stdout().lock();
-    if args.rbac {
-        let role = kinds::role_yaml(&clusters[0], !args.without_meshes);
-        out.write_all(role.as_bytes())?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let mut out = std::io::stdout().lock();
+    if args.rbac {
+        let installed: Vec<_> = meshes
+            .iter()
+            .filter(|_| !args.without_meshes)
+            .filter_map(|m| m.kubernetes.as_deref())
+            .collect();
+        // All of it or nothing: half a role on standard output would be applied.
+        let more = runtime.block_on(mesh_role_yaml(&clusters[0], &installed))?;
+        let mut role = kinds::role_yaml(&clusters[0]) + &more;
+        if args.plan.is_none() {
+            role += "# Installing a plan's meshes takes more: tare doctor --rbac --plan PLAN\n";
+        }
+        out.write_all(role.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut bad = false;
     for settings in &clusters {
         if clusters.len() > 1 {
