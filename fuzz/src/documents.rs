@@ -2,9 +2,10 @@
 //! and logs of generators, plans.
 
 use tare_model::plan;
-use tare_model::record::StreamChecksum;
+use tare_model::record::{LoadRecord, ProxyConfigPart, StreamChecksum};
 use tare_stats::Histogram;
 use tare_stats::merge::{Options, Part, interval_log, merge};
+use tare_stats::proxy_config::{self, ProxyConfigs};
 
 /// The counts of a histogram's encoding, behind a header that fits them.
 pub fn histogram(data: &[u8]) {
@@ -46,6 +47,29 @@ pub fn merge_file(data: &[u8]) {
         let counts = merged.result.map(|r| r.counts);
         assert!(counts.is_none_or(|c| c.identity_holds()));
         assert_eq!(merged.latency.count, merged.latency_ns.count);
+    }
+}
+
+/// What a proxy answers, on its way to the disk; and then as a piece of that way.
+pub fn proxy_config(data: &[u8]) {
+    let mut all = ProxyConfigs::of(["answer".to_owned(), "packed".to_owned()]);
+    for record in proxy_config::records("answer", data) {
+        if let LoadRecord::ProxyConfig(part) = record {
+            all.take(&part);
+        }
+    }
+    all.take(&ProxyConfigPart {
+        name: "packed".to_owned(),
+        part: 0,
+        parts: 1,
+        zlib_base64: String::from_utf8_lossy(data).into_owned(),
+    });
+    let mut came = all.finish();
+    let answer = came.remove("answer").and_then(Result::ok);
+    assert_eq!(answer, proxy_config::document(data).ok());
+    for text in answer.into_iter().chain(came.into_values().flatten()) {
+        assert!(!text.contains("PRIVATE KEY"), "{text}");
+        assert_eq!(proxy_config::document(text.as_bytes()), Ok(text));
     }
 }
 

@@ -5,7 +5,7 @@ mod documents;
 
 use std::sync::Arc;
 
-pub use documents::{histogram, merge_file, plan};
+pub use documents::{histogram, merge_file, plan, proxy_config};
 use tare_load::grpc::Messages;
 use tare_load::http1::ResponseParser;
 use tare_load::http2::hpack::{Decoder, TABLE_BYTES_MAX};
@@ -16,7 +16,7 @@ use tare_model::load::Streaming;
 pub type Target = fn(&[u8]);
 
 /// All targets.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("http1_response", http1_response),
     ("http2_frames", http2_frames),
     ("hpack", hpack),
@@ -24,6 +24,7 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("histogram", histogram),
     ("merge_file", merge_file),
     ("plan", plan),
+    ("proxy_config", proxy_config),
 ];
 
 /// The first byte says where to cut; the rest is the input.

@@ -14,7 +14,7 @@
 //!     events.ndjson     Event per line
 //!     result.json       TrialResult
 //!     logs/             standard error of every process
-//!     config/           effective proxy configurations
+//!     config/           effective proxy configurations, as generator-sidecar-config_dump.json
 //!   summary.json        Summary (derived)
 //!   report.html         the page (derived)
 //! ```

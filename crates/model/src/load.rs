@@ -60,6 +60,10 @@ pub struct LoadSpec {
     /// Every so manieth request is timed by the kernel, too; 0: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kernel_timestamps_every: u32,
+    /// What a worker asks its own proxy for after the load, by name: addresses on loopback
+    /// that answer with JSON. See [`crate::record::ProxyConfigPart`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub proxy_config: BTreeMap<String, String>,
 }
 
 fn is_zero(n: &u32) -> bool {

@@ -47,6 +47,16 @@ pub enum LoadRecord {
     Progress(Progress),
     /// Each second of the window, for every second that had news.
     Interval(Interval),
+    /// After the load, where [`crate::load::LoadSpec::proxy_config`] asks for it. It goes
+    /// into a file of its own and not into load.ndjson.
+    ProxyConfig(ProxyConfigPart),
+    /// The same, where there is nothing to be had.
+    ProxyConfigMissing {
+        /// What was asked for.
+        name: String,
+        /// Why it did not come.
+        found: String,
+    },
     /// Last.
     Final {
         /// [`StreamChecksum`] over all lines before this one, as 16 hexadecimal digits.
@@ -54,6 +64,20 @@ pub enum LoadRecord {
         /// The whole result.
         result: Box<LoadResult>,
     },
+}
+
+/// A piece of what the generator's own proxy said of itself. The pieces of one name, put
+/// together in order, decoded and inflated, are a JSON document without secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProxyConfigPart {
+    /// What was asked for, as `config_dump`.
+    pub name: String,
+    /// From 0.
+    pub part: u32,
+    /// How many there are.
+    pub parts: u32,
+    /// A piece of the base64 of the document as zlib packs it.
+    pub zlib_base64: String,
 }
 
 /// A generator's sign of life. For people; the books are in the intervals.

@@ -13,5 +13,6 @@ pub mod kube;
 mod live;
 pub mod local;
 pub mod proc;
+mod sidecar;
 pub mod store;
 mod trial;

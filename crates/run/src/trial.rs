@@ -1,6 +1,6 @@
 //! One trial from deployment to the renamed directory.
 
-use tare_model::load::{Endpoint, GrpcCall, LoadResult, LoadSpec, Mode, Protocol, Shard};
+use tare_model::load::{Endpoint, GrpcCall, LoadResult, LoadSpec, Mode, Protocol};
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, Resources, TrialResult, TrialSpec};
 use tare_stats::judge::{Evidence, judge};
@@ -208,28 +208,19 @@ impl TrialRun<'_> {
                 });
             }
         }
+        let mode = Mode::Open {
+            rate_rps: load.rate_rps,
+            arrivals: load.arrivals.clone(),
+        };
         LoadSpec {
-            schema_version: tare_model::SCHEMA_VERSION,
-            endpoints,
-            mode: Mode::Open {
-                rate_rps: load.rate_rps,
-                arrivals: load.arrivals.clone(),
-            },
-            duration_ns: load.duration_ns,
             warmup_ns: load.warmup_ns,
             timeout_ns: load.timeout_ns,
-            drain_ns: None,
             connections: load.connections,
-            streams: 1,
             threads: load.threads,
             pace: load.pace,
             seed: self.spec.seed,
-            start_unix_ns: None,
-            shard: Shard::default(),
-            tls: None,
-            requests_per_connection: None,
-            pin: false,
             kernel_timestamps_every: KERNEL_TIMESTAMPS_EVERY,
+            ..LoadSpec::new(endpoints, mode, load.duration_ns)
         }
     }
 }

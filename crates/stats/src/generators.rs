@@ -3,10 +3,13 @@
 //! are, because they add up; the final result is the sum of the final results, and
 //! [`LoadStream::finish`] on the merged stream proves that the two agree.
 
+use std::collections::BTreeMap;
+
 use tare_model::load::LoadResult;
 use tare_model::record::{Hello, LoadRecord, Progress, StreamChecksum};
 
 use crate::merge;
+use crate::proxy_config::{ProxyConfigError, ProxyConfigs};
 use crate::stream::{LoadStream, StreamError};
 
 /// What is wrong with one of the streams.
@@ -28,6 +31,7 @@ pub struct GeneratorStreams {
     progress: Vec<Option<Progress>>,
     checksum: StreamChecksum,
     begun: bool,
+    proxy_configs: ProxyConfigs,
 }
 
 impl GeneratorStreams {
@@ -41,6 +45,16 @@ impl GeneratorStreams {
             progress: vec![None; count],
             checksum: StreamChecksum::default(),
             begun: false,
+            proxy_configs: ProxyConfigs::default(),
+        }
+    }
+
+    /// The same, of which one was asked for documents of its own proxy by these names.
+    #[must_use]
+    pub fn asked_for(self, names: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            proxy_configs: ProxyConfigs::of(names),
+            ..self
         }
     }
 
@@ -86,6 +100,10 @@ impl GeneratorStreams {
                 self.checksum.line(line);
                 out.push(line.to_owned());
             }
+            LoadRecord::ProxyConfig(part) => self.proxy_configs.take(&part),
+            LoadRecord::ProxyConfigMissing { name, found } => {
+                self.proxy_configs.missing(&name, found);
+            }
             LoadRecord::Final { .. } => self.finished[generator] = true,
         }
         Ok(out)
@@ -98,6 +116,13 @@ impl GeneratorStreams {
         all.filter(|(_, finished)| !**finished)
             .map(|(index, _)| index)
             .collect()
+    }
+
+    /// What came of each document that was asked for: its text, or why there is none. They
+    /// are no part of the merged stream. To be called once, at the end.
+    #[must_use]
+    pub fn take_proxy_configs(&mut self) -> BTreeMap<String, Result<String, ProxyConfigError>> {
+        std::mem::take(&mut self.proxy_configs).finish()
     }
 
     fn push(&mut self, out: &mut Vec<String>, record: &LoadRecord) {

@@ -19,6 +19,7 @@ pub mod merge;
 pub mod order;
 mod pool;
 pub mod power;
+pub mod proxy_config;
 pub mod resources;
 pub mod search;
 pub mod series;

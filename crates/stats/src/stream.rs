@@ -318,7 +318,10 @@ impl LoadStream {
                 self.finished = Some((checksum.clone(), result.clone()));
                 return Ok(record);
             }
-            LoadRecord::Hello(_) | LoadRecord::Progress(_) => {}
+            LoadRecord::Hello(_)
+            | LoadRecord::Progress(_)
+            | LoadRecord::ProxyConfig(_)
+            | LoadRecord::ProxyConfigMissing { .. } => {}
         }
         self.checksum.line(line);
         Ok(record)

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kubectl::kubectl;
+use serde_json::Value;
 use tare_model::hist::HistogramWire;
 use tare_model::load::{Counts, LoadHistograms, LoadResult};
 use tare_model::summary::{Cell, Distinction, Summary};
@@ -64,6 +65,7 @@ fn istio_is_told_from_bare_and_the_cluster_is_as_it_was() {
     let heard = heard.expect("no trial's generators could be heard");
     merged_without_loss(&heard, &results);
     proven(&summary);
+    proxies_are_kept(&dir, &summary);
     // Then what a busy machine makes invalid, and says so.
     assert!(ended.success(), "tare run ended with {ended}");
     weighed(&summary);
@@ -108,6 +110,44 @@ fn proven(summary: &Summary) {
         };
         assert!(trial.proofs.iter().any(|p| p.claim == claim), "{trial:#?}");
     }
+}
+
+/// Each meshed trial has what the sidecar of its generator ran with; no key is on the disk.
+fn proxies_are_kept(dir: &Path, summary: &Summary) {
+    for trial in &summary.trials {
+        let config = dir.join("trials").join(&trial.dir).join("config");
+        let dump = config.join("generator-sidecar-config_dump.json");
+        if trial.mesh == "bare" {
+            assert!(!dump.exists());
+            continue;
+        }
+        let dump = std::fs::read_to_string(&dump).unwrap_or_else(|e| panic!("{trial:#?}: {e}"));
+        for word in ["ListenersConfigDump", "virtualOutbound", "virtualInbound"] {
+            assert!(dump.contains(word), "{}: no {word}", trial.dir);
+        }
+        let info: Value = read(&config.join("generator-sidecar-server_info.json"));
+        assert!(info["version"].is_string(), "{info}");
+        assert!(
+            info["command_line_options"]["concurrency"].is_number(),
+            "{info}"
+        );
+    }
+    for file in files(dir) {
+        let bytes = std::fs::read(&file).unwrap();
+        let key = b"PRIVATE KEY";
+        let found = bytes.windows(key.len()).any(|part| part == key);
+        assert!(!found, "a private key is in {}", file.display());
+    }
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let below = paths.map(|path| match path.is_dir() {
+        true => files(&path),
+        false => vec![path],
+    });
+    below.flatten().collect()
 }
 
 fn above_zero(cell: &Cell, what: &str) {

@@ -368,6 +368,7 @@ fn a_worker_writes_a_whole_stream() {
             LoadRecord::Armed { .. } => 'a',
             LoadRecord::Progress(_) => 'p',
             LoadRecord::Interval(_) => 'i',
+            LoadRecord::ProxyConfig(_) | LoadRecord::ProxyConfigMissing { .. } => 'c',
             LoadRecord::Final { .. } => 'f',
         });
     }

@@ -1,5 +1,7 @@
 //! Specifications to start from: `LoadSpec { connections: 50, ..LoadSpec::new(...) }`.
 
+use std::collections::BTreeMap;
+
 use super::{Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard};
 
 const TIMEOUT_NS: u64 = 10_000_000_000;
@@ -28,7 +30,7 @@ impl Endpoint {
 impl LoadSpec {
     /// A window of `duration_ns` without a warm-up: one thread that sleeps, 10 connections,
     /// 10 s for a request, the whole schedule, begun when the connections are open; no TLS
-    /// settings, no kernel timestamps.
+    /// settings, no kernel timestamps, no proxy that is asked.
     #[must_use]
     pub fn new(endpoints: Vec<Endpoint>, mode: Mode, duration_ns: u64) -> Self {
         Self {
@@ -50,6 +52,7 @@ impl LoadSpec {
             requests_per_connection: None,
             pin: false,
             kernel_timestamps_every: 0,
+            proxy_config: BTreeMap::new(),
         }
     }
 }

@@ -199,6 +199,7 @@ mod tests {
             assert_eq!(k.parts.sidecar.is_some(), sidecars, "{name}");
             assert_eq!(k.parts.node_proxies.is_empty(), sidecars, "{name}");
             assert_eq!(proof.of_node_proxies, !sidecars, "{name}");
+            assert_eq!(!k.proxy_config.is_empty(), sidecars, "{name}");
         }
         assert!(seen >= 9, "{seen} meshes");
     }

@@ -31,6 +31,10 @@ pub struct MeshKubernetes {
     /// How it is proven that the mesh is in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofOf>,
+    /// What the generator's own sidecar is asked for after the load, by name: addresses on
+    /// the pod's loopback that answer with JSON, as `http://127.0.0.1:15000/config_dump`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub proxy_config: BTreeMap<String, String>,
     /// What belongs to the mesh and must be gone after it.
     pub gone: Gone,
     /// How far this definition was tried, in a sentence for people.
@@ -234,6 +238,9 @@ impl MeshKubernetes {
                 return Err("a manifest without `kind` or `metadata.name`".to_owned());
             }
         }
+        for (name, url) in &self.proxy_config {
+            check_proxy_config(name, url)?;
+        }
         let kinds = ["Deployment", "DaemonSet"];
         match self
             .parts
@@ -247,6 +254,26 @@ impl MeshKubernetes {
             )),
             None => Ok(()),
         }
+    }
+}
+
+/// The name becomes that of a file; the address must be the pod's own, because nobody else
+/// is to be asked from there.
+fn check_proxy_config(name: &str, url: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    if name.is_empty() || !name.chars().all(fits) {
+        return Err(format!(
+            "found `{name}` in `proxy_config`, expected a name of a-z, 0-9, `_` and `-`"
+        ));
+    }
+    let hosts = ["http://127.0.0.1:", "http://localhost:", "http://[::1]:"];
+    let rest = hosts.iter().find_map(|host| url.strip_prefix(host));
+    let port = rest.and_then(|rest| rest.split('/').next()?.parse::<u16>().ok());
+    match port {
+        Some(1..) => Ok(()),
+        _ => Err(format!(
+            "found `{url}` in `proxy_config`, expected http://127.0.0.1:PORT/PATH: the sidecar of the generator's own pod"
+        )),
     }
 }
 
@@ -288,5 +315,34 @@ mod tests {
         assert!(wrong.contains("no release"), "{wrong}");
         let wrong = base.overlaid(&json!({"jion": {}})).unwrap_err();
         assert!(wrong.contains("jion"), "{wrong}");
+    }
+
+    #[test]
+    fn a_proxy_is_asked_on_the_loopback_of_its_own_pod_only() {
+        let of = |name: &str, url: &str| {
+            let overlay = json!({"proxy_config": {name: url}});
+            MeshKubernetes::default().overlaid(&overlay)
+        };
+        for url in [
+            "http://127.0.0.1:15000/config_dump",
+            "http://localhost:1/",
+            "http://[::1]:4191",
+        ] {
+            assert_eq!(of("dump-1_a", url).unwrap().proxy_config["dump-1_a"], url);
+        }
+        for url in [
+            "https://127.0.0.1:1/",
+            "http://127.0.0.1/",
+            "http://127.0.0.1:0/",
+            "http://127.0.0.1:1@10.0.0.1/",
+            "http://10.0.0.1:15000/",
+        ] {
+            let wrong = of("dump", url).unwrap_err();
+            assert!(wrong.contains(url) && wrong.contains("own pod"), "{wrong}");
+        }
+        for name in ["", "../dump", "a.b", "A"] {
+            let wrong = of(name, "http://127.0.0.1:1/").unwrap_err();
+            assert!(wrong.contains("expected a name"), "{wrong}");
+        }
     }
 }

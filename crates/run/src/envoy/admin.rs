@@ -68,6 +68,24 @@ fn parse_requests(text: &str) -> Requests {
     }
 }
 
+/// What an Envoy is asked for after the load, with the paths.
+pub(crate) const DOCUMENTS: [(&str, &str); 2] = [
+    ("config_dump", "/config_dump"),
+    ("server_info", "/server_info"),
+];
+
+/// A document of JSON, as it came.
+///
+/// # Errors
+/// When it cannot be reached, or has no such document.
+pub(crate) async fn document(socket: &Path, path: &str) -> Result<Vec<u8>, ProbeError> {
+    let response = get(socket, path).await?;
+    match response.status {
+        200 => Ok(response.body),
+        status => Err(ProbeError::Answer(format!("{path}: status {status}"))),
+    }
+}
+
 async fn get(socket: &Path, path: &str) -> Result<probe::Response, ProbeError> {
     let stream = UnixStream::connect(socket).await?;
     probe::get(stream, "sidecar", path).await

@@ -86,6 +86,12 @@ impl Deployment {
     pub(super) fn sidecar(&self) -> Option<&str> {
         self.section()?.parts.sidecar.as_deref()
     }
+
+    /// What a generator asks its sidecar for, by name; nothing where it has none.
+    pub(super) fn proxy_config(&self) -> BTreeMap<String, String> {
+        let section = self.section().filter(|s| s.parts.sidecar.is_some());
+        section.map_or_else(BTreeMap::new, |s| s.proxy_config.clone())
+    }
 }
 
 /// Everything that a deployment is made from.

@@ -1,8 +1,11 @@
 //! The generators of a trial: an indexed job whose pods start at one instant, and
 //! whose records are made one stream.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use tare_model::layout;
 use tare_model::load::{LoadSpec, Shard};
 use tare_model::plan::KubernetesSettings;
 use tare_stats::generators::GeneratorStreams;
@@ -20,6 +23,7 @@ use super::objects;
 use super::pods::Pod;
 use crate::environment::{EnvironmentError, Worker};
 use crate::experiment::unix_ns;
+use crate::sidecar;
 
 /// From the making of the job to the first slot, before it is known how long pods take.
 const LEAD_FIRST: Duration = Duration::from_secs(12);
@@ -57,8 +61,13 @@ impl Lead {
 }
 
 /// Divides a specification: every generator takes its slots of the one schedule, and
-/// its part of the connections.
-pub(super) fn shards(spec: &LoadSpec, count: u32, start_unix_ns: u64) -> Vec<LoadSpec> {
+/// its part of the connections. The first one asks its sidecar what it is.
+pub(super) fn shards(
+    spec: &LoadSpec,
+    count: u32,
+    start_unix_ns: u64,
+    proxy_config: &BTreeMap<String, String>,
+) -> Vec<LoadSpec> {
     let each = spec.connections / count;
     let more = spec.connections % count;
     (0..count)
@@ -66,6 +75,10 @@ pub(super) fn shards(spec: &LoadSpec, count: u32, start_unix_ns: u64) -> Vec<Loa
             shard: Shard { index, count },
             connections: each + u32::from(index < more),
             start_unix_ns: Some(start_unix_ns),
+            proxy_config: match index {
+                0 => proxy_config.clone(),
+                _ => BTreeMap::new(),
+            },
             ..spec.clone()
         })
         .collect()
@@ -87,7 +100,8 @@ pub(super) async fn start(
     for attempt in 0..ATTEMPTS_MAX {
         let begun = Instant::now();
         let start_unix_ns = unix_ns() + lead.0.as_nanos() as u64;
-        let parts = shards(&spec, settings.generators, start_unix_ns);
+        let asked = deployment.proxy_config();
+        let parts = shards(&spec, settings.generators, start_unix_ns, &asked);
         make(api, settings, deployment, attempt, &parts).await?;
         let pods = running(api, settings, &deployment.names, attempt).await?;
         lead.learn(begun.elapsed());
@@ -202,12 +216,18 @@ fn hear(
     }
     let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
     let (stop, _) = mpsc::channel(1);
-    let told = Told {
-        events: deployment.events.clone(),
-        leaving: deployment.leaving.clone(),
-        pods: pods.iter().map(|p| Pod(p).key()).collect(),
+    let asked = deployment.proxy_config().into_keys();
+    let merging = Merging {
+        streams: GeneratorStreams::new(pods.len()).asked_for(asked),
+        behind_ns: vec![None; pods.len()],
+        told: Told {
+            events: deployment.events.clone(),
+            leaving: deployment.leaving.clone(),
+            pods: pods.iter().map(|p| Pod(p).key()).collect(),
+        },
+        config: deployment.dir.join(layout::CONFIG),
     };
-    let task = merge(raw, sender, told, until);
+    let task = merging.merge(raw, sender, until);
     deployment.tasks.push(tokio::spawn(task));
     Worker {
         watched,
@@ -233,65 +253,95 @@ impl Told {
     }
 }
 
-/// One stream of many. What is wrong with one of them is an event with its name, and
-/// leaves the stream without an end: the trial is then invalid.
-async fn merge(
-    mut raw: mpsc::Receiver<Line>,
-    out: mpsc::Sender<String>,
+/// One stream of many, in the making.
+struct Merging {
+    streams: GeneratorStreams,
+    /// Of each generator, by how much its clock seems to be behind at least.
+    behind_ns: Vec<Option<i64>>,
     told: Told,
-    until: Instant,
-) {
-    let count = told.pods.len();
-    let mut streams = GeneratorStreams::new(count);
-    let mut behind_ns: Vec<Option<i64>> = vec![None; count];
-    loop {
-        let line = match tokio::time::timeout_at(until, raw.recv()).await {
-            Ok(Some(line)) => line,
-            Ok(None) => break,
-            Err(_) => {
-                for index in streams.unfinished() {
-                    told.exited(index, " is lost: its last records do not come");
+    /// Where the generator's sidecar's own words are saved.
+    config: PathBuf,
+}
+
+impl Merging {
+    /// What is wrong with one of the streams is an event with its name, and leaves the
+    /// merged stream without an end: the trial is then invalid.
+    async fn merge(
+        mut self,
+        mut raw: mpsc::Receiver<Line>,
+        out: mpsc::Sender<String>,
+        until: Instant,
+    ) {
+        loop {
+            let line = match tokio::time::timeout_at(until, raw.recv()).await {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(_) => {
+                    for index in self.streams.unfinished() {
+                        self.told
+                            .exited(index, " is lost: its last records do not come");
+                    }
+                    return;
                 }
-                return;
+            };
+            if let Some(ns) = line.behind_ns {
+                let least = &mut self.behind_ns[line.source];
+                *least = Some(least.map_or(ns, |l| l.min(ns)));
             }
-        };
-        if let Some(ns) = line.behind_ns {
-            let least = &mut behind_ns[line.source];
-            *least = Some(least.map_or(ns, |l| l.min(ns)));
-        }
-        match streams.line(line.source, &line.text) {
-            Ok(lines) => {
-                for line in lines {
-                    if out.send(line).await.is_err() {
-                        return;
+            match self.streams.line(line.source, &line.text) {
+                Ok(lines) => {
+                    for line in lines {
+                        if out.send(line).await.is_err() {
+                            return;
+                        }
                     }
                 }
-            }
-            Err(error) => {
-                let found = format!(": its records: {}", error.error);
-                told.exited(error.generator, &found);
-                return;
+                Err(error) => {
+                    let found = format!(": its records: {}", error.error);
+                    self.told.exited(error.generator, &found);
+                    return;
+                }
             }
         }
-    }
-    if let Some(skew_ns) = skew_ns(&behind_ns) {
-        told.events.say(
-            "skew",
-            format!(
-                "clocks of generators differ by up to {:.3} ms",
-                skew_ns as f64 / 1e6
-            ),
-        );
-    }
-    match streams.finish() {
-        Ok((last, results)) => {
-            // Nobody here asks one to stop: its pod was deleted, evicted or its node went.
-            for index in (0..results.len()).filter(|&i| results[i].interrupted) {
-                told.exited(index, " was stopped before its end");
-            }
+        if let Some(last) = self.end() {
             let _ = out.send(last).await;
         }
-        Err(error) => told.exited(error.generator, &format!(" ended early: {}", error.error)),
+    }
+
+    /// The last line, where all streams are whole; what else is known in the end.
+    fn end(mut self) -> Option<String> {
+        if let Some(skew_ns) = skew_ns(&self.behind_ns) {
+            let ms = skew_ns as f64 / 1e6;
+            let found = format!("clocks of generators differ by up to {ms:.3} ms");
+            self.told.events.say("skew", found);
+        }
+        self.save_proxy_configs();
+        match self.streams.finish() {
+            Ok((last, results)) => {
+                // Nobody here asks one to stop: its pod was deleted, evicted or its node went.
+                for index in (0..results.len()).filter(|&i| results[i].interrupted) {
+                    self.told.exited(index, " was stopped before its end");
+                }
+                Some(last)
+            }
+            Err(error) => {
+                let found = format!(" ended early: {}", error.error);
+                self.told.exited(error.generator, &found);
+                None
+            }
+        }
+    }
+
+    fn save_proxy_configs(&mut self) {
+        for (name, document) in self.streams.take_proxy_configs() {
+            let found = document.map_err(|e| e.to_string());
+            if let Err(found) = found.and_then(|text| sidecar::save(&self.config, &name, &text)) {
+                self.told.events.say(
+                    "proxy_config",
+                    format!("the generator's sidecar, {name}: {found}"),
+                );
+            }
+        }
     }
 }
 
@@ -320,7 +370,8 @@ mod tests {
             connections: 8,
             ..LoadSpec::new(Vec::new(), mode, 1)
         };
-        let parts = shards(&spec, 3, 7);
+        let asked = BTreeMap::from([("dump".to_owned(), "http://127.0.0.1:1/".to_owned())]);
+        let parts = shards(&spec, 3, 7, &asked);
         let connections: Vec<u32> = parts.iter().map(|p| p.connections).collect();
         assert_eq!(connections, [3, 3, 2]);
         assert!(
@@ -329,6 +380,8 @@ mod tests {
                 .all(|p| p.mode == spec.mode && p.start_unix_ns == Some(7))
         );
         assert_eq!(parts[2].shard, Shard { index: 2, count: 3 });
+        let asking: Vec<bool> = parts.iter().map(|p| p.proxy_config == asked).collect();
+        assert_eq!(asking, [true, false, false]);
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub(super) async fn deploy(
         admins: Vec::new(),
         leaves: Vec::new(),
         before: Vec::new(),
+        config: dir.join(layout::CONFIG),
+        remarks: Vec::new(),
         topology,
         _scratch: scratch,
     };

@@ -25,12 +25,14 @@ use tare_model::mesh::Mtls;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
 use tare_model::worker::{Upstream, Watched};
+use tare_stats::proxy_config;
 
 use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
-use crate::envoy::admin::Requests;
+use crate::envoy::admin::{self, Requests};
 use crate::envoy::install::{self, Envoy};
 use crate::experiment::event;
 use crate::fingerprint;
+use crate::sidecar;
 
 pub use die::{DieError, die_with_parent, exec};
 
@@ -155,7 +157,30 @@ pub struct LocalDeployment {
     leaves: Vec<Leaf>,
     /// The sidecars' counters when the first proofs were done.
     before: Vec<Requests>,
+    /// Folder of configurations, saved with the trial.
+    config: PathBuf,
+    /// What else is to be told of the trial.
+    remarks: Vec<Event>,
     _scratch: Scratch,
+}
+
+impl LocalDeployment {
+    /// Saves what the generator's sidecar says of itself, as on a cluster.
+    async fn keep_sidecar(&mut self) {
+        let Some(socket) = self.admins.first() else {
+            return;
+        };
+        for (name, path) in admin::DOCUMENTS {
+            let came = admin::document(socket, path).await;
+            let text = came
+                .map_err(|e| e.to_string())
+                .and_then(|json| proxy_config::document(&json).map_err(|e| e.to_string()));
+            if let Err(found) = text.and_then(|text| sidecar::save(&self.config, name, &text)) {
+                let message = format!("the generator's sidecar, {name}: {found}");
+                self.remarks.push(event("proxy_config", message));
+            }
+        }
+    }
 }
 
 impl Deployed for LocalDeployment {
@@ -168,10 +193,11 @@ impl Deployed for LocalDeployment {
     }
 
     fn exited(&mut self) -> Vec<Event> {
-        self.processes
-            .iter_mut()
-            .filter_map(Process::ended_now)
-            .map(|message| event("exited", message))
+        let ended = self.processes.iter_mut().filter_map(Process::ended_now);
+        let ended = ended.map(|message| event("exited", message));
+        std::mem::take(&mut self.remarks)
+            .into_iter()
+            .chain(ended)
             .collect()
     }
 }
@@ -231,7 +257,11 @@ impl Environment for Local {
                 let version = self.envoy.as_ref().map_or("", |e| e.version.as_str());
                 prove::before(deployment, &self.authority, version).await
             }
-            Phase::After { load_sent } => Ok(prove::after(deployment, load_sent).await),
+            Phase::After { load_sent } => {
+                let proofs = prove::after(deployment, load_sent).await;
+                deployment.keep_sidecar().await;
+                Ok(proofs)
+            }
         }
     }
 

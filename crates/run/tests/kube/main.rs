@@ -4,6 +4,7 @@
 
 mod rights;
 mod server;
+mod sidecar;
 mod vanishing;
 
 use std::path::Path;
@@ -33,7 +34,8 @@ fn plan(server: &Server, instances: u32, mesh: &str) -> Plan {
 }
 
 /// A mesh that is there already: no Helm is needed.
-const INJECTED: &str = "{name: there, mesh: installed, kubernetes: {join: {namespace_labels: {istio-injection: enabled}}, parts: {sidecar: istio-proxy}}}";
+const INJECTED: &str = "{name: there, mesh: installed, kubernetes: {join: {namespace_labels: {istio-injection: enabled}}, parts: {sidecar: istio-proxy}, \
+    proxy_config: {config_dump: 'http://127.0.0.1:15000/config_dump'}}}";
 
 fn environment() -> Kubernetes {
     let run = "20260101-000000-sim".to_owned();

@@ -14,7 +14,10 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tare_model::load::LoadSpec;
+use tare_model::record::StreamChecksum;
 use tare_run::fake;
+use tare_stats::proxy_config;
 
 use crate::rights::{Right, Roles};
 
@@ -51,6 +54,10 @@ pub(crate) struct World {
     pub(crate) went: Vec<Value>,
     /// Requests that wait for changes.
     pub(crate) watching: usize,
+    /// What a generator's sidecar answers when it is asked for its configuration.
+    pub(crate) proxy_config: Option<Value>,
+    /// The first log that has this text is cut in the middle of its second line with it.
+    pub(crate) cut_within: Option<String>,
     version: u64,
 }
 
@@ -170,7 +177,7 @@ impl World {
 
     /// The records of a worker, who then ends.
     fn log(&mut self, path: &str) -> Option<String> {
-        let pod = self.objects.get_mut(path)?;
+        let pod = self.objects.get(path)?;
         let metadata = &pod["metadata"];
         let namespace = metadata["namespace"].as_str()?.to_owned();
         let index = metadata["annotations"]["batch.kubernetes.io/job-completion-index"].as_str();
@@ -180,14 +187,44 @@ impl World {
         let file = file.replace("$(INDEX)", index.unwrap_or(""));
         let map = pod["spec"]["volumes"][0]["configMap"]["name"].as_str()?;
         let map = format!("/api/v1/namespaces/{namespace}/configmaps/{map}");
-        pod["status"]["containerStatuses"][0]["state"] =
-            json!({"terminated": {"reason": "Completed", "exitCode": 0}});
         let spec = self.objects[&map]["data"][&file].as_str()?;
         let lines = match is_agent {
             true => fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05),
-            false => fake::load_records(&serde_json::from_str(spec).ok()?, self.median_ns),
+            false => {
+                let spec: LoadSpec = serde_json::from_str(spec).ok()?;
+                let lines = fake::load_records(&spec, self.median_ns);
+                match spec.proxy_config.is_empty() {
+                    true => lines,
+                    false => self.with_proxy_config(lines, &spec),
+                }
+            }
         };
-        Some(lines.join("\n") + "\n")
+        let text = lines.join("\n") + "\n";
+        if let Some(word) = self.cut_within.take() {
+            let second = text.match_indices(&word).nth(1)?.0;
+            return Some(text[..second + word.len()].to_owned());
+        }
+        self.objects.get_mut(path)?["status"]["containerStatuses"][0]["state"] =
+            json!({"terminated": {"reason": "Completed", "exitCode": 0}});
+        Some(text)
+    }
+
+    /// The records with those of the documents that were asked for before the last.
+    fn with_proxy_config(&self, mut lines: Vec<String>, spec: &LoadSpec) -> Vec<String> {
+        let last = lines.pop().unwrap();
+        for name in spec.proxy_config.keys() {
+            let records = match &self.proxy_config {
+                Some(document) => proxy_config::records(name, document.to_string().as_bytes()),
+                None => vec![proxy_config::missing(name, "connection refused".to_owned())],
+            };
+            lines.extend(records.iter().map(|r| serde_json::to_string(r).unwrap()));
+        }
+        let mut checksum = StreamChecksum::default();
+        lines.iter().for_each(|line| checksum.line(line));
+        let mut last: Value = serde_json::from_str(&last).unwrap();
+        last["checksum"] = checksum.hex().into();
+        lines.push(last.to_string());
+        lines
     }
 
     /// A kubelet's summary: every container has used its cores since 1970.

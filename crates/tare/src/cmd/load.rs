@@ -21,6 +21,7 @@ use super::tls::TlsArgs;
 
 mod grpc;
 mod messages;
+mod proxy_config;
 mod spec;
 pub(super) mod text;
 
@@ -196,6 +197,11 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
     })?;
     if let Some(error) = broken {
         return Err(error.into());
+    }
+    if !result.interrupted {
+        for record in proxy_config::ask(&spec.proxy_config) {
+            writer.write(&record)?;
+        }
     }
     writer.finish(result)?;
     Ok(ExitCode::SUCCESS)

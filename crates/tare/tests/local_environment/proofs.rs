@@ -5,13 +5,33 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tare_model::layout::{CONFIG, LOGS};
-use tare_model::mesh::Mesh;
+use tare_model::mesh::{DataPlaneKind, Mesh};
 use tare_model::trial::Proof;
 use tare_run::environment::{Deployed, Environment, Phase};
 use tare_run::envoy::install;
 use tare_run::local::probe;
 
 use crate::bench::{Bench, all_hold, bare, claims, envoy, is_running, send, strict};
+
+/// The running configuration of the generator's sidecar, where there is one, and its build.
+fn sidecar_is_kept(config: &Path, meshed: bool) {
+    let read = |name: &str| std::fs::read_to_string(config.join(name)).ok();
+    let dump = read("generator-sidecar-config_dump.json");
+    assert_eq!(dump.is_some(), meshed);
+    let Some(dump) = dump else { return };
+    assert!(
+        dump.contains("ListenersConfigDump") && dump.contains("\"outbound\""),
+        "{dump}"
+    );
+    assert!(!dump.contains("PRIVATE KEY"), "{dump}");
+    let info = read("generator-sidecar-server_info.json").unwrap();
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(info["state"], "LIVE");
+    assert!(
+        info["command_line_options"]["concurrency"].is_number(),
+        "{info}"
+    );
+}
 
 /// From deployment to the last proof; and nothing is left afterwards.
 async fn whole_trial(mesh: Mesh) -> Vec<Proof> {
@@ -29,6 +49,8 @@ async fn whole_trial(mesh: Mesh) -> Vec<Proof> {
     proofs.extend(bench.local.prove(&mut deployment, phase).await.unwrap());
     all_hold(&proofs);
     assert_eq!(deployment.exited(), []);
+    let meshed = bench.plan.meshes[0].data_plane == DataPlaneKind::EnvoySidecar;
+    sidecar_is_kept(&bench.folder(CONFIG), meshed);
 
     let watched = deployment.watched();
     assert!(

@@ -5,8 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
-use tare_model::SCHEMA_VERSION;
-use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode, Pace, Protocol, Shard};
+use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode, Pace, Protocol};
 
 use super::{Args, PaceArg, grpc};
 
@@ -28,10 +27,6 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     }
     let (mode, duration_ns) = mode(args)?;
     Ok(LoadSpec {
-        schema_version: SCHEMA_VERSION,
-        endpoints,
-        mode,
-        duration_ns,
         warmup_ns: args.warmup,
         timeout_ns: args.timeout,
         drain_ns: args.drain,
@@ -43,12 +38,11 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
             PaceArg::Spin => Pace::Spin,
         },
         seed: args.seed,
-        start_unix_ns: None,
-        shard: Shard::default(),
         tls: args.tls.spec(!args.tls_no_resumption)?,
         requests_per_connection: args.requests_per_connection,
         pin: args.pin,
         kernel_timestamps_every: args.kernel_timestamps,
+        ..LoadSpec::new(endpoints, mode, duration_ns)
     })
 }
 

@@ -1,0 +1,110 @@
+//! What the generator's sidecar says of itself comes through its log into the trial's folder.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tare_model::plan::Plan;
+use tare_model::trial::Event;
+use tare_run::environment::{Environment, Role};
+use tare_run::kube::Kubernetes;
+use tare_stats::LoadStream;
+
+use crate::server::Server;
+use crate::{INJECTED, deployed, folder, heard, load, plan, prepared, set};
+
+const FILE: &str = "config/generator-sidecar-config_dump.json";
+const PEM: &str = "-----BEGIN PRIVATE KEY-----\nMIGH\n-----END PRIVATE KEY-----\n";
+
+/// The records and the events of a trial's generators.
+async fn measured(
+    cluster: &mut Kubernetes,
+    plan: &Plan,
+    mesh: &str,
+    dir: &Path,
+) -> (Vec<String>, Vec<Event>) {
+    let mut deployment = deployed(cluster, plan, mesh, dir).await.unwrap();
+    let generator = cluster
+        .start(&mut deployment, Role::Generator, load(), dir)
+        .await
+        .unwrap();
+    let lines = heard(generator).await;
+    (lines, cluster.teardown(deployment).await)
+}
+
+/// The stream is whole, and is without documents.
+fn is_whole(lines: &[String]) {
+    let mut stream = LoadStream::new();
+    for line in lines {
+        assert!(!line.contains("proxy_config"), "{line}");
+        stream.line(line).unwrap();
+    }
+    assert!(stream.finish().unwrap().counts.ok > 0);
+}
+
+/// Larger than a record; nothing in it is alike.
+fn dump() -> Value {
+    let mut rng = tare_model::rng::Rng::stream(1, 1);
+    let names = (0..9000).map(|_| format!("{:016x}", rng.next_u64()));
+    json!({"listeners": names.collect::<Vec<_>>(), "leaked": PEM,
+        "private_key": {"inline_bytes": "REVSIGtleQ=="}})
+}
+
+#[tokio::test]
+async fn what_the_sidecar_of_the_generator_says_is_kept_without_secrets() {
+    let server = Server::start(3).await;
+    let mut plan = plan(&server, 1, INJECTED);
+    set(&mut plan, |k| k.generators = 2);
+    let mut cluster = prepared(&plan).await;
+    server.world.lock().unwrap().proxy_config = Some(dump());
+    let dir = folder();
+    let (lines, events) = measured(&mut cluster, &plan, "there", dir.path()).await;
+    is_whole(&lines);
+    let text = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
+    let kept: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(kept["listeners"], dump()["listeners"]);
+    assert_eq!(kept["leaked"], "[redacted]");
+    assert_eq!(kept["private_key"]["inline_bytes"], "[redacted]");
+    assert!(
+        events.iter().all(|e| e.kind != "proxy_config"),
+        "{events:?}"
+    );
+    let dir = folder();
+    let (lines, _) = measured(&mut cluster, &plan, "bare", dir.path()).await;
+    is_whole(&lines);
+    assert!(!dir.path().join(FILE).exists(), "bare has no sidecar");
+    cluster.close().await;
+}
+
+#[tokio::test]
+async fn a_log_that_is_cut_within_it_is_read_again() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    let mut cluster = prepared(&plan).await;
+    {
+        let mut world = server.world.lock().unwrap();
+        world.proxy_config = Some(dump());
+        world.cut_within = Some("\"proxy_config\"".to_owned());
+    }
+    let dir = folder();
+    let (lines, events) = measured(&mut cluster, &plan, "there", dir.path()).await;
+    is_whole(&lines);
+    let text = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
+    let kept: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(kept["listeners"], dump()["listeners"]);
+    assert!(events.iter().any(|e| e.kind == "log_again"), "{events:?}");
+    cluster.close().await;
+}
+
+#[tokio::test]
+async fn a_sidecar_that_does_not_answer_is_an_event_and_takes_nothing_of_the_trial() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    let mut cluster = prepared(&plan).await;
+    let dir = folder();
+    let (lines, events) = measured(&mut cluster, &plan, "there", dir.path()).await;
+    is_whole(&lines);
+    assert!(!dir.path().join(FILE).exists());
+    let said = events.iter().find(|e| e.kind == "proxy_config").unwrap();
+    assert!(said.message.contains("connection refused"), "{said:?}");
+    cluster.close().await;
+}

@@ -1,0 +1,127 @@
+//! A worker of `tare load` asks its own proxy for its configuration.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tare_model::load::{Endpoint, LoadSpec, Mode};
+use tare_model::record::LoadRecord;
+use tare_stats::LoadStream;
+use tare_stats::proxy_config::ProxyConfigs;
+
+mod support;
+
+fn unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    now.as_nanos() as u64
+}
+
+/// The records of a short load by a worker that asks at these addresses.
+fn asking(addresses: &[(&str, String)]) -> Vec<LoadRecord> {
+    let server = support::serve(|_, stream| {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        stream.write_all(answer).is_ok()
+    });
+    let mode = Mode::Open {
+        rate_rps: 50.0,
+        arrivals: Default::default(),
+    };
+    let endpoint = Endpoint::get(format!("http://{server}/"));
+    let addresses = addresses.iter().map(|(n, a)| ((*n).to_owned(), a.clone()));
+    let spec = LoadSpec {
+        proxy_config: addresses.collect(),
+        ..LoadSpec::new(vec![endpoint], mode, 200_000_000)
+    };
+    let mut child = Command::new(support::TARE)
+        .args(["load", "--spec", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let json = serde_json::to_vec(&spec).unwrap();
+    child.stdin.take().unwrap().write_all(&json).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut stream = LoadStream::new();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let records = text.lines().map(|l| stream.line(l).unwrap()).collect();
+    // The stream is whole, checksum and all.
+    assert_eq!(stream.finish().unwrap().counts.planned, 10);
+    records
+}
+
+/// What a name got: the document, or why there is none.
+fn came(records: &[LoadRecord], name: &str) -> Result<String, String> {
+    let mut all = ProxyConfigs::of([name.to_owned()]);
+    for record in records {
+        match record {
+            LoadRecord::ProxyConfig(part) => all.take(part),
+            LoadRecord::ProxyConfigMissing { name, found } => all.missing(name, found.clone()),
+            _ => {}
+        }
+    }
+    let came = all.finish().remove(name).unwrap();
+    came.map_err(|e| e.to_string())
+}
+
+#[test]
+fn a_proxy_is_asked_after_the_window_and_its_secrets_stay_with_it() {
+    let (sender, asked) = std::sync::mpsc::channel();
+    let proxy = support::serve(move |request, stream| {
+        let request = String::from_utf8_lossy(request.bytes).into_owned();
+        let status = if request.contains(" /config_dump ") {
+            200
+        } else {
+            404
+        };
+        sender.send((unix_ns(), request)).unwrap();
+        let body = r#"{"listeners": ["outbound"], "private_key": {"inline_string": "hush"}}"#;
+        let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+        let head = format!("HTTP/1.1 {status} X\r\nTransfer-Encoding: chunked\r\n\r\n");
+        stream.write_all((head + &chunk).as_bytes()).is_ok()
+    });
+    let records = asking(&[
+        ("config_dump", format!("http://{proxy}/config_dump")),
+        ("gone", format!("http://{proxy}/gone")),
+    ]);
+    let text = came(&records, "config_dump").unwrap();
+    assert!(
+        text.contains("outbound") && text.contains("[redacted]"),
+        "{text}"
+    );
+    assert!(!text.contains("hush"), "{text}");
+    let found = came(&records, "gone").unwrap_err();
+    assert!(found.contains("404"), "{found}");
+    let Some(LoadRecord::Final { result, .. }) = records.last() else {
+        panic!("{records:?}");
+    };
+    let (asked_unix_ns, request) = asked.try_recv().unwrap();
+    assert!(asked_unix_ns >= result.window_start_unix_ns + result.window_ns);
+    assert!(
+        request.to_lowercase().contains("accept: application/json"),
+        "{request}"
+    );
+}
+
+#[test]
+fn a_proxy_that_is_silent_or_away_costs_no_result() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/", silent.local_addr().unwrap());
+    let records = asking(&[
+        ("away", "http://127.0.0.1:1/".to_owned()),
+        ("silent", address.clone()),
+        ("then", address),
+    ]);
+    for (name, word) in [
+        ("away", "refused"),
+        ("silent", "timeout"),
+        ("then", "no time"),
+    ] {
+        let found = came(&records, name).unwrap_err();
+        assert!(found.contains(word), "{name}: {found}");
+    }
+    assert!(matches!(records.last(), Some(LoadRecord::Final { .. })));
+}
