@@ -8,11 +8,16 @@ use std::time::{Duration, Instant};
 use tare_model::record::LoadRecord;
 use tare_stats::proxy_config::{BYTES_MAX, missing, records};
 
+/// The window's last samples are read meanwhile: they are to be of the load alone.
+const AFTER: Duration = Duration::from_millis(500);
 /// Longest wait for all of it: whoever reads the records waits for the last one meanwhile.
 const WITHIN: Duration = Duration::from_secs(3);
 
 /// The records of all documents, by name and address, or of why they are missing.
 pub(super) fn ask(addresses: &BTreeMap<String, String>) -> Vec<LoadRecord> {
+    if !addresses.is_empty() {
+        std::thread::sleep(AFTER);
+    }
     let until = Instant::now() + WITHIN;
     let ask = |(name, url): (&String, &String)| {
         let left = until.saturating_duration_since(Instant::now());
