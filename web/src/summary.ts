@@ -221,6 +221,7 @@ export interface MeshKubernetes {
   namespaces?: MeshNamespace[];
   parts?: Parts;
   proof: ProofOf | null;
+  proxy_config?: Partial<Record<string, string>>;
   releases?: HelmRelease[];
   tried?: string;
   values?: Partial<Record<string, unknown>>;
