@@ -1,16 +1,20 @@
 //! `cluster-quick`, shortened, on a real cluster. `make cluster-test` brings the cluster, an image of
-//! a release build, and Istio's charts; `make test` leaves this out.
+//! a release build, and Istio's charts; tare has exactly the rights that it prints.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+#[path = "support/account.rs"]
+mod account;
 #[path = "support/kubectl.rs"]
 mod kubectl;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use account::Account;
 use kubectl::kubectl;
 use serde_json::Value;
 use tare_model::hist::HistogramWire;
@@ -23,7 +27,7 @@ use tare_stats::{Histogram, LoadStream};
 
 /// Rates that two cores with a whole cluster on them can bear.
 const SETS: [&str; 4] = [
-    "repeats=3",
+    "repeats=4",
     "load.rate=60",
     "load.duration=8s",
     "load.warmup=2s",
@@ -31,12 +35,32 @@ const SETS: [&str; 4] = [
 const MESHES: [&str; 3] = ["bare", "istio/minimal", "istio/no-mtls"];
 const PLANNED: u64 = 60 * 8;
 const GENERATORS: usize = 2;
+/// What the machine does besides makes a run unusable now and then, and the run says so.
+const ATTEMPTS: usize = 2;
+/// Where the first test leaves what the second one compares with.
+const DIR: &str = "cluster-test";
 
 #[test]
 #[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
 fn istio_is_told_from_bare_and_the_cluster_is_as_it_was() {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster-test");
-    let _ = std::fs::remove_dir_all(&dir);
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let account = Account::new(&program(), "cluster-quick", &tmp.join("cluster-account"));
+    let mut left = ATTEMPTS;
+    let (ended, summary) = loop {
+        left -= 1;
+        let (ended, summary) = run(&tmp.join(DIR), &account);
+        if left == 0 || summary.grade != Grade::Invalid {
+            break (ended, summary);
+        }
+        eprintln!("not usable, once more: {:#?}", summary.notes);
+    };
+    assert!(ended.success(), "tare run ended with {ended}");
+    weighed(&summary);
+}
+
+/// One run, and of it all that holds on a busy machine, too.
+fn run(dir: &Path, account: &Account) -> (ExitStatus, Summary) {
+    let _ = std::fs::remove_dir_all(dir);
     let before = cluster();
     let over = Arc::new(AtomicBool::new(false));
     let heard = std::thread::spawn({
@@ -44,14 +68,14 @@ fn istio_is_told_from_bare_and_the_cluster_is_as_it_was() {
         move || hear_generators(&over)
     });
     let mut run = Command::new(program());
-    run.args(["run", "cluster-quick", "--out"]).arg(&dir);
+    run.env("TARE_KUBECONFIG", account.kubeconfig());
+    run.args(["run", "cluster-quick", "--out"]).arg(dir);
     for set in SETS {
         run.args(["--set", set]);
     }
     let ended = run.status().unwrap();
     over.store(true, Ordering::Relaxed);
     let heard = heard.join().unwrap();
-    // First what holds on a busy machine, too.
     let after = cluster();
     assert_eq!(before, after, "the cluster is not as it was");
     let summary: Summary = read(&dir.join("summary.json"));
@@ -65,10 +89,81 @@ fn istio_is_told_from_bare_and_the_cluster_is_as_it_was() {
     let heard = heard.expect("no trial's generators could be heard");
     merged_without_loss(&heard, &results);
     proven(&summary);
-    proxies_are_kept(&dir, &summary);
-    // Then what a busy machine makes invalid, and says so.
-    assert!(ended.success(), "tare run ended with {ended}");
-    weighed(&summary);
+    proxies_are_kept(dir, &summary);
+    (ended, summary)
+}
+
+/// After the first one, on the same machine without the cluster.
+#[test]
+#[ignore = "needs the run of the test on a cluster: make cluster-test"]
+fn the_same_plan_gives_the_same_shape_of_results_without_a_cluster() {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let dir = tmp.join("cluster-test-local");
+    let mut left = ATTEMPTS;
+    let local = loop {
+        left -= 1;
+        let _ = std::fs::remove_dir_all(&dir);
+        let mut run = Command::new(program());
+        run.args(["run", "cluster-quick", "--environment", "local"]);
+        run.args(["--set", "meshes=bare,envoy/mtls,envoy", "--out"])
+            .arg(&dir);
+        for set in SETS {
+            run.args(["--set", set]);
+        }
+        let ended = run.status().unwrap();
+        if ended.success() {
+            break shape(&dir);
+        }
+        assert_ne!(left, 0, "tare run ended with {ended}");
+    };
+    let cluster = shape(&tmp.join(DIR));
+    // Of a cluster, tare itself is no part.
+    let only_local: Vec<_> = local.difference(&cluster).collect();
+    assert_eq!(only_local, ["bare plane tare", "meshed plane tare"]);
+    // Envoys of one machine have no control plane.
+    let only_cluster: Vec<_> = cluster.difference(&local).collect();
+    assert_eq!(only_cluster, ["meshed plane control_plane"]);
+}
+
+/// What a run has: kinds of figures and files, for trials without a mesh and with one.
+fn shape(dir: &Path) -> BTreeSet<String> {
+    let summary: Value = read(&dir.join("summary.json"));
+    let kind = |of: &Value| match of["mesh"] == "bare" {
+        true => "bare",
+        false => "meshed",
+    };
+    let keys = |of: &Value| -> Vec<String> { of.as_object().unwrap().keys().cloned().collect() };
+    let each = |of: &Value| of.as_array().cloned().unwrap_or_default();
+    let mut shape: BTreeSet<String> = keys(&summary).into_iter().collect();
+    for cell in each(&summary["cells"]) {
+        let kind = kind(&cell);
+        let mut add = |what: &str, name: &str| shape.insert(format!("{kind} {what} {name}"));
+        for key in keys(&cell) {
+            add("cell", &key);
+        }
+        for plane in keys(&cell["planes"]) {
+            add("plane", &plane);
+        }
+        for figure in each(&cell["latency"]) {
+            add("latency", figure["name"].as_str().unwrap());
+        }
+        for part in ["latency", "resources"] {
+            for figure in each(&cell["overhead"][part]) {
+                add("overhead", figure["what"].as_str().unwrap());
+            }
+        }
+    }
+    assert!(shape.contains("meshed overhead p50"), "{shape:#?}");
+    for trial in each(&summary["trials"]) {
+        let kind = kind(&trial);
+        let files = dir.join("trials").join(trial["dir"].as_str().unwrap());
+        let files = std::fs::read_dir(files).unwrap();
+        let names = files.map(|f| f.unwrap().file_name().to_string_lossy().into_owned());
+        for name in names.chain(keys(&trial)) {
+            shape.insert(format!("{kind} trial {name}"));
+        }
+    }
+    shape
 }
 
 /// Three meshes, each with usable trials, and the data plane's cost clear of zero.
@@ -100,7 +195,7 @@ fn weighed(summary: &Summary) {
 
 /// What each trial proved of its mesh.
 fn proven(summary: &Summary) {
-    assert_eq!((summary.trials_done, summary.trials_planned), (9, 9));
+    assert_eq!((summary.trials_done, summary.trials_planned), (12, 12));
     for trial in &summary.trials {
         assert!(trial.proofs.iter().all(|p| p.holds), "{trial:#?}");
         let claim = match trial.mesh.as_str() {

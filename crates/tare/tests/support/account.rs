@@ -1,0 +1,83 @@
+//! An account on a real cluster with exactly the rights that `tare doctor --rbac` prints.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::kubectl::kubectl;
+
+/// Namespace of the account; also its name and that of its bindings.
+const NAME: &str = "printed-role";
+
+/// Gone from the cluster, and its kubeconfig from the disk, when it is dropped.
+pub(crate) struct Account {
+    role: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Account {
+    /// Makes it for a plan; files go to `dir`.
+    pub(crate) fn new(tare: &Path, plan: &str, dir: &Path) -> Self {
+        std::fs::create_dir_all(dir).unwrap();
+        let account = Self {
+            role: dir.join("role.yaml"),
+            kubeconfig: dir.join("kubeconfig.json"),
+        };
+        account.remove();
+        let printed = Command::new(tare)
+            .args(["doctor", "--rbac", "--plan", plan])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&printed.stderr);
+        assert!(printed.status.success(), "{said}");
+        std::fs::write(&account.role, printed.stdout).unwrap();
+        must(&["apply", "--filename", account.role.to_str().unwrap()]);
+        must(&["create", "namespace", NAME]);
+        must(&["create", "serviceaccount", NAME, "--namespace", NAME]);
+        for role in ["tare", "tare-meshes"] {
+            let of = [
+                &format!("--clusterrole={role}"),
+                &format!("--serviceaccount={NAME}:{NAME}"),
+            ];
+            let name = format!("{NAME}-{role}");
+            must(&["create", "clusterrolebinding", &name, of[0], of[1]]);
+        }
+        let who = format!("--as=system:serviceaccount:{NAME}:{NAME}");
+        let all = kubectl(&["auth", "can-i", "*", "*", &who]);
+        assert_eq!(all, None, "it may do everything");
+        let lifetime = "--duration=2h";
+        let token = must(&["create", "token", NAME, "--namespace", NAME, lifetime]);
+        let config = must(&["config", "view", "--raw", "--minify", "--output", "json"]);
+        let mut config: Value = serde_json::from_str(&config).unwrap();
+        config["users"][0]["user"] = json!({"token": token.trim()});
+        std::fs::write(&account.kubeconfig, config.to_string()).unwrap();
+        account
+    }
+
+    /// The path of its kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    fn remove(&self) {
+        let _ = std::fs::remove_file(&self.kubeconfig);
+        let roles = ["tare", "tare-meshes"];
+        let bindings = roles.map(|role| format!("clusterrolebinding/{NAME}-{role}"));
+        let roles = roles.map(|role| format!("clusterrole/{role}"));
+        let namespace = format!("namespace/{NAME}");
+        let mut all = vec!["delete", "--ignore-not-found", &namespace];
+        all.extend(bindings.iter().chain(&roles).map(String::as_str));
+        let _ = kubectl(&all);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn must(arguments: &[&str]) -> String {
+    kubectl(arguments).unwrap_or_else(|| panic!("kubectl {} failed", arguments.join(" ")))
+}
