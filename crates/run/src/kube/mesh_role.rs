@@ -1,5 +1,6 @@
-//! The role for installing a plan's meshes: made from what their charts hold, so that
-//! it has no more rights than the meshes themselves, and those to install them.
+//! The role for a plan's meshes: made from what their charts hold, so that it has the
+//! rights of the meshes themselves, those to install them, and no others. Rules of a
+//! chart's own namespaced roles hold in all namespaces here: theirs are not there yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,38 +11,56 @@ use tare_model::plan::KubernetesSettings;
 
 use super::helm::Helm;
 use super::kinds::KINDS;
-use super::{kubeconfig, meshes};
+use super::kubeconfig;
+use super::meshes;
 use crate::environment::EnvironmentError;
 
-/// What Helm and tare do to each object of a chart.
+/// What Helm does to each object of a chart.
 const OF_OBJECTS: [&str; 4] = ["create", "delete", "get", "patch"];
+/// What tare does to the objects that a mesh's definition adds.
+const OF_MANIFESTS: [&str; 2] = ["create", "patch"];
 /// What Helm does to the secrets that it keeps its releases in.
 const OF_RELEASES: [&str; 5] = ["create", "delete", "get", "list", "update"];
 const ROLES: &str = "rbac.authorization.k8s.io";
 
-/// The role that installing and removing these meshes takes beyond [`super::kinds::role_yaml`],
-/// as YAML; empty when none of them is installed. Helm renders their charts; no cluster is asked.
+/// The role that these meshes take beyond [`super::kinds::role_yaml`], as YAML; empty when
+/// nothing of them is made. Helm renders their charts; no cluster is asked.
 ///
 /// # Errors
 /// When Helm does not run, or cannot render a chart.
 pub async fn mesh_role_yaml(
     settings: &KubernetesSettings,
-    installed: &[&MeshKubernetes],
+    meshes: &[&MeshKubernetes],
 ) -> Result<String, EnvironmentError> {
     let helm = Helm::new(kubeconfig(settings), settings.context.clone());
-    let mut objects = Vec::new();
-    for mesh in installed {
+    let (mut of_charts, mut manifests) = (Vec::new(), Vec::new());
+    for mesh in meshes {
         for release in &mesh.releases {
             let values = meshes::values(mesh, &release.name)?;
-            objects.extend(helm.render(release, &values).await?);
+            of_charts.extend(
+                helm.render(release, &values)
+                    .await?
+                    .into_iter()
+                    .flat_map(items),
+            );
         }
-        objects.extend(mesh.manifests.iter().cloned());
+        // As they are applied: with the mesh, and to each instance.
+        let with_mesh = mesh.manifests.iter().filter(|_| !mesh.releases.is_empty());
+        manifests.extend(with_mesh.chain(&mesh.join.manifests).cloned());
     }
-    Ok(if objects.is_empty() {
+    Ok(if of_charts.is_empty() && manifests.is_empty() {
         String::new()
     } else {
-        role(&objects)
+        role(&of_charts, &manifests)
     })
+}
+
+/// The objects of a list, or the object.
+fn items(object: Value) -> Vec<Value> {
+    match (&object["kind"], object["items"].as_array()) {
+        (Value::String(kind), Some(items)) if kind.ends_with("List") => items.clone(),
+        _ => vec![object],
+    }
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -64,22 +83,24 @@ impl Rights {
     }
 }
 
-fn role(objects: &[Value]) -> String {
+fn role(of_charts: &[Value], manifests: &[Value]) -> String {
     let mut rights = Rights::default();
-    rights.add("", "secrets", &OF_RELEASES);
-    for kind in KINDS {
-        if !kind.mesh_verbs.is_empty() {
+    if !of_charts.is_empty() {
+        rights.add("", "secrets", &OF_RELEASES);
+        for kind in KINDS.iter().filter(|k| !k.mesh_verbs.is_empty()) {
             rights.add(kind.group, kind.plural, kind.mesh_verbs);
         }
     }
-    let defined = plurals(objects);
-    for object in objects {
+    let defined = plurals(of_charts);
+    let mut add = |object, verbs| {
         let (group, kind) = (group(object), text(object, "/kind"));
         let plural = defined
             .get(&(group, kind))
             .map_or_else(|| plural(kind), |p| (*p).to_owned());
-        rights.add(group, &plural, &OF_OBJECTS);
-    }
+        rights.add(group, &plural, verbs);
+    };
+    of_charts.iter().for_each(|o| add(o, &OF_OBJECTS));
+    manifests.iter().for_each(|o| add(o, &OF_MANIFESTS));
     let mut out = String::from(
         "---\n# For this plan's meshes only: what Helm does to the objects of their charts, and, because whoever makes\n\
          # a role must have all of its rights, the rights of the charts' own roles.\n\
@@ -93,7 +114,7 @@ fn role(objects: &[Value]) -> String {
             verbs.join(", ")
         );
     }
-    for rule in handed_on(objects) {
+    for rule in handed_on(of_charts) {
         // JSON is YAML.
         let _ = writeln!(out, "  - {rule}");
     }
@@ -191,7 +212,8 @@ mod tests {
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
                 "metadata": {"name": "c"}, "roleRef": {"kind": "ClusterRole", "name": "foreign"}}),
         ];
-        let yaml = role(&objects);
+        let waypoint = json!({"apiVersion": "gateways.example/v1", "kind": "Gateway"});
+        let yaml = role(&objects, std::slice::from_ref(&waypoint));
         let read = tare_model::plan::yaml_to_json("role", yaml.trim_start_matches("---\n"));
         let rules = read.unwrap()["rules"].as_array().unwrap().clone();
         let verbs = |group: &str, plural: &str| -> Vec<Value> {
@@ -204,6 +226,7 @@ mod tests {
         };
         assert_eq!(verbs("mesh.example", "policyobjects"), [json!(OF_OBJECTS)]);
         assert_eq!(verbs("", "serviceaccounts"), [json!(OF_OBJECTS)]);
+        assert_eq!(verbs("gateways.example", "gateways"), [json!(OF_MANIFESTS)]);
         assert!(rules.contains(&rule));
         let bind: Vec<&Value> = rules
             .iter()
@@ -213,5 +236,31 @@ mod tests {
         assert_eq!(bind[0]["resourceNames"], json!(["foreign"]));
         assert!(!yaml.contains("\"*\""), "{yaml}");
         assert!(!yaml.contains("escalate"), "{yaml}");
+    }
+
+    #[tokio::test]
+    async fn what_only_joins_a_mesh_that_is_there_needs_no_more_than_that() {
+        let settings = KubernetesSettings::default();
+        let mut mesh = MeshKubernetes::default();
+        let gateway = json!({"apiVersion": "gateways.example/v1", "kind": "Gateway"});
+        mesh.manifests.push(gateway.clone());
+        let nothing = mesh_role_yaml(&settings, &[&mesh]).await.unwrap();
+        assert_eq!(nothing, "", "manifests come with an installation only");
+        mesh.join.manifests.push(gateway);
+        let role = mesh_role_yaml(&settings, &[&mesh]).await.unwrap();
+        assert!(
+            role.contains("gateways.example") && !role.contains("secrets"),
+            "{role}"
+        );
+    }
+
+    #[test]
+    fn a_list_is_its_items() {
+        let (a, b) = (json!({"kind": "A"}), json!({"kind": "B"}));
+        assert_eq!(
+            items(json!({"kind": "List", "items": [a, b]})),
+            [a.clone(), b]
+        );
+        assert_eq!(items(a.clone()), [a]);
     }
 }
