@@ -19,8 +19,11 @@ use super::pods::Pod;
 
 const EVERY: Duration = Duration::from_secs(3);
 
-/// Asks for a last look, and for word that it was done.
-pub(super) type End = mpsc::Sender<oneshot::Sender<()>>;
+/// A last look that takes longer is not waited for.
+const LAST_LOOK_WITHIN: Duration = Duration::from_secs(15);
+
+/// Asks for a last look, and for word whether the server answered.
+pub(super) type End = mpsc::Sender<oneshot::Sender<bool>>;
 
 /// A container that was there when the load began.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +54,7 @@ pub(super) fn start(api: &Api, deployment: &mut Deployment) {
             .into_iter()
             .chain(parts.node_proxies)
             .collect(),
+        waypoints: parts.waypoints,
         known: known(deployment),
         leaving,
         events: deployment.events.clone(),
@@ -67,8 +71,14 @@ pub(super) async fn end(deployment: &mut Deployment) {
         return;
     };
     let (done, looked) = oneshot::channel();
-    if watching.send(done).await.is_ok() {
-        let _ = looked.await;
+    let look = async {
+        watching.send(done).await.ok()?;
+        looked.await.ok()
+    };
+    if tokio::time::timeout(LAST_LOOK_WITHIN, look).await != Ok(Some(true)) {
+        let message =
+            "the API server did not answer at the end: what ended in the last seconds is not known";
+        deployment.events.say("server_away", message.to_owned());
     }
 }
 
@@ -106,6 +116,8 @@ struct Watch {
     api: Api,
     own: String,
     selectors: Vec<PodSelector>,
+    /// Label selector of the instances' waypoints.
+    waypoints: Option<String>,
     known: BTreeMap<String, Known>,
     leaving: Leaving,
     events: Events,
@@ -114,14 +126,15 @@ struct Watch {
 }
 
 impl Watch {
-    async fn run(mut self, mut ended: mpsc::Receiver<oneshot::Sender<()>>) {
+    async fn run(mut self, mut ended: mpsc::Receiver<oneshot::Sender<bool>>) {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(EVERY) => self.look().await,
+                () = tokio::time::sleep(EVERY) => {
+                    self.look().await;
+                }
                 done = ended.recv() => {
                     if let Some(done) = done {
-                        self.look().await;
-                        let _ = done.send(());
+                        let _ = done.send(self.look().await);
                     }
                     return;
                 }
@@ -129,7 +142,8 @@ impl Watch {
         }
     }
 
-    async fn look(&mut self) {
+    /// Whether the server answered.
+    async fn look(&mut self) -> bool {
         let asked = Instant::now();
         let pods = self.pods().await;
         let more = self.api.repeated() - self.repeated;
@@ -143,13 +157,14 @@ impl Watch {
         }
         // A server that is away says nothing about containers.
         let Ok(pods) = pods else {
-            return;
+            return false;
         };
         pods.iter().map(Pod).for_each(|pod| self.leaving.note(pod));
         for (id, what) in vanished(&pods, &self.known, &self.leaving) {
             self.events.say("exited", what);
             self.known.remove(&id);
         }
+        true
     }
 
     async fn pods(&self) -> Result<Vec<Value>, ApiError> {
@@ -157,6 +172,9 @@ impl Watch {
         for selector in &self.selectors {
             let namespace = Some(selector.namespace.as_str());
             all.extend(self.api.list(POD, namespace, &selector.selector).await?);
+        }
+        if let Some(selector) = &self.waypoints {
+            all.extend(self.api.list(POD, None, selector).await?);
         }
         Ok(all)
     }

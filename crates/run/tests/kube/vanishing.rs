@@ -27,13 +27,23 @@ async fn watched(server: &Server) {
 
 /// What is said of a trial in which `happens` happened before the last look.
 async fn said(happens: impl FnOnce(&mut World)) -> Vec<String> {
+    said_with(INJECTED, |_| {}, happens).await
+}
+
+/// The same of a mesh, `before` which's proofs something is there.
+async fn said_with(
+    mesh: &str,
+    before: impl FnOnce(&mut World),
+    happens: impl FnOnce(&mut World),
+) -> Vec<String> {
     let server = Server::start(3).await;
-    let plan = plan(&server, 1, INJECTED);
+    let plan = plan(&server, 1, mesh);
     let mut cluster = prepared(&plan).await;
     let dir = folder();
     let mut deployment = deployed(&mut cluster, &plan, "there", dir.path())
         .await
         .unwrap();
+    before(&mut server.world.lock().unwrap());
     cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     watched(&server).await;
     happens(&mut server.world.lock().unwrap());
@@ -46,6 +56,34 @@ async fn said(happens: impl FnOnce(&mut World)) -> Vec<String> {
     assert!(cluster.close().await.is_empty());
     let exited = events.into_iter().filter(|e| e.kind == "exited");
     exited.map(|e| e.message).collect()
+}
+
+#[tokio::test]
+async fn a_waypoint_that_runs_is_not_taken_for_gone_and_one_that_goes_is_named() {
+    let mesh = INJECTED.replace("parts: {", "parts: {waypoints: mesh=waypoint, ");
+    let path =
+        |world: &World| pod(world, "emoji").rsplit_once('/').unwrap().0.to_owned() + "/waypoint-1";
+    let add = |world: &mut World| {
+        let like = world.objects[&pod(world, "emoji")].clone();
+        let path = path(world);
+        let mut waypoint = like;
+        waypoint["metadata"]["name"] = "waypoint-1".into();
+        waypoint["metadata"]["labels"] = serde_json::json!({"mesh": "waypoint"});
+        waypoint["spec"]["containers"] = serde_json::json!([{"name": "istio-proxy"}]);
+        waypoint["spec"]["initContainers"] = serde_json::json!([]);
+        waypoint["status"]["initContainerStatuses"] = serde_json::json!([]);
+        waypoint["status"]["containerStatuses"] = serde_json::json!([{"name": "istio-proxy",
+            "containerID": "containerd://waypoint", "ready": true, "state": {"running": {}}}]);
+        world.objects.insert(path, waypoint);
+    };
+    let stays = said_with(&mesh, add, |_| {}).await;
+    assert_eq!(stays, [""; 0]);
+    let goes = said_with(&mesh, add, |world| {
+        world.objects.remove(&path(world));
+    })
+    .await;
+    assert_eq!(goes.len(), 1, "{goes:?}");
+    assert!(goes[0].contains("waypoint-1"), "{goes:?}");
 }
 
 #[tokio::test]
