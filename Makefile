@@ -21,7 +21,9 @@ image: ## tare-image.tar, an OCI archive of the static program for Kubernetes
 demo: build ## The main job: weigh Envoy sidecars on this machine (about 2 minutes after the build)
 	$(TARE) run
 
-test: test-quick cluster-test-if-possible ## All tests; on a real Kubernetes with Istio, too, where root and Go are there (CLUSTER=no: without)
+test: ## All tests; on a real Kubernetes with Istio, too, where root and Go are there (CLUSTER=no: without)
+	$(MAKE) test-quick
+	$(MAKE) cluster-test-if-possible
 
 test-quick: web/node_modules/typescript/package.json lint unit web-test web-browser-test-if-there ## All but the cluster: format, lints, unit, end to end on real Envoys, web front end
 
@@ -84,7 +86,7 @@ witness: ## Reported service times beside a packet capture on loopback (root, tc
 	$(CARGO) build --release --locked -p tare -p tare-load --bins --examples
 	scripts/witness
 
-testbed: ## A real Kubernetes with three nodes on this machine, without Docker (root; builds 10 to 20 minutes once)
+testbed: ## A real Kubernetes with three nodes on this machine, without Docker (root; builds 7 minutes once)
 	testbed/testbed up
 
 testbed-down: ## End it, and check that nothing is left
@@ -94,7 +96,7 @@ testbed-test: ## Prove it: nodes, DNS, Istio with STRICT mTLS, and nothing left 
 	cd testbed && go vet ./... && go test ./...
 	testbed/testbed test
 
-cluster-test: image ## Weigh Istio on the testbed and assert what it finds (root, Go; 12 minutes, 40 from cold)
+cluster-test: image ## Weigh Istio on the testbed and assert what it finds (root, Go; 15 minutes, 22 from cold)
 	testbed/cluster-test tare-image.tar target/$(STATIC)/release/tare
 
 CLUSTER := $(if $(filter 0,$(shell id -u)),$(if $(shell command -v go),yes,no: found no go),no: not root)

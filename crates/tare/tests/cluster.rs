@@ -19,7 +19,7 @@ use kubectl::kubectl;
 use serde_json::Value;
 use tare_model::hist::HistogramWire;
 use tare_model::load::{Counts, LoadHistograms, LoadResult};
-use tare_model::summary::{Cell, Distinction, Summary};
+use tare_model::summary::{Cell, Distinction, Summary, TrialRow};
 use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
@@ -209,7 +209,8 @@ fn proven(summary: &Summary) {
 
 /// Each meshed trial has what the sidecar of its generator ran with; no key is on the disk.
 fn proxies_are_kept(dir: &Path, summary: &Summary) {
-    for trial in &summary.trials {
+    let usable = |t: &&TrialRow| t.verdict.grade != Grade::Invalid;
+    for trial in summary.trials.iter().filter(usable) {
         let config = dir.join("trials").join(&trial.dir).join("config");
         let dump = config.join("generator-sidecar-config_dump.json");
         if trial.mesh == "bare" {

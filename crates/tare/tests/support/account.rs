@@ -1,7 +1,7 @@
 //! An account on a real cluster with exactly the rights that `tare doctor --rbac` prints.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
@@ -44,8 +44,11 @@ impl Account {
             must(&["create", "clusterrolebinding", &name, of[0], of[1]]);
         }
         let who = format!("--as=system:serviceaccount:{NAME}:{NAME}");
-        let all = kubectl(&["auth", "can-i", "*", "*", &who]);
-        assert_eq!(all, None, "it may do everything");
+        for (verb, what, may) in [("list", "pods", "yes"), ("*", "*", "no")] {
+            let said = asked(&["auth", "can-i", verb, what, "--all-namespaces", &who]);
+            let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+            assert_eq!(said, may, "{verb} {what}");
+        }
         let lifetime = "--duration=2h";
         let token = must(&["create", "token", NAME, "--namespace", NAME, lifetime]);
         let config = must(&["config", "view", "--raw", "--minify", "--output", "json"]);
@@ -78,6 +81,21 @@ impl Drop for Account {
     }
 }
 
+fn asked(arguments: &[&str]) -> Output {
+    let mut kubectl = Command::new("kubectl");
+    kubectl
+        .args(arguments)
+        .output()
+        .expect("kubectl must be on PATH")
+}
+
 fn must(arguments: &[&str]) -> String {
-    kubectl(arguments).unwrap_or_else(|| panic!("kubectl {} failed", arguments.join(" ")))
+    let output = asked(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "kubectl {}: {said}",
+        arguments.join(" ")
+    );
+    String::from_utf8(output.stdout).unwrap()
 }
