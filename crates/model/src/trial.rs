@@ -167,7 +167,8 @@ pub struct ProcessUse {
     pub memory_kind: MemoryKind,
     /// Resident set size, mean in bytes, whatever the kind above.
     pub rss_mean_bytes: f64,
-    /// When it vanished, since the start of the window; its use until then is counted.
+    /// When it vanished, since the start of the window; its use until then is counted. 0 of
+    /// what could not be read from the beginning.
     pub gone_at_ns: Option<i64>,
 }
 

@@ -66,7 +66,8 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         findings.push(Finding::new(Grade::Invalid, Reason::Incomplete, what));
     }
     if let Some(resources) = evidence.resources {
-        gone(resources, evidence.events, &mut findings);
+        let window_ns = evidence.load.map_or(resources.window_ns, |l| l.window_ns);
+        gone(resources, window_ns, evidence.events, &mut findings);
         machine(resources, &mut findings);
     }
     if evidence.debug_build {
@@ -83,38 +84,47 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     }
 }
 
-/// Where the sampling found nothing more to read and nothing else has said why.
-fn gone(resources: &Resources, events: &[Event], findings: &mut Vec<Finding>) {
+/// Where the sampling found nothing more to read in a window of this length, or nothing at
+/// all, and nothing else has said why.
+fn gone(resources: &Resources, window_ns: u64, events: &[Event], findings: &mut Vec<Finding>) {
     let told = |name: &str| {
         let mut exited = events.iter().filter(|e| e.kind == "exited");
-        exited.any(|e| e.message.split(' ').next() == Some(name))
+        exited.any(|e| {
+            let first = e.message.split(' ').next();
+            first.is_some_and(|word| word.trim_end_matches(':') == name)
+        })
     };
     let early = |p: &&ProcessUse| {
         // Generators may end with the window: whether they did their work is in their records.
         let own = matches!(p.plane, Plane::Generator | Plane::GeneratorProxy);
         p.gone_at_ns
-            .is_some_and(|t_ns| !own || t_ns.unsigned_abs() < resources.window_ns)
+            .is_some_and(|t_ns| !own || t_ns.unsigned_abs() < window_ns)
     };
-    let all = || {
-        resources
-            .processes
-            .iter()
-            .filter(early)
-            .filter(|p| !told(&p.name))
+    let all = resources.processes.iter().filter(early);
+    let all = all.filter(|p| !told(&p.name));
+    let (never, vanished): (Vec<&ProcessUse>, Vec<&ProcessUse>) =
+        all.partition(|p| p.gone_at_ns == Some(0));
+    let more = |all: &[&ProcessUse]| match all.len() {
+        ..=1 => String::new(),
+        count => format!(" (and {} more)", count - 1),
     };
-    let Some(first) = all().next() else {
-        return;
-    };
-    let mut found = format!(
-        "{} was gone {:.1} s into the window",
-        first.name,
-        first.gone_at_ns.unwrap_or(0) as f64 / 1e9
-    );
-    if let more @ 1.. = all().count() - 1 {
-        found += &format!(" (and {more} more)");
+    if let Some(first) = never.first() {
+        let found = format!(
+            "{}{} could not be read from the beginning: what was used is not in the figures",
+            first.name,
+            more(&never)
+        );
+        findings.push(Finding::new(Grade::Invalid, Reason::Incomplete, found));
     }
-    found += "; what was used until then is in the figures";
-    findings.push(Finding::new(Grade::Invalid, Reason::Restart, found));
+    if let Some(first) = vanished.first() {
+        let found = format!(
+            "{} was gone {:.1} s into the window{}; what was used until then is in the figures",
+            first.name,
+            first.gone_at_ns.unwrap_or(0) as f64 / 1e9,
+            more(&vanished)
+        );
+        findings.push(Finding::new(Grade::Invalid, Reason::Restart, found));
+    }
 }
 
 /// A quota stops all threads of the group until its period ends: waits of tens of
@@ -209,6 +219,7 @@ mod tests {
     use tare_model::trial::MemoryKind;
 
     use super::*;
+    use crate::merge::tests::nothing_sent;
 
     const NOTHING: Evidence<'_> = Evidence {
         load: None,
@@ -354,13 +365,18 @@ mod tests {
 
     /// A window of 10 s; when each was gone, in seconds.
     fn with_gone(all: &[(&str, Plane, Option<f64>)], exited: &[&str]) -> Verdict {
+        sampled_for(10.0, all, exited)
+    }
+
+    /// The same, of which so many seconds lie between the first and the last sample.
+    fn sampled_for(sampled_s: f64, all: &[(&str, Plane, Option<f64>)], exited: &[&str]) -> Verdict {
         let process = |(name, plane, gone_s): &(&str, Plane, Option<f64>)| ProcessUse {
             plane: *plane,
             gone_at_ns: gone_s.map(|s| (s * 1e9) as i64),
             ..process(name, 0.1)
         };
         let resources = Resources {
-            window_ns: 10_000_000_000,
+            window_ns: (sampled_s * 1e9) as u64,
             processes: all.iter().map(process).collect(),
             planes: BTreeMap::new(),
             machine: MachineUse::default(),
@@ -373,7 +389,12 @@ mod tests {
             message: (*message).into(),
         };
         let events: Vec<Event> = exited.iter().map(event).collect();
+        let load = LoadResult {
+            window_ns: 10_000_000_000,
+            ..nothing_sent()
+        };
         judge(&Evidence {
+            load: Some(&load),
             resources: Some(&resources),
             events: &events,
             ..NOTHING
@@ -408,6 +429,44 @@ mod tests {
         let generator = |s| with_gone(&[("generator-0", Plane::Generator, Some(s))], &[]).grade;
         assert_eq!(generator(10.0), Grade::Valid);
         assert_eq!(generator(9.0), Grade::Invalid);
+    }
+
+    /// Agents that start late sample less than the window, and tell times since its start.
+    #[test]
+    fn the_end_of_the_window_is_that_of_the_load_and_not_of_the_sampling() {
+        let generator = |sampled_s, gone_s| {
+            let all = [("generator-0", Plane::Generator, Some(gone_s))];
+            sampled_for(sampled_s, &all, &[]).grade
+        };
+        assert_eq!(generator(7.0, 8.0), Grade::Invalid);
+        assert_eq!(generator(7.0, 10.001), Grade::Valid);
+        assert_eq!(generator(10.002, 10.001), Grade::Valid);
+    }
+
+    #[test]
+    fn what_could_never_be_read_has_no_figures() {
+        let all = [
+            ("web/sidecar", Plane::DataPlane, Some(0.0)),
+            ("web", Plane::Application, Some(3.0)),
+            ("generator-0", Plane::Generator, Some(0.0)),
+        ];
+        let v = with_gone(&all, &[]);
+        let found: Vec<_> = v.reasons.iter().map(|r| (r.reason, &*r.found)).collect();
+        let never = "web/sidecar (and 1 more) could not be read from the beginning: what was used is not in the figures";
+        let gone = "web was gone 3.0 s into the window; what was used until then is in the figures";
+        assert_eq!(v.grade, Grade::Invalid);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.contains(&(Reason::Incomplete, never)), "{found:?}");
+        assert!(found.contains(&(Reason::Restart, gone)), "{found:?}");
+    }
+
+    #[test]
+    fn a_generator_whose_records_were_wrong_is_told_once() {
+        let all = [("generator-0", Plane::Generator, Some(4.0))];
+        let v = with_gone(&all, &["generator-0: its records: no JSON"]);
+        assert_eq!(v.reasons.len(), 1, "{:?}", v.reasons);
+        let v = with_gone(&all, &["generator-01: its records: no JSON"]);
+        assert_eq!(v.reasons.len(), 2, "another one: {:?}", v.reasons);
     }
 
     #[test]

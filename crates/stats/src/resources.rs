@@ -152,6 +152,12 @@ impl Track {
         self.pss.iter().any(Option::is_some)
     }
 
+    /// Sampling may begin late: what was not there then has never been there.
+    fn gone_at(&self, told: Option<i64>) -> Option<i64> {
+        let never = self.rss.iter().all(Option::is_none);
+        told.map(|t_ns| if never { 0 } else { t_ns })
+    }
+
     fn process(&self, name: &str, plane: Plane, window_ns: u64, gone: Option<i64>) -> ProcessUse {
         let (memory, memory_kind) = if self.has_working_set() {
             (&self.working_set, MemoryKind::WorkingSet)
@@ -169,7 +175,7 @@ impl Track {
             memory_max_bytes: memory.iter().flatten().copied().max().unwrap_or(0),
             memory_kind,
             rss_mean_bytes: mean(&self.edges, &self.rss),
-            gone_at_ns: gone,
+            gone_at_ns: self.gone_at(gone),
         }
     }
 }
@@ -472,6 +478,22 @@ mod tests {
         assert_eq!(r.planes[&Plane::DataPlane].processes, 2);
         assert_eq!(r.planes[&Plane::DataPlane].memory_max_bytes, 61);
         assert!(r.machine.other_cores >= 0.0);
+    }
+
+    #[test]
+    fn what_was_never_read_was_gone_from_the_beginning() {
+        let gone = AgentRecord::Gone {
+            process: 0,
+            t_ns: S,
+        };
+        let records = [
+            gone,
+            sample(S, 0, vec![None, process(S, 0, 1, None)]),
+            sample(2 * S, 0, vec![None, process(2 * S, 0, 1, None)]),
+        ];
+        let r = summarise(&spec(&[Plane::DataPlane, Plane::DataPlane]), &records, 1).unwrap();
+        let gone: Vec<Option<i64>> = r.processes.iter().map(|p| p.gone_at_ns).collect();
+        assert_eq!(gone, [Some(0), None]);
     }
 
     #[test]

@@ -326,4 +326,4 @@ pub fn interval_log(parts: &[Part]) -> Result<String, MergeError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

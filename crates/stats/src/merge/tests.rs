@@ -13,6 +13,11 @@ const WINDOW: u64 = 10_000_000_000;
 /// A slot: latency, lateness, endpoint, and whether it failed.
 type Slot = (u64, u64, usize, bool);
 
+/// What a recorder finds that is fed nothing.
+pub(crate) fn nothing_sent() -> LoadResult {
+    record(&[], None)
+}
+
 /// What one recorder finds that is fed `slots`.
 fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
     let [mut latency, mut service, mut lateness, mut wait, mut error] =
