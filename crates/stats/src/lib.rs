@@ -20,6 +20,7 @@ pub mod order;
 mod pool;
 pub mod power;
 pub mod proxy_config;
+pub mod redact;
 pub mod resources;
 pub mod search;
 pub mod series;

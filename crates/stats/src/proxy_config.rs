@@ -4,58 +4,28 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use tare_model::record::{LoadRecord, ProxyConfigPart};
 
+use crate::redact::{is_private_key, redact};
+
 /// Longest document, in bytes of JSON.
 pub const BYTES_MAX: usize = 16 << 20;
-/// Most base64 of one document: container runtimes cut logs at 10 MiB.
+/// Most base64 of all documents of one worker: container runtimes cut logs at 10 MiB.
 const BASE64_BYTES_MAX: usize = 3 << 20;
 /// Most base64 in one record.
 const PART_BYTES_MAX: usize = 48 << 10;
-
-/// In the place of what is secret; as Envoy writes it.
-const REDACTED: &str = "[redacted]";
-/// The same as Envoy writes it in a field of bytes.
-const REDACTED_BYTES: &str = "W3JlZGFjdGVkXQ==";
-/// What all private keys in PEM have in their first line.
-const PRIVATE_KEY: &str = "PRIVATE KEY";
-/// What base64 has of it, by its place modulo 3.
-const PRIVATE_KEY_BASE64: [&str; 3] = ["UFJJVkFURSBLRV", "BSSVZBVEUgS0VZ", "QUklWQVRFIEtFW"];
-/// Fields of Envoy's configuration that hold secrets.
-const SECRET_FIELDS: [&str; 8] = [
-    "private_key",
-    "private_key_provider",
-    "password",
-    "pkcs12",
-    "session_ticket_keys",
-    "generic_secret",
-    "access_token",
-    "credential",
-];
-/// Fields below those that say only where a secret is.
-const PLACE_FIELDS: [&str; 8] = [
-    "@type",
-    "name",
-    "filename",
-    "watched_directory",
-    "path",
-    "environment_variable",
-    "provider_name",
-    "sds_config",
-];
-/// Words in the names of environment variables and header fields with secrets.
-const SECRET_WORDS: [&str; 6] = [
-    "AUTHORIZATION",
-    "COOKIE",
-    "KEY",
-    "PASSWORD",
-    "SECRET",
-    "TOKEN",
-];
+/// In words, where that is what was too much.
+const PACKED: &str = " when packed, all documents together";
+/// So long after its load a worker asks: the window's last samples are read meanwhile, and
+/// are to be of the load alone.
+pub const ASKS_AFTER: Duration = Duration::from_millis(500);
+/// Longest wait for all documents: whoever reads the records waits for the last one meanwhile.
+pub const ASKS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Why a document is not to be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,7 +35,7 @@ pub enum ProxyConfigError {
     Large {
         /// The limit.
         limit: usize,
-        /// ` when packed`, or nothing.
+        /// ` when packed, all documents together`, or nothing.
         packed: &'static str,
     },
     /// It is no document.
@@ -95,9 +65,7 @@ pub enum ProxyConfigError {
     Missing(String),
 }
 
-/// The document for people, a field a line and without secrets: private keys wherever they
-/// are, what Envoy's fields for secrets hold, environment variables and header fields whose
-/// names speak of one.
+/// The document for people, a field a line and without secrets ([`crate::redact`]).
 ///
 /// # Errors
 /// When it is no JSON, or longer than [`BYTES_MAX`].
@@ -115,7 +83,7 @@ fn redacted(json: &[u8]) -> Result<Value, ProxyConfigError> {
     }
     let read = serde_json::from_slice(json);
     let mut value: Value = read.map_err(|e| ProxyConfigError::Json(e.to_string()))?;
-    redact(&mut value, false);
+    redact(&mut value);
     Ok(value)
 }
 
@@ -123,64 +91,47 @@ fn large(limit: usize, packed: &'static str) -> ProxyConfigError {
     ProxyConfigError::Large { limit, packed }
 }
 
-fn redact(value: &mut Value, secret: bool) {
-    match value {
-        Value::String(text) => {
-            let known = text == REDACTED || text == REDACTED_BYTES;
-            if !known && (secret || is_private_key(text)) {
-                REDACTED.clone_into(text);
-            }
+/// Makes records of a worker's documents, as long as they are together no larger than its log
+/// may become.
+#[derive(Debug)]
+pub struct Packer {
+    left_bytes: usize,
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        Self {
+            left_bytes: BASE64_BYTES_MAX,
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, secret)),
-        Value::Object(fields) => {
-            let named = ["key", "name", "header_name"]
-                .iter()
-                .filter_map(|field| fields.get(*field)?.as_str())
-                .any(speaks_of_a_secret);
-            for (field, value) in fields.iter_mut() {
-                let place = PLACE_FIELDS.contains(&field.as_str());
-                let own = SECRET_FIELDS.contains(&field.as_str())
-                    || (is_variable(field) && speaks_of_a_secret(field))
-                    || (named && ["value", "raw_value", "string_value"].contains(&field.as_str()));
-                redact(value, !place && (secret || own));
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn is_private_key(text: &str) -> bool {
-    text.contains(PRIVATE_KEY) || PRIVATE_KEY_BASE64.iter().any(|part| text.contains(part))
-}
+impl Packer {
+    /// The records of the next document: its parts, or why there are none.
+    #[must_use]
+    pub fn records(&mut self, name: &str, json: &[u8]) -> Vec<LoadRecord> {
+        let packed = match pack(json).and_then(|packed| self.take(packed)) {
+            Ok(packed) => packed,
+            Err(error) => return vec![missing(name, error.to_string())],
+        };
+        let parts = packed.len().div_ceil(PART_BYTES_MAX) as u32;
+        let part = |(part, text): (usize, &[u8])| {
+            LoadRecord::ProxyConfig(ProxyConfigPart {
+                name: name.to_owned(),
+                part: part as u32,
+                parts,
+                zlib_base64: String::from_utf8_lossy(text).into_owned(),
+            })
+        };
+        let texts = packed.as_bytes().chunks(PART_BYTES_MAX);
+        texts.enumerate().map(part).collect()
+    }
 
-/// Whether it is written as environment variables are.
-fn is_variable(name: &str) -> bool {
-    !name.contains(|c: char| c.is_lowercase()) && name.contains(|c: char| c.is_uppercase())
-}
-
-fn speaks_of_a_secret(name: &str) -> bool {
-    let name = name.to_uppercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
-}
-
-/// The records of a document: its parts, or why there are none.
-#[must_use]
-pub fn records(name: &str, json: &[u8]) -> Vec<LoadRecord> {
-    let packed = match pack(json) {
-        Ok(packed) => packed,
-        Err(error) => return vec![missing(name, error.to_string())],
-    };
-    let parts = packed.len().div_ceil(PART_BYTES_MAX) as u32;
-    let part = |(part, text): (usize, &[u8])| {
-        LoadRecord::ProxyConfig(ProxyConfigPart {
-            name: name.to_owned(),
-            part: part as u32,
-            parts,
-            zlib_base64: String::from_utf8_lossy(text).into_owned(),
-        })
-    };
-    let texts = packed.as_bytes().chunks(PART_BYTES_MAX);
-    texts.enumerate().map(part).collect()
+    fn take(&mut self, packed: String) -> Result<String, ProxyConfigError> {
+        let left = self.left_bytes.checked_sub(packed.len());
+        self.left_bytes = left.ok_or_else(|| large(BASE64_BYTES_MAX, PACKED))?;
+        Ok(packed)
+    }
 }
 
 /// The record of a document that is not to be had.
@@ -202,11 +153,7 @@ fn pack(json: &[u8]) -> Result<String, ProxyConfigError> {
         .write_all(text.as_bytes())
         .and_then(|()| zlib.finish())
         .map_err(|e| ProxyConfigError::Packed(e.to_string()))?;
-    let base64 = STANDARD.encode(packed);
-    if base64.len() > BASE64_BYTES_MAX {
-        return Err(large(BASE64_BYTES_MAX, " when packed"));
-    }
-    Ok(base64)
+    Ok(STANDARD.encode(packed))
 }
 
 fn unpack(base64: &str) -> Result<String, ProxyConfigError> {
@@ -224,7 +171,11 @@ fn unpack(base64: &str) -> Result<String, ProxyConfigError> {
 
 /// Puts together the documents that were asked for; other names are not heard.
 #[derive(Debug, Default)]
-pub struct ProxyConfigs(BTreeMap<String, Result<Parts, ProxyConfigError>>);
+pub struct ProxyConfigs {
+    documents: BTreeMap<String, Result<Parts, ProxyConfigError>>,
+    /// Base64 of all documents so far, in bytes.
+    had_bytes: usize,
+}
 
 #[derive(Debug, Default)]
 struct Parts {
@@ -242,9 +193,6 @@ impl Parts {
                 parts: part.parts,
                 expected: self.had,
             });
-        }
-        if self.base64.len() + part.zlib_base64.len() > BASE64_BYTES_MAX {
-            return Err(large(BASE64_BYTES_MAX, " when packed"));
         }
         self.base64 += &part.zlib_base64;
         self.had += 1;
@@ -264,23 +212,30 @@ impl ProxyConfigs {
     #[must_use]
     pub fn of(names: impl IntoIterator<Item = String>) -> Self {
         let none = |name| (name, Ok(Parts::default()));
-        Self(names.into_iter().map(none).collect())
+        Self {
+            documents: names.into_iter().map(none).collect(),
+            had_bytes: 0,
+        }
     }
 
     /// Takes a part; what is wrong with it is told in the end.
     pub fn take(&mut self, part: &ProxyConfigPart) {
-        let Some(document) = self.0.get_mut(&part.name) else {
+        let Some(Ok(parts)) = self.documents.get_mut(&part.name) else {
             return;
         };
-        let taken = document.as_mut().map(|parts| parts.take(part));
-        if let Ok(Err(error)) = taken {
-            *document = Err(error);
+        self.had_bytes += part.zlib_base64.len();
+        let taken = match self.had_bytes > BASE64_BYTES_MAX {
+            true => Err(large(BASE64_BYTES_MAX, PACKED)),
+            false => parts.take(part),
+        };
+        if let Err(error) = taken {
+            self.documents.insert(part.name.clone(), Err(error));
         }
     }
 
     /// Takes the word that there is none, and why.
     pub fn missing(&mut self, name: &str, found: String) {
-        if let Some(document) = self.0.get_mut(name) {
+        if let Some(document) = self.documents.get_mut(name) {
             *document = Err(ProxyConfigError::Missing(found));
         }
     }
@@ -289,7 +244,7 @@ impl ProxyConfigs {
     #[must_use]
     pub fn finish(self) -> BTreeMap<String, Result<String, ProxyConfigError>> {
         let finished = |parts: Result<Parts, _>| parts.and_then(|parts| parts.finish());
-        let all = self.0.into_iter();
+        let all = self.documents.into_iter();
         all.map(|(name, parts)| (name, finished(parts))).collect()
     }
 }
@@ -301,8 +256,8 @@ mod tests {
 
     const PEM: &str = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n";
 
-    fn clean(value: &Value) -> Value {
-        redacted(value.to_string().as_bytes()).unwrap()
+    fn records(name: &str, json: &[u8]) -> Vec<LoadRecord> {
+        Packer::default().records(name, json)
     }
 
     /// What comes out of the records of a document, when `change` has been at them.
@@ -391,6 +346,39 @@ mod tests {
         assert_eq!(unpack(&bomb), Err(super::large(BYTES_MAX, "")));
     }
 
+    /// Each of them alone is small enough.
+    #[test]
+    fn all_documents_together_are_no_larger_than_a_log_may_be() {
+        let text = noise(3 << 20).to_string();
+        let of = |packer: &mut Packer, name: &str| {
+            let records = packer.records(name, text.as_bytes());
+            let (mut parts, mut found) = (Vec::new(), Vec::new());
+            for record in records {
+                match record {
+                    LoadRecord::ProxyConfig(part) => parts.push(part),
+                    LoadRecord::ProxyConfigMissing { found: why, .. } => found.push(why),
+                    other => panic!("{other:?}"),
+                }
+            }
+            (parts, found)
+        };
+        let mut packer = Packer::default();
+        assert!(of(&mut packer, "first").1.is_empty());
+        let why = of(&mut packer, "second").1.remove(0);
+        assert!(why.contains("all documents together"), "{why}");
+        assert_eq!(packer.records("third", b"{}").len(), 1);
+
+        // Whoever reads does not trust a worker to have done so.
+        let mut all = ProxyConfigs::of(["first".to_owned(), "second".to_owned()]);
+        for name in ["first", "second"] {
+            let (parts, _) = of(&mut Packer::default(), name);
+            parts.iter().for_each(|part| all.take(part));
+        }
+        let all = all.finish();
+        assert!(all["first"].is_ok());
+        assert_eq!(all["second"], Err(super::large(BASE64_BYTES_MAX, PACKED)));
+    }
+
     #[test]
     fn names_that_nobody_asked_for_are_not_heard() {
         let mut all = ProxyConfigs::of(["dump".to_owned()]);
@@ -405,63 +393,9 @@ mod tests {
     }
 
     #[test]
-    fn private_keys_are_redacted_wherever_they_are() {
-        for lead in ["", "\n", "\n\n", "# mine\n"] {
-            let pem = format!("{lead}{PEM}");
-            let base64 = STANDARD.encode(&pem);
-            let document = json!({"a": [{"b": pem}, {"trusted_ca": {"inline_bytes": base64}}]});
-            let text = clean(&document).to_string();
-            assert!(
-                !text.contains("MHcCAQEE") && !text.contains(&base64[8..]),
-                "{text}"
-            );
-            assert_eq!(text.matches(REDACTED).count(), 2, "{text}");
-        }
-        let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
-        let public =
-            json!({"inline_string": certificate, "inline_bytes": STANDARD.encode(certificate)});
-        assert_eq!(clean(&public), public);
+    fn a_private_key_that_cannot_be_redacted_keeps_the_document_out() {
         let hidden = json!({PEM: 1}).to_string();
         assert_eq!(pack(hidden.as_bytes()), Err(ProxyConfigError::Secret));
-    }
-
-    #[test]
-    fn what_fields_for_secrets_hold_is_redacted_and_where_it_is_stays() {
-        let kept = clean(&json!({
-            "tls_certificate": {
-                "certificate_chain": {"inline_bytes": "Y2VydA=="},
-                "private_key": {"inline_bytes": "REVSIGtleQ=="},
-                "password": {"inline_string": "open sesame"},
-            },
-            "done": {"private_key": {"inline_bytes": REDACTED_BYTES}},
-            "file": {"private_key": {"filename": "/etc/certs/key.pem"}},
-            "session_ticket_keys": {"keys": [{"inline_bytes": "dGlja2V0"}]},
-            "initial_metadata": [
-                {"key": "authorization", "value": "Bearer abc"},
-                {"key": "x-tenant", "value": "mine"}],
-            "API_TOKEN": "def",
-            "CONCURRENCY": "2",
-        }));
-        let tls = &kept["tls_certificate"];
-        assert_eq!(tls["certificate_chain"]["inline_bytes"], "Y2VydA==");
-        assert_eq!(tls["private_key"]["inline_bytes"], REDACTED);
-        assert_eq!(tls["password"]["inline_string"], REDACTED);
-        assert_eq!(kept["done"]["private_key"]["inline_bytes"], REDACTED_BYTES);
-        assert_eq!(
-            kept["file"]["private_key"]["filename"],
-            "/etc/certs/key.pem"
-        );
-        assert_eq!(
-            kept["session_ticket_keys"]["keys"][0]["inline_bytes"],
-            REDACTED
-        );
-        assert_eq!(kept["initial_metadata"][0]["value"], REDACTED);
-        assert_eq!(kept["initial_metadata"][1]["value"], "mine");
-        assert_eq!(
-            (&kept["API_TOKEN"], &kept["CONCURRENCY"]),
-            (&json!(REDACTED), &json!("2"))
-        );
-        assert_eq!(clean(&kept), kept, "once is enough");
     }
 
     #[test]

@@ -99,7 +99,10 @@ fn a_proxy_is_asked_after_the_window_and_its_secrets_stay_with_it() {
         panic!("{records:?}");
     };
     let (asked_unix_ns, request) = asked.try_recv().unwrap();
-    assert!(asked_unix_ns >= result.window_start_unix_ns + result.window_ns);
+    let end_unix_ns = result.window_start_unix_ns + result.window_ns;
+    let after_ms = asked_unix_ns.checked_sub(end_unix_ns).unwrap() / 1_000_000;
+    // The last samples are read in the first tenths of a second; a slow machine asks later.
+    assert!(after_ms >= 400, "asked {after_ms} ms after the window");
     assert!(
         request.to_lowercase().contains("accept: application/json"),
         "{request}"

@@ -4,10 +4,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
+use tare_stats::proxy_config::{ASKS_WITHIN, BYTES_MAX};
 use tokio::net::UnixStream;
 
 use super::config::{INBOUND, OUTBOUND};
-use crate::local::probe::{self, ProbeError};
+use crate::local::probe::{self, Limits, ProbeError};
+
+/// What it is called: it does not care.
+const AUTHORITY: &str = "sidecar";
+/// As on a cluster, where a generator asks.
+const DOCUMENT: Limits = Limits {
+    within: ASKS_WITHIN,
+    body_bytes_max: BYTES_MAX,
+};
 
 /// Whether it serves, with its own word (`LIVE`, `PRE_INITIALIZING`).
 ///
@@ -77,9 +86,11 @@ pub(crate) const DOCUMENTS: [(&str, &str); 2] = [
 /// A document of JSON, as it came.
 ///
 /// # Errors
-/// When it cannot be reached, or has no such document.
+/// When it cannot be reached, has no such document, or one that is larger or takes longer
+/// than is kept of a sidecar on a cluster.
 pub(crate) async fn document(socket: &Path, path: &str) -> Result<Vec<u8>, ProbeError> {
-    let response = get(socket, path).await?;
+    let stream = UnixStream::connect(socket).await?;
+    let response = probe::get(stream, AUTHORITY, path, DOCUMENT).await?;
     match response.status {
         200 => Ok(response.body),
         status => Err(ProbeError::Answer(format!("{path}: status {status}"))),
@@ -88,12 +99,48 @@ pub(crate) async fn document(socket: &Path, path: &str) -> Result<Vec<u8>, Probe
 
 async fn get(socket: &Path, path: &str) -> Result<probe::Response, ProbeError> {
     let stream = UnixStream::connect(socket).await?;
-    probe::get(stream, "sidecar", path).await
+    probe::get(stream, AUTHORITY, path, Limits::PROOF).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    /// Asks one that has a document of this length, or takes a connection and says nothing.
+    async fn document_of(bytes: Option<usize>) -> Result<usize, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("admin.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let Some(bytes) = bytes else {
+                return std::future::pending().await;
+            };
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            // Nobody may want all of it.
+            let _ = stream.write_all(&vec![b' '; bytes]).await;
+        });
+        let came = document(&socket, "/config_dump").await;
+        serving.abort();
+        came.map(|json| json.len()).map_err(|e| e.to_string())
+    }
+
+    #[tokio::test]
+    async fn documents_may_be_as_large_as_those_of_a_cluster_and_no_larger() {
+        assert_eq!(document_of(Some(BYTES_MAX)).await, Ok(16 << 20));
+        let found = document_of(Some(BYTES_MAX + 1)).await.unwrap_err();
+        assert!(found.contains("16777216 bytes"), "{found}");
+    }
+
+    #[tokio::test]
+    async fn documents_may_take_as_long_as_those_of_a_cluster() {
+        let found = document_of(None).await.unwrap_err();
+        assert_eq!(found, "no answer within 3 s");
+    }
 
     #[test]
     fn counters_by_listener() {

@@ -9,6 +9,7 @@ use tare_model::layout;
 use tare_model::load::{LoadSpec, Shard};
 use tare_model::plan::KubernetesSettings;
 use tare_stats::generators::GeneratorStreams;
+use tare_stats::proxy_config::{ASKS_AFTER, ASKS_WITHIN};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -84,6 +85,17 @@ pub(super) fn shards(
         .collect()
 }
 
+/// From the first slot until the last generator has told its last, where one of them asks its
+/// sidecar, too.
+fn life(spec: &LoadSpec, asks: bool) -> Duration {
+    let drain_ns = spec.drain_ns.unwrap_or(spec.timeout_ns);
+    let load = Duration::from_nanos(spec.warmup_ns + spec.duration_ns + drain_ns);
+    match asks {
+        true => load + ASKS_AFTER + ASKS_WITHIN,
+        false => load,
+    }
+}
+
 /// Makes the job, waits until all of its pods run, and hears them.
 pub(super) async fn start(
     api: &Api,
@@ -110,10 +122,8 @@ pub(super) async fn start(
                 .iter()
                 .flat_map(|pod| Pod(pod).watched(deployment.sidecar()))
                 .collect();
-            let life_ns =
-                spec.warmup_ns + spec.duration_ns + spec.drain_ns.unwrap_or(spec.timeout_ns);
-            let left_ns = (start_unix_ns + life_ns).saturating_sub(unix_ns());
-            let until = Instant::now() + Duration::from_nanos(left_ns) + SILENT_MAX;
+            let to_start = Duration::from_nanos(start_unix_ns.saturating_sub(unix_ns()));
+            let until = Instant::now() + to_start + life(&spec, !asked.is_empty()) + SILENT_MAX;
             return Ok(hear(api, deployment, &pods, watched, until));
         }
         deployment.events.say(
@@ -393,6 +403,17 @@ mod tests {
         assert_eq!(lead.0, Duration::from_secs(33));
         lead.learn(Duration::from_secs(900));
         assert_eq!(lead.0, LEAD_MAX);
+    }
+
+    #[test]
+    fn a_generator_that_asks_its_sidecar_is_waited_for_longer() {
+        let spec = LoadSpec {
+            warmup_ns: 1_000_000_000,
+            drain_ns: Some(2_000_000_000),
+            ..LoadSpec::new(Vec::new(), Mode::Saturate, 10_000_000_000)
+        };
+        assert_eq!(life(&spec, false), Duration::from_secs(13));
+        assert_eq!(life(&spec, true), Duration::from_millis(16_500));
     }
 
     #[test]

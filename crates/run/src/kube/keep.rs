@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tare_model::layout;
+use tare_stats::redact::{is_private_key, speaks_of_a_secret};
 
 use super::api::{Api, ApiError};
 use super::deploy::Deployment;
@@ -80,7 +81,7 @@ async fn control_plane(
 
 /// A text of a ConfigMap, or why it is not shown.
 fn shown(key: &str, text: &str) -> String {
-    if text.contains("PRIVATE KEY") || is_secret(key) {
+    if is_private_key(text) || speaks_of_a_secret(key) {
         return "(left out)".to_owned();
     }
     if text.len() > TEXT_BYTES_MAX {
@@ -89,19 +90,11 @@ fn shown(key: &str, text: &str) -> String {
     text.to_owned()
 }
 
-/// Whether a name speaks of a secret.
-fn is_secret(name: &str) -> bool {
-    let name = name.to_uppercase();
-    ["TOKEN", "KEY", "SECRET", "PASSWORD"]
-        .iter()
-        .any(|w| name.contains(w))
-}
-
 /// A value in the environment whose name speaks of a secret is left out.
 fn without_secrets(mut container: Value) -> Value {
     if let Some(env) = container["env"].as_array_mut() {
         for variable in env {
-            if is_secret(variable["name"].as_str().unwrap_or("")) {
+            if speaks_of_a_secret(variable["name"].as_str().unwrap_or("")) {
                 variable["value"] = "(left out)".into();
             }
         }
@@ -122,17 +115,22 @@ mod tests {
 
     #[test]
     fn secrets_stay_out_of_what_is_kept() {
-        let kept = without_secrets(json!({"env": [
-            {"name": "API_TOKEN", "value": "abc"}, {"name": "CONCURRENCY", "value": "2"}]}));
-        assert!(!kept.to_string().contains("abc"));
-        assert_eq!(kept["env"][1]["value"], "2");
+        let secrets = ["API_TOKEN", "AUTHORIZATION", "COOKIES", "DB_PASSWD"];
+        for name in secrets {
+            let kept = without_secrets(json!({"env": [
+                {"name": name, "value": "abc"}, {"name": "CONCURRENCY", "value": "2"}]}));
+            assert!(!kept.to_string().contains("abc"), "{kept}");
+            assert_eq!(kept["env"][1]["value"], "2");
+        }
     }
 
     #[test]
     fn of_a_config_map_no_key_is_kept_and_nothing_endless() {
         let pem = "-----BEGIN EC PRIVATE KEY-----\nabc";
         assert_eq!(shown("values", pem), "(left out)");
-        assert_eq!(shown("pull-secret", "abc"), "(left out)");
+        for key in ["pull-secret", "authorization", "credentials.json"] {
+            assert_eq!(shown(key, "abc"), "(left out)");
+        }
         assert_eq!(
             shown("mesh", "enableTracing: false"),
             "enableTracing: false"

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::{http1, http2};
@@ -17,10 +17,22 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Longest wait for one exchange.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest body that is read.
-const BODY_BYTES_MAX: usize = 1 << 20;
+/// What an exchange may take at most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Longest wait for all of it.
+    pub(crate) within: Duration,
+    /// Largest body that is read.
+    pub(crate) body_bytes_max: usize,
+}
+
+impl Limits {
+    /// Of a proof.
+    pub(crate) const PROOF: Self = Self {
+        within: Duration::from_secs(5),
+        body_bytes_max: 1 << 20,
+    };
+}
 
 /// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +60,14 @@ pub enum ProbeError {
     #[error("not reached: {0}")]
     Connect(#[from] std::io::Error),
     /// Nothing came in time.
-    #[error("no answer within {} s", TIMEOUT.as_secs())]
-    Timeout,
+    #[error("no answer within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
     /// The peer took the connection and ended it without a response.
     #[error("refused: {0}")]
     Refused(String),
+    /// There was a response with a longer body than this many bytes.
+    #[error("found a body of more than {0} bytes: too much to read")]
+    Large(usize),
     /// There was a response, but not what was asked for.
     #[error("{0}")]
     Answer(String),
@@ -64,12 +79,19 @@ pub type Tls = Arc<ClientConfig>;
 /// GET by HTTP/1.1 on an open stream.
 ///
 /// # Errors
-/// When there is no complete response in time.
-pub async fn get<S>(stream: S, authority: &str, path: &str) -> Result<Response, ProbeError>
+/// When there is no complete response within the limits.
+pub(crate) async fn get<S>(
+    stream: S,
+    authority: &str,
+    path: &str,
+    limits: Limits,
+) -> Result<Response, ProbeError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    within(exchange(stream, Protocol::Http, authority, path)).await
+    let bytes_max = limits.body_bytes_max;
+    let work = exchange(stream, Protocol::Http, authority, path, bytes_max);
+    within(limits.within, work).await
 }
 
 /// GET at an address in the protocol that is spoken there, with TLS or without.
@@ -83,25 +105,29 @@ pub async fn get_at(
     authority: &str,
     path: &str,
 ) -> Result<Response, ProbeError> {
-    within(async {
+    let bytes_max = Limits::PROOF.body_bytes_max;
+    within(Limits::PROOF.within, async {
         let tcp = TcpStream::connect(address).await?;
         let Some(config) = tls else {
-            return exchange(tcp, protocol, authority, path).await;
+            return exchange(tcp, protocol, authority, path, bytes_max).await;
         };
         let name = ServerName::IpAddress((*address.ip()).into());
         let stream = TlsConnector::from(config)
             .connect(name, tcp)
             .await
             .map_err(|e| ProbeError::Refused(e.to_string()))?;
-        exchange(stream, protocol, authority, path).await
+        exchange(stream, protocol, authority, path, bytes_max).await
     })
     .await
 }
 
-async fn within<T>(work: impl Future<Output = Result<T, ProbeError>>) -> Result<T, ProbeError> {
-    tokio::time::timeout(TIMEOUT, work)
+async fn within<T>(
+    most: Duration,
+    work: impl Future<Output = Result<T, ProbeError>>,
+) -> Result<T, ProbeError> {
+    tokio::time::timeout(most, work)
         .await
-        .unwrap_or(Err(ProbeError::Timeout))
+        .unwrap_or(Err(ProbeError::Timeout(most)))
 }
 
 async fn exchange<S>(
@@ -109,6 +135,7 @@ async fn exchange<S>(
     protocol: Protocol,
     authority: &str,
     path: &str,
+    body_bytes_max: usize,
 ) -> Result<Response, ProbeError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -141,10 +168,13 @@ where
             (name.as_str().to_owned(), value)
         })
         .collect();
-    let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
+    let body = Limited::new(response.into_body(), body_bytes_max)
         .collect()
         .await
-        .map_err(|e| ProbeError::Answer(format!("the body broke off: {e}")))?
+        .map_err(|e| match e.is::<LengthLimitError>() {
+            true => ProbeError::Large(body_bytes_max),
+            false => ProbeError::Answer(format!("the body broke off: {e}")),
+        })?
         .to_bytes()
         .to_vec();
     Ok(Response {

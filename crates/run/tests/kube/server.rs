@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tare_model::load::LoadSpec;
 use tare_model::record::StreamChecksum;
 use tare_run::fake;
-use tare_stats::proxy_config;
+use tare_stats::proxy_config::{Packer, missing};
 
 use crate::rights::{Right, Roles};
 
@@ -212,10 +212,11 @@ impl World {
     /// The records with those of the documents that were asked for before the last.
     fn with_proxy_config(&self, mut lines: Vec<String>, spec: &LoadSpec) -> Vec<String> {
         let last = lines.pop().unwrap();
+        let mut packer = Packer::default();
         for name in spec.proxy_config.keys() {
             let records = match &self.proxy_config {
-                Some(document) => proxy_config::records(name, document.to_string().as_bytes()),
-                None => vec![proxy_config::missing(name, "connection refused".to_owned())],
+                Some(document) => packer.records(name, document.to_string().as_bytes()),
+                None => vec![missing(name, "connection refused".to_owned())],
             };
             lines.extend(records.iter().map(|r| serde_json::to_string(r).unwrap()));
         }
@@ -455,10 +456,34 @@ async fn watched(world: &Mutex<World>, selector: &str) -> Answer {
     }
 }
 
-fn reply(status: StatusCode, body: &Value) -> Result<Answer, Infallible> {
+fn reply(status: StatusCode, body: &Value) -> Answer {
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
     *response.status_mut() = status;
-    Ok(response)
+    response
+}
+
+fn said(status: StatusCode, message: &str) -> Answer {
+    reply(status, &json!({"message": message}))
+}
+
+fn or_absent(object: Option<&Value>) -> Answer {
+    let status =
+        json!({"kind": "Status", "status": "Failure", "message": "not found", "code": 404});
+    match object {
+        Some(object) => reply(StatusCode::OK, object),
+        None => reply(StatusCode::NOT_FOUND, &status),
+    }
+}
+
+/// Whether objects of a kind are asked for, and not one of them.
+fn is_list(path: &str) -> bool {
+    let plural = path.rsplit('/').next().unwrap_or("");
+    let in_namespace = path.contains("/namespaces/") && path.split('/').count().is_multiple_of(2);
+    ["namespaces", "nodes", "pods", "configmaps", "services"].contains(&plural)
+        || plural.ends_with("definitions")
+        || plural.ends_with("configurations")
+        || plural.starts_with("clusterrole")
+        || (in_namespace && plural.ends_with('s') && path.starts_with("/apis"))
 }
 
 async fn answer(
@@ -477,98 +502,91 @@ async fn answer(
         .split('&')
         .find_map(|q| q.strip_prefix("labelSelector="));
     let selector = decoded(selector.unwrap_or(""));
-    let absent = || {
-        reply(
-            StatusCode::NOT_FOUND,
-            &json!({"kind": "Status", "status": "Failure", "message": "not found", "code": 404}),
-        )
-    };
     let silent = path.ends_with("/log") && world.lock().unwrap().silent;
     if silent {
         tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
     }
     if watches(&parts) {
         let refusal = world.lock().unwrap().refusal(&parts, &path, &body);
-        return match refusal {
-            Some(why) => reply(StatusCode::FORBIDDEN, &json!({"message": why})),
-            None => Ok(watched(&world, &selector).await),
-        };
+        return Ok(match refusal {
+            Some(why) => said(StatusCode::FORBIDDEN, &why),
+            None => watched(&world, &selector).await,
+        });
     }
     let mut world = world.lock().unwrap();
-    world.requests += 1;
-    if world.away > 0 {
-        world.away -= 1;
-        return reply(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &json!({"message": "starting"}),
-        );
-    }
-    if let Some(why) = world.refusal(&parts, &path, &body) {
-        return reply(StatusCode::FORBIDDEN, &json!({"message": why}));
-    }
-    if let Some(pod) = path.strip_suffix("/log") {
-        return match world.log(pod) {
-            Some(text) => Ok(Response::new(Full::new(Bytes::from(text)))),
-            None => absent(),
-        };
-    }
-    if let Some(node) = path.strip_suffix("/proxy/stats/summary") {
-        let node = node.rsplit('/').next().unwrap();
-        if world.summaries_left == Some(0) {
-            let found = json!({"message": "error trying to reach service"});
-            return reply(StatusCode::SERVICE_UNAVAILABLE, &found);
+    Ok(world.answer(&parts, &path, &selector, &body))
+}
+
+/// What an API server does with a request.
+impl World {
+    fn answer(&mut self, parts: &Parts, path: &str, selector: &str, body: &[u8]) -> Answer {
+        self.requests += 1;
+        if self.away > 0 {
+            self.away -= 1;
+            return said(StatusCode::SERVICE_UNAVAILABLE, "starting");
         }
-        world.summaries_left = world.summaries_left.map(|left| left - 1);
-        return reply(StatusCode::OK, &world.summary(node));
-    }
-    if path == "/version" {
-        return reply(StatusCode::OK, &json!({"gitVersion": "v1.36.0-simulated"}));
-    }
-    if path.ends_with("/proxy/tare/ready") {
-        return reply(StatusCode::OK, &json!({"ready": true}));
-    }
-    let is_list = {
-        let plural = path.rsplit('/').next().unwrap_or("");
-        let in_namespace = path.contains("/namespaces/") && path.split('/').count() % 2 == 0;
-        ["namespaces", "nodes", "pods", "configmaps", "services"].contains(&plural)
-            || plural.ends_with("definitions")
-            || plural.ends_with("configurations")
-            || plural.starts_with("clusterrole")
-            || (in_namespace && plural.ends_with('s') && path.starts_with("/apis"))
-    };
-    match parts.method {
-        Method::GET if is_list && !world.objects.contains_key(&path) => {
-            let items = world.list(&path, &selector);
-            reply(StatusCode::OK, &json!({"items": items}))
+        if let Some(why) = self.refusal(parts, path, body) {
+            return said(StatusCode::FORBIDDEN, &why);
         }
-        Method::GET => match world.objects.get(&path) {
-            Some(object) => reply(StatusCode::OK, object),
-            None => absent(),
-        },
-        Method::POST => {
-            let object: Value = serde_json::from_slice(&body).unwrap();
-            let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
-            match world.objects.contains_key(&path) {
-                true => reply(StatusCode::CONFLICT, &json!({"message": "already exists"})),
-                false => reply(StatusCode::CREATED, &world.put(&path, object)),
-            }
-        }
-        Method::DELETE => match world.delete(&path) {
-            true => reply(StatusCode::OK, &json!({"status": "Success"})),
-            false => absent(),
-        },
-        Method::PATCH => {
-            let patch: Value = serde_json::from_slice(&body).unwrap();
-            let merge = parts.headers["content-type"] == "application/merge-patch+json";
-            let object = if merge {
-                let mut object = world.objects[&path].clone();
-                tare_model::mesh::merge(&mut object, &patch);
-                world.put(&path, object)
-            } else {
-                world.apply(&path, patch)
+        if let Some(pod) = path.strip_suffix("/log") {
+            return match self.log(pod) {
+                Some(text) => Response::new(Full::new(Bytes::from(text))),
+                None => or_absent(None),
             };
-            reply(StatusCode::OK, &object)
         }
-        _ => absent(),
+        if let Some(node) = path.strip_suffix("/proxy/stats/summary") {
+            return self.kubelet(node.rsplit('/').next().unwrap());
+        }
+        if path == "/version" {
+            return reply(StatusCode::OK, &json!({"gitVersion": "v1.36.0-simulated"}));
+        }
+        if path.ends_with("/proxy/tare/ready") {
+            return reply(StatusCode::OK, &json!({"ready": true}));
+        }
+        match parts.method {
+            Method::GET if is_list(path) && !self.objects.contains_key(path) => {
+                let items = self.list(path, selector);
+                reply(StatusCode::OK, &json!({"items": items}))
+            }
+            Method::GET => or_absent(self.objects.get(path)),
+            Method::POST => self.create(path, body),
+            Method::DELETE => match self.delete(path) {
+                true => reply(StatusCode::OK, &json!({"status": "Success"})),
+                false => or_absent(None),
+            },
+            Method::PATCH => self.patch(parts, path, body),
+            _ => or_absent(None),
+        }
+    }
+
+    fn kubelet(&mut self, node: &str) -> Answer {
+        if self.summaries_left == Some(0) {
+            let found = "error trying to reach service";
+            return said(StatusCode::SERVICE_UNAVAILABLE, found);
+        }
+        self.summaries_left = self.summaries_left.map(|left| left - 1);
+        reply(StatusCode::OK, &self.summary(node))
+    }
+
+    fn create(&mut self, path: &str, body: &[u8]) -> Answer {
+        let object: Value = serde_json::from_slice(body).unwrap();
+        let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
+        match self.objects.contains_key(&path) {
+            true => said(StatusCode::CONFLICT, "already exists"),
+            false => reply(StatusCode::CREATED, &self.put(&path, object)),
+        }
+    }
+
+    fn patch(&mut self, parts: &Parts, path: &str, body: &[u8]) -> Answer {
+        let patch: Value = serde_json::from_slice(body).unwrap();
+        let merge = parts.headers["content-type"] == "application/merge-patch+json";
+        let object = if merge {
+            let mut object = self.objects[path].clone();
+            tare_model::mesh::merge(&mut object, &patch);
+            self.put(path, object)
+        } else {
+            self.apply(path, patch)
+        };
+        reply(StatusCode::OK, &object)
     }
 }

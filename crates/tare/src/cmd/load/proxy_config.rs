@@ -6,23 +6,19 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tare_model::record::LoadRecord;
-use tare_stats::proxy_config::{BYTES_MAX, missing, records};
-
-/// The window's last samples are read meanwhile: they are to be of the load alone.
-const AFTER: Duration = Duration::from_millis(500);
-/// Longest wait for all of it: whoever reads the records waits for the last one meanwhile.
-const WITHIN: Duration = Duration::from_secs(3);
+use tare_stats::proxy_config::{ASKS_AFTER, ASKS_WITHIN, BYTES_MAX, Packer, missing};
 
 /// The records of all documents, by name and address, or of why they are missing.
 pub(super) fn ask(addresses: &BTreeMap<String, String>) -> Vec<LoadRecord> {
     if !addresses.is_empty() {
-        std::thread::sleep(AFTER);
+        std::thread::sleep(ASKS_AFTER);
     }
-    let until = Instant::now() + WITHIN;
+    let until = Instant::now() + ASKS_WITHIN;
+    let mut packer = Packer::default();
     let ask = |(name, url): (&String, &String)| {
         let left = until.saturating_duration_since(Instant::now());
         match get(url, left) {
-            Ok(json) => records(name, &json),
+            Ok(json) => packer.records(name, &json),
             Err(found) => vec![missing(name, format!("{url}: {found}"))],
         }
     };
@@ -31,7 +27,7 @@ pub(super) fn ask(addresses: &BTreeMap<String, String>) -> Vec<LoadRecord> {
 
 fn get(url: &str, within: Duration) -> Result<Vec<u8>, String> {
     if within.is_zero() {
-        return Err(format!("no time is left of {} s", WITHIN.as_secs()));
+        return Err(format!("no time is left of {} s", ASKS_WITHIN.as_secs()));
     }
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(within))
