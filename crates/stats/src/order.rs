@@ -34,15 +34,33 @@ pub(crate) fn ranks(n: u64, q: f64, confidence: f64) -> (u64, u64) {
 /// Source: Thompson (1936): the sign test turned around.
 #[must_use]
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64, f64)> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    let (low, high) = ranks(n as u64, 0.5, confidence);
-    if low == 0 || high > n as u64 {
+    let sorted = sorted(values);
+    let n = sorted.len() as u64;
+    let (low, high) = ranks(n, 0.5, confidence);
+    if low == 0 || high > n {
         return None;
     }
-    let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
-    Some((sorted[low as usize - 1], median, sorted[high as usize - 1]))
+    let value = |rank: u64| sorted[rank as usize - 1];
+    Some((value(low), middle(&sorted), value(high)))
+}
+
+/// The median: of an even number of values halfway between the two in the middle. NaN of none.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
+    middle(&sorted(values))
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+fn middle(sorted: &[f64]) -> f64 {
+    match sorted.len() {
+        0 => f64::NAN,
+        n => f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
+    }
 }
 
 /// The first of `0..=n` for which `holds`, which stays true from there on.
@@ -110,5 +128,12 @@ mod tests {
         let exact = ranks(3_999, 0.5, 0.95);
         let normal = ranks(4_001, 0.5, 0.95);
         assert!(exact.0.abs_diff(normal.0) <= 2 && exact.1.abs_diff(normal.1) <= 4);
+    }
+
+    #[test]
+    fn the_median_of_few_values_is_known() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&[]).is_nan());
     }
 }

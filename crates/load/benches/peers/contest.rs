@@ -3,6 +3,7 @@
 //! for tens of seconds at a time, and two neighbours share what they get.
 
 use crate::tools::PerRequest;
+use tare_stats::order::{median, median_interval};
 
 /// One client: its name, and a measurement that takes a few seconds.
 pub struct Contender<'a> {
@@ -66,20 +67,9 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
     }
 }
 
-pub fn median(values: &[f64]) -> f64 {
-    let mut v = values.to_vec();
-    v.sort_by(f64::total_cmp);
-    let middle = v.len() / 2;
-    if v.len() % 2 == 1 {
-        v[middle]
-    } else {
-        f64::midpoint(v[middle - 1], v[middle])
-    }
-}
-
 /// The median of per-round ratios, and its 95 % interval.
 fn interval(ratios: &[f64]) -> String {
-    match tare_stats::order::median_interval(ratios, 0.95) {
+    match median_interval(ratios, 0.95) {
         Some((low, median, high)) => format!("{median:.3} ({low:.3} to {high:.3})"),
         None => format!("{:.3}", median(ratios)),
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
+use tare_stats::order::median;
 
-use crate::contest::median;
 use crate::cost::CONNECTIONS;
 use crate::server::Server;
 use crate::tools::{Tools, client, json, stolen_ms};

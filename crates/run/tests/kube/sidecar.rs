@@ -41,6 +41,11 @@ fn is_whole(lines: &[String]) {
     assert!(stream.finish().unwrap().counts.ok > 0);
 }
 
+fn kept(dir: &Path) -> Value {
+    let text = std::fs::read_to_string(dir.join(FILE)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
 /// Larger than a record; nothing in it is alike.
 fn dump() -> Value {
     let mut rng = tare_model::rng::Rng::stream(1, 1);
@@ -59,8 +64,7 @@ async fn what_the_sidecar_of_the_generator_says_is_kept_without_secrets() {
     let dir = folder();
     let (lines, events) = measured(&mut cluster, &plan, "there", dir.path()).await;
     is_whole(&lines);
-    let text = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
-    let kept: Value = serde_json::from_str(&text).unwrap();
+    let kept = kept(dir.path());
     assert_eq!(kept["listeners"], dump()["listeners"]);
     assert_eq!(kept["leaked"], "[redacted]");
     assert_eq!(kept["private_key"]["inline_bytes"], "[redacted]");
@@ -88,8 +92,7 @@ async fn a_log_that_is_cut_within_it_is_read_again() {
     let dir = folder();
     let (lines, events) = measured(&mut cluster, &plan, "there", dir.path()).await;
     is_whole(&lines);
-    let text = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
-    let kept: Value = serde_json::from_str(&text).unwrap();
+    let kept = kept(dir.path());
     assert_eq!(kept["listeners"], dump()["listeners"]);
     assert!(events.iter().any(|e| e.kind == "log_again"), "{events:?}");
     cluster.close().await;

@@ -1,5 +1,6 @@
 //! Trials that differ from the others of their cell: named, and kept.
 
+use crate::order::median;
 use tare_model::summary::Outlier;
 
 use super::trials::Trial;
@@ -64,13 +65,6 @@ fn scores(values: &[f64]) -> Vec<f64> {
     let distances: Vec<f64> = values.iter().map(|x| (x - centre).abs()).collect();
     let scatter = (median(&distances) / 0.6745).max(SCATTER_MIN);
     values.iter().map(|x| (x - centre) / scatter).collect()
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let n = sorted.len();
-    f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2])
 }
 
 #[cfg(test)]
