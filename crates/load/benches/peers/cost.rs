@@ -59,6 +59,12 @@ fn oha(oha: &Path, url: &str, seconds: u32) -> PerRequest {
     used.per(per_second * f64::from(seconds))
 }
 
+/// A loop that only writes and reads.
+fn bare(tools: &Tools, address: &str, seconds: u32) -> PerRequest {
+    let used = client(&tools.bare, &[address, CONNECTIONS, &seconds.to_string()]);
+    used.per(json(&used.text)["counts"]["ok"].as_f64().unwrap())
+}
+
 /// HTTP/1.1 beside wrk and oha, and an open loop near the limit beside a closed one.
 pub fn http1(tools: &Tools, rounds: usize, seconds: u32) {
     let server = Server::start(tools, "0s");
@@ -76,6 +82,10 @@ pub fn http1(tools: &Tools, rounds: usize, seconds: u32) {
                 max_rate.set(rate);
                 used
             }),
+        },
+        Contender {
+            name: "bare loop",
+            run: Box::new(|| bare(tools, server.address(), seconds)),
         },
     ];
     if let Some(program) = &tools.wrk {
@@ -107,6 +117,16 @@ pub fn http1(tools: &Tools, rounds: usize, seconds: u32) {
                 of: "tare --max",
                 to: "oha",
                 asked: "asked: at most 0.6",
+            },
+            Ratio {
+                of: "bare loop",
+                to: "oha",
+                asked: "no client can be below",
+            },
+            Ratio {
+                of: "tare --max",
+                to: "bare loop",
+                asked: "its own work",
             },
             Ratio {
                 of: "tare --rate",

@@ -30,6 +30,10 @@ impl Server {
         Self { child, address }
     }
 
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }

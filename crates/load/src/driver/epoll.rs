@@ -39,6 +39,23 @@ struct Socket {
     fd: OwnedFd,
     /// Tells events of this socket from those of an earlier one under the same id.
     generation: u32,
+    /// Reported readable, and not read to the end since.
+    unread: bool,
+    /// Stands in the driver's `unread`.
+    listed: bool,
+    /// The peer sends nothing more: after what is there comes the end.
+    hangup: bool,
+}
+
+impl Socket {
+    #[inline]
+    fn is_unread(&mut self, conn: ConnId, all: &mut Vec<ConnId>) {
+        self.unread = true;
+        if !self.listed {
+            self.listed = true;
+            all.push(conn);
+        }
+    }
 }
 
 /// The driver for measurements. Made on the thread that uses it, because timer
@@ -46,6 +63,8 @@ struct Socket {
 pub(crate) struct EpollDriver {
     epoll: OwnedFd,
     sockets: Vec<Option<Socket>>,
+    /// Sockets that may be unread, each once.
+    unread: Vec<ConnId>,
     stamps: Option<Stamps>,
     generation: u32,
     events: Box<[epoll::Event; BATCH]>,
@@ -74,6 +93,7 @@ impl EpollDriver {
         let mut driver = Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             sockets: Vec::new(),
+            unread: Vec::new(),
             stamps: None,
             generation: 0,
             events: Box::new([event; BATCH]),
@@ -140,12 +160,33 @@ impl EpollDriver {
         }
     }
 
+    /// Reports again what the engine was told and did not read to the end.
+    fn report_unread(&mut self, ready: &mut Vec<Ready>) {
+        let sockets = &mut self.sockets;
+        self.unread.retain(|&conn| {
+            let Some(Some(socket)) = sockets.get_mut(conn as usize) else {
+                return false;
+            };
+            socket.listed = socket.unread;
+            if socket.unread {
+                ready.push(Ready {
+                    conn,
+                    readable: true,
+                    writable: false,
+                    hangup: socket.hangup,
+                });
+            }
+            socket.unread
+        });
+    }
+
     fn report(&mut self, count: usize, ready: &mut Vec<Ready>) {
         use epoll::EventFlags as F;
+        let again = ready.len();
         for event in &self.events[..count] {
             let (mut flags, data) = (event.flags, event.data.u64());
             let conn = data as u32;
-            let current = self.sockets.get(conn as usize).and_then(Option::as_ref);
+            let current = self.sockets.get_mut(conn as usize).and_then(Option::as_mut);
             let Some(socket) = current.filter(|s| s.generation == (data >> 32) as u32) else {
                 continue;
             };
@@ -158,12 +199,24 @@ impl EpollDriver {
                 flags.remove(F::ERR);
             }
             let broken = flags.intersects(F::ERR | F::HUP);
-            ready.push(Ready {
+            let now = Ready {
                 conn,
                 readable: broken || flags.intersects(F::IN | F::RDHUP),
                 writable: broken || flags.contains(F::OUT),
                 hangup: broken || flags.contains(F::RDHUP),
-            });
+            };
+            socket.hangup |= now.hangup;
+            if socket.unread {
+                if let Some(r) = ready[..again].iter_mut().find(|r| r.conn == conn) {
+                    r.writable |= now.writable;
+                    r.hangup |= now.hangup;
+                }
+                continue;
+            }
+            if now.readable {
+                socket.is_unread(conn, &mut self.unread);
+            }
+            ready.push(now);
         }
     }
 
@@ -176,9 +229,9 @@ impl EpollDriver {
     ) -> Result<(), Errno> {
         use epoll::EventFlags as F;
         let mut flags = F::IN | F::RDHUP;
-        if writable {
-            flags |= F::OUT;
-        }
+        // Told once of what comes in, the kernel need not look at each socket a second
+        // time; `unread` keeps what was told. Changing the flags makes it look anew.
+        flags |= if writable { F::OUT } else { F::ET };
         let data = epoll::EventData::new_u64(u64::from(socket.generation) << 32 | u64::from(conn));
         if add {
             epoll::add(&self.epoll, &socket.fd, data, flags)
@@ -269,6 +322,9 @@ impl Driver for EpollDriver {
         let socket = Socket {
             fd,
             generation: self.generation,
+            unread: false,
+            listed: false,
+            hangup: false,
         };
         self.register(conn, &socket, true, true).map_err(fault)?;
         let index = conn as usize;
@@ -307,17 +363,28 @@ impl Driver for EpollDriver {
 
     #[inline]
     fn recv(&mut self, conn: ConnId, buffer: &mut [u8]) -> Result<usize, Fault> {
-        let Some(Some(socket)) = self.sockets.get(conn as usize) else {
+        let Some(Some(socket)) = self.sockets.get_mut(conn as usize) else {
             return Err(Fault::Other);
         };
-        if let Some(stamps) = &mut self.stamps
+        let outcome = if let Some(stamps) = &mut self.stamps
             && stamps.is_armed(conn)
         {
             let outcome = stamps.recv(conn, &socket.fd, buffer);
-            return outcome.map_err(|e| fault(Errno::from_raw_os_error(e as i32)));
+            outcome.map_err(|e| fault(Errno::from_raw_os_error(e as i32)))
+        } else {
+            let outcome = recv(&socket.fd, &mut *buffer, RecvFlags::empty());
+            outcome.map(|(read, _)| read).map_err(fault)
+        };
+        let unread = match outcome {
+            // Less than there was room for: that was all.
+            Ok(read) => read == buffer.len() || socket.hangup,
+            Err(fault) => fault != Fault::WouldBlock,
+        };
+        match unread {
+            true => socket.is_unread(conn, &mut self.unread),
+            false => socket.unread = false,
         }
-        let (read, _) = recv(&socket.fd, buffer, RecvFlags::empty()).map_err(fault)?;
-        Ok(read)
+        outcome
     }
 
     fn want_writable(&mut self, conn: ConnId, wanted: bool) {
@@ -328,8 +395,9 @@ impl Driver for EpollDriver {
     }
 
     fn close(&mut self, conn: ConnId) {
-        if let Some(socket) = self.sockets.get_mut(conn as usize) {
-            *socket = None;
+        let socket = self.sockets.get_mut(conn as usize);
+        if socket.and_then(Option::take).is_some_and(|s| s.listed) {
+            self.unread.retain(|&listed| listed != conn);
         }
         if let Some(stamps) = &mut self.stamps {
             stamps.closed(conn);
@@ -363,18 +431,22 @@ impl Driver for EpollDriver {
     #[inline]
     fn wait(&mut self, mut now: u64, until: u64, ready: &mut Vec<Ready>) -> u64 {
         ready.clear();
+        self.report_unread(ready);
         loop {
-            let sleep_ns = self.sleep_ns(until.saturating_sub(now), until);
+            let sleep_ns = match ready.is_empty() {
+                true => self.sleep_ns(until.saturating_sub(now), until),
+                false => 0,
+            };
             let count = self.poll(sleep_ns).unwrap_or(0);
             let before = std::mem::replace(&mut now, clock());
-            if count == 0 || sleep_ns > 0 {
+            if ready.is_empty() && (count == 0 || sleep_ns > 0) {
                 self.idle_ns += now - before;
             }
             if now - self.grain_since >= LOOK_BACK_NS {
                 self.choose_grain(now);
             }
             self.report(count, ready);
-            if count > 0 || now >= until {
+            if count > 0 || !ready.is_empty() || now >= until {
                 return now;
             }
         }
@@ -421,5 +493,107 @@ mod tests {
         }
         assert_eq!(driver.connected(0), Ok(()));
         assert_eq!(driver.connected(7), Err(Fault::WouldBlock));
+    }
+
+    /// A driver with one open connection, and the peer's end of it.
+    fn connected() -> (EpollDriver, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut driver = EpollDriver::new(Pace::Spin).unwrap();
+        driver.connect(0, listener.local_addr().unwrap()).unwrap();
+        let peer = listener.accept().unwrap().0;
+        assert!(waited(&mut driver).unwrap().writable);
+        driver.connected(0).unwrap();
+        (driver, peer)
+    }
+
+    /// What is reported within a second, or at once where nothing is.
+    fn waited(driver: &mut EpollDriver) -> Option<Ready> {
+        let mut ready = Vec::new();
+        let now = driver.now();
+        driver.wait(now, now + 1_000_000_000, &mut ready);
+        assert!(ready.len() <= 1, "{ready:?}");
+        ready.first().copied()
+    }
+
+    fn nothing_is_ready(driver: &mut EpollDriver) {
+        let mut ready = Vec::new();
+        let now = driver.now();
+        driver.wait(now, now, &mut ready);
+        assert_eq!(ready, []);
+    }
+
+    #[test]
+    fn what_is_not_read_to_the_end_is_reported_again() {
+        use std::io::Write;
+        let (mut driver, mut peer) = connected();
+        nothing_is_ready(&mut driver);
+        peer.write_all(b"0123456789").unwrap();
+        let mut buffer = [0; 4];
+        for expected in [4, 4, 2] {
+            for _not_read in 0..2 {
+                let ready = waited(&mut driver).unwrap();
+                assert!(ready.readable && !ready.writable && !ready.hangup);
+            }
+            assert_eq!(driver.recv(0, &mut buffer), Ok(expected));
+        }
+        nothing_is_ready(&mut driver);
+        peer.write_all(b"0123").unwrap();
+        assert!(waited(&mut driver).unwrap().readable);
+        assert_eq!(driver.recv(0, &mut buffer), Ok(4));
+        assert!(waited(&mut driver).unwrap().readable);
+        assert_eq!(driver.recv(0, &mut buffer), Err(Fault::WouldBlock));
+        nothing_is_ready(&mut driver);
+    }
+
+    #[test]
+    fn the_end_is_reported_until_the_connection_is_closed() {
+        use std::io::Write;
+        let (mut driver, mut peer) = connected();
+        peer.write_all(b"last").unwrap();
+        drop(peer);
+        let mut buffer = [0; 64];
+        assert!((0..1000).any(|_| waited(&mut driver).unwrap().hangup));
+        assert_eq!(driver.recv(0, &mut buffer), Ok(4));
+        for _ in 0..3 {
+            let ready = waited(&mut driver).unwrap();
+            assert!(ready.readable && ready.hangup);
+            assert_eq!(driver.recv(0, &mut buffer), Ok(0));
+        }
+        driver.close(0);
+        nothing_is_ready(&mut driver);
+    }
+
+    #[test]
+    fn what_came_before_writing_was_wanted_is_not_lost_over_it() {
+        use std::io::Write;
+        let (mut driver, mut peer) = connected();
+        peer.write_all(b"0123").unwrap();
+        assert!(waited(&mut driver).unwrap().readable);
+        driver.want_writable(0, true);
+        for _ in 0..3 {
+            let ready = waited(&mut driver).unwrap();
+            assert!(ready.readable && ready.writable);
+        }
+        driver.want_writable(0, false);
+        assert!(waited(&mut driver).unwrap().readable);
+        assert_eq!(driver.recv(0, &mut [0; 64]), Ok(4));
+        nothing_is_ready(&mut driver);
+    }
+
+    #[test]
+    fn an_unread_connection_makes_place_for_another() {
+        use std::io::Write;
+        let (mut driver, mut peer) = connected();
+        peer.write_all(b"0123").unwrap();
+        assert!(waited(&mut driver).unwrap().readable);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        driver.connect(0, listener.local_addr().unwrap()).unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let ready = waited(&mut driver).unwrap();
+        assert!(ready.writable && !ready.readable);
+        driver.connected(0).unwrap();
+        nothing_is_ready(&mut driver);
+        peer.write_all(b"0123").unwrap();
+        assert!(waited(&mut driver).unwrap().readable);
     }
 }

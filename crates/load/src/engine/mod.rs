@@ -158,6 +158,8 @@ pub(crate) struct Engine<'a, D> {
     events: Vec<Event>,
     /// Connections with streams that have something to be written.
     dirty: Vec<ConnId>,
+    /// Closed loop: connections that came free in this turn.
+    freed: Vec<ConnId>,
     /// Latest reading of the clock; `stale` when a call was made since.
     now: u64,
     stale: bool,
@@ -206,6 +208,7 @@ impl<'a, D: Driver> Engine<'a, D> {
             buffer: vec![0; READ_BYTES],
             events: Vec::new(),
             dirty: Vec::new(),
+            freed: Vec::new(),
             now,
             stale: false,
             schedule: None,
@@ -274,6 +277,7 @@ impl<'a, D: Driver> Engine<'a, D> {
                 }
                 self.write_dirty();
             }
+            self.refill();
             self.take_due_slots();
             self.write_dirty();
             if self.now >= self.marks.next && self.next.at >= self.marks.next {
@@ -281,6 +285,7 @@ impl<'a, D: Driver> Engine<'a, D> {
             }
             if self.now >= self.next_sweep {
                 self.sweep();
+                self.refill();
                 self.write_dirty();
                 if stop.load(Ordering::Relaxed) && !self.end.interrupted {
                     self.interrupt();
