@@ -5,7 +5,8 @@
 //! cargo run --release -p tare-load --example fixed -- --listen 127.0.0.1:8080 --delay 1ms
 //! ```
 //!
-//! One thread that spins while answers are due. `GET /record` answers with the
+//! One thread that spins while answers are due, or with `--pace sleep` sleeps until the
+//! next is: later by what a wake-up takes, and a neighbour on its core can work. `GET /record` answers with the
 //! record since the last such request, as JSON in nanoseconds from the end of the
 //! read to the beginning of the write. Prints its address, and ends with standard
 //! input.
@@ -24,6 +25,7 @@ struct Options {
     listen: String,
     delay_ns: u64,
     body_bytes: usize,
+    sleeps: bool,
 }
 
 struct Connection {
@@ -43,6 +45,7 @@ struct Server {
     queue: VecDeque<Answer>,
     response: Vec<u8>,
     delay_ns: u64,
+    sleeps: bool,
     record: Histogram,
 }
 
@@ -70,6 +73,7 @@ fn main() -> Result<(), Error> {
         queue: VecDeque::new(),
         response: response(&"x".repeat(options.body_bytes)),
         delay_ns: options.delay_ns,
+        sleeps: options.sleeps,
         record: Histogram::new(),
     };
     server.serve(&listener)
@@ -80,6 +84,7 @@ fn options() -> Result<Options, String> {
         listen: "127.0.0.1:0".to_owned(),
         delay_ns: 0,
         body_bytes: 128,
+        sleeps: false,
     };
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
@@ -90,7 +95,12 @@ fn options() -> Result<Options, String> {
             "--bytes" => {
                 options.body_bytes = value.parse().map_err(|_| format!("{value:?} is no size"))?;
             }
-            _ => return Err(format!("{name:?} is not --listen, --delay or --bytes")),
+            "--pace" => options.sleeps = value == "sleep",
+            _ => {
+                return Err(format!(
+                    "{name:?} is not --listen, --delay, --bytes or --pace"
+                ));
+            }
         }
     }
     Ok(options)
@@ -116,13 +126,9 @@ impl Server {
             data: epoll::EventData::new_u64(0),
         };
         let mut events = [blank; 128];
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         loop {
-            let timeout = (!self.queue.is_empty()).then_some(&at_once);
-            let count = match epoll::wait(&self.epoll, &mut events[..], timeout) {
+            let timeout = self.timeout();
+            let count = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
                 Err(rustix::io::Errno::INTR) => 0,
                 other => other?,
             };
@@ -135,6 +141,20 @@ impl Server {
             }
             self.answer_due();
         }
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        let left = |due_ns: u64| match self.sleeps {
+            true => due_ns.saturating_sub(clock()),
+            false => 0,
+        };
+        self.queue.front().map(|answer| {
+            let ns = left(answer.due_ns);
+            Timespec {
+                tv_sec: (ns / 1_000_000_000) as i64,
+                tv_nsec: (ns % 1_000_000_000) as _,
+            }
+        })
     }
 
     fn accept(&mut self, listener: &TcpListener) -> Result<(), Error> {
