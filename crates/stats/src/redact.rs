@@ -69,6 +69,10 @@ const SECRET_WORDS: [&str; 9] = [
 const NAME_FIELDS: [&str; 3] = ["header_name", "key", "name"];
 /// Where it has its value.
 const VALUE_FIELDS: [&str; 3] = ["raw_value", "string_value", "value"];
+/// What comes before a secret in the value of a header field.
+const SCHEMES: [&str; 2] = ["bearer ", "basic "];
+/// Shorter words after a scheme are none: `basic auth`.
+const TOKEN_CHARS_MIN: usize = 8;
 /// What has one of these is a cluster, a listener, a route, a filter, a certificate ...: its
 /// own name may have any words.
 const RESOURCE_FIELDS: [&str; 24] = [
@@ -111,6 +115,9 @@ fn redact_within(value: &mut Value, secret: bool) {
             let known = text == REDACTED || text == REDACTED_BYTES;
             if !known && (secret || is_private_key(text)) {
                 REDACTED.clone_into(text);
+            } else {
+                redact_credentials(text);
+                redact_passwords_of_urls(text);
             }
         }
         Value::Number(_) if secret => *value = REDACTED.into(),
@@ -130,6 +137,40 @@ fn redact_within(value: &mut Value, secret: bool) {
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Takes out what comes after `Bearer` and `Basic` in a text.
+fn redact_credentials(text: &mut String) {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+    for scheme in SCHEMES {
+        let mut from = 0;
+        while let Some(at) = text[from..].to_ascii_lowercase().find(scheme) {
+            from += at + scheme.len();
+            let length = text[from..].find(|c| !is_token(c));
+            let length = length.unwrap_or(text.len() - from);
+            if length >= TOKEN_CHARS_MIN {
+                text.replace_range(from..from + length, REDACTED);
+                from += REDACTED.len();
+            }
+        }
+    }
+}
+
+/// Takes out the password of `scheme://user:password@host`.
+fn redact_passwords_of_urls(text: &mut String) {
+    let mut from = 0;
+    while let Some(at) = text[from..].find("://") {
+        from += at + 3;
+        let end = text[from..].find(|c: char| c.is_whitespace() || "/?#\"'<>".contains(c));
+        let authority = &text[from..end.map_or(text.len(), |end| from + end)];
+        if let Some((userinfo, _)) = authority.rsplit_once('@')
+            && let Some((user, password)) = userinfo.split_once(':')
+        {
+            let (start, length) = (from + user.len() + 1, password.len());
+            text.replace_range(start..start + length, REDACTED);
+            from = start + REDACTED.len();
+        }
     }
 }
 
@@ -332,6 +373,20 @@ mod tests {
         is_kept_from(&[json!({"single_predicate": {
             "input": {"name": "seen", "typed_config": {"@type": "seen", "header_name": "cookie"}},
             "value_match": {"exact": "hush"}}})]);
+    }
+
+    #[test]
+    fn credentials_within_a_text_are_redacted_and_the_text_stays() {
+        is_kept_from(&[
+            json!({"args": ["--seen", "Authorization: Bearer hush-4711-hush", "seen"]}),
+            json!({"command": "curl -H 'authorization: basic aHVzaDpodXNo4711==' http://seen"}),
+            json!({"a": "seen https://seen:hush@seen.example:8443/seen?at=1 seen"}),
+            json!({"a": "redis://:hush@seen redis://seen:hush:4711@seen"}),
+            json!({"a": "BEARER hushhush,bearer hushhush seen"}),
+        ]);
+        let plain = json!({"a": ["basic auth", "http://host:8080/a@b:c", "bearer", "a://b@c:1",
+            "spiffe://cluster.local/ns/x/sa/y", "Bearer \u{e4}\u{f6}\u{fc}", "\u{130} bearer x"]});
+        assert_eq!(clean(&plain), plain);
     }
 
     fn cluster(name: &str) -> Value {

@@ -327,3 +327,22 @@ fn mistakes_end_with_2_before_anything_starts() {
     let list = tare(dir.path()).args(["run", "--list"]).output().unwrap();
     assert!(String::from_utf8_lossy(&list.stdout).contains("quick"));
 }
+
+#[test]
+fn a_taken_port_for_the_page_is_said_before_there_is_a_run() {
+    let dir = folder();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let out = tare(dir.path())
+        .args(["run", "short.yaml", "--environment", "fake"])
+        .arg(format!("--web={port}"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        !out.status.success() && said.contains(&format!("port {port}")),
+        "{said}"
+    );
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "only the plan: {left:?}");
+}

@@ -1,6 +1,7 @@
 //! `tare run`.
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -99,6 +100,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         stop.at_once.store(true, Ordering::SeqCst);
         return clusters.conclude(&ended, args.output);
     }
+    let web = args.web.map(listen).transpose()?;
     let (begun, plan) = match &args.resume {
         Some(dir) => {
             let run = RunDir::resume(dir)?;
@@ -124,7 +126,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let name = (id.clone(), started_unix_ns);
     let display = Display::new(&plan, &order(&plan));
-    let (asked, web) = (stop.asked, args.web);
+    let asked = stop.asked;
     let done = match kind {
         EnvironmentKind::Local => {
             let local = Local::new(LocalOptions {
@@ -150,6 +152,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         )?)),
         None => Ok(ExitCode::from(exit::INTERRUPTED)),
     }
+}
+
+fn listen(port: u16) -> anyhow::Result<TcpListener> {
+    crate::web::listen(port)
+        .with_context(|| format!("listen on port {port} of 127.0.0.1 for --web"))
 }
 
 /// The plan of the command line, with the text that it was written in.
@@ -207,7 +214,7 @@ pub(super) async fn go<E: Environment>(
     plan: &Plan,
     name: (String, u64),
     mut stop: watch::Receiver<bool>,
-    web: Option<u16>,
+    web: Option<TcpListener>,
     mut display: Display,
 ) -> anyhow::Result<Option<Done>> {
     let mut say = |line: &str| display.say(line);
@@ -238,10 +245,10 @@ async fn conduct<E: Environment>(
     run: &RunDir,
     display: &mut Display,
     stop: watch::Receiver<bool>,
-    web: Option<u16>,
+    web: Option<TcpListener>,
 ) -> anyhow::Result<Done> {
     display.say(&format!("run directory: {}", run.path().display()));
-    let mut watchers = Watchers::new(display, web, run.path()).await?;
+    let mut watchers = Watchers::new(display, web, run.path())?;
     let outcome = experiment::run(environment, run, &mut watchers, stop).await;
     watchers.over().await;
     Ok(Done {
@@ -262,13 +269,15 @@ struct Watchers<'a> {
 }
 
 impl<'a> Watchers<'a> {
-    async fn new(display: &'a mut Display, port: Option<u16>, dir: &Path) -> anyhow::Result<Self> {
+    fn new(
+        display: &'a mut Display,
+        listener: Option<TcpListener>,
+        dir: &Path,
+    ) -> anyhow::Result<Self> {
         let mut web = None;
-        if let Some(port) = port {
+        if let Some(listener) = listener {
             let feed = Feed::new();
-            let server = crate::web::serve(port, dir.to_owned(), feed.clone())
-                .await
-                .with_context(|| format!("listen on port {port} of 127.0.0.1 for --web"))?;
+            let server = crate::web::serve(listener, dir.to_owned(), feed.clone())?;
             display.say(&format!("in a browser: {}", server.address));
             web = Some((server, feed, dir.join(layout::REPORT)));
         }

@@ -37,9 +37,21 @@ impl Drop for Server {
     }
 }
 
-/// Serves the run in `dir` on `port` of 127.0.0.1; any free one for 0.
-pub(crate) async fn serve(port: u16, dir: PathBuf, feed: Feed) -> std::io::Result<Server> {
-    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+/// Listens on `port` of 127.0.0.1; on any free one for 0. Nobody is answered before
+/// [`serve`]: a port that is taken shows before a run begins.
+pub(crate) fn listen(port: u16) -> std::io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", port))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Serves the run in `dir`; within a runtime.
+pub(crate) fn serve(
+    listener: std::net::TcpListener,
+    dir: PathBuf,
+    feed: Feed,
+) -> std::io::Result<Server> {
+    let listener = TcpListener::from_std(listener)?;
     let port = listener.local_addr()?.port();
     let task = tokio::spawn(async move {
         // An error of accepting is one connection's; the next may do.
@@ -191,7 +203,7 @@ mod tests {
     #[tokio::test]
     async fn other_names_and_paths_are_refused_and_a_missing_run_is_said() {
         let dir = tempfile::tempdir().unwrap();
-        let server = serve(0, dir.path().to_owned(), Feed::new()).await.unwrap();
+        let server = serve(listen(0).unwrap(), dir.path().to_owned(), Feed::new()).unwrap();
         let status = |answer: String| answer.lines().next().unwrap().to_owned();
         let evil = whole_answer(ask(&server, "/", Some("evil.example")).await).await;
         assert!(status(evil).contains("403"));
@@ -210,7 +222,7 @@ mod tests {
         feed.update(&tare_run::experiment::Update::Stage(
             tare_run::experiment::Stage::Measure,
         ));
-        let server = serve(0, PathBuf::new(), feed.clone()).await.unwrap();
+        let server = serve(listen(0).unwrap(), PathBuf::new(), feed.clone()).unwrap();
         let mut stream = ask(&server, "/events", None).await;
         let head = read_to(&mut stream, "\"measuring\"").await;
         assert!(head.contains("text/event-stream"), "{head}");
