@@ -1,6 +1,6 @@
-//! The least that a client does for a response: waits for many sockets at once, reads,
-//! and writes again, without a look at what it read. `make bench` runs it beside the
-//! clients: what remains between it and them is their own work.
+//! A client without work of its own: waits for many sockets at once, reads all that are
+//! ready, and writes again, without a look at what it read. `make bench` runs it beside the
+//! clients: what remains between it and them is theirs.
 //!
 //! ```text
 //! cargo run --release -p tare-load --example bare -- 127.0.0.1:8080 50 1

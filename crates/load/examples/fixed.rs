@@ -95,7 +95,13 @@ fn options() -> Result<Options, String> {
             "--bytes" => {
                 options.body_bytes = value.parse().map_err(|_| format!("{value:?} is no size"))?;
             }
-            "--pace" => options.sleeps = value == "sleep",
+            "--pace" => {
+                options.sleeps = match value.as_str() {
+                    "sleep" => true,
+                    "spin" => false,
+                    _ => return Err(format!("{value:?} is not sleep or spin")),
+                };
+            }
             _ => {
                 return Err(format!(
                     "{name:?} is not --listen, --delay, --bytes or --pace"

@@ -318,6 +318,21 @@ fn a_new_connection_for_each_request_is_part_of_its_latency() {
 }
 
 #[test]
+fn what_handshakes_of_others_take_is_in_no_requests_time() {
+    let mut s = spec(&["http://h/"]);
+    s.mode = Mode::Saturate;
+    s.connections = 20;
+    s.requests_per_connection = Some(3);
+    s.duration_ns = 10 * S;
+    let mut driver = steady(100 * MS);
+    driver.connected_ns = 300_000;
+    let r = run(&mut driver, &s);
+    assert!(r.counts.ok > 1_000, "{:?}", r.counts);
+    // Twenty that end at once are six milliseconds.
+    within(r.service_time_ns.max, 100 * MS, 0.02);
+}
+
+#[test]
 fn churn_against_a_dead_server_fails_each_slot_in_time() {
     struct Refusing;
     impl SimServer for Refusing {

@@ -69,10 +69,8 @@ const SECRET_WORDS: [&str; 9] = [
 const NAME_FIELDS: [&str; 3] = ["header_name", "key", "name"];
 /// Where it has its value.
 const VALUE_FIELDS: [&str; 3] = ["raw_value", "string_value", "value"];
-/// What comes before a secret in the value of a header field.
-const SCHEMES: [&str; 2] = ["bearer ", "basic "];
-/// Shorter words after a scheme are none: `basic auth`.
-const TOKEN_CHARS_MIN: usize = 8;
+/// A password in an address is shorter, in bytes.
+const PASSWORD_BYTES_MAX: usize = 1024;
 /// What has one of these is a cluster, a listener, a route, a filter, a certificate ...: its
 /// own name may have any words.
 const RESOURCE_FIELDS: [&str; 24] = [
@@ -116,8 +114,7 @@ fn redact_within(value: &mut Value, secret: bool) {
             if !known && (secret || is_private_key(text)) {
                 REDACTED.clone_into(text);
             } else {
-                redact_credentials(text);
-                redact_passwords_of_urls(text);
+                redact_text(text);
             }
         }
         Value::Number(_) if secret => *value = REDACTED.into(),
@@ -140,38 +137,111 @@ fn redact_within(value: &mut Value, secret: bool) {
     }
 }
 
-/// Takes out what comes after `Bearer` and `Basic` in a text.
-fn redact_credentials(text: &mut String) {
-    let is_token = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
-    for scheme in SCHEMES {
-        let mut from = 0;
-        while let Some(at) = text[from..].to_ascii_lowercase().find(scheme) {
-            from += at + scheme.len();
-            let length = text[from..].find(|c| !is_token(c));
-            let length = length.unwrap_or(text.len() - from);
-            if length >= TOKEN_CHARS_MIN {
-                text.replace_range(from..from + length, REDACTED);
-                from += REDACTED.len();
-            }
-        }
+/// Takes the credentials out of a text that is none itself: what follows `Bearer` and
+/// `Basic`, and the password of `scheme://user:password@host`.
+pub fn redact_text(text: &mut String) {
+    if let Some(safe) = without_credentials(text) {
+        *text = safe;
+    }
+    if let Some(safe) = without_passwords(text) {
+        *text = safe;
     }
 }
 
-/// Takes out the password of `scheme://user:password@host`.
-fn redact_passwords_of_urls(text: &mut String) {
-    let mut from = 0;
-    while let Some(at) = text[from..].find("://") {
-        from += at + 3;
-        let end = text[from..].find(|c: char| c.is_whitespace() || "/?#\"'<>".contains(c));
-        let authority = &text[from..end.map_or(text.len(), |end| from + end)];
-        if let Some((userinfo, _)) = authority.rsplit_once('@')
-            && let Some((user, password)) = userinfo.split_once(':')
-        {
-            let (start, length) = (from + user.len() + 1, password.len());
-            text.replace_range(start..start + length, REDACTED);
-            from = start + REDACTED.len();
+/// The same without what follows `Bearer` and `Basic`; `None` when nothing does.
+fn without_credentials(text: &str) -> Option<String> {
+    let ends = |c: char| c.is_whitespace() || "\"',;<>".contains(c);
+    let (mut safe, mut found) = (String::with_capacity(text.len()), false);
+    let mut scheme = None;
+    for part in text.split_inclusive(ends) {
+        let word = part.strip_suffix(ends).unwrap_or(part);
+        let end = &part[word.len()..];
+        let blank = end.starts_with(char::is_whitespace);
+        if scheme.is_some_and(|scheme| is_credential(scheme, word)) {
+            found |= word != REDACTED;
+            safe.push_str(REDACTED);
+            safe.push_str(end);
+            scheme = None;
+            continue;
+        }
+        safe.push_str(part);
+        scheme = match (blank, word.is_empty()) {
+            (true, true) => scheme,
+            (true, false) => scheme_of(word),
+            (false, _) => None,
+        };
+    }
+    found.then_some(safe)
+}
+
+#[derive(Clone, Copy)]
+enum Scheme {
+    Bearer,
+    Basic,
+}
+
+/// The scheme that a word is, or has after something else: `Authorization:Bearer`.
+fn scheme_of(word: &str) -> Option<Scheme> {
+    let named = |name: &str| {
+        let (before, end) = word.split_at_checked(word.len().checked_sub(name.len())?)?;
+        let whole = !before.ends_with(char::is_alphanumeric);
+        (whole && end.eq_ignore_ascii_case(name)).then_some(())
+    };
+    let bearer = named("bearer").map(|()| Scheme::Bearer);
+    bearer.or_else(|| named("basic").map(|()| Scheme::Basic))
+}
+
+/// Words of a sentence may follow `basic`, and hardly `bearer`.
+fn is_credential(scheme: Scheme, word: &str) -> bool {
+    let base64 = |c: char| c.is_ascii_alphanumeric() || "-_+/=".contains(c);
+    let no_word = || {
+        let mixed = word.chars().skip(1).any(|c| c.is_ascii_uppercase())
+            && word.contains(|c: char| c.is_ascii_lowercase());
+        mixed || word.contains(|c: char| c.is_ascii_digit() || c == '=')
+    };
+    let long = word.len() >= 8;
+    match scheme {
+        Scheme::Bearer => long,
+        Scheme::Basic => word == REDACTED || (long && word.chars().all(base64) && no_word()),
+    }
+}
+
+/// The same without passwords in addresses; `None` when there are none.
+fn without_passwords(text: &str) -> Option<String> {
+    let (mut safe, mut found, mut rest) = (String::new(), false, text);
+    while let Some(at) = rest.find("://") {
+        let (before, address) = rest.split_at(at + 3);
+        safe.push_str(before);
+        rest = address;
+        if let Some((from, to)) = password(address) {
+            found |= &address[from..to] != REDACTED;
+            safe.push_str(&address[..from]);
+            safe.push_str(REDACTED);
+            rest = &address[to..];
         }
     }
+    safe.push_str(rest);
+    found.then_some(safe)
+}
+
+/// Where an address has its password, which may have what else ends a host in it.
+fn password(address: &str) -> Option<(usize, usize)> {
+    let whole = address
+        .char_indices()
+        .take_while(|&(at, c)| {
+            at < PASSWORD_BYTES_MAX && !(c.is_whitespace() || "\"'<>".contains(c))
+        })
+        .last()
+        .map_or("", |(at, c)| &address[..at + c.len_utf8()]);
+    let host_and_port = &whole[..whole.find(['/', '?', '#']).unwrap_or(whole.len())];
+    let from = host_and_port.find(':')? + 1;
+    if let Some(at) = host_and_port.rfind('@') {
+        return (from <= at).then_some((from, at));
+    }
+    let port = host_and_port[from..].chars().all(|c| c.is_ascii_digit());
+    let ipv6 = host_and_port.starts_with('[');
+    let to = whole.find('@').filter(|_| !port && !ipv6)?;
+    Some((from, to))
 }
 
 /// Whether a text has a private key in PEM, as it is or in base64.
@@ -382,10 +452,14 @@ mod tests {
             json!({"command": "curl -H 'authorization: basic aHVzaDpodXNo4711==' http://seen"}),
             json!({"a": "seen https://seen:hush@seen.example:8443/seen?at=1 seen"}),
             json!({"a": "redis://:hush@seen redis://seen:hush:4711@seen"}),
-            json!({"a": "BEARER hushhush,bearer hushhush seen"}),
+            json!({"a": "BEARER hushhush,bearer \t hushhush seen"}),
+            json!({"a": "Authorization:Bearer 12|hush4711; Bearer abcdefgh:hush seen"}),
+            json!({"a": "amqp://seen:a/hush#@seen amqp://seen:hu\u{e4}4711@seen"}),
         ]);
         let plain = json!({"a": ["basic auth", "http://host:8080/a@b:c", "bearer", "a://b@c:1",
-            "spiffe://cluster.local/ns/x/sa/y", "Bearer \u{e4}\u{f6}\u{fc}", "\u{130} bearer x"]});
+            "spiffe://cluster.local/ns/x/sa/y", "Bearer \u{e4}\u{f6}\u{fc}", "\u{130} bearer x",
+            "Basic authentication is required", "a basic deployment", "nobasic aHVzaDpodXNo",
+            "http://[::1]:8080/a@b", "x://", "://a:"]});
         assert_eq!(clean(&plain), plain);
     }
 

@@ -121,12 +121,12 @@ pub fn http1(tools: &Tools, rounds: usize, seconds: u32) {
             Ratio {
                 of: "bare loop",
                 to: "oha",
-                asked: "no client can be below",
+                asked: "what is left without any work of its own",
             },
             Ratio {
                 of: "tare --max",
                 to: "bare loop",
-                asked: "its own work",
+                asked: "what its own work adds",
             },
             Ratio {
                 of: "tare --rate",

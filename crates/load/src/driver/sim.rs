@@ -75,6 +75,8 @@ pub(crate) struct SimDriver<S> {
     pub send_bytes_max: usize,
     /// What one `send` costs the caller, in nanoseconds.
     pub send_ns: u64,
+    /// What the end of a connection attempt costs the caller, in nanoseconds.
+    pub connected_ns: u64,
     /// Whether the first `send` of each request takes nothing.
     pub send_refused_first: bool,
     /// Stalls of the generator itself: from when, how long; in order.
@@ -108,6 +110,7 @@ impl<S: SimServer> SimDriver<S> {
             heap: BinaryHeap::new(),
             send_bytes_max: 0,
             send_ns: 0,
+            connected_ns: 0,
             send_refused_first: false,
             stalls: Vec::new(),
         }
@@ -271,6 +274,7 @@ impl<S: SimServer> Driver for SimDriver<S> {
     }
 
     fn connected(&mut self, conn: ConnId) -> Result<(), Fault> {
+        self.now += self.connected_ns;
         let c = self.conn(conn);
         c.outcome.ok_or(Fault::WouldBlock)??;
         c.connected = true;

@@ -161,8 +161,8 @@ impl<D: Driver> Engine<'_, D> {
         self.pools[pool].push_idle(id, &mut self.conns[id as usize]);
     }
 
-    /// Closed loop: requests on all connections that came free in this turn. Reading
-    /// all first and then writing costs a request 5 % less than taking turns.
+    /// Closed loop: requests on all connections that came free in this turn. Reading all
+    /// of a turn before writing costs less than taking turns.
     #[inline]
     pub(super) fn refill(&mut self) {
         let mut freed = std::mem::take(&mut self.freed);

@@ -37,7 +37,10 @@ impl<D: Driver> Engine<'_, D> {
     }
 
     pub(super) fn connecting_over(&mut self, id: ConnId) {
-        match self.driver.connected(id) {
+        let outcome = self.driver.connected(id);
+        // A handshake takes its time.
+        self.stale = true;
+        match outcome {
             Ok(()) if self.pools[self.conns[id as usize].pool as usize].multiplexed => {
                 self.greet(id);
             }

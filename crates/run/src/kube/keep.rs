@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tare_model::layout;
-use tare_stats::redact::{is_private_key, speaks_of_a_secret};
+use tare_stats::redact::{is_private_key, redact_text, speaks_of_a_secret};
 
 use super::api::{Api, ApiError};
 use super::deploy::Deployment;
@@ -87,10 +87,13 @@ fn shown(key: &str, text: &str) -> String {
     if text.len() > TEXT_BYTES_MAX {
         return format!("({} bytes, left out)", text.len());
     }
-    text.to_owned()
+    let mut text = text.to_owned();
+    redact_text(&mut text);
+    text
 }
 
-/// A value in the environment whose name speaks of a secret is left out.
+/// A value in the environment whose name speaks of a secret is left out, and credentials
+/// in any text.
 fn without_secrets(mut container: Value) -> Value {
     if let Some(env) = container["env"].as_array_mut() {
         for variable in env {
@@ -99,7 +102,17 @@ fn without_secrets(mut container: Value) -> Value {
             }
         }
     }
+    redact_texts(&mut container);
     container
+}
+
+fn redact_texts(value: &mut Value) {
+    match value {
+        Value::String(text) => redact_text(text),
+        Value::Array(items) => items.iter_mut().for_each(redact_texts),
+        Value::Object(fields) => fields.values_mut().for_each(redact_texts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), EnvironmentError> {
@@ -122,6 +135,16 @@ mod tests {
             assert!(!kept.to_string().contains("abc"), "{kept}");
             assert_eq!(kept["env"][1]["value"], "2");
         }
+        let kept = without_secrets(
+            json!({"args": ["--header", "Authorization: Bearer abcdefgh"],
+            "env": [{"name": "HTTPS_PROXY", "value": "http://user:abc@proxy:3128"}]}),
+        );
+        assert_eq!(kept["args"][1], "Authorization: Bearer [redacted]");
+        assert_eq!(kept["env"][0]["value"], "http://user:[redacted]@proxy:3128");
+        assert_eq!(
+            shown("mesh", "proxy: http://u:abc@p"),
+            "proxy: http://u:[redacted]@p"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tare_model::layout::{self, Fingerprint, RunManifest};
@@ -93,9 +93,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .build()?;
     let stop = stop_on_signal()?;
     if let Some(clusters) = several(&args)? {
-        if args.web.is_some() {
-            bail!("--web shows one cluster: give one --context");
-        }
         let ended = runtime.block_on(clusters.run(stop.asked));
         stop.at_once.store(true, Ordering::SeqCst);
         return clusters.conclude(&ended, args.output);
@@ -171,13 +168,17 @@ fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
 
 /// Runs on several clusters, new or gone on with; `None` for a single run.
 fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
+    let one_page = "--web shows one cluster: give one --context";
     if let Some(dir) = &args.resume {
-        return Clusters::open(dir);
+        let clusters = Clusters::open(dir)?;
+        ensure!(clusters.is_none() || args.web.is_none(), one_page);
+        return Ok(clusters);
     }
     let contexts = args.cluster.contexts();
     if contexts.len() < 2 {
         return Ok(None);
     }
+    ensure!(args.web.is_none(), one_page);
     let (plan, text) = planned(args)?;
     let started_unix_ns = now_unix_ns();
     let id = run_id(started_unix_ns, &plan);
