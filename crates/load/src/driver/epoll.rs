@@ -49,7 +49,7 @@ struct Socket {
 
 impl Socket {
     #[inline]
-    fn is_unread(&mut self, conn: ConnId, all: &mut Vec<ConnId>) {
+    fn mark_unread(&mut self, conn: ConnId, all: &mut Vec<ConnId>) {
         self.unread = true;
         if !self.listed {
             self.listed = true;
@@ -214,7 +214,7 @@ impl EpollDriver {
                 continue;
             }
             if now.readable {
-                socket.is_unread(conn, &mut self.unread);
+                socket.mark_unread(conn, &mut self.unread);
             }
             ready.push(now);
         }
@@ -381,7 +381,7 @@ impl Driver for EpollDriver {
             Err(fault) => fault != Fault::WouldBlock,
         };
         match unread {
-            true => socket.is_unread(conn, &mut self.unread),
+            true => socket.mark_unread(conn, &mut self.unread),
             false => socket.unread = false,
         }
         outcome
@@ -454,146 +454,4 @@ impl Driver for EpollDriver {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::net::{bind, getsockname, listen};
-
-    #[test]
-    fn a_loop_without_time_to_spare_wakes_less_often() {
-        assert_eq!(grain_ns(1_000, 1_000), GRAIN_NS_MIN);
-        assert_eq!(grain_ns(1_000, 500), GRAIN_NS_MIN);
-        assert_eq!(grain_ns(1_000, 0), GRAIN_NS_MAX);
-        let between = grain_ns(1_000, 275);
-        assert!((29_000..31_000).contains(&between), "{between}");
-    }
-
-    #[test]
-    fn what_this_machine_lacks_is_no_fault_of_the_peer() {
-        for errno in [Errno::ADDRNOTAVAIL, Errno::MFILE, Errno::NFILE] {
-            assert_eq!(fault(errno).class_of_connect().key(), "local_shortage");
-        }
-        assert_eq!(
-            fault(Errno::HOSTUNREACH).class_of_connect().key(),
-            "connect_failed"
-        );
-    }
-
-    #[test]
-    fn a_connection_on_its_way_is_not_taken_for_open() {
-        let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
-        let listener = socket_with(inet, stream, SocketFlags::CLOEXEC, None).unwrap();
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        bind(&listener, &any).unwrap();
-        // Nobody accepts: the kernel completes a few and lets the others wait.
-        listen(&listener, 0).unwrap();
-        let to = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
-        let mut driver = EpollDriver::new(Pace::Spin).unwrap();
-        for id in 0..8 {
-            driver.connect(id, to).unwrap();
-        }
-        assert_eq!(driver.connected(0), Ok(()));
-        assert_eq!(driver.connected(7), Err(Fault::WouldBlock));
-    }
-
-    /// A driver with one open connection, and the peer's end of it.
-    fn connected() -> (EpollDriver, std::net::TcpStream) {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut driver = EpollDriver::new(Pace::Spin).unwrap();
-        driver.connect(0, listener.local_addr().unwrap()).unwrap();
-        let peer = listener.accept().unwrap().0;
-        assert!(waited(&mut driver).unwrap().writable);
-        driver.connected(0).unwrap();
-        (driver, peer)
-    }
-
-    /// What is reported within a second, or at once where nothing is.
-    fn waited(driver: &mut EpollDriver) -> Option<Ready> {
-        let mut ready = Vec::new();
-        let now = driver.now();
-        driver.wait(now, now + 1_000_000_000, &mut ready);
-        assert!(ready.len() <= 1, "{ready:?}");
-        ready.first().copied()
-    }
-
-    fn nothing_is_ready(driver: &mut EpollDriver) {
-        let mut ready = Vec::new();
-        let now = driver.now();
-        driver.wait(now, now, &mut ready);
-        assert_eq!(ready, []);
-    }
-
-    #[test]
-    fn what_is_not_read_to_the_end_is_reported_again() {
-        use std::io::Write;
-        let (mut driver, mut peer) = connected();
-        nothing_is_ready(&mut driver);
-        peer.write_all(b"0123456789").unwrap();
-        let mut buffer = [0; 4];
-        for expected in [4, 4, 2] {
-            for _not_read in 0..2 {
-                let ready = waited(&mut driver).unwrap();
-                assert!(ready.readable && !ready.writable && !ready.hangup);
-            }
-            assert_eq!(driver.recv(0, &mut buffer), Ok(expected));
-        }
-        nothing_is_ready(&mut driver);
-        peer.write_all(b"0123").unwrap();
-        assert!(waited(&mut driver).unwrap().readable);
-        assert_eq!(driver.recv(0, &mut buffer), Ok(4));
-        assert!(waited(&mut driver).unwrap().readable);
-        assert_eq!(driver.recv(0, &mut buffer), Err(Fault::WouldBlock));
-        nothing_is_ready(&mut driver);
-    }
-
-    #[test]
-    fn the_end_is_reported_until_the_connection_is_closed() {
-        use std::io::Write;
-        let (mut driver, mut peer) = connected();
-        peer.write_all(b"last").unwrap();
-        drop(peer);
-        let mut buffer = [0; 64];
-        assert!((0..1000).any(|_| waited(&mut driver).unwrap().hangup));
-        assert_eq!(driver.recv(0, &mut buffer), Ok(4));
-        for _ in 0..3 {
-            let ready = waited(&mut driver).unwrap();
-            assert!(ready.readable && ready.hangup);
-            assert_eq!(driver.recv(0, &mut buffer), Ok(0));
-        }
-        driver.close(0);
-        nothing_is_ready(&mut driver);
-    }
-
-    #[test]
-    fn what_came_before_writing_was_wanted_is_not_lost_over_it() {
-        use std::io::Write;
-        let (mut driver, mut peer) = connected();
-        peer.write_all(b"0123").unwrap();
-        assert!(waited(&mut driver).unwrap().readable);
-        driver.want_writable(0, true);
-        for _ in 0..3 {
-            let ready = waited(&mut driver).unwrap();
-            assert!(ready.readable && ready.writable);
-        }
-        driver.want_writable(0, false);
-        assert!(waited(&mut driver).unwrap().readable);
-        assert_eq!(driver.recv(0, &mut [0; 64]), Ok(4));
-        nothing_is_ready(&mut driver);
-    }
-
-    #[test]
-    fn an_unread_connection_makes_place_for_another() {
-        use std::io::Write;
-        let (mut driver, mut peer) = connected();
-        peer.write_all(b"0123").unwrap();
-        assert!(waited(&mut driver).unwrap().readable);
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        driver.connect(0, listener.local_addr().unwrap()).unwrap();
-        let mut peer = listener.accept().unwrap().0;
-        let ready = waited(&mut driver).unwrap();
-        assert!(ready.writable && !ready.readable);
-        driver.connected(0).unwrap();
-        nothing_is_ready(&mut driver);
-        peer.write_all(b"0123").unwrap();
-        assert!(waited(&mut driver).unwrap().readable);
-    }
-}
+mod tests;

@@ -285,7 +285,6 @@ impl<'a, D: Driver> Engine<'a, D> {
             }
             if self.now >= self.next_sweep {
                 self.sweep();
-                self.refill();
                 self.write_dirty();
                 if stop.load(Ordering::Relaxed) && !self.end.interrupted {
                     self.interrupt();
