@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How a mesh is installed, joined, found, proven and removed on Kubernetes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -193,7 +193,9 @@ fn without_nulls(value: &Value) -> Value {
 }
 
 impl MeshKubernetes {
-    /// This definition with `overlay` merged over it.
+    /// This definition with `overlay` merged over it. Of its releases each takes the
+    /// place of the one of the same name, or comes after the others; one whose chart
+    /// is null takes that one away.
     ///
     /// # Errors
     /// When the result is no definition: what serde says.
@@ -202,6 +204,11 @@ impl MeshKubernetes {
         // A value of null must reach Helm: there it takes away a chart's default.
         let mut overlay = overlay.clone();
         let values = overlay.as_object_mut().and_then(|o| o.remove("values"));
+        if let Some(Value::Array(releases)) = overlay.get_mut("releases") {
+            let mut all = self.clone();
+            *releases = all.releases_with(std::mem::take(releases));
+            whole = serde_json::to_value(all).map_err(|e| e.to_string())?;
+        }
         merge(&mut whole, &overlay);
         let mut merged: Self = serde_path_to_error::deserialize(whole)
             .map_err(|e| format!("{}: {}", e.path(), e.inner()))?;
@@ -212,6 +219,25 @@ impl MeshKubernetes {
         }
         merged.check()?;
         Ok(merged)
+    }
+
+    /// All releases with those of an overlay, by name. Forgets the values of one that
+    /// is taken away.
+    fn releases_with(&mut self, overlay: Vec<Value>) -> Vec<Value> {
+        let mut all: Vec<Value> = self.releases.iter().map(|r| json!(r)).collect();
+        for release in overlay {
+            let place = all.iter().position(|r| r["name"] == release["name"]);
+            match (place, release.get("chart")) {
+                (Some(at), Some(Value::Null)) => {
+                    let gone = all.remove(at);
+                    self.values
+                        .remove(gone["name"].as_str().unwrap_or_default());
+                }
+                (Some(at), _) => all[at] = release,
+                (None, _) => all.push(release),
+            }
+        }
+        all
     }
 
     /// Whether its parts fit together.
@@ -291,13 +317,48 @@ fn merge_keeping_nulls(base: &mut Value, overlay: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn an_overlay_changes_what_it_names_and_nothing_else() {
         let mut base = json!({"a": {"b": 1, "c": 2}, "d": [1, 2]});
         merge(&mut base, &json!({"a": {"b": null, "e": 3}, "d": [3]}));
         assert_eq!(base, json!({"a": {"c": 2, "e": 3}, "d": [3]}));
+    }
+
+    #[test]
+    fn a_release_takes_the_place_of_the_one_of_its_name() {
+        let release =
+            |name: &str, chart: &str| json!({"name": name, "chart": chart, "namespace": "n"});
+        let base: MeshKubernetes = serde_json::from_value(json!({
+            "releases": [
+                {"name": "crds", "chart": "c", "namespace": "n", "repo": "https://r", "version": "1"},
+                release("control", "d"),
+            ],
+            "values": {"crds": {"x": 1}, "control": {"y": 2}},
+        }))
+        .unwrap();
+        let with = |releases: Value| base.overlaid(&json!({"releases": releases}));
+        let names = |m: &MeshKubernetes| -> Vec<String> {
+            let of = |r: &HelmRelease| format!("{}={}", r.name, r.chart);
+            m.releases.iter().map(of).collect()
+        };
+
+        let local = with(json!([release("crds", "/here"), release("cni", "e")])).unwrap();
+        assert_eq!(names(&local), ["crds=/here", "control=d", "cni=e"]);
+        assert_eq!(
+            (&local.releases[0].repo, &local.releases[0].version),
+            (&None, &None)
+        );
+        assert_eq!(local.values, base.values);
+
+        let without = with(json!([{"name": "crds", "chart": null}])).unwrap();
+        assert_eq!(names(&without), ["control=d"]);
+        assert_eq!(without.values.keys().collect::<Vec<_>>(), ["control"]);
+
+        let wrong = with(json!([{"name": "control", "version": "2"}])).unwrap_err();
+        assert!(wrong.contains("`control` needs a name, a chart"), "{wrong}");
+        let wrong = with(json!([{"name": "other", "chart": null}])).unwrap_err();
+        assert!(wrong.contains("releases"), "{wrong}");
     }
 
     #[test]
