@@ -180,6 +180,17 @@ impl Cluster {
                 what: format!("the cluster does not answer: {}", e.found),
                 remedy: "`tare doctor --environment kubernetes` tells more".to_owned(),
             })?;
+        let others = ledger::runs(&api).await?;
+        if let Some((_, other)) = others.iter().find(|(_, other)| other != id) {
+            return Err(EnvironmentError::Missing {
+                what: format!(
+                    "run {other} has something on this cluster: it is under way, or was cut off"
+                ),
+                remedy: format!(
+                    "wait for its end, or remove what it left with `tare clean --run {other}`"
+                ),
+            });
+        }
         let names = Names::new(&settings.namespace_prefix, id);
         let mut ledger = match Ledger::read(&api, &names.base()).await? {
             Some(ledger) => {

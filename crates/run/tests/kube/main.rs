@@ -210,6 +210,20 @@ async fn a_run_that_was_killed_is_known_to_the_cluster_and_a_resumed_one_begins_
     drop(killed);
     let settings = plan.kubernetes.clone().unwrap();
     assert_eq!(leftovers(&settings).await.unwrap(), ["20260101-000000-sim"]);
+
+    // Beside it, or on what it left, another would measure something else.
+    let there = server.paths("");
+    let run = "20260102-000000-other".to_owned();
+    let mut other = Kubernetes::new(KubernetesOptions { run });
+    let refused = other.prepare(&plan, &mut |_| {}).await.unwrap_err();
+    let said = refused.to_string();
+    assert!(
+        said.contains("run 20260101-000000-sim has something"),
+        "{said}"
+    );
+    assert!(other.close().await.is_empty());
+    assert_eq!(server.paths(""), there);
+
     let again = prepared(&plan).await;
     assert!(server.paths("/deployments/").is_empty());
     assert_eq!(taints(&server), 0);
