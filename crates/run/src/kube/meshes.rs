@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use super::api::{Api, ApiError};
 use super::forced::Forced;
 use super::helm::Helm;
-use super::kinds::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, NAMESPACE, NODE};
+use super::kinds::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, NAMESPACE, NODE, POD};
 use super::names::{MANAGED, RUN};
+use super::pods::Pod;
 use super::snapshot::{self, Snapshot};
 use super::trust;
 use crate::environment::EnvironmentError;
@@ -98,24 +99,26 @@ async fn wait_ready(site: Site<'_>, wanted: &[Workloads]) -> Result<(), Environm
             DEPLOYMENT
         };
         loop {
-            let found = match site
+            let (object, found) = match site
                 .api
                 .get(kind, &workload.namespace, &workload.name)
                 .await
             {
                 Ok(object) => match available(&object) {
                     None => break,
-                    Some(found) => found,
+                    Some(found) => (object, found),
                 },
-                Err(error) if error.is_absent() => "it is not there".to_owned(),
+                Err(error) if error.is_absent() => (Value::Null, "it is not there".to_owned()),
                 Err(error) => return Err(error.into()),
             };
             if Instant::now() > until {
+                let why = held_up(site.api, &workload.namespace, &object).await;
                 return Err(EnvironmentError::Start {
                     name: format!("{}/{}", workload.namespace, workload.name),
                     found: format!(
-                        "not ready within {} s: {found}",
-                        site.ready_within.as_secs()
+                        "not ready within {} s: {found}{}",
+                        site.ready_within.as_secs(),
+                        why.map(|w| format!("; {w}")).unwrap_or_default()
                     ),
                 });
             }
@@ -123,6 +126,24 @@ async fn wait_ready(site: Site<'_>, wanted: &[Workloads]) -> Result<(), Environm
         }
     }
     Ok(())
+}
+
+/// What the first pod that is not ready says of itself, of a Deployment or DaemonSet.
+async fn held_up(api: &Api, namespace: &str, object: &Value) -> Option<String> {
+    let pods = api.list(POD, Some(namespace), &selector(object)?).await;
+    let pods = pods.ok()?;
+    let pod = pods.iter().map(Pod).find(|p| !p.is_ready())?;
+    Some(format!("{}: {}", pod.name(), pod.why_not()))
+}
+
+/// The labels by which a Deployment or DaemonSet knows its pods.
+fn selector(object: &Value) -> Option<String> {
+    let labels = object["spec"]["selector"]["matchLabels"].as_object();
+    let each = labels
+        .filter(|l| !l.is_empty())?
+        .iter()
+        .map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+    Some(each.collect::<Option<Vec<_>>>()?.join(","))
 }
 
 /// `None` when all pods of a Deployment or DaemonSet are available.
@@ -295,6 +316,15 @@ pub(super) async fn differences(api: &Api, before: &Snapshot) -> Result<Vec<Even
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pods_are_found_by_the_labels_of_their_deployment() {
+        let of = |labels: Value| selector(&json!({"spec": {"selector": {"matchLabels": labels}}}));
+        let found = of(json!({"app": "istiod", "istio.io/rev": "default"}));
+        assert_eq!(found.unwrap(), "app=istiod,istio.io/rev=default");
+        assert_eq!(of(Value::Null), None);
+        assert_eq!(of(json!({})), None, "that would be all pods");
+    }
 
     #[test]
     fn a_deployment_is_available_when_its_newest_pods_are() {

@@ -39,7 +39,8 @@ pub(super) async fn before(
     proofs.push(plaintext(api, deployment).await);
     keep::keep(api, deployment).await?;
     if let Some(of) = deployment.section().and_then(|s| s.proof.clone()) {
-        deployment.counters = counters(api, deployment, &of).await;
+        let asked = asked(api, deployment, &of).await;
+        deployment.counters = counters(api, &asked, &of).await;
     }
     Ok(proofs)
 }
@@ -92,11 +93,10 @@ async fn watch(api: &Api, deployment: &mut Deployment) -> Result<(), ApiError> {
                 .list(POD, Some(&selector.namespace), &selector.selector)
                 .await?;
             for pod in pods.iter().map(Pod) {
-                watched.extend(
-                    pod.watched(None)
-                        .into_iter()
-                        .map(|w| Watched { plane, ..w }),
-                );
+                let reserved = deployment.reserved.as_ref().map(|n| n.name.as_str());
+                let plane = plane_of(plane, pod, reserved);
+                let containers = pod.watched(None).into_iter();
+                watched.extend(containers.map(|w| Watched { plane, ..w }));
             }
         }
         if let Some(selector) = &parts.waypoints {
@@ -117,6 +117,15 @@ async fn watch(api: &Api, deployment: &mut Deployment) -> Result<(), ApiError> {
     }
     deployment.watched = watched;
     Ok(())
+}
+
+/// A node proxy on the node that is the generators' alone carries their side only, as a
+/// generator's sidecar does.
+fn plane_of(plane: Plane, pod: Pod<'_>, reserved: Option<&str>) -> Plane {
+    match plane {
+        Plane::DataPlane if reserved == Some(pod.node()) => Plane::GeneratorProxy,
+        plane => plane,
+    }
 }
 
 /// The API server calls a pod's application port: it is in no mesh. Where plain text
@@ -161,16 +170,13 @@ pub(super) async fn after(api: &Api, deployment: &Deployment, load_sent: u64) ->
     let Some(of) = deployment.section().and_then(|s| s.proof.clone()) else {
         return Vec::new();
     };
-    let now = counters(api, deployment, &of).await;
+    let asked = asked(api, deployment, &of).await;
+    let now = counters(api, &asked, &of).await;
     let grown: f64 = now
         .iter()
         .map(|(pod, n)| n - deployment.counters.get(pod).copied().unwrap_or(0.0))
         .sum();
-    let told = format!(
-        "{} of {} proxies told",
-        now.len(),
-        asked(deployment, &of).len()
-    );
+    let told = format!("{} of {} proxies told", now.len(), asked.len());
     if of.of_node_proxies {
         let seen = format!("{grown} connections, {told}");
         return vec![proof("the node proxies' counters grew", grown > 0.0, seen)];
@@ -185,39 +191,33 @@ pub(super) async fn after(api: &Api, deployment: &Deployment, load_sent: u64) ->
 }
 
 /// Namespace and name of the pods whose counters are asked for.
-fn asked(deployment: &Deployment, of: &ProofOf) -> Vec<(String, String)> {
-    if of.of_node_proxies {
-        return Vec::new();
+async fn asked(api: &Api, deployment: &Deployment, of: &ProofOf) -> Vec<(String, String)> {
+    let name = |p: Pod<'_>| (p.namespace().to_owned(), p.name().to_owned());
+    if !of.of_node_proxies {
+        let fronts = &deployment.fronts;
+        let pods = deployment.pods.iter().map(Pod);
+        return pods
+            .filter(|p| p.label(ROLE) == "application" && fronts.contains(p.label("app")))
+            .map(name)
+            .collect();
     }
-    let fronts = &deployment.fronts;
-    let pods = deployment.pods.iter().map(Pod);
-    pods.filter(|p| p.label(ROLE) == "application" && fronts.contains(p.label("app")))
-        .map(|p| (p.namespace().to_owned(), p.name().to_owned()))
-        .collect()
+    let mut all = Vec::new();
+    let selectors = deployment
+        .section()
+        .map(|s| s.parts.node_proxies.as_slice());
+    for selector in selectors.unwrap_or_default() {
+        let found = api
+            .list(POD, Some(&selector.namespace), &selector.selector)
+            .await;
+        all.extend(found.unwrap_or_default().iter().map(Pod).map(name));
+    }
+    all
 }
 
-async fn counters(api: &Api, deployment: &Deployment, of: &ProofOf) -> BTreeMap<String, f64> {
-    let mut pods = asked(deployment, of);
-    if of.of_node_proxies {
-        for selector in deployment
-            .section()
-            .into_iter()
-            .flat_map(|s| &s.parts.node_proxies)
-        {
-            let found = api
-                .list(POD, Some(&selector.namespace), &selector.selector)
-                .await;
-            let found = found.unwrap_or_default();
-            let names = found
-                .iter()
-                .map(Pod)
-                .map(|p| (p.namespace().to_owned(), p.name().to_owned()));
-            pods.extend(names);
-        }
-    }
+async fn counters(api: &Api, asked: &[(String, String)], of: &ProofOf) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
-    for (namespace, name) in pods {
-        let path = Api::pod_proxy(&namespace, &name, of.port, &of.path);
+    for (namespace, name) in asked {
+        let path = Api::pod_proxy(namespace, name, of.port, &of.path);
         if let Ok(text) = api.text(&path).await {
             sums.insert(format!("{namespace}/{name}"), sum(&text, &of.counters));
         }
@@ -252,6 +252,20 @@ fn sum(text: &str, counters: &[String]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_proxy_of_the_generators_alone_is_theirs() {
+        let pod = serde_json::json!({"spec": {"nodeName": "node2"}});
+        let plane = |plane, reserved| plane_of(plane, Pod(&pod), reserved);
+        assert_eq!(
+            plane(Plane::DataPlane, Some("node2")),
+            Plane::GeneratorProxy
+        );
+        assert_eq!(plane(Plane::DataPlane, Some("node1")), Plane::DataPlane);
+        assert_eq!(plane(Plane::DataPlane, None), Plane::DataPlane);
+        let control = plane(Plane::ControlPlane, Some("node2"));
+        assert_eq!(control, Plane::ControlPlane);
+    }
 
     #[test]
     fn counters_are_summed_by_name_and_labels() {
