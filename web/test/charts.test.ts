@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bucketMs, histogram } from "../src/buckets";
-import { planeRows } from "../src/charts/resources";
+import { type PlaneRow, planeRows, reach } from "../src/charts/resources";
 import { logDomain, logTicks } from "../src/charts/ticks";
 import type { TrialSeries } from "../src/details";
 import type { Load, PlaneEstimate, Summary } from "../src/summary";
@@ -41,4 +41,14 @@ test("the control plane stands on the data plane, other planes on nothing", () =
     ["control plane", "mesh", 1.5, 0.5, [0.5]],
     ["application", "application", 0, 2.5, [2.5]],
   ]);
+});
+
+test("a figure stands right of the longest whisker of its stack", () => {
+  const row = (plane: string, from: number, value: number, high: number | null, runs: number[]): PlaneRow =>
+    ({ mesh: "m", group: "mesh", plane, from, value, low: null, high, runs });
+  const [data, control] = [row("data plane", 0, 7, 11, [6, 8]), row("control plane", 7, 1, 1.5, [1])];
+  const other = { ...row("data plane", 0, 7, 90, []), mesh: "n" };
+  assert.equal(reach([data, control, other], control), 11);
+  assert.equal(reach([{ ...data, high: null }, { ...control, high: null, runs: [4] }], control), 11);
+  assert.equal(reach([{ ...data, high: 8 }, control], control), 8.5);
 });

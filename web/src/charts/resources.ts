@@ -178,6 +178,12 @@ function place(group: string, name: string): string {
   return `${group}\n${name}`;
 }
 
+/** How far right anything of a row's stack is drawn: a whisker of the plane below may be longer than all bars. */
+export function reach(rows: PlaneRow[], top: PlaneRow): number {
+  const stack = rows.filter((r) => r.mesh === top.mesh && r.group === top.group);
+  return Math.max(...stack.map((r) => r.from + Math.max(r.high ?? r.value, ...r.runs, r.value)));
+}
+
 function draw(
   summary: Summary,
   rows: PlaneRow[],
@@ -224,7 +230,7 @@ function draw(
       Plot.link(whiskers, { x1: (r: PlaneRow) => r.from + (r.low ?? 0), x2: (r: PlaneRow) => r.from + (r.high ?? 0), y1: y, y2: y, stroke: INK, strokeWidth: 1.5 }),
       Plot.dot(runs, { x: "at", y, r: 2.2, fill: INK, stroke: PAPER, strokeWidth: 0.8 }),
       Plot.text(tops, {
-        x: (r: PlaneRow) => r.from + Math.max(r.high ?? r.value, ...r.runs, r.value), y,
+        x: (r: PlaneRow) => reach(rows, r), y,
         text: (r: PlaneRow) => significant(end(r)), textAnchor: "start", dx: 7, fill: QUIET,
       }),
       ...publishedMarks(published, y, left, wide ? 12 : 10),
