@@ -195,7 +195,7 @@ fn without_nulls(value: &Value) -> Value {
 impl MeshKubernetes {
     /// This definition with `overlay` merged over it. Of its releases each takes the
     /// place of the one of the same name, or comes after the others; one whose chart
-    /// is null takes that one away.
+    /// is null takes that one away, and a list of none takes away all.
     ///
     /// # Errors
     /// When the result is no definition: what serde says.
@@ -206,7 +206,7 @@ impl MeshKubernetes {
         let values = overlay.as_object_mut().and_then(|o| o.remove("values"));
         if let Some(Value::Array(releases)) = overlay.get_mut("releases") {
             let mut all = self.clone();
-            *releases = all.releases_with(std::mem::take(releases));
+            *releases = all.releases_with(std::mem::take(releases))?;
             whole = serde_json::to_value(all).map_err(|e| e.to_string())?;
         }
         merge(&mut whole, &overlay);
@@ -223,8 +223,18 @@ impl MeshKubernetes {
 
     /// All releases with those of an overlay, by name. Forgets the values of one that
     /// is taken away.
-    fn releases_with(&mut self, overlay: Vec<Value>) -> Vec<Value> {
+    fn releases_with(&mut self, overlay: Vec<Value>) -> Result<Vec<Value>, String> {
+        if overlay.is_empty() {
+            self.values.clear();
+            return Ok(overlay);
+        }
         let mut all: Vec<Value> = self.releases.iter().map(|r| json!(r)).collect();
+        for (at, release) in overlay.iter().enumerate() {
+            let name = &release["name"];
+            if overlay[..at].iter().any(|r| r["name"] == *name) {
+                return Err(format!("two releases {name}"));
+            }
+        }
         for release in overlay {
             let place = all.iter().position(|r| r["name"] == release["name"]);
             match (place, release.get("chart")) {
@@ -233,11 +243,12 @@ impl MeshKubernetes {
                     self.values
                         .remove(gone["name"].as_str().unwrap_or_default());
                 }
+                (None, Some(Value::Null)) => {}
                 (Some(at), _) => all[at] = release,
                 (None, _) => all.push(release),
             }
         }
-        all
+        Ok(all)
     }
 
     /// Whether its parts fit together.
@@ -357,8 +368,12 @@ mod tests {
 
         let wrong = with(json!([{"name": "control", "version": "2"}])).unwrap_err();
         assert!(wrong.contains("`control` needs a name, a chart"), "{wrong}");
-        let wrong = with(json!([{"name": "other", "chart": null}])).unwrap_err();
-        assert!(wrong.contains("releases"), "{wrong}");
+        let absent = with(json!([{"name": "other", "chart": null}])).unwrap();
+        assert_eq!(absent, base);
+        let none = with(json!([])).unwrap();
+        assert!(none.releases.is_empty() && none.values.is_empty());
+        let wrong = with(json!([release("cni", "e"), release("cni", "f")])).unwrap_err();
+        assert_eq!(wrong, "two releases \"cni\"");
     }
 
     #[test]
