@@ -91,7 +91,8 @@ pub enum Plane {
     Application,
     /// Sidecars, node proxies and waypoints of the workload.
     DataPlane,
-    /// The generator's own sidecar: part of the path, not of the mesh's cost to the application.
+    /// The generator's own sidecar, or the node proxy of the generators' own node: part of
+    /// the path, not of the mesh's cost to the application.
     GeneratorProxy,
     /// The rest of the mesh.
     ControlPlane,

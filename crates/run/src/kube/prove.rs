@@ -172,14 +172,16 @@ pub(super) async fn after(api: &Api, deployment: &Deployment, load_sent: u64) ->
     };
     let asked = asked(api, deployment, &of).await;
     let now = counters(api, &asked, &of).await;
-    let grown: f64 = now
-        .iter()
-        .map(|(pod, n)| n - deployment.counters.get(pod).copied().unwrap_or(0.0))
-        .sum();
+    let growth = |pod: &String, n: &f64| n - deployment.counters.get(pod).copied().unwrap_or(0.0);
+    let grown: f64 = now.iter().map(|(pod, n)| growth(pod, n)).sum();
     let told = format!("{} of {} proxies told", now.len(), asked.len());
     if of.of_node_proxies {
-        let seen = format!("{grown} connections, {told}");
-        return vec![proof("the node proxies' counters grew", grown > 0.0, seen)];
+        let reserved = deployment.reserved.as_ref().map(|n| n.name.as_str());
+        let by_node = asked.iter().filter_map(|a| {
+            let pod = a.key();
+            Some((a.node.as_str(), growth(&pod, now.get(&pod)?)))
+        });
+        return vec![by_node_proxies(by_node.collect(), reserved, &told)];
     }
     let seen = format!("{grown} requests counted, {load_sent} sent, {told}");
     let holds = grown >= load_sent as f64 && load_sent > 0;
@@ -190,15 +192,51 @@ pub(super) async fn after(api: &Api, deployment: &Deployment, load_sent: u64) ->
     )]
 }
 
-/// Namespace and name of the pods whose counters are asked for.
-async fn asked(api: &Api, deployment: &Deployment, of: &ProofOf) -> Vec<(String, String)> {
-    let name = |p: Pod<'_>| (p.namespace().to_owned(), p.name().to_owned());
+/// What node proxies counted, by node. Those of the generators' own node must be among
+/// them: else the application's connections alone would be the proof.
+fn by_node_proxies(grown: Vec<(&str, f64)>, reserved: Option<&str>, told: &str) -> Proof {
+    let all: f64 = grown.iter().map(|(_, n)| n).sum();
+    let of = |node: &str| -> f64 {
+        let there = grown.iter().filter(|(n, _)| *n == node);
+        there.map(|(_, n)| n).sum()
+    };
+    let generators = reserved.map(of);
+    let there = generators.map(|n| format!(", {n} of them on the generators' node"));
+    proof(
+        "the node proxies' counters grew",
+        all > 0.0 && generators.is_none_or(|n| n > 0.0),
+        format!("{all} connections{}, {told}", there.unwrap_or_default()),
+    )
+}
+
+/// A pod whose counters are asked for.
+struct Asked {
+    namespace: String,
+    name: String,
+    node: String,
+}
+
+impl Asked {
+    fn new(pod: Pod<'_>) -> Self {
+        Self {
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            node: pod.node().to_owned(),
+        }
+    }
+
+    fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+async fn asked(api: &Api, deployment: &Deployment, of: &ProofOf) -> Vec<Asked> {
     if !of.of_node_proxies {
         let fronts = &deployment.fronts;
         let pods = deployment.pods.iter().map(Pod);
         return pods
             .filter(|p| p.label(ROLE) == "application" && fronts.contains(p.label("app")))
-            .map(name)
+            .map(Asked::new)
             .collect();
     }
     let mut all = Vec::new();
@@ -209,17 +247,17 @@ async fn asked(api: &Api, deployment: &Deployment, of: &ProofOf) -> Vec<(String,
         let found = api
             .list(POD, Some(&selector.namespace), &selector.selector)
             .await;
-        all.extend(found.unwrap_or_default().iter().map(Pod).map(name));
+        all.extend(found.unwrap_or_default().iter().map(Pod).map(Asked::new));
     }
     all
 }
 
-async fn counters(api: &Api, asked: &[(String, String)], of: &ProofOf) -> BTreeMap<String, f64> {
+async fn counters(api: &Api, asked: &[Asked], of: &ProofOf) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
-    for (namespace, name) in asked {
-        let path = Api::pod_proxy(namespace, name, of.port, &of.path);
+    for pod in asked {
+        let path = Api::pod_proxy(&pod.namespace, &pod.name, of.port, &of.path);
         if let Ok(text) = api.text(&path).await {
-            sums.insert(format!("{namespace}/{name}"), sum(&text, &of.counters));
+            sums.insert(pod.key(), sum(&text, &of.counters));
         }
     }
     sums
@@ -252,6 +290,22 @@ fn sum(text: &str, counters: &[String]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_generators_node_must_be_among_those_that_counted() {
+        let of =
+            |grown: &[(&str, f64)], reserved| by_node_proxies(grown.to_vec(), reserved, "told");
+        let both = of(&[("a", 16.0), ("g", 8.0)], Some("g"));
+        assert!(both.holds);
+        assert_eq!(
+            both.seen,
+            "24 connections, 8 of them on the generators' node, told"
+        );
+        assert!(!of(&[("a", 16.0), ("g", 0.0)], Some("g")).holds);
+        assert!(!of(&[("a", 16.0)], Some("g")).holds, "it did not tell");
+        assert!(of(&[("a", 16.0), ("g", 0.0)], None).holds);
+        assert!(!of(&[], None).holds);
+    }
 
     #[test]
     fn a_node_proxy_of_the_generators_alone_is_theirs() {
