@@ -165,6 +165,24 @@ pub async fn leftovers(settings: &KubernetesSettings) -> Result<Vec<String>, Env
     Ok(runs.into_iter().map(|(_, id)| id).collect())
 }
 
+/// Refuses a cluster that has something of another run: beside it, or on what it has
+/// left, this one would measure something else.
+async fn alone(api: &Api, id: &str, settings: &KubernetesSettings) -> Result<(), EnvironmentError> {
+    let others = ledger::runs(api).await?;
+    let Some((_, other)) = others.iter().find(|(_, other)| other != id) else {
+        return Ok(());
+    };
+    let context = settings.context.as_ref();
+    let context = context.map_or(String::new(), |c| format!(" --context {c}"));
+    Err(EnvironmentError::Missing {
+        what: format!("run {other} has something on this cluster: it is under way, or was cut off"),
+        remedy: format!(
+            "wait for its end, go on with it by `tare run --resume`, or remove what it left \
+             with `tare clean --run {other}{context}`"
+        ),
+    })
+}
+
 impl Cluster {
     async fn prepare(
         plan: &Plan,
@@ -180,19 +198,9 @@ impl Cluster {
                 what: format!("the cluster does not answer: {}", e.found),
                 remedy: "`tare doctor --environment kubernetes` tells more".to_owned(),
             })?;
-        let others = ledger::runs(&api).await?;
-        if let Some((_, other)) = others.iter().find(|(_, other)| other != id) {
-            return Err(EnvironmentError::Missing {
-                what: format!(
-                    "run {other} has something on this cluster: it is under way, or was cut off"
-                ),
-                remedy: format!(
-                    "wait for its end, or remove what it left with `tare clean --run {other}`"
-                ),
-            });
-        }
+        alone(&api, id, &settings).await?;
         let names = Names::new(&settings.namespace_prefix, id);
-        let mut ledger = match Ledger::read(&api, &names.base()).await? {
+        let ledger = match Ledger::read(&api, &names.base()).await? {
             Some(ledger) => {
                 say("removing what the interrupted part of this run has left");
                 ledger
@@ -215,11 +223,6 @@ impl Cluster {
         let mut programs = BTreeMap::new();
         if releases.clone().any(|k| !k.releases.is_empty()) {
             programs.insert("helm".to_owned(), helm.version().await?);
-        }
-        // The first thing of a run on the cluster: after what can be wrong with it.
-        ledger.write(&api, &names).await?;
-        for event in ledger::clear(&api, &helm, &names, &mut ledger).await? {
-            say(&event.message);
         }
         let server = version["gitVersion"].as_str().unwrap_or("unknown");
         programs.insert("kubernetes".to_owned(), server.to_owned());
@@ -253,6 +256,18 @@ impl Cluster {
             reserved: None,
         };
         Ok((cluster, fingerprint))
+    }
+
+    /// The first thing of a run on the cluster: after what can be wrong with it.
+    async fn claim(&mut self, say: &mut dyn FnMut(&str)) -> Result<(), EnvironmentError> {
+        self.ledger.write(&self.api, &self.names).await?;
+        // Another may have begun since it was asked for.
+        alone(&self.api, &self.ledger.id, &self.settings).await?;
+        let cleared = ledger::clear(&self.api, &self.helm, &self.names, &mut self.ledger);
+        for event in cleared.await? {
+            say(&event.message);
+        }
+        Ok(())
     }
 
     fn site(&self) -> Site<'_> {
@@ -360,8 +375,9 @@ impl Environment for Kubernetes {
         say: &mut dyn FnMut(&str),
     ) -> Result<Fingerprint, EnvironmentError> {
         let (cluster, fingerprint) = Cluster::prepare(plan, &self.options.run, say).await?;
-        // Whatever comes of the user's commands, the cluster is cleared.
+        // Whatever comes of the rest, the cluster is cleared.
         let cluster = self.site.insert(cluster);
+        cluster.claim(say).await?;
         hooks::before_run(&cluster.settings).await?;
         Ok(fingerprint)
     }

@@ -115,6 +115,19 @@ impl<'a> Pod<'a> {
 
     /// Why it is not ready, as far as it tells.
     pub(super) fn why_not(self) -> String {
+        // Others wait for an initialiser that waits itself.
+        let initialiser = || {
+            let statuses = self.0["status"]["initContainerStatuses"].as_array()?;
+            statuses.iter().find_map(|c| {
+                let waiting = &c["state"]["waiting"];
+                let word = waiting["reason"].as_str()?;
+                let message = waiting["message"].as_str().unwrap_or("");
+                (word != "PodInitializing").then(|| {
+                    let name = c["name"].as_str().unwrap_or_default();
+                    format!("{name}: {word} {message}").trim_end().to_owned()
+                })
+            })
+        };
         let waiting = self.containers().into_iter().find_map(|c| {
             let state = &c.status["state"];
             let waiting = state["waiting"]["reason"].as_str();
@@ -135,7 +148,8 @@ impl<'a> Pod<'a> {
                 said["message"].as_str()?
             ))
         };
-        waiting
+        initialiser()
+            .or(waiting)
             .or_else(unscheduled)
             .unwrap_or_else(|| format!("phase {}", self.phase()))
     }
@@ -245,6 +259,32 @@ impl<'a> Container<'a> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_keeps_a_pod_from_being_ready_is_the_first_thing_that_waits_for_nothing_else() {
+        let waits = |name: &str, reason: &str, message: &str| {
+            json!({"name": name,
+            "state": {"waiting": {"reason": reason, "message": message}}})
+        };
+        let of = |init: Value, own: Value| {
+            let pod = json!({"status": {"phase": "Pending",
+                "initContainerStatuses": init, "containerStatuses": own}});
+            Pod(&pod).why_not()
+        };
+        let later = waits("identity", "PodInitializing", "");
+        let missing = waits("linkerd-init", "ErrImagePull", "not found");
+        let done = json!({"name": "a", "state": {"terminated": {"reason": "Completed"}}});
+        assert_eq!(
+            of(json!([missing]), json!([later])),
+            "linkerd-init: ErrImagePull not found"
+        );
+        let crash = waits("istiod", "CrashLoopBackOff", "");
+        assert_eq!(
+            of(json!([done]), json!([crash])),
+            "istiod: CrashLoopBackOff"
+        );
+        assert_eq!(of(json!([]), json!([])), "phase Pending");
+    }
 
     #[test]
     fn containers_have_their_planes_and_initialisers_are_left_out() {
