@@ -200,15 +200,14 @@ impl MeshKubernetes {
     /// # Errors
     /// When the result is no definition: what serde says.
     pub fn overlaid(&self, overlay: &Value) -> Result<Self, String> {
-        let mut whole = serde_json::to_value(self).map_err(|e| e.to_string())?;
+        let mut base = self.clone();
         // A value of null must reach Helm: there it takes away a chart's default.
         let mut overlay = overlay.clone();
         let values = overlay.as_object_mut().and_then(|o| o.remove("values"));
         if let Some(Value::Array(releases)) = overlay.get_mut("releases") {
-            let mut all = self.clone();
-            *releases = all.releases_with(std::mem::take(releases))?;
-            whole = serde_json::to_value(all).map_err(|e| e.to_string())?;
+            *releases = base.releases_with(std::mem::take(releases))?;
         }
+        let mut whole = serde_json::to_value(base).map_err(|e| e.to_string())?;
         merge(&mut whole, &overlay);
         let mut merged: Self = serde_path_to_error::deserialize(whole)
             .map_err(|e| format!("{}: {}", e.path(), e.inner()))?;

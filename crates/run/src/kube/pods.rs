@@ -115,29 +115,22 @@ impl<'a> Pod<'a> {
 
     /// Why it is not ready, as far as it tells.
     pub(super) fn why_not(self) -> String {
-        // Others wait for an initialiser that waits itself.
-        let initialiser = || {
-            let statuses = self.0["status"]["initContainerStatuses"].as_array()?;
-            statuses.iter().find_map(|c| {
-                let waiting = &c["state"]["waiting"];
-                let word = waiting["reason"].as_str()?;
-                let message = waiting["message"].as_str().unwrap_or("");
-                (word != "PodInitializing").then(|| {
-                    let name = c["name"].as_str().unwrap_or_default();
-                    format!("{name}: {word} {message}").trim_end().to_owned()
-                })
-            })
+        let said = |status: &Value, word: &str| {
+            let message = status["state"]["waiting"]["message"].as_str();
+            let name = status["name"].as_str().unwrap_or_default();
+            let text = format!("{name}: {word} {}", message.unwrap_or_default());
+            text.trim_end().to_owned()
         };
+        let word = |c: &'a Value, why: &str| c["state"][why]["reason"].as_str();
+        // Others wait for an initialiser that waits itself.
+        let initialisers = self.0["status"]["initContainerStatuses"].as_array();
+        let initialiser = initialisers.into_iter().flatten().find_map(|c| {
+            let waits = word(c, "waiting").filter(|w| *w != "PodInitializing")?;
+            Some(said(c, waits))
+        });
         let waiting = self.containers().into_iter().find_map(|c| {
-            let state = &c.status["state"];
-            let waiting = state["waiting"]["reason"].as_str();
-            let word = waiting.or_else(|| state["terminated"]["reason"].as_str())?;
-            let message = state["waiting"]["message"].as_str().unwrap_or("");
-            Some(
-                format!("{}: {word} {message}", c.name())
-                    .trim_end()
-                    .to_owned(),
-            )
+            let word = word(c.status, "waiting").or_else(|| word(c.status, "terminated"))?;
+            Some(said(c.status, word))
         });
         let unscheduled = || {
             let conditions = self.0["status"]["conditions"].as_array()?;
@@ -148,7 +141,7 @@ impl<'a> Pod<'a> {
                 said["message"].as_str()?
             ))
         };
-        initialiser()
+        initialiser
             .or(waiting)
             .or_else(unscheduled)
             .unwrap_or_else(|| format!("phase {}", self.phase()))
