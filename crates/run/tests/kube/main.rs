@@ -2,6 +2,7 @@
 //! repairs, what it leaves, and how its work grows.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+mod beginning;
 mod rights;
 mod server;
 mod sidecar;
@@ -17,7 +18,7 @@ use tare_model::trial::order;
 use tare_model::worker::AgentSpec;
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
 use tare_run::kube::kinds::role_yaml;
-use tare_run::kube::{Kubernetes, KubernetesOptions, leftovers};
+use tare_run::kube::{Kubernetes, KubernetesOptions};
 use tare_stats::AgentStream;
 
 fn plan(server: &Server, instances: u32, mesh: &str) -> Plan {
@@ -193,42 +194,6 @@ async fn what_does_not_start_is_named_with_its_reason_and_leaves_nothing() {
     assert!(server.paths("/deployments/").is_empty());
     cluster.close().await;
     assert!(server.paths("/namespaces/tare").is_empty());
-}
-
-#[tokio::test]
-async fn a_run_that_was_killed_is_known_to_the_cluster_and_a_resumed_one_begins_clean() {
-    let server = Server::start(3).await;
-    let before = server.paths("");
-    let plan = plan(&server, 1, INJECTED);
-    let mut killed = prepared(&plan).await;
-    let dir = folder();
-    let deployment = deployed(&mut killed, &plan, "bare", dir.path())
-        .await
-        .unwrap();
-    // As by `kill -9`: nothing of it runs any more.
-    drop(deployment);
-    drop(killed);
-    let settings = plan.kubernetes.clone().unwrap();
-    assert_eq!(leftovers(&settings).await.unwrap(), ["20260101-000000-sim"]);
-
-    // Beside it, or on what it left, another would measure something else.
-    let there = server.paths("");
-    let run = "20260102-000000-other".to_owned();
-    let mut other = Kubernetes::new(KubernetesOptions { run });
-    let refused = other.prepare(&plan, &mut |_| {}).await.unwrap_err();
-    let said = refused.to_string();
-    assert!(
-        said.contains("run 20260101-000000-sim has something"),
-        "{said}"
-    );
-    assert!(other.close().await.is_empty());
-    assert_eq!(server.paths(""), there);
-
-    let again = prepared(&plan).await;
-    assert!(server.paths("/deployments/").is_empty());
-    assert_eq!(taints(&server), 0);
-    assert!(again.close().await.is_empty());
-    assert_eq!(server.paths(""), before);
 }
 
 #[tokio::test]
