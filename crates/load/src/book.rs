@@ -50,54 +50,12 @@ impl Lazy {
     }
 }
 
-/// Values that are kept as they came while they are few. With a thousand endpoints
-/// each request belongs to another histogram, which is in no cache any more; at the
-/// end of a list always is. Folded by whoever takes the book, one after the other.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Values {
-    few: Vec<u64>,
-    folded: Lazy,
-}
-
-impl Values {
-    /// From here on they go into the histogram, 8 KiB to an endpoint at most.
-    const FEW: usize = 1024;
-
-    #[inline]
-    pub(crate) fn record(&mut self, ns: u64) {
-        if cfg!(feature = "unrecorded") {
-            return;
-        }
-        if self.few.len() == Self::FEW {
-            self.fold();
-        }
-        self.few.push(ns);
-    }
-
-    #[cold]
-    fn fold(&mut self) {
-        self.few.drain(..).for_each(|ns| self.folded.record(ns));
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.fold();
-        self.folded.merge(&other.folded);
-        other.few.iter().for_each(|&ns| self.folded.record(ns));
-    }
-
-    /// All of them; `None` when there is none.
-    pub(crate) fn histogram(&mut self) -> Option<&Histogram> {
-        self.fold();
-        self.folded.get()
-    }
-}
-
 /// One endpoint's part.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EndpointBook {
     pub(crate) counts: Counts,
     pub(crate) errors: Errors,
-    pub(crate) latency: Values,
+    pub(crate) latency: Lazy,
     /// gRPC calls by `grpc-status`, few and therefore in a list.
     pub(crate) grpc_status: Vec<(u32, u64)>,
     /// Of errors and timeouts, by class: few and therefore in a list.
@@ -128,6 +86,30 @@ impl EndpointBook {
     }
 }
 
+/// What a loop tells of endpoints, as it came. With a thousand endpoints each request
+/// belongs to another one, whose book is in no near cache any more; the end of a list
+/// always is. Whoever takes the page writes it into the books, all at once.
+#[derive(Debug, Clone, Default)]
+struct Told {
+    /// Names of planned slots.
+    planned: Vec<u32>,
+    /// Names and latencies in nanoseconds of slots that ended well.
+    ok: Vec<(u32, u64)>,
+}
+
+impl Told {
+    fn write(&self, books: &mut [EndpointBook]) {
+        for &name in &self.planned {
+            books[name as usize].counts.planned += 1;
+        }
+        for &(name, latency) in &self.ok {
+            let book = &mut books[name as usize];
+            book.counts.ok += 1;
+            book.latency.record(latency);
+        }
+    }
+}
+
 /// Everything about the slots of one stretch of intended time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Page {
@@ -152,26 +134,33 @@ pub(crate) struct Page {
     pub(crate) status: Vec<(u16, u64)>,
     /// gRPC calls by `grpc-status`, likewise.
     pub(crate) grpc_status: Vec<(u32, u64)>,
-    /// By index of name; empty until the first slot.
+    /// By index of name; empty until something of one is written. Without what is told.
     pub(crate) endpoints: Vec<EndpointBook>,
+    told: Told,
 }
 
 impl Page {
-    #[inline]
-    fn endpoint(&mut self, name: u32, names: usize) -> &mut EndpointBook {
+    /// The endpoints' books, made when there are none.
+    fn books(&mut self, names: usize) -> &mut [EndpointBook] {
         if self.endpoints.is_empty() {
             self.endpoints.resize_with(names, EndpointBook::default);
         }
-        &mut self.endpoints[name as usize]
+        &mut self.endpoints
     }
 
-    /// The endpoint's counts, which are there already, and the page's own.
-    fn both(&mut self, name: u32) -> [&mut Counts; 2] {
+    #[inline]
+    fn endpoint(&mut self, name: u32, names: usize) -> &mut EndpointBook {
+        &mut self.books(names)[name as usize]
+    }
+
+    /// The endpoint's counts, and the page's own.
+    fn both(&mut self, name: u32, names: usize) -> [&mut Counts; 2] {
+        self.books(names);
         [&mut self.endpoints[name as usize].counts, &mut self.counts]
     }
 
-    /// Adds all of `other`.
-    pub(crate) fn merge(&mut self, other: &Self) {
+    /// Adds all of `other`, in which `names` endpoints have a book.
+    pub(crate) fn merge(&mut self, other: &Self, names: usize) {
         self.counts.add(&other.counts);
         self.sent += other.sent;
         self.ended_in_window += other.ended_in_window;
@@ -190,13 +179,11 @@ impl Page {
         for &(status, n) in &other.grpc_status {
             count(&mut self.grpc_status, status, n);
         }
-        if self.endpoints.len() < other.endpoints.len() {
-            self.endpoints
-                .resize_with(other.endpoints.len(), EndpointBook::default);
-        }
-        for (mine, theirs) in self.endpoints.iter_mut().zip(&other.endpoints) {
+        let books = self.books(names);
+        for (mine, theirs) in books.iter_mut().zip(&other.endpoints) {
             mine.merge(theirs);
         }
+        other.told.write(books);
     }
 }
 
@@ -239,7 +226,12 @@ pub(crate) struct Recorder {
     current_from: u64,
     /// Closed loop: lateness and wait have no meaning there.
     closed_loop: bool,
+    /// Entries in lists of what was told, over all pages.
+    told: usize,
 }
+
+/// So much is told before a book is to be handed over: 1 MiB, whatever the rate.
+const TOLD_MAX: usize = 1 << 16;
 
 impl Recorder {
     pub(crate) fn new(names: usize, window_start: u64, window_ns: u64, closed_loop: bool) -> Self {
@@ -251,6 +243,7 @@ impl Recorder {
             current: usize::MAX,
             current_from: 0,
             closed_loop,
+            told: 0,
         }
     }
 
@@ -286,10 +279,10 @@ impl Recorder {
     /// A slot was taken from the schedule.
     #[inline]
     pub(crate) fn planned(&mut self, intended: u64, name: u32) {
-        let names = self.names;
+        self.told += 1;
         let page = self.page(intended);
         page.counts.planned += 1;
-        page.endpoint(name, names).counts.planned += 1;
+        page.told.planned.push(name);
     }
 
     /// A request is about to be written.
@@ -376,9 +369,8 @@ impl Recorder {
             Ending::Ok => {
                 page.latency.record(latency);
                 page.counts.ok += 1;
-                let endpoint = page.endpoint(name, names);
-                endpoint.counts.ok += 1;
-                endpoint.latency.record(latency);
+                page.told.ok.push((name, latency));
+                self.told += 1;
             }
             Ending::Failed(class) => {
                 page.error_latency.record(latency);
@@ -392,7 +384,7 @@ impl Recorder {
     fn failed(page: &mut Page, name: u32, names: usize, class: ErrorClass) {
         page.errors[class as usize] += 1;
         page.endpoint(name, names).errors[class as usize] += 1;
-        for counts in page.both(name) {
+        for counts in page.both(name, names) {
             match class.is_timeout() {
                 true => counts.timeout += 1,
                 false => counts.error += 1,
@@ -403,9 +395,7 @@ impl Recorder {
     /// A slot will never come to its end: sent and still open, or never sent.
     pub(crate) fn left_over(&mut self, intended: u64, name: u32, sent: bool) {
         let names = self.names;
-        let page = self.page(intended);
-        page.endpoint(name, names);
-        for counts in page.both(name) {
+        for counts in self.page(intended).both(name, names) {
             match sent {
                 true => counts.in_flight += 1,
                 false => counts.not_sent += 1,
@@ -427,9 +417,16 @@ impl Recorder {
         }
     }
 
+    /// Whether the book is to be handed over for its length.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.told >= TOLD_MAX
+    }
+
     /// Hands over everything written since the last time.
     pub(crate) fn take(&mut self) -> Book {
         self.current = usize::MAX;
+        self.told = 0;
         std::mem::take(&mut self.book)
     }
 }
@@ -439,20 +436,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_a_histogram_however_they_came() {
-        let ns = |range: std::ops::Range<u64>| range.map(|i| i * i * 1_000);
-        let (mut some, mut others, mut all) =
-            (Values::default(), Values::default(), Histogram::new());
-        assert!(some.histogram().is_none());
-        ns(0..3_000).for_each(|v| some.record(v));
-        ns(3_000..3_005).for_each(|v| others.record(v));
-        ns(0..3_005).for_each(|v| all.record(v));
-        assert_eq!(others.histogram().unwrap().len(), 5);
-        for values in [&[&some, &others], &[&others, &some]] {
-            let mut sum = Values::default();
-            values.iter().for_each(|v| sum.merge(v));
-            assert_eq!(sum.histogram().unwrap().to_wire(), all.to_wire());
+    fn endpoints_have_what_was_told_of_them_however_it_was_handed_over() {
+        let pages = |hand_over_each: u64| {
+            let mut r = Recorder::new(3, 0, SECOND_NS, true);
+            let mut page = Page::default();
+            for i in 0..3_000 {
+                let name = (i % 2) as u32;
+                r.planned(i, name);
+                r.ended(i, i + i * i * 1_000, name, Ending::Ok);
+                if i % hand_over_each == 0 {
+                    let book = r.take();
+                    book.pages.iter().for_each(|(_, p)| page.merge(p, 3));
+                }
+            }
+            assert!(!r.is_full());
+            r.take().pages.iter().for_each(|(_, p)| page.merge(p, 3));
+            page
+        };
+        for page in [pages(1), pages(7), pages(5_000)] {
+            for (name, endpoint) in page.endpoints.iter().enumerate() {
+                let mut all = Histogram::new();
+                let mine = (0..3_000).filter(|i| i % 2 == name && name < 2);
+                mine.for_each(|i| all.record((i * i * 1_000) as u64));
+                let latency = endpoint.latency.get().cloned().unwrap_or_default();
+                assert_eq!(latency.to_wire(), all.to_wire());
+                assert_eq!(endpoint.counts.ok, all.len());
+                assert_eq!(endpoint.counts.planned, all.len());
+            }
+            assert_eq!((page.endpoints.len(), page.counts.ok), (3, 3_000));
         }
+    }
+
+    #[test]
+    fn a_book_is_full_before_it_is_large() {
+        let mut r = Recorder::new(1, 0, SECOND_NS, true);
+        let told = (0..).take_while(|&i| {
+            r.planned(i, 0);
+            !r.is_full()
+        });
+        assert_eq!(told.count(), TOLD_MAX - 1);
+        r.take();
+        assert!(!r.is_full());
     }
 
     #[test]
@@ -482,7 +506,13 @@ mod tests {
         let (class, latency) = &page(1).endpoints[0].error_latency[0];
         assert_eq!((*class, latency.max()), (ErrorClass::Reset, SECOND_NS));
         assert_eq!((page(0).ended_in_window, page(1).ended_in_window), (1, 0));
-        assert_eq!(page(0).endpoints[1].counts.ok, 1);
+        let mut sum = Page::default();
+        book.pages.iter().for_each(|(_, page)| sum.merge(page, 2));
+        let of = |name: usize| {
+            let c = sum.endpoints[name].counts;
+            (c.planned, c.ok, c.error)
+        };
+        assert_eq!([of(0), of(1)], [(1, 0, 1), (1, 1, 0)]);
         assert_eq!(
             book.pages.len(),
             2,

@@ -64,7 +64,7 @@ impl<'a> Collector<'a> {
     /// Takes what loop `index` handed over, and emits what is complete by now.
     pub(crate) fn take(&mut self, index: usize, flush: Flush, emit: &mut dyn FnMut(LoadRecord)) {
         let state = &mut self.loops[index];
-        state.t_ns = flush.t_ns;
+        state.t_ns = flush.t_ns.unwrap_or(state.t_ns);
         state.planned_before = state.planned_before.max(flush.planned_before);
         state.end = flush.end.or(state.end);
         self.sent_since += flush.book.sent;
@@ -72,15 +72,18 @@ impl<'a> Collector<'a> {
             self.note(page);
         }
         self.note(&flush.book.warmup);
-        self.warmup.merge(&flush.book.warmup);
+        let names = self.names.len();
+        self.warmup.merge(&flush.book.warmup, names);
         for (second, page) in flush.book.pages {
-            self.total.merge(&page);
+            self.total.merge(&page, names);
             if let Some(pending) = &mut self.pending {
-                pending.entry(second).or_default().merge(&page);
+                pending.entry(second).or_default().merge(&page, names);
             }
         }
         self.emit_intervals(emit);
-        self.emit_progress(emit);
+        if flush.t_ns.is_some() {
+            self.emit_progress(emit);
+        }
     }
 
     /// For the next progress record.
@@ -109,10 +112,8 @@ impl<'a> Collector<'a> {
             if *entry.key() >= before {
                 break;
             }
-            let (second, mut page) = entry.remove_entry();
-            emit(LoadRecord::Interval(interval(
-                second, &mut page, self.names,
-            )));
+            let (second, page) = entry.remove_entry();
+            emit(LoadRecord::Interval(interval(second, &page, self.names)));
         }
     }
 
@@ -286,10 +287,10 @@ fn endpoints(total: &mut Page, names: &[String]) -> Vec<EndpointResult> {
     total.endpoints.resize_with(names.len(), Default::default);
     names
         .iter()
-        .zip(&mut total.endpoints)
+        .zip(&total.endpoints)
         .map(|(name, book)| {
             let empty = Histogram::new();
-            let latency = book.latency.histogram().unwrap_or(&empty);
+            let latency = book.latency.get().unwrap_or(&empty);
             EndpointResult {
                 name: name.clone(),
                 counts: book.counts,
@@ -303,7 +304,7 @@ fn endpoints(total: &mut Page, names: &[String]) -> Vec<EndpointResult> {
         .collect()
 }
 
-fn interval(second: u32, page: &mut Page, names: &[String]) -> Interval {
+fn interval(second: u32, page: &Page, names: &[String]) -> Interval {
     Interval {
         second,
         counts: page.counts,
@@ -318,12 +319,12 @@ fn interval(second: u32, page: &mut Page, names: &[String]) -> Interval {
         errors: error_map(&page.errors),
         endpoints: names
             .iter()
-            .zip(&mut page.endpoints)
+            .zip(&page.endpoints)
             .filter(|(_, book)| book.counts != Default::default())
             .map(|(name, book)| IntervalEndpoint {
                 name: name.clone(),
                 counts: book.counts,
-                latency: wire(book.latency.histogram()),
+                latency: wire_of(&book.latency),
                 error_latency: error_latency(book),
             })
             .collect(),

@@ -17,6 +17,10 @@ pub const CARDS_MAX: u64 = 1 << 22;
 )]
 pub struct DeckError(u64);
 
+/// Cards dealt at once: none of them waits for the one before it, so the processor works
+/// at several.
+const HAND: usize = 16;
+
 /// A shuffled deck for every cycle.
 #[derive(Debug, Clone)]
 pub struct Deck {
@@ -25,6 +29,11 @@ pub struct Deck {
     seed: u64,
     cycle: u64,
     keys: [u64; 3],
+    /// Cards of indices that lie `step` apart, and the next of them.
+    hand: [u32; HAND],
+    held: usize,
+    next: u64,
+    step: u64,
 }
 
 impl Deck {
@@ -52,17 +61,44 @@ impl Deck {
             seed,
             cycle: 0,
             keys: [0; 3],
+            hand: [0; HAND],
+            held: 0,
+            next: 0,
+            step: 1,
         };
         deck.turn_to(0);
         Ok(deck)
     }
 
-    /// The card for slot `index`. Cheapest when indices rise.
+    /// The card for slot `index`. Cheapest when indices rise in equal steps.
+    #[inline]
     pub fn card(&mut self, index: u64) -> usize {
-        let len = self.cards.len() as u64;
-        if len <= 1 {
+        if self.cards.len() <= 1 {
             return self.cards.first().map_or(0, |&card| card as usize);
         }
+        if index != self.next || self.held == 0 {
+            self.deal(index);
+        }
+        let card = self.hand[HAND - self.held];
+        self.held -= 1;
+        self.next = index.wrapping_add(self.step);
+        card as usize
+    }
+
+    /// Takes a hand of the card for `index` and those that will follow if the step from
+    /// the index before it is also the next.
+    fn deal(&mut self, index: u64) {
+        let before = self.next.wrapping_sub(self.step);
+        self.step = index.checked_sub(before).filter(|&s| s > 0).unwrap_or(1);
+        for i in 0..HAND {
+            let index = index.wrapping_add(self.step.wrapping_mul(i as u64));
+            self.hand[i] = self.look_up(index);
+        }
+        self.held = HAND;
+    }
+
+    fn look_up(&mut self, index: u64) -> u32 {
+        let len = self.cards.len() as u64;
         let cycle = index / len;
         if cycle != self.cycle {
             self.turn_to(cycle);
@@ -74,7 +110,7 @@ impl Deck {
         loop {
             at = self.permute(at);
             if at < len {
-                return self.cards[at as usize] as usize;
+                return self.cards[at as usize];
             }
         }
     }
@@ -131,6 +167,20 @@ mod tests {
             let mut b: Vec<usize> = (0..300).rev().map(|i| back.card(i)).collect();
             b.reverse();
             prop_assert_eq!(a, b);
+        }
+
+        #[test]
+        fn steps_and_leaps_find_the_same_cards(
+            weights in prop::collection::vec(1u32..9, 2..20), seed: u64,
+            walks in prop::collection::vec((0u64..2000, 1u64..70, 1u64..40), 1..6),
+        ) {
+            let mut deck = Deck::new(&weights, seed).unwrap();
+            let mut looking = deck.clone();
+            for (from, step, length) in walks {
+                for index in (0..length).map(|i| from + i * step) {
+                    prop_assert_eq!(deck.card(index), looking.look_up(index) as usize);
+                }
+            }
         }
     }
 

@@ -123,13 +123,23 @@ impl Schedule {
                 trace: trace.clone(),
             },
         };
+        let next_index = match shape {
+            Shape::Poisson { .. } => 0,
+            _ => shard,
+        };
         Self {
             shape,
             shard,
             shards,
-            next_index: 0,
+            next_index,
         }
     }
+}
+
+/// The nanosecond next to `ns`, which lies in the first 50 days.
+#[inline]
+fn nearest(ns: f64) -> u64 {
+    (ns + 0.5) as u64
 }
 
 fn steps_profile(steps: &[Step], warmup_ns: u64) -> Vec<(u64, f64, f64)> {
@@ -151,8 +161,11 @@ impl Shape {
     fn instant(&mut self, index: u64) -> Option<u64> {
         match self {
             Self::Even { slots, rate_rps } => {
-                let first = index - index % *slots;
-                Some((first as f64 * 1e9 / *rate_rps).round() as u64)
+                let first = match *slots {
+                    1 => index,
+                    slots => index - index % slots,
+                };
+                Some(nearest(first as f64 * 1e9 / *rate_rps))
             }
             Self::Poisson {
                 at_ns,
@@ -160,7 +173,7 @@ impl Shape {
                 rng,
             } => {
                 *at_ns += rng.exponential() * 1e9 / *rate_rps;
-                Some(at_ns.round() as u64)
+                Some(nearest(*at_ns))
             }
             Self::Profile(profile) => profile.instant(index),
             Self::Trace {
@@ -250,21 +263,16 @@ impl Profile {
             let segment = self.segments.get(self.current)?;
             let into = n - segment.slots;
             if into < segment.slots_in() {
-                return Some((segment.begin + segment.instant(into)).round() as u64);
+                return Some(nearest(segment.begin + segment.instant(into)));
             }
             self.current += 1;
         }
     }
 }
 
-impl Iterator for Schedule {
-    type Item = Slot;
-
-    fn next(&mut self) -> Option<Slot> {
-        if !matches!(self.shape, Shape::Poisson { .. }) {
-            let skip = (self.shard + self.shards - self.next_index % self.shards) % self.shards;
-            self.next_index += skip;
-        }
+impl Schedule {
+    /// Past the slots of other shards, one by one.
+    fn walk(&mut self) -> Option<Slot> {
         loop {
             let index = self.next_index;
             let at_ns = self.shape.instant(index)?;
@@ -273,6 +281,21 @@ impl Iterator for Schedule {
                 return Some(Slot { index, at_ns });
             }
         }
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = Slot;
+
+    #[inline]
+    fn next(&mut self) -> Option<Slot> {
+        if matches!(self.shape, Shape::Poisson { .. }) {
+            return self.walk();
+        }
+        let index = self.next_index;
+        let at_ns = self.shape.instant(index)?;
+        self.next_index = index.saturating_add(self.shards);
+        Some(Slot { index, at_ns })
     }
 }
 

@@ -50,7 +50,7 @@ impl<D: Driver> Engine<'_, D> {
         } else {
             self.second_of(planned_to)
         };
-        self.flush(at, planned_before, None);
+        self.flush(Some(at), planned_before, None);
         self.choose_mark();
     }
 
@@ -74,9 +74,9 @@ impl<D: Driver> Engine<'_, D> {
         self.marks.window_over = true;
     }
 
-    pub(super) fn flush(&mut self, at: u64, planned_before: u32, end: Option<LoopEnd>) {
+    pub(super) fn flush(&mut self, at: Option<u64>, planned_before: u32, end: Option<LoopEnd>) {
         let book = self.recorder.take();
-        let t_ns = at as i64 - self.window_start as i64;
+        let t_ns = at.map(|at| at as i64 - self.window_start as i64);
         (self.sink)(Flush {
             book,
             t_ns,

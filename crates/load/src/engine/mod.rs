@@ -114,13 +114,13 @@ pub(crate) struct LoopEnd {
     pub(crate) interrupted: bool,
 }
 
-/// What a loop hands over about once a second.
+/// What a loop hands over about once a second, or when its book is full.
 #[derive(Debug)]
 pub(crate) struct Flush {
     /// Everything since the last one.
     pub(crate) book: Book,
-    /// Since the start of the window.
-    pub(crate) t_ns: i64,
+    /// Since the start of the window; `None` when the book was full in between.
+    pub(crate) t_ns: Option<i64>,
     /// Seconds before this one are planned to the last slot.
     pub(crate) planned_before: u32,
     /// In the last one.
@@ -283,6 +283,9 @@ impl<'a, D: Driver> Engine<'a, D> {
             if self.now >= self.marks.next && self.next.at >= self.marks.next {
                 self.pass_mark();
             }
+            if self.recorder.is_full() {
+                self.flush(None, 0, None);
+            }
             if self.now >= self.next_sweep {
                 self.sweep();
                 self.write_dirty();
@@ -372,7 +375,7 @@ impl<'a, D: Driver> Engine<'a, D> {
         self.next = std::mem::replace(&mut self.rest, Next::NONE);
         self.give_up_slots(None);
         let end = self.end;
-        self.flush(self.now, u32::MAX, Some(end));
+        self.flush(Some(self.now), u32::MAX, Some(end));
     }
 
     /// The clock, read again only after a call that takes time.

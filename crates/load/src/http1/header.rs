@@ -34,7 +34,9 @@ const TOKEN: [bool; 256] = {
 
 /// Whether `name` is a token of at least one byte.
 pub(super) fn is_token(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|&b| TOKEN[usize::from(b)])
+    // Without an early exit no byte waits for the one before it.
+    let good = |good, &b: &u8| good & TOKEN[usize::from(b)];
+    !name.is_empty() && name.iter().fold(true, good)
 }
 
 /// Whether `value` has no control bytes but tabs.
