@@ -18,9 +18,17 @@ pub(crate) struct TlsFiles {
 
 const EXTENSION: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3";
 
+/// An identity that no certificate has: Envoy takes an empty list of peers for everybody.
+const NOBODY: &str = "spiffe://nobody.invalid/";
+
 /// The server's side: a certificate of one of `callers` is required.
 #[must_use]
 pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Value {
+    let nobody = [NOBODY.to_owned()];
+    let callers = match callers {
+        [] => &nobody[..],
+        callers => callers,
+    };
     json!({
         "name": "envoy.transport_sockets.tls",
         "typed_config": {
