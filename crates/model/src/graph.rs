@@ -67,6 +67,10 @@ pub struct Service {
     pub endpoints: Vec<ServiceEndpoint>,
 }
 
+/// The gRPC service of synthetic methods. Request and response are messages with one
+/// field: number 1, bytes.
+pub const SYNTHETIC: &str = "tare.Synthetic";
+
 /// What a service speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -174,13 +178,17 @@ pub struct Mix {
 pub struct MixEndpoint {
     /// Label in results; several paths may share one and are then reported together.
     pub name: String,
-    /// Which service (HTTP).
+    /// Which service.
     pub service: String,
-    /// Path and query.
+    /// Path and query, or gRPC method name.
     pub path: String,
-    /// Method; GET by default.
+    /// Method; GET by default. Not for gRPC.
     #[serde(default = "get", skip_serializing_if = "is_get")]
     pub method: String,
+    /// Request body in bytes; not for the built-in gRPC applications, whose messages
+    /// here are empty.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub request_bytes: u32,
     /// Relative share, at least 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub weight: u32,
@@ -204,7 +212,8 @@ impl App {
         }
     }
 
-    /// The paths that it answers by HTTP.
+    /// The paths that it answers by HTTP, or of its gRPC methods those that take an
+    /// empty message.
     #[must_use]
     pub fn paths(self) -> &'static [&'static str] {
         match self {
@@ -215,7 +224,30 @@ impl App {
                 "/api/vote",
                 "/api/leaderboard",
             ],
-            Self::EmojivotoEmoji | Self::EmojivotoVoting => &[],
+            Self::EmojivotoEmoji => &["ListAll"],
+            Self::EmojivotoVoting => &[
+                "Results",
+                "VoteJoy",
+                "VoteSunglasses",
+                "VoteGhost",
+                "VoteRocket",
+                "VotePizza",
+                "VoteTada",
+                "VoteFire",
+                "VoteCat",
+                "VoteRainbow",
+                "VoteDog",
+            ],
+        }
+    }
+
+    /// The gRPC service that its methods belong to; `None` when it speaks HTTP.
+    #[must_use]
+    pub fn grpc_service(self) -> Option<&'static str> {
+        match self {
+            Self::EmojivotoWeb => None,
+            Self::EmojivotoEmoji => Some("emojivoto.v1.EmojiService"),
+            Self::EmojivotoVoting => Some("emojivoto.v1.VotingService"),
         }
     }
 

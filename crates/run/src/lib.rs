@@ -13,6 +13,7 @@ pub mod kube;
 mod live;
 pub mod local;
 pub mod proc;
+mod request;
 mod sidecar;
 pub mod store;
 mod trial;

@@ -1,6 +1,6 @@
 //! One trial from deployment to the renamed directory.
 
-use tare_model::load::{Endpoint, GrpcCall, LoadResult, LoadSpec, Mode, Protocol};
+use tare_model::load::{LoadResult, LoadSpec, Mode, Protocol};
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, Resources, TrialResult, TrialSpec};
 use tare_stats::judge::{Evidence, judge};
@@ -9,10 +9,13 @@ use tokio::sync::watch;
 use crate::environment::{Deployed, Environment, EnvironmentError, Phase};
 use crate::experiment::{Observer, RunError, Stage, Update, event, unix_ns};
 use crate::flow::Flow;
+use crate::request::request;
 use crate::store::{RunDir, TrialWriter};
 
 /// The share of requests that show the generator's own error: 1 %.
 const KERNEL_TIMESTAMPS_EVERY: u32 = 100;
+/// Calls at once on a connection that speaks gRPC: as many as most servers allow.
+const STREAMS: u32 = 100;
 
 pub(crate) enum Ended {
     Interrupted,
@@ -194,20 +197,13 @@ impl TrialRun<'_> {
                 .flat_map(|m| &m.endpoints)
                 .filter(|e| e.service == *service)
             {
-                endpoints.push(Endpoint {
-                    name: e.name.clone(),
-                    protocol: Protocol::Http1,
-                    method: e.method.clone(),
-                    url: format!("http://{}{}", target.authority, e.path),
-                    connect: Some(target.connect.clone()),
-                    headers: Vec::new(),
-                    body_base64: None,
-                    messages_base64: Vec::new(),
-                    grpc: GrpcCall::default(),
-                    weight: e.weight,
-                });
+                let graph = &self.plan.workload.graph;
+                if let Some(service) = graph.services.iter().find(|s| s.name == *service) {
+                    endpoints.push(request(service, e, target));
+                }
             }
         }
+        let grpc = endpoints.iter().any(|e| e.protocol == Protocol::Grpc);
         let mode = Mode::Open {
             rate_rps: load.rate_rps,
             arrivals: load.arrivals.clone(),
@@ -216,6 +212,7 @@ impl TrialRun<'_> {
             warmup_ns: load.warmup_ns,
             timeout_ns: load.timeout_ns,
             connections: load.connections,
+            streams: if grpc { STREAMS } else { 1 },
             threads: load.threads,
             pace: load.pace,
             seed: self.spec.seed,

@@ -31,6 +31,7 @@ fn graph() -> ServiceGraph {
         service: "web".into(),
         path: format!("/{name}"),
         method: "GET".into(),
+        request_bytes: 0,
         weight: 1,
     };
     ServiceGraph {

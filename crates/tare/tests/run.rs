@@ -180,6 +180,42 @@ fn a_run_ends_in_one_json_document_and_leaves_nothing_running() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
 }
 
+/// emoji and voting are asked by gRPC, and web is called by nobody.
+#[test]
+fn a_mix_may_ask_grpc_services() {
+    let dir = folder();
+    let plan = PLAN.replace("{graph: chain-2,", "{graph: emojivoto, mix: grpc,");
+    std::fs::write(dir.path().join("short.yaml"), plan).unwrap();
+    let output = tare(dir.path())
+        .args(["run", "short.yaml", "--out", "out"])
+        .output()
+        .unwrap();
+    ended_well(&output);
+    complete(dir.path());
+    for (name, result) in trials(dir.path()) {
+        let load = &result["load"];
+        assert_eq!(load["counts"]["ok"], 100, "{name}");
+        assert_eq!(load["grpc_status"]["0"], 100, "{name}");
+        let of = |e: &Value| {
+            let counts = &e["counts"];
+            (e["name"].clone(), counts["planned"].as_u64().unwrap())
+        };
+        let endpoints: Vec<_> = load["endpoints"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(of)
+            .collect();
+        let expected = ["leaderboard", "list", "vote"];
+        assert_eq!(endpoints.len(), expected.len(), "{endpoints:?}");
+        for (endpoint, planned) in endpoints {
+            assert!(expected.iter().any(|e| endpoint == *e), "{endpoint}");
+            assert!((33..=34).contains(&planned), "{planned} of {endpoint}");
+        }
+    }
+    nothing_is_left(dir.path());
+}
+
 #[test]
 fn ctrl_c_keeps_what_is_done_and_resume_goes_on() {
     let dir = folder();

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::uri::PathAndQuery;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode, Version};
+use tare_model::graph::SYNTHETIC;
 use tonic::Status;
 use tonic::body::Body;
 use tonic_prost::ProstCodec;
@@ -16,12 +18,10 @@ use tower_service::Service;
 
 use crate::counters::UNKNOWN;
 use crate::emojivoto::messages;
+use crate::http;
 use crate::node::{Application, Node};
 use crate::own;
 use crate::upstream::MESSAGE_MAX;
-
-/// The service of synthetic methods.
-pub(crate) const SYNTHETIC: &str = "tare.Synthetic";
 
 /// Request and response of synthetic methods: bytes.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -40,6 +40,17 @@ pub(crate) async fn answer(
     node: Arc<Node>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
+    if let Some(reply) = http::of_every_server(&node, &request).await {
+        return Ok(reply.map(Body::new));
+    }
+    if request.version() < Version::HTTP_2 {
+        let status = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
+        let mut reply = http::error(status, "expected gRPC over HTTP/2");
+        let close = HeaderValue::from_static("close");
+        reply.headers_mut().insert(CONNECTION, close);
+        node.counters.count(UNKNOWN, false);
+        return Ok(reply.map(Body::new));
+    }
     let path = request.uri().path().to_owned();
     let mut parts = path.splitn(3, '/').skip(1);
     let (service, method) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));

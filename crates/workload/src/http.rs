@@ -22,9 +22,10 @@ pub(crate) async fn answer(
     node: Arc<Node>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
+    if let Some(reply) = of_every_server(&node, &request).await {
+        return Ok(reply);
+    }
     let (name, reply) = match (request.uri().path(), &node.application) {
-        (own::READY, _) => return Ok(own::ready(&node)),
-        (own::HTTP_ECHO, _) => return Ok(own::http_echo(&node, &request).await),
         (path, Application::Web(web)) => match *request.method() {
             Method::GET | Method::HEAD => web.answer(path, request.uri().query()).await,
             _ => {
@@ -46,6 +47,15 @@ pub(crate) async fn answer(
     };
     node.counters.count(name, reply.status().as_u16() < 400);
     Ok(reply)
+}
+
+/// What every server answers by HTTP, whatever it speaks otherwise.
+pub(crate) async fn of_every_server(node: &Node, request: &Request<Incoming>) -> Option<Reply> {
+    match request.uri().path() {
+        own::READY => Some(own::ready(node)),
+        own::HTTP_ECHO => Some(own::http_echo(node, request).await),
+        _ => None,
+    }
 }
 
 /// Reads the whole request before it answers, as a real service would.

@@ -1,10 +1,12 @@
 //! Accepting connections, and letting them go.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
+use hyper::body::{Body, Incoming};
+use hyper::service::{Service, service_fn};
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tare_model::graph::Protocol;
@@ -40,17 +42,29 @@ pub(crate) async fn accept(
         };
         let (node, stop) = (node.clone(), stop.clone());
         match protocol {
-            Protocol::Http => drop(tokio::spawn(serve_http(stream, node, stop))),
-            Protocol::Grpc => drop(tokio::spawn(serve_grpc(stream, node, stop))),
+            Protocol::Http => {
+                let service = service_fn(move |request| http::answer(node.clone(), request));
+                drop(tokio::spawn(serve(stream, service, stop)));
+            }
+            Protocol::Grpc => {
+                let service = service_fn(move |request| grpc::answer(node.clone(), request));
+                drop(tokio::spawn(serve(stream, service, stop)));
+            }
         }
     }
 }
 
 /// Errors of a connection are its peer's affair: it went away or spoke nonsense,
 /// which hyper has answered.
-async fn serve_http(stream: TcpStream, node: Arc<Node>, mut stop: watch::Receiver<()>) {
+async fn serve<S, B>(stream: TcpStream, service: S, mut stop: watch::Receiver<()>)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| http::answer(node.clone(), request));
     let builder = of_both();
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
@@ -71,21 +85,4 @@ pub(crate) fn of_both() -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(STREAMS_MAX)
         .max_pending_accept_reset_streams(STREAMS_MAX as usize);
     builder
-}
-
-async fn serve_grpc(stream: TcpStream, node: Arc<Node>, mut stop: watch::Receiver<()>) {
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| grpc::answer(node.clone(), request));
-    let connection = http2::Builder::new(TokioExecutor::new())
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_pending_accept_reset_streams(STREAMS_MAX as usize)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = stop.changed() => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = connection.await;
 }

@@ -96,11 +96,16 @@ fn emojivoto() -> ServiceGraph {
     default.push(get("leaderboard", "web", "/api/leaderboard", 10));
     let mut kinvolk = vec![get("leaderboard-page", "web", "/leaderboard", 10)];
     kinvolk.extend(votes());
+    let grpc = vec![
+        get("list", "emoji", "ListAll", 1),
+        get("vote", "voting", "VoteJoy", 1),
+        get("leaderboard", "voting", "Results", 1),
+    ];
     ServiceGraph {
         name: "emojivoto".to_owned(),
         description: "Emojivoto with its real messages. The mix `default` makes the calls that \
             the pages make; `kinvolk-2019` is the load of 2019 to 2021, half of which is a static \
-            page that calls nobody. voting starts with one vote for each emoji that a mix votes \
+            page that calls nobody; `grpc` asks emoji and voting themselves. voting starts with one vote for each emoji that a mix votes \
             for, so that the leaderboard is as long at the first request as at the last."
             .to_owned(),
         services: vec![
@@ -108,7 +113,11 @@ fn emojivoto() -> ServiceGraph {
             service("emoji", App::EmojivotoEmoji, &[]),
             service("voting", App::EmojivotoVoting, &[]),
         ],
-        mixes: vec![mix("default", default), mix("kinvolk-2019", kinvolk)],
+        mixes: vec![
+            mix("default", default),
+            mix("kinvolk-2019", kinvolk),
+            mix("grpc", grpc),
+        ],
     }
 }
 
@@ -245,6 +254,7 @@ fn get(name: &str, service: &str, path: &str, weight: u32) -> MixEndpoint {
         service: service.to_owned(),
         path: path.to_owned(),
         method: "GET".to_owned(),
+        request_bytes: 0,
         weight,
     }
 }

@@ -98,9 +98,16 @@ pub enum Problem {
         "{0:?} is a built-in gRPC application, expected a service with endpoints or an HTTP one"
     )]
     AppNotCallable(String),
-    /// The generator speaks HTTP/1.1.
-    #[error("{0:?} speaks gRPC, expected an http service in a mix")]
-    GrpcInMix(String),
+    /// Something of an endpoint that its service has no use for.
+    #[error("found {found} for {service:?}, expected {expected}")]
+    NotOfService {
+        /// What was written.
+        found: String,
+        /// The service.
+        service: String,
+        /// What fits it.
+        expected: &'static str,
+    },
     /// Services that call each other in a ring.
     #[error("calls form a cycle: {0}; expected every chain of calls to end")]
     Cycle(String),
@@ -290,12 +297,26 @@ fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
         let at = format!("{at}.endpoints[{i}]");
         name(&format!("{at}.name"), &e.name)?;
         let target = find(graph, format!("{at}.service"), &e.service)?;
-        if target.protocol == Protocol::Grpc {
-            let problem = Problem::GrpcInMix(e.service.clone());
-            return Err(bad(format!("{at}.service"), problem));
-        }
         known_path(&format!("{at}.path"), target, &e.path)?;
+        at_most(&format!("{at}.request_bytes"), e.request_bytes, BYTES_MAX)?;
         let method = &e.method;
+        let unfit = |field: &str, found: String, expected| {
+            let service = e.service.clone();
+            let problem = Problem::NotOfService {
+                found,
+                service,
+                expected,
+            };
+            Err(bad(format!("{at}.{field}"), problem))
+        };
+        if target.protocol == Protocol::Grpc && method != "GET" {
+            let expected = "no method: it speaks gRPC, and the path names the call";
+            return unfit("method", format!("{method:?}"), expected);
+        }
+        if target.protocol == Protocol::Grpc && target.app.is_some() && e.request_bytes > 0 {
+            let expected = "none: the messages of a built-in application are its own";
+            return unfit("request_bytes", e.request_bytes.to_string(), expected);
+        }
         if method.is_empty() || !method.bytes().all(|b| b.is_ascii_uppercase()) {
             let problem = Problem::Path {
                 found: method.clone(),
@@ -310,9 +331,12 @@ fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
     Ok(())
 }
 
-/// `written` is a path with perhaps a query; the endpoint is the path's.
+/// `written` is a gRPC method, or a path with perhaps a query; the endpoint is the path's.
 fn known_path(at: &str, callee: &Service, written: &str) -> Checked {
-    let (bare, query) = written.split_once('?').unwrap_or((written, ""));
+    let (bare, query) = match (callee.protocol, written.split_once('?')) {
+        (Protocol::Http, Some(parts)) => parts,
+        _ => (written, ""),
+    };
     let mut known = match callee.app {
         Some(app) => app.paths().to_vec(),
         None => callee.endpoints.iter().map(|e| e.path.as_str()).collect(),

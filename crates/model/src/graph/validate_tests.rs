@@ -143,7 +143,17 @@ fn every_fault_is_found_and_says_where() {
         (
             "/mixes/0/endpoints/0/service",
             json!("back"),
-            "\"back\" speaks gRPC",
+            "mixes[0].endpoints[0].path: found path \"/?u=1\", expected one of: Get",
+        ),
+        (
+            "/mixes/0/endpoints/0",
+            json!({"name": "n", "service": "back", "path": "Get", "method": "POST"}),
+            "method: found \"POST\" for \"back\", expected no method: it speaks gRPC",
+        ),
+        (
+            "/mixes/0/endpoints/0/request_bytes",
+            json!(u32::MAX),
+            "request_bytes: found 4294967295, expected at most",
         ),
         (
             "/mixes/0/endpoints/0/service",

@@ -62,6 +62,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         service: "web".to_owned(),
         path: format!("/api/{name}"),
         method: "GET".to_owned(),
+        request_bytes: 0,
         weight: 1,
     };
     let load = |rate: &f64| Load {

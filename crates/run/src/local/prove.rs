@@ -8,6 +8,7 @@ use serde::Deserialize;
 use tare_model::graph::Protocol;
 use tare_model::mesh::Mtls;
 use tare_model::trial::Proof;
+use tare_model::worker::Upstream;
 use tokio::task::JoinSet;
 
 use super::identity::{self, Authority, spiffe_id};
@@ -147,13 +148,14 @@ async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
             .as_ref()
             .and_then(|f| targets.get(&(f.instance.clone(), f.service.clone())))
             .cloned();
+        let protocol = front.as_ref().map_or(Protocol::Http, |f| f.protocol);
         let via: Vec<String> = path[2..]
             .iter()
             .filter_map(|&i| Some(topology.pods[i].service.as_ref()?.service.clone()))
             .collect();
         async move {
             let heard = match target {
-                Some(target) => echo(&target.connect, &target.authority, &via.join(",")).await,
+                Some(target) => echo(&target, protocol, &via.join(",")).await,
                 None => Err(ProbeError::Answer("it is nobody's target".to_owned())),
             };
             Edge {
@@ -185,7 +187,9 @@ fn paths(topology: &Topology) -> Vec<Vec<usize>> {
     paths
 }
 
-async fn echo(connect: &str, authority: &str, via: &str) -> Result<Heard, ProbeError> {
+/// Asks in the protocol of the load, which a sidecar may treat in its own way.
+async fn echo(target: &Upstream, protocol: Protocol, via: &str) -> Result<Heard, ProbeError> {
+    let Upstream { connect, authority } = target;
     let address = connect
         .parse()
         .map_err(|_| ProbeError::Answer(format!("{connect} is not an address")))?;
@@ -193,7 +197,7 @@ async fn echo(connect: &str, authority: &str, via: &str) -> Result<Heard, ProbeE
         "" => ECHO_PATH.to_owned(),
         via => format!("{ECHO_PATH}?via={via}"),
     };
-    let response = probe::get_at(address, Protocol::Http, None, authority, &path).await?;
+    let response = probe::get_at(address, protocol, None, authority, &path).await?;
     if response.status != 200 {
         let text = response.text();
         return Err(ProbeError::Answer(format!(
@@ -377,7 +381,7 @@ fn only_called(topology: &Topology, attempts: Vec<Attempt>) -> Vec<Attempt> {
         .collect()
 }
 
-/// Any HTTP response counts: what a gRPC server says to a GET is its own affair.
+/// Any response but a sidecar's own 503 counts.
 fn expect_answer(claim: &str, attempts: Vec<Attempt>) -> Proof {
     let mut tally = Tally::default();
     for (_, name, result) in attempts {

@@ -104,7 +104,19 @@ fn voted_for(graph: &ServiceGraph) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::graph::builtin;
+    use crate::emojivoto::messages;
+    use tare_model::graph::{App, builtin};
+
+    #[test]
+    fn mixes_may_name_what_is_answered() {
+        let voting = Voting::new(&builtin("emojivoto").unwrap());
+        let votes = |path: &&str| voting.methods.contains_key(*path);
+        let (known, others): (Vec<&str>, Vec<&str>) =
+            App::EmojivotoVoting.paths().iter().partition(|p| votes(p));
+        assert_eq!((known.len(), others), (10, vec!["Results"]));
+        assert_eq!(App::EmojivotoVoting.grpc_service(), Some(messages::VOTING));
+        assert_eq!(App::EmojivotoEmoji.grpc_service(), Some(messages::EMOJI));
+    }
 
     #[test]
     fn the_leaderboard_has_its_length_from_the_start() {

@@ -6,6 +6,7 @@ use tare_model::graph::builtin;
 use tare_workload::Playground;
 
 use crate::client::{address, counted, get, play, request};
+use crate::faults::{EMPTY, grpc_status};
 
 async fn emojivoto() -> (Playground, SocketAddr) {
     let playground = play(&builtin("emojivoto").unwrap(), 1).await;
@@ -112,7 +113,9 @@ async fn every_url_of_every_mix_is_answered_well() {
     let graph = builtin("emojivoto").unwrap();
     let (playground, web) = emojivoto().await;
     let mut asked = 0;
-    for endpoint in graph.mixes.iter().flat_map(|m| &m.endpoints) {
+    let endpoints = graph.mixes.iter().flat_map(|m| &m.endpoints);
+    let (by_http, by_grpc): (Vec<_>, Vec<_>) = endpoints.partition(|e| e.service == "web");
+    for endpoint in by_http {
         assert_eq!(
             get(web, &endpoint.path).await.status,
             200,
@@ -127,7 +130,15 @@ async fn every_url_of_every_mix_is_answered_well() {
             endpoint.name
         );
     }
-    assert_eq!(asked, 23);
+    for endpoint in by_grpc {
+        let service = graph.services.iter().find(|s| s.name == endpoint.service);
+        let of = service.unwrap().app.unwrap().grpc_service().unwrap();
+        let path = format!("/{of}/{}", endpoint.path);
+        let address = address(&playground, &endpoint.service);
+        assert_eq!(grpc_status(address, &path, EMPTY).await, "0", "{path}");
+        asked += 1;
+    }
+    assert_eq!(asked, 26);
     let board = get(web, "/api/leaderboard").await.json();
     assert_eq!(board.as_array().unwrap().len(), 10);
 }

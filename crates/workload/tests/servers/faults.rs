@@ -154,10 +154,11 @@ async fn nonsense_is_refused_and_the_server_lives() {
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
     let text = String::from_utf8_lossy(&raw(web, long.as_bytes()).await).into_owned();
     assert!(text.starts_with("HTTP/1.1 4"), "{text:?}");
-    // Something else than HTTP/2 at a gRPC port ends the connection.
+    // By HTTP/1.1 a gRPC port answers what every server answers, and ends with anything else.
     let emoji = address(&playground, "emoji");
     let answer = raw(emoji, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    assert!(answer.starts_with(b"HTTP/1.1 505 "));
+    assert_eq!(get(emoji, "/tare/ready").await.status, 200);
     assert_eq!(get(web, "/api/list").await.status, 200);
     assert_eq!(counted(&playground, "web", "list"), (1, 0));
 }
@@ -188,7 +189,11 @@ async fn a_request_body_cut_short_counts_as_failed() {
 }
 
 /// `grpc-status` of the answer to a call with these bytes as its body.
-async fn grpc_status(address: std::net::SocketAddr, path: &str, body: &'static [u8]) -> String {
+pub(crate) async fn grpc_status(
+    address: std::net::SocketAddr,
+    path: &str,
+    body: &'static [u8],
+) -> String {
     let stream = TcpStream::connect(address).await.unwrap();
     let executor = hyper_util::rt::TokioExecutor::new();
     let io = hyper_util::rt::TokioIo::new(stream);
@@ -213,12 +218,14 @@ async fn grpc_status(address: std::net::SocketAddr, path: &str, body: &'static [
     trailers["grpc-status"].to_str().unwrap().to_owned()
 }
 
+/// A message without a field.
+pub(crate) const EMPTY: &[u8] = b"\0\0\0\0\0";
+
 #[tokio::test]
 async fn grpc_nonsense_is_refused_with_a_status() {
     let playground = play(&builtin("emojivoto").unwrap(), 1).await;
     let emoji = address(&playground, "emoji");
     let find = "/emojivoto.v1.EmojiService/FindByShortcode";
-    const EMPTY: &[u8] = b"\0\0\0\0\0";
     assert_eq!(grpc_status(emoji, find, EMPTY).await, "0");
     for unknown in ["/emojivoto.v1.EmojiService/Nope", "/nope", "/a/b/c"] {
         assert_eq!(grpc_status(emoji, unknown, EMPTY).await, "12", "{unknown}");

@@ -1,0 +1,122 @@
+//! An endpoint of a mix as the load engine is told of it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tare_model::graph::{self, MixEndpoint, SYNTHETIC, Service};
+use tare_model::load::{Endpoint, GrpcCall, Protocol};
+use tare_model::worker::Upstream;
+
+/// The request that `endpoint` stands for, to `service` where `target` says.
+pub(crate) fn request(service: &Service, endpoint: &MixEndpoint, target: &Upstream) -> Endpoint {
+    let authority = &target.authority;
+    let body = vec![0; endpoint.request_bytes as usize];
+    let mut request = Endpoint {
+        name: endpoint.name.clone(),
+        protocol: Protocol::Http1,
+        method: endpoint.method.clone(),
+        url: format!("http://{authority}{}", endpoint.path),
+        connect: Some(target.connect.clone()),
+        headers: Vec::new(),
+        body_base64: (!body.is_empty()).then(|| STANDARD.encode(&body)),
+        messages_base64: Vec::new(),
+        grpc: GrpcCall::default(),
+        weight: endpoint.weight,
+    };
+    if service.protocol == graph::Protocol::Grpc {
+        let app = service.app.and_then(graph::App::grpc_service);
+        let of = app.unwrap_or(SYNTHETIC);
+        request.protocol = Protocol::Grpc;
+        request.method = "POST".to_owned();
+        request.url = format!("http://{authority}/{of}/{}", endpoint.path);
+        request.body_base64 = None;
+        request.messages_base64 = vec![STANDARD.encode(bytes_field(&body))];
+    }
+    request
+}
+
+/// A message whose field 1 holds `bytes`; empty without any.
+///
+/// Source: Protocol Buffers, "Encoding": tag 10, the length in base 128, the bytes.
+fn bytes_field(bytes: &[u8]) -> Vec<u8> {
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let mut message = vec![10];
+    let mut left = bytes.len();
+    while left >= 128 {
+        message.push(left as u8 | 128);
+        left >>= 7;
+    }
+    message.push(left as u8);
+    message.extend_from_slice(bytes);
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::graph::builtin;
+
+    fn asked(protocol: graph::Protocol, path: &str, request_bytes: u32) -> Endpoint {
+        let mut service = builtin("emojivoto").unwrap().services.remove(0);
+        (service.protocol, service.app) = (protocol, None);
+        let endpoint = MixEndpoint {
+            name: "n".into(),
+            service: service.name.clone(),
+            path: path.into(),
+            method: "GET".into(),
+            request_bytes,
+            weight: 3,
+        };
+        let target = Upstream {
+            connect: "127.0.0.1:1".into(),
+            authority: "a.b".into(),
+        };
+        request(&service, &endpoint, &target)
+    }
+
+    #[test]
+    fn http_has_its_path_and_perhaps_a_body() {
+        let plain = asked(graph::Protocol::Http, "/x?y=1", 0);
+        assert_eq!(plain.url, "http://a.b/x?y=1");
+        assert_eq!((plain.method.as_str(), plain.weight), ("GET", 3));
+        assert_eq!((plain.body_base64, plain.messages_base64), (None, vec![]));
+        let with = asked(graph::Protocol::Http, "/x", 3);
+        assert_eq!(with.body_base64.as_deref(), Some("AAAA"));
+    }
+
+    #[test]
+    fn grpc_names_the_method_and_frames_the_bytes() {
+        let empty = asked(graph::Protocol::Grpc, "Get", 0);
+        assert_eq!(empty.url, "http://a.b/tare.Synthetic/Get");
+        assert_eq!((empty.protocol, empty.body_base64), (Protocol::Grpc, None));
+        assert_eq!(empty.messages_base64, [""]);
+        let with = asked(graph::Protocol::Grpc, "Get", 300);
+        let message = STANDARD.decode(&with.messages_base64[0]).unwrap();
+        assert_eq!(message[..3], [10, 0b1010_1100, 0b10]);
+        assert_eq!(message[3..], [0; 300]);
+    }
+
+    #[test]
+    fn a_built_in_application_has_a_service_of_its_own() {
+        let graph = builtin("emojivoto").unwrap();
+        for service in graph.services.iter().filter(|s| s.name != "web") {
+            let app = service.app.unwrap();
+            let endpoint = MixEndpoint {
+                service: service.name.clone(),
+                path: app.paths()[0].to_owned(),
+                ..graph.mixes[0].endpoints[0].clone()
+            };
+            let target = Upstream {
+                connect: "127.0.0.1:1".into(),
+                authority: "a.b".into(),
+            };
+            let url = request(service, &endpoint, &target).url;
+            let expected = match service.name.as_str() {
+                "emoji" => "http://a.b/emojivoto.v1.EmojiService/ListAll",
+                _ => "http://a.b/emojivoto.v1.VotingService/Results",
+            };
+            assert_eq!(url, expected);
+        }
+    }
+}
