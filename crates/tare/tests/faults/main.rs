@@ -79,25 +79,39 @@ fn reach(site: &Site, phase: &str) {
                 .then_some(())
         }),
         "measuring" => site.measured(3),
-        _ => wait(
-            "a namespace on its way out after a whole measurement",
-            || {
-                let phases = "jsonpath={.items[*].status.phase}";
-                let records = std::fs::read_to_string(site.partial()?.join("load.ndjson")).ok()?;
-                if !records.contains("\"type\":\"final\"") {
-                    return None;
-                }
-                let found = kubectl(&[
-                    "get",
-                    "namespaces",
-                    "--selector",
-                    "tare.run/trial",
-                    "-o",
-                    phases,
-                ])?;
-                found.contains("Terminating").then_some(())
-            },
-        ),
+        _ => {
+            site.measured(3);
+            hold_namespaces(true);
+            wait(
+                "a namespace on its way out after a whole measurement",
+                || {
+                    let phases = "jsonpath={.items[*].status.phase}";
+                    let records =
+                        std::fs::read_to_string(site.partial()?.join("load.ndjson")).ok()?;
+                    if !records.contains("\"type\":\"final\"") {
+                        return None;
+                    }
+                    let found = kubectl(&[&OF_TRIALS[..], &["-o", phases]].concat())?;
+                    found.contains("Terminating").then_some(())
+                },
+            );
+        }
+    }
+}
+
+const OF_TRIALS: [&str; 4] = ["get", "namespaces", "--selector", "tare.run/trial"];
+
+/// Keeps the trial's namespaces from going, which else takes two seconds, or lets them go.
+fn hold_namespaces(held: bool) {
+    let finalizers = if held { r#"["tare.run/test"]"# } else { "null" };
+    let patch = format!(r#"{{"metadata": {{"finalizers": {finalizers}}}}}"#);
+    let found = wait("the trial's namespaces", || {
+        let found = kubectl(&[&OF_TRIALS[..], &["-o", "name"]].concat())?;
+        found.contains("namespace/").then_some(found)
+    });
+    for namespace in found.lines() {
+        let patched = kubectl(&["patch", namespace, "--type=merge", "--patch", &patch]);
+        assert!(patched.is_some(), "{namespace}: {patch}");
     }
 }
 
@@ -122,6 +136,9 @@ fn killed_in_each_phase_and_gone_on_with_no_trial_is_repeated_and_none_is_missin
             left.contains("These runs have something"),
             "{phase}: {left}"
         );
+        if phase == "cleaning" {
+            hold_namespaces(false);
+        }
     }
     let mut child = site.tare();
     let first = wait("the first trial", || site.trials().first().cloned());
