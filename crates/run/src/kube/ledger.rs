@@ -103,6 +103,25 @@ pub(super) async fn end(
     Ok(events)
 }
 
+/// What keeps a namespace that was deleted: its conditions, and the finalizers of others.
+fn held_by(space: &serde_json::Value) -> String {
+    let array = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let conditions = array(&space["status"]["conditions"]).into_iter();
+    let mut why: Vec<String> = conditions
+        .filter(|c| c["status"] == "True")
+        .filter_map(|c| c["message"].as_str().map(str::to_owned))
+        .collect();
+    let finalizers = array(&space["metadata"]["finalizers"]);
+    let finalizers: Vec<&str> = finalizers.iter().filter_map(|f| f.as_str()).collect();
+    if !finalizers.is_empty() {
+        why.push(format!("finalizers hold it: {}", finalizers.join(", ")));
+    }
+    if why.is_empty() {
+        why.push("the cluster does not say why".to_owned());
+    }
+    why.join("; ")
+}
+
 async fn remove_namespaces(api: &Api, selector: &str) -> Result<Vec<Event>, ApiError> {
     let until = Instant::now() + GONE_WITHIN;
     let mut forced = Forced::new();
@@ -127,13 +146,7 @@ async fn remove_namespaces(api: &Api, selector: &str) -> Result<Vec<Event>, ApiE
         events.extend(forced.when_due(api, spaces).await?);
         if Instant::now() > until {
             let said = |(name, space): &(String, serde_json::Value)| {
-                let conditions = space["status"]["conditions"].as_array();
-                let why = conditions
-                    .into_iter()
-                    .flatten()
-                    .filter(|c| c["status"] == "True");
-                let why: Vec<&str> = why.filter_map(|c| c["message"].as_str()).collect();
-                let why = why.join("; ");
+                let why = held_by(space);
                 event(
                     "left",
                     format!("namespace {name} does not go: {why}; kubectl delete namespace {name}"),
@@ -168,4 +181,21 @@ pub(super) async fn runs(api: &Api) -> Result<Vec<(String, String)>, ApiError> {
     }
     runs.retain(|(_, id)| !id.is_empty());
     Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::held_by;
+    use serde_json::json;
+
+    #[test]
+    fn a_namespace_that_stays_says_what_holds_it() {
+        let content = json!({"status": {"conditions": [
+            {"status": "True", "message": "1 pod remains"},
+            {"status": "False", "message": "not this"}]}});
+        assert_eq!(held_by(&content), "1 pod remains");
+        let held = json!({"metadata": {"finalizers": ["a.b/c", "d.e/f"]}});
+        assert_eq!(held_by(&held), "finalizers hold it: a.b/c, d.e/f");
+        assert_eq!(held_by(&json!({})), "the cluster does not say why");
+    }
 }

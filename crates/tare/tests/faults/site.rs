@@ -40,7 +40,7 @@ impl Site {
     }
 
     /// Begins the run, or goes on with it.
-    pub(crate) fn tare(&self) -> Child {
+    pub(crate) fn tare(&self) -> Running {
         let mut command = Command::new(program());
         command.arg("run");
         if self.dir.join("run.json").exists() {
@@ -48,7 +48,7 @@ impl Site {
         } else {
             command.arg(&self.plan).arg("--out").arg(&self.dir);
         }
-        command.stdin(Stdio::null()).spawn().unwrap()
+        Running(command.stdin(Stdio::null()).spawn().unwrap())
     }
 
     pub(crate) fn plan_path(&self) -> &Path {
@@ -76,14 +76,19 @@ impl Site {
     /// Waits until the trial under way has so many seconds of records.
     pub(crate) fn measured(&self, seconds: usize) {
         wait("records of a trial", || {
-            let text = std::fs::read_to_string(self.partial()?.join("load.ndjson")).ok()?;
-            let intervals = text.matches("\"type\":\"interval\"").count();
-            (intervals >= seconds).then_some(())
+            (self.intervals() >= seconds).then_some(())
         });
     }
 
+    /// Seconds of records of the trial under way.
+    pub(crate) fn intervals(&self) -> usize {
+        let records = self.partial().map(|p| p.join("load.ndjson"));
+        let text = records.and_then(|r| std::fs::read_to_string(r).ok());
+        text.map_or(0, |t| t.matches("\"type\":\"interval\"").count())
+    }
+
     /// The run's end: its only trial, with its events.
-    pub(crate) fn only_trial(&self, mut child: Child) -> (TrialResult, Vec<Event>) {
+    pub(crate) fn only_trial(&self, mut child: Running) -> (TrialResult, Vec<Event>) {
         ended(&mut child);
         let trials = self.trials();
         assert_eq!(trials.len(), 1, "{trials:?}");
@@ -139,16 +144,27 @@ pub(crate) fn wait<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-pub(crate) fn ended(child: &mut Child) -> Option<i32> {
-    let status = wait("the end of tare", || child.try_wait().unwrap());
+/// A tare that does not outlive its test.
+pub(crate) struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Neither does anything to one that has ended.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+pub(crate) fn ended(child: &mut Running) -> Option<i32> {
+    let status = wait("the end of tare", || child.0.try_wait().unwrap());
     status.code()
 }
 
 /// As by a power cut.
-pub(crate) fn kill(child: &mut Child) {
-    let pid = Pid::from_raw(child.id() as i32).unwrap();
+pub(crate) fn kill(child: &mut Running) {
+    let pid = Pid::from_raw(child.0.id() as i32).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
-    child.wait().unwrap();
+    child.0.wait().unwrap();
 }
 
 /// A command of the testbed whose cluster this is.
