@@ -1,6 +1,8 @@
 //! What one loop thread writes down: per second of intended time and per
 //! endpoint, in histograms that are handed over whole about once a second.
 
+use std::sync::Arc;
+
 use tare_model::load::{Counts, ErrorClass};
 use tare_stats::Histogram;
 
@@ -205,6 +207,8 @@ pub(crate) struct Book {
     pub(crate) warmup: Page,
     /// Requests sent, warm-up included.
     pub(crate) sent: u64,
+    /// The recorder's, so that it knows how many of its books are not read yet.
+    held: Arc<()>,
 }
 
 /// A request that was sent, and its instants, absolute in nanoseconds.
@@ -228,11 +232,15 @@ pub(crate) struct Recorder {
     closed_loop: bool,
     /// Entries in lists of what was told, over all pages.
     told: usize,
+    /// Held by each book that was handed over, too.
+    held: Arc<()>,
 }
 
 /// So much is told before a book is to be handed over: 1 MiB, whatever the rate. In tests
 /// so little that most worlds get there.
 const TOLD_MAX: usize = if cfg!(test) { 61 } else { 1 << 16 };
+/// So many books may wait to be read before a full one stays here.
+const UNREAD_MAX: usize = 8;
 
 impl Recorder {
     pub(crate) fn new(names: usize, window_start: u64, window_ns: u64, closed_loop: bool) -> Self {
@@ -245,6 +253,7 @@ impl Recorder {
             current_from: 0,
             closed_loop,
             told: 0,
+            held: Arc::default(),
         }
     }
 
@@ -407,11 +416,15 @@ impl Recorder {
     /// A slot is given up before it is due: failed when nothing can work
     /// (without a latency, for it has none), else not sent.
     pub(crate) fn given_up(&mut self, intended: u64, name: u32, class: Option<ErrorClass>) {
-        self.planned(intended, name);
-        self.page(intended).not_due += 1;
+        let names = self.names;
+        let page = self.page(intended);
+        page.not_due += 1;
+        // Not told, but written: they come by the million.
+        for counts in page.both(name, names) {
+            counts.planned += 1;
+        }
         match class {
             Some(class) => {
-                let names = self.names;
                 Self::failed(self.page(intended), name, names, class);
             }
             None => self.left_over(intended, name, false),
@@ -424,11 +437,29 @@ impl Recorder {
         self.told >= TOLD_MAX
     }
 
+    /// Whether whoever reads the books is behind.
+    pub(crate) fn is_read_late(&self) -> bool {
+        Arc::strong_count(&self.held) > UNREAD_MAX
+    }
+
+    /// Writes what was told into the pages here, so that it takes no more room.
+    #[cold]
+    pub(crate) fn keep_told(&mut self) {
+        let pages = self.book.pages.iter_mut().map(|(_, page)| page);
+        for page in pages.chain([&mut self.book.warmup]) {
+            let told = std::mem::take(&mut page.told);
+            told.write(page.books(self.names));
+        }
+        self.told = 0;
+    }
+
     /// Hands over everything written since the last time.
     pub(crate) fn take(&mut self) -> Book {
         self.current = usize::MAX;
         self.told = 0;
-        std::mem::take(&mut self.book)
+        let mut book = std::mem::take(&mut self.book);
+        book.held = Arc::clone(&self.held);
+        book
     }
 }
 
@@ -477,6 +508,40 @@ mod tests {
         assert_eq!(told.count(), TOLD_MAX - 1);
         r.take();
         assert!(!r.is_full());
+    }
+
+    #[test]
+    fn a_full_book_is_kept_while_others_are_not_read() {
+        let mut r = Recorder::new(2, 10, SECOND_NS, true);
+        let mut unread = Vec::new();
+        let mut sum = Page::default();
+        for at in 0..2_000 {
+            r.planned(at, 1);
+            r.ended(at, at + 5, 1, Ending::Ok);
+            match r.is_full() {
+                true if r.is_read_late() => r.keep_told(),
+                true => unread.push(r.take()),
+                false => {}
+            }
+        }
+        assert_eq!(unread.len(), UNREAD_MAX);
+        unread.push(r.take());
+        for book in &unread {
+            sum.merge(&book.warmup, 2);
+            book.pages.iter().for_each(|(_, page)| sum.merge(page, 2));
+        }
+        unread.clear();
+        assert!(!r.is_read_late());
+        let endpoint = &sum.endpoints[1];
+        assert_eq!(
+            (endpoint.counts.planned, endpoint.counts.ok),
+            (2_000, 2_000)
+        );
+        assert_eq!(endpoint.latency.get().unwrap().len(), 2_000);
+        assert_eq!(
+            (sum.counts.planned, sum.endpoints[0].counts.planned),
+            (2_000, 0)
+        );
     }
 
     #[test]

@@ -80,8 +80,9 @@ impl<'a> Collector<'a> {
                 pending.entry(second).or_default().merge(&page, names);
             }
         }
-        self.emit_intervals(emit);
+        // A book that was full says nothing of the time: its second may go on.
         if flush.t_ns.is_some() {
+            self.emit_intervals(emit);
             self.emit_progress(emit);
         }
     }

@@ -284,7 +284,10 @@ impl<'a, D: Driver> Engine<'a, D> {
                 self.pass_mark();
             }
             if self.recorder.is_full() {
-                self.flush(None, 0, None);
+                match self.recorder.is_read_late() {
+                    true => self.recorder.keep_told(),
+                    false => self.flush(None, 0, None),
+                }
             }
             if self.now >= self.next_sweep {
                 self.sweep();

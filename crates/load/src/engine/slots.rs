@@ -277,7 +277,7 @@ impl<D: Driver> Engine<'_, D> {
             self.advance();
             // Handed over bit by bit: what is left may be days.
             let now_in = self.second_of(self.next.at.min(self.window_end));
-            if now_in >= second + 60 || self.recorder.is_full() {
+            if now_in >= second + 60 {
                 second = now_in;
                 self.flush(Some(self.now), now_in, None);
             }
