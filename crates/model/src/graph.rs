@@ -185,8 +185,7 @@ pub struct MixEndpoint {
     /// Method; GET by default. Not for gRPC.
     #[serde(default = "get", skip_serializing_if = "is_get")]
     pub method: String,
-    /// Request body in bytes; not for the built-in gRPC applications, whose messages
-    /// here are empty.
+    /// Request body in bytes; not for the built-in applications, whose requests have none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub request_bytes: u32,
     /// Relative share, at least 1.

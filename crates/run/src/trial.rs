@@ -197,8 +197,7 @@ impl TrialRun<'_> {
                 .flat_map(|m| &m.endpoints)
                 .filter(|e| e.service == *service)
             {
-                let graph = &self.plan.workload.graph;
-                if let Some(service) = graph.services.iter().find(|s| s.name == *service) {
+                if let Some(service) = self.plan.workload.graph.service(service) {
                     endpoints.push(request(service, e, target));
                 }
             }

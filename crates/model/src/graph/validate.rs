@@ -313,8 +313,8 @@ fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
             let expected = "no method: it speaks gRPC, and the path names the call";
             return unfit("method", format!("{method:?}"), expected);
         }
-        if target.protocol == Protocol::Grpc && target.app.is_some() && e.request_bytes > 0 {
-            let expected = "none: the messages of a built-in application are its own";
+        if target.app.is_some() && e.request_bytes > 0 {
+            let expected = "none: the requests of a built-in application are its own";
             return unfit("request_bytes", e.request_bytes.to_string(), expected);
         }
         if method.is_empty() || !method.bytes().all(|b| b.is_ascii_uppercase()) {

@@ -139,6 +139,10 @@ fn describe(graph: &ServiceGraph, playground: &Playground) -> io::Result<()> {
         let (false, Some(server)) = (shown.contains(&&endpoint.name), served) else {
             continue;
         };
+        let service = graph.service(&endpoint.service);
+        if service.is_none_or(|s| s.protocol == Protocol::Grpc) {
+            continue;
+        }
         shown.push(&endpoint.name);
         writeln!(out, "  curl 'http://{}{}'", server.address(), endpoint.path)?;
     }

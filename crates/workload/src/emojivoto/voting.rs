@@ -39,7 +39,10 @@ impl Voting {
                 .collect(),
         };
         for (name, votes) in CATALOGUE.iter().map(|(n, _)| *n).zip(&voting.votes) {
-            if name != DOUGHNUT && voted_for(graph).any(|choice| choice == format!(":{name}:")) {
+            let choice = format!(":{name}:");
+            if name != DOUGHNUT
+                && voted_for(graph).any(|voted| voted == choice || voted == vote_method(name))
+            {
                 votes.store(1, Ordering::Relaxed);
             }
         }
@@ -91,14 +94,14 @@ impl Voting {
     }
 }
 
-/// The choices of all vote URLs of all mixes.
+/// The choices of all vote URLs of all mixes, and the methods that mixes vote by.
 fn voted_for(graph: &ServiceGraph) -> impl Iterator<Item = String> {
     let endpoints = graph.mixes.iter().flat_map(|m| &m.endpoints);
-    let web = endpoints.filter(|e| {
-        let service = graph.service(&e.service);
-        service.is_some_and(|s| s.app == Some(App::EmojivotoWeb))
-    });
-    web.filter_map(|e| query_value(e.path.strip_prefix("/api/vote?")?, "choice"))
+    endpoints.filter_map(|e| match graph.service(&e.service)?.app? {
+        App::EmojivotoWeb => query_value(e.path.strip_prefix("/api/vote?")?, "choice"),
+        App::EmojivotoVoting => Some(e.path.clone()),
+        App::EmojivotoEmoji => None,
+    })
 }
 
 #[cfg(test)]
@@ -116,6 +119,15 @@ mod tests {
         assert_eq!((known.len(), others), (10, vec!["Results"]));
         assert_eq!(App::EmojivotoVoting.grpc_service(), Some(messages::VOTING));
         assert_eq!(App::EmojivotoEmoji.grpc_service(), Some(messages::EMOJI));
+    }
+
+    #[test]
+    fn votes_by_grpc_are_there_from_the_start() {
+        let mut graph = builtin("emojivoto").unwrap();
+        graph.mixes.retain(|m| m.name == "grpc");
+        let results = Voting::new(&graph).results();
+        assert_eq!(results.len(), 1);
+        assert_eq!(results[0].shortcode, ":joy:");
     }
 
     #[test]
