@@ -234,7 +234,8 @@ impl RunDir {
     }
 }
 
-/// A text file that grows line by line.
+/// A text file that grows line by line: who reads it meanwhile, or after an end by
+/// force, finds all that was written.
 #[derive(Debug)]
 struct Lines {
     path: PathBuf,
@@ -254,6 +255,7 @@ impl Lines {
         self.file
             .write_all(line.as_bytes())
             .and_then(|()| self.file.write_all(b"\n"))
+            .and_then(|()| self.file.flush())
             .map_err(io_error("write", &self.path))
     }
 

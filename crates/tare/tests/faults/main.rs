@@ -55,7 +55,7 @@ fn istio_first() -> u64 {
 }
 
 /// Waits for a phase of the trial under way.
-fn reach(site: &Site, phase: &str) {
+fn reach(site: &Site, phase: &str) -> Option<HeldNamespaces> {
     match phase {
         "installing" => wait("istiod's deployment", || {
             kubectl(&["get", "deployment", "istiod", "-n", "istio-system"]).map(drop)
@@ -85,30 +85,48 @@ fn reach(site: &Site, phase: &str) {
                 (site.intervals() == 0).then_some(())
             });
             site.measured(3);
-            hold_namespaces(true);
-            wait("a namespace on its way out", || {
-                let phases = "jsonpath={.items[*].status.phase}";
-                let found = kubectl(&[&OF_TRIALS[..], &["-o", phases]].concat())?;
-                found.contains("Terminating").then_some(())
-            });
-            assert!(site.intervals() > 3, "it went before it was measured");
+            let held = HeldNamespaces::hold();
+            wait(
+                "a namespace on its way out after a whole measurement",
+                || {
+                    let phases = "jsonpath={.items[*].status.phase}";
+                    let found = kubectl(&[&OF_TRIALS[..], &["-o", phases]].concat())?;
+                    (site.is_measured() && found.contains("Terminating")).then_some(())
+                },
+            );
+            return Some(held);
         }
     }
+    None
 }
 
 const OF_TRIALS: [&str; 4] = ["get", "namespaces", "--selector", "tare.run/trial"];
 
-/// Keeps the trial's namespaces from going, which else takes two seconds, or lets them go.
-fn hold_namespaces(held: bool) {
-    let finalizers = if held { r#"["tare.run/test"]"# } else { "null" };
-    let patch = format!(r#"{{"metadata": {{"finalizers": {finalizers}}}}}"#);
-    let found = wait("the trial's namespaces", || {
-        let found = kubectl(&[&OF_TRIALS[..], &["-o", "name"]].concat())?;
-        found.contains("namespace/").then_some(found)
-    });
-    for namespace in found.lines() {
-        let patched = kubectl(&["patch", namespace, "--type=merge", "--patch", &patch]);
-        assert!(patched.is_some(), "{namespace}: {patch}");
+/// Namespaces of a trial, which else go within two seconds; dropped, they may go.
+struct HeldNamespaces(Vec<String>);
+
+impl HeldNamespaces {
+    fn hold() -> Self {
+        let found = wait("the trial's namespaces", || {
+            let found = kubectl(&[&OF_TRIALS[..], &["-o", "name"]].concat())?;
+            found.contains("namespace/").then_some(found)
+        });
+        let held = Self(found.lines().map(str::to_owned).collect());
+        assert!(held.set(r#"["tare.run/test"]"#), "{:?}", held.0);
+        held
+    }
+
+    /// Whether all took these finalizers.
+    fn set(&self, finalizers: &str) -> bool {
+        let patch = format!(r#"{{"metadata": {{"finalizers": {finalizers}}}}}"#);
+        let set = |n: &String| kubectl(&["patch", n, "--type=merge", "--patch", &patch]);
+        self.0.iter().filter_map(set).count() == self.0.len()
+    }
+}
+
+impl Drop for HeldNamespaces {
+    fn drop(&mut self) {
+        self.set("null");
     }
 }
 
@@ -124,7 +142,7 @@ fn killed_in_each_phase_and_gone_on_with_no_trial_is_repeated_and_none_is_missin
         "cleaning",
     ] {
         let mut child = site.tare();
-        reach(&site, phase);
+        let held = reach(&site, phase);
         kill(&mut child);
         assert!(site.trials().is_empty(), "killed while {phase}");
         let left = Command::new(program()).arg("clean").output().unwrap();
@@ -133,9 +151,7 @@ fn killed_in_each_phase_and_gone_on_with_no_trial_is_repeated_and_none_is_missin
             left.contains("These runs have something"),
             "{phase}: {left}"
         );
-        if phase == "cleaning" {
-            hold_namespaces(false);
-        }
+        drop(held);
     }
     let mut child = site.tare();
     let first = wait("the first trial", || site.trials().first().cloned());

@@ -80,11 +80,20 @@ impl Site {
         });
     }
 
-    /// Seconds of records of the trial under way.
-    pub(crate) fn intervals(&self) -> usize {
+    fn records(&self, kind: &str) -> usize {
         let records = self.partial().map(|p| p.join("load.ndjson"));
         let text = records.and_then(|r| std::fs::read_to_string(r).ok());
-        text.map_or(0, |t| t.matches("\"type\":\"interval\"").count())
+        text.map_or(0, |t| t.matches(&format!("\"type\":\"{kind}\"")).count())
+    }
+
+    /// Seconds of records of the trial under way, over all generators.
+    pub(crate) fn intervals(&self) -> usize {
+        self.records("interval")
+    }
+
+    /// Whether the trial under way has its load's final record.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.records("final") > 0
     }
 
     /// The run's end: its only trial, with its events.
