@@ -3,8 +3,12 @@
 
 use std::sync::Arc;
 
-use tare_model::load::{Counts, ErrorClass};
-use tare_stats::Histogram;
+use tare_model::load::ErrorClass;
+
+mod page;
+
+use page::count;
+pub(crate) use page::{EndpointBook, Errors, Lazy, Page};
 
 /// One second in nanoseconds.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
@@ -16,186 +20,6 @@ pub(crate) enum Ending {
     Ok,
     /// Anything else.
     Failed(ErrorClass),
-}
-
-/// Errors and timeouts by the discriminant of [`ErrorClass`].
-pub(crate) type Errors = [u64; ErrorClass::ALL.len()];
-
-/// Adds `from` to `to`.
-pub(crate) fn add_errors(to: &mut Errors, from: &Errors) {
-    to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
-}
-
-/// A histogram that costs nothing until it is used.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Lazy(Option<Box<Histogram>>);
-
-impl Lazy {
-    #[inline]
-    pub(crate) fn record(&mut self, ns: u64) {
-        if cfg!(feature = "unrecorded") {
-            return;
-        }
-        self.0.get_or_insert_with(Box::default).record(ns);
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        match (&mut self.0, &other.0) {
-            (Some(a), Some(b)) => a.merge(b),
-            (mine @ None, Some(b)) => *mine = Some(b.clone()),
-            (_, None) => {}
-        }
-    }
-
-    pub(crate) fn get(&self) -> Option<&Histogram> {
-        self.0.as_deref()
-    }
-}
-
-/// One endpoint's part.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct EndpointBook {
-    pub(crate) counts: Counts,
-    pub(crate) errors: Errors,
-    pub(crate) latency: Lazy,
-    /// gRPC calls by `grpc-status`, few and therefore in a list.
-    pub(crate) grpc_status: Vec<(u32, u64)>,
-    /// Of errors and timeouts, by class: few and therefore in a list.
-    pub(crate) error_latency: Vec<(ErrorClass, Histogram)>,
-}
-
-impl EndpointBook {
-    #[cold]
-    fn error_latency(&mut self, class: ErrorClass) -> &mut Histogram {
-        let found = self.error_latency.iter().position(|(c, _)| *c == class);
-        let index = found.unwrap_or_else(|| {
-            self.error_latency.push((class, Histogram::new()));
-            self.error_latency.len() - 1
-        });
-        &mut self.error_latency[index].1
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.counts.add(&other.counts);
-        add_errors(&mut self.errors, &other.errors);
-        self.latency.merge(&other.latency);
-        for &(status, n) in &other.grpc_status {
-            count(&mut self.grpc_status, status, n);
-        }
-        for (class, latency) in &other.error_latency {
-            self.error_latency(*class).merge(latency);
-        }
-    }
-}
-
-/// What a loop tells of endpoints, as it came. With a thousand endpoints each request
-/// belongs to another one, whose book is in no near cache any more; the end of a list
-/// always is. Whoever takes the page writes it into the books, all at once.
-#[derive(Debug, Clone, Default)]
-struct Told {
-    /// Names of planned slots.
-    planned: Vec<u32>,
-    /// Names and latencies in nanoseconds of slots that ended well.
-    ok: Vec<(u32, u64)>,
-}
-
-impl Told {
-    fn write(&self, books: &mut [EndpointBook]) {
-        for &name in &self.planned {
-            books[name as usize].counts.planned += 1;
-        }
-        for &(name, latency) in &self.ok {
-            let book = &mut books[name as usize];
-            book.counts.ok += 1;
-            book.latency.record(latency);
-        }
-    }
-}
-
-/// Everything about the slots of one stretch of intended time.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Page {
-    pub(crate) counts: Counts,
-    /// By sent time, unlike the rest.
-    pub(crate) sent: u64,
-    /// Slots that came to their end before the window's.
-    pub(crate) ended_in_window: u64,
-    /// Slots given up before they were due.
-    pub(crate) not_due: u64,
-    pub(crate) latency: Lazy,
-    pub(crate) service_time: Lazy,
-    pub(crate) lateness: Lazy,
-    pub(crate) wait: Lazy,
-    pub(crate) error_latency: Lazy,
-    /// Of HTTP/2 only.
-    pub(crate) stream_wait: Lazy,
-    /// Of streaming gRPC calls only.
-    pub(crate) message_latency: Lazy,
-    pub(crate) errors: Errors,
-    /// Responses by status code, few and therefore in a list.
-    pub(crate) status: Vec<(u16, u64)>,
-    /// gRPC calls by `grpc-status`, likewise.
-    pub(crate) grpc_status: Vec<(u32, u64)>,
-    /// By index of name; empty until something of one is written. Without what is told.
-    pub(crate) endpoints: Vec<EndpointBook>,
-    told: Told,
-}
-
-impl Page {
-    /// The endpoints' books, made when there are none.
-    fn books(&mut self, names: usize) -> &mut [EndpointBook] {
-        if self.endpoints.is_empty() {
-            self.endpoints.resize_with(names, EndpointBook::default);
-        }
-        &mut self.endpoints
-    }
-
-    #[inline]
-    fn endpoint(&mut self, name: u32, names: usize) -> &mut EndpointBook {
-        &mut self.books(names)[name as usize]
-    }
-
-    /// The endpoint's counts, and the page's own.
-    fn both(&mut self, name: u32, names: usize) -> [&mut Counts; 2] {
-        self.books(names);
-        [&mut self.endpoints[name as usize].counts, &mut self.counts]
-    }
-
-    /// Adds all of `other`, in which `names` endpoints have a book.
-    pub(crate) fn merge(&mut self, other: &Self, names: usize) {
-        self.counts.add(&other.counts);
-        self.sent += other.sent;
-        self.ended_in_window += other.ended_in_window;
-        self.not_due += other.not_due;
-        self.latency.merge(&other.latency);
-        self.service_time.merge(&other.service_time);
-        self.lateness.merge(&other.lateness);
-        self.wait.merge(&other.wait);
-        self.error_latency.merge(&other.error_latency);
-        self.stream_wait.merge(&other.stream_wait);
-        self.message_latency.merge(&other.message_latency);
-        add_errors(&mut self.errors, &other.errors);
-        for &(status, n) in &other.status {
-            count(&mut self.status, status, n);
-        }
-        for &(status, n) in &other.grpc_status {
-            count(&mut self.grpc_status, status, n);
-        }
-        let books = self.books(names);
-        for (mine, theirs) in books.iter_mut().zip(&other.endpoints) {
-            mine.merge(theirs);
-        }
-        other.told.write(books);
-    }
-}
-
-/// Adds `n` of `key` to a short list of counts.
-#[inline]
-fn count<K: PartialEq>(counts: &mut Vec<(K, u64)>, key: K, n: u64) {
-    match counts.iter_mut().find(|(k, _)| *k == key) {
-        Some((_, m)) => *m += n,
-        None => counts.push((key, n)),
-    }
 }
 
 /// What is handed over: pages by second of the window, and the warm-up's own.
@@ -442,13 +266,12 @@ impl Recorder {
         Arc::strong_count(&self.held) > UNREAD_MAX
     }
 
-    /// Writes what was told into the pages here, so that it takes no more room.
+    /// Writes what was told into the pages here.
     #[cold]
     pub(crate) fn keep_told(&mut self) {
         let pages = self.book.pages.iter_mut().map(|(_, page)| page);
         for page in pages.chain([&mut self.book.warmup]) {
-            let told = std::mem::take(&mut page.told);
-            told.write(page.books(self.names));
+            page.keep_told(self.names);
         }
         self.told = 0;
     }
@@ -464,125 +287,4 @@ impl Recorder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endpoints_have_what_was_told_of_them_however_it_was_handed_over() {
-        let pages = |hand_over_each: u64| {
-            let mut r = Recorder::new(3, 0, SECOND_NS, true);
-            let mut page = Page::default();
-            for i in 0..3_000 {
-                let name = (i % 2) as u32;
-                r.planned(i, name);
-                r.ended(i, i + i * i * 1_000, name, Ending::Ok);
-                if i % hand_over_each == 0 {
-                    let book = r.take();
-                    book.pages.iter().for_each(|(_, p)| page.merge(p, 3));
-                }
-            }
-            r.take().pages.iter().for_each(|(_, p)| page.merge(p, 3));
-            page
-        };
-        for page in [pages(1), pages(7), pages(5_000)] {
-            for (name, endpoint) in page.endpoints.iter().enumerate() {
-                let mut all = Histogram::new();
-                let mine = (0..3_000).filter(|i| i % 2 == name && name < 2);
-                mine.for_each(|i| all.record((i * i * 1_000) as u64));
-                let latency = endpoint.latency.get().cloned().unwrap_or_default();
-                assert_eq!(latency.to_wire(), all.to_wire());
-                assert_eq!(endpoint.counts.ok, all.len());
-                assert_eq!(endpoint.counts.planned, all.len());
-            }
-            assert_eq!((page.endpoints.len(), page.counts.ok), (3, 3_000));
-        }
-    }
-
-    #[test]
-    fn a_book_is_full_before_it_is_large() {
-        let mut r = Recorder::new(1, 0, SECOND_NS, true);
-        let told = (0..).take_while(|&i| {
-            r.planned(i, 0);
-            !r.is_full()
-        });
-        assert_eq!(told.count(), TOLD_MAX - 1);
-        r.take();
-        assert!(!r.is_full());
-    }
-
-    #[test]
-    fn a_full_book_is_kept_while_others_are_not_read() {
-        let mut r = Recorder::new(2, 10, SECOND_NS, true);
-        let mut unread = Vec::new();
-        let mut sum = Page::default();
-        for at in 0..2_000 {
-            r.planned(at, 1);
-            r.ended(at, at + 5, 1, Ending::Ok);
-            match r.is_full() {
-                true if r.is_read_late() => r.keep_told(),
-                true => unread.push(r.take()),
-                false => {}
-            }
-        }
-        assert_eq!(unread.len(), UNREAD_MAX);
-        unread.push(r.take());
-        for book in &unread {
-            sum.merge(&book.warmup, 2);
-            book.pages.iter().for_each(|(_, page)| sum.merge(page, 2));
-        }
-        unread.clear();
-        assert!(!r.is_read_late());
-        let endpoint = &sum.endpoints[1];
-        assert_eq!(
-            (endpoint.counts.planned, endpoint.counts.ok),
-            (2_000, 2_000)
-        );
-        assert_eq!(endpoint.latency.get().unwrap().len(), 2_000);
-        assert_eq!(
-            (sum.counts.planned, sum.endpoints[0].counts.planned),
-            (2_000, 0)
-        );
-    }
-
-    #[test]
-    fn slots_go_to_the_second_of_their_intended_instant() {
-        let w = 5 * SECOND_NS;
-        let mut r = Recorder::new(2, w, 2 * SECOND_NS, false);
-        let at = |intended, sent| Instants { intended, sent };
-        r.planned(w - 1, 0);
-        r.planned(w, 1);
-        r.sent(at(w, w + SECOND_NS), 7, 0);
-        r.responded(at(w, w + SECOND_NS), w + SECOND_NS + 5, 1, 200);
-        r.planned(w + SECOND_NS, 0);
-        r.sent(at(w + SECOND_NS, w + 2 * SECOND_NS), 1, 1);
-        r.ended(
-            w + SECOND_NS,
-            w + 2 * SECOND_NS,
-            0,
-            Ending::Failed(ErrorClass::Reset),
-        );
-        let book = r.take();
-        assert_eq!(book.warmup.counts.planned, 1);
-        let page = |s: u32| &book.pages.iter().find(|(n, _)| *n == s).unwrap().1;
-        assert_eq!((page(0).counts.ok, page(0).sent, page(1).sent), (1, 0, 1));
-        assert_eq!(page(0).latency.get().unwrap().max(), SECOND_NS + 5);
-        assert_eq!(page(0).service_time.get().unwrap().max(), 5);
-        assert_eq!(page(1).errors[ErrorClass::Reset as usize], 1);
-        let (class, latency) = &page(1).endpoints[0].error_latency[0];
-        assert_eq!((*class, latency.max()), (ErrorClass::Reset, SECOND_NS));
-        assert_eq!((page(0).ended_in_window, page(1).ended_in_window), (1, 0));
-        let mut sum = Page::default();
-        book.pages.iter().for_each(|(_, page)| sum.merge(page, 2));
-        let of = |name: usize| {
-            let c = sum.endpoints[name].counts;
-            (c.planned, c.ok, c.error)
-        };
-        assert_eq!([of(0), of(1)], [(1, 0, 1), (1, 1, 0)]);
-        assert_eq!(
-            book.pages.len(),
-            2,
-            "sent after the window belongs to no second"
-        );
-        assert!(r.take().pages.is_empty());
-    }
-}
+mod tests;
