@@ -315,6 +315,8 @@ export interface ProofOf {
   port?: number;
 }
 
+export type Protocol = "http" | "grpc";
+
 export interface Published {
   figures: PublishedFigure[];
   id: string;
@@ -364,6 +366,7 @@ export interface Setup {
   meshes: Mesh[];
   mix: string;
   prices: Prices | null;
+  protocols?: Protocol[];
   repeats: number;
   seed: string;
   services: string[];

@@ -81,6 +81,17 @@ pub enum Protocol {
     Grpc,
 }
 
+impl Protocol {
+    /// As people write it.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::Grpc => "gRPC",
+        }
+    }
+}
+
 /// Applications that are code, not data: their messages are real.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

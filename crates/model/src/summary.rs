@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::graph::Protocol;
 use crate::hist::LatencySummary;
 use crate::layout::Fingerprint;
 use crate::load::Counts;
@@ -94,6 +95,9 @@ pub struct Setup {
     pub instances: u32,
     /// Name of the mix of endpoints.
     pub mix: String,
+    /// What the services that the mix asks speak; empty in a summary of before it was kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<Protocol>,
     /// What is compared, with all settings, in the order of the plan.
     pub meshes: Vec<Mesh>,
     /// The loads, in the order of the plan.

@@ -14,12 +14,15 @@ fn entry(page: &mut Html, term: &str, value: &str) {
 pub(super) fn environment(page: &mut Html, summary: &Summary) {
     let (setup, machine) = (&summary.setup, &summary.fingerprint);
     page.raw("<section aria-labelledby=\"environment\">\n<h2 id=\"environment\">What ran, and where</h2>\n<dl>\n");
+    let protocols: Vec<&str> = setup.protocols.iter().map(|p| p.title()).collect();
     let workload = format!(
-        "{} x {} ({}), endpoints {}",
+        "{} x {} ({}), endpoints {}{}{}",
         setup.workload,
         setup.instances,
         setup.services.join(", "),
-        setup.mix
+        setup.mix,
+        if protocols.is_empty() { "" } else { " over " },
+        protocols.join(" and ")
     );
     entry(page, "Workload", &workload);
     for mesh in &setup.meshes {

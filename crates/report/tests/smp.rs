@@ -311,3 +311,41 @@ fn every_file_is_valid_by_the_definition_and_both_forms_say_the_same() {
     seen.dedup();
     assert_eq!(seen.len(), 1 + 1 + 2 * 3, "{seen:?}");
 }
+
+#[test]
+fn a_test_says_which_protocol_was_asked() {
+    use tare_model::graph::Protocol;
+
+    let asked = |front: Protocol, second: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut plan = support::plan(&[("bare", "No mesh")], &[100.0], 1);
+        let graph = &mut plan.workload.graph;
+        graph.services[0].protocol = front;
+        graph.mixes[0].endpoints[1].service = second.to_owned();
+        support::write_run(dir.path(), &plan, |_| {});
+        let run = load_run(dir.path()).unwrap();
+        let Export::Files(files) = export(&run, &summarise(&run), Format::Smp).unwrap() else {
+            panic!("one document");
+        };
+        let (_, bytes) = files
+            .iter()
+            .find(|(name, _)| name.starts_with("test-00") && name.ends_with(".pb"))
+            .unwrap();
+        let test = pool()
+            .get_message_by_name("smp.PerformanceTestConfig")
+            .unwrap();
+        let test = DynamicMessage::decode(test, &bytes[..]).unwrap();
+        let clients = test.get_field_by_name("clients").unwrap();
+        let client = clients.as_list().unwrap()[0].as_message().unwrap().clone();
+        let field = |name| client.get_field_by_name(name).unwrap().into_owned();
+        (
+            field("protocol").as_enum_number().unwrap(),
+            field("additional_options").as_str().unwrap().to_owned(),
+        )
+    };
+    let http = asked(Protocol::Http, "web");
+    assert_eq!(http, (1, "open loop, constant arrivals".to_owned()));
+    assert_eq!(asked(Protocol::Grpc, "emoji"), (4, http.1.clone()));
+    let (protocol, said) = asked(Protocol::Http, "emoji");
+    assert_eq!((protocol, said), (1, http.1 + ", some requests gRPC"));
+}

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kubernetes::KubernetesSettings;
 use super::prices::Prices;
-use crate::graph::ServiceGraph;
+use crate::graph::{MixEndpoint, Protocol, ServiceGraph};
 use crate::load::{Arrivals, Pace};
 use crate::mesh::{DataPlaneKind, Mesh};
 
@@ -183,8 +183,39 @@ impl Workload {
     /// services that the mix names.
     #[must_use]
     pub fn origins(&self) -> u64 {
-        let endpoints = self.graph.mix(&self.mix).map_or(&[][..], |m| &m.endpoints);
-        let services: BTreeSet<&str> = endpoints.iter().map(|e| e.service.as_str()).collect();
-        services.len() as u64 * u64::from(self.instances)
+        self.asked().len() as u64 * u64::from(self.instances)
+    }
+
+    fn mix_endpoints(&self) -> &[MixEndpoint] {
+        self.graph.mix(&self.mix).map_or(&[], |m| &m.endpoints)
+    }
+
+    /// Names of the services that the mix asks.
+    fn asked(&self) -> BTreeSet<&str> {
+        let endpoints = self.mix_endpoints().iter();
+        endpoints.map(|e| e.service.as_str()).collect()
+    }
+
+    /// What the services that the mix asks speak, each once, HTTP first.
+    #[must_use]
+    pub fn protocols(&self) -> Vec<Protocol> {
+        let asked = self.asked();
+        let spoken = |p: &Protocol| {
+            let mut services = self.graph.services.iter();
+            services.any(|s| s.protocol == *p && asked.contains(s.name.as_str()))
+        };
+        let mut all = vec![Protocol::Http, Protocol::Grpc];
+        all.retain(spoken);
+        all
+    }
+
+    /// Bytes of the bodies of all requests that a generator is told of.
+    #[must_use]
+    pub fn body_bytes(&self) -> u64 {
+        let bytes = self
+            .mix_endpoints()
+            .iter()
+            .map(|e| u64::from(e.request_bytes));
+        bytes.sum::<u64>() * u64::from(self.instances)
     }
 }

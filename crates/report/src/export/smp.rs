@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 use serde::Serialize;
+use tare_model::graph;
 use tare_model::load::Arrivals;
 use tare_model::mesh::{DataPlaneKind, Mtls};
 use tare_model::plan::Load;
@@ -108,6 +109,12 @@ fn test(summary: &Summary, load: &Load) -> PerformanceTestConfig {
         Arrivals::Constant => "constant",
         _ => "other",
     };
+    // The format has one protocol for a client.
+    let (protocol, both) = match summary.setup.protocols[..] {
+        [graph::Protocol::Grpc] => (Protocol::Grpc, ""),
+        [_, _, ..] => (Protocol::Http, ", some requests gRPC"),
+        _ => (Protocol::Http, ""),
+    };
     PerformanceTestConfig {
         smp_version: VERSION.to_owned(),
         id: test_id(summary, &load.name),
@@ -116,10 +123,10 @@ fn test(summary: &Summary, load: &Load) -> PerformanceTestConfig {
         clients: vec![Client {
             internal: false,
             load_generator: format!("tare {}", summary.tare_version),
-            protocol: Protocol::Http as i32,
+            protocol: protocol as i32,
             connections: whole(f64::from(load.connections)),
             rps: load.rate_rps.round() as i64,
-            additional_options: format!("open loop, {arrivals} arrivals"),
+            additional_options: format!("open loop, {arrivals} arrivals{both}"),
         }],
         duration: format!("{}s", load.duration_ns as f64 / 1e9),
     }

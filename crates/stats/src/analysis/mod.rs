@@ -166,6 +166,7 @@ fn setup(manifest: &RunManifest, blocks: u32) -> Setup {
             .collect(),
         instances: plan.workload.instances,
         mix: plan.workload.mix.clone(),
+        protocols: plan.workload.protocols(),
         meshes: plan.meshes.clone(),
         loads: plan.loads.clone(),
         repeats: blocks,

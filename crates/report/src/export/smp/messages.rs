@@ -46,6 +46,7 @@ pub(super) struct Client {
 pub(super) enum Protocol {
     Invalid = 0,
     Http = 1,
+    Grpc = 4,
 }
 
 /// What came out of it.
