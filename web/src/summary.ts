@@ -38,6 +38,7 @@ export type Bound = "exact" | "over" | "under";
 
 export interface Cell {
   achieved_rps: number | null;
+  core_to_core: CoreToCore | null;
   cost: Cost | null;
   counts: Counts;
   endpoints: EndpointRow[];
@@ -57,6 +58,12 @@ export interface Cell {
   trials_invalid: number[];
   trials_used: number[];
   verdict: Verdict;
+}
+
+export interface CoreToCore {
+  least_ns: number;
+  median_ns: number;
+  most_ns: number;
 }
 
 export interface Cost {

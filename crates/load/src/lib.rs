@@ -13,6 +13,7 @@ mod book;
 mod collect;
 #[cfg(test)]
 mod conformance;
+mod cores;
 mod deck;
 mod driver;
 mod encode;
@@ -40,6 +41,7 @@ mod tls_tests;
 mod url;
 pub mod verdict;
 
+pub use cores::core_to_core_ns;
 pub use deck::{CARDS_MAX, Deck, DeckError};
 pub use run::{LoadError, run};
 pub use stream::RecordWriter;

@@ -10,6 +10,7 @@ use tare_model::record::LoadRecord;
 use tare_model::schedule::SchedulePlan;
 
 use crate::collect::{About, Collector};
+use crate::cores::core_to_core_ns;
 use crate::driver::{Driver, DriverReport, EpollDriver, KernelReport, TlsDriver};
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
 use crate::pin;
@@ -233,6 +234,7 @@ fn collect(
             Message::Flush(..) | Message::Ended(_) => {}
         }
     }
+    let mut core_to_core = core_to_core_ns().map_or(Vec::new(), |ns| vec![ns]);
     let throttled_before = throttled_ns();
     let start = choose_start(spec).map_err(LoadError::Driver)?;
     for release in &releases {
@@ -267,11 +269,13 @@ fn collect(
     let throttled = throttled_ns()
         .zip(throttled_before)
         .map(|(after, before)| after.saturating_sub(before));
+    core_to_core.extend(core_to_core_ns());
     Ok(collector.result(
         spec,
         &About {
             window_start_unix_ns,
             throttled_ns: throttled,
+            core_to_core_ns: core_to_core,
             driver,
         },
     ))

@@ -529,4 +529,9 @@ pub struct GeneratorStats {
     /// Time for which a CPU quota stopped the generator, from the start of the
     /// warm-up to the end of the drain, where cgroups tell.
     pub throttled_ns: Option<u64>,
+    /// How long a cache line took from one core of the generator's machine to another, in
+    /// nanoseconds: before the warm-up and after the drain, of each generator. Empty where
+    /// it has one core only, and in results of versions that did not look.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub core_to_core_ns: Vec<f64>,
 }

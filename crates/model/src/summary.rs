@@ -26,7 +26,7 @@ mod stability;
 
 pub use cost::Cost;
 pub use inference::{Inference, Sampling, StopTarget, Stopping};
-pub use instrument::{Instrument, Tls};
+pub use instrument::{CoreToCore, Instrument, Tls};
 pub use named::{NamedFigure, NamedSummary};
 pub use stability::{Outlier, Stability};
 
@@ -183,6 +183,10 @@ pub struct Cell {
     /// kernel's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instrument: Option<Instrument>,
+    /// How far the cores of the generators' machine were from each other; absent where no
+    /// trial looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_to_core: Option<CoreToCore>,
     /// TLS of the generators' connections; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,

@@ -1,7 +1,7 @@
 //! The instrument's own error and its TLS, as tables.
 
 use tare_model::summary::{Cell, Quantile, Summary};
-use tare_stats::figures;
+use tare_stats::{cores, figures};
 
 use crate::html::Html;
 use crate::tables::{per_load, plain, row_head};
@@ -16,9 +16,50 @@ pub(crate) fn table(page: &mut Html, summary: &Summary) {
             "No trial compared its instants with the kernel's.",
         );
     }
+    if let Some(words) = cores_words(summary) {
+        core_to_core(page, summary, &words);
+    }
     if summary.cells.iter().any(|c| c.tls.is_some()) {
         tls(page, summary);
     }
+}
+
+fn core_to_core(page: &mut Html, summary: &Summary, words: &str) {
+    page.tag(
+        "p class=\"caption\"",
+        &format!(
+            "Core to core: {words}. Looked at before and after each trial; a mesh whose trials met \
+             the cores farther apart than another's costs more for that alone."
+        ),
+    );
+    let columns = ["mesh", "least", "median", "most"];
+    per_load(page, summary, &columns, |page, cell| {
+        let Some(found) = &cell.core_to_core else {
+            return;
+        };
+        row_head(page, summary, cell);
+        for ns in [found.least_ns, found.median_ns, found.most_ns] {
+            plain(page, &figures::nanoseconds(ns));
+        }
+        page.raw("</tr>\n");
+    });
+}
+
+/// That the host moved the cores, in a sentence without its full stop; `None` where they
+/// stayed or nobody looked.
+#[must_use]
+pub fn cores_words(summary: &Summary) -> Option<String> {
+    let cells = summary.cells.iter().filter_map(|c| c.core_to_core);
+    let all = cores::over(cells.flat_map(|c| [c.least_ns, c.most_ns]))?;
+    let (least, most) = (all.least_ns, all.most_ns);
+    cores::moved(least, most).then(|| {
+        format!(
+            "the host moved the cores: a cache line took {} to {} from one to another, and what a \
+             request costs grows with it",
+            figures::nanoseconds(least),
+            figures::nanoseconds(most)
+        )
+    })
 }
 
 fn error(page: &mut Html, summary: &Summary) {

@@ -5,7 +5,7 @@ use tare_model::summary::{
 };
 use tare_model::verdict::{Finding, Grade};
 use tare_model::worker::Plane;
-use tare_page::{blocks, instrument_words};
+use tare_page::{blocks, cores_words, instrument_words};
 use tare_stats::figures;
 
 use crate::money;
@@ -122,8 +122,8 @@ fn legend(summary: &Summary) -> String {
     {
         text += "; - too few responses";
     }
-    if let Some(words) = instrument_words(summary) {
-        text += &format!("; {words}");
+    for words in [instrument_words(summary), cores_words(summary)] {
+        text += &words.map_or(String::new(), |w| format!("; {w}"));
     }
     text
 }

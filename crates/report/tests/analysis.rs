@@ -12,7 +12,7 @@ use tare_model::transport::TlsResult;
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
-use tare_page::instrument_words;
+use tare_page::{cores_words, instrument_words};
 use tare_stats::Histogram;
 use tare_stats::analysis::{StoredTrial, summarise};
 use tare_stats::special::t_quantile;
@@ -439,4 +439,34 @@ fn tls_of_the_generators_is_pooled() {
         assert_eq!(one.handshake[0].value_ns, 1_500_000);
     }
     assert_eq!(tls.iter().filter(|t| t.insecure).count(), 1);
+}
+
+#[test]
+fn cores_that_the_host_moved_are_said_with_the_mesh_that_met_them() {
+    let looked = |of: fn(&str) -> Vec<f64>| {
+        analysed(&against_itself(), |r| {
+            let looks = of(&r.trial.mesh.name);
+            r.load.as_mut().unwrap().generator.core_to_core_ns = looks;
+        })
+    };
+    let moved = looked(|mesh| match mesh {
+        "bare" => vec![38.0, 40.0],
+        _ => vec![40.0, 190.0],
+    });
+    let found: Vec<_> = moved
+        .cells
+        .iter()
+        .map(|c| c.core_to_core.unwrap())
+        .collect();
+    assert_eq!((found[0].least_ns, found[0].most_ns), (38.0, 40.0));
+    assert_eq!((found[1].median_ns, found[1].most_ns), (115.0, 190.0));
+    let said = cores_words(&moved).unwrap();
+    assert!(said.contains("took 38 ns to 190 ns"), "{said}");
+    assert!(tare_page::parts(&moved)["instrument"].contains(&said));
+    assert_eq!(cores_words(&looked(|_| vec![38.0, 70.0])), None);
+    let nobody = looked(|_| Vec::new());
+    assert_eq!(
+        (nobody.cells[0].core_to_core, cores_words(&nobody)),
+        (None, None)
+    );
 }

@@ -77,16 +77,27 @@ pub fn compare(
         .iter()
         .flat_map(|c| thresholds.iter().filter_map(|t| t.judge(c, judged_by)))
         .collect();
+    let mut warnings = unlike::warnings(before.manifest, after.manifest);
+    let [b, a] = sides.map(|s| core_to_core(s.trials));
+    warnings.extend(unlike::cores(&b, &a));
     Comparison {
         schema_version: SCHEMA_VERSION,
         before: compared_run(before),
         after: compared_run(after),
         confidence: crate::bootstrap::CONFIDENCE,
-        warnings: unlike::warnings(before.manifest, after.manifest),
+        warnings,
         cells,
         exceeded: judged.iter().any(|j| j.exceeded),
         thresholds: judged,
     }
+}
+
+/// Every look at the cores' distance.
+fn core_to_core(trials: &[StoredTrial]) -> Vec<f64> {
+    let loads = trials.iter().filter_map(|t| t.result.load.as_ref());
+    loads
+        .flat_map(|l| l.generator.core_to_core_ns.clone())
+        .collect()
 }
 
 fn compared_run(side: &Side<'_>) -> ComparedRun {

@@ -9,6 +9,12 @@ pub fn duration(ns: f64) -> String {
     format!("{} {unit}", significant(ns / scale))
 }
 
+/// Nanoseconds as such, for times of the machine: `38 ns`.
+#[must_use]
+pub fn nanoseconds(ns: f64) -> String {
+    format!("{ns:.0} ns")
+}
+
 fn duration_unit(ns: f64) -> (f64, &'static str) {
     match ns {
         ns if ns < 1e6 => (1e3, "µs"),

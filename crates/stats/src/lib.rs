@@ -7,6 +7,7 @@ pub mod analysis;
 pub mod bootstrap;
 pub mod clusters;
 pub mod compare;
+pub mod cores;
 pub mod figures;
 pub mod formats;
 pub mod generators;

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use tare_model::layout::{Fingerprint, RunManifest};
 use tare_model::plan::Plan;
 
+use crate::order::median;
+
 /// Sentences without their full stop; none where the runs are alike.
 pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String> {
     let mut found = Vec::new();
@@ -39,6 +41,18 @@ pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String>
     }
     plans(&before.plan, &after.plan, &mut found);
     found
+}
+
+/// The same of the cores' distance from each other, in nanoseconds, at each look.
+pub(crate) fn cores(before: &[f64], after: &[f64]) -> Option<String> {
+    if before.is_empty() || after.is_empty() {
+        return None;
+    }
+    let [b, a] = [before, after].map(median);
+    crate::cores::moved(b, a).then(|| {
+        let [b, a] = [b, a].map(crate::figures::nanoseconds);
+        format!("core to core, what a request costs grows with it: {b} before, {a} after")
+    })
 }
 
 fn bytes(fingerprint: &Fingerprint) -> String {
@@ -102,5 +116,20 @@ fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {
     for load in &before.loads {
         let there = after.loads.iter().any(|l| l.name == load.name);
         gone(&format!("the load {}", load.name), there, found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_that_were_moved_between_the_runs_are_said() {
+        let near = [38.0, 40.0, 190.0];
+        assert_eq!(cores(&near, &[37.0]), None);
+        assert_eq!(cores(&[], &near), None, "an earlier version did not look");
+        let said = "core to core, what a request costs grows with it: 40 ns before, 190 ns after";
+        assert_eq!(cores(&near, &[190.0]).as_deref(), Some(said));
+        assert!(cores(&[190.0], &near).is_some());
     }
 }

@@ -1,8 +1,12 @@
 //! Several clients in turn on one server, round after round. What is compared is
 //! the ratio within a round: the host gives this machine more or less of itself
-//! for tens of seconds at a time, and two neighbours share what they get.
+//! for tens of seconds at a time, and two neighbours share what they get. How far it
+//! has the cores apart is looked at before and after each measurement: ratios depend on
+//! it, and are told apart by it.
 
 use crate::tools::PerRequest;
+use tare_load::core_to_core_ns;
+use tare_stats::cores;
 use tare_stats::order::{median, median_interval};
 
 /// One client: its name, and a measurement that takes a few seconds.
@@ -18,26 +22,72 @@ pub struct Ratio {
     pub asked: &'static str,
 }
 
+/// One measurement, and how far the cores were apart before and after it, in nanoseconds.
+struct Seen {
+    used: PerRequest,
+    cores: [f64; 2],
+}
+
+/// Where the host had the cores.
+#[derive(Clone, Copy, PartialEq)]
+enum Cores {
+    Near,
+    Far,
+    Moving,
+}
+
+/// The distances between which near and far part; `None` where the cores stayed.
+fn boundary(seen: &[Vec<Seen>]) -> Option<f64> {
+    let all = cores::over(seen.iter().flatten().flat_map(|s| s.cores))?;
+    cores::moved(all.least_ns, all.most_ns).then(|| (all.least_ns * all.most_ns).sqrt())
+}
+
+impl Seen {
+    fn at(&self, boundary: f64) -> Cores {
+        match self.cores.map(|ns| ns < boundary) {
+            [true, true] => Cores::Near,
+            [false, false] => Cores::Far,
+            _ => Cores::Moving,
+        }
+    }
+}
+
 /// Runs all contenders `rounds` times, forwards and backwards in turn, and prints
 /// what each costs and the ratios.
 pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], ratios: &[Ratio]) {
     println!("\n{title}");
-    let mut seen: Vec<Vec<PerRequest>> = contenders.iter().map(|_| Vec::new()).collect();
+    let mut seen: Vec<Vec<Seen>> = contenders.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..contenders.len()).collect();
         if round % 2 == 1 {
             order.reverse();
         }
         for i in order {
+            let look = || core_to_core_ns().unwrap_or(1.0);
+            let before = look();
             let used = (contenders[i].run)();
-            seen[i].push(used);
+            let cores = [before, look()];
+            seen[i].push(Seen { used, cores });
         }
     }
+    let boundary = boundary(&seen);
+    if let Some(ns) = boundary {
+        let count = |state| {
+            let all = seen.iter().flatten();
+            all.filter(|s| s.at(ns) == state).count()
+        };
+        println!(
+            "  cores less than {ns:.0} ns apart in {} measurements, farther in {}, moved in {}",
+            count(Cores::Near),
+            count(Cores::Far),
+            count(Cores::Moving)
+        );
+    }
     for (contender, rounds) in contenders.iter().zip(&seen) {
-        let us: Vec<f64> = rounds.iter().map(|p| p.us).collect();
+        let us: Vec<f64> = rounds.iter().map(|s| s.used.us).collect();
         let low = us.iter().copied().fold(f64::INFINITY, f64::min);
         let high = us.iter().copied().fold(0.0, f64::max);
-        let counts: Option<Vec<f64>> = rounds.iter().map(|p| p.instructions).collect();
+        let counts: Option<Vec<f64>> = rounds.iter().map(|s| s.used.instructions).collect();
         let counted = counts.map_or_else(String::new, |c| {
             format!("  {:>7.0} instructions", median(&c))
         });
@@ -52,18 +102,35 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
         let (Some(of), Some(to)) = (place(ratio.of), place(ratio.to)) else {
             continue;
         };
-        let of_rounds = |value: &dyn Fn(&PerRequest) -> Option<f64>| -> Option<Vec<f64>> {
-            let pairs = seen[of].iter().zip(&seen[to]);
-            pairs.map(|(a, b)| Some(value(a)? / value(b)?)).collect()
-        };
-        let cpu = of_rounds(&|p| Some(p.us)).map_or_else(String::new, |r| interval(&r));
-        let counted = of_rounds(&|p| p.instructions).map_or_else(String::new, |r| {
-            format!(", in instructions {}", interval(&r))
-        });
+        let rounds = || seen[of].iter().zip(&seen[to]);
+        let us = |(a, b): (&Seen, &Seen)| a.used.us / b.used.us;
+        let cpu: Vec<f64> = rounds().map(us).collect();
+        let counted: Option<Vec<f64>> = rounds()
+            .map(|(a, b)| Some(a.used.instructions? / b.used.instructions?))
+            .collect();
         println!(
-            "  {} / {} = {cpu}{counted}; {}",
-            ratio.of, ratio.to, ratio.asked
+            "  {} / {} = {}{}; {}",
+            ratio.of,
+            ratio.to,
+            interval(&cpu),
+            counted.map_or_else(String::new, |r| format!(
+                ", in instructions {}",
+                interval(&r)
+            )),
+            ratio.asked
         );
+        let Some(boundary) = boundary else { continue };
+        for (name, state) in [("near", Cores::Near), ("far", Cores::Far)] {
+            let same = rounds().filter(|(a, b)| [a, b].iter().all(|s| s.at(boundary) == state));
+            let ratios: Vec<f64> = same.map(us).collect();
+            if !ratios.is_empty() {
+                println!(
+                    "    cores {name}: {} of {} rounds",
+                    interval(&ratios),
+                    ratios.len()
+                );
+            }
+        }
     }
 }
 

@@ -31,6 +31,21 @@ pub struct Instrument {
     pub clock_uncertainty_ns_max: u64,
 }
 
+/// How long a cache line took from one core of the generators' machine to another, in
+/// nanoseconds, over all looks (two a trial) of the used trials of a cell. Most of what a
+/// request on one machine costs grows with it, and a host that moves a virtual machine's
+/// cores changes it within seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CoreToCore {
+    /// The least.
+    pub least_ns: f64,
+    /// The median.
+    pub median_ns: f64,
+    /// The most.
+    pub most_ns: f64,
+}
+
 /// TLS between the generators and what they asked, over the used trials of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -173,6 +173,10 @@ fn cell(summary: &Summary, cell: &Cell) -> Row {
         row.whole("instrument_sampled", Some(instrument.sampled));
         row.quantiles("instrument_error", &instrument.service_time);
     }
+    if let Some(cores) = &cell.core_to_core {
+        row.number("core_to_core_median_ns", Some(cores.median_ns));
+        row.number("core_to_core_max_ns", Some(cores.most_ns));
+    }
     for (plane, name) in PLANES {
         let Some(plane) = cell.planes.get(&plane) else {
             continue;

@@ -323,6 +323,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             bytes_sent: 1,
             bytes_received: 1,
             throttled_ns: None,
+            core_to_core_ns: Vec::new(),
         },
         verdict,
         histograms: LoadHistograms {

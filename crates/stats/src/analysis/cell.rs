@@ -81,6 +81,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
         cost: super::cost::of(plan.prices.as_ref(), &used, load, confidence),
         named: named::of(&used),
         instrument: instrument::instrument(&loads),
+        core_to_core: instrument::core_to_core(&loads),
         tls: instrument::tls(&loads),
     }
 }

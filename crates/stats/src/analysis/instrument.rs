@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use tare_model::hist::HistogramWire;
-use tare_model::summary::{Instrument, Quantile, Tls};
+use tare_model::summary::{CoreToCore, Instrument, Quantile, Tls};
 use tare_model::transport::{InstrumentError, TlsResult};
 
 use super::trials::Decoded;
 use crate::compare::quantiles;
+use crate::cores;
 use crate::hist::{Histogram, WireError};
 use crate::sparse::Reader;
 
@@ -57,6 +58,12 @@ pub(super) fn instrument(loads: &[&Decoded<'_>]) -> Option<Instrument> {
         send: pooled(loads, |t| t.send.as_ref()),
         below_zero: all.iter().map(|e| e.below_zero).sum(),
     })
+}
+
+/// `None` where no trial looked.
+pub(super) fn core_to_core(loads: &[&Decoded<'_>]) -> Option<CoreToCore> {
+    let generators = loads.iter().map(|l| &l.result.generator);
+    cores::over(generators.flat_map(|g| g.core_to_core_ns.iter().copied()))
 }
 
 /// `None` where no trial spoke TLS.

@@ -208,6 +208,9 @@ fn generator(results: &[&LoadResult]) -> GeneratorStats {
     let throttled: Option<u64> = each()
         .filter_map(|g| g.throttled_ns)
         .reduce(u64::saturating_add);
+    // In an order that does not depend on the results'.
+    let mut core_to_core: Vec<f64> = each().flat_map(|g| g.core_to_core_ns.clone()).collect();
+    core_to_core.sort_by(f64::total_cmp);
     GeneratorStats {
         cpu_cores: each().map(|g| g.cpu_cores).sum(),
         loop_utilisation: each().map(|g| g.loop_utilisation).fold(0.0, f64::max),
@@ -217,5 +220,6 @@ fn generator(results: &[&LoadResult]) -> GeneratorStats {
         bytes_sent: sum(|g| g.bytes_sent),
         bytes_received: sum(|g| g.bytes_received),
         throttled_ns: throttled,
+        core_to_core_ns: core_to_core,
     }
 }

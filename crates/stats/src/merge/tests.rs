@@ -106,6 +106,8 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
             bytes_sent: slots.len() as u64,
             bytes_received: 0,
             throttled_ns: None,
+            // Not the same of each generator.
+            core_to_core_ns: vec![40.0 + slots.len() as f64, 190.0],
         },
         verdict: Verdict::default(),
         histograms: LoadHistograms {
@@ -168,9 +170,12 @@ proptest! {
             let mut r = r.clone();
             r.verdict = Verdict::default();
             r.rate.achieved = 0.0;
+            // Each generator looks for itself.
+            r.generator.core_to_core_ns.clear();
             serde_json::to_string(&r).unwrap()
         };
         prop_assert_eq!(bits(&found), bits(&whole));
+        prop_assert_eq!(found.generator.core_to_core_ns.len(), 2 * divisions as usize);
         prop_assert!((found.rate.achieved - whole.rate.achieved).abs() < 1e-9);
         prop_assert_eq!(shuffled.latency, whole.histograms.latency);
     }

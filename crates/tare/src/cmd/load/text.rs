@@ -8,6 +8,7 @@ use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol};
 use tare_model::record::Progress;
 use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
 use tare_model::verdict::Verdict;
+use tare_stats::{cores, figures};
 
 mod transport;
 
@@ -231,7 +232,16 @@ fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
         g.loop_utilisation * 100.0,
         format_bytes(g.bytes_sent as f64),
         format_bytes(g.bytes_received as f64)
-    )
+    )?;
+    match cores::over(g.core_to_core_ns.iter().copied()) {
+        Some(all) if cores::moved(all.least_ns, all.most_ns) => writeln!(
+            out,
+            "cores        {} to {} from one to another: moved by the host",
+            figures::nanoseconds(all.least_ns),
+            figures::nanoseconds(all.most_ns)
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The grade and its reasons.
