@@ -1,9 +1,11 @@
 //! Is this cluster fit for a run? Asked before one, changing nothing.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tare_model::mesh::MeshKubernetes;
 use tare_model::plan::KubernetesSettings;
 
 use super::kinds::{Needed, POD, used};
+use super::mesh_role::mesh_role;
 use super::names::MANAGED;
 use super::pods::Pod;
 use super::{connect, ledger, nodes};
@@ -20,6 +22,9 @@ pub struct Check {
     pub found: String,
 }
 
+/// Rights of meshes that are named when they are missing.
+const MISSING_SHOWN: usize = 8;
+
 fn check(what: &str, good: Option<bool>, found: impl Into<String>) -> Check {
     Check {
         what: what.to_owned(),
@@ -28,11 +33,14 @@ fn check(what: &str, good: Option<bool>, found: impl Into<String>) -> Check {
     }
 }
 
-/// Looks at the cluster.
+/// Looks at the cluster, for a run with these meshes.
 ///
 /// # Errors
 /// When it cannot be reached at all.
-pub async fn examine(settings: &KubernetesSettings) -> Result<Vec<Check>, EnvironmentError> {
+pub async fn examine(
+    settings: &KubernetesSettings,
+    meshes: &[&MeshKubernetes],
+) -> Result<Vec<Check>, EnvironmentError> {
     let (api, helm) = connect(settings).await?;
     let version = api.document("/version").await?;
     let version = version["gitVersion"]
@@ -45,6 +53,9 @@ pub async fn examine(settings: &KubernetesSettings) -> Result<Vec<Check>, Enviro
         format!("Kubernetes {version}"),
     )];
     checks.push(rights(&api, settings).await?);
+    if !meshes.is_empty() {
+        checks.push(mesh_rights(&api, settings, meshes).await?);
+    }
     checks.push(match helm.version().await {
         Ok(version) => check("helm", Some(true), version),
         Err(error) => check(
@@ -127,11 +138,8 @@ async fn rights(
             what["name"] = (*name).into();
             for verb in kind.verbs {
                 what["verb"] = (*verb).into();
-                let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-                    "spec": {"resourceAttributes": what}});
-                let answer = api.review(&review).await?;
                 asked += 1;
-                if answer["status"]["allowed"] != true {
+                if !allowed(api, &json!({"resourceAttributes": what})).await? {
                     missing.push(format!("{verb} {} {name}", kind.plural).trim().to_owned());
                 }
             }
@@ -145,6 +153,51 @@ async fn rights(
             format!(
                 "not allowed: {}; `tare doctor --rbac` prints the role",
                 missing.join(", ")
+            ),
+        ),
+    })
+}
+
+async fn allowed(api: &super::api::Api, what: &Value) -> Result<bool, EnvironmentError> {
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": what});
+    let answer = api.review(&review).await?;
+    Ok(answer["status"]["allowed"] == true)
+}
+
+/// Every right that installing these meshes takes, asked one by one.
+async fn mesh_rights(
+    api: &super::api::Api,
+    settings: &KubernetesSettings,
+    meshes: &[&MeshKubernetes],
+) -> Result<Check, EnvironmentError> {
+    let role = match mesh_role(settings, meshes).await {
+        Ok(role) => role,
+        Err(error) => return Ok(check("mesh rights", None, format!("not known: {error}"))),
+    };
+    let asks = role.asks();
+    let mut missing = Vec::new();
+    for (words, what) in &asks {
+        if !allowed(api, what).await? {
+            missing.push(words.as_str());
+        }
+    }
+    let more = match missing.len().saturating_sub(MISSING_SHOWN) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Ok(match missing.len() {
+        0 => check(
+            "mesh rights",
+            Some(true),
+            format!("all {} that the meshes' charts take", asks.len()),
+        ),
+        _ => check(
+            "mesh rights",
+            Some(false),
+            format!(
+                "not allowed: {}{more}; `tare doctor --rbac --plan PLAN` prints the role",
+                missing[..missing.len().min(MISSING_SHOWN)].join(", ")
             ),
         ),
     })

@@ -147,7 +147,7 @@ pub(super) fn used(settings: &KubernetesSettings) -> impl Iterator<Item = &'stat
 }
 
 /// The role that a run with these settings needs, as YAML, for `kubectl apply -f -`;
-/// what installing meshes takes beyond it says [`super::mesh_role::mesh_role_yaml`].
+/// what installing meshes takes beyond it says [`super::mesh_role::mesh_role`].
 #[must_use]
 pub fn role_yaml(settings: &KubernetesSettings) -> String {
     let mut text = String::from(

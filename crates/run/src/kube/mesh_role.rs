@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tare_model::mesh::MeshKubernetes;
 use tare_model::plan::KubernetesSettings;
 
@@ -23,15 +23,23 @@ const OF_MANIFESTS: [&str; 2] = ["create", "patch"];
 const OF_RELEASES: [&str; 5] = ["create", "delete", "get", "list", "update"];
 const ROLES: &str = "rbac.authorization.k8s.io";
 
-/// The role that these meshes take beyond [`super::kinds::role_yaml`], as YAML; empty when
-/// nothing of them is made. Helm renders their charts; no cluster is asked.
+/// What a plan's meshes take beyond [`super::kinds::role_yaml`].
+#[derive(Default)]
+pub struct MeshRole {
+    rights: Rights,
+    /// Rules of the charts' own roles, as JSON, each once.
+    handed_on: BTreeSet<String>,
+}
+
+/// The role that these meshes take; empty when nothing of them is made. Helm renders their
+/// charts; no cluster is asked.
 ///
 /// # Errors
 /// When Helm does not run, or cannot render a chart.
-pub async fn mesh_role_yaml(
+pub async fn mesh_role(
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
-) -> Result<String, EnvironmentError> {
+) -> Result<MeshRole, EnvironmentError> {
     let helm = Helm::new(kubeconfig(settings), settings.context.clone());
     let (mut of_charts, mut manifests) = (Vec::new(), Vec::new());
     for mesh in meshes {
@@ -48,11 +56,7 @@ pub async fn mesh_role_yaml(
         let with_mesh = mesh.manifests.iter().filter(|_| !mesh.releases.is_empty());
         manifests.extend(with_mesh.chain(&mesh.join.manifests).cloned());
     }
-    Ok(if of_charts.is_empty() && manifests.is_empty() {
-        String::new()
-    } else {
-        role(&of_charts, &manifests)
-    })
+    Ok(MeshRole::new(&of_charts, &manifests))
 }
 
 /// The objects of a list, or the object.
@@ -83,42 +87,103 @@ impl Rights {
     }
 }
 
-fn role(of_charts: &[Value], manifests: &[Value]) -> String {
-    let mut rights = Rights::default();
-    if !of_charts.is_empty() {
-        rights.add("", "secrets", &OF_RELEASES);
-        for kind in KINDS.iter().filter(|k| !k.mesh_verbs.is_empty()) {
-            rights.add(kind.group, kind.plural, kind.mesh_verbs);
+impl MeshRole {
+    fn new(of_charts: &[Value], manifests: &[Value]) -> Self {
+        let mut rights = Rights::default();
+        if !of_charts.is_empty() {
+            rights.add("", "secrets", &OF_RELEASES);
+            for kind in KINDS.iter().filter(|k| !k.mesh_verbs.is_empty()) {
+                rights.add(kind.group, kind.plural, kind.mesh_verbs);
+            }
+        }
+        let defined = plurals(of_charts);
+        let mut add = |object, verbs| {
+            let (group, kind) = (group(object), text(object, "/kind"));
+            let plural = defined
+                .get(&(group, kind))
+                .map_or_else(|| plural(kind), |p| (*p).to_owned());
+            rights.add(group, &plural, verbs);
+        };
+        of_charts.iter().for_each(|o| add(o, &OF_OBJECTS));
+        manifests.iter().for_each(|o| add(o, &OF_MANIFESTS));
+        Self {
+            rights,
+            handed_on: handed_on(of_charts),
         }
     }
-    let defined = plurals(of_charts);
-    let mut add = |object, verbs| {
-        let (group, kind) = (group(object), text(object, "/kind"));
-        let plural = defined
-            .get(&(group, kind))
-            .map_or_else(|| plural(kind), |p| (*p).to_owned());
-        rights.add(group, &plural, verbs);
-    };
-    of_charts.iter().for_each(|o| add(o, &OF_OBJECTS));
-    manifests.iter().for_each(|o| add(o, &OF_MANIFESTS));
-    let mut out = String::from(
-        "---\n# For this plan's meshes only: what Helm does to the objects of their charts, and, because whoever makes\n\
-         # a role must have all of its rights, the rights of the charts' own roles.\n\
-         apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-meshes\nrules:\n",
-    );
-    for ((group, plural), verbs) in &rights.0 {
-        let verbs: Vec<&str> = verbs.iter().copied().collect();
-        let _ = writeln!(
-            out,
-            "  - apiGroups: [\"{group}\"]\n    resources: [{plural}]\n    verbs: [{}]",
-            verbs.join(", ")
+
+    /// As YAML; empty when nothing is taken.
+    #[must_use]
+    pub fn yaml(&self) -> String {
+        if self.rights.0.is_empty() {
+            return String::new();
+        }
+        let mut out = String::from(
+            "---\n# For this plan's meshes only: what Helm does to the objects of their charts, and, because whoever makes\n\
+             # a role must have all of its rights, the rights of the charts' own roles.\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-meshes\nrules:\n",
         );
+        for ((group, plural), verbs) in &self.rights.0 {
+            let verbs: Vec<&str> = verbs.iter().copied().collect();
+            let _ = writeln!(
+                out,
+                "  - apiGroups: [\"{group}\"]\n    resources: [{plural}]\n    verbs: [{}]",
+                verbs.join(", ")
+            );
+        }
+        for rule in &self.handed_on {
+            // JSON is YAML.
+            let _ = writeln!(out, "  - {rule}");
+        }
+        out
     }
-    for rule in handed_on(of_charts) {
-        // JSON is YAML.
-        let _ = writeln!(out, "  - {rule}");
+
+    /// What a `SelfSubjectAccessReview` is asked to know of each right, with words for it;
+    /// each once.
+    pub(super) fn asks(&self) -> BTreeMap<String, Value> {
+        let mut asks = BTreeMap::new();
+        let own = self.rights.0.iter().map(|((group, plural), verbs)| {
+            json!({"apiGroups": [group], "resources": [plural], "verbs": verbs})
+        });
+        let handed_on = self.handed_on.iter();
+        let handed_on = handed_on.filter_map(|r| serde_json::from_str(r).ok());
+        for rule in own.chain(handed_on) {
+            ask(&rule, &mut asks);
+        }
+        asks
     }
-    out
+}
+
+/// What a rule of a role says, one question a combination.
+fn ask(rule: &Value, asks: &mut BTreeMap<String, Value>) {
+    let list = |name: &str| -> Vec<&str> {
+        let all = rule[name].as_array().into_iter().flatten();
+        all.filter_map(Value::as_str).collect()
+    };
+    let mut names = list("resourceNames");
+    if names.is_empty() {
+        // About all of them.
+        names.push("");
+    }
+    for verb in list("verbs") {
+        for path in list("nonResourceURLs") {
+            let what = json!({"nonResourceAttributes": {"path": path, "verb": verb}});
+            asks.insert(format!("{verb} {path}"), what);
+        }
+        for group in list("apiGroups") {
+            for resource in list("resources") {
+                for name in &names {
+                    let (plural, sub) = resource.split_once('/').unwrap_or((resource, ""));
+                    let what = json!({"group": group, "resource": plural, "subresource": sub,
+                        "name": name, "verb": verb});
+                    let dot = if group.is_empty() { "" } else { "." };
+                    let words = format!("{verb} {resource}{dot}{group} {name}");
+                    let what = json!({"resourceAttributes": what});
+                    asks.insert(words.trim_end().to_owned(), what);
+                }
+            }
+        }
+    }
 }
 
 /// Plurals of custom resources, by group and kind, from their definitions.
@@ -165,7 +230,7 @@ fn handed_on(objects: &[Value]) -> BTreeSet<String> {
             text(binding, "/roleRef/name"),
         );
         if !own.contains(&(kind, name)) {
-            let rule = serde_json::json!({"apiGroups": [ROLES], "resources": [plural(kind)],
+            let rule = json!({"apiGroups": [ROLES], "resources": [plural(kind)],
                 "resourceNames": [name], "verbs": ["bind"]});
             rules.insert(rule.to_string());
         }
@@ -176,7 +241,6 @@ fn handed_on(objects: &[Value]) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn plurals_are_those_of_the_api() {
@@ -213,7 +277,8 @@ mod tests {
                 "metadata": {"name": "c"}, "roleRef": {"kind": "ClusterRole", "name": "foreign"}}),
         ];
         let waypoint = json!({"apiVersion": "gateways.example/v1", "kind": "Gateway"});
-        let yaml = role(&objects, std::slice::from_ref(&waypoint));
+        let role = MeshRole::new(&objects, std::slice::from_ref(&waypoint));
+        let yaml = role.yaml();
         let read = tare_model::plan::yaml_to_json("role", yaml.trim_start_matches("---\n"));
         let rules = read.unwrap()["rules"].as_array().unwrap().clone();
         let verbs = |group: &str, plural: &str| -> Vec<Value> {
@@ -236,6 +301,44 @@ mod tests {
         assert_eq!(bind[0]["resourceNames"], json!(["foreign"]));
         assert!(!yaml.contains("\"*\""), "{yaml}");
         assert!(!yaml.contains("escalate"), "{yaml}");
+
+        // Asked of a cluster: each rule's combinations, a right that two rules give once.
+        let asks = role.asks();
+        let ask = |words: &str| asks[words].pointer("/resourceAttributes").unwrap().clone();
+        assert_eq!(ask("watch nodes")["resource"], "nodes");
+        let of_policies = ask("patch policyobjects.mesh.example");
+        assert_eq!(of_policies["group"], "mesh.example");
+        let foreign = ask("bind clusterroles.rbac.authorization.k8s.io foreign");
+        assert_eq!(foreign["name"], "foreign");
+        assert!(asks.keys().all(|words| !words.ends_with(' ')), "{asks:?}");
+    }
+
+    #[test]
+    fn a_rule_of_paths_and_parts_is_asked_as_such() {
+        let mut asks = BTreeMap::new();
+        let rules = [
+            json!({"apiGroups": [""], "resources": ["pods/exec", "pods"], "verbs": ["create", "get"]}),
+            json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}),
+        ];
+        rules.iter().for_each(|r| ask(r, &mut asks));
+        let words: Vec<&str> = asks.keys().map(String::as_str).collect();
+        let expected = [
+            "create pods",
+            "create pods/exec",
+            "get /metrics",
+            "get pods",
+            "get pods/exec",
+        ];
+        assert_eq!(words, expected);
+        assert_eq!(
+            asks["get /metrics"]["nonResourceAttributes"]["path"],
+            "/metrics"
+        );
+        let exec = &asks["create pods/exec"]["resourceAttributes"];
+        assert_eq!(
+            (&exec["resource"], &exec["subresource"]),
+            (&json!("pods"), &json!("exec"))
+        );
     }
 
     #[tokio::test]
@@ -244,10 +347,15 @@ mod tests {
         let mut mesh = MeshKubernetes::default();
         let gateway = json!({"apiVersion": "gateways.example/v1", "kind": "Gateway"});
         mesh.manifests.push(gateway.clone());
-        let nothing = mesh_role_yaml(&settings, &[&mesh]).await.unwrap();
-        assert_eq!(nothing, "", "manifests come with an installation only");
+        let nothing = mesh_role(&settings, &[&mesh]).await.unwrap();
+        assert!(nothing.asks().is_empty());
+        assert_eq!(
+            nothing.yaml(),
+            "",
+            "manifests come with an installation only"
+        );
         mesh.join.manifests.push(gateway);
-        let role = mesh_role_yaml(&settings, &[&mesh]).await.unwrap();
+        let role = mesh_role(&settings, &[&mesh]).await.unwrap().yaml();
         assert!(
             role.contains("gateways.example") && !role.contains("secrets"),
             "{role}"

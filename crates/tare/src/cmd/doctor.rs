@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use tare_run::kube::mesh_role::mesh_role_yaml;
+use tare_run::kube::mesh_role::mesh_role;
 use tare_run::kube::{doctor, kinds};
 
 use super::exit;
@@ -25,8 +25,8 @@ pub(crate) struct Args {
     /// needed (pull secrets, sampling by kubelets, objects of charts).
     #[arg(long)]
     plan: Option<String>,
-    /// With --rbac and --plan: leave out what installing meshes takes.
-    #[arg(long, requires_all = ["rbac", "plan"])]
+    /// With --plan: leave out what installing its meshes takes, since they are there.
+    #[arg(long, requires = "plan")]
     without_meshes: bool,
 }
 
@@ -52,15 +52,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let mut out = std::io::stdout().lock();
+    let installed: Vec<_> = meshes
+        .iter()
+        .filter(|_| !args.without_meshes)
+        .filter_map(|m| m.kubernetes.as_deref())
+        .collect();
     if args.rbac {
-        let installed: Vec<_> = meshes
-            .iter()
-            .filter(|_| !args.without_meshes)
-            .filter_map(|m| m.kubernetes.as_deref())
-            .collect();
         // All of it or nothing: half a role on standard output would be applied.
-        let more = runtime.block_on(mesh_role_yaml(&clusters[0], &installed))?;
-        let mut role = kinds::role_yaml(&clusters[0]) + &more;
+        let more = runtime.block_on(mesh_role(&clusters[0], &installed))?;
+        let mut role = kinds::role_yaml(&clusters[0]) + &more.yaml();
         if args.plan.is_none() {
             role += "# Installing a plan's meshes takes more: tare doctor --rbac --plan PLAN\n";
         }
@@ -73,7 +73,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let context = settings.context.as_deref().unwrap_or_default();
             writeln!(out, "cluster {context}")?;
         }
-        let checks = match runtime.block_on(doctor::examine(settings)) {
+        let checks = match runtime.block_on(doctor::examine(settings, &installed)) {
             // One that does not answer says nothing of the others.
             Err(error) if clusters.len() > 1 => {
                 writeln!(out, "{:<5} {error}", "BAD")?;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -35,27 +36,52 @@ impl Account {
         must(&["apply", "--filename", account.role.to_str().unwrap()]);
         must(&["create", "namespace", NAME]);
         must(&["create", "serviceaccount", NAME, "--namespace", NAME]);
-        for role in ["tare", "tare-meshes"] {
-            let of = [
-                &format!("--clusterrole={role}"),
-                &format!("--serviceaccount={NAME}:{NAME}"),
-            ];
-            let name = format!("{NAME}-{role}");
-            must(&["create", "clusterrolebinding", &name, of[0], of[1]]);
-        }
+        bind("tare");
+        let token = must(&[
+            "create",
+            "token",
+            NAME,
+            "--namespace",
+            NAME,
+            "--duration=2h",
+        ]);
+        let config = must(&["config", "view", "--raw", "--minify", "--output", "json"]);
+        let mut config: Value = serde_json::from_str(&config).unwrap();
+        config["users"][0]["user"] = json!({"token": token.trim()});
+        std::fs::write(&account.kubeconfig, config.to_string()).unwrap();
+        account.told(
+            tare,
+            plan,
+            &["ok    rights ", "BAD   mesh rights  not allowed: "],
+        );
+        bind("tare-meshes");
+        account.told(tare, plan, &["ok    rights ", "ok    mesh rights  all "]);
         let who = format!("--as=system:serviceaccount:{NAME}:{NAME}");
         for (verb, what, may) in [("list", "pods", "yes"), ("*", "*", "no")] {
             let said = asked(&["auth", "can-i", verb, what, "--all-namespaces", &who]);
             let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
             assert_eq!(said, may, "{verb} {what}");
         }
-        let lifetime = "--duration=2h";
-        let token = must(&["create", "token", NAME, "--namespace", NAME, lifetime]);
-        let config = must(&["config", "view", "--raw", "--minify", "--output", "json"]);
-        let mut config: Value = serde_json::from_str(&config).unwrap();
-        config["users"][0]["user"] = json!({"token": token.trim()});
-        std::fs::write(&account.kubeconfig, config.to_string()).unwrap();
         account
+    }
+
+    /// What `tare doctor` says to it, as soon as the cluster knows of its bindings.
+    fn told(&self, tare: &Path, plan: &str, expected: &[&str]) {
+        let ask = || {
+            let mut doctor = Command::new(tare);
+            doctor.args(["doctor", "--plan", plan]);
+            doctor.env("TARE_KUBECONFIG", self.kubeconfig());
+            String::from_utf8(doctor.output().unwrap().stdout).unwrap()
+        };
+        let mut said = String::new();
+        for _ in 0..10 {
+            said = ask();
+            if expected.iter().all(|line| said.contains(line)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        panic!("expected {expected:?}: {said}");
     }
 
     /// The path of its kubeconfig.
@@ -79,6 +105,13 @@ impl Drop for Account {
     fn drop(&mut self) {
         self.remove();
     }
+}
+
+fn bind(role: &str) {
+    let name = format!("{NAME}-{role}");
+    let role = format!("--clusterrole={role}");
+    let who = format!("--serviceaccount={NAME}:{NAME}");
+    must(&["create", "clusterrolebinding", &name, &role, &who]);
 }
 
 fn asked(arguments: &[&str]) -> Output {
