@@ -264,10 +264,16 @@ export interface NamedSummary {
 }
 
 export interface Outlier {
+  cores: OutlierCores | null;
   median_ns: number;
   score: number;
   value_ns: number;
   what: string;
+}
+
+export interface OutlierCores {
+  here_ns: number;
+  median_ns: number;
 }
 
 export interface Overhead {

@@ -28,7 +28,7 @@ pub use cost::Cost;
 pub use inference::{Inference, Sampling, StopTarget, Stopping};
 pub use instrument::{CoreToCore, Instrument, Tls};
 pub use named::{NamedFigure, NamedSummary};
-pub use stability::{Outlier, Stability};
+pub use stability::{Outlier, OutlierCores, Stability};
 
 /// The whole analysis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,6 +1,6 @@
 //! The instrument's own error and its TLS, as tables.
 
-use tare_model::summary::{Cell, Quantile, Summary};
+use tare_model::summary::{Cell, Outlier, Quantile, Summary};
 use tare_stats::{cores, figures};
 
 use crate::html::Html;
@@ -186,6 +186,18 @@ pub fn instrument_words(summary: &Summary) -> Option<String> {
             "the instrument adds at most {} to a service time, by the kernel's instants of {} requests",
             found.join(", "),
             figures::count(sampled)
+        )
+    })
+}
+
+/// Where the host had the cores in an outlier, to be put after what is unlike in it.
+#[must_use]
+pub fn outlier_cores_words(outlier: &Outlier) -> String {
+    outlier.cores.map_or_else(String::new, |c| {
+        format!(
+            "; its cores were {} apart, elsewhere {}",
+            figures::nanoseconds(c.here_ns),
+            figures::nanoseconds(c.median_ns)
         )
     })
 }

@@ -23,7 +23,7 @@ mod trials;
 mod wasm;
 
 pub use evidence::{Details, Evidence, RunInput};
-pub use instrument::{cores_words, instrument_words};
+pub use instrument::{cores_words, instrument_words, outlier_cores_words};
 pub use series::{
     BUCKETS_FROM_NS, BUCKETS_PER_DECADE, COLUMNS_MAX, Column, SeriesBuilder, TrialSeries,
 };

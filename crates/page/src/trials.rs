@@ -8,6 +8,7 @@ use tare_stats::figures;
 
 use super::{badge, mesh_label};
 use crate::html::Html;
+use crate::instrument::outlier_cores_words;
 
 const COLUMNS: [&str; 12] = [
     "use",
@@ -139,10 +140,11 @@ fn unlike(trial: &TrialRow) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(o) = &trial.outlier {
         found.push(format!(
-            "Unlike its fellows: {} of {}, their median is {}. It is used all the same.",
+            "Unlike its fellows: {} of {}, their median is {}{}. It is used all the same.",
             o.what,
             figures::duration(o.value_ns as f64),
-            figures::duration(o.median_ns as f64)
+            figures::duration(o.median_ns as f64),
+            outlier_cores_words(o)
         ));
     }
     let stability = trial.stability.as_ref();

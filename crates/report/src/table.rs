@@ -5,7 +5,7 @@ use tare_model::summary::{
 };
 use tare_model::verdict::{Finding, Grade};
 use tare_model::worker::Plane;
-use tare_page::{blocks, cores_words, instrument_words};
+use tare_page::{blocks, cores_words, instrument_words, outlier_cores_words};
 use tare_stats::figures;
 
 use crate::money;
@@ -303,13 +303,14 @@ fn doubts(out: &mut Output, summary: &Summary) {
     for trial in &summary.trials {
         if let Some(outlier) = &trial.outlier {
             let text = format!(
-                "outlier, kept: trial {}, {} at {}: {} of {}, where the median of the trials is {}.",
+                "outlier, kept: trial {}, {} at {}: {} of {}, where the median of the trials is {}{}.",
                 trial.index,
                 trial.mesh,
                 trial.load,
                 outlier.what,
                 figures::duration(outlier.value_ns as f64),
                 figures::duration(outlier.median_ns as f64),
+                outlier_cores_words(outlier),
             );
             out.wrapped(&text, "", "  ");
         }

@@ -358,9 +358,12 @@ fn an_outlier_is_named_and_kept() {
         .unwrap()
         .index;
     let summary = analysed(&plan, |r| {
+        let mut cores = vec![40.0, 44.0];
         if r.trial.index == odd {
             scale(r, 2.0);
+            cores = vec![160.0, 170.0];
         }
+        r.load.as_mut().unwrap().generator.core_to_core_ns = cores;
     });
     let named: Vec<u32> = summary
         .trials
@@ -373,6 +376,11 @@ fn an_outlier_is_named_and_kept() {
     let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
     assert!(
         table.contains(&format!("outlier, kept: trial {odd}, envoy")),
+        "{table}"
+    );
+    let unwrapped = table.replace("\n  ", " ");
+    assert!(
+        unwrapped.contains("; its cores were 165 ns apart, elsewhere 44 ns."),
         "{table}"
     );
 }

@@ -42,4 +42,18 @@ pub struct Outlier {
     pub median_ns: u64,
     /// Distance in robust standard deviations (of the logarithms), signed.
     pub score: f64,
+    /// Where the host had the cores nearer or farther in this trial, before and after it, than
+    /// in most of the cell's: a likely cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<OutlierCores>,
+}
+
+/// How long a cache line took from core to core, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutlierCores {
+    /// In this trial: the median of its looks.
+    pub here_ns: f64,
+    /// The median of all looks of the cell.
+    pub median_ns: f64,
 }

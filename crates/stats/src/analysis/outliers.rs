@@ -1,7 +1,9 @@
 //! Trials that differ from the others of their cell: named, and kept.
 
+use tare_model::summary::{Outlier, OutlierCores};
+
+use crate::cores;
 use crate::order::median;
-use tare_model::summary::Outlier;
 
 use super::trials::Trial;
 
@@ -18,6 +20,11 @@ const SCATTER_MIN: f64 = 0.02;
 /// The outliers among the used trials of one cell, by trial index.
 pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
     let mut found: Vec<(u32, Outlier)> = Vec::new();
+    let looks: Vec<&[f64]> = used
+        .iter()
+        .map(|t| t.load.as_ref())
+        .map(|l| l.map_or(&[][..], |l| &l.result.generator.core_to_core_ns))
+        .collect();
     for (what, q) in [("p50", 0.5), ("p99", 0.99)] {
         let values: Vec<u64> = used
             .iter()
@@ -42,6 +49,7 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
                 value_ns: values[i],
                 median_ns: median(&logs).exp().round() as u64,
                 score,
+                cores: unlike_cores(looks[i], &looks),
             };
             match found.iter_mut().find(|f| f.0 == index) {
                 Some(known) if known.1.score.abs() < score.abs() => known.1 = outlier,
@@ -51,6 +59,18 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
         }
     }
     found
+}
+
+/// Where the host had the cores, as long as all looks of the trial agree that it was not as
+/// in most of the cell's.
+fn unlike_cores(here: &[f64], looks: &[&[f64]]) -> Option<OutlierCores> {
+    let median_ns = cores::over(looks.concat())?.median_ns;
+    let here_ns = cores::over(here.iter().copied())?.median_ns;
+    let elsewhere =
+        |&ns: &f64| cores::moved(ns, median_ns) && (ns > median_ns) == (here_ns > median_ns);
+    here.iter()
+        .all(elsewhere)
+        .then_some(OutlierCores { here_ns, median_ns })
 }
 
 /// Distances from the median in robust standard deviations; zeros for few values.
@@ -70,6 +90,19 @@ fn scores(values: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cores_are_a_cause_only_where_the_whole_trial_met_them_elsewhere() {
+        let near = [40.0, 44.0];
+        let unlike = |here: &[f64]| unlike_cores(here, &[&near, &near, here]);
+        let far = unlike(&[160.0, 180.0]).unwrap();
+        assert_eq!((far.here_ns, far.median_ns), (170.0, 44.0));
+        assert_eq!(unlike(&[160.0, 42.0]), None, "moved in between");
+        assert_eq!(unlike(&[10.0, 160.0]), None, "to either side");
+        assert_eq!(unlike(&[50.0, 60.0]), None);
+        assert_eq!(unlike(&[]), None);
+        assert!(unlike(&[10.0, 11.0]).is_some());
+    }
 
     #[test]
     fn the_score_by_hand() {
