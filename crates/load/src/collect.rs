@@ -174,7 +174,7 @@ impl<'a> Collector<'a> {
             grpc_status: count_map(&total.grpc_status),
             errors: error_map(&total.errors),
             endpoints,
-            generator: generator(&ends, about),
+            generator: generator(&ends, about.throttled_ns),
             verdict: Verdict::default(),
             histograms: LoadHistograms {
                 latency: wire_of(&total.latency),
@@ -200,8 +200,6 @@ pub(crate) struct About {
     pub(crate) driver: DriverReport,
     pub(crate) window_start_unix_ns: u64,
     pub(crate) throttled_ns: Option<u64>,
-    /// See [`GeneratorStats::core_to_core_ns`].
-    pub(crate) core_to_core_ns: Vec<f64>,
 }
 
 fn tls(report: &TlsReport) -> TlsResult {
@@ -248,7 +246,7 @@ fn rate(spec: &LoadSpec, total: &Page, window_ns: u64) -> Rate {
     }
 }
 
-fn generator(ends: &[LoopEnd], about: &About) -> GeneratorStats {
+fn generator(ends: &[LoopEnd], throttled_ns: Option<u64>) -> GeneratorStats {
     let sum = |of: fn(&LoopEnd) -> u64| ends.iter().map(of).sum();
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let busy = |e: &LoopEnd| share(e.window_ns.saturating_sub(e.idle_ns), e.window_ns);
@@ -262,8 +260,8 @@ fn generator(ends: &[LoopEnd], about: &About) -> GeneratorStats {
         waiting_max: sum(|e| e.waiting_max),
         bytes_sent: sum(|e| e.bytes_sent),
         bytes_received: sum(|e| e.bytes_received),
-        throttled_ns: about.throttled_ns,
-        core_to_core_ns: about.core_to_core_ns.clone(),
+        throttled_ns,
+        core_to_core_ns: Vec::new(),
     }
 }
 
@@ -349,7 +347,6 @@ pub(crate) fn empty_result() -> LoadResult {
     let about = About {
         window_start_unix_ns: 0,
         throttled_ns: None,
-        core_to_core_ns: Vec::new(),
         driver: DriverReport::default(),
     };
     collector.result(&spec, &about)

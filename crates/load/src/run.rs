@@ -118,7 +118,8 @@ pub fn run(
     raise_file_limit(&plans)?;
     let cores = cores(spec)?;
     let (sender, receiver) = channel();
-    std::thread::scope(|scope| {
+    let before = core_to_core_ns();
+    let mut result = std::thread::scope(|scope| {
         let mut releases = Vec::new();
         let mut loops = Vec::new();
         for (index, plan) in plans.iter().enumerate() {
@@ -151,7 +152,11 @@ pub fn run(
             l.join().map_err(panicked)?;
         }
         result
-    })
+    })?;
+    // Not by the collector, whose priority is low.
+    let looks = before.zip(core_to_core_ns());
+    result.generator.core_to_core_ns = looks.map(|(b, a)| [b, a]).into_iter().collect();
+    Ok(result)
 }
 
 fn one_loop(
@@ -234,7 +239,6 @@ fn collect(
             Message::Flush(..) | Message::Ended(_) => {}
         }
     }
-    let mut core_to_core = core_to_core_ns().map_or(Vec::new(), |ns| vec![ns]);
     let throttled_before = throttled_ns();
     let start = choose_start(spec).map_err(LoadError::Driver)?;
     for release in &releases {
@@ -269,13 +273,11 @@ fn collect(
     let throttled = throttled_ns()
         .zip(throttled_before)
         .map(|(after, before)| after.saturating_sub(before));
-    core_to_core.extend(core_to_core_ns());
     Ok(collector.result(
         spec,
         &About {
             window_start_unix_ns,
             throttled_ns: throttled,
-            core_to_core_ns: core_to_core,
             driver,
         },
     ))

@@ -109,7 +109,6 @@ fn run(server: impl SimServer, spec: &LoadSpec) -> LoadResult {
     let about = About {
         window_start_unix_ns: 0,
         throttled_ns: None,
-        core_to_core_ns: Vec::new(),
         driver: driver.driver_report(),
     };
     let result = collector.result(spec, &about);

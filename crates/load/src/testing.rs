@@ -56,7 +56,6 @@ pub(crate) fn drive<D: Driver>(
     let about = About {
         window_start_unix_ns: 0,
         throttled_ns: None,
-        core_to_core_ns: Vec::new(),
         driver: driver.driver_report(),
     };
     writer.finish(collector.result(spec, &about)).unwrap();

@@ -529,9 +529,10 @@ pub struct GeneratorStats {
     /// Time for which a CPU quota stopped the generator, from the start of the
     /// warm-up to the end of the drain, where cgroups tell.
     pub throttled_ns: Option<u64>,
-    /// How long a cache line took from one core of the generator's machine to another, in
-    /// nanoseconds: before the warm-up and after the drain, of each generator. Empty where
-    /// it has one core only, and in results of versions that did not look.
+    /// How long a cache line took from the first to the last core that the generator may run
+    /// on, in nanoseconds: before its connections were opened, and after its end. A pair for
+    /// each generator, in an order of their own; none for one that has one core only or found
+    /// no core free, and in results of versions that did not look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub core_to_core_ns: Vec<f64>,
+    pub core_to_core_ns: Vec<[f64; 2]>,
 }

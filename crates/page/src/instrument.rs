@@ -28,8 +28,9 @@ fn core_to_core(page: &mut Html, summary: &Summary, words: &str) {
     page.tag(
         "p class=\"caption\"",
         &format!(
-            "Core to core: {words}. Looked at before and after each trial; a mesh whose trials met \
-             the cores farther apart than another's costs more for that alone."
+            "Core to core: {words}. Looked at before and after each load. A virtual machine's host may \
+             move its cores at any time; a mesh whose trials met them farther apart than another's costs \
+             more for that alone, if it runs on these cores."
         ),
     );
     let columns = ["mesh", "least", "median", "most"];
@@ -45,8 +46,8 @@ fn core_to_core(page: &mut Html, summary: &Summary, words: &str) {
     });
 }
 
-/// That the host moved the cores, in a sentence without its full stop; `None` where they
-/// stayed or nobody looked.
+/// That the cores were not always at the same distance, in a sentence without its full
+/// stop; `None` where they were or nobody looked.
 #[must_use]
 pub fn cores_words(summary: &Summary) -> Option<String> {
     let cells = summary.cells.iter().filter_map(|c| c.core_to_core);
@@ -54,8 +55,8 @@ pub fn cores_words(summary: &Summary) -> Option<String> {
     let (least, most) = (all.least_ns, all.most_ns);
     cores::moved(least, most).then(|| {
         format!(
-            "the host moved the cores: a cache line took {} to {} from one to another, and what a \
-             request costs grows with it",
+            "a cache line took {} to {} from core to core where the generators ran, and what a \
+             request costs on one machine grows with it",
             figures::nanoseconds(least),
             figures::nanoseconds(most)
         )

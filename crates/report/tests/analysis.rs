@@ -443,15 +443,15 @@ fn tls_of_the_generators_is_pooled() {
 
 #[test]
 fn cores_that_the_host_moved_are_said_with_the_mesh_that_met_them() {
-    let looked = |of: fn(&str) -> Vec<f64>| {
+    let looked = |of: fn(&str) -> Vec<[f64; 2]>| {
         analysed(&against_itself(), |r| {
             let looks = of(&r.trial.mesh.name);
             r.load.as_mut().unwrap().generator.core_to_core_ns = looks;
         })
     };
     let moved = looked(|mesh| match mesh {
-        "bare" => vec![38.0, 40.0],
-        _ => vec![40.0, 190.0],
+        "bare" => vec![[38.0, 40.0]],
+        _ => vec![[40.0, 190.0]],
     });
     let found: Vec<_> = moved
         .cells
@@ -463,7 +463,7 @@ fn cores_that_the_host_moved_are_said_with_the_mesh_that_met_them() {
     let said = cores_words(&moved).unwrap();
     assert!(said.contains("took 38 ns to 190 ns"), "{said}");
     assert!(tare_page::parts(&moved)["instrument"].contains(&said));
-    assert_eq!(cores_words(&looked(|_| vec![38.0, 70.0])), None);
+    assert_eq!(cores_words(&looked(|_| vec![[38.0, 70.0]])), None);
     let nobody = looked(|_| Vec::new());
     assert_eq!(
         (nobody.cells[0].core_to_core, cores_words(&nobody)),

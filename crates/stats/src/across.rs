@@ -55,11 +55,17 @@ pub fn compare(
         .into_iter()
         .fold(0.0, f64::max);
     let mut cells = Vec::new();
+    let mut looks = [Vec::new(), Vec::new()];
     for mesh in &after.manifest.plan.meshes {
         for load in &after.manifest.plan.loads {
             let used = [0, 1].map(|i| cell_trials(&trials[i], &mesh.name, &load.name));
             if used.iter().any(Vec::is_empty) {
                 continue;
+            }
+            for (looks, used) in looks.iter_mut().zip(&used) {
+                let loads = used.iter().filter_map(|t| t.load.as_ref());
+                let pairs = loads.flat_map(|l| &l.result.generator.core_to_core_ns);
+                looks.extend(pairs.flatten().copied());
             }
             let figures = [0, 1].map(|i| figures(sides[i], &trials[i], &used[i]));
             cells.push(ComparedCell {
@@ -78,8 +84,7 @@ pub fn compare(
         .flat_map(|c| thresholds.iter().filter_map(|t| t.judge(c, judged_by)))
         .collect();
     let mut warnings = unlike::warnings(before.manifest, after.manifest);
-    let [b, a] = sides.map(|s| core_to_core(s.trials));
-    warnings.extend(unlike::cores(&b, &a));
+    warnings.extend(unlike::cores(&looks[0], &looks[1]));
     Comparison {
         schema_version: SCHEMA_VERSION,
         before: compared_run(before),
@@ -90,14 +95,6 @@ pub fn compare(
         exceeded: judged.iter().any(|j| j.exceeded),
         thresholds: judged,
     }
-}
-
-/// Every look at the cores' distance.
-fn core_to_core(trials: &[StoredTrial]) -> Vec<f64> {
-    let loads = trials.iter().filter_map(|t| t.result.load.as_ref());
-    loads
-        .flat_map(|l| l.generator.core_to_core_ns.clone())
-        .collect()
 }
 
 fn compared_run(side: &Side<'_>) -> ComparedRun {

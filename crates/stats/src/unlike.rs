@@ -51,7 +51,7 @@ pub(crate) fn cores(before: &[f64], after: &[f64]) -> Option<String> {
     let [b, a] = [before, after].map(median);
     crate::cores::moved(b, a).then(|| {
         let [b, a] = [b, a].map(crate::figures::nanoseconds);
-        format!("core to core, what a request costs grows with it: {b} before, {a} after")
+        format!("a cache line between cores, which requests wait for: {b} before, {a} after")
     })
 }
 
@@ -128,7 +128,8 @@ mod tests {
         let near = [38.0, 40.0, 190.0];
         assert_eq!(cores(&near, &[37.0]), None);
         assert_eq!(cores(&[], &near), None, "an earlier version did not look");
-        let said = "core to core, what a request costs grows with it: 40 ns before, 190 ns after";
+        let said =
+            "a cache line between cores, which requests wait for: 40 ns before, 190 ns after";
         assert_eq!(cores(&near, &[190.0]).as_deref(), Some(said));
         assert!(cores(&[190.0], &near).is_some());
     }

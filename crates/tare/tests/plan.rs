@@ -163,3 +163,24 @@ fn what_is_no_text_or_too_long_is_refused() {
     );
     assert!(bad(&["plan", "check", folder.to_str().unwrap()], "").contains("cannot read the plan"));
 }
+
+#[test]
+fn bodies_that_only_the_clusters_file_makes_too_many_are_refused_before_the_cluster_is_asked() {
+    let folder = folder("bodies");
+    let (plan, cluster) = (folder.join("plan.yaml"), folder.join("cluster.yaml"));
+    let text = "environment: kubernetes\nworkload: {graph: {name: g, \
+        services: [{name: a, protocol: grpc, endpoints: [{path: Get}]}], \
+        mixes: [{name: default, endpoints: [{name: get, service: a, path: Get, request_bytes: 300000}]}]}}\n\
+        meshes: [bare]\n";
+    std::fs::write(&plan, text).unwrap();
+    std::fs::write(&cluster, "generators: 2\n").unwrap();
+    let (plan, cluster) = (plan.to_str().unwrap(), cluster.to_str().unwrap());
+    let role = ["doctor", "--rbac", "--plan", plan, "--cluster", cluster];
+    assert!(good(&role, "").contains("ClusterRole"));
+    std::fs::write(cluster, "generators: 8\n").unwrap();
+    let message = bad(&role, "");
+    assert!(
+        message.contains("request bodies are 2400000 bytes"),
+        "{message}"
+    );
+}

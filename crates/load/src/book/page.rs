@@ -7,7 +7,7 @@ use tare_stats::Histogram;
 pub(crate) type Errors = [u64; ErrorClass::ALL.len()];
 
 /// Adds `from` to `to`.
-pub(crate) fn add_errors(to: &mut Errors, from: &Errors) {
+fn add_errors(to: &mut Errors, from: &Errors) {
     to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
 }
 

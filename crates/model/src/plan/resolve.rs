@@ -18,9 +18,6 @@ pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 const LIST_MAX: usize = 64;
 /// Most trials of a plan.
 const TRIALS_MAX: u64 = 10_000;
-/// Most bytes of request bodies that go to a cluster: in base64, with what is around them,
-/// they lie in one ConfigMap, which holds 1 MiB.
-const BODIES_MAX: u64 = 700_000;
 
 /// Resolves a plan file: `text`, called `source_name` in messages, with each of
 /// `sets` (`path=value`) applied to it. `read_file` gives the files it names.
@@ -103,14 +100,12 @@ fn read(
         .expected(format!("at most {TRIALS_MAX}"))
         .help("divide the plan");
     }
-    let generators = plan.kubernetes.as_ref().map_or(0, |k| k.generators);
-    let bodies = plan.workload.body_bytes() * u64::from(generators);
-    if bodies > BODIES_MAX {
+    if let Some(bodies) = plan.bodies_beyond() {
         d.problem(
             environment_place,
             format!("request bodies of {bodies} bytes: endpoints x instances x generators"),
         )
-        .expected(format!("at most {BODIES_MAX} on Kubernetes"))
+        .expected(format!("at most {} on Kubernetes", Plan::BODIES_MAX))
         .help("lower `request_bytes` of the mix, or the number of instances");
     }
     Some(plan)

@@ -171,6 +171,21 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Most bytes of request bodies that go to a cluster: in base64, with what is around
+    /// them, they lie in one ConfigMap, which holds 1 MiB.
+    pub const BODIES_MAX: u64 = 700_000;
+
+    /// Bytes of the bodies of all requests that all generators of a cluster are told of,
+    /// where they are more than [`Self::BODIES_MAX`].
+    #[must_use]
+    pub fn bodies_beyond(&self) -> Option<u64> {
+        let generators = self.kubernetes.as_ref()?.generators;
+        let bytes = self.workload.body_bytes() * u64::from(generators);
+        (bytes > Self::BODIES_MAX).then_some(bytes)
+    }
+}
+
 /// Guesses of the time to start and end a trial, per trial and per process.
 const TRIAL_NS: u64 = 1_000_000_000;
 const SERVICE_NS: u64 = 20_000_000;

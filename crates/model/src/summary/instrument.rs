@@ -31,10 +31,10 @@ pub struct Instrument {
     pub clock_uncertainty_ns_max: u64,
 }
 
-/// How long a cache line took from one core of the generators' machine to another, in
-/// nanoseconds, over all looks (two a trial) of the used trials of a cell. Most of what a
-/// request on one machine costs grows with it, and a host that moves a virtual machine's
-/// cores changes it within seconds.
+/// How long a cache line took from one core to another where the generators ran, in
+/// nanoseconds, over all looks (two of each generator) in the used trials of a cell. Most of
+/// what a request on one machine costs grows with it, and a host that moves a virtual
+/// machine's cores changes it within seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoreToCore {

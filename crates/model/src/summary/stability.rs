@@ -42,8 +42,8 @@ pub struct Outlier {
     pub median_ns: u64,
     /// Distance in robust standard deviations (of the logarithms), signed.
     pub score: f64,
-    /// Where the host had the cores nearer or farther in this trial, before and after it, than
-    /// in most of the cell's: a likely cause.
+    /// Where the cores were farther apart before and after this trial, which is slower, than in
+    /// most others of the cell, or nearer, and it is faster: a likely cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<OutlierCores>,
 }
@@ -54,6 +54,6 @@ pub struct Outlier {
 pub struct OutlierCores {
     /// In this trial: the median of its looks.
     pub here_ns: f64,
-    /// The median of all looks of the cell.
+    /// The median of the looks in the cell's other trials.
     pub median_ns: f64,
 }

@@ -174,8 +174,9 @@ fn cell(summary: &Summary, cell: &Cell) -> Row {
         row.quantiles("instrument_error", &instrument.service_time);
     }
     if let Some(cores) = &cell.core_to_core {
+        row.number("core_to_core_least_ns", Some(cores.least_ns));
         row.number("core_to_core_median_ns", Some(cores.median_ns));
-        row.number("core_to_core_max_ns", Some(cores.most_ns));
+        row.number("core_to_core_most_ns", Some(cores.most_ns));
     }
     for (plane, name) in PLANES {
         let Some(plane) = cell.planes.get(&plane) else {

@@ -53,11 +53,11 @@ pub async fn examine(
         format!("Kubernetes {version}"),
     )];
     checks.push(rights(&api, settings).await?);
-    if !meshes.is_empty() {
-        checks.push(mesh_rights(&api, settings, meshes).await?);
-    }
+    checks.extend(mesh_rights(&api, settings, meshes).await?);
+    let installs = meshes.iter().any(|m| !m.releases.is_empty());
     checks.push(match helm.version().await {
         Ok(version) => check("helm", Some(true), version),
+        Err(error) if installs => check("helm", Some(false), error.to_string()),
         Err(error) => check(
             "helm",
             None,
@@ -165,17 +165,23 @@ async fn allowed(api: &super::api::Api, what: &Value) -> Result<bool, Environmen
     Ok(answer["status"]["allowed"] == true)
 }
 
-/// Every right that installing these meshes takes, asked one by one.
+/// Every right that installing these meshes takes, asked one by one, of the whole cluster;
+/// `None` where it takes none.
 async fn mesh_rights(
     api: &super::api::Api,
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
-) -> Result<Check, EnvironmentError> {
-    let role = match mesh_role(settings, meshes).await {
-        Ok(role) => role,
-        Err(error) => return Ok(check("mesh rights", None, format!("not known: {error}"))),
+) -> Result<Option<Check>, EnvironmentError> {
+    let asks = match mesh_role(settings, meshes).await {
+        Ok(role) => role.asks(),
+        Err(error) => {
+            let found = format!("not known: {error}");
+            return Ok(Some(check("mesh rights", None, found)));
+        }
     };
-    let asks = role.asks();
+    if asks.is_empty() {
+        return Ok(None);
+    }
     let mut missing = Vec::new();
     for (words, what) in &asks {
         if !allowed(api, what).await? {
@@ -186,21 +192,21 @@ async fn mesh_rights(
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    Ok(match missing.len() {
+    Ok(Some(match missing.len() {
         0 => check(
             "mesh rights",
             Some(true),
-            format!("all {} that the meshes' charts take", asks.len()),
+            format!("all {} that installing the meshes takes", asks.len()),
         ),
         _ => check(
             "mesh rights",
             Some(false),
             format!(
-                "not allowed: {}{more}; `tare doctor --rbac --plan PLAN` prints the role",
+                "not allowed on the whole cluster: {}{more}; `tare doctor --rbac --plan PLAN` prints the role",
                 missing[..missing.len().min(MISSING_SHOWN)].join(", ")
             ),
         ),
-    })
+    }))
 }
 
 /// Pods of others on the nodes that will be used.

@@ -63,7 +63,7 @@ pub(super) fn instrument(loads: &[&Decoded<'_>]) -> Option<Instrument> {
 /// `None` where no trial looked.
 pub(super) fn core_to_core(loads: &[&Decoded<'_>]) -> Option<CoreToCore> {
     let generators = loads.iter().map(|l| &l.result.generator);
-    cores::over(generators.flat_map(|g| g.core_to_core_ns.iter().copied()))
+    cores::over(generators.flat_map(|g| g.core_to_core_ns.iter().copied().flatten()))
 }
 
 /// `None` where no trial spoke TLS.

@@ -20,11 +20,11 @@ const SCATTER_MIN: f64 = 0.02;
 /// The outliers among the used trials of one cell, by trial index.
 pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
     let mut found: Vec<(u32, Outlier)> = Vec::new();
-    let looks: Vec<&[f64]> = used
-        .iter()
-        .map(|t| t.load.as_ref())
-        .map(|l| l.map_or(&[][..], |l| &l.result.generator.core_to_core_ns))
-        .collect();
+    let looks_of = |t: &&Trial<'_>| {
+        let load = t.load.as_ref();
+        load.map_or_else(Vec::new, |l| l.result.generator.core_to_core_ns.concat())
+    };
+    let looks: Vec<Vec<f64>> = used.iter().map(looks_of).collect();
     for (what, q) in [("p50", 0.5), ("p99", 0.99)] {
         let values: Vec<u64> = used
             .iter()
@@ -49,7 +49,7 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
                 value_ns: values[i],
                 median_ns: median(&logs).exp().round() as u64,
                 score,
-                cores: unlike_cores(looks[i], &looks),
+                cores: unlike_cores(i, score, &looks),
             };
             match found.iter_mut().find(|f| f.0 == index) {
                 Some(known) if known.1.score.abs() < score.abs() => known.1 = outlier,
@@ -61,16 +61,18 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
     found
 }
 
-/// Where the host had the cores, as long as all looks of the trial agree that it was not as
-/// in most of the cell's.
-fn unlike_cores(here: &[f64], looks: &[&[f64]]) -> Option<OutlierCores> {
-    let median_ns = cores::over(looks.concat())?.median_ns;
-    let here_ns = cores::over(here.iter().copied())?.median_ns;
-    let elsewhere =
-        |&ns: &f64| cores::moved(ns, median_ns) && (ns > median_ns) == (here_ns > median_ns);
-    here.iter()
-        .all(elsewhere)
-        .then_some(OutlierCores { here_ns, median_ns })
+/// Where the host had the cores, if that may be why trial `i` is slower (a score above 0) or
+/// faster: all of its looks were on that side of the others' median, and most of the others'
+/// near that.
+fn unlike_cores(i: usize, score: f64, looks: &[Vec<f64>]) -> Option<OutlierCores> {
+    let others = looks.iter().enumerate().filter(|(j, _)| *j != i);
+    let others: Vec<f64> = others.flat_map(|(_, l)| l).copied().collect();
+    let median_ns = cores::over(others.iter().copied())?.median_ns;
+    let alike = others.iter().filter(|&&ns| !cores::moved(ns, median_ns));
+    let here_ns = cores::over(looks[i].iter().copied())?.median_ns;
+    let elsewhere = |&ns: &f64| cores::moved(ns, median_ns) && (ns > median_ns) == (score > 0.0);
+    let cause = 2 * alike.count() > others.len() && looks[i].iter().all(elsewhere);
+    cause.then_some(OutlierCores { here_ns, median_ns })
 }
 
 /// Distances from the median in robust standard deviations; zeros for few values.
@@ -93,15 +95,23 @@ mod tests {
 
     #[test]
     fn cores_are_a_cause_only_where_the_whole_trial_met_them_elsewhere() {
-        let near = [40.0, 44.0];
-        let unlike = |here: &[f64]| unlike_cores(here, &[&near, &near, here]);
-        let far = unlike(&[160.0, 180.0]).unwrap();
-        assert_eq!((far.here_ns, far.median_ns), (170.0, 44.0));
-        assert_eq!(unlike(&[160.0, 42.0]), None, "moved in between");
-        assert_eq!(unlike(&[10.0, 160.0]), None, "to either side");
-        assert_eq!(unlike(&[50.0, 60.0]), None);
-        assert_eq!(unlike(&[]), None);
-        assert!(unlike(&[10.0, 11.0]).is_some());
+        let unlike = |here: &[f64], score| {
+            let looks = [vec![40.0, 44.0], here.to_vec(), vec![42.0, 160.0]];
+            unlike_cores(1, score, &looks)
+        };
+        let far = unlike(&[160.0, 180.0], 4.0).unwrap();
+        assert_eq!((far.here_ns, far.median_ns), (170.0, 43.0));
+        assert_eq!(unlike(&[160.0, 180.0], -4.0), None, "farther, and faster");
+        assert_eq!(unlike(&[160.0, 42.0], 4.0), None, "moved in between");
+        assert_eq!(unlike(&[50.0, 60.0], 4.0), None);
+        assert_eq!(unlike(&[], 4.0), None);
+        assert!(unlike(&[10.0, 11.0], -4.0).is_some());
+        let halves = [vec![38.0, 190.0], vec![38.0, 190.0], vec![20.0, 20.0]];
+        assert_eq!(
+            unlike_cores(2, -4.0, &halves),
+            None,
+            "nobody was at the median"
+        );
     }
 
     #[test]

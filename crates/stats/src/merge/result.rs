@@ -209,8 +209,8 @@ fn generator(results: &[&LoadResult]) -> GeneratorStats {
         .filter_map(|g| g.throttled_ns)
         .reduce(u64::saturating_add);
     // In an order that does not depend on the results'.
-    let mut core_to_core: Vec<f64> = each().flat_map(|g| g.core_to_core_ns.clone()).collect();
-    core_to_core.sort_by(f64::total_cmp);
+    let mut core_to_core: Vec<[f64; 2]> = each().flat_map(|g| g.core_to_core_ns.clone()).collect();
+    core_to_core.sort_by(|a, b| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
     GeneratorStats {
         cpu_cores: each().map(|g| g.cpu_cores).sum(),
         loop_utilisation: each().map(|g| g.loop_utilisation).fold(0.0, f64::max),

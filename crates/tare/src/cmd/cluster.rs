@@ -55,6 +55,13 @@ impl Flags {
             })?;
         }
         plan.kubernetes = Some(Box::new(settings));
+        if let Some(bytes) = plan.bodies_beyond() {
+            bail!(
+                "with the cluster's settings, request bodies are {bytes} bytes (endpoints x instances x generators), \
+                 expected at most {}: lower `request_bytes` of the mix, or the number of instances or generators",
+                Plan::BODIES_MAX
+            );
+        }
         Ok(())
     }
 

@@ -37,15 +37,11 @@ fn whole(result: &TrialResult) {
         assert!(!has(result, reason), "{:#?}", result.verdict);
     }
     let resources = result.resources.as_ref().expect("CPU and memory");
-    // Generators may end with the window, just before the last sample.
+    // Generators and their proxies may end with the window, just before the last sample.
     let early = |p: &&ProcessUse| {
-        let window_ns = if p.plane == Plane::Generator {
-            load.window_ns
-        } else {
-            u64::MAX
-        };
+        let own = matches!(p.plane, Plane::Generator | Plane::GeneratorProxy);
         p.gone_at_ns
-            .is_some_and(|t_ns| t_ns.unsigned_abs() < window_ns)
+            .is_some_and(|t_ns| !own || t_ns.unsigned_abs() < load.window_ns)
     };
     let gone: Vec<&ProcessUse> = resources.processes.iter().filter(early).collect();
     assert!(gone.is_empty(), "{gone:?}");

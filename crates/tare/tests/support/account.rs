@@ -52,7 +52,10 @@ impl Account {
         account.told(
             tare,
             plan,
-            &["ok    rights ", "BAD   mesh rights  not allowed: "],
+            &[
+                "ok    rights ",
+                "BAD   mesh rights  not allowed on the whole cluster: ",
+            ],
         );
         bind("tare-meshes");
         account.told(tare, plan, &["ok    rights ", "ok    mesh rights  all "]);

@@ -233,15 +233,17 @@ fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
         format_bytes(g.bytes_sent as f64),
         format_bytes(g.bytes_received as f64)
     )?;
-    match cores::over(g.core_to_core_ns.iter().copied()) {
-        Some(all) if cores::moved(all.least_ns, all.most_ns) => writeln!(
-            out,
-            "cores        {} to {} from one to another: moved by the host",
-            figures::nanoseconds(all.least_ns),
-            figures::nanoseconds(all.most_ns)
-        ),
-        _ => Ok(()),
+    for &[before, after] in &g.core_to_core_ns {
+        if cores::moved(before, after) {
+            writeln!(
+                out,
+                "cores        {} from one to another before, {} after: they were moved",
+                figures::nanoseconds(before),
+                figures::nanoseconds(after)
+            )?;
+        }
     }
+    Ok(())
 }
 
 /// The grade and its reasons.
