@@ -50,13 +50,15 @@ pub fn median(values: &[f64]) -> f64 {
     middle(&sorted(values))
 }
 
-fn sorted(values: &[f64]) -> Vec<f64> {
+/// All values from the least to the most.
+pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
 
-fn middle(sorted: &[f64]) -> f64 {
+/// The median of values in order.
+pub(crate) fn middle(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => f64::NAN,
         n => f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tare_model::load::{Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Shard};
@@ -359,6 +359,7 @@ fn a_worker_writes_a_whole_stream() {
     let json = serde_json::to_vec(&spec).unwrap();
     child.stdin.take().unwrap().write_all(&json).unwrap();
     let output = finish(child);
+    let gone = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     assert!(output.status.success(), "{output:?}");
     let mut stream = LoadStream::new();
     let mut kinds = Vec::new();
@@ -385,6 +386,9 @@ fn a_worker_writes_a_whole_stream() {
     assert_eq!(result.rate.target, Some(250.0));
     let names: Vec<&str> = result.endpoints.iter().map(|e| e.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
+    // Whoever samples it at the end of the window finds it.
+    let end = Duration::from_nanos(result.window_start_unix_ns + result.window_ns);
+    assert!(gone >= end + Duration::from_millis(200), "{gone:?} {end:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -167,6 +168,10 @@ pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// A worker is there so long after the window: the last sample of its CPU and memory is due
+/// at the window's end, and comes late on a busy machine.
+const OUTLIVES_WINDOW: Duration = Duration::from_millis(200);
+
 /// Worker mode. The records say how it went; the exit code only whether they are
 /// complete.
 fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
@@ -203,7 +208,14 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
             writer.write(&record)?;
         }
     }
+    let end_ns = match result.interrupted {
+        true => 0,
+        false => result.window_start_unix_ns + result.window_ns,
+    };
     writer.finish(result)?;
+    let seen = UNIX_EPOCH + Duration::from_nanos(end_ns) + OUTLIVES_WINDOW;
+    let wait = seen.duration_since(SystemTime::now()).unwrap_or_default();
+    std::thread::sleep(wait.min(OUTLIVES_WINDOW));
     Ok(ExitCode::SUCCESS)
 }
 

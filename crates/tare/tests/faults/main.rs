@@ -16,7 +16,6 @@ use site::{Site, ended, events, has, kill, pods, program, read, said, testbed, w
 use tare_model::summary::Summary;
 use tare_model::trial::{ProcessUse, TrialResult};
 use tare_model::verdict::{Grade, Reason};
-use tare_model::worker::Plane;
 
 /// Slots of 10 s at 40 rps.
 const PLANNED: u64 = 400;
@@ -37,13 +36,8 @@ fn whole(result: &TrialResult) {
         assert!(!has(result, reason), "{:#?}", result.verdict);
     }
     let resources = result.resources.as_ref().expect("CPU and memory");
-    // Generators and their proxies may end with the window, just before the last sample.
-    let early = |p: &&ProcessUse| {
-        let own = matches!(p.plane, Plane::Generator | Plane::GeneratorProxy);
-        p.gone_at_ns
-            .is_some_and(|t_ns| !own || t_ns.unsigned_abs() < load.window_ns)
-    };
-    let gone: Vec<&ProcessUse> = resources.processes.iter().filter(early).collect();
+    let gone = |p: &&ProcessUse| p.gone_at_ns.is_some();
+    let gone: Vec<&ProcessUse> = resources.processes.iter().filter(gone).collect();
     assert!(gone.is_empty(), "{gone:?}");
 }
 
