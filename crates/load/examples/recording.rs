@@ -5,7 +5,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os()
         .nth(1)
         .ok_or("expected the file of a specification")?;

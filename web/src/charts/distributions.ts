@@ -109,11 +109,13 @@ function plot(rows: Row[], key: "share" | "below", inks: [string, string], names
         ]
       : [Plot.line(here, { x: "high_ms", y: "below", stroke: ink, strokeWidth: 2.25 })],
   );
+  // A peak may stand anywhere, so shares have their names above; a sum is high at the right.
+  const above = key === "share" ? 32 : 0;
   const legend = sides.map(({ ink }, i) =>
-    Plot.text([names[i as 0 | 1]], { text: (t: string) => `${"AB"[i]} ${t}`, frameAnchor: key === "share" ? "top-right" : "bottom-right", textAnchor: "end", dy: key === "share" ? 4 + 16 * i : -24 + 16 * i, dx: -6, fill: ink, fontWeight: 600 }));
+    Plot.text([names[i as 0 | 1]], { text: (t: string) => `${"AB"[i]} ${t}`, frameAnchor: above ? "top-right" : "bottom-right", textAnchor: "end", lineAnchor: above ? "bottom" : "middle", dy: (above ? -22 : -24) + 16 * i, dx: -6, fill: ink, fontWeight: 600 }));
   return Plot.plot({
     ...BASE,
-    width, height: 280, marginLeft: 48, marginRight: 14, marginTop: 24, marginBottom: 44,
+    width, height: 280 + above, marginLeft: 48, marginRight: 14, marginTop: 24 + above, marginBottom: 44,
     x: { type: "log", domain: x, label: null },
     y: { domain: key === "share" ? undefined : [0, 100], label: "↑ %", tickSize: 0, ticks: 5, nice: true, zero: true } as Plot.ScaleOptions,
     marks: [
