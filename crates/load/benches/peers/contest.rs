@@ -2,8 +2,9 @@
 //! the ratio within a round: the host gives this machine more or less of itself
 //! for tens of seconds at a time, and two neighbours share what they get. How far it
 //! has the cores apart is looked at before and after each measurement: ratios depend on
-//! it, and are told apart by it.
+//! it, and are told apart by it. So are rounds of which the host took nothing.
 
+use crate::host::{UNDISTURBED_MS, disturbance, stolen_ms};
 use crate::tools::PerRequest;
 use tare_load::core_to_core_ns;
 use tare_stats::cores;
@@ -22,11 +23,14 @@ pub struct Ratio {
     pub asked: &'static str,
 }
 
-/// One measurement, and how far the cores were apart before and after it, in nanoseconds, as
-/// far as a look found both free.
+/// One measurement.
 struct Seen {
     used: PerRequest,
+    /// How far the cores were apart before and after it, in nanoseconds, as far as a look
+    /// found both free.
     cores: [Option<f64>; 2],
+    /// What the host took of it, in milliseconds.
+    stolen_ms: f64,
 }
 
 /// Where the host had the cores.
@@ -71,9 +75,13 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
         }
         for i in order {
             let before = core_to_core_ns();
+            let stolen_before_ms = stolen_ms();
             let used = (contenders[i].run)();
-            let cores = [before, core_to_core_ns()];
-            seen[i].push(Seen { used, cores });
+            seen[i].push(Seen {
+                used,
+                stolen_ms: stolen_ms() - stolen_before_ms,
+                cores: [before, core_to_core_ns()],
+            });
         }
     }
     let boundary = boundary(&seen);
@@ -89,6 +97,8 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
             count(Cores::Other)
         );
     }
+    let stolen: Vec<f64> = seen.iter().flatten().map(|s| s.stolen_ms).collect();
+    println!("  {}", disturbance(&stolen));
     for (contender, rounds) in contenders.iter().zip(&seen) {
         let us: Vec<f64> = rounds.iter().map(|s| s.used.us).collect();
         let low = us.iter().copied().fold(f64::INFINITY, f64::min);
@@ -125,18 +135,21 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
             )),
             ratio.asked
         );
-        let Some(boundary) = boundary else { continue };
-        for (name, state) in [("near", Cores::Near), ("far", Cores::Far)] {
-            let same = rounds().filter(|(a, b)| [a, b].iter().all(|s| s.at(boundary) == state));
-            let ratios: Vec<f64> = same.map(us).collect();
-            if !ratios.is_empty() {
-                println!(
-                    "    cores {name}: {} of {} rounds",
-                    interval(&ratios),
-                    ratios.len()
-                );
+        let apart = |name: &str, taken: &dyn Fn(&Seen) -> bool| {
+            let ratios: Vec<f64> = rounds()
+                .filter(|(a, b)| taken(a) && taken(b))
+                .map(us)
+                .collect();
+            if !ratios.is_empty() && ratios.len() < cpu.len() {
+                let rounds = ratios.len();
+                println!("    {name}: {} of {rounds} rounds", interval(&ratios));
             }
+        };
+        if let Some(boundary) = boundary {
+            apart("cores near", &|s| s.at(boundary) == Cores::Near);
+            apart("cores far", &|s| s.at(boundary) == Cores::Far);
         }
+        apart("undisturbed", &|s| s.stolen_ms <= UNDISTURBED_MS);
     }
 }
 

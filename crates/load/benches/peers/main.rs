@@ -13,6 +13,7 @@
 
 mod contest;
 mod cost;
+mod host;
 mod protocols;
 mod recording;
 mod server;

@@ -92,15 +92,6 @@ impl Used {
     }
 }
 
-/// What the host has given to others since it started, in milliseconds over both cores;
-/// in steps of 10.
-pub fn stolen_ms() -> f64 {
-    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let all = text.lines().next().unwrap_or_default();
-    let ticks = all.split_whitespace().nth(8);
-    10.0 * ticks.and_then(|t| t.parse().ok()).unwrap_or(0.0)
-}
-
 /// Runs a client on core 1 to its end.
 pub fn client(program: &Path, args: &[&str]) -> Used {
     let used = || {

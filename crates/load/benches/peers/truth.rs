@@ -7,8 +7,9 @@ use serde_json::Value;
 use tare_stats::order::median;
 
 use crate::cost::CONNECTIONS;
+use crate::host::{UNDISTURBED_MS, disturbance, stolen_ms};
 use crate::server::Server;
-use crate::tools::{Tools, client, json, stolen_ms};
+use crate::tools::{Tools, client, json};
 
 /// p50 and p99 in microseconds of a summary in nanoseconds.
 fn us(summary: &Value) -> (f64, f64) {
@@ -63,8 +64,6 @@ fn h2load(program: &Path, url: &str, rate: f64, seconds: u32) -> (f64, f64) {
     (rank(0.5), rank(0.99))
 }
 
-/// Stolen time up to which a measurement passes for undisturbed: one step of the count.
-const UNDISTURBED_MS: f64 = 10.0;
 const TRIES: usize = 4;
 
 /// Measures again, a few times, while the host takes the cores away meanwhile: at the 99th
@@ -82,19 +81,6 @@ fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; 
         last = next;
     }
     last
-}
-
-/// In words: the milliseconds that the host took of measurements that count.
-fn disturbance(stolen_ms: &[f64]) -> String {
-    let disturbed = stolen_ms.iter().filter(|ms| **ms > UNDISTURBED_MS).count();
-    match disturbed {
-        0 => "undisturbed".to_owned(),
-        n => format!(
-            "disturbed: the host took up to {:.0} ms of {n} of {}",
-            stolen_ms.iter().copied().fold(0.0, f64::max),
-            stolen_ms.len()
-        ),
-    }
 }
 
 /// How near to the plan the requests leave, and what the kernel says of the rest.
