@@ -51,7 +51,8 @@ impl Ball {
 
 /// Nanoseconds that a cache line takes from the first of the cores that this process may
 /// run on to the last one: half of a round trip, as mean of the fastest 50 in a row of 800.
-/// A quarter of a millisecond, half where they are far apart; `None` where there is one core only, or others keep them busy.
+/// A quarter of a millisecond, half where they are far apart; `None` where there is one core
+/// only, or others keep them busy.
 #[must_use]
 pub fn core_to_core_ns() -> Option<f64> {
     let allowed = pin::allowed().ok()?;

@@ -5,8 +5,9 @@ use tare_model::summary::CoreToCore;
 use crate::order::{middle, sorted};
 
 /// Most by least from which the cores count as moved. On a virtual machine looks were 24 to
-/// 57 ns while the host had the cores near each other, and 140 to 270 ns while it had not.
-const MOVED: f64 = 2.4;
+/// 57 ns while the host had the cores near each other, and 140 to 270 ns while it had not:
+/// a move to the other side never passes unsaid, one within the near side may be said, too.
+const MOVED: f64 = 2.0;
 
 /// All looks, in nanoseconds; `None` without any.
 #[must_use]
@@ -38,6 +39,6 @@ mod tests {
         );
         assert_eq!(over([]), None);
         assert!(moved(57.0, 140.0) && moved(140.0, 57.0));
-        assert!(!moved(24.0, 57.0) && !moved(140.0, 270.0));
+        assert!(!moved(38.0, 75.0) && !moved(140.0, 270.0));
     }
 }

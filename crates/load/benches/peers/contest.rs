@@ -2,7 +2,8 @@
 //! the ratio within a round: the host gives this machine more or less of itself
 //! for tens of seconds at a time, and two neighbours share what they get. How far it
 //! has the cores apart is looked at before and after each measurement: ratios depend on
-//! it, and are told apart by it. So are rounds of which the host took nothing.
+//! it, and are told apart by it. So are rounds of which the host took no more than the
+//! count's own step.
 
 use crate::host::{UNDISTURBED_MS, disturbance, stolen_ms};
 use crate::tools::PerRequest;
@@ -99,6 +100,7 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
     }
     let stolen: Vec<f64> = seen.iter().flatten().map(|s| s.stolen_ms).collect();
     println!("  {}", disturbance(&stolen));
+    let is_disturbed = stolen.iter().any(|ms| *ms > UNDISTURBED_MS);
     for (contender, rounds) in contenders.iter().zip(&seen) {
         let us: Vec<f64> = rounds.iter().map(|s| s.used.us).collect();
         let low = us.iter().copied().fold(f64::INFINITY, f64::min);
@@ -140,7 +142,7 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
                 .filter(|(a, b)| taken(a) && taken(b))
                 .map(us)
                 .collect();
-            if !ratios.is_empty() && ratios.len() < cpu.len() {
+            if !ratios.is_empty() {
                 let rounds = ratios.len();
                 println!("    {name}: {} of {rounds} rounds", interval(&ratios));
             }
@@ -149,7 +151,9 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
             apart("cores near", &|s| s.at(boundary) == Cores::Near);
             apart("cores far", &|s| s.at(boundary) == Cores::Far);
         }
-        apart("undisturbed", &|s| s.stolen_ms <= UNDISTURBED_MS);
+        if is_disturbed {
+            apart("undisturbed", &|s| s.stolen_ms <= UNDISTURBED_MS);
+        }
     }
 }
 
