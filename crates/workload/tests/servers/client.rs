@@ -1,5 +1,6 @@
 //! A plain HTTP/1.1 client on a socket: what the tests see is what was sent.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -30,13 +31,22 @@ impl Answer {
 }
 
 /// Sends `bytes` on a connection of its own and reads until the peer closes.
+///
+/// A peer that refuses what it is told may close, or reset, before it has read all of it: what it
+/// said counts, and is what the caller asserts.
 pub(crate) async fn raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(bytes).await.unwrap();
         let mut answer = Vec::new();
-        // A peer that was spoken nonsense to may reset: what came before counts.
-        let _ = stream.read_to_end(&mut answer).await;
+        let told = stream.write_all(bytes).await;
+        let heard = stream.read_to_end(&mut answer).await;
+        for end in [told.err(), heard.err()].into_iter().flatten() {
+            let refused = matches!(
+                end.kind(),
+                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+            );
+            assert!(refused, "{end}");
+        }
         answer
     };
     tokio::time::timeout(BOUND, exchange)
