@@ -4,11 +4,12 @@
 //! Bucket layout of HdrHistogram (Gil Tene) for lowest 1 ns, highest 1 h and 3
 //! significant digits: values up to 2,047 ns have a bucket each; above, each
 //! power of two is divided into 1,024 buckets, so that a bucket is never wider
-//! than 0.1 % of its value. Pages of buckets are allocated when first used: an
-//! empty histogram is 2 KiB, a typical one some tens.
+//! than 0.1 % of its value. An empty histogram is some 100 bytes, one of a few hundred
+//! values a kibibyte, a typical one of many values some tens.
 
 use tare_model::hist::{HistogramWire, LatencySummary};
 
+use crate::buckets::Buckets;
 use crate::sparse::Sparse;
 
 /// Largest value with a bucket of its own: one hour in nanoseconds.
@@ -17,17 +18,12 @@ pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 const SUB_BUCKET_BITS: u32 = 11;
 const SUB_BUCKET_HALF: usize = 1 << (SUB_BUCKET_BITS - 1);
 const SUB_BUCKET_MASK: u64 = (1 << SUB_BUCKET_BITS) - 1;
-const PAGE: usize = 128;
 pub(crate) const BUCKETS: usize = index_of(HIGHEST_NS) + 1;
-const PAGES: usize = BUCKETS.div_ceil(PAGE);
-
-type Page = Box<[u64; PAGE]>;
 
 /// Counts of values in nanoseconds. Merging is exact and does not depend on order.
 #[derive(Clone)]
 pub struct Histogram {
-    /// Always `PAGES` long; a missing page holds no counts.
-    pages: Box<[Option<Page>]>,
+    buckets: Buckets,
     /// Sum of all counts.
     count: u64,
     /// Exact, after clamping; `u64::MAX` when empty.
@@ -67,7 +63,7 @@ impl Histogram {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            pages: vec![None; PAGES].into_boxed_slice(),
+            buckets: Buckets::default(),
             count: 0,
             min: u64::MAX,
             max: 0,
@@ -95,30 +91,16 @@ impl Histogram {
         } else {
             ns
         };
-        self.add_to_bucket(index_of(value), n);
+        self.buckets.add(index_of(value), n);
         self.count += n;
         self.min = self.min.min(value);
         self.max = self.max.max(value);
         self.sum += u128::from(value) * u128::from(n);
     }
 
-    #[inline]
-    fn add_to_bucket(&mut self, index: usize, n: u64) {
-        match &mut self.pages[index / PAGE] {
-            Some(page) => page[index % PAGE] += n,
-            empty => new_page(empty)[index % PAGE] = n,
-        }
-    }
-
     /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.pages.iter_mut().zip(&other.pages) {
-            match (mine, theirs) {
-                (Some(a), Some(b)) => a.iter_mut().zip(b.iter()).for_each(|(a, b)| *a += b),
-                (empty @ None, Some(b)) => *empty = Some(b.clone()),
-                (_, None) => {}
-            }
-        }
+        self.buckets.merge(&other.buckets);
         self.count += other.count;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -177,7 +159,7 @@ impl Histogram {
     /// the exact minimum. 0 when empty.
     #[must_use]
     pub fn quantile(&self, q: f64) -> u64 {
-        self.value_at_rank(self.rank(q))
+        self.quantiles(&[q])[0]
     }
 
     /// Rank of quantile `q`, from 1.
@@ -187,49 +169,21 @@ impl Histogram {
         ((exact - exact * 1e-12).ceil() as u64).clamp(1, self.count.max(1))
     }
 
-    /// The value of rank `rank`, from 1 for the smallest; see [`Self::quantile`].
-    #[must_use]
-    pub fn value_at_rank(&self, rank: u64) -> u64 {
-        let mut seen = 0;
-        for (p, page) in self.pages.iter().enumerate() {
-            let Some(page) = page else { continue };
-            let here: u64 = page.iter().sum();
-            if seen + here < rank {
-                seen += here;
-                continue;
-            }
-            for (i, n) in page.iter().enumerate() {
-                seen += n;
-                if *n > 0 && seen >= rank {
-                    return range_of(p * PAGE + i).1.clamp(self.min(), self.max);
-                }
-            }
-        }
-        self.max
-    }
-
     /// [`Self::quantile`] of each of `qs`, which must rise, in one pass.
     #[must_use]
     pub fn quantiles(&self, qs: &[f64]) -> Vec<u64> {
-        let mut found = Vec::with_capacity(qs.len());
-        let mut seen = 0;
-        let mut ranks = qs.iter().map(|q| self.rank(*q)).peekable();
-        for (p, page) in self.pages.iter().enumerate() {
-            let Some(page) = page else { continue };
-            let here: u64 = page.iter().sum();
-            let mut passed = seen;
-            let mut bucket = 0;
-            while let Some(rank) = ranks.next_if(|rank| *rank <= seen + here) {
-                while passed < rank {
-                    passed += page[bucket];
-                    bucket += 1;
-                }
-                let upper = range_of(p * PAGE + bucket.saturating_sub(1)).1;
-                found.push(upper.clamp(self.min(), self.max));
-            }
-            seen += here;
-        }
-        found.resize(qs.len(), self.max);
+        self.values_at_ranks(qs.iter().map(|q| self.rank(*q)))
+    }
+
+    /// The values of `ranks`, which must rise, from 1 for the smallest value; see
+    /// [`Self::quantile`].
+    #[must_use]
+    pub fn values_at_ranks(&self, ranks: impl ExactSizeIterator<Item = u64>) -> Vec<u64> {
+        let asked = ranks.len();
+        let found = self.buckets.of_ranks(ranks);
+        let upper = |index: usize| range_of(index).1.clamp(self.min(), self.max);
+        let mut found: Vec<u64> = found.into_iter().map(upper).collect();
+        found.resize(asked, self.max);
         found
     }
 
@@ -245,13 +199,13 @@ impl Histogram {
 
     /// Non-empty buckets in rising order: upper end in nanoseconds, and count.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.buckets().map(|(index, n)| (range_of(index).1, n))
+        self.buckets.iter().map(|(index, n)| (range_of(index).1, n))
     }
 
     /// Non-empty buckets in rising order: smallest value and largest value in
     /// nanoseconds, and count.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        self.buckets().map(|(index, n)| {
+        self.buckets.iter().map(|(index, n)| {
             let (low, high) = range_of(index);
             (low, high, n)
         })
@@ -265,16 +219,7 @@ impl Histogram {
 
     /// Non-empty buckets in rising order: index and count.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.pages
-            .iter()
-            .enumerate()
-            .filter_map(|(p, page)| page.as_ref().map(|page| (p, page)))
-            .flat_map(|(p, page)| {
-                page.iter()
-                    .enumerate()
-                    .filter(|(_, n)| **n > 0)
-                    .map(move |(i, n)| (p * PAGE + i, *n))
-            })
+        self.buckets.iter()
     }
 
     /// The percentiles that every tare document states.
@@ -314,7 +259,7 @@ impl Histogram {
     /// Adds all counts of `other`.
     pub(crate) fn add(&mut self, other: &Sparse) {
         for (index, n) in &other.buckets {
-            self.add_to_bucket(*index, *n);
+            self.buckets.add(*index, *n);
         }
         self.count += other.count;
         self.min = self.min.min(other.min);
@@ -327,19 +272,8 @@ impl Histogram {
     pub(crate) fn holds(&self, other: &Sparse) -> bool {
         (self.count, self.min, self.max, self.sum, self.clamped)
             == (other.count, other.min, other.max, other.sum, other.clamped)
-            // Both have as many values: where all of its are here, there are no others.
-            && other.buckets.iter().all(|(i, n)| self.at(*i) == *n)
+            && self.buckets().eq(other.buckets.iter().copied())
     }
-
-    fn at(&self, index: usize) -> u64 {
-        let page = self.pages[index / PAGE].as_ref();
-        page.map_or(0, |page| page[index % PAGE])
-    }
-}
-
-#[cold]
-fn new_page(slot: &mut Option<Page>) -> &mut Page {
-    slot.insert(Box::new([0; PAGE]))
 }
 
 impl PartialEq for Histogram {

@@ -5,6 +5,7 @@ pub mod across;
 mod agent_stream;
 pub mod analysis;
 pub mod bootstrap;
+mod buckets;
 pub mod clusters;
 pub mod compare;
 pub mod cores;

@@ -1,0 +1,199 @@
+//! The counts of a histogram: the indices of its values one after the other while they
+//! are few, pages of counters from then on. Of a thousand endpoints each has a handful
+//! of values in a second, and would have a page of a kibibyte for every third of them.
+
+/// Counters in a page.
+const PAGE: usize = 128;
+/// So many values are listed before they get pages: a kibibyte at most, where the pages of
+/// a single value take three. In tests so few that most histograms get there.
+const LISTED_MAX: usize = if cfg!(test) { 24 } else { 512 };
+
+type Page = Box<[u64; PAGE]>;
+
+/// Counts by index of bucket. What they count does not depend on how they lie.
+#[derive(Clone, Default)]
+pub(crate) struct Buckets {
+    /// A missing page holds no counts; none at all while values are listed.
+    pages: Box<[Option<Page>]>,
+    /// One index for each value, in no order; empty once there are pages.
+    listed: Vec<u16>,
+}
+
+impl Buckets {
+    /// One more than the largest index that there can be.
+    const LEN: usize = crate::hist::BUCKETS;
+
+    /// Counts `n` values of bucket `index`.
+    #[inline]
+    pub(crate) fn add(&mut self, index: usize, n: u64) {
+        match self.pages.get_mut(index / PAGE) {
+            Some(Some(page)) => page[index % PAGE] += n,
+            _ => self.add_first(index, n),
+        }
+    }
+
+    /// Where no page is yet.
+    #[cold]
+    fn add_first(&mut self, index: usize, n: u64) {
+        if self.pages.is_empty() && self.listed.len() as u64 + n <= LISTED_MAX as u64 {
+            let index = u16::try_from(index).expect("a bucket's index has 16 bits");
+            self.listed.extend((0..n).map(|_| index));
+            return;
+        }
+        self.make_pages();
+        new_page(&mut self.pages[index / PAGE])[index % PAGE] += n;
+    }
+
+    /// Makes pages of the list, if there are none.
+    fn make_pages(&mut self) {
+        if !self.pages.is_empty() {
+            return;
+        }
+        self.pages = vec![None; Self::LEN.div_ceil(PAGE)].into_boxed_slice();
+        for index in std::mem::take(&mut self.listed) {
+            let index = usize::from(index);
+            new_page(&mut self.pages[index / PAGE])[index % PAGE] += 1;
+        }
+    }
+
+    /// Adds all counts of `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.pages.is_empty() {
+            return other.listed.iter().for_each(|i| self.add((*i).into(), 1));
+        }
+        self.make_pages();
+        for (mine, theirs) in self.pages.iter_mut().zip(&other.pages) {
+            match (mine, theirs) {
+                (Some(a), Some(b)) => a.iter_mut().zip(b.iter()).for_each(|(a, b)| *a += b),
+                (empty @ None, Some(b)) => *empty = Some(b.clone()),
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// Index and count of the buckets in use, rising.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let mut counted: Vec<(usize, u64)> = Vec::new();
+        for index in self.sorted() {
+            match counted.last_mut() {
+                Some((last, n)) if *last == index => *n += 1,
+                _ => counted.push((index, 1)),
+            }
+        }
+        let paged = self.paged().flat_map(|(first, page)| {
+            let used = page.iter().enumerate().filter(|(_, n)| **n > 0);
+            used.map(move |(i, n)| (first + i, *n))
+        });
+        // One of the two is empty.
+        counted.into_iter().chain(paged)
+    }
+
+    /// The bucket that holds the value of each of `ranks`, which must rise, from 1 for the
+    /// smallest value; shorter where there are fewer values.
+    pub(crate) fn of_ranks(&self, ranks: impl Iterator<Item = u64>) -> Vec<usize> {
+        if self.pages.is_empty() {
+            let sorted = self.sorted();
+            let of = |rank: u64| sorted.get(usize::try_from(rank - 1).ok()?).copied();
+            return ranks.map_while(of).collect();
+        }
+        let mut found = Vec::with_capacity(ranks.size_hint().0);
+        let mut ranks = ranks.peekable();
+        let mut seen = 0;
+        for (first, page) in self.paged() {
+            let here: u64 = page.iter().sum();
+            let (mut passed, mut bucket) = (seen, 0);
+            while let Some(rank) = ranks.next_if(|rank| *rank <= seen + here) {
+                while passed < rank {
+                    passed += page[bucket];
+                    bucket += 1;
+                }
+                found.push(first + bucket - 1);
+            }
+            seen += here;
+        }
+        found
+    }
+
+    fn sorted(&self) -> Vec<usize> {
+        let mut sorted: Vec<usize> = self.listed.iter().copied().map(usize::from).collect();
+        sorted.sort_unstable();
+        sorted
+    }
+
+    /// The pages that there are, each with the index of its first bucket.
+    fn paged(&self) -> impl Iterator<Item = (usize, &Page)> {
+        let pages = self.pages.iter().enumerate();
+        pages.filter_map(|(p, page)| page.as_ref().map(|page| (p * PAGE, page)))
+    }
+}
+
+#[cold]
+fn new_page(slot: &mut Option<Page>) -> &mut Page {
+    slot.get_or_insert_with(|| Box::new([0; PAGE]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// Some beside each other, some far apart, some many at once.
+    fn counts() -> impl Strategy<Value = Vec<(usize, u64)>> {
+        let index = prop_oneof![0..40usize, 0..Buckets::LEN, Just(Buckets::LEN - 1)];
+        let n = prop_oneof![Just(1), 1..4u64, 1..1_000_000u64];
+        prop::collection::vec((index, n), 0..40)
+    }
+
+    fn of(counts: &[(usize, u64)]) -> Buckets {
+        let mut buckets = Buckets::default();
+        counts.iter().for_each(|(index, n)| buckets.add(*index, *n));
+        buckets
+    }
+
+    fn reference(counts: &[(usize, u64)]) -> Vec<(usize, u64)> {
+        let mut all = BTreeMap::new();
+        for (index, n) in counts {
+            *all.entry(*index).or_default() += n;
+        }
+        all.into_iter().collect()
+    }
+
+    #[test]
+    fn few_values_are_listed_and_the_next_one_makes_pages_of_them() {
+        let mut buckets = of(&[(7, LISTED_MAX as u64)]);
+        assert!(buckets.pages.is_empty());
+        buckets.add(3, 1);
+        assert!(buckets.listed.is_empty() && !buckets.pages.is_empty());
+        let all = [(3, 1), (7, LISTED_MAX as u64)];
+        assert!(buckets.iter().eq(all));
+        // At once, too, and with nothing there before.
+        let many = of(&[(Buckets::LEN - 1, u64::MAX)]);
+        assert!(many.iter().eq([(Buckets::LEN - 1, u64::MAX)]));
+    }
+
+    proptest! {
+        #[test]
+        fn all_is_counted_however_it_lies(a in counts(), b in counts()) {
+            prop_assert!(of(&a).iter().eq(reference(&a)));
+            let both: Vec<_> = a.iter().chain(&b).copied().collect();
+            let mut merged = of(&a);
+            merged.merge(&of(&b));
+            prop_assert!(merged.iter().eq(reference(&both)));
+        }
+
+        #[test]
+        fn every_rank_is_found(counts in counts(), shares in prop::collection::vec(0.0f64..=1.0, 1..9)) {
+            let expected = reference(&counts);
+            let total: u64 = expected.iter().map(|(_, n)| n).sum();
+            let mut ranks: Vec<u64> = shares.iter().map(|s| (s * total as f64) as u64 + 1).collect();
+            ranks.sort_unstable();
+            let holder = |rank: u64| {
+                let mut seen = 0;
+                expected.iter().find(|(_, n)| { seen += n; seen >= rank }).map(|(index, _)| *index)
+            };
+            let found = of(&counts).of_ranks(ranks.iter().copied());
+            prop_assert_eq!(found, ranks.into_iter().map_while(holder).collect::<Vec<_>>());
+        }
+    }
+}
