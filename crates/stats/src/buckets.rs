@@ -89,11 +89,12 @@ impl Buckets {
     }
 
     /// The bucket that holds the value of each of `ranks`, which must rise, from 1 for the
-    /// smallest value; shorter where there are fewer values.
+    /// smallest value (as is 0); shorter where there are fewer values.
     pub(crate) fn of_ranks(&self, ranks: impl Iterator<Item = u64>) -> Vec<usize> {
+        let ranks = ranks.map(|rank| rank.max(1));
         if self.pages.is_empty() {
             let sorted = self.sorted();
-            let of = |rank: u64| sorted.get(usize::try_from(rank - 1).ok()?).copied();
+            let of = |rank: u64| sorted.get(rank as usize - 1).copied();
             return ranks.map_while(of).collect();
         }
         let mut found = Vec::with_capacity(ranks.size_hint().0);

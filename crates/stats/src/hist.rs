@@ -159,7 +159,7 @@ impl Histogram {
     /// the exact minimum. 0 when empty.
     #[must_use]
     pub fn quantile(&self, q: f64) -> u64 {
-        self.quantiles(&[q])[0]
+        self.value_at_rank(self.rank(q))
     }
 
     /// Rank of quantile `q`, from 1.
@@ -175,10 +175,14 @@ impl Histogram {
         self.values_at_ranks(qs.iter().map(|q| self.rank(*q)))
     }
 
-    /// The values of `ranks`, which must rise, from 1 for the smallest value; see
-    /// [`Self::quantile`].
+    /// The value of rank `rank`, from 1 for the smallest; see [`Self::quantile`].
     #[must_use]
-    pub fn values_at_ranks(&self, ranks: impl ExactSizeIterator<Item = u64>) -> Vec<u64> {
+    pub fn value_at_rank(&self, rank: u64) -> u64 {
+        self.values_at_ranks([rank].into_iter())[0]
+    }
+
+    /// [`Self::value_at_rank`] of each of `ranks`, which must rise, in one pass.
+    fn values_at_ranks(&self, ranks: impl ExactSizeIterator<Item = u64>) -> Vec<u64> {
         let asked = ranks.len();
         let found = self.buckets.of_ranks(ranks);
         let upper = |index: usize| range_of(index).1.clamp(self.min(), self.max);

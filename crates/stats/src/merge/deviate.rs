@@ -77,8 +77,7 @@ fn interval(h: &Histogram, q: f64) -> (u64, u64) {
     let half = Z * (n * q * (1.0 - q)).sqrt();
     let low = (n * q - half).floor().max(1.0) as u64;
     let high = ((n * q + half).ceil() as u64 + 1).min(h.len());
-    let values = h.values_at_ranks([low, high.max(low)].into_iter());
-    (values[0], values[1])
+    (h.value_at_rank(low), h.value_at_rank(high))
 }
 
 /// A finding for each generator that stands apart, at its first such percentile.
