@@ -1,19 +1,21 @@
 //! The counts of a histogram: the indices of its values one after the other while they
 //! are few, pages of counters from then on. Of a thousand endpoints each has a handful
-//! of values in a second, and would have a page of a kibibyte for every third of them.
+//! of values in a second, and would have pages of a kibibyte for a few of them each.
 
 /// Counters in a page.
 const PAGE: usize = 128;
-/// So many values are listed before they get pages: a kibibyte at most, where the pages of
+/// So many values are listed before they get pages: a kibibyte of them, where the pages of
 /// a single value take three. In tests so few that most histograms get there.
 const LISTED_MAX: usize = if cfg!(test) { 24 } else { 512 };
 
 type Page = Box<[u64; PAGE]>;
 
+const _: () = assert!(Buckets::LEN <= 1 << 16, "an index has 16 bits in a list");
+
 /// Counts by index of bucket. What they count does not depend on how they lie.
 #[derive(Clone, Default)]
 pub(crate) struct Buckets {
-    /// A missing page holds no counts; none at all while values are listed.
+    /// A missing page holds no counts; no place for any while values are listed.
     pages: Box<[Option<Page>]>,
     /// One index for each value, in no order; empty once there are pages.
     listed: Vec<u16>,
@@ -23,9 +25,18 @@ impl Buckets {
     /// One more than the largest index that there can be.
     const LEN: usize = crate::hist::BUCKETS;
 
+    /// None yet, and pages from the first one on: a list makes all of its pages at once,
+    /// which is too long a while for whoever must not be late.
+    pub(crate) fn in_pages() -> Self {
+        let mut buckets = Self::default();
+        buckets.make_pages();
+        buckets
+    }
+
     /// Counts `n` values of bucket `index`.
     #[inline]
     pub(crate) fn add(&mut self, index: usize, n: u64) {
+        debug_assert!(index < Self::LEN);
         match self.pages.get_mut(index / PAGE) {
             Some(Some(page)) => page[index % PAGE] += n,
             _ => self.add_first(index, n),
@@ -33,11 +44,10 @@ impl Buckets {
     }
 
     /// Where no page is yet.
-    #[cold]
+    #[inline(never)]
     fn add_first(&mut self, index: usize, n: u64) {
-        if self.pages.is_empty() && self.listed.len() as u64 + n <= LISTED_MAX as u64 {
-            let index = u16::try_from(index).expect("a bucket's index has 16 bits");
-            self.listed.extend((0..n).map(|_| index));
+        if self.pages.is_empty() && n <= (LISTED_MAX - self.listed.len()) as u64 {
+            self.listed.extend((0..n).map(|_| index as u16));
             return;
         }
         self.make_pages();
@@ -74,7 +84,7 @@ impl Buckets {
     /// Index and count of the buckets in use, rising.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let mut counted: Vec<(usize, u64)> = Vec::new();
-        for index in self.sorted() {
+        for index in self.sorted().into_iter().map(usize::from) {
             match counted.last_mut() {
                 Some((last, n)) if *last == index => *n += 1,
                 _ => counted.push((index, 1)),
@@ -94,13 +104,19 @@ impl Buckets {
         let ranks = ranks.map(|rank| rank.max(1));
         if self.pages.is_empty() {
             let sorted = self.sorted();
-            let of = |rank: u64| sorted.get(rank as usize - 1).copied();
+            let of = |rank: u64| {
+                let index = sorted.get(usize::try_from(rank - 1).ok()?)?;
+                Some(usize::from(*index))
+            };
             return ranks.map_while(of).collect();
         }
         let mut found = Vec::with_capacity(ranks.size_hint().0);
         let mut ranks = ranks.peekable();
         let mut seen = 0;
         for (first, page) in self.paged() {
+            if ranks.peek().is_none() {
+                break;
+            }
             let here: u64 = page.iter().sum();
             let (mut passed, mut bucket) = (seen, 0);
             while let Some(rank) = ranks.next_if(|rank| *rank <= seen + here) {
@@ -115,8 +131,8 @@ impl Buckets {
         found
     }
 
-    fn sorted(&self) -> Vec<usize> {
-        let mut sorted: Vec<usize> = self.listed.iter().copied().map(usize::from).collect();
+    fn sorted(&self) -> Vec<u16> {
+        let mut sorted = self.listed.clone();
         sorted.sort_unstable();
         sorted
     }
@@ -139,11 +155,13 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Some beside each other, some far apart, some many at once.
+    /// Some beside each other, some far apart, in half of the cases so few that they may
+    /// stay a list, else some many at once.
     fn counts() -> impl Strategy<Value = Vec<(usize, u64)>> {
-        let index = prop_oneof![0..40usize, 0..Buckets::LEN, Just(Buckets::LEN - 1)];
-        let n = prop_oneof![Just(1), 1..4u64, 1..1_000_000u64];
-        prop::collection::vec((index, n), 0..40)
+        let index = || prop_oneof![0..40usize, 0..Buckets::LEN, Just(Buckets::LEN - 1)];
+        let few = prop::collection::vec((index(), 1..4u64), 0..10);
+        let many = prop_oneof![Just(1), 1..1_000_000u64];
+        prop_oneof![few, prop::collection::vec((index(), many), 0..40)]
     }
 
     fn of(counts: &[(usize, u64)]) -> Buckets {
@@ -169,8 +187,17 @@ mod tests {
         let all = [(3, 1), (7, LISTED_MAX as u64)];
         assert!(buckets.iter().eq(all));
         // At once, too, and with nothing there before.
-        let many = of(&[(Buckets::LEN - 1, u64::MAX)]);
-        assert!(many.iter().eq([(Buckets::LEN - 1, u64::MAX)]));
+        let many = [(2, 1), (Buckets::LEN - 1, u64::MAX)];
+        assert!(of(&many).iter().eq(many));
+        assert!(of(&many[1..]).iter().eq(many[1..].iter().copied()));
+        // Who asks for pages never has a list.
+        let mut paged = Buckets::in_pages();
+        paged.add(3, 1);
+        assert!(paged.listed.is_empty() && paged.iter().eq([(3, 1)]));
+        let mut merged = of(&[(3, 2)]);
+        merged.merge(&paged);
+        paged.merge(&of(&[(3, 2)]));
+        assert!(merged.iter().eq([(3, 3)]) && paged.iter().eq([(3, 3)]));
     }
 
     proptest! {
@@ -184,14 +211,19 @@ mod tests {
         }
 
         #[test]
-        fn every_rank_is_found(counts in counts(), shares in prop::collection::vec(0.0f64..=1.0, 1..9)) {
+        fn every_rank_is_found(
+            counts in counts(),
+            asked in prop::collection::vec((any::<u64>(), any::<bool>()), 1..9),
+        ) {
             let expected = reference(&counts);
             let total: u64 = expected.iter().map(|(_, n)| n).sum();
-            let mut ranks: Vec<u64> = shares.iter().map(|s| (s * total as f64) as u64 + 1).collect();
+            // Up to two too many, and anything.
+            let rank = |(any, within): &(u64, bool)| if *within { any % (total + 3) } else { *any };
+            let mut ranks: Vec<u64> = asked.iter().map(rank).collect();
             ranks.sort_unstable();
             let holder = |rank: u64| {
                 let mut seen = 0;
-                expected.iter().find(|(_, n)| { seen += n; seen >= rank }).map(|(index, _)| *index)
+                expected.iter().find(|(_, n)| { seen += n; seen >= rank.max(1) }).map(|(index, _)| *index)
             };
             let found = of(&counts).of_ranks(ranks.iter().copied());
             prop_assert_eq!(found, ranks.into_iter().map_while(holder).collect::<Vec<_>>());

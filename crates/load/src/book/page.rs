@@ -11,13 +11,23 @@ fn add_errors(to: &mut Errors, from: &Errors) {
     to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
 }
 
-/// A histogram that costs nothing until it is used.
+/// A histogram that costs nothing until it is used, and then has pages: the loop has no time
+/// to make many at once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lazy(Option<Box<Histogram>>);
 
 impl Lazy {
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {
+        if cfg!(feature = "unrecorded") {
+            return;
+        }
+        let pages = || Box::new(Histogram::in_pages());
+        self.0.get_or_insert_with(pages).record(ns);
+    }
+
+    /// The same outside of the loop, where few values a histogram are usual.
+    fn record_few(&mut self, ns: u64) {
         if cfg!(feature = "unrecorded") {
             return;
         }
@@ -54,7 +64,7 @@ impl EndpointBook {
     pub(super) fn error_latency(&mut self, class: ErrorClass) -> &mut Histogram {
         let found = self.error_latency.iter().position(|(c, _)| *c == class);
         let index = found.unwrap_or_else(|| {
-            self.error_latency.push((class, Histogram::new()));
+            self.error_latency.push((class, Histogram::in_pages()));
             self.error_latency.len() - 1
         });
         &mut self.error_latency[index].1
@@ -92,7 +102,7 @@ impl Told {
         for &(name, latency) in &self.ok {
             let book = &mut books[name as usize];
             book.counts.ok += 1;
-            book.latency.record(latency);
+            book.latency.record_few(latency);
         }
     }
 }
