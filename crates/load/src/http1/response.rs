@@ -7,7 +7,7 @@
 
 use memchr::memchr;
 
-use super::header::{is_field_value, is_token, list, trim};
+use super::header::{is_field_value, is_named, list, plain_line, split_token, trim};
 
 /// Most bytes of status line and header section together, and of a trailer section.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -137,7 +137,10 @@ impl ResponseParser {
     /// When the bytes are no response; the connection is of no use afterwards.
     #[inline]
     pub fn feed(&mut self, input: &[u8]) -> Result<Fed, ParseError> {
-        let mut pos = 0;
+        let mut pos = match self.state {
+            State::StatusLine if self.partial.is_empty() => self.feed_plain_head(input)?,
+            _ => 0,
+        };
         while self.state != State::Done {
             let rest = &input[pos..];
             if rest.is_empty() {
@@ -194,6 +197,28 @@ impl ResponseParser {
         }
     }
 
+    /// Takes a head as far as its lines are here as a whole and without control bytes, which
+    /// nearly all are. Returns the bytes used.
+    fn feed_plain_head(&mut self, input: &[u8]) -> Result<usize, ParseError> {
+        let Some(end) = plain_line(input) else {
+            return Ok(0);
+        };
+        self.count_head(end)?;
+        self.status_line::<true>(&input[..end])?;
+        let mut pos = end + 2;
+        while let Some(end) = plain_line(&input[pos..]) {
+            let line = &input[pos..pos + end];
+            pos += end + 2;
+            self.count_head(end)?;
+            if line.is_empty() {
+                self.end_of_section()?;
+                break;
+            }
+            self.header::<true>(line)?;
+        }
+        Ok(pos)
+    }
+
     /// Takes one line, or what there is of it. Returns the bytes used.
     fn feed_line(&mut self, rest: &[u8]) -> Result<usize, ParseError> {
         let Some(end) = memchr(b'\n', rest) else {
@@ -217,15 +242,15 @@ impl ResponseParser {
         Ok(end + 1)
     }
 
+    /// Takes a line without its line feed.
     fn line(&mut self, line: &[u8]) -> Result<(), ParseError> {
         let [line @ .., b'\r'] = line else {
             return Err(ParseError::LineEnd);
         };
-        self.head_bytes += line.len() + 2;
-        if line.len() > LINE_BYTES_MAX {
-            return Err(ParseError::TooLarge);
-        }
         match self.state {
+            State::ChunkSize | State::ChunkEnd if line.len() > LINE_BYTES_MAX => {
+                return Err(ParseError::TooLarge);
+            }
             State::ChunkSize => return self.chunk_size(line),
             State::ChunkEnd if line.is_empty() => {
                 self.state = State::ChunkSize;
@@ -234,73 +259,75 @@ impl ResponseParser {
             State::ChunkEnd => return Err(ParseError::Chunk),
             _ => {}
         }
-        if self.head_bytes > HEAD_BYTES_MAX {
-            return Err(ParseError::TooLarge);
-        }
+        self.count_head(line.len())?;
         match self.state {
-            State::StatusLine => self.status_line(line),
+            State::StatusLine => self.status_line::<false>(line),
             _ if line.is_empty() => self.end_of_section(),
-            _ => self.header(line),
+            _ => self.header::<false>(line),
         }
     }
 
-    fn status_line(&mut self, line: &[u8]) -> Result<(), ParseError> {
-        let (version, rest) = match line {
+    /// Counts a line of `bytes` without its end against the limits.
+    #[inline]
+    fn count_head(&mut self, bytes: usize) -> Result<(), ParseError> {
+        self.head_bytes += bytes + 2;
+        match bytes > LINE_BYTES_MAX || self.head_bytes > HEAD_BYTES_MAX {
+            true => Err(ParseError::TooLarge),
+            false => Ok(()),
+        }
+    }
+
+    /// `PLAIN`: the line has no control bytes.
+    fn status_line<const PLAIN: bool>(&mut self, line: &[u8]) -> Result<(), ParseError> {
+        let Some((
             [
-                b'H',
-                b'T',
-                b'T',
-                b'P',
-                b'/',
-                b'1',
-                b'.',
-                v @ (b'0' | b'1'),
+                version @ ..,
                 b' ',
-                rest @ ..,
-            ] => (*v, rest),
-            _ => return Err(ParseError::StatusLine),
-        };
-        let [
-            a @ b'1'..=b'9',
-            b @ b'0'..=b'9',
-            c @ b'0'..=b'9',
-            reason @ ..,
-        ] = rest
+                a @ b'1'..=b'9',
+                b @ b'0'..=b'9',
+                c @ b'0'..=b'9',
+            ],
+            reason,
+        )) = line.split_first_chunk::<12>()
         else {
             return Err(ParseError::StatusLine);
         };
-        let well_formed = match reason {
-            [] => true,
-            [b' ', words @ ..] => is_field_value(words),
-            _ => false,
+        self.http_10 = match version {
+            b"HTTP/1.1" => false,
+            b"HTTP/1.0" => true,
+            _ => return Err(ParseError::StatusLine),
         };
-        if !well_formed {
-            return Err(ParseError::StatusLine);
+        match reason {
+            [] => {}
+            [b' ', words @ ..] if PLAIN || is_field_value(words) => {}
+            _ => return Err(ParseError::StatusLine),
         }
-        self.http_10 = version == b'0';
         self.status = u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0');
         self.state = State::Header;
         Ok(())
     }
 
+    /// `PLAIN`: the line has no control bytes.
     #[inline]
-    fn header(&mut self, line: &[u8]) -> Result<(), ParseError> {
+    fn header<const PLAIN: bool>(&mut self, line: &[u8]) -> Result<(), ParseError> {
         self.headers += 1;
         if self.headers > HEADERS_MAX {
             return Err(ParseError::TooLarge);
         }
-        let colon = memchr(b':', line).ok_or(ParseError::Header)?;
-        let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
-        if !is_token(name) || !is_field_value(value) {
+        let (name, rest) = split_token(line);
+        let [b':', value @ ..] = rest else {
+            return Err(ParseError::Header);
+        };
+        if name.is_empty() || !(PLAIN || is_field_value(value)) {
             return Err(ParseError::Header);
         }
         if self.state == State::Trailer {
             return Ok(());
         }
         match name.len() {
-            14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value),
-            10 if name.eq_ignore_ascii_case(b"connection") => {
+            14 if is_named(name, b"content-length") => self.content_length(trim(value)),
+            17 if is_named(name, b"transfer-encoding") => self.transfer_encoding(value),
+            10 if is_named(name, b"connection") => {
                 for option in list(value) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep |= option.eq_ignore_ascii_case(b"keep-alive");
@@ -312,7 +339,7 @@ impl ResponseParser {
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), ParseError> {
-        let length = number(value, 10).ok_or(ParseError::ContentLength)?;
+        let length = number::<10>(value).ok_or(ParseError::ContentLength)?;
         if self.length.is_some_and(|before| before != length) {
             return Err(ParseError::ContentLength);
         }
@@ -368,7 +395,7 @@ impl ResponseParser {
             Some(at) => (&line[..at], &line[at..]),
             None => (line, &line[line.len()..]),
         };
-        let size = number(trim(size), 16).ok_or(ParseError::Chunk)?;
+        let size = number::<16>(trim(size)).ok_or(ParseError::Chunk)?;
         if !is_field_value(extension) {
             return Err(ParseError::Chunk);
         }
@@ -383,12 +410,12 @@ impl ResponseParser {
 }
 
 /// `digits` in base 10 or 16, without sign, and nothing else.
-fn number(digits: &[u8], base: u64) -> Option<u64> {
+fn number<const BASE: u32>(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
     digits.iter().try_fold(0u64, |n, &d| {
-        let d = u64::from(char::from(d).to_digit(base as u32)?);
-        n.checked_mul(base)?.checked_add(d)
+        let d = char::from(d).to_digit(BASE)?;
+        n.checked_mul(u64::from(BASE))?.checked_add(u64::from(d))
     })
 }

@@ -248,6 +248,11 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         Just("0\r\n\r\n"),
         Just("hello"),
         Just("X: y\n"),
+        Just("X: y\rz\r\n"),
+        Just("content-length:\t5 \r\n"),
+        Just("CONTENT-LENGTH : 5\r\n"),
+        Just("Content_Length: 5\r\n"),
+        Just("X-Long-Enough-For-Words: \u{e4}\u{7f}\r\n"),
         Just("\0"),
     ];
     let fitting = (0usize..3, 0usize..40).prop_map(|(kind, n)| {
