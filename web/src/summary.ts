@@ -128,6 +128,7 @@ export interface Fingerprint {
   cores: number;
   cpu_model: string;
   governor: string | null;
+  idle: string | null;
   kernel: string;
   load_average_centi: number;
   memory_bytes: number;

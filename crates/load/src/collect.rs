@@ -261,6 +261,7 @@ fn generator(ends: &[LoopEnd], throttled_ns: Option<u64>) -> GeneratorStats {
         bytes_sent: sum(|e| e.bytes_sent),
         bytes_received: sum(|e| e.bytes_received),
         throttled_ns,
+        awake: false,
         core_to_core_ns: Vec::new(),
     }
 }

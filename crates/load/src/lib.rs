@@ -8,7 +8,9 @@
 //! - [`tls`]: trust and identity, from a specification to rustls.
 //! - `engine`: one loop on one thread, generic over the driver.
 //! - `book`, `collect`, [`verdict`]: what was seen, added up, and whether it may be used.
+//! - `awake`, `pin`, `cores`, `throttle`: the machine under the loops.
 
+mod awake;
 mod book;
 mod collect;
 #[cfg(test)]
@@ -41,6 +43,7 @@ mod tls_tests;
 mod url;
 pub mod verdict;
 
+pub use awake::{Awake, NotAwake};
 pub use cores::core_to_core_ns;
 pub use deck::{CARDS_MAX, Deck, DeckError};
 pub use run::{LoadError, run};

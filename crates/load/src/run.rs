@@ -9,6 +9,7 @@ use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::LoadRecord;
 use tare_model::schedule::SchedulePlan;
 
+use crate::awake::{Awake, NotAwake};
 use crate::collect::{About, Collector};
 use crate::cores::core_to_core_ns;
 use crate::driver::{Driver, DriverReport, EpollDriver, KernelReport, TlsDriver};
@@ -71,6 +72,9 @@ pub enum LoadError {
         /// The kernel's word.
         source: std::io::Error,
     },
+    /// Asked for, and not to be had.
+    #[error("the cores cannot be kept awake: {0}; leave out --awake to let them sleep")]
+    Awake(#[from] NotAwake),
     /// A thread panicked or could not be started.
     #[error("a thread of the generator ended early: {0}")]
     Thread(String),
@@ -118,6 +122,7 @@ pub fn run(
     raise_file_limit(&plans)?;
     let cores = cores(spec)?;
     let (sender, receiver) = channel();
+    let awake = spec.awake.then(Awake::hold).transpose()?;
     let before = core_to_core_ns();
     let mut result = std::thread::scope(|scope| {
         let mut releases = Vec::new();
@@ -155,6 +160,7 @@ pub fn run(
     })?;
     // Not by the collector, whose priority is low.
     let looks = before.zip(core_to_core_ns());
+    result.generator.awake = awake.is_some();
     result.generator.core_to_core_ns = looks.map(|(b, a)| [b, a]).into_iter().collect();
     Ok(result)
 }

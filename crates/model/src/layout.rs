@@ -99,6 +99,10 @@ pub struct Fingerprint {
     pub clocksource: String,
     /// Frequency governor, where there is one.
     pub governor: Option<String>,
+    /// Whether idle cores were kept awake, and how, or why they may have slept; absent where it is
+    /// not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<String>,
     /// Hypervisor, where one shows.
     pub virtualised: Option<String>,
     /// Versions of programs under test: name to version, with the digest of the binary.

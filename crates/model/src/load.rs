@@ -57,6 +57,9 @@ pub struct LoadSpec {
     /// Whether each event loop stays on a core of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pin: bool,
+    /// Whether the cores of the generator's machine are kept from sleeping meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awake: bool,
     /// Every so manieth request is timed by the kernel, too; 0: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kernel_timestamps_every: u32,
@@ -529,6 +532,10 @@ pub struct GeneratorStats {
     /// Time for which a CPU quota stopped the generator, from the start of the
     /// warm-up to the end of the drain, where cgroups tell.
     pub throttled_ns: Option<u64>,
+    /// Whether the cores of its machine were kept from sleeping on its wish; of several generators,
+    /// those of all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awake: bool,
     /// How long a cache line took from the first to the last core that the generator may run
     /// on, in nanoseconds: before its connections were opened, and after its end. A pair for
     /// each generator, in an order of their own; none for one that has one core only or found

@@ -52,6 +52,7 @@ pub(super) fn environment(page: &mut Html, summary: &Summary) {
     entry(page, "Kernel", &machine.kernel);
     entry(page, "Clock source", &machine.clocksource);
     entry(page, "Governor", machine.governor.as_deref().unwrap_or(""));
+    entry(page, "Idle cores", machine.idle.as_deref().unwrap_or(""));
     entry(
         page,
         "Virtualised",

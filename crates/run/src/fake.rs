@@ -444,6 +444,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
             bytes_sent: 0,
             bytes_received: 0,
             throttled_ns: None,
+            awake: false,
             core_to_core_ns: Vec::new(),
         },
         verdict: Verdict::default(),

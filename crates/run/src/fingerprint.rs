@@ -8,7 +8,7 @@ use tare_model::layout::Fingerprint;
 use crate::proc::{parse, read};
 
 /// What can be read of this machine. What cannot be read is empty, zero or `None`.
-/// `programs` is left to the environment.
+/// `programs` and `idle` are left to the environment.
 #[must_use]
 pub fn of_this_machine() -> Fingerprint {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -32,6 +32,7 @@ pub fn of_this_machine() -> Fingerprint {
         clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
             .unwrap_or_default(),
         governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        idle: None,
         virtualised: virtualised(
             &cpuinfo,
             line("/sys/hypervisor/type"),

@@ -278,6 +278,7 @@ mod tests {
                 bytes_sent: 1,
                 bytes_received: 1,
                 throttled_ns: None,
+                awake: false,
                 core_to_core_ns: Vec::new(),
             },
             verdict: Verdict::default(),

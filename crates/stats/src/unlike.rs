@@ -23,6 +23,7 @@ pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String>
     differ("kernel", b.kernel.clone(), a.kernel.clone());
     differ("clock source", b.clocksource.clone(), a.clocksource.clone());
     differ("frequency governor", none(&b.governor), none(&a.governor));
+    differ("idle cores", none(&b.idle), none(&a.idle));
     differ("hypervisor", none(&b.virtualised), none(&a.virtualised));
     differ(
         "tare",

@@ -79,6 +79,25 @@ fn has(result: &LoadResult, reason: Reason) -> bool {
     result.verdict.reasons.iter().any(|f| f.reason == reason)
 }
 
+/// Only root may, and only where the kernel has a say.
+#[test]
+fn cores_are_kept_awake_on_request_and_it_is_said() {
+    let url = format!("http://{}/", good_server());
+    let args = ["--rate", "50", "--duration", "300ms", "--warmup", "0s"];
+    let (_, result) = load(&[&args[..], &[&url]].concat());
+    assert!(!result.generator.awake);
+    let json = ["--output", "json", "--awake", &url];
+    let output = finish(start(&[&args[..], &json].concat()));
+    if output.status.code() == Some(2) {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return assert!(said.contains("the cores cannot be kept awake: "), "{said}");
+    }
+    assert!(parse(&output).generator.awake);
+    let output = finish(start(&[&args[..], &["--awake", &url]].concat()));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("; cores kept awake"), "{said}");
+}
+
 #[test]
 fn a_busy_loop_says_that_it_is_busy() {
     let url = format!("http://{}/", good_server());

@@ -178,6 +178,26 @@ fn a_run_ends_in_one_json_document_and_leaves_nothing_running() {
         .unwrap();
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
+    how_cores_idle_is_on_record_and_may_not_change(&output, dir.path());
+}
+
+/// Root on a machine that can keeps its cores awake; anybody else is told why not.
+fn how_cores_idle_is_on_record_and_may_not_change(output: &Output, dir: &Path) {
+    let manifest = std::fs::read_to_string(dir.join("out/run.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let idle = manifest["fingerprint"]["idle"].as_str().unwrap();
+    let awake = idle.starts_with("kept awake (up to ") && idle.contains(" us to wake, ");
+    assert!(awake || idle.starts_with("may sleep: "), "{idle}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("idle cores {idle}")), "{said}");
+    let resumed = tare(dir)
+        .args(["run", "--resume", "out", "--let-cores-sleep"])
+        .output()
+        .unwrap();
+    assert_eq!(resumed.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&resumed.stderr);
+    let expected = format!("with idle cores {idle}, here is may sleep, as asked");
+    assert!(said.contains(&expected), "{said}");
 }
 
 /// emoji and voting are asked by gRPC, and web is called by nobody.

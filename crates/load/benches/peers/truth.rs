@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
+use tare_load::Awake;
 use tare_stats::order::median;
 
 use crate::cost::CONNECTIONS;
@@ -83,11 +84,23 @@ fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; 
     last
 }
 
+/// Keeps the cores from sleeping, as whoever measures latencies does, and says so: what waking
+/// takes is no client's, and a host may need milliseconds to give back a core that slept.
+fn awake() -> Option<Awake> {
+    let awake = Awake::hold();
+    match &awake {
+        Ok(held) => println!("  cores {held}"),
+        Err(refused) => println!("  cores may sleep: {refused}"),
+    }
+    awake.ok()
+}
+
 /// How near to the plan the requests leave, and what the kernel says of the rest.
 pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
     println!(
         "\nPace: tare at 10000 rps, --pace spin, {CONNECTIONS} connections. Medians of {rounds} rounds of {seconds} s, in us."
     );
+    let _awake = awake();
     let measure = || {
         let server = Server::start(tools, "0s");
         let result = tare(&tools.tare, &server.url(), "10000", seconds, "spin");
@@ -113,6 +126,7 @@ pub fn truth(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: u32
          Medians of {rounds} interleaved rounds of {seconds} s;\nreported minus the server's own record, \
          in us (asked of a 1 ms server at 2000 rps: p50 within 60, p99 within 150)."
     );
+    let _awake = awake();
     type Client<'a> = Box<dyn Fn(&str) -> (f64, f64) + 'a>;
     let mut clients: Vec<(&str, Client<'_>)> = vec![
         (

@@ -51,6 +51,7 @@ impl LoadSpec {
             tls: None,
             requests_per_connection: None,
             pin: false,
+            awake: false,
             kernel_timestamps_every: 0,
             proxy_config: BTreeMap::new(),
         }

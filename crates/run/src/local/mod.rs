@@ -45,10 +45,12 @@ use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT, Topology};
 const DYING_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a user may choose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LocalOptions {
     /// Never use the network to install anything.
     pub offline: bool,
+    /// What the caller did about cores that fall asleep, for the record.
+    pub idle: Option<String>,
 }
 
 /// Everything that the environment depends on.
@@ -60,6 +62,8 @@ pub struct LocalSettings {
     pub envoy: install::Settings,
     /// Directory for temporary files; keys lie below it, for this user only.
     pub temporary: PathBuf,
+    /// See [`LocalOptions::idle`].
+    pub idle: Option<String>,
 }
 
 /// Processes on this machine.
@@ -85,6 +89,7 @@ impl Local {
             tare,
             envoy: install::Settings::from_env(options.offline),
             temporary: std::env::temp_dir(),
+            idle: options.idle,
         })
     }
 
@@ -212,6 +217,10 @@ impl Environment for Local {
     ) -> Result<Fingerprint, EnvironmentError> {
         raise_file_limit();
         let mut fingerprint = fingerprint::of_this_machine();
+        fingerprint.idle.clone_from(&self.settings.idle);
+        if let Some(idle) = &self.settings.idle {
+            say(&format!("idle cores {idle}"));
+        }
         deploy::check(self, plan)?;
         let sidecars = plan.meshes.iter().any(deploy::has_sidecars);
         self.ports_are_free(sidecars).await?;
@@ -330,6 +339,7 @@ mod tests {
             tare: std::env::current_exe().unwrap(),
             envoy: install::Settings::default(),
             temporary: temporary.to_owned(),
+            idle: None,
         })
         .unwrap()
     }

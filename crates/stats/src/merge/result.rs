@@ -220,6 +220,7 @@ fn generator(results: &[&LoadResult]) -> GeneratorStats {
         bytes_sent: sum(|g| g.bytes_sent),
         bytes_received: sum(|g| g.bytes_received),
         throttled_ns: throttled,
+        awake: each().all(|g| g.awake),
         core_to_core_ns: core_to_core,
     }
 }

@@ -107,6 +107,7 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
             bytes_received: 0,
             throttled_ns: None,
             // Not the same of each generator.
+            awake: !slots.len().is_multiple_of(3),
             core_to_core_ns: vec![[40.0 + slots.len() as f64, 190.0]],
         },
         verdict: Verdict::default(),
@@ -172,6 +173,7 @@ proptest! {
             r.rate.achieved = 0.0;
             // Each generator looks for itself.
             r.generator.core_to_core_ns.clear();
+            r.generator.awake = false;
             serde_json::to_string(&r).unwrap()
         };
         prop_assert_eq!(bits(&found), bits(&whole));
@@ -179,6 +181,8 @@ proptest! {
         looks.sort_by(f64::total_cmp);
         let looks: Vec<[f64; 2]> = looks.into_iter().map(|ns| [ns, 190.0]).collect();
         prop_assert_eq!(&found.generator.core_to_core_ns, &looks);
+        let awake = (0..divisions).all(|i| !of(Some(i)).len().is_multiple_of(3));
+        prop_assert_eq!(found.generator.awake, awake);
         prop_assert!((found.rate.achieved - whole.rate.achieved).abs() < 1e-9);
         prop_assert_eq!(shuffled.latency, whole.histograms.latency);
     }

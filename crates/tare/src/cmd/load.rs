@@ -80,6 +80,9 @@ pub(crate) struct Args {
     /// Keep each event-loop thread on a core of its own: the first ones that this process may use.
     #[arg(long)]
     pin: bool,
+    /// Keep all cores of this machine from sleeping meanwhile (root): without it, latencies at low rates hold the time that a core takes to wake, on virtual machines up to milliseconds.
+    #[arg(long)]
+    awake: bool,
     /// Share of requests that the kernel times too, which shows the generator's own error: `1%` or `off`.
     #[arg(long, value_name = "SHARE", value_parser = spec::share, default_value = "1%")]
     kernel_timestamps: u32,
@@ -122,7 +125,7 @@ pub(crate) struct Args {
         "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
         "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "save", "progress", "http2", "streams",
         "data_raw", "metadata", "streaming", "deadline", "data", "data_file", "proto", "import_path", "descriptor_set",
-        "requests_per_connection", "pin", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
+        "requests_per_connection", "pin", "awake", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
         "tls_no_resumption", "insecure",
     ])]
     spec: Option<PathBuf>,

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tare_load::Awake;
 use tare_model::layout::{self, Fingerprint, RunManifest};
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
@@ -72,6 +73,11 @@ pub(crate) struct Args {
     /// Install nothing: Envoy must be on PATH, in TARE_ENVOY or in the cache.
     #[arg(long)]
     offline: bool,
+    /// Local environment: leave it to the kernel how cores idle. Otherwise tare keeps them awake
+    /// during the run, where it may (root): how long a core takes to wake is no mesh's doing, and
+    /// on a virtual machine it may be milliseconds.
+    #[arg(long)]
+    let_cores_sleep: bool,
     /// Show the run in a browser while it goes on, on a free or the given port of
     /// 127.0.0.1. A browser on this machine takes time from the trials.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
@@ -126,8 +132,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let asked = stop.asked;
     let done = match kind {
         EnvironmentKind::Local => {
+            let (_awake, idle) = idle_cores(args.let_cores_sleep);
             let local = Local::new(LocalOptions {
                 offline: args.offline,
+                idle: Some(idle),
             })?;
             runtime.block_on(go(local, begun, &plan, name, asked, web, display))?
         }
@@ -334,6 +342,20 @@ fn open(
     Ok(RunDir::create(&dir, manifest, &text)?)
 }
 
+/// Keeps the cores of this machine awake where that is wanted and allowed, and says which.
+fn idle_cores(let_sleep: bool) -> (Option<Awake>, String) {
+    if let_sleep {
+        return (None, "may sleep, as asked".to_owned());
+    }
+    match Awake::hold() {
+        Ok(awake) => {
+            let how = awake.to_string();
+            (Some(awake), how)
+        }
+        Err(refused) => (None, format!("may sleep: {refused}")),
+    }
+}
+
 fn build() -> &'static str {
     if cfg!(debug_assertions) {
         "debug"
@@ -370,6 +392,9 @@ fn same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> 
             number(here.memory_bytes),
         ),
     ];
+    if let (Some(then), Some(here)) = (&then.idle, &here.idle) {
+        pairs.push(("idle cores", then.clone(), here.clone()));
+    }
     let names: BTreeSet<&String> = then.programs.keys().chain(here.programs.keys()).collect();
     let version = |f: &Fingerprint, name: &str| {
         f.programs

@@ -92,6 +92,7 @@ impl Bench {
             tare: PathBuf::from(env!("CARGO_BIN_EXE_tare")),
             envoy: install::Settings::from_env(false),
             temporary: dir.path().to_owned(),
+            idle: None,
         })
         .unwrap();
         let plan = plan(vec![mesh], instances);

@@ -41,6 +41,7 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         tls: args.tls.spec(!args.tls_no_resumption)?,
         requests_per_connection: args.requests_per_connection,
         pin: args.pin,
+        awake: args.awake,
         kernel_timestamps_every: args.kernel_timestamps,
         ..LoadSpec::new(endpoints, mode, duration_ns)
     })

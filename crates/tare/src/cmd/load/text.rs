@@ -227,11 +227,12 @@ fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     )?;
     writeln!(
         out,
-        "generator    {:.3} cores, busiest loop {:.1} % busy, {} out, {} in",
+        "generator    {:.3} cores, busiest loop {:.1} % busy, {} out, {} in{}",
         g.cpu_cores,
         g.loop_utilisation * 100.0,
         format_bytes(g.bytes_sent as f64),
-        format_bytes(g.bytes_received as f64)
+        format_bytes(g.bytes_received as f64),
+        if g.awake { "; cores kept awake" } else { "" }
     )?;
     for &[before, after] in &g.core_to_core_ns {
         if cores::moved(before, after) {

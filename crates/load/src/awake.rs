@@ -1,0 +1,177 @@
+//! Cores that do not fall asleep while something is measured.
+//!
+//! A core that has nothing to do sleeps, and takes its time to wake: microseconds on a
+//! machine, and on a virtual one as long as the host takes to give it back, which may be
+//! milliseconds. Under a low rate that is most of what is measured. The kernel keeps the
+//! cores awake while a process asks for it: PM QoS,
+//! <https://docs.kernel.org/power/pm_qos_interface.html>.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, Write};
+use std::path::Path;
+
+const DEVICE: &str = "/dev/cpu_dma_latency";
+const CPUIDLE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+const FIRST_SLEEP: &str = "/sys/devices/system/cpu/cpu0/cpuidle/state1/latency";
+/// Where the first state that is no spinning takes longer than this to leave, cores spin.
+const FIRST_SLEEP_US_MAX: u32 = 3;
+
+/// Why the cores may sleep.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAwake {
+    /// The kernel leaves it to the processor or to the host.
+    #[error("the kernel has no driver for idle cores (cpuidle) to ask")]
+    NoDriver,
+    /// For another user, or not in this container.
+    #[error("failed to write {DEVICE}: {0}; it takes root, and in a container the device itself")]
+    Device(#[source] Error),
+}
+
+/// Keeps all cores of the machine awake for as long as it lives, however the process ends.
+#[derive(Debug)]
+pub struct Awake {
+    /// The kernel forgets the wish when this is closed.
+    _wish: File,
+    limit_us: u32,
+    driver: String,
+}
+
+impl Awake {
+    /// Asks the kernel to keep the cores awake. On a virtual machine they spin
+    /// (`haltpoll`); elsewhere they may enter the one state that is left within 3 us, if
+    /// there is one: spinning there would slow the core's other thread down.
+    ///
+    /// # Errors
+    /// When there is nobody to ask, or this process may not.
+    pub fn hold() -> Result<Self, NotAwake> {
+        Self::at(
+            Path::new(DEVICE),
+            Path::new(CPUIDLE),
+            Path::new(FIRST_SLEEP),
+        )
+    }
+
+    fn at(device: &Path, driver: &Path, first_sleep: &Path) -> Result<Self, NotAwake> {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let driver = read(driver).trim().to_owned();
+        if driver.is_empty() || driver == "none" {
+            return Err(NotAwake::NoDriver);
+        }
+        let first_us = read(first_sleep).trim().parse().unwrap_or(0);
+        // This one sleeps unless the limit is zero, whatever its states claim.
+        let spins = driver == "haltpoll" || first_us > FIRST_SLEEP_US_MAX;
+        let limit_us = if spins { 0 } else { first_us };
+        let mut wish = OpenOptions::new()
+            .write(true)
+            .open(device)
+            .map_err(NotAwake::Device)?;
+        wish.write_all(&limit_us.to_ne_bytes())
+            .map_err(NotAwake::Device)?;
+        Ok(Self {
+            _wish: wish,
+            limit_us,
+            driver,
+        })
+    }
+}
+
+impl fmt::Display for Awake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            limit_us, driver, ..
+        } = self;
+        write!(f, "kept awake (up to {limit_us} us to wake, {driver})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+
+    use super::*;
+
+    struct Machine(tempfile::TempDir);
+
+    impl Machine {
+        fn new(driver: Option<&str>, first_sleep: Option<&str>) -> Self {
+            let machine = Self(tempfile::tempdir().unwrap());
+            fs::write(machine.path("device"), []).unwrap();
+            for (name, text) in [("driver", driver), ("first", first_sleep)] {
+                if let Some(text) = text {
+                    fs::write(machine.path(name), format!("{text}\n")).unwrap();
+                }
+            }
+            machine
+        }
+
+        fn path(&self, name: &str) -> std::path::PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn hold(&self) -> Result<Awake, NotAwake> {
+            Awake::at(
+                &self.path("device"),
+                &self.path("driver"),
+                &self.path("first"),
+            )
+        }
+
+        fn limit_us(&self) -> u32 {
+            let awake = self.hold().unwrap();
+            let written = fs::read(self.path("device")).unwrap();
+            let limit_us = u32::from_ne_bytes(written.try_into().unwrap());
+            assert_eq!(limit_us, awake.limit_us);
+            limit_us
+        }
+    }
+
+    #[test]
+    fn cores_of_virtual_machines_spin_and_others_enter_the_first_sleep_if_it_is_light() {
+        assert_eq!(Machine::new(Some("haltpoll"), Some("1")).limit_us(), 0);
+        assert_eq!(Machine::new(Some("intel_idle"), Some("2")).limit_us(), 2);
+        assert_eq!(Machine::new(Some("intel_idle"), Some("10")).limit_us(), 0);
+        assert_eq!(Machine::new(Some("acpi_idle"), None).limit_us(), 0);
+        let said = Machine::new(Some("acpi_idle"), Some("1")).hold().unwrap();
+        assert_eq!(
+            said.to_string(),
+            "kept awake (up to 1 us to wake, acpi_idle)"
+        );
+    }
+
+    #[test]
+    fn who_cannot_be_asked_is_said() {
+        for driver in [None, Some("none")] {
+            let refused = Machine::new(driver, None).hold().unwrap_err();
+            assert!(matches!(refused, NotAwake::NoDriver), "{refused}");
+        }
+        let machine = Machine::new(Some("haltpoll"), None);
+        fs::remove_file(machine.path("device")).unwrap();
+        let refused = machine.hold().unwrap_err().to_string();
+        assert!(refused.contains("it takes root"), "{refused}");
+    }
+
+    #[test]
+    fn the_kernel_has_the_wish_while_it_is_held() {
+        let awake = match Awake::hold() {
+            Ok(awake) => awake,
+            Err(refused) => {
+                // Not to be had here: then somebody else is told why.
+                let why = refused.to_string();
+                return assert!(why.contains("cpuidle") || why.contains(DEVICE), "{why}");
+            }
+        };
+        // The device reads as the strictest of all wishes.
+        let mut strictest = [0; 4];
+        File::open(DEVICE)
+            .unwrap()
+            .read_exact(&mut strictest)
+            .unwrap();
+        let strictest_us = i32::from_ne_bytes(strictest);
+        assert!(
+            strictest_us <= awake.limit_us as i32,
+            "{strictest_us} us, {awake}"
+        );
+    }
+}
