@@ -70,7 +70,7 @@ deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
 	$(CARGO) deny --locked check licenses bans sources
 
 fuzz: ## Feed every parser with mutated input, FUZZ_SECONDS each (coverage-guided: cd fuzz; cargo +nightly fuzz run TARGET --features libfuzzer)
-	cd fuzz && $(CARGO) test --locked --release --lib && $(CARGO) run --locked --release --bin mutate -- $(FUZZ_SECONDS)
+	$(CARGO) run --locked --profile fuzz -p tare-fuzz --bin mutate -- $(FUZZ_SECONDS)
 
 bench: ## Cost and truth of the load engine beside wrk, oha, fortio, h2load and ghz, interleaved
 	$(CARGO) build --release --locked --workspace --bins --examples

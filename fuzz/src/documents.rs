@@ -5,7 +5,7 @@ use tare_model::plan;
 use tare_model::record::{LoadRecord, ProxyConfigPart, StreamChecksum};
 use tare_stats::Histogram;
 use tare_stats::merge::{Options, Part, interval_log, merge};
-use tare_stats::proxy_config::{self, ProxyConfigs};
+use tare_stats::proxy_config::{self, Packer, ProxyConfigs};
 
 /// The counts of a histogram's encoding, behind a header that fits them.
 pub fn histogram(data: &[u8]) {
@@ -53,7 +53,7 @@ pub fn merge_file(data: &[u8]) {
 /// What a proxy answers, on its way to the disk; and then as a piece of that way.
 pub fn proxy_config(data: &[u8]) {
     let mut all = ProxyConfigs::of(["answer".to_owned(), "packed".to_owned()]);
-    for record in proxy_config::records("answer", data) {
+    for record in Packer::default().records("answer", data) {
         if let LoadRecord::ProxyConfig(part) = record {
             all.take(&part);
         }

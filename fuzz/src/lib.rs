@@ -6,7 +6,7 @@ mod documents;
 use std::sync::Arc;
 
 pub use documents::{histogram, merge_file, plan, proxy_config};
-use tare_load::grpc::Messages;
+use tare_load::grpc::{MessageError, Messages};
 use tare_load::http1::ResponseParser;
 use tare_load::http2::hpack::{Decoder, TABLE_BYTES_MAX};
 use tare_load::http2::{Client, Event, Place, Request};
@@ -156,11 +156,9 @@ pub fn grpc_messages(data: &[u8]) {
     let of = |piece: usize| {
         let mut messages = Messages::default();
         for bytes in data.chunks(piece) {
-            if let Err(e) = messages.feed(bytes) {
-                return Err(e);
-            }
+            messages.feed(bytes)?;
         }
-        Ok((messages.count(), messages.at_boundary()))
+        Ok::<_, MessageError>((messages.count(), messages.at_boundary()))
     };
     assert_eq!(of(piece), of(data.len().max(1)));
 }

@@ -3,6 +3,7 @@
 //! --features libfuzzer` does, on nightly.
 //!
 //! `mutate [SECONDS [TARGET]]`
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
