@@ -128,7 +128,7 @@ export interface Fingerprint {
   cores: number;
   cpu_model: string;
   governor: string | null;
-  idle: string | null;
+  idle: IdleCores | null;
   kernel: string;
   load_average_centi: number;
   memory_bytes: number;
@@ -150,6 +150,11 @@ export interface HelmRelease {
   namespace?: string;
   repo: string | null;
   version: string | null;
+}
+
+export interface IdleCores {
+  awake: boolean;
+  how: string;
 }
 
 export interface Inference {

@@ -73,7 +73,9 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// Asked for, and not to be had.
-    #[error("the cores cannot be kept awake: {0}; leave out --awake to let them sleep")]
+    #[error(
+        "the cores cannot be kept awake: {0}; without --awake (`awake` in a specification) they may sleep"
+    )]
     Awake(#[from] NotAwake),
     /// A thread panicked or could not be started.
     #[error("a thread of the generator ended early: {0}")]

@@ -99,14 +99,40 @@ pub struct Fingerprint {
     pub clocksource: String,
     /// Frequency governor, where there is one.
     pub governor: Option<String>,
-    /// Whether idle cores were kept awake, and how, or why they may have slept; absent where it is
-    /// not known.
+    /// What idle cores did; absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle: Option<String>,
+    pub idle: Option<IdleCores>,
     /// Hypervisor, where one shows.
     pub virtualised: Option<String>,
     /// Versions of programs under test: name to version, with the digest of the binary.
     pub programs: std::collections::BTreeMap<String, String>,
     /// Load average over a minute when the run began, in hundredths.
     pub load_average_centi: u32,
+}
+
+/// What the cores did that had nothing to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IdleCores {
+    /// Whether they were kept from sleeping.
+    pub awake: bool,
+    /// How, or why they may have slept: words.
+    pub how: String,
+}
+
+impl IdleCores {
+    /// What two runs must have in common.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match self.awake {
+            true => "kept awake",
+            false => "may sleep",
+        }
+    }
+}
+
+impl std::fmt::Display for IdleCores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.state(), self.how)
+    }
 }

@@ -52,7 +52,8 @@ pub(super) fn environment(page: &mut Html, summary: &Summary) {
     entry(page, "Kernel", &machine.kernel);
     entry(page, "Clock source", &machine.clocksource);
     entry(page, "Governor", machine.governor.as_deref().unwrap_or(""));
-    entry(page, "Idle cores", machine.idle.as_deref().unwrap_or(""));
+    let idle = machine.idle.as_ref().map(ToString::to_string);
+    entry(page, "Idle cores", &idle.unwrap_or_default());
     entry(
         page,
         "Virtualised",

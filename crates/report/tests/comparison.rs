@@ -6,6 +6,7 @@
 mod support;
 
 use tare_model::comparison::{Comparison, JudgedBy};
+use tare_model::layout::IdleCores;
 use tare_model::plan::{Plan, Target, UNTIL_MIN, Until};
 use tare_model::summary::{Distinction, Summary};
 use tare_model::trial::{TrialResult, order};
@@ -172,6 +173,10 @@ fn other_machines_and_settings_are_named() {
     let before = support::manifest(&plan(3, 1));
     let mut after = support::manifest(&plan(3, 1));
     after.fingerprint.cores = 8;
+    after.fingerprint.idle = Some(IdleCores {
+        awake: true,
+        how: "by spinning".into(),
+    });
     after
         .fingerprint
         .programs
@@ -189,6 +194,7 @@ fn other_machines_and_settings_are_named() {
         found.warnings,
         [
             "cores: 4 before, 8 after",
+            "idle cores: not known before, kept awake after",
             "envoy: 0.0 (synthetic) before, 1.0 after",
             "envoy has other settings",
             "the load 200rps has other settings",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tare_model::layout::{Fingerprint, RunManifest};
+use tare_model::layout::{Fingerprint, IdleCores, RunManifest};
 use tare_model::plan::Plan;
 
 use crate::order::median;
@@ -23,7 +23,8 @@ pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String>
     differ("kernel", b.kernel.clone(), a.kernel.clone());
     differ("clock source", b.clocksource.clone(), a.clocksource.clone());
     differ("frequency governor", none(&b.governor), none(&a.governor));
-    differ("idle cores", none(&b.idle), none(&a.idle));
+    let idle = |f: &Fingerprint| f.idle.as_ref().map_or("not known", IdleCores::state);
+    differ("idle cores", idle(b).to_owned(), idle(a).to_owned());
     differ("hypervisor", none(&b.virtualised), none(&a.virtualised));
     differ(
         "tare",

@@ -85,8 +85,13 @@ fn trials(dir: &Path) -> Vec<(String, Value)> {
 }
 
 fn start(dir: &Path) -> Child {
+    start_with(dir, &[])
+}
+
+fn start_with(dir: &Path, flags: &[&str]) -> Child {
     tare(dir)
         .args(["run", "short.yaml", "--out", "out"])
+        .args(flags)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -183,21 +188,33 @@ fn a_run_ends_in_one_json_document_and_leaves_nothing_running() {
 
 /// Root on a machine that can keeps its cores awake; anybody else is told why not.
 fn how_cores_idle_is_on_record_and_may_not_change(output: &Output, dir: &Path) {
-    let manifest = std::fs::read_to_string(dir.join("out/run.json")).unwrap();
-    let manifest: Value = serde_json::from_str(&manifest).unwrap();
-    let idle = manifest["fingerprint"]["idle"].as_str().unwrap();
-    let awake = idle.starts_with("kept awake (up to ") && idle.contains(" us to wake, ");
-    assert!(awake || idle.starts_with("may sleep: "), "{idle}");
+    let idle = idle(dir);
+    let awake = idle["awake"].as_bool().unwrap();
+    let how = idle["how"].as_str().unwrap();
+    assert_eq!(awake, how.contains(" us to wake, "), "{how}");
+    let state = if awake { "kept awake" } else { "may sleep" };
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&format!("idle cores {idle}")), "{said}");
+    assert!(
+        said.contains(&format!("idle cores {state}: {how}")),
+        "{said}"
+    );
     let resumed = tare(dir)
         .args(["run", "--resume", "out", "--let-cores-sleep"])
         .output()
         .unwrap();
+    if !awake {
+        return ended_well(&resumed);
+    }
     assert_eq!(resumed.status.code(), Some(2));
     let said = String::from_utf8_lossy(&resumed.stderr);
-    let expected = format!("with idle cores {idle}, here is may sleep, as asked");
+    let expected = format!("with idle cores {state}: {how}, here is may sleep: as asked");
     assert!(said.contains(&expected), "{said}");
+}
+
+fn idle(dir: &Path) -> Value {
+    let manifest = std::fs::read_to_string(dir.join("out/run.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    manifest["fingerprint"]["idle"].clone()
 }
 
 /// emoji and voting are asked by gRPC, and web is called by nobody.
@@ -263,7 +280,8 @@ fn ctrl_c_keeps_what_is_done_and_resume_goes_on() {
 #[test]
 fn kill_nine_leaves_no_process_and_a_run_to_resume() {
     let dir = folder();
-    let mut child = start(dir.path());
+    // A run goes on as it began, without its flags.
+    let mut child = start_with(dir.path(), &["--let-cores-sleep"]);
     second_trial_runs(dir.path());
     child.kill().unwrap();
     child.wait().unwrap();
@@ -276,6 +294,7 @@ fn kill_nine_leaves_no_process_and_a_run_to_resume() {
     ended_well(&resumed);
     complete(dir.path());
     assert_eq!(trials(dir.path())[..before.len()], before);
+    assert_eq!(idle(dir.path())["awake"], false);
 }
 
 #[test]

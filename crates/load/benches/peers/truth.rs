@@ -89,7 +89,7 @@ fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; 
 fn awake() -> Option<Awake> {
     let awake = Awake::hold();
     match &awake {
-        Ok(held) => println!("  cores {held}"),
+        Ok(held) => println!("  cores kept awake: {held}"),
         Err(refused) => println!("  cores may sleep: {refused}"),
     }
     awake.ok()

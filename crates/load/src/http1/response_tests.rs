@@ -176,27 +176,55 @@ fn ambiguous_lengths_are_refused() {
     );
 }
 
+/// The limits are the same for lines that are there as a whole, that come byte by byte, that
+/// hold a tab, and of a response after an interim one.
 #[test]
 fn limits_hold() {
-    let many = "a: b\r\n".repeat(HEADERS_MAX as usize + 1);
-    bad(
-        &format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
-        ParseError::TooLarge,
-    );
-    let long = "x".repeat(LINE_BYTES_MAX + 1);
-    bad(
-        &format!("HTTP/1.1 200 OK\r\na: {long}\r\n"),
-        ParseError::TooLarge,
-    );
-    bad(
-        &format!("HTTP/1.1 200 OK\r\na: {long}"),
-        ParseError::TooLarge,
-    );
-    let half = "x".repeat(LINE_BYTES_MAX - 10);
-    bad(
-        &format!("HTTP/1.1 200 OK\r\na: {half}\r\nb: {half}\r\nc: {half}\r\n\r\n"),
-        ParseError::TooLarge,
-    );
+    let every_way = |head: &str, within: bool| {
+        let tabbed = head.replacen(": ", ":\t", 1);
+        let second = format!("HTTP/1.1 100 Continue\r\n\r\n{head}");
+        for bytes in [head, &tabbed, &second] {
+            let single: Vec<&[u8]> = bytes.as_bytes().chunks(1).collect();
+            for found in [
+                parse(&[bytes.as_bytes()], false, false),
+                parse(&single, false, false),
+            ] {
+                let what = &bytes[..bytes.len().min(99)];
+                match within {
+                    true => assert!(matches!(found, Outcome::Response(..)), "{what}: {found:?}"),
+                    false => assert_eq!(found, Outcome::Error(ParseError::TooLarge), "{what}"),
+                }
+            }
+        }
+    };
+    let start = "HTTP/1.1 200 OK\r\n";
+    let empty = "content-length: 0\r\n\r\n";
+    for (headers, within) in [(HEADERS_MAX, true), (HEADERS_MAX + 1, false)] {
+        let many = "a: b\r\n".repeat(headers as usize - 1);
+        every_way(&format!("{start}{many}{empty}"), within);
+    }
+    for (bytes, within) in [(LINE_BYTES_MAX, true), (LINE_BYTES_MAX + 1, false)] {
+        let value = "x".repeat(bytes - 3);
+        every_way(&format!("{start}a: {value}\r\n{empty}"), within);
+    }
+    for (bytes, within) in [(HEAD_BYTES_MAX, true), (HEAD_BYTES_MAX + 1, false)] {
+        let left = bytes - start.len() - empty.len() - 2 * "a: \r\n".len();
+        let (a, b) = ("x".repeat(left / 2), "y".repeat(left - left / 2));
+        every_way(&format!("{start}a: {a}\r\nb: {b}\r\n{empty}"), within);
+    }
+    let unended = format!("{start}a: {}", "x".repeat(LINE_BYTES_MAX));
+    every_way(&unended, false);
+    let chunked = format!("{start}transfer-encoding: chunked\r\n\r\n");
+    for (bytes, within) in [(LINE_BYTES_MAX, true), (LINE_BYTES_MAX + 1, false)] {
+        let extension = "x".repeat(bytes - 2);
+        every_way(&format!("{chunked}0;{extension}\r\n\r\n"), within);
+    }
+    for (bytes, within) in [(HEAD_BYTES_MAX, true), (HEAD_BYTES_MAX + 1, false)] {
+        let left = bytes - 2 - 3 * "a: \r\n".len();
+        let values = [left / 3, left / 3, left - 2 * (left / 3)].map(|n| "x".repeat(n));
+        let trailers: String = values.iter().map(|v| format!("a: {v}\r\n")).collect();
+        every_way(&format!("{chunked}0\r\n{trailers}\r\n"), within);
+    }
 }
 
 #[test]

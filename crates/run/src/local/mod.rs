@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tare_model::layout::Fingerprint;
+use tare_model::layout::{Fingerprint, IdleCores};
 use tare_model::mesh::Mtls;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
@@ -50,7 +50,7 @@ pub struct LocalOptions {
     /// Never use the network to install anything.
     pub offline: bool,
     /// What the caller did about cores that fall asleep, for the record.
-    pub idle: Option<String>,
+    pub idle: Option<IdleCores>,
 }
 
 /// Everything that the environment depends on.
@@ -63,7 +63,7 @@ pub struct LocalSettings {
     /// Directory for temporary files; keys lie below it, for this user only.
     pub temporary: PathBuf,
     /// See [`LocalOptions::idle`].
-    pub idle: Option<String>,
+    pub idle: Option<IdleCores>,
 }
 
 /// Processes on this machine.

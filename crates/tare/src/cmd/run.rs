@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tare_load::Awake;
-use tare_model::layout::{self, Fingerprint, RunManifest};
+use tare_model::layout::{self, Fingerprint, IdleCores, RunManifest};
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
 use tare_model::verdict::Grade;
@@ -132,7 +132,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let asked = stop.asked;
     let done = match kind {
         EnvironmentKind::Local => {
-            let (_awake, idle) = idle_cores(args.let_cores_sleep);
+            let (_awake, idle) = idle_cores(args.let_cores_sleep, &begun);
             let local = Local::new(LocalOptions {
                 offline: args.offline,
                 idle: Some(idle),
@@ -342,18 +342,30 @@ fn open(
     Ok(RunDir::create(&dir, manifest, &text)?)
 }
 
-/// Keeps the cores of this machine awake where that is wanted and allowed, and says which.
-fn idle_cores(let_sleep: bool) -> (Option<Awake>, String) {
+/// Keeps the cores of this machine awake where that is wanted and allowed, and says which. A run
+/// that is resumed goes on as it began.
+fn idle_cores(let_sleep: bool, begun: &Begun) -> (Option<Awake>, IdleCores) {
+    let asleep = |how: String| (None, IdleCores { awake: false, how });
     if let_sleep {
-        return (None, "may sleep, as asked".to_owned());
+        return asleep("as asked".to_owned());
+    }
+    if let Begun::Again(run) = begun
+        && !is_awake(&run.manifest().fingerprint)
+    {
+        return asleep("as the run began".to_owned());
     }
     match Awake::hold() {
         Ok(awake) => {
             let how = awake.to_string();
-            (Some(awake), how)
+            (Some(awake), IdleCores { awake: true, how })
         }
-        Err(refused) => (None, format!("may sleep: {refused}")),
+        Err(refused) => asleep(refused.to_string()),
     }
+}
+
+/// A run of a version that kept no cores awake says nothing of them.
+fn is_awake(fingerprint: &Fingerprint) -> bool {
+    fingerprint.idle.as_ref().is_some_and(|idle| idle.awake)
 }
 
 fn build() -> &'static str {
@@ -392,8 +404,13 @@ fn same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> 
             number(here.memory_bytes),
         ),
     ];
-    if let (Some(then), Some(here)) = (&then.idle, &here.idle) {
-        pairs.push(("idle cores", then.clone(), here.clone()));
+    if is_awake(then) != is_awake(here) {
+        let words = |f: &Fingerprint| {
+            f.idle
+                .as_ref()
+                .map_or("may sleep".into(), ToString::to_string)
+        };
+        pairs.push(("idle cores", words(then), words(here)));
     }
     let names: BTreeSet<&String> = then.programs.keys().chain(here.programs.keys()).collect();
     let version = |f: &Fingerprint, name: &str| {

@@ -6,8 +6,8 @@ use clap::{ArgMatches, Command, Error, FromArgMatches};
 use super::load;
 
 /// Flags of a load that mean nothing in a search: hidden, and refused when given.
-const NOT_FOR_SEARCH: [&str; 7] = [
-    "rate", "max", "duration", "warmup", "hlog", "progress", "spec",
+const NOT_FOR_SEARCH: [&str; 8] = [
+    "awake", "rate", "max", "duration", "warmup", "hlog", "progress", "spec",
 ];
 
 /// All flags of `tare load`, some of them hidden.
