@@ -51,7 +51,8 @@ fn main() {
         protocols::endpoints(&tools, 3 * rounds, 1);
     }
     if wanted("recording") {
-        recording::recording(&tools, 3 * rounds, 1);
+        // The ratio nearest to its limit: twice the rounds, for an interval that tells.
+        recording::recording(&tools, 6 * rounds, 1);
     }
     if wanted("pace") {
         truth::pace(&tools, rounds, 6);

@@ -8,7 +8,7 @@ use tare_load::Awake;
 use tare_stats::order::median;
 
 use crate::cost::CONNECTIONS;
-use crate::host::{UNDISTURBED_MS, disturbance, stolen_ms};
+use crate::host::{Taken, disturbances};
 use crate::server::Server;
 use crate::tools::{Tools, client, json};
 
@@ -68,15 +68,11 @@ fn h2load(program: &Path, url: &str, rate: f64, seconds: u32) -> (f64, f64) {
 const TRIES: usize = 4;
 
 /// Measures again, a few times, while the host takes the cores away meanwhile: at the 99th
-/// percentile that is all one would see. The last try, and the milliseconds taken of it.
-fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; N], f64) {
-    let mut tries = (0..TRIES).map(|_| {
-        let before = stolen_ms();
-        let found = measure();
-        (found, stolen_ms() - before)
-    });
+/// percentile that is all one would see. The last try, and what was taken of it.
+fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; N], Taken) {
+    let mut tries = (0..TRIES).map(|_| Taken::during(&mut measure));
     let mut last = tries.next().expect("a try");
-    while last.1 > UNDISTURBED_MS
+    while !last.1.is_undisturbed()
         && let Some(next) = tries.next()
     {
         last = next;
@@ -108,15 +104,36 @@ pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
         let (own_p50, own_p99) = us(&result["instrument_error"]["service_time_ns"]);
         [late_p50, late_p99, own_p50, own_p99]
     };
-    let (rows, stolen): (Vec<[f64; 4]>, Vec<f64>) =
-        (0..rounds).map(|_| undisturbed(measure)).unzip();
-    let column = |k: usize| median(&rows.iter().map(|r| r[k]).collect::<Vec<_>>());
-    let [late_p50, late_p99, own_p50, own_p99] = [0, 1, 2, 3].map(column);
-    println!("  lateness p50 {late_p50:.1}, p99 {late_p99:.1}; asked: at most 5 and 50");
-    println!(
-        "  service time minus the kernel's p50 {own_p50:.1}, p99 {own_p99:.1}; asked: at most 15 and 60; {}",
-        disturbance(&stolen)
+    let tries: Vec<([f64; 4], Taken)> = (0..rounds).map(|_| undisturbed(measure)).collect();
+    let all: Vec<[f64; 4]> = tries.iter().map(|(row, _)| *row).collect();
+    let calm = tries.iter().filter(|(_, taken)| taken.is_undisturbed());
+    let calm: Vec<[f64; 4]> = calm.map(|(row, _)| *row).collect();
+    let print = |what: &str, of: usize, asked: &str| {
+        let column = |rows: &[[f64; 4]], k| rows.iter().map(|r| r[k]).collect::<Vec<f64>>();
+        let medians = |rows: &[[f64; 4]]| {
+            let [p50, p99] = [of, of + 1].map(|k| median(&column(rows, k)));
+            format!("p50 {p50:.1}, p99 {p99:.1}")
+        };
+        println!("  {what} {}; {asked}", medians(&all));
+        if calm.len() < all.len() && !calm.is_empty() {
+            println!(
+                "    undisturbed: {} of {} rounds",
+                medians(&calm),
+                calm.len()
+            );
+        }
+        let each = column(&all, of + 1);
+        let each: Vec<String> = each.iter().map(|v| format!("{v:.1}")).collect();
+        println!("    p99 of each round: {}", each.join(" "));
+    };
+    print("lateness", 0, "asked: at most 5 and 50");
+    print(
+        "service time minus the kernel's",
+        2,
+        "asked: at most 15 and 60",
     );
+    let taken: Vec<Taken> = tries.iter().map(|(_, taken)| *taken).collect();
+    println!("  {}", disturbances(&taken));
 }
 
 /// All clients on a server that answers after exactly `delay`.
@@ -155,18 +172,18 @@ pub fn truth(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: u32
         ));
     }
     let mut seen: BTreeMap<&str, Vec<[f64; 4]>> = BTreeMap::new();
-    let mut stolen: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut taken: BTreeMap<&str, Vec<Taken>> = BTreeMap::new();
     for round in 0..rounds {
         for i in 0..clients.len() {
             let (name, run) = &clients[(i + round) % clients.len()];
-            let (row, stolen_ms) = undisturbed(|| {
+            let (row, by_others) = undisturbed(|| {
                 let server = Server::start(tools, delay);
                 let (p50, p99) = run(&server.url());
                 let (own_p50, own_p99) = us(&server.record());
                 [p50, p99, p50 - own_p50, p99 - own_p99]
             });
             seen.entry(name).or_default().push(row);
-            stolen.entry(name).or_default().push(stolen_ms);
+            taken.entry(name).or_default().push(by_others);
         }
     }
     println!(
@@ -180,7 +197,7 @@ pub fn truth(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: u32
         println!(
             "  {name:<12} {p50:>9.0} {p99:>9.0} {d50:>11.0} {d99:>11.0}   {} ({})",
             each.join(" "),
-            disturbance(&stolen[name])
+            disturbances(&taken[name])
         );
     }
 }
