@@ -421,3 +421,19 @@ fn a_taken_port_for_the_page_is_said_before_there_is_a_run() {
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "only the plan: {left:?}");
 }
+
+#[test]
+fn a_clusters_cores_cannot_be_let_sleep() {
+    let dir = folder();
+    let out = tare(dir.path())
+        .args(["run", "cluster-quick", "--let-cores-sleep"])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        said.contains("--let-cores-sleep is for the environment local"),
+        "{said}"
+    );
+    assert!(!dir.path().join("runs").exists());
+}

@@ -48,10 +48,10 @@ fn main() {
         protocols::tls(&tools, 3 * rounds, 1);
     }
     if wanted("endpoints") {
-        protocols::endpoints(&tools, 3 * rounds, 1);
+        // The ratios nearest to their limit: twice the rounds, for an interval that tells.
+        protocols::endpoints(&tools, 6 * rounds, 1);
     }
     if wanted("recording") {
-        // The ratio nearest to its limit: twice the rounds, for an interval that tells.
         recording::recording(&tools, 6 * rounds, 1);
     }
     if wanted("pace") {

@@ -61,10 +61,11 @@ fn find_on_path(name: &str) -> Option<PathBuf> {
         .find(|p| p.is_file())
 }
 
-/// `program` on one core.
+/// `program` on one core; asked to end should this process die before it.
 pub fn pinned(core: u32, program: &Path) -> Command {
-    let mut command = Command::new("taskset");
-    command.args(["-c", &core.to_string()]).arg(program);
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "taskset", "-c", &core.to_string()]);
+    command.arg(program);
     command
 }
 

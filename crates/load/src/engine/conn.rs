@@ -43,6 +43,8 @@ pub(super) struct Conn {
     pub(super) pool: u32,
     /// Of the request on it.
     pub(super) endpoint: u32,
+    /// The endpoint's, which is in no near cache any more when the response comes.
+    pub(super) name: u32,
     pub(super) at: Instants,
     pub(super) parser: ResponseParser,
     /// Requests that this socket has carried.
@@ -71,6 +73,7 @@ impl Conn {
             state: State::Down,
             pool,
             endpoint: 0,
+            name: 0,
             at: Instants::default(),
             parser: ResponseParser::default(),
             requests: 0,

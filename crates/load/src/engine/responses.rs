@@ -66,8 +66,7 @@ impl<D: Driver> Engine<'_, D> {
 
     fn complete(&mut self, id: ConnId, response: Response, clean: bool) {
         let conn = &mut self.conns[id as usize];
-        let (at, done) = (conn.at, self.now);
-        let name = self.targets.endpoints[conn.endpoint as usize].name;
+        let (at, done, name) = (conn.at, self.now, conn.name);
         // A response before the request was wholly written leaves the rest unwanted.
         let whole = clean && response.keep_alive && conn.state == State::Busy;
         conn.proved();
@@ -97,8 +96,7 @@ impl<D: Driver> Engine<'_, D> {
     pub(super) fn request_failed(&mut self, id: ConnId, class: ErrorClass) {
         let now = self.fresh_now();
         let conn = &self.conns[id as usize];
-        let intended = conn.at.intended;
-        let name = self.targets.endpoints[conn.endpoint as usize].name;
+        let (intended, name) = (conn.at.intended, conn.name);
         self.in_flight -= 1;
         if class == ErrorClass::Timeout || now > self.deadline(intended) {
             self.record_timeout(intended, name, ErrorClass::Timeout);

@@ -214,6 +214,7 @@ impl<D: Driver> Engine<'_, D> {
         let target = &self.targets.endpoints[endpoint as usize];
         let conn = &mut self.conns[id as usize];
         conn.endpoint = endpoint;
+        conn.name = target.name;
         conn.at = Instants {
             intended,
             sent: self.now,

@@ -108,6 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(dir) => {
             let run = RunDir::resume(dir)?;
             let plan = run.manifest().plan.clone();
+            has_cores_here(&args, plan.environment)?;
             (Begun::Again(Box::new(run)), plan)
         }
         None => {
@@ -171,7 +172,17 @@ fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
     sets.extend(environment.map(|e| format!("environment={e}")));
     let mut source = super::plan::read(&args.plan, &sets)?;
     args.cluster.apply(&mut source.plan)?;
+    has_cores_here(args, source.plan.environment)?;
     Ok((source.plan, source.text))
+}
+
+/// A cluster's cores are left as they are, asked or not.
+fn has_cores_here(args: &Args, environment: EnvironmentKind) -> anyhow::Result<()> {
+    ensure!(
+        !args.let_cores_sleep || environment != EnvironmentKind::Kubernetes,
+        "--let-cores-sleep is for the environment local: a cluster's cores are left as they are"
+    );
+    Ok(())
 }
 
 /// Runs on several clusters, new or gone on with; `None` for a single run.
@@ -180,6 +191,9 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
     if let Some(dir) = &args.resume {
         let clusters = Clusters::open(dir)?;
         ensure!(clusters.is_none() || args.web.is_none(), one_page);
+        if clusters.is_some() {
+            has_cores_here(args, EnvironmentKind::Kubernetes)?;
+        }
         return Ok(clusters);
     }
     let contexts = args.cluster.contexts();

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use base64::Engine as _;
-use serde_json::{Map, Value, json};
-use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode, Pace, Protocol};
+use serde::{Deserialize, Deserializer};
+use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol};
 
 use super::{Args, PaceArg, grpc};
 
@@ -118,7 +118,48 @@ fn header(text: &str) -> anyhow::Result<(String, String)> {
     }
 }
 
-type Fields = Map<String, Value>;
+/// An [`Endpoint`] of a file. Everything but the URL has a default: that of the flags.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    url: String,
+    name: Option<String>,
+    protocol: Option<Protocol>,
+    method: Option<String>,
+    connect: Option<String>,
+    headers: Option<Vec<(String, String)>>,
+    /// `null` is no body, whatever the flags say.
+    #[serde(default, deserialize_with = "said")]
+    body_base64: Option<Option<String>>,
+    messages_base64: Option<Vec<String>>,
+    grpc: Option<GrpcCall>,
+    weight: Option<u32>,
+}
+
+fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+impl Line {
+    fn over(self, flags: &Endpoint) -> Endpoint {
+        Endpoint {
+            name: self.name.unwrap_or_else(|| self.url.clone()),
+            url: self.url,
+            protocol: self.protocol.unwrap_or(flags.protocol),
+            method: self.method.unwrap_or_else(|| flags.method.clone()),
+            connect: self.connect,
+            headers: self.headers.unwrap_or_else(|| flags.headers.clone()),
+            body_base64: self
+                .body_base64
+                .unwrap_or_else(|| flags.body_base64.clone()),
+            messages_base64: self
+                .messages_base64
+                .unwrap_or_else(|| flags.messages_base64.clone()),
+            grpc: self.grpc.unwrap_or(flags.grpc),
+            weight: self.weight.unwrap_or(flags.weight),
+        }
+    }
+}
 
 /// One JSON object a line.
 fn from_file(path: &Path, request: &Endpoint) -> anyhow::Result<Vec<Endpoint>> {
@@ -139,34 +180,12 @@ fn from_lines(text: &str, request: &Endpoint) -> anyhow::Result<Vec<Endpoint>> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let fields: serde_json::Result<Fields> = serde_json::from_str(line);
-        let endpoint = fields
+        let line: Line = serde_json::from_str(line)
             .context("expected a JSON object with at least \"url\"")
-            .and_then(|fields| endpoint(fields, request))
             .with_context(|| format!("line {}", i + 1))?;
-        endpoints.push(endpoint);
+        endpoints.push(grpc::by_scheme(line.over(request)));
     }
     Ok(endpoints)
-}
-
-/// Everything but the URL has a default: that of `request`.
-fn endpoint(mut fields: Fields, request: &Endpoint) -> anyhow::Result<Endpoint> {
-    let name = fields.get("url").cloned().unwrap_or(Value::Null);
-    for (key, default) in [
-        ("name", name),
-        ("protocol", json!(request.protocol)),
-        ("method", json!(request.method)),
-        ("headers", json!(request.headers)),
-        ("body_base64", json!(request.body_base64)),
-        ("messages_base64", json!(request.messages_base64)),
-        ("grpc", json!(request.grpc)),
-        ("weight", json!(request.weight)),
-    ] {
-        fields.entry(key).or_insert(default);
-    }
-    Ok(grpc::by_scheme(serde_json::from_value(Value::Object(
-        fields,
-    ))?))
 }
 
 #[cfg(test)]
@@ -194,11 +213,13 @@ mod tests {
             body_base64: Some("QQ==".into()),
             ..Endpoint::get("")
         };
-        let text = "{\"url\": \"http://h/\"}\n{\"url\": \"http://h/\", \"method\": \"POST\", \"headers\": []}";
+        let text = "{\"url\": \"http://h/\"}\n\
+                    {\"url\": \"http://h/\", \"method\": \"POST\", \"headers\": [], \"body_base64\": null}";
         let all = from_lines(text, &flags).unwrap();
         assert_eq!((all[0].method.as_str(), all[0].headers.len()), ("PUT", 1));
         assert_eq!((all[1].method.as_str(), all[1].headers.len()), ("POST", 0));
         assert_eq!(all[0].body_base64.as_deref(), Some("QQ=="));
+        assert_eq!(all[1].body_base64, None);
     }
 
     #[test]
@@ -219,6 +240,7 @@ mod tests {
         assert!(said("\n{\"name\": \"a\"}").starts_with("line 2: "));
         assert!(said("{\"url\": \"http://h/\", \"wieght\": 3}").contains("wieght"));
         assert!(said("- url: x").contains("JSON object"));
+        assert!(said("{\"name\": \"a\"}").contains("`url`"));
     }
 
     #[test]
