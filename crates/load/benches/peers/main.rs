@@ -36,7 +36,8 @@ fn main() {
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| *p == part);
     let tools = Tools::find();
     if wanted("http1") {
-        cost::http1(&tools, 3 * rounds, 1);
+        // The ratios nearest to their limits: twice the rounds, for an interval that tells.
+        cost::http1(&tools, 6 * rounds, 1);
     }
     if wanted("http2") {
         protocols::http2(&tools, 3 * rounds, 1);
@@ -48,7 +49,6 @@ fn main() {
         protocols::tls(&tools, 3 * rounds, 1);
     }
     if wanted("endpoints") {
-        // The ratios nearest to their limit: twice the rounds, for an interval that tells.
         protocols::endpoints(&tools, 6 * rounds, 1);
     }
     if wanted("recording") {
