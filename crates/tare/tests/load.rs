@@ -424,6 +424,19 @@ fn the_closed_loop_says_that_it_is_one() {
 }
 
 #[test]
+fn who_stops_reading_the_result_is_no_failure() {
+    let url = format!("http://{}/", good_server());
+    for output in ["json", "text"] {
+        let args = ["--rate", "100", "--duration", "100ms", "--output", output];
+        let mut child = start(&[&[url.as_str()], &args[..]].concat());
+        drop(child.stdout.take());
+        let output = finish(child);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+    }
+}
+
+#[test]
 fn the_page_and_the_interval_log_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("latency.hlog");

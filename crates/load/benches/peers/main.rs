@@ -35,9 +35,10 @@ fn main() {
         .collect();
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| *p == part);
     let tools = Tools::find();
+    // A ratio near its limit takes twice the rounds for an interval that tells.
+    let near = 6 * rounds;
     if wanted("http1") {
-        // The ratios nearest to their limits: twice the rounds, for an interval that tells.
-        cost::http1(&tools, 6 * rounds, 1);
+        cost::http1(&tools, near, 1);
     }
     if wanted("http2") {
         protocols::http2(&tools, 3 * rounds, 1);
@@ -49,10 +50,10 @@ fn main() {
         protocols::tls(&tools, 3 * rounds, 1);
     }
     if wanted("endpoints") {
-        protocols::endpoints(&tools, 6 * rounds, 1);
+        protocols::endpoints(&tools, near, 1);
     }
     if wanted("recording") {
-        recording::recording(&tools, 6 * rounds, 1);
+        recording::recording(&tools, near, 1);
     }
     if wanted("pace") {
         truth::pace(&tools, rounds, 6);

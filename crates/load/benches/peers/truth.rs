@@ -176,14 +176,14 @@ pub fn truth(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: u32
     for round in 0..rounds {
         for i in 0..clients.len() {
             let (name, run) = &clients[(i + round) % clients.len()];
-            let (row, by_others) = undisturbed(|| {
+            let (row, took) = undisturbed(|| {
                 let server = Server::start(tools, delay);
                 let (p50, p99) = run(&server.url());
                 let (own_p50, own_p99) = us(&server.record());
                 [p50, p99, p50 - own_p50, p99 - own_p99]
             });
             seen.entry(name).or_default().push(row);
-            taken.entry(name).or_default().push(by_others);
+            taken.entry(name).or_default().push(took);
         }
     }
     println!(

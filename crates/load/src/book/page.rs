@@ -95,33 +95,14 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// By name, so that each book is opened once.
     fn write(&self, books: &mut [EndpointBook]) {
-        let mut planned = vec![0; books.len()];
-        self.planned.iter().for_each(|&n| planned[n as usize] += 1);
-        // A counting sort: where each name's latencies go next, at last where they end.
-        let mut ends = vec![0; books.len()];
-        self.ok.iter().for_each(|&(n, _)| ends[n as usize] += 1);
-        let mut begin = 0;
-        for end in &mut ends {
-            begin += std::mem::replace(end, begin);
+        for &name in &self.planned {
+            books[name as usize].counts.planned += 1;
         }
-        let mut latencies = vec![0; self.ok.len()];
         for &(name, latency) in &self.ok {
-            let end = &mut ends[name as usize];
-            latencies[*end] = latency;
-            *end += 1;
-        }
-        let mut begin = 0;
-        for ((book, planned), end) in books.iter_mut().zip(planned).zip(ends) {
-            if planned == 0 && begin == end {
-                continue;
-            }
-            let ok = &latencies[begin..end];
-            book.counts.planned += planned;
-            book.counts.ok += ok.len() as u64;
-            ok.iter().for_each(|&ns| book.latency.record_few(ns));
-            begin = end;
+            let book = &mut books[name as usize];
+            book.counts.ok += 1;
+            book.latency.record_few(latency);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `tare load`: the load engine as a command, and as the worker of a trial.
 
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -242,12 +242,7 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match args.output {
         Output::Text => out.write_all(text::page(&spec, &result).as_bytes())?,
-        Output::Json => {
-            let mut out = BufWriter::new(&mut out);
-            serde_json::to_writer_pretty(&mut out, &result)?;
-            writeln!(out)?;
-            out.flush()?;
-        }
+        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?,
     }
     out.flush()?;
     saves.finish(&about(&spec), &result)?;

@@ -30,6 +30,12 @@ use super::report::Output;
 use crate::progress::Display;
 use crate::web::{Feed, Server};
 
+mod ended;
+mod place;
+
+pub(super) use ended::{Done, analysed, concluded};
+use place::{build, idle_cores, same_place};
+
 /// Run a plan: every mesh under every load, in blocks, and say what each costs.
 ///
 /// Without a plan it runs the built-in `quick`: Emojivoto without a mesh, behind
@@ -108,7 +114,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(dir) => {
             let run = RunDir::resume(dir)?;
             let plan = run.manifest().plan.clone();
-            has_cores_here(&args, plan.environment)?;
+            refuse_sleep_elsewhere(&args, plan.environment)?;
             (Begun::Again(Box::new(run)), plan)
         }
         None => {
@@ -133,7 +139,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let asked = stop.asked;
     let done = match kind {
         EnvironmentKind::Local => {
-            let (_awake, idle) = idle_cores(args.let_cores_sleep, &begun);
+            let began = match &begun {
+                Begun::Again(run) => Some(&run.manifest().fingerprint),
+                Begun::New { .. } => None,
+            };
+            let (_awake, idle) = idle_cores(args.let_cores_sleep, began);
             let local = Local::new(LocalOptions {
                 offline: args.offline,
                 idle: Some(idle),
@@ -172,12 +182,12 @@ fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
     sets.extend(environment.map(|e| format!("environment={e}")));
     let mut source = super::plan::read(&args.plan, &sets)?;
     args.cluster.apply(&mut source.plan)?;
-    has_cores_here(args, source.plan.environment)?;
+    refuse_sleep_elsewhere(args, source.plan.environment)?;
     Ok((source.plan, source.text))
 }
 
-/// A cluster's cores are left as they are, asked or not.
-fn has_cores_here(args: &Args, environment: EnvironmentKind) -> anyhow::Result<()> {
+/// What a flag could not do is not left to be believed: a cluster's cores idle as they do.
+fn refuse_sleep_elsewhere(args: &Args, environment: EnvironmentKind) -> anyhow::Result<()> {
     ensure!(
         !args.let_cores_sleep || environment != EnvironmentKind::Kubernetes,
         "--let-cores-sleep is for the environment local: a cluster's cores are left as they are"
@@ -192,7 +202,7 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
         let clusters = Clusters::open(dir)?;
         ensure!(clusters.is_none() || args.web.is_none(), one_page);
         if clusters.is_some() {
-            has_cores_here(args, EnvironmentKind::Kubernetes)?;
+            refuse_sleep_elsewhere(args, EnvironmentKind::Kubernetes)?;
         }
         return Ok(clusters);
     }
@@ -214,19 +224,6 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
 pub(super) enum Begun {
     New { out: Option<PathBuf>, text: String },
     Again(Box<RunDir>),
-}
-
-/// A run that came to an end, good or bad.
-pub(super) struct Done {
-    dir: PathBuf,
-    outcome: Result<Outcome, experiment::RunError>,
-}
-
-impl Done {
-    pub(super) fn any_trials(&self) -> bool {
-        let trials = self.dir.join(layout::TRIALS);
-        std::fs::read_dir(&trials).is_ok_and(|mut d| d.next().is_some())
-    }
 }
 
 /// Prepares, runs, and leaves nothing behind. `None` when it was stopped before
@@ -354,143 +351,6 @@ fn open(
         fingerprint,
     };
     Ok(RunDir::create(&dir, manifest, &text)?)
-}
-
-/// Keeps the cores of this machine awake where that is wanted and allowed, and says which. A run
-/// that is resumed goes on as it began.
-fn idle_cores(let_sleep: bool, begun: &Begun) -> (Option<Awake>, IdleCores) {
-    let asleep = |how: String| (None, IdleCores { awake: false, how });
-    if let_sleep {
-        return asleep("as asked".to_owned());
-    }
-    if let Begun::Again(run) = begun
-        && !is_awake(&run.manifest().fingerprint)
-    {
-        return asleep("as the run began".to_owned());
-    }
-    match Awake::hold() {
-        Ok(awake) => {
-            let how = awake.to_string();
-            (Some(awake), IdleCores { awake: true, how })
-        }
-        Err(refused) => asleep(refused.to_string()),
-    }
-}
-
-/// A run of a version that kept no cores awake says nothing of them.
-fn is_awake(fingerprint: &Fingerprint) -> bool {
-    fingerprint.idle.as_ref().is_some_and(|idle| idle.awake)
-}
-
-fn build() -> &'static str {
-    if cfg!(debug_assertions) {
-        "debug"
-    } else {
-        "release"
-    }
-}
-
-/// A run is one machine and one set of programs from its first trial to its last.
-fn same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> {
-    let then = &manifest.fingerprint;
-    let number = |n: u64| n.to_string();
-    let mut pairs = vec![
-        (
-            "tare",
-            manifest.tare_version.clone(),
-            env!("CARGO_PKG_VERSION").to_owned(),
-        ),
-        (
-            "build of tare",
-            manifest.tare_build.clone(),
-            build().to_owned(),
-        ),
-        ("kernel", then.kernel.clone(), here.kernel.clone()),
-        ("processor", then.cpu_model.clone(), here.cpu_model.clone()),
-        (
-            "cores",
-            number(then.cores.into()),
-            number(here.cores.into()),
-        ),
-        (
-            "memory",
-            number(then.memory_bytes),
-            number(here.memory_bytes),
-        ),
-    ];
-    if is_awake(then) != is_awake(here) {
-        let words = |f: &Fingerprint| {
-            f.idle
-                .as_ref()
-                .map_or("may sleep".into(), ToString::to_string)
-        };
-        pairs.push(("idle cores", words(then), words(here)));
-    }
-    let names: BTreeSet<&String> = then.programs.keys().chain(here.programs.keys()).collect();
-    let version = |f: &Fingerprint, name: &str| {
-        f.programs
-            .get(name)
-            .cloned()
-            .unwrap_or_else(|| "none".into())
-    };
-    pairs.extend(
-        names
-            .into_iter()
-            .map(|n| (n.as_str(), version(then, n), version(here, n))),
-    );
-    for (what, then, here) in pairs {
-        if then != here {
-            bail!(
-                "this run was begun with {what} {then}, here is {here}: its trials would not be comparable; \
-                 go on where it was begun, or start a new run"
-            );
-        }
-    }
-    Ok(())
-}
-
-/// The analysis of what is on disk, whatever the end was like, printed in that form;
-/// returns the exit code.
-pub(super) fn analysed(done: &Done, output: Option<Output>) -> anyhow::Result<u8> {
-    if !done.any_trials() {
-        return Ok(exit::INVALID);
-    }
-    let dir = &done.dir;
-    let summary = tare_report::write_derived(dir)
-        .with_context(|| format!("the trials in {} are safe; analyse them", dir.display()))?;
-    if let Some(output) = output {
-        super::report::print(&summary, output, dir)?;
-    }
-    Ok(match summary.grade {
-        Grade::Invalid => exit::INVALID,
-        Grade::Valid | Grade::Suspect => 0,
-    })
-}
-
-/// Why the run ended comes last, where it is seen, and decides the exit code.
-pub(super) fn concluded(done: &Done, analysed: anyhow::Result<u8>) -> anyhow::Result<u8> {
-    let resume = format!("Go on with: tare run --resume {}", done.dir.display());
-    let ended_well = matches!(&done.outcome, Ok(outcome) if !outcome.interrupted);
-    if let (false, Err(further)) = (ended_well, &analysed) {
-        super::say(format_args!("tare: {further:#}"));
-    }
-    match &done.outcome {
-        Ok(outcome) if outcome.interrupted => {
-            let (done, planned) = (outcome.done, outcome.planned);
-            super::say(format_args!(
-                "Interrupted after {done} of {planned} trials. {resume}"
-            ));
-            Ok(exit::INTERRUPTED)
-        }
-        Ok(_) => analysed,
-        Err(error) => {
-            super::say(format_args!("tare: {error}"));
-            super::say(format_args!(
-                "The trials that were finished are safe. {resume}"
-            ));
-            Ok(exit::INVALID)
-        }
-    }
 }
 
 /// What Ctrl-C and SIGTERM do.
