@@ -1,11 +1,11 @@
 //! What is read from files and from other processes: histograms, results, records
 //! and logs of generators, plans.
 
+use tare_analysis::config::proxy_config::{self, Packer, ProxyConfigs};
+use tare_analysis::streams::merge::{Options, Part, interval_log, merge};
 use tare_model::plan;
 use tare_model::record::{LoadRecord, ProxyConfigPart, StreamChecksum};
 use tare_stats::Histogram;
-use tare_stats::merge::{Options, Part, interval_log, merge};
-use tare_stats::proxy_config::{self, Packer, ProxyConfigs};
 
 /// The counts of a histogram's encoding, behind a header that fits them.
 pub fn histogram(data: &[u8]) {

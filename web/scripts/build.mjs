@@ -1,7 +1,5 @@
-// Bundles the page's script and style into the directory given: page.js, page.css,
-// page.js.integrity for the content security policy, and analysis.wasm.z64, the
-// analysis as it lies in the page.
-import { deflateSync } from "node:zlib";
+// Bundles the page's script and style into the directory given: page.js, page.css and
+// page.js.integrity for the content security policy.
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -9,9 +7,9 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const web = dirname(dirname(fileURLToPath(import.meta.url)));
-const [out, analysis] = process.argv.slice(2);
+const [out] = process.argv.slice(2);
 if (!out) {
-  console.error("usage: node scripts/build.mjs OUTPUT_DIRECTORY [ANALYSIS.wasm]");
+  console.error("usage: node scripts/build.mjs OUTPUT_DIRECTORY");
   process.exit(2);
 }
 
@@ -45,6 +43,3 @@ const script = (await readFile(path, "utf8"))
 await writeFile(path, script);
 const hash = createHash("sha256").update(script, "utf8").digest("base64");
 await writeFile(join(out, "page.js.integrity"), `sha256-${hash}`);
-
-const packed = analysis ? deflateSync(await readFile(analysis), { level: 9 }) : Buffer.alloc(0);
-await writeFile(join(out, "analysis.wasm.z64"), packed.toString("base64"));

@@ -92,7 +92,7 @@ pub struct MergedGenerator {
     /// Its own verdict's grade, likewise.
     pub grade: Option<Grade>,
     /// Percentiles at which it differs from the other generators by more than chance
-    /// and more than matters (`tare_stats::merge` has the rule).
+    /// and more than matters (`tare_analysis::streams::merge` has the rule).
     pub deviations: Vec<Deviation>,
 }
 

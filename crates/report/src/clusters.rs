@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use tare_analysis::compare::across::Side;
+use tare_analysis::figures;
 use tare_model::clusters::{ClusterCell, ClusterRow, ClustersComparison, ClustersManifest};
 use tare_model::layout;
 use tare_model::summary::Distinction;
-use tare_stats::across::Side;
-use tare_stats::figures;
 
 use crate::comparison::{figure, unit, words};
 use crate::text::{fit, wrap};
@@ -47,7 +47,7 @@ pub fn write_clusters(
             (*context, side)
         })
         .collect();
-    let comparison = tare_stats::clusters::compare(&sides);
+    let comparison = tare_analysis::compare::clusters::compare(&sides);
     let mut json = serde_json::to_string_pretty(&comparison).map_err(WriteError::Json)?;
     json.push('\n');
     write_whole(&dir.join(layout::CLUSTERS_COMPARISON), json.as_bytes())?;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use tare_analysis::figures;
 use tare_model::comparison::{Change, ComparedCell, Comparison, Judged, JudgedBy};
 use tare_model::summary::Distinction;
-use tare_stats::figures;
 
 use crate::text::{fit, printable, wrap};
 

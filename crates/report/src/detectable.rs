@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use tare_analysis::figures;
 use tare_model::summary::{Cell, Difference, Summary};
-use tare_stats::{figures, power};
+use tare_stats::power;
 
 use crate::text::{fit, wrap};
 

@@ -1,7 +1,7 @@
 //! From a run directory to tables and pages. The directory is the truth: whatever
 //! is shown is derived from it, and can be derived again with `tare report`.
 //!
-//! Every output prints the numbers of one [`Summary`] through `tare_stats::figures`
+//! Every output prints the numbers of one [`Summary`] through `tare_analysis::figures`
 //! and computes none of its own.
 
 mod clusters;
@@ -20,7 +20,7 @@ pub use clusters::{render_clusters, write_clusters};
 pub use comparison::{render_comparison, render_comparison_markdown};
 pub use detectable::render_detectable;
 pub use otherwise::{render_method, render_published};
-pub use page::{render_live, render_page, render_report};
+pub use page::{Details, cores_words, instrument_words, render_live, render_page, render_report};
 pub use store::{LoadedRun, StoreError, load_run};
 pub use table::{TableOptions, render_table};
 
@@ -33,7 +33,7 @@ use tare_model::summary::Summary;
 /// The analysis of a loaded run.
 #[must_use]
 pub fn summarise(run: &LoadedRun) -> Summary {
-    tare_stats::analysis::summarise(&run.manifest, &run.trials, run.notes.clone())
+    tare_analysis::summary::summarise(&run.manifest, &run.trials, run.notes.clone())
 }
 
 /// Runs that are read while others wait for the disk.
@@ -97,7 +97,7 @@ pub fn write_derived_without(dir: &Path, excluded: &[u32]) -> Result<Summary, Wr
             trials: run.trials.len(),
         });
     }
-    let summary = tare_stats::analysis::summarise_without(
+    let summary = tare_analysis::summary::summarise_without(
         &run.manifest,
         &run.trials,
         run.notes.clone(),

@@ -1,7 +1,7 @@
 //! The lines of the table on cost, where the plan gives prices.
 
+use tare_analysis::figures;
 use tare_model::summary::{Cell, Estimate, Summary};
-use tare_stats::figures;
 
 use crate::text::fit;
 

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
+use tare_analysis::figures;
 use tare_model::published::{Bound, Published, PublishedFigure};
 use tare_model::summary::{Cell, NamedFigure, NamedSummary, Summary};
-use tare_stats::figures;
 
 use crate::text::{fit, printable, wrap};
 

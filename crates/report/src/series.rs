@@ -9,9 +9,10 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use tare_model::layout;
 use tare_model::record::{AgentRecord, LoadRecord, Sample};
-use tare_page::{Details, SeriesBuilder, TrialSeries};
-use tare_stats::analysis::StoredTrial;
 
+use tare_analysis::summary::StoredTrial;
+
+use crate::page::{Details, SeriesBuilder, TrialSeries};
 use crate::store::LoadedRun;
 
 /// Most bytes of a stream that are read.

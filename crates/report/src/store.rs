@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tare_analysis::LoadStream;
+use tare_analysis::summary::StoredTrial;
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::{self, RunManifest};
 use tare_model::load::LoadResult;
 use tare_model::trial::TrialResult;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
-use tare_stats::LoadStream;
-use tare_stats::analysis::StoredTrial;
 use tare_stats::hierarchical::Second;
 
 use crate::text::printable;

@@ -1,14 +1,14 @@
 //! The answer in a terminal: one block for each load, 80 columns wide.
 
+use tare_analysis::figures;
 use tare_model::summary::{
     Cell, Difference, Distinction, Estimate, Quantile, Stopping, Summary, TrialRow,
 };
 use tare_model::verdict::{Finding, Grade};
 use tare_model::worker::Plane;
-use tare_page::{blocks, cores_words, instrument_words, outlier_cores_words};
-use tare_stats::figures;
 
 use crate::money;
+use crate::page::{blocks, cores_words, instrument_words, outlier_cores_words};
 use crate::text::{fit, printable, wrap};
 
 /// Widest line, in characters.

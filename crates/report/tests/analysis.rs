@@ -6,17 +6,17 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use tare_analysis::compare::stopping::CONFIDENCE;
+use tare_analysis::summary::{StoredTrial, summarise};
 use tare_model::plan::{Target, Until};
 use tare_model::summary::{Cell, Distinction, Estimate, Summary, Tls};
 use tare_model::transport::TlsResult;
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
-use tare_page::{cores_words, instrument_words};
+use tare_report::{cores_words, instrument_words};
 use tare_stats::Histogram;
-use tare_stats::analysis::{StoredTrial, summarise};
 use tare_stats::special::t_quantile;
-use tare_stats::stopping::CONFIDENCE;
 
 fn analysed(plan: &tare_model::plan::Plan, mut change: impl FnMut(&mut TrialResult)) -> Summary {
     let trials: Vec<StoredTrial> = order(plan)
@@ -462,7 +462,7 @@ fn cores_that_the_host_moved_are_said_with_the_mesh_that_met_them() {
     assert_eq!((found[1].median_ns, found[1].most_ns), (115.0, 190.0));
     let said = cores_words(&moved).unwrap();
     assert!(said.contains("took 38 ns to 190 ns"), "{said}");
-    assert!(tare_page::parts(&moved)["instrument"].contains(&said));
+    assert!(tare_report::render_page(&moved).contains(&said));
     assert_eq!(cores_words(&looked(|_| vec![[38.0, 70.0]])), None);
     let nobody = looked(|_| Vec::new());
     assert_eq!(

@@ -5,6 +5,8 @@
 
 mod support;
 
+use tare_analysis::compare::across::{Side, compare};
+use tare_analysis::summary::{METHODS, StoredTrial, summarise};
 use tare_model::comparison::{Comparison, JudgedBy};
 use tare_model::layout::IdleCores;
 use tare_model::plan::{Plan, Target, UNTIL_MIN, Until};
@@ -16,8 +18,6 @@ use tare_report::{
     render_published,
 };
 use tare_stats::Histogram;
-use tare_stats::across::{Side, compare};
-use tare_stats::analysis::{METHODS, StoredTrial, summarise};
 
 const MESHES: [(&str, &str); 2] = [("bare", "No mesh"), ("envoy", "Envoy sidecars")];
 
@@ -404,7 +404,7 @@ fn an_adaptive_run_that_stopped_is_whole() {
         ..plan(20, 5)
     };
     let all = trials(&adaptive, |_| {});
-    let stopping = tare_stats::stopping::look(&adaptive, &all).unwrap();
+    let stopping = tare_analysis::compare::stopping::look(&adaptive, &all).unwrap();
     let blocks = stopping.reached_after.unwrap();
     assert!((UNTIL_MIN..20).contains(&blocks), "{stopping:?}");
     let until: Vec<StoredTrial> = all

@@ -12,11 +12,13 @@ use std::net::TcpListener;
 
 use prost::Message;
 use serde_json::Value;
+use tare_analysis::figures;
+use tare_analysis::formats::{self, hlog};
 use tare_model::layout;
 use tare_model::summary::Summary;
 use tare_report::export::{Export, Format, export, metrics, push};
 use tare_report::{LoadedRun, TableOptions, load_run, render_page, render_table, summarise};
-use tare_stats::{Histogram, figures, formats, hlog};
+use tare_stats::Histogram;
 
 /// A small run with a suspect and an invalid trial.
 fn run() -> (tempfile::TempDir, LoadedRun, Summary) {

@@ -8,7 +8,6 @@ mod support;
 use tare_model::layout;
 use tare_model::plan::Prices;
 use tare_model::trial::ProcessUse;
-use tare_page::RunInput;
 use tare_report::{LoadedRun, load_run, render_report, summarise, write_derived_without};
 
 /// Most bytes of a page.
@@ -19,18 +18,6 @@ fn loaded(plan: &tare_model::plan::Plan) -> (tempfile::TempDir, LoadedRun) {
     support::write_run(dir.path(), plan, |_| {});
     let run = load_run(dir.path()).unwrap();
     (dir, run)
-}
-
-#[test]
-fn what_the_page_carries_gives_the_same_analysis() {
-    let (_dir, run) = loaded(&support::quick());
-    let input = RunInput::new(&run.manifest, &run.trials, &run.notes);
-    assert!(input.trials != run.trials, "nothing was left away");
-    assert!(input.summarise(&[]) == summarise(&run));
-    // And through JSON, as it travels.
-    let text = serde_json::to_string(&input).unwrap();
-    let back: RunInput = serde_json::from_str(&text).unwrap();
-    assert!(back.summarise(&[3]) == input.summarise(&[3]));
 }
 
 #[test]
@@ -53,6 +40,7 @@ fn a_trial_left_out_is_in_no_figure_and_named() {
     assert!(summary.notes.contains(&note), "{:?}", summary.notes);
     let page = std::fs::read_to_string(dir.path().join(layout::REPORT)).unwrap();
     assert!(page.contains("1 left out by the reader"));
+    assert!(page.contains(&format!("--exclude {}</code>", out.index)));
 
     let error = write_derived_without(dir.path(), &[99])
         .unwrap_err()
@@ -68,7 +56,7 @@ fn the_plan_is_shown_as_text() {
     let (_dir, run) = loaded(&support::quick());
     let page = render_report(&run, &summarise(&run));
     assert!(page.contains("&lt;b&gt;no plan&lt;/b&gt; was ever written"));
-    for id in ["summary", "details", "input", "analysis"] {
+    for id in ["summary", "details"] {
         assert_eq!(page.matches(&format!("id=\"{id}\">")).count(), 1, "{id}");
     }
 }
@@ -138,26 +126,4 @@ fn prices_become_money_at_the_size_asked_for() {
     assert!(render_report(&run, &summary).contains("EUR per month"));
     let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
     assert!(table.contains("EUR per month"), "{table}");
-}
-
-#[test]
-fn a_run_that_is_too_large_is_not_carried_in_the_page() {
-    let (dir, run) = loaded(&support::quick());
-    let mut rng = tare_model::rng::Rng::new(1);
-    let noise: String = (0..1 << 19)
-        .map(|_| format!("{:016x}", rng.next_u64()))
-        .collect();
-    std::fs::write(dir.path().join(layout::PLAN), &noise[..1 << 19]).unwrap();
-    let page = render_report(&run, &summarise(&run));
-    // The plan is there twice, as text and for the script.
-    assert!(page.contains("id=\"details\">") && page.contains(&noise[..100]));
-    assert!(page.contains("id=\"input\">"));
-    let mut many = run.clone();
-    let notes = noise.as_bytes().chunks(1 << 20).take(3);
-    many.notes = notes
-        .map(|n| String::from_utf8(n.to_vec()).unwrap())
-        .collect();
-    let page = render_report(&many, &summarise(&run));
-    assert!(page.contains("id=\"details\">") && !page.contains("id=\"input\">"));
-    assert!(page.len() < BYTES_MAX, "{} bytes", page.len());
 }

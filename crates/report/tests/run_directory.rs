@@ -7,12 +7,12 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
+use tare_analysis::figures;
 use tare_model::layout;
 use tare_model::summary::{Distinction, Summary};
 use tare_model::verdict::{Grade, Reason};
 use tare_model::worker::Plane;
 use tare_report::{StoreError, TableOptions, load_run, render_page, render_table, summarise};
-use tare_stats::figures;
 
 fn written() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();

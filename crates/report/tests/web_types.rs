@@ -1,5 +1,5 @@
 //! The TypeScript types of the front end are generated from the JSON Schemas of
-//! [`Summary`] and [`tare_page::Details`]. To write them again after a change:
+//! [`Summary`] and [`tare_report::Details`]. To write them again after a change:
 //! `TARE_UPDATE=1 cargo test -p tare-report --test web_types`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -24,7 +24,7 @@ fn types_of_the_front_end_are_those_of_the_summary() {
 
 #[test]
 fn types_of_the_front_end_are_those_of_the_details() {
-    let schema = schemars::schema_for!(tare_page::Details).to_value();
+    let schema = schemars::schema_for!(tare_report::Details).to_value();
     let found = generate("Details", "the page's details", &schema);
     assert_current("details.ts", &found);
 }

@@ -1,10 +1,10 @@
 //! Whether an adaptive plan has enough blocks: asked of the trials on disk, so that a
 //! resumed run decides as the first would have.
 
+use tare_analysis::compare::stopping;
+use tare_analysis::summary::StoredTrial;
 use tare_model::summary::Stopping;
 use tare_model::trial::{Event, TrialSpec};
-use tare_stats::analysis::StoredTrial;
-use tare_stats::stopping;
 
 use crate::experiment::{NARROW_ENOUGH, event};
 use crate::store::RunDir;

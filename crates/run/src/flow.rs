@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use tare_analysis::{AgentStream, LoadStream};
 use tare_model::record::{AgentRecord, LoadRecord};
 use tare_model::worker::AgentSpec;
-use tare_stats::{AgentStream, LoadStream};
 use tokio::time::Instant;
 
 use crate::environment::{Deployed, Environment, Role, Worker};
@@ -188,7 +188,7 @@ impl Flow {
         if let Some(problem) = problem {
             found.lost(format!("the agent's records: {problem}"));
         }
-        found.resources = tare_stats::resources::summarise(&spec, &records, cores);
+        found.resources = tare_analysis::resources::summarise(&spec, &records, cores);
         match &found.resources {
             None => found.lost("CPU and memory have too few samples".into()),
             Some(resources) => {

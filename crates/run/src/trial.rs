@@ -1,9 +1,9 @@
 //! One trial from deployment to the renamed directory.
 
+use tare_analysis::judge::{Evidence, judge};
 use tare_model::load::{LoadResult, LoadSpec, Mode, Protocol};
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, Resources, TrialResult, TrialSpec};
-use tare_stats::judge::{Evidence, judge};
 use tokio::sync::watch;
 
 use crate::environment::{Deployed, Environment, EnvironmentError, Phase};

@@ -140,7 +140,7 @@ impl Spread {
 /// probable error of a mean", 1908). `None` without a run; half width `None` with only
 /// one.
 #[must_use]
-pub(crate) fn mean_interval(runs: &[f64], confidence: f64) -> Option<(f64, Option<f64>)> {
+pub fn mean_interval(runs: &[f64], confidence: f64) -> Option<(f64, Option<f64>)> {
     if runs.is_empty() {
         return None;
     }

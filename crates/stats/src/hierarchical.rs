@@ -80,7 +80,7 @@ impl Within {
 }
 
 /// `second` and `more`, both rising, added.
-pub(crate) fn sum(second: &[(u64, u64)], more: impl Iterator<Item = (u64, u64)>) -> Second {
+pub fn sum(second: &[(u64, u64)], more: impl Iterator<Item = (u64, u64)>) -> Second {
     let mut more = more.peekable();
     let mut sum = Second::with_capacity(second.len() + more.size_hint().0);
     for &(value, n) in second {

@@ -18,7 +18,8 @@ pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 const SUB_BUCKET_BITS: u32 = 11;
 const SUB_BUCKET_HALF: usize = 1 << (SUB_BUCKET_BITS - 1);
 const SUB_BUCKET_MASK: u64 = (1 << SUB_BUCKET_BITS) - 1;
-pub(crate) const BUCKETS: usize = index_of(HIGHEST_NS) + 1;
+/// How many buckets the layout has.
+pub const BUCKETS: usize = index_of(HIGHEST_NS) + 1;
 
 /// Counts of values in nanoseconds. Merging is exact and does not depend on order.
 #[derive(Clone)]
@@ -36,14 +37,15 @@ pub struct Histogram {
     clamped: u64,
 }
 
-pub(crate) const fn index_of(value: u64) -> usize {
+/// Returns the index of the bucket that counts `value` (nanoseconds, at most [`HIGHEST_NS`]).
+pub const fn index_of(value: u64) -> usize {
     let bucket = 64 - SUB_BUCKET_BITS - (value | SUB_BUCKET_MASK).leading_zeros();
     // For bucket 0 this is `value` itself; each further bucket adds its upper half.
     ((bucket as usize) << (SUB_BUCKET_BITS - 1)) + (value >> bucket) as usize
 }
 
 /// Smallest and largest value of bucket `index`.
-pub(crate) fn range_of(index: usize) -> (u64, u64) {
+pub fn range_of(index: usize) -> (u64, u64) {
     if index < 2 * SUB_BUCKET_HALF {
         return (index as u64, index as u64);
     }
@@ -232,7 +234,7 @@ impl Histogram {
     }
 
     /// Non-empty buckets in rising order: index and count.
-    pub(crate) fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+    pub fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.buckets.iter()
     }
 
@@ -271,7 +273,7 @@ impl Histogram {
     }
 
     /// Adds all counts of `other`.
-    pub(crate) fn add(&mut self, other: &Sparse) {
+    pub fn add(&mut self, other: &Sparse) {
         for (index, n) in &other.buckets {
             self.buckets.add(*index, *n);
         }
@@ -283,7 +285,7 @@ impl Histogram {
     }
 
     /// Whether `other` holds the same counts and exact figures.
-    pub(crate) fn holds(&self, other: &Sparse) -> bool {
+    pub fn holds(&self, other: &Sparse) -> bool {
         (self.count, self.min, self.max, self.sum, self.clamped)
             == (other.count, other.min, other.max, other.sum, other.clamped)
             && self.buckets().eq(other.buckets.iter().copied())

@@ -16,7 +16,7 @@ const FLIPS_DRAWN: u32 = 20_000;
 ///
 /// Source: Fisher, "The Design of Experiments" (1935), section 21; Pitman (1937).
 #[must_use]
-pub(crate) fn sign_flip(pairs: &[f64], seed: u64) -> f64 {
+pub fn sign_flip(pairs: &[f64], seed: u64) -> f64 {
     if pairs.is_empty() {
         return 1.0;
     }
@@ -49,7 +49,7 @@ pub(crate) fn sign_flip(pairs: &[f64], seed: u64) -> f64 {
 /// Source: Mann and Whitney, "On a test of whether one of two random variables is
 /// stochastically larger than the other" (1947), with their recurrence for the counts.
 #[must_use]
-pub(crate) fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
+pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     if a.is_empty() || b.is_empty() {
         return 1.0;
     }
@@ -108,7 +108,7 @@ fn ways(m: usize, n: usize) -> Vec<f64> {
 /// Source: Holm, "A simple sequentially rejective multiple test procedure",
 /// Scandinavian Journal of Statistics 6 (1979).
 #[must_use]
-pub(crate) fn holm(p: &[f64]) -> Vec<f64> {
+pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
     let mut corrected = vec![1.0; p.len()];

@@ -13,7 +13,7 @@ const NORMAL_FROM: f64 = 2_000.0;
 ///
 /// Source: Thompson (1936); David and Nagaraja, "Order Statistics" (2003), section 7.1.
 #[must_use]
-pub(crate) fn ranks(n: u64, q: f64, confidence: f64) -> (u64, u64) {
+pub fn ranks(n: u64, q: f64, confidence: f64) -> (u64, u64) {
     let tail = (1.0 - confidence) / 2.0;
     let mean = n as f64 * q;
     if mean.min(n as f64 - mean) >= NORMAL_FROM {
@@ -51,14 +51,14 @@ pub fn median(values: &[f64]) -> f64 {
 }
 
 /// All values from the least to the most.
-pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
+pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
 
 /// The median of values in order.
-pub(crate) fn middle(sorted: &[f64]) -> f64 {
+pub fn middle(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => f64::NAN,
         n => f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),

@@ -9,20 +9,24 @@ use crate::v2;
 
 /// Counts of values in nanoseconds, read-only.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sparse {
+pub struct Sparse {
     /// Index and count of the buckets in use, rising; no count is 0.
-    pub(crate) buckets: Vec<(usize, u64)>,
-    /// See [`Histogram`] for these.
-    pub(crate) count: u64,
-    pub(crate) min: u64,
-    pub(crate) max: u64,
-    pub(crate) sum: u128,
-    pub(crate) clamped: u64,
+    pub buckets: Vec<(usize, u64)>,
+    /// Sum of all counts.
+    pub count: u64,
+    /// Exact, after clamping; `u64::MAX` when empty.
+    pub min: u64,
+    /// Exact, after clamping; 0 when empty.
+    pub max: u64,
+    /// Exact sum of the values after clamping.
+    pub sum: u128,
+    /// Number of values above [`crate::HIGHEST_NS`].
+    pub clamped: u64,
 }
 
 /// Reads one histogram after the other, and asks for memory only once.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reader {
+pub struct Reader {
     bytes: Vec<u8>,
     sparse: Sparse,
 }
@@ -32,7 +36,7 @@ impl Reader {
     ///
     /// # Errors
     /// Those of [`Histogram::from_wire`].
-    pub(crate) fn read(&mut self, wire: &HistogramWire) -> Result<&Sparse, WireError> {
+    pub fn read(&mut self, wire: &HistogramWire) -> Result<&Sparse, WireError> {
         let Self { bytes, sparse } = self;
         v2::from_base64(&wire.v2, bytes)?;
         v2::read(bytes, sparse)?;
@@ -46,14 +50,14 @@ impl Sparse {
     ///
     /// # Errors
     /// Those of [`Histogram::from_wire`].
-    pub(crate) fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
+    pub fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
         let mut reader = Reader::default();
         reader.read(wire)?;
         Ok(reader.sparse)
     }
 
     /// All figures from the buckets; min, max and sum at the upper ends of buckets.
-    pub(crate) fn sum_up(&mut self) {
+    pub fn sum_up(&mut self) {
         let upper = |index: usize| range_of(index).1.min(HIGHEST_NS);
         (self.count, self.sum, self.clamped) = (0, 0, 0);
         for (index, n) in &self.buckets {
@@ -97,7 +101,7 @@ impl Sparse {
     }
 
     /// What [`Histogram::iter`] tells.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets.iter().map(|(i, n)| (range_of(*i).1, *n))
     }
 }

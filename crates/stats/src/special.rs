@@ -19,7 +19,7 @@ fn ln_gamma(x: f64) -> f64 {
 ///
 /// Source: the continued fraction DLMF 8.17.22, evaluated by Lentz's method as
 /// modified by Thompson and Barnett (1986).
-pub(crate) fn beta_share(a: f64, b: f64, x: f64) -> f64 {
+pub fn beta_share(a: f64, b: f64, x: f64) -> f64 {
     share(a, b, x, &Gammas::of(a, b))
 }
 

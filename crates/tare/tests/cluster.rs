@@ -17,13 +17,14 @@ use std::time::Duration;
 use account::Account;
 use kubectl::kubectl;
 use serde_json::Value;
+use tare_analysis::LoadStream;
 use tare_model::hist::HistogramWire;
 use tare_model::load::{Counts, LoadHistograms, LoadResult};
 use tare_model::summary::{Cell, Distinction, Summary, TrialRow};
 use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
-use tare_stats::{Histogram, LoadStream};
+use tare_stats::Histogram;
 
 /// Rates that two cores with a whole cluster on them can bear.
 const SETS: [&str; 4] = [

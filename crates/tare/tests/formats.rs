@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use tare_analysis::formats::{self, hlog};
 use tare_model::load::{LoadResult, LoadSpec, Shard};
 use tare_model::merge::Merged;
-use tare_stats::{Histogram, formats, hlog};
+use tare_stats::Histogram;
 
 mod support;
 

@@ -7,8 +7,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tare_analysis::formats::{self, hlog};
 use tare_model::rng::Rng;
-use tare_stats::{Histogram, formats, hlog};
+use tare_stats::Histogram;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -7,11 +7,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tare_analysis::LoadStream;
 use tare_model::load::{Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Shard};
 use tare_model::record::LoadRecord;
 use tare_model::rng::Rng;
 use tare_model::verdict::{Grade, Reason};
-use tare_stats::{Histogram, LoadStream};
+use tare_stats::Histogram;
 
 mod support;
 

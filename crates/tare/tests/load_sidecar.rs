@@ -6,10 +6,10 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tare_analysis::LoadStream;
+use tare_analysis::config::proxy_config::ProxyConfigs;
 use tare_model::load::{Endpoint, LoadSpec, Mode};
 use tare_model::record::LoadRecord;
-use tare_stats::LoadStream;
-use tare_stats::proxy_config::ProxyConfigs;
 
 mod support;
 

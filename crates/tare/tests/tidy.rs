@@ -69,17 +69,21 @@ fn dependencies_point_one_way_and_bans_hold() {
     let may: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("tare-model", &[] as &[&str]),
         ("tare-stats", &["tare-model"]),
+        ("tare-analysis", &["tare-model", "tare-stats"]),
         ("tare-load", &["tare-model", "tare-stats"]),
         ("tare-workload", &["tare-model"]),
-        ("tare-run", &["tare-model", "tare-stats"]),
-        ("tare-page", &["tare-model", "tare-stats"]),
-        ("tare-report", &["tare-model", "tare-stats", "tare-page"]),
-        ("tare-fuzz", &["tare-model", "tare-stats", "tare-load"]),
+        ("tare-run", &["tare-model", "tare-stats", "tare-analysis"]),
+        ("tare-report", &["tare-model", "tare-stats", "tare-analysis"]),
+        (
+            "tare-fuzz",
+            &["tare-model", "tare-stats", "tare-analysis", "tare-load"],
+        ),
         (
             "tare",
             &[
                 "tare-model",
                 "tare-stats",
+                "tare-analysis",
                 "tare-load",
                 "tare-workload",
                 "tare-run",
@@ -103,7 +107,7 @@ fn dependencies_point_one_way_and_bans_hold() {
     let banned: [(&str, &[&str]); 7] = [
         ("tare-model", &["tokio", "rustix", "nix", "hyper", "rand"]),
         ("tare-stats", &["tokio", "rustix", "nix", "hyper", "rand"]),
-        ("tare-page", &["tokio", "rustix", "nix", "hyper", "rand"]),
+        ("tare-analysis", &["tokio", "rustix", "nix", "hyper", "rand"]),
         ("tare-load", &["tokio", "kube", "hyper"]),
         ("tare-workload", &["kube", "rusqlite"]),
         ("tare-run", &["rusqlite"]),

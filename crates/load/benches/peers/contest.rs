@@ -7,8 +7,8 @@
 
 use crate::host::{UNDISTURBED_MS, disturbance, stolen_ms};
 use crate::tools::PerRequest;
+use tare_analysis::cores;
 use tare_load::core_to_core_ns;
-use tare_stats::cores;
 use tare_stats::order::{median, median_interval};
 
 /// One client: its name, and a measurement that takes a few seconds.

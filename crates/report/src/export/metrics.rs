@@ -1,11 +1,11 @@
 //! The analysis as families of metrics, for OpenMetrics files and for Prometheus.
 //! `docs/grafana` holds a dashboard of exactly these names.
 
+use tare_analysis::formats::families::{Family, Kind, Sample};
+use tare_analysis::formats::histogram_samples;
 use tare_model::summary::{Cell, Difference, Estimate, Quantile, Summary};
 use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
-use tare_stats::formats::families::{Family, Kind, Sample};
-use tare_stats::formats::histogram_samples;
 
 use super::{ExportError, pooled};
 use crate::store::LoadedRun;

@@ -10,11 +10,11 @@ mod table;
 
 use std::path::PathBuf;
 
+use tare_analysis::formats::hlog::{self, LogError};
+use tare_analysis::formats::{self, About, Measured, families};
+use tare_analysis::summary::StoredTrial;
 use tare_model::layout;
 use tare_model::summary::{Cell, Summary};
-use tare_stats::analysis::StoredTrial;
-use tare_stats::formats::{self, About, Measured, families};
-use tare_stats::hlog::{self, LogError};
 use tare_stats::{Histogram, WireError};
 
 use crate::store::{LoadedRun, log_of};

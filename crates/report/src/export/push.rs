@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use prost::Message;
-use tare_stats::formats::families::{self, Family, Kind};
+use tare_analysis::formats::families::{self, Family, Kind};
 
 /// Longest that a push may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -200,7 +200,7 @@ pub fn push(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_stats::formats::families::Sample;
+    use tare_analysis::formats::families::Sample;
 
     #[test]
     fn a_request_comes_apart_into_the_same_samples() {

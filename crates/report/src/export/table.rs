@@ -9,7 +9,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
-use tare_stats::formats::csv;
+use tare_analysis::formats::csv;
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tare_analysis::config::proxy_config::{ASKS_AFTER, ASKS_WITHIN};
+use tare_analysis::streams::generators::GeneratorStreams;
 use tare_model::layout;
 use tare_model::load::{LoadSpec, Shard};
 use tare_model::plan::KubernetesSettings;
-use tare_stats::generators::GeneratorStreams;
-use tare_stats::proxy_config::{ASKS_AFTER, ASKS_WITHIN};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tare_analysis::config::redact::{is_private_key, redact_text, speaks_of_a_secret};
 use tare_model::layout;
-use tare_stats::redact::{is_private_key, redact_text, speaks_of_a_secret};
 
 use super::api::{Api, ApiError};
 use super::deploy::Deployment;

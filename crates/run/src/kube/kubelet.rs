@@ -293,9 +293,9 @@ impl<'a> Watch<'a> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use tare_analysis::judge::{KUBELET_AGE_INVALID, KUBELET_AGE_SUSPECT};
     use tare_model::trial::Resources;
     use tare_model::worker::{Plane, Watched};
-    use tare_stats::judge::{KUBELET_AGE_INVALID, KUBELET_AGE_SUSPECT};
 
     const S: f64 = 1e9;
     /// When windows begin, in seconds.
@@ -330,7 +330,7 @@ mod tests {
     /// Of values at so many seconds since 1970: half a core for the container, one for the
     /// node, if it is told.
     fn summary(node: &str, t: f64, with_node: bool) -> Value {
-        let time = tare_stats::formats::rfc3339((t * S) as u64);
+        let time = tare_analysis::formats::rfc3339((t * S) as u64);
         let cpu =
             |cores: f64| json!({"time": time, "usageCoreNanoSeconds": (t * cores * S) as u64});
         let mut summary = json!({"pods": [{"podRef": {"name": node, "namespace": "n"},
@@ -358,12 +358,12 @@ mod tests {
         heard.iter().for_each(|t| tell("n2", *t, with_node));
         let window = ((START * S) as i64, i64::from(window_s) * S as i64);
         watch.admit(window);
-        let mut stream = tare_stats::AgentStream::new();
+        let mut stream = tare_analysis::AgentStream::new();
         for line in watch.stream(window) {
             stream.line(&line).unwrap();
         }
         let (records, _) = stream.finish();
-        let resources = tare_stats::resources::summarise(&order.spec, &records, 4).unwrap();
+        let resources = tare_analysis::resources::summarise(&order.spec, &records, 4).unwrap();
         let age = resources.kubelet_age_ns_max.unwrap();
         let share = age as f64 / resources.window_ns as f64;
         (resources, share)

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use tare_analysis::AgentStream;
 use tare_model::record::{AgentRecord, Hello, MachineSample, Sample, StreamChecksum};
 use tare_model::worker::AgentSpec;
-use tare_stats::AgentStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

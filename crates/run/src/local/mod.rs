@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tare_analysis::config::proxy_config;
 use tare_model::layout::{Fingerprint, IdleCores};
 use tare_model::mesh::Mtls;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
 use tare_model::worker::{Upstream, Watched};
-use tare_stats::proxy_config;
 
 use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
 use crate::envoy::admin::{self, Requests};

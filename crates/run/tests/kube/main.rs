@@ -12,6 +12,7 @@ use std::path::Path;
 
 use rights::Roles;
 use server::Server;
+use tare_analysis::AgentStream;
 use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
 use tare_model::plan::{KubernetesSettings, Plan, Sampling, resolve};
 use tare_model::trial::order;
@@ -19,7 +20,6 @@ use tare_model::worker::AgentSpec;
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
 use tare_run::kube::kinds::role_yaml;
 use tare_run::kube::{Kubernetes, KubernetesOptions};
-use tare_stats::AgentStream;
 
 fn plan(server: &Server, instances: u32, mesh: &str) -> Plan {
     let config = server.kubeconfig();
@@ -397,7 +397,7 @@ async fn sampled(
     }
     let (records, problem) = stream.finish();
     let resources = match problem {
-        None => tare_stats::resources::summarise(&spec, &records, 4),
+        None => tare_analysis::resources::summarise(&spec, &records, 4),
         Some(_) => None,
     };
     let events = cluster.teardown(deployment).await;
@@ -460,7 +460,7 @@ async fn a_kubelet_that_answers_no_more_makes_the_window_invalid_and_is_named() 
     let resources = resources.unwrap();
     let age = resources.kubelet_age_ns_max.unwrap() as f64;
     let share = age / resources.window_ns as f64;
-    assert!(share > tare_stats::judge::KUBELET_AGE_INVALID, "{share}");
+    assert!(share > tare_analysis::judge::KUBELET_AGE_INVALID, "{share}");
     let said = events.iter().find(|e| e.kind == "agent").unwrap();
     assert!(said.message.contains("node1 ("), "{}", said.message);
 }

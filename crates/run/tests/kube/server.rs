@@ -14,10 +14,10 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tare_analysis::config::proxy_config::{Packer, missing};
 use tare_model::load::LoadSpec;
 use tare_model::record::StreamChecksum;
 use tare_run::fake;
-use tare_stats::proxy_config::{Packer, missing};
 
 use crate::rights::{Right, Roles};
 
@@ -235,7 +235,7 @@ impl World {
             .unwrap();
         // A second old.
         let ns = now.as_nanos() as u64 - 1_000_000_000;
-        let time = tare_stats::formats::rfc3339(ns);
+        let time = tare_analysis::formats::rfc3339(ns);
         let base_ns = 1_600_000_000_000_000_000;
         let used = |cores: f64| ((ns - base_ns) as f64 * cores) as u64;
         let on_node = self

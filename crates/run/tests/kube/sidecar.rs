@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tare_analysis::LoadStream;
 use tare_model::plan::Plan;
 use tare_model::trial::Event;
 use tare_run::environment::{Environment, Role};
 use tare_run::kube::Kubernetes;
-use tare_stats::LoadStream;
 
 use crate::server::Server;
 use crate::{INJECTED, deployed, folder, heard, load, plan, prepared, set};

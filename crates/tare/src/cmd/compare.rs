@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use tare_analysis::compare::across::{Side, compare};
+use tare_analysis::compare::threshold::Threshold;
 use tare_model::comparison::JudgedBy;
 use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown, summarise};
-use tare_stats::across::{Side, compare};
-use tare_stats::threshold::Threshold;
 
 use super::exit;
 

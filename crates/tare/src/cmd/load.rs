@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use tare_analysis::formats::About;
 use tare_load::RecordWriter;
 use tare_model::load::LoadSpec;
 use tare_model::record::{LoadRecord, Progress};
 use tare_model::units::{parse_duration, parse_rate};
 use tare_model::verdict::Grade;
-use tare_stats::formats::About;
 
 use super::exit;
 use super::save::{Format, Saves, Target};

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
+use tare_analysis::formats::About;
+use tare_analysis::streams::merge::{self, Options, Part};
 use tare_model::merge::{Merged, MergedGenerator};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::Grade;
-use tare_stats::formats::About;
-use tare_stats::merge::{self, Options, Part};
 
 use super::load::text;
 use super::save::{Format, Saves, Target};
@@ -87,9 +87,9 @@ fn save(targets: Vec<Target>, log: Option<&str>, merged: &Merged) -> anyhow::Res
         for target in targets {
             let text = match (target.format, log) {
                 (Format::Hlog, Some(log)) => log.to_owned(),
-                (Format::Hgrm, _) => {
-                    tare_stats::formats::hgrm(&tare_stats::Histogram::from_wire(&merged.latency)?)
-                }
+                (Format::Hgrm, _) => tare_analysis::formats::hgrm(
+                    &tare_stats::Histogram::from_wire(&merged.latency)?,
+                ),
                 _ => bail!(
                     "{} cannot be written: an interval log holds nothing but latency; give every \
                      generator's result or records",

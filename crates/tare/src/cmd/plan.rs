@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
+use tare_analysis::figures;
 use tare_model::plan::{self, Plan, TEXT_BYTES_MAX};
 use tare_model::units::{format_duration_ns, format_rate};
-use tare_stats::figures;
 
 /// Show and check plans.
 #[derive(clap::Args)]

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use tare_analysis::summary::METHODS;
 use tare_model::layout;
 use tare_model::summary::Summary;
 use tare_model::verdict::Grade;
 use tare_report::{
     TableOptions, render_method, render_published, render_table, write_derived_without,
 };
-use tare_stats::analysis::METHODS;
 
 /// Rebuild the analysis and the page from a run directory.
 #[derive(clap::Args)]

@@ -1,6 +1,5 @@
 //! `tare run`.
 
-use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,16 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tare_load::Awake;
-use tare_model::layout::{self, Fingerprint, IdleCores, RunManifest};
+use tare_model::layout::{self, Fingerprint, RunManifest};
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
-use tare_model::verdict::Grade;
 use tare_run::environment::Environment;
-use tare_run::experiment::{self, Observer, Outcome, Update};
+use tare_run::experiment::{self, Observer, Update};
 use tare_run::fake::Fake;
 use tare_run::kube::{Kubernetes, KubernetesOptions};
 use tare_run::local::{Local, LocalOptions};
@@ -386,7 +383,7 @@ fn now_unix_ns() -> u64 {
 
 /// `20260131-235959`, in UTC.
 fn timestamp(unix_s: u64) -> String {
-    let written = tare_stats::formats::rfc3339(unix_s * 1_000_000_000);
+    let written = tare_analysis::formats::rfc3339(unix_s * 1_000_000_000);
     written[..19].replace(['-', ':'], "").replace('T', "-")
 }
 

@@ -7,11 +7,11 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use tare_analysis::formats::hlog::{self, Seconds};
+use tare_analysis::formats::{self, About, Measured};
 use tare_model::load::LoadResult;
 use tare_model::record::{Interval, LoadRecord};
 use tare_stats::Histogram;
-use tare_stats::formats::{self, About, Measured};
-use tare_stats::hlog::{self, Seconds};
 
 /// What a result can be saved as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

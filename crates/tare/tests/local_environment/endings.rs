@@ -164,7 +164,7 @@ async fn an_agent_weighs_a_deployment() {
     while let Some(line) = worker.lines.recv().await {
         records.push(serde_json::from_str(&line).unwrap());
     }
-    let use_ = tare_stats::resources::summarise(&spec, &records, 2).unwrap();
+    let use_ = tare_analysis::resources::summarise(&spec, &records, 2).unwrap();
     assert_eq!(use_.planes[&Plane::DataPlane].processes, 3);
     assert_eq!(use_.planes[&Plane::GeneratorProxy].processes, 1);
     assert_eq!(use_.planes[&Plane::Application].processes, 3);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 use serde::Serialize;
-use tare_stats::formats::rfc3339;
+use tare_analysis::formats::rfc3339;
 
 /// What was asked of the generators.
 #[derive(Clone, PartialEq, Message, Serialize)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use tare_analysis::{cores, figures};
 use tare_model::hist::LatencySummary;
 use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol};
 use tare_model::record::Progress;
 use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
 use tare_model::verdict::Verdict;
-use tare_stats::{cores, figures};
 
 mod transport;
 

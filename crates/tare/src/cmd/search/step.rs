@@ -1,10 +1,10 @@
 //! One step of a search: how long, and what its result means.
 
+use tare_analysis::slo::Slo;
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::search::{Limit, RateEstimate, SearchStep, StepOutcome};
 use tare_model::verdict::{Grade, Reason};
 use tare_stats::search::{Progress, RateSearch};
-use tare_stats::slo::Slo;
 
 use super::{Plan, set_rate};
 

@@ -1,0 +1,8 @@
+//! Comparing meshes of one run, and runs with each other.
+
+pub mod across;
+pub mod clusters;
+pub mod estimates;
+pub mod stopping;
+pub mod threshold;
+mod unlike;

@@ -1,0 +1,244 @@
+//! Reading an interval log again: tare's own, or another's with the same
+//! histogram configuration.
+
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::COMPRESSED_COOKIE;
+use tare_stats::hist::{Histogram, WireError};
+
+/// Largest histogram after inflation in bytes: all buckets with the longest numbers.
+const INFLATED_BYTES_MAX: u64 = 1 << 20;
+
+/// A log's start times earlier than this before its own StartTime count from there:
+/// a year in seconds, as the reference implementation has it.
+const YEAR_S: f64 = 365.0 * 24.0 * 3600.0;
+
+/// Latest instant and longest interval in seconds: two of them fit into 64 bits of
+/// nanoseconds.
+const SECONDS_MAX: f64 = 9e9;
+
+/// A whole log.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Log {
+    /// When the log begins, since 1970; milliseconds are its grain.
+    pub start_unix_ns: u64,
+    /// Its intervals, in the order of the file.
+    pub lines: Vec<Line>,
+}
+
+/// One interval of one series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Which series; `None` for the whole.
+    pub tag: Option<String>,
+    /// Since the start of the log.
+    pub from_ns: u64,
+    /// How long it is.
+    pub length_ns: u64,
+    /// Its values. Extremes and sum are those of the buckets' upper ends.
+    pub histogram: Histogram,
+}
+
+/// Why a text is no interval log that can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// A line is no interval.
+    #[error("line {line}: {found}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// What was found, and what was expected.
+        found: String,
+    },
+    /// A histogram is damaged or of another configuration than tare's.
+    #[error("line {line}: {source}")]
+    Histogram {
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        source: WireError,
+    },
+}
+
+/// Reads a log.
+///
+/// # Errors
+/// [`LogError`] names the first line that is neither comment, legend nor interval.
+pub fn read(text: &str) -> Result<Log, LogError> {
+    let (mut start, mut base) = (None, None);
+    let mut found: Vec<(f64, Line)> = Vec::new();
+    for (i, line) in text.split('\n').enumerate() {
+        let line = line.trim_end_matches('\r');
+        let wrong = |found: &str| LogError::Line {
+            line: i + 1,
+            found: found.to_owned(),
+        };
+        if let Some(comment) = line.strip_prefix('#') {
+            let time = |key: &str| comment.strip_prefix(key)?.split([' ', ']']).next();
+            for (key, place) in [("[StartTime: ", &mut start), ("[BaseTime: ", &mut base)] {
+                if let Some(text) = time(key) {
+                    *place = Some(number(text).ok_or_else(|| wrong("expected seconds"))?);
+                }
+            }
+        } else if !line.is_empty() && !line.starts_with('"') {
+            found.push(interval(line, i + 1)?);
+        }
+    }
+    let first = found.first().map_or(0.0, |(at, _)| *at);
+    let start_s = start.unwrap_or(first);
+    let base_s = base.unwrap_or(if first < start_s - YEAR_S {
+        start_s
+    } else {
+        0.0
+    });
+    let lines = found.into_iter().map(|(at, mut line)| {
+        line.from_ns = nanoseconds((base_s + at - start_s).max(0.0));
+        // Exact where the log counts from its own start, as tare's does.
+        if base_s == start_s {
+            line.from_ns = nanoseconds(at);
+        }
+        line
+    });
+    Ok(Log {
+        start_unix_ns: nanoseconds(start_s),
+        lines: lines.collect(),
+    })
+}
+
+/// Milliseconds are the grain of the format; floating point must not add to it.
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e3).round() as u64 * 1_000_000
+}
+
+fn number(text: &str) -> Option<f64> {
+    let value: f64 = text.parse().ok()?;
+    (0.0..SECONDS_MAX).contains(&value).then_some(value)
+}
+
+fn interval(text: &str, line: usize) -> Result<(f64, Line), LogError> {
+    let wrong = |found: &str| LogError::Line {
+        line,
+        found: found.to_owned(),
+    };
+    let (tag, rest) = match text.strip_prefix("Tag=") {
+        Some(tagged) => {
+            let (tag, rest) = tagged
+                .split_once(',')
+                .ok_or_else(|| wrong("found a tag without an interval"))?;
+            (Some(unescape(tag)), rest)
+        }
+        None => (None, text),
+    };
+    let fields: Vec<&str> = rest.split(',').collect();
+    let [at, length, _max, packed] = fields.as_slice() else {
+        return Err(wrong(
+            "expected start, length, maximum and histogram, with commas between",
+        ));
+    };
+    let at = number(at).ok_or_else(|| wrong("expected the start in seconds"))?;
+    let length = number(length).ok_or_else(|| wrong("expected the length in seconds"))?;
+    let histogram = unpack(packed.trim()).map_err(|source| LogError::Histogram { line, source })?;
+    let line = Line {
+        tag,
+        from_ns: 0,
+        length_ns: nanoseconds(length),
+        histogram,
+    };
+    Ok((at, line))
+}
+
+fn unpack(text: &str) -> Result<Histogram, WireError> {
+    let bytes = STANDARD.decode(text).map_err(|_| WireError::Base64)?;
+    let Some((head, packed)) = bytes.split_at_checked(8) else {
+        return Err(WireError::Length {
+            found: bytes.len(),
+            expected: 8,
+        });
+    };
+    let field = |at: usize| {
+        head[at..at + 4]
+            .iter()
+            .fold(0, |v, b| v << 8 | u64::from(*b))
+    };
+    if field(0) != u64::from(COMPRESSED_COOKIE) {
+        return Err(WireError::Header {
+            field: "cookie",
+            found: field(0),
+            expected: u64::from(COMPRESSED_COOKIE),
+        });
+    }
+    if field(4) != packed.len() as u64 {
+        return Err(WireError::Length {
+            found: packed.len(),
+            expected: field(4) as usize,
+        });
+    }
+    let mut v2 = Vec::new();
+    let inflated = flate2::read::ZlibDecoder::new(packed)
+        .take(INFLATED_BYTES_MAX)
+        .read_to_end(&mut v2);
+    match inflated {
+        Ok(_) => Histogram::from_v2(&v2),
+        Err(_) => Err(WireError::Counts {
+            what: "damaged compression",
+            at: 8,
+        }),
+    }
+}
+
+/// What `escape` made of a tag, undone. Anything else is left as it is.
+fn unescape(tag: &str) -> String {
+    let bytes = tag.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        let byte = hex
+            .and_then(|h| std::str::from_utf8(h).ok())
+            .and_then(|h| u8::from_str_radix(h, 16).ok());
+        out.push(byte.unwrap_or(bytes[at]));
+        at += if byte.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8(out).unwrap_or_else(|_| tag.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::hlog::{header, line};
+
+    #[test]
+    fn what_is_no_interval_is_named_with_its_line() {
+        let mut h = Histogram::new();
+        h.record(5);
+        let good = header(0) + &line(None, 0, 1_000_000_000, &h);
+        let with = |extra: &str| read(&(good.clone() + extra)).unwrap_err().to_string();
+        assert_eq!(with("Tag=x\n"), "line 7: found a tag without an interval");
+        assert!(with("1.0,1.0\n").starts_with("line 7: expected start, length"));
+        assert!(with("x,1,1,AAAA\n").starts_with("line 7: expected the start"));
+        // More nanoseconds than 64 bits hold.
+        assert!(with("90000000000,1,1,AAAA\n").starts_with("line 7: expected the start"));
+        assert!(with("1,1,1,AAAA\n").starts_with("line 7: decode histogram"));
+        let cut = &good[..good.len() - 9];
+        assert!(read(cut).is_err());
+    }
+
+    #[test]
+    fn start_times_count_from_the_base_or_the_epoch() {
+        let mut h = Histogram::new();
+        h.record(5);
+        let body = line(None, 1_700_000_002_000_000_000, 1_000_000_000, &h);
+        let absolute = format!("#[StartTime: 1700000000.000 (seconds since epoch)]\n{body}");
+        assert_eq!(read(&absolute).unwrap().lines[0].from_ns, 2_000_000_000);
+        let relative = format!(
+            "#[StartTime: 1700000000.000 (seconds since epoch)]\n{}",
+            line(None, 3_000_000_000, 1, &h)
+        );
+        let log = read(&relative).unwrap();
+        assert_eq!(log.lines[0].from_ns, 3_000_000_000);
+        assert_eq!(log.start_unix_ns, 1_700_000_000_000_000_000);
+    }
+}

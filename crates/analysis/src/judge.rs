@@ -1,0 +1,534 @@
+//! The verdict on a trial: what the generator says of itself, and what the trial
+//! saw around it. Thresholds are constants; docs/method.md states them.
+
+use tare_model::load::LoadResult;
+use tare_model::trial::{Event, MachineUse, ProcessUse, Proof, Resources};
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::worker::Plane;
+
+/// Above this share of all cores busy (mean over the window), or of the allowed cores
+/// used by the trial itself, a trial is suspect.
+pub const MACHINE_BUSY_SUSPECT: f64 = 0.90;
+/// Above this share it is invalid: what was measured is the queue for the cores.
+pub const MACHINE_BUSY_INVALID: f64 = 0.99;
+/// Above this share of all cores used by processes outside the trial it is suspect.
+pub const OTHERS_SUSPECT: f64 = 0.05;
+/// Above this share it is invalid.
+pub const OTHERS_INVALID: f64 = 0.25;
+/// Above this share of all cores taken by the hypervisor a trial is suspect.
+pub const STOLEN_SUSPECT: f64 = 0.05;
+/// Where values of a kubelet are older than this share of the window, a trial is suspect.
+pub const KUBELET_AGE_SUSPECT: f64 = 0.10;
+/// Above this share it is invalid: what is told is not of this window.
+pub const KUBELET_AGE_INVALID: f64 = 0.99;
+
+/// What was seen of one trial.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The generator's result, where there is one.
+    pub load: Option<&'a LoadResult>,
+    /// CPU and memory, where they were sampled.
+    pub resources: Option<&'a Resources>,
+    /// Proofs made.
+    pub proofs: &'a [Proof],
+    /// Events of the trial.
+    pub events: &'a [Event],
+    /// What was lost or damaged, in sentences.
+    pub incomplete: &'a [String],
+    /// Whether tare is a debug build.
+    pub debug_build: bool,
+}
+
+/// The verdict on a trial.
+#[must_use]
+pub fn judge(evidence: &Evidence<'_>) -> Verdict {
+    let mut findings = Vec::new();
+    for event in evidence.events {
+        match event.kind.as_str() {
+            "exited" => findings.push(Finding::new(
+                Grade::Invalid,
+                Reason::Restart,
+                &event.message,
+            )),
+            "not_started" => findings.push(Finding::new(
+                Grade::Invalid,
+                Reason::NotStarted,
+                &event.message,
+            )),
+            _ => {}
+        }
+    }
+    for proof in evidence.proofs.iter().filter(|p| !p.holds) {
+        let found = format!("not so: {} (seen: {})", proof.claim, proof.seen);
+        findings.push(Finding::new(Grade::Invalid, Reason::NotMeshed, found));
+    }
+    for what in evidence.incomplete {
+        findings.push(Finding::new(Grade::Invalid, Reason::Incomplete, what));
+    }
+    if let Some(resources) = evidence.resources {
+        let window_ns = evidence.load.map_or(resources.window_ns, |l| l.window_ns);
+        gone(resources, window_ns, evidence.events, &mut findings);
+        machine(resources, &mut findings);
+    }
+    if evidence.debug_build {
+        findings.push(Finding::new(
+            Grade::Suspect,
+            Reason::DebugBuild,
+            "generator and workload are a debug build of tare",
+        ));
+    }
+    let own = Verdict::from_findings(findings);
+    match evidence.load {
+        Some(load) => own.and(load.verdict.clone()),
+        None => own,
+    }
+}
+
+/// Where the sampling found nothing more to read in a window of this length, or nothing at
+/// all, and nothing else has said why.
+fn gone(resources: &Resources, window_ns: u64, events: &[Event], findings: &mut Vec<Finding>) {
+    let told = |name: &str| {
+        let mut exited = events.iter().filter(|e| e.kind == "exited");
+        exited.any(|e| {
+            let first = e.message.split(' ').next();
+            first.is_some_and(|word| word.trim_end_matches(':') == name)
+        })
+    };
+    let early = |p: &&ProcessUse| {
+        // Generators may end with the window: whether they did their work is in their records.
+        let own = matches!(p.plane, Plane::Generator | Plane::GeneratorProxy);
+        p.gone_at_ns
+            .is_some_and(|t_ns| !own || t_ns.unsigned_abs() < window_ns)
+    };
+    let all = resources.processes.iter().filter(early);
+    let all = all.filter(|p| !told(&p.name));
+    let (never, vanished): (Vec<&ProcessUse>, Vec<&ProcessUse>) =
+        all.partition(|p| p.gone_at_ns == Some(0));
+    let more = |all: &[&ProcessUse]| match all.len() {
+        ..=1 => String::new(),
+        count => format!(" (and {} more)", count - 1),
+    };
+    if let Some(first) = never.first() {
+        let found = format!(
+            "{}{} could not be read from the beginning: what was used is not in the figures",
+            first.name,
+            more(&never)
+        );
+        findings.push(Finding::new(Grade::Invalid, Reason::Incomplete, found));
+    }
+    if let Some(first) = vanished.first() {
+        let found = format!(
+            "{} was gone {:.1} s into the window{}; what was used until then is in the figures",
+            first.name,
+            first.gone_at_ns.unwrap_or(0) as f64 / 1e9,
+            more(&vanished)
+        );
+        findings.push(Finding::new(Grade::Invalid, Reason::Restart, found));
+    }
+}
+
+/// A quota stops all threads of the group until its period ends: waits of tens of
+/// milliseconds that no mesh has caused.
+fn throttled(machine: &MachineUse, findings: &mut Vec<Finding>) {
+    let Some(ns) = machine.throttled_ns.filter(|&ns| ns > 0) else {
+        return;
+    };
+    let found = format!(
+        "a CPU quota stopped the trial's control group for {:.3} ms",
+        ns as f64 / 1e6
+    );
+    findings.push(Finding {
+        remedy: "Lift the CPU quota of the control group or container that tare runs in."
+            .to_owned(),
+        ..Finding::new(Grade::Invalid, Reason::Throttled, found)
+    });
+}
+
+/// What a kubelet told late is carried on in a straight line to the window's edges.
+fn stale(resources: &Resources, findings: &mut Vec<Finding>) {
+    let window_ns = resources.window_ns as f64;
+    let grade = |age_ns: u64| match age_ns as f64 / window_ns {
+        share if share > KUBELET_AGE_INVALID => Some(Grade::Invalid),
+        share if share > KUBELET_AGE_SUSPECT => Some(Grade::Suspect),
+        _ => None,
+    };
+    let age_ns = resources.kubelet_age_ns_max;
+    if let Some((age_ns, grade)) = age_ns.and_then(|age| Some((age, grade(age)?))) {
+        let found = format!(
+            "CPU and memory are from kubelets, up to {:.1} s old in a window of {:.0} s",
+            age_ns as f64 / 1e9,
+            window_ns / 1e9
+        );
+        findings.push(Finding {
+            remedy: "Let agents run (see docs/kubernetes.md), or measure longer.".to_owned(),
+            ..Finding::new(grade, Reason::Incomplete, found)
+        });
+    }
+}
+
+fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
+    let machine = &resources.machine;
+    throttled(machine, findings);
+    stale(resources, findings);
+    let cores = f64::from(machine.cores.max(1));
+    let grade = |share: f64, suspect: f64, invalid: f64| match share {
+        s if s > invalid => Some(Grade::Invalid),
+        s if s > suspect => Some(Grade::Suspect),
+        _ => None,
+    };
+    let busy = machine.busy_cores / cores;
+    if let Some(grade) = grade(busy, MACHINE_BUSY_SUSPECT, MACHINE_BUSY_INVALID) {
+        let found = format!(
+            "the machine was {:.0} % busy, {:.2} of {cores} cores",
+            busy * 100.0,
+            machine.busy_cores
+        );
+        findings.push(Finding::new(grade, Reason::MachineSaturated, found));
+    }
+    // Where all cores are allowed, the machine's are no less busy than the trial's own.
+    if machine.cores_allowed < machine.cores {
+        let allowed = f64::from(machine.cores_allowed.max(1));
+        let own: f64 = resources.processes.iter().map(|p| p.cpu_cores).sum();
+        let own = own + resources.sampling_cores;
+        let grade = grade(own / allowed, MACHINE_BUSY_SUSPECT, MACHINE_BUSY_INVALID);
+        if let Some(grade) = grade {
+            let found = format!("the trial used {own:.2} of {allowed} allowed cores");
+            findings.push(Finding::new(grade, Reason::MachineSaturated, found));
+        }
+    }
+    if let Some(grade) = grade(machine.other_cores / cores, OTHERS_SUSPECT, OTHERS_INVALID) {
+        let found = format!(
+            "processes outside the trial used {:.2} of {cores} cores",
+            machine.other_cores
+        );
+        findings.push(Finding::new(grade, Reason::NoisyNeighbour, found));
+    }
+    if let Some(grade) = grade(machine.stolen_cores / cores, STOLEN_SUSPECT, f64::INFINITY) {
+        let found = format!(
+            "the hypervisor took {:.2} of {cores} cores",
+            machine.stolen_cores
+        );
+        findings.push(Finding::new(grade, Reason::NoisyNeighbour, found));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tare_model::trial::MemoryKind;
+
+    use super::*;
+    use crate::streams::merge::tests::nothing_sent;
+
+    const NOTHING: Evidence<'_> = Evidence {
+        load: None,
+        resources: None,
+        proofs: &[],
+        events: &[],
+        incomplete: &[],
+        debug_build: false,
+    };
+
+    fn process(name: &str, cpu_cores: f64) -> ProcessUse {
+        ProcessUse {
+            name: name.into(),
+            plane: Plane::Application,
+            cpu_cores,
+            cpu_cores_max: cpu_cores,
+            memory_mean_bytes: 0.0,
+            memory_max_bytes: 0,
+            memory_kind: MemoryKind::Rss,
+            rss_mean_bytes: 0.0,
+            gone_at_ns: None,
+        }
+    }
+
+    fn of_machine(machine: MachineUse, own_cores: f64) -> Verdict {
+        let resources = Resources {
+            window_ns: 1,
+            processes: vec![process("web", own_cores)],
+            planes: BTreeMap::new(),
+            machine,
+            sampling_cores: 0.01,
+            kubelet_age_ns_max: None,
+        };
+        judge(&Evidence {
+            resources: Some(&resources),
+            ..NOTHING
+        })
+    }
+
+    fn with_machine(busy: f64, other: f64, stolen: f64) -> Verdict {
+        let machine = MachineUse {
+            cores: 2,
+            cores_allowed: 2,
+            busy_cores: busy,
+            busy_cores_max: busy,
+            other_cores: other,
+            stolen_cores: stolen,
+            throttled_ns: None,
+        };
+        of_machine(machine, busy - other)
+    }
+
+    /// Held to one core of four, the trial uses `own` of it; a neighbour 0.1.
+    fn held_to_one_core(own: f64) -> Verdict {
+        let machine = MachineUse {
+            cores: 4,
+            cores_allowed: 1,
+            busy_cores: own + 0.1,
+            other_cores: 0.1,
+            ..MachineUse::default()
+        };
+        of_machine(machine, own)
+    }
+
+    #[test]
+    fn allowed_cores_are_judged_by_the_trials_own_use() {
+        assert_eq!(held_to_one_core(0.85), Verdict::default());
+        let v = held_to_one_core(0.90);
+        assert_eq!(
+            (v.grade, v.reasons[0].reason, v.reasons[0].found.as_str()),
+            (
+                Grade::Suspect,
+                Reason::MachineSaturated,
+                "the trial used 0.91 of 1 allowed cores"
+            )
+        );
+        assert_eq!(held_to_one_core(0.985).grade, Grade::Invalid);
+    }
+
+    #[test]
+    fn any_throttling_of_the_trial_is_invalid() {
+        let of = |throttled_ns| {
+            let machine = MachineUse {
+                cores: 2,
+                cores_allowed: 2,
+                throttled_ns,
+                ..MachineUse::default()
+            };
+            of_machine(machine, 0.1)
+        };
+        assert_eq!(of(None), Verdict::default());
+        assert_eq!(of(Some(0)), Verdict::default());
+        let v = of(Some(1_500_000));
+        assert_eq!(
+            (v.grade, v.reasons[0].reason, v.reasons[0].found.as_str()),
+            (
+                Grade::Invalid,
+                Reason::Throttled,
+                "a CPU quota stopped the trial's control group for 1.500 ms"
+            )
+        );
+    }
+
+    #[test]
+    fn a_neighbour_on_another_core_is_judged_by_all_cores() {
+        let machine = MachineUse {
+            cores: 2,
+            cores_allowed: 1,
+            busy_cores: 1.3,
+            other_cores: 1.0,
+            ..MachineUse::default()
+        };
+        let v = of_machine(machine, 0.29);
+        assert_eq!(v.reasons.len(), 1, "{:?}", v.reasons);
+        assert_eq!(
+            v.reasons[0].found,
+            "processes outside the trial used 1.00 of 2 cores"
+        );
+    }
+
+    #[test]
+    fn old_values_of_kubelets_are_suspect_in_a_short_window() {
+        let graded = |age_ns, window_ns| {
+            let resources = Resources {
+                window_ns,
+                processes: Vec::new(),
+                planes: BTreeMap::new(),
+                machine: MachineUse::default(),
+                sampling_cores: 0.0,
+                kubelet_age_ns_max: age_ns,
+            };
+            judge(&Evidence {
+                resources: Some(&resources),
+                ..NOTHING
+            })
+            .grade
+        };
+        assert_eq!(graded(Some(900_000_000), 10_000_000_000), Grade::Valid);
+        assert_eq!(graded(Some(1_100_000_000), 10_000_000_000), Grade::Suspect);
+        assert_eq!(graded(Some(10_000_000_000), 10_000_000_000), Grade::Invalid);
+        assert_eq!(graded(None, 1), Grade::Valid);
+    }
+
+    /// A window of 10 s; when each was gone, in seconds.
+    fn with_gone(all: &[(&str, Plane, Option<f64>)], exited: &[&str]) -> Verdict {
+        sampled_for(10.0, all, exited)
+    }
+
+    /// The same, of which so many seconds lie between the first and the last sample.
+    fn sampled_for(sampled_s: f64, all: &[(&str, Plane, Option<f64>)], exited: &[&str]) -> Verdict {
+        let process = |(name, plane, gone_s): &(&str, Plane, Option<f64>)| ProcessUse {
+            plane: *plane,
+            gone_at_ns: gone_s.map(|s| (s * 1e9) as i64),
+            ..process(name, 0.1)
+        };
+        let resources = Resources {
+            window_ns: (sampled_s * 1e9) as u64,
+            processes: all.iter().map(process).collect(),
+            planes: BTreeMap::new(),
+            machine: MachineUse::default(),
+            sampling_cores: 0.0,
+            kubelet_age_ns_max: None,
+        };
+        let event = |message: &&str| Event {
+            at_unix_ns: 1,
+            kind: "exited".into(),
+            message: (*message).into(),
+        };
+        let events: Vec<Event> = exited.iter().map(event).collect();
+        let load = LoadResult {
+            window_ns: 10_000_000_000,
+            ..nothing_sent()
+        };
+        judge(&Evidence {
+            load: Some(&load),
+            resources: Some(&resources),
+            events: &events,
+            ..NOTHING
+        })
+    }
+
+    #[test]
+    fn what_vanished_is_invalid_although_nobody_saw_it_end() {
+        let all = [
+            ("web", Plane::Application, None),
+            ("web/sidecar", Plane::DataPlane, Some(9.25)),
+            ("api", Plane::Application, Some(10.0)),
+        ];
+        let v = with_gone(&all, &[]);
+        let found: Vec<&str> = v.reasons.iter().map(|r| r.found.as_str()).collect();
+        assert_eq!(
+            found,
+            [
+                "web/sidecar was gone 9.2 s into the window (and 1 more); what was used until then is in the figures"
+            ]
+        );
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Invalid, Reason::Restart)
+        );
+        let v = with_gone(&all, &["web/sidecar ended: OOMKilled", "api is gone"]);
+        assert_eq!(v.reasons.len(), 2, "said once: {:?}", v.reasons);
+    }
+
+    #[test]
+    fn a_generator_that_ends_with_the_window_has_not_vanished() {
+        let generator = |s| with_gone(&[("generator-0", Plane::Generator, Some(s))], &[]).grade;
+        assert_eq!(generator(10.0), Grade::Valid);
+        assert_eq!(generator(9.0), Grade::Invalid);
+    }
+
+    /// Agents that start late sample less than the window, and tell times since its start.
+    #[test]
+    fn the_end_of_the_window_is_that_of_the_load_and_not_of_the_sampling() {
+        let generator = |sampled_s, gone_s| {
+            let all = [("generator-0", Plane::Generator, Some(gone_s))];
+            sampled_for(sampled_s, &all, &[]).grade
+        };
+        assert_eq!(generator(7.0, 8.0), Grade::Invalid);
+        assert_eq!(generator(7.0, 10.001), Grade::Valid);
+        assert_eq!(generator(10.002, 10.001), Grade::Valid);
+    }
+
+    #[test]
+    fn what_could_never_be_read_has_no_figures() {
+        let all = [
+            ("web/sidecar", Plane::DataPlane, Some(0.0)),
+            ("web", Plane::Application, Some(3.0)),
+            ("generator-0", Plane::Generator, Some(0.0)),
+        ];
+        let v = with_gone(&all, &[]);
+        let found: Vec<_> = v.reasons.iter().map(|r| (r.reason, &*r.found)).collect();
+        let never = "web/sidecar (and 1 more) could not be read from the beginning: what was used is not in the figures";
+        let gone = "web was gone 3.0 s into the window; what was used until then is in the figures";
+        assert_eq!(v.grade, Grade::Invalid);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.contains(&(Reason::Incomplete, never)), "{found:?}");
+        assert!(found.contains(&(Reason::Restart, gone)), "{found:?}");
+    }
+
+    #[test]
+    fn a_generator_whose_records_were_wrong_is_told_once() {
+        let all = [("generator-0", Plane::Generator, Some(4.0))];
+        let v = with_gone(&all, &["generator-0: its records: no JSON"]);
+        assert_eq!(v.reasons.len(), 1, "{:?}", v.reasons);
+        let v = with_gone(&all, &["generator-01: its records: no JSON"]);
+        assert_eq!(v.reasons.len(), 2, "another one: {:?}", v.reasons);
+    }
+
+    #[test]
+    fn a_quiet_machine_is_no_reason() {
+        assert_eq!(with_machine(1.5, 0.05, 0.0), Verdict::default());
+    }
+
+    #[test]
+    fn machine_thresholds() {
+        assert_eq!(with_machine(1.85, 0.0, 0.0).grade, Grade::Suspect);
+        assert_eq!(with_machine(1.99, 0.0, 0.0).grade, Grade::Invalid);
+        assert_eq!(
+            with_machine(1.0, 0.2, 0.0).reasons[0].reason,
+            Reason::NoisyNeighbour
+        );
+        assert_eq!(with_machine(1.0, 0.6, 0.0).grade, Grade::Invalid);
+        assert_eq!(with_machine(1.0, 0.0, 0.11).grade, Grade::Suspect);
+    }
+
+    #[test]
+    fn each_kind_of_evidence_counts() {
+        let proofs = [Proof {
+            claim: "meshed".into(),
+            holds: false,
+            seen: "no proxy".into(),
+        }];
+        let v = judge(&Evidence {
+            proofs: &proofs,
+            ..NOTHING
+        });
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Invalid, Reason::NotMeshed)
+        );
+        let events = [Event {
+            at_unix_ns: 1,
+            kind: "exited".into(),
+            message: "web ended".into(),
+        }];
+        let v = judge(&Evidence {
+            events: &events,
+            ..NOTHING
+        });
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Invalid, Reason::Restart)
+        );
+        let v = judge(&Evidence {
+            incomplete: &["cut".into()],
+            ..NOTHING
+        });
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Invalid, Reason::Incomplete)
+        );
+        let v = judge(&Evidence {
+            debug_build: true,
+            ..NOTHING
+        });
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Suspect, Reason::DebugBuild)
+        );
+    }
+}

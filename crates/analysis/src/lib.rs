@@ -1,0 +1,16 @@
+//! From records to a [`Summary`](tare_model::summary::Summary): proving streams whole, judging
+//! trials, pooling, comparing, resources, and the formats in which results leave. Pure: no clock,
+//! no file, no socket.
+
+pub mod compare;
+pub mod config;
+pub mod cores;
+pub mod figures;
+pub mod formats;
+pub mod judge;
+pub mod resources;
+pub mod slo;
+pub mod streams;
+pub mod summary;
+
+pub use streams::{AgentStream, LoadStream, StreamError};

@@ -1,0 +1,378 @@
+//! The streams of several generators of one trial, made one: what it says is what one
+//! generator would have said that had sent it all. Intervals are passed on as they
+//! are, because they add up; the final result is the sum of the final results, and
+//! [`LoadStream::finish`] on the merged stream proves that the two agree.
+
+use std::collections::BTreeMap;
+
+use tare_model::load::LoadResult;
+use tare_model::record::{Hello, LoadRecord, Progress, StreamChecksum};
+
+use crate::config::proxy_config::{ProxyConfigError, ProxyConfigs};
+use crate::streams::load::{LoadStream, StreamError};
+use crate::streams::merge;
+
+/// What is wrong with one of the streams.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("generator {generator}: {error}")]
+pub struct GeneratorError {
+    /// Which, from 0.
+    pub generator: usize,
+    /// What is wrong.
+    pub error: StreamError,
+}
+
+/// Merges the streams of generators line by line.
+#[derive(Debug)]
+pub struct GeneratorStreams {
+    streams: Vec<LoadStream>,
+    armed: Vec<Option<(u64, u64, u64)>>,
+    finished: Vec<bool>,
+    progress: Vec<Option<Progress>>,
+    checksum: StreamChecksum,
+    begun: bool,
+    proxy_configs: ProxyConfigs,
+}
+
+impl GeneratorStreams {
+    /// Of `count` generators, nothing of which was read.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Self {
+            streams: (0..count).map(|_| LoadStream::new()).collect(),
+            armed: vec![None; count],
+            finished: vec![false; count],
+            progress: vec![None; count],
+            checksum: StreamChecksum::default(),
+            begun: false,
+            proxy_configs: ProxyConfigs::default(),
+        }
+    }
+
+    /// The same, of which one was asked for documents of its own proxy by these names.
+    #[must_use]
+    pub fn asked_for(self, names: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            proxy_configs: ProxyConfigs::of(names),
+            ..self
+        }
+    }
+
+    /// Takes the next line of a generator; returns the lines that it adds to the
+    /// merged stream.
+    ///
+    /// # Errors
+    /// When the line is no record, or generators start at different instants.
+    pub fn line(&mut self, generator: usize, line: &str) -> Result<Vec<String>, GeneratorError> {
+        let wrong = |error| GeneratorError { generator, error };
+        let record = self.streams[generator].line(line).map_err(wrong)?;
+        let mut out = Vec::new();
+        match record {
+            LoadRecord::Hello(hello) => {
+                if !std::mem::replace(&mut self.begun, true) {
+                    self.push(&mut out, &LoadRecord::Hello(Hello { pid: 0, ..hello }));
+                }
+            }
+            LoadRecord::Armed {
+                start_unix_ns,
+                window_start_unix_ns,
+                window_ns,
+            } => {
+                let mine = (start_unix_ns, window_start_unix_ns, window_ns);
+                if let Some(other) = self.armed.iter().flatten().find(|a| **a != mine) {
+                    let found = format!("found a start at {mine:?}, others at {other:?}");
+                    return Err(wrong(StreamError::Sum { what: found }));
+                }
+                self.armed[generator] = Some(mine);
+                if self.armed.iter().all(Option::is_some) {
+                    self.push(&mut out, &record);
+                }
+            }
+            LoadRecord::Progress(progress) => {
+                self.progress[generator] = Some(progress);
+                if self.progress.iter().all(Option::is_some) {
+                    let merged = merged_progress(self.progress.iter().flatten());
+                    self.progress.fill(None);
+                    self.push(&mut out, &LoadRecord::Progress(merged));
+                }
+            }
+            LoadRecord::Interval(_) => {
+                self.checksum.line(line);
+                out.push(line.to_owned());
+            }
+            LoadRecord::ProxyConfig(part) => self.proxy_configs.take(&part),
+            LoadRecord::ProxyConfigMissing { name, found } => {
+                self.proxy_configs.missing(&name, found);
+            }
+            LoadRecord::Final { .. } => self.finished[generator] = true,
+        }
+        Ok(out)
+    }
+
+    /// Generators that have not told their last.
+    #[must_use]
+    pub fn unfinished(&self) -> Vec<usize> {
+        let all = self.finished.iter().enumerate();
+        all.filter(|(_, finished)| !**finished)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// What came of each document that was asked for: its text, or why there is none. They
+    /// are no part of the merged stream. To be called once, at the end.
+    #[must_use]
+    pub fn take_proxy_configs(&mut self) -> BTreeMap<String, Result<String, ProxyConfigError>> {
+        std::mem::take(&mut self.proxy_configs).finish()
+    }
+
+    fn push(&mut self, out: &mut Vec<String>, record: &LoadRecord) {
+        let line = serde_json::to_string(record).unwrap_or_default();
+        self.checksum.line(&line);
+        out.push(line);
+    }
+
+    /// The last line of the merged stream, and each generator's own result.
+    ///
+    /// # Errors
+    /// The first generator whose stream is not whole.
+    pub fn finish(self) -> Result<(String, Vec<LoadResult>), GeneratorError> {
+        let mut results = Vec::new();
+        for (generator, stream) in self.streams.into_iter().enumerate() {
+            let wrong = |error| GeneratorError { generator, error };
+            results.push(stream.finish().map_err(wrong)?);
+        }
+        let merged = merge::of_one_start(&results).map_err(|error| GeneratorError {
+            generator: 0,
+            error: StreamError::Sum {
+                what: error.to_string(),
+            },
+        })?;
+        let Some(result) = merged else {
+            return Err(GeneratorError {
+                generator: 0,
+                error: StreamError::Cut { lines: 0 },
+            });
+        };
+        let record = LoadRecord::Final {
+            checksum: self.checksum.hex(),
+            result: Box::new(result),
+        };
+        Ok((serde_json::to_string(&record).unwrap_or_default(), results))
+    }
+}
+
+/// For people: rates and errors add up; of the rest the worst is shown.
+fn merged_progress<'a>(all: impl Iterator<Item = &'a Progress> + Clone) -> Progress {
+    let worst = |f: fn(&Progress) -> u64| all.clone().map(f).max().unwrap_or(0);
+    Progress {
+        t_ns: all.clone().map(|p| p.t_ns).max().unwrap_or(0),
+        rate_rps: all.clone().map(|p| p.rate_rps).sum(),
+        p50_ns: worst(|p| p.p50_ns),
+        p99_ns: worst(|p| p.p99_ns),
+        errors: all.clone().map(|p| p.errors).sum(),
+        lateness_p50_ns: worst(|p| p.lateness_p50_ns),
+        planned_rps: all.clone().map(|p| p.planned_rps).sum(),
+        lateness_now_ns: worst(|p| p.lateness_now_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_stats::Histogram;
+    use std::collections::BTreeMap;
+    use tare_model::SCHEMA_VERSION;
+    use tare_model::load::{Arrivals, Counts, Mode, Rate};
+    use tare_model::load::{GeneratorStats, LoadHistograms};
+    use tare_model::record::Interval;
+    use tare_model::verdict::Verdict;
+
+    /// A whole stream of one generator with these latencies, one a slot.
+    fn stream(latencies_ns: &[u64], start_unix_ns: u64) -> Vec<String> {
+        stream_but(latencies_ns, start_unix_ns, |_| {})
+    }
+
+    /// The same, its one interval changed.
+    fn stream_but(
+        latencies_ns: &[u64],
+        start_unix_ns: u64,
+        change: impl Fn(&mut Interval),
+    ) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut checksum = StreamChecksum::default();
+        let mut push = |record: &LoadRecord| {
+            let line = serde_json::to_string(record).unwrap();
+            checksum.line(&line);
+            lines.push(line);
+        };
+        push(&LoadRecord::Hello(Hello {
+            schema_version: SCHEMA_VERSION,
+            role: "load".into(),
+            tare_version: "1".into(),
+            pid: 7,
+        }));
+        push(&LoadRecord::Armed {
+            start_unix_ns,
+            window_start_unix_ns: start_unix_ns + 1,
+            window_ns: 1_000_000_000,
+        });
+        let mut latency = Histogram::new();
+        latencies_ns.iter().for_each(|&ns| latency.record(ns));
+        let counts = Counts {
+            planned: latencies_ns.len() as u64,
+            ok: latencies_ns.len() as u64,
+            ..Counts::default()
+        };
+        let (wire, none) = (latency.to_wire(), Histogram::new());
+        let mut interval = Interval {
+            second: 0,
+            counts,
+            sent: counts.ok,
+            latency: wire.clone(),
+            service_time: wire.clone(),
+            lateness: wire.clone(),
+            wait: wire.clone(),
+            error_latency: None,
+            stream_wait: None,
+            message_latency: Some(wire.clone()),
+            errors: BTreeMap::new(),
+            endpoints: Vec::new(),
+        };
+        change(&mut interval);
+        push(&LoadRecord::Interval(interval));
+        let result = LoadResult {
+            schema_version: SCHEMA_VERSION,
+            shard: None,
+            tare_version: "1".into(),
+            mode: Mode::Open {
+                rate_rps: 10.0,
+                arrivals: Arrivals::Constant,
+            },
+            window_start_unix_ns: start_unix_ns + 1,
+            window_ns: 1_000_000_000,
+            interrupted: false,
+            counts,
+            rate: Rate {
+                target: Some(5.0),
+                achieved: 4.0,
+            },
+            latency_ns: latency.summary(),
+            service_time_ns: latency.summary(),
+            lateness_ns: latency.summary(),
+            wait_ns: latency.summary(),
+            error_latency_ns: none.summary(),
+            stream_wait_ns: None,
+            message_latency_ns: Some(latency.summary()),
+            tls: None,
+            instrument_error: None,
+            grpc_status: BTreeMap::from([("0".to_owned(), counts.ok)]),
+            status: BTreeMap::from([("200".to_owned(), counts.ok)]),
+            errors: BTreeMap::new(),
+            endpoints: Vec::new(),
+            generator: GeneratorStats {
+                cpu_cores: 0.5,
+                loop_utilisation: latencies_ns.len() as f64 / 10.0,
+                connections_opened: 1,
+                reconnects: 0,
+                waiting_max: 1,
+                bytes_sent: 1,
+                bytes_received: 1,
+                throttled_ns: None,
+                awake: false,
+                core_to_core_ns: Vec::new(),
+            },
+            verdict: Verdict::default(),
+            histograms: LoadHistograms {
+                latency: wire.clone(),
+                service_time: wire.clone(),
+                lateness: wire.clone(),
+                message_latency: Some(wire.clone()),
+                stream_wait: None,
+                wait: wire,
+                error_latency: none.to_wire(),
+            },
+        };
+        let checksum = checksum.hex();
+        let last = LoadRecord::Final {
+            checksum,
+            result: Box::new(result),
+        };
+        lines.push(serde_json::to_string(&last).unwrap());
+        lines
+    }
+
+    fn merged(streams: &[Vec<String>]) -> Result<Vec<String>, GeneratorError> {
+        let mut all = GeneratorStreams::new(streams.len());
+        let mut lines = Vec::new();
+        let longest = streams.iter().map(Vec::len).max().unwrap();
+        for i in 0..longest {
+            for (generator, stream) in streams.iter().enumerate() {
+                if let Some(line) = stream.get(i) {
+                    lines.extend(all.line(generator, line)?);
+                }
+            }
+        }
+        lines.push(all.finish()?.0);
+        Ok(lines)
+    }
+
+    #[test]
+    fn the_merged_stream_is_whole_and_the_sum_of_its_parts() {
+        let (a, b) = ([1_000, 2_000, 70_000], [1_500, 9_000_000]);
+        let lines = merged(&[stream(&a, 5), stream(&b, 5)]).unwrap();
+        let mut whole = LoadStream::new();
+        for line in &lines {
+            whole.line(line).unwrap();
+        }
+        let result = whole.finish().unwrap();
+        let mut sum = Histogram::new();
+        a.iter().chain(&b).for_each(|&ns| sum.record(ns));
+        assert_eq!(result.histograms.latency, sum.to_wire(), "bit for bit");
+        assert_eq!(result.latency_ns, sum.summary());
+        assert!(result.counts.identity_holds() && result.counts.planned == 5);
+        assert_eq!(
+            (result.rate.target, result.rate.achieved),
+            (Some(10.0), 8.0)
+        );
+        assert_eq!(result.generator.loop_utilisation, 0.3, "the busiest");
+        assert_eq!(result.message_latency_ns, Some(sum.summary()));
+        assert_eq!(result.stream_wait_ns, None);
+        assert_eq!((result.status["200"], result.grpc_status["0"]), (5, 5));
+    }
+
+    #[test]
+    fn figures_of_streams_are_proven_where_the_intervals_have_them() {
+        let read = |change: fn(&mut Interval)| {
+            let mut stream = LoadStream::new();
+            for line in stream_but(&[1_000, 2_000], 5, change) {
+                stream.line(&line).unwrap();
+            }
+            stream.finish().map_err(|e| e.to_string())
+        };
+        assert!(read(|_| {}).is_ok());
+        // Older records say nothing of them by the second.
+        assert!(read(|i| i.message_latency = None).is_ok());
+        let lost = read(|i| i.message_latency = Some(Histogram::new().to_wire())).unwrap_err();
+        assert!(lost.contains("message latency"), "{lost}");
+        let stray = read(|i| i.stream_wait = Some(i.wait.clone())).unwrap_err();
+        assert!(stray.contains("stream wait"), "{stray}");
+    }
+
+    #[test]
+    fn a_cut_generator_is_named() {
+        let mut cut = stream(&[1], 5);
+        cut.pop();
+        let error = merged(&[stream(&[1], 5), cut]).unwrap_err();
+        assert_eq!(error.generator, 1);
+        assert!(
+            matches!(error.error, StreamError::Cut { lines: 3 }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn generators_that_start_apart_are_no_trial() {
+        let error = merged(&[stream(&[1], 5), stream(&[1], 6)]).unwrap_err();
+        assert_eq!(error.generator, 1, "{error}");
+    }
+}

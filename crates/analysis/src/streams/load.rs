@@ -1,0 +1,462 @@
+//! Reading a generator's stream of records, and proving that it is whole: the
+//! checksum fits, the intervals add up to the final result, every slot is
+//! accounted for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use tare_model::SCHEMA_VERSION;
+use tare_model::load::{Counts, EndpointResult, LoadResult};
+use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
+
+use crate::formats::hlog::{self, Seconds};
+use tare_stats::hierarchical::{self, Second};
+use tare_stats::hist::{Histogram, WireError};
+use tare_stats::sparse::{Reader, Sparse};
+
+/// What is wrong with a stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError {
+    /// A line is no record.
+    #[error("line {line}: {found}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// The parser's word.
+        found: String,
+    },
+    /// Written by a version of tare that speaks otherwise.
+    #[error("found records of schema {found}, expected {SCHEMA_VERSION}")]
+    Schema {
+        /// What the first record says.
+        found: u32,
+    },
+    /// No final record.
+    #[error("the stream ends after {lines} lines without a final record")]
+    Cut {
+        /// Lines read.
+        lines: usize,
+    },
+    /// Lines were lost, added or changed.
+    #[error("checksum is {found}, expected {expected}")]
+    Checksum {
+        /// Computed.
+        found: String,
+        /// In the final record.
+        expected: String,
+    },
+    /// The slot identity does not hold in the final result.
+    #[error("{found:?} do not add up")]
+    Identity {
+        /// The counts.
+        found: Counts,
+    },
+    /// The intervals and the final result disagree.
+    #[error("the intervals do not add up to the final result: {what}")]
+    Sum {
+        /// Which figure.
+        what: String,
+    },
+    /// A histogram is damaged.
+    #[error(transparent)]
+    Histogram(#[from] WireError),
+}
+
+/// The sums of all intervals read so far.
+#[derive(Debug, Clone, Default)]
+struct Sums {
+    counts: Counts,
+    latency: Histogram,
+    service_time: Histogram,
+    lateness: Histogram,
+    wait: Histogram,
+    error_latency: Histogram,
+    /// `None`: no interval told of it, because there was none or it is an older stream.
+    stream_wait: Option<Histogram>,
+    message_latency: Option<Histogram>,
+    errors: BTreeMap<String, u64>,
+    endpoints: BTreeMap<String, EndpointSums>,
+}
+
+/// One endpoint's part of [`Sums`].
+#[derive(Debug, Clone, Default)]
+struct EndpointSums {
+    counts: Counts,
+    latency: Histogram,
+    error_latency: BTreeMap<String, Histogram>,
+}
+
+impl EndpointSums {
+    fn add(&mut self, part: &IntervalEndpoint, reader: &mut Reader) -> Result<(), WireError> {
+        self.counts.add(&part.counts);
+        self.latency.add(reader.read(&part.latency)?);
+        for (class, latency) in &part.error_latency {
+            let sum = self.error_latency.entry(class.clone()).or_default();
+            sum.add(reader.read(latency)?);
+        }
+        Ok(())
+    }
+
+    fn is(&self, whole: &EndpointResult, reader: &mut Reader) -> Result<bool, WireError> {
+        let mut errors_are = self.error_latency.keys().eq(whole.error_latency.keys());
+        for (sum, wire) in self
+            .error_latency
+            .values()
+            .zip(whole.error_latency.values())
+        {
+            errors_are &= sum.holds(reader.read(wire)?);
+        }
+        Ok(self.counts == whole.counts
+            && self.latency.holds(reader.read(&whole.latency)?)
+            && errors_are)
+    }
+}
+
+impl Sums {
+    /// Adds `interval` and returns its latency.
+    fn add<'r>(
+        &mut self,
+        interval: &Interval,
+        reader: &'r mut Reader,
+    ) -> Result<&'r Sparse, WireError> {
+        self.counts.add(&interval.counts);
+        for (sum, wire) in [
+            (&mut self.service_time, &interval.service_time),
+            (&mut self.lateness, &interval.lateness),
+            (&mut self.wait, &interval.wait),
+        ] {
+            sum.add(reader.read(wire)?);
+        }
+        if let Some(errors) = &interval.error_latency {
+            self.error_latency.add(reader.read(errors)?);
+        }
+        for (sum, wire) in [
+            (&mut self.stream_wait, &interval.stream_wait),
+            (&mut self.message_latency, &interval.message_latency),
+        ] {
+            if let Some(wire) = wire {
+                sum.get_or_insert_default().add(&Sparse::from_wire(wire)?);
+            }
+        }
+        for (class, n) in &interval.errors {
+            let sum = self.errors.entry(class.clone()).or_default();
+            *sum = sum.saturating_add(*n);
+        }
+        for endpoint in &interval.endpoints {
+            let sums = self.endpoints.entry(endpoint.name.clone()).or_default();
+            sums.add(endpoint, reader)?;
+        }
+        let latency = reader.read(&interval.latency)?;
+        self.latency.add(latency);
+        Ok(latency)
+    }
+
+    fn compare(&self, result: &LoadResult, reader: &mut Reader) -> Result<(), StreamError> {
+        let differs = |what: &str, found: &dyn std::fmt::Debug, expected: &dyn std::fmt::Debug| {
+            Err(StreamError::Sum {
+                what: format!("{what} {found:?}, final {expected:?}"),
+            })
+        };
+        if self.counts != result.counts {
+            return differs("counts", &self.counts, &result.counts);
+        }
+        if self.errors != result.errors {
+            return differs("errors", &self.errors, &result.errors);
+        }
+        let h = &result.histograms;
+        for (name, sum, wire, stated) in [
+            ("latency", &self.latency, &h.latency, &result.latency_ns),
+            (
+                "service time",
+                &self.service_time,
+                &h.service_time,
+                &result.service_time_ns,
+            ),
+            ("lateness", &self.lateness, &h.lateness, &result.lateness_ns),
+            ("wait", &self.wait, &h.wait, &result.wait_ns),
+            (
+                "error latency",
+                &self.error_latency,
+                &h.error_latency,
+                &result.error_latency_ns,
+            ),
+        ] {
+            let whole = reader.read(wire)?;
+            if !sum.holds(whole) {
+                return differs(name, sum, &Histogram::from(whole));
+            }
+            if sum.summary() != *stated {
+                return differs(name, &sum.summary(), stated);
+            }
+        }
+        let stated: BTreeSet<&str> = result.endpoints.iter().map(|e| e.name.as_str()).collect();
+        if let Some(name) = self.endpoints.keys().find(|n| !stated.contains(n.as_str())) {
+            return differs(name, &self.endpoints[name].counts, &"without it");
+        }
+        self.compare_streams(result)?;
+        let none = Default::default();
+        for endpoint in &result.endpoints {
+            let sums = self.endpoints.get(&endpoint.name).unwrap_or(&none);
+            if !sums.is(endpoint, reader)? {
+                return differs(&endpoint.name, &sums.counts, &endpoint.counts);
+            }
+        }
+        Ok(())
+    }
+
+    /// The figures of HTTP/2 and gRPC, as far as the intervals have them.
+    fn compare_streams(&self, result: &LoadResult) -> Result<(), StreamError> {
+        let h = &result.histograms;
+        for (name, sum, wire, stated) in [
+            (
+                "stream wait",
+                &self.stream_wait,
+                &h.stream_wait,
+                result.stream_wait_ns,
+            ),
+            (
+                "message latency",
+                &self.message_latency,
+                &h.message_latency,
+                result.message_latency_ns,
+            ),
+        ] {
+            let Some(sum) = sum else { continue };
+            let whole = wire.as_ref().map(Sparse::from_wire).transpose()?;
+            let holds = whole.is_some_and(|w| sum.holds(&w)) && stated == Some(sum.summary());
+            if !holds {
+                return Err(StreamError::Sum {
+                    what: format!("{name} {:?}, final {stated:?}", sum.summary()),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a generator's stream line by line.
+#[derive(Debug, Default)]
+pub struct LoadStream {
+    lines: usize,
+    checksum: StreamChecksum,
+    sums: Sums,
+    reader: Reader,
+    /// Latencies by second of intended time; `None` when nobody wants them.
+    seconds: Option<BTreeMap<u32, Second>>,
+    /// An interval log so far and its open seconds; `None` when nobody wants one.
+    log: Option<(String, Seconds)>,
+    window: Option<(u64, u64)>,
+    finished: Option<(String, Box<LoadResult>)>,
+}
+
+impl LoadStream {
+    /// A stream of which nothing was read.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same, and keeps an interval log on the way.
+    #[must_use]
+    pub fn logging() -> Self {
+        Self {
+            log: Some((String::new(), Seconds::new(u64::MAX))),
+            ..Self::default()
+        }
+    }
+
+    /// The same, and keeps the latencies of each second: some KiB for each of them.
+    #[must_use]
+    pub fn keeping_seconds(self) -> Self {
+        Self {
+            seconds: Some(BTreeMap::new()),
+            ..self
+        }
+    }
+
+    /// Takes the next line and returns its record.
+    ///
+    /// # Errors
+    /// [`StreamError`] when the line is no record, or follows the final one.
+    pub fn line(&mut self, line: &str) -> Result<LoadRecord, StreamError> {
+        self.lines += 1;
+        let wrong = |found: String| StreamError::Line {
+            line: self.lines,
+            found,
+        };
+        if self.finished.is_some() {
+            return Err(wrong("found a record after the final one".into()));
+        }
+        let record: LoadRecord = parse(line).map_err(|e| wrong(e.to_string()))?;
+        match &record {
+            LoadRecord::Hello(hello) if hello.schema_version != SCHEMA_VERSION => {
+                return Err(StreamError::Schema {
+                    found: hello.schema_version,
+                });
+            }
+            LoadRecord::Interval(interval) => {
+                let latency = self.sums.add(interval, &mut self.reader)?;
+                if let Some(seconds) = &mut self.seconds {
+                    let second = seconds.entry(interval.second).or_default();
+                    *second = hierarchical::sum(second, latency.iter());
+                }
+                if let Some((log, seconds)) = &mut self.log {
+                    *log += &seconds.add(interval)?;
+                }
+            }
+            LoadRecord::Armed {
+                window_start_unix_ns,
+                window_ns,
+                ..
+            } => {
+                self.window = Some((*window_start_unix_ns, *window_ns));
+                if let Some((_, seconds)) = &mut self.log {
+                    *seconds = Seconds::new(*window_ns);
+                }
+            }
+            LoadRecord::Final { checksum, result } => {
+                self.finished = Some((checksum.clone(), result.clone()));
+                return Ok(record);
+            }
+            LoadRecord::Hello(_)
+            | LoadRecord::Progress(_)
+            | LoadRecord::ProxyConfig(_)
+            | LoadRecord::ProxyConfigMissing { .. } => {}
+        }
+        self.checksum.line(line);
+        Ok(record)
+    }
+
+    /// Latency by second of intended time as an HdrHistogram interval log, of a
+    /// stream that is [`Self::logging`]; `None` before the window is known.
+    #[must_use]
+    pub fn hlog(&self) -> Option<String> {
+        let stated = self.finished.as_ref().map(|f| f.1.window_start_unix_ns);
+        let start_unix_ns = self.window.map(|w| w.0).or(stated)?;
+        let (log, seconds) = self.log.as_ref()?;
+        Some(hlog::header(start_unix_ns) + log + &seconds.clone().finish())
+    }
+
+    /// Takes the latencies by second of intended time that were read so far; none
+    /// unless the stream is [`Self::keeping_seconds`].
+    #[must_use]
+    pub fn take_seconds(&mut self) -> Vec<Second> {
+        let seconds = self.seconds.as_mut().map(std::mem::take);
+        seconds.unwrap_or_default().into_values().collect()
+    }
+
+    /// The result, when the stream is whole.
+    ///
+    /// # Errors
+    /// [`StreamError`] for whatever contradicts that.
+    pub fn finish(mut self) -> Result<LoadResult, StreamError> {
+        let Some((expected, result)) = self.finished else {
+            return Err(StreamError::Cut { lines: self.lines });
+        };
+        let found = self.checksum.hex();
+        if found != expected {
+            return Err(StreamError::Checksum { found, expected });
+        }
+        if !result.counts.identity_holds() {
+            return Err(StreamError::Identity {
+                found: result.counts,
+            });
+        }
+        self.sums.compare(&result, &mut self.reader)?;
+        Ok(*result)
+    }
+}
+
+/// A record by the tag that tare writes first. Read straight into its type, it is spared
+/// the copy of its tree that a tagged enum is read from; whatever else is JSON takes the
+/// long way.
+fn parse(line: &str) -> Result<LoadRecord, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Final {
+        checksum: String,
+        result: Box<LoadResult>,
+    }
+    if line.starts_with(r#"{"type":"interval","#) {
+        return serde_json::from_str(line).map(LoadRecord::Interval);
+    }
+    if line.starts_with(r#"{"type":"final","#) {
+        let Final { checksum, result } = serde_json::from_str(line)?;
+        return Ok(LoadRecord::Final { checksum, result });
+    }
+    serde_json::from_str(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECONDS: u32 = 1_800;
+
+    /// The records of half an hour, of which every second ends with a late response.
+    fn read(mut stream: LoadStream) -> LoadStream {
+        let wire = |values: &[u64]| {
+            let mut h = Histogram::new();
+            values.iter().for_each(|ns| h.record(*ns));
+            h.to_wire()
+        };
+        for second in 0..SECONDS {
+            let base = 1_000_000 + u64::from(second);
+            for latencies in [[base, 3 * base], [base, 90 * base]] {
+                let record = LoadRecord::Interval(Interval {
+                    second,
+                    counts: Counts::default(),
+                    sent: 0,
+                    latency: wire(&latencies),
+                    service_time: wire(&[]),
+                    lateness: wire(&[]),
+                    wait: wire(&[]),
+                    error_latency: None,
+                    stream_wait: None,
+                    message_latency: None,
+                    errors: BTreeMap::new(),
+                    endpoints: Vec::new(),
+                });
+                let line = serde_json::to_string(&record).unwrap();
+                assert_eq!(stream.line(&line).unwrap(), record);
+            }
+        }
+        stream
+    }
+
+    #[test]
+    fn seconds_are_kept_on_request_only_and_take_what_they_hold() {
+        assert!(read(LoadStream::new()).take_seconds().is_empty());
+        assert!(read(LoadStream::logging()).seconds.is_none());
+        let seconds = read(LoadStream::new().keeping_seconds()).take_seconds();
+        assert_eq!(seconds.len(), SECONDS as usize);
+        let base = 1_000_007;
+        let expected = [(base, 2), (3 * base, 1), (90 * base, 1)];
+        assert_eq!(
+            seconds[7],
+            expected.map(|(ns, n)| (Histogram::bucket_end(ns), n))
+        );
+        assert!(seconds.iter().all(|s| s.capacity() <= 6));
+    }
+
+    #[test]
+    fn a_tag_in_another_place_is_read_all_the_same() {
+        let mut tagged = String::new();
+        let mut moved = String::new();
+        for (text, line) in [
+            (
+                &mut tagged,
+                r#"{"type":"hello","schema_version":1,"role":"load","tare_version":"x","pid":1}"#,
+            ),
+            (
+                &mut moved,
+                r#"{"schema_version":1,"role":"load","tare_version":"x","pid":1,"type":"hello"}"#,
+            ),
+        ] {
+            *text = format!("{:?}", parse(line).unwrap());
+        }
+        assert_eq!(tagged, moved);
+        let interval = r#""second":4,"sent":2,"counts":"#;
+        let cut = format!(r#"{{"type":"interval",{interval}"#);
+        assert!(parse(&cut).unwrap_err().is_eof());
+    }
+}

@@ -1,0 +1,329 @@
+//! Many generators, one truth: their results, records and interval logs as one
+//! result. Counts are added, never percentiles; whatever the order or the partition,
+//! the outcome is the same to the bit.
+//!
+//! Generators are refused together when they cannot be parts of one measurement:
+//! windows that do not overlap, one generator given twice, shards missing or of
+//! different divisions, open loop beside closed.
+
+mod check;
+mod deviate;
+mod part;
+mod result;
+mod transport;
+
+use tare_model::SCHEMA_VERSION;
+use tare_model::load::{LoadResult, Shard};
+use tare_model::merge::{Merged, MergedEndpoint, MergedGenerator, SourceKind};
+use tare_model::units::format_duration_ns;
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+
+use crate::formats::hlog::{self, LogError};
+use crate::streams::load::StreamError;
+use tare_stats::bootstrap::samples_needed;
+use tare_stats::hist::{Histogram, WireError};
+
+pub use part::Part;
+
+/// A skew above this share of the window is suspect: for so much of it, not all
+/// generators were there. The same share of the rate is suspect when it is missing.
+pub const SKEW_SUSPECT: f64 = 0.01;
+
+/// What is wrong with generators that are to be merged.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum MergeError {
+    /// Nothing was given.
+    #[error("found nothing to merge; expected results, records or interval logs of generators")]
+    Empty,
+    /// A file is none of the formats.
+    #[error(
+        "{source_name}: {found}; expected the JSON of `tare load --output json`, the records of \
+         `tare load --spec`, or an HdrHistogram interval log"
+    )]
+    Unknown {
+        /// Which file.
+        source_name: String,
+        /// What was found.
+        found: String,
+    },
+    /// A stream of records is not whole.
+    #[error("{source_name}: {found}")]
+    Stream {
+        /// Which file.
+        source_name: String,
+        /// What is wrong with it.
+        found: StreamError,
+    },
+    /// An interval log cannot be read.
+    #[error("{source_name}: {found}")]
+    Log {
+        /// Which file.
+        source_name: String,
+        /// What is wrong with it.
+        found: LogError,
+    },
+    /// A histogram is damaged.
+    #[error("{source_name}: {found}")]
+    Histogram {
+        /// Which file.
+        source_name: String,
+        /// What is wrong with it.
+        found: WireError,
+    },
+    /// One generator twice.
+    #[error("{first} and {second} are {what}; give each generator once")]
+    Duplicate {
+        /// The one.
+        first: String,
+        /// The other.
+        second: String,
+        /// In what they are the same.
+        what: String,
+    },
+    /// Not all of the schedule is there.
+    #[error(
+        "of {count} shards, missing: {missing}; give their files, too, or --allow-missing to \
+         merge what there is"
+    )]
+    Missing {
+        /// Shards in all.
+        count: u32,
+        /// Indices of those that are not there.
+        missing: String,
+    },
+    /// Parts of different measurements.
+    #[error("{first} and {second} do not belong together: {why}")]
+    Stranger {
+        /// The one.
+        first: String,
+        /// The other.
+        second: String,
+        /// What tells them apart.
+        why: String,
+    },
+    /// A log was asked for where there are no seconds.
+    #[error(
+        "{source_name} holds no seconds, and an interval log needs them: give the generator's \
+         records or its own interval log"
+    )]
+    NoSeconds {
+        /// Which file.
+        source_name: String,
+    },
+}
+
+/// What merging may pass over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Merge although shards are missing; the verdict says so.
+    pub allow_missing: bool,
+}
+
+/// The result of generators that are known to be the shards of one schedule and to
+/// have started at one instant; `None` of none. Their verdicts are joined, but for the
+/// number of samples, which is judged on the sum. One that was stopped before the others
+/// shortens nobody's window.
+///
+/// # Errors
+/// [`MergeError::Histogram`] when one is damaged.
+pub(crate) fn of_one_start(results: &[LoadResult]) -> Result<Option<LoadResult>, MergeError> {
+    let first = match results {
+        [] => return Ok(None),
+        [one] => return Ok(Some(one.clone())),
+        [first, ..] => first,
+    };
+    let part = |(i, r): (usize, &LoadResult)| {
+        Part::of_result(
+            &format!("generator {i}"),
+            SourceKind::Records,
+            r.clone(),
+            None,
+        )
+    };
+    let parts: Vec<Part> = results
+        .iter()
+        .enumerate()
+        .map(part)
+        .collect::<Result<_, _>>()?;
+    let joined = results.iter().map(|r| r.verdict.clone());
+    let joined = joined.reduce(Verdict::and);
+    let mut findings = joined.unwrap_or_default().reasons;
+    findings.retain(check::is_of_the_part);
+    let responses = results.iter().map(|r| r.latency_ns.count);
+    findings.extend(too_few(responses.fold(0, u64::saturating_add)));
+    let window_ns = results.iter().map(|r| r.window_ns).max();
+    result::of(
+        &parts,
+        first.window_start_unix_ns,
+        window_ns.unwrap_or(first.window_ns),
+        &Verdict::from_findings(findings),
+    )
+}
+
+/// What is to be said of p99 when it rests on so many responses.
+fn too_few(responses: u64) -> Option<Finding> {
+    let needed = samples_needed(0.99);
+    (responses < needed).then(|| {
+        let found = format!("p99 rests on {responses} responses, expected at least {needed}");
+        Finding::new(Grade::Suspect, Reason::TooFewSamples, found)
+    })
+}
+
+/// All parts as one.
+///
+/// # Errors
+/// [`MergeError`] when they cannot be parts of one measurement.
+pub fn merge(parts: Vec<Part>, options: Options) -> Result<Merged, MergeError> {
+    let parts = in_order(parts);
+    let (Some(start), Some(end)) = (
+        parts.iter().map(|p| p.window_start_unix_ns).min(),
+        parts.iter().map(Part::end_unix_ns).max(),
+    ) else {
+        return Err(MergeError::Empty);
+    };
+    check::overlap(&parts)?;
+    check::duplicates(&parts)?;
+    let missing = check::missing(&parts)?;
+    if let Some((count, missing)) = &missing
+        && !options.allow_missing
+    {
+        return Err(MergeError::Missing {
+            count: *count,
+            missing: missing.clone(),
+        });
+    }
+    let mut latency = Histogram::new();
+    parts.iter().for_each(|p| latency.merge(&p.latency));
+    let window_ns = end - start;
+    let generators = generators(&parts, start);
+    let skew_ns = generators.iter().map(|g| g.start_skew_ns).max();
+    let start_skew_ns = skew_ns.unwrap_or(0);
+    let mut findings = check::verdicts(&parts);
+    findings.extend(missing.map(|(count, missing)| {
+        let found = format!("of {count} shards, missing: {missing}");
+        Finding::new(Grade::Suspect, Reason::Incomplete, found)
+    }));
+    findings.extend(skewed(start_skew_ns, window_ns));
+    findings.extend(deviate::findings(&generators));
+    findings.extend(too_few(latency.len()));
+    let verdict = Verdict::from_findings(findings);
+    let result = result::of(&parts, start, window_ns, &verdict)?;
+    Ok(Merged {
+        schema_version: SCHEMA_VERSION,
+        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+        window_start_unix_ns: start,
+        window_ns,
+        start_skew_ns,
+        latency_ns: latency.summary(),
+        latency: latency.to_wire(),
+        endpoints: endpoints(&parts),
+        generators,
+        result: result.map(Box::new),
+        verdict,
+    })
+}
+
+/// The parts in the one order in which everything is added and listed.
+fn in_order(mut parts: Vec<Part>) -> Vec<Part> {
+    parts.sort_by(|a, b| {
+        let key = |p: &Part| {
+            (
+                p.shard.map_or(u32::MAX, |s| s.index),
+                p.window_start_unix_ns,
+            )
+        };
+        (key(a), &a.source).cmp(&(key(b), &b.source))
+    });
+    parts
+}
+
+fn endpoints(parts: &[Part]) -> Vec<MergedEndpoint> {
+    let mut all: Vec<(&str, Histogram)> = Vec::new();
+    for (name, latency) in parts.iter().flat_map(|p| &p.endpoints) {
+        match all.iter_mut().find(|(n, _)| n == name) {
+            Some((_, sum)) => sum.merge(latency),
+            None => all.push((name, latency.clone())),
+        }
+    }
+    let merged = |(name, latency): (&str, Histogram)| MergedEndpoint {
+        name: name.to_owned(),
+        latency_ns: latency.summary(),
+        latency: latency.to_wire(),
+    };
+    all.into_iter().map(merged).collect()
+}
+
+fn generators(parts: &[Part], start: u64) -> Vec<MergedGenerator> {
+    let deviations = deviate::all(parts);
+    parts
+        .iter()
+        .zip(deviations)
+        .map(|(part, deviations)| {
+            let result = part.result.as_ref();
+            MergedGenerator {
+                source: part.source.clone(),
+                kind: part.kind,
+                shard: part.shard,
+                window_start_unix_ns: part.window_start_unix_ns,
+                window_ns: part.window_ns,
+                start_skew_ns: part.window_start_unix_ns - start,
+                counts: result.map(|r| r.counts),
+                rate: result.map(|r| r.rate),
+                latency_ns: part.latency.summary(),
+                lateness_ns: result.map(|r| r.lateness_ns),
+                grade: result.map(|r| r.verdict.grade),
+                deviations,
+            }
+        })
+        .collect()
+}
+
+fn skewed(skew_ns: u64, window_ns: u64) -> Option<Finding> {
+    let share = skew_ns as f64 / window_ns.max(1) as f64;
+    (share > SKEW_SUSPECT).then(|| {
+        let found = format!(
+            "the generators started {} apart, in a window of {}",
+            format_duration_ns(skew_ns),
+            format_duration_ns(window_ns)
+        );
+        Finding::new(Grade::Suspect, Reason::StartSkew, found)
+    })
+}
+
+/// Shard in words, from 0 as in specifications.
+fn shard_words(shard: Shard) -> String {
+    format!("shard {} of {}", shard.index, shard.count)
+}
+
+/// One interval log of all parts: series by series, second by second since the
+/// earliest start. A part that started later is placed to the nearest second.
+///
+/// # Errors
+/// [`MergeError::NoSeconds`] for a part that is a result only.
+pub fn interval_log(parts: &[Part]) -> Result<String, MergeError> {
+    use std::collections::BTreeMap;
+    const SECOND_NS: u64 = 1_000_000_000;
+    let start = parts.iter().map(|p| p.window_start_unix_ns).min();
+    let start = start.ok_or(MergeError::Empty)?;
+    let mut all: BTreeMap<(u64, Option<&str>), (u64, Histogram)> = BTreeMap::new();
+    for part in parts {
+        let log = part.log.as_ref().ok_or_else(|| MergeError::NoSeconds {
+            source_name: part.source.clone(),
+        })?;
+        for line in &log.lines {
+            let since = (part.window_start_unix_ns - start).saturating_add(line.from_ns);
+            let second = since.saturating_add(SECOND_NS / 2) / SECOND_NS;
+            let (length, sum) = all.entry((second, line.tag.as_deref())).or_default();
+            *length = line.length_ns.max(*length);
+            sum.merge(&line.histogram);
+        }
+    }
+    let mut text = hlog::header(start);
+    for ((second, tag), (length_ns, histogram)) in &all {
+        text += &hlog::line(*tag, second * SECOND_NS, *length_ns, histogram);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

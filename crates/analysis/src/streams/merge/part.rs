@@ -1,0 +1,189 @@
+//! One generator, read from whichever of its files was given.
+
+use tare_model::load::{ErrorClass, LoadResult, Shard};
+use tare_model::merge::SourceKind;
+
+use super::MergeError;
+use crate::formats::hlog::{self, Log};
+use crate::streams::load::LoadStream;
+use tare_stats::hist::Histogram;
+
+/// One generator's part of a measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// Name of the file, for messages.
+    pub source: String,
+    /// What kind of file.
+    pub(super) kind: SourceKind,
+    pub(super) shard: Option<Shard>,
+    pub(super) window_start_unix_ns: u64,
+    pub(super) window_ns: u64,
+    pub(super) latency: Histogram,
+    /// Endpoint name to latency of ok responses.
+    pub(super) endpoints: Vec<(String, Histogram)>,
+    /// Everything it stated; absent in interval logs.
+    pub(super) result: Option<LoadResult>,
+    /// Its seconds; absent in results.
+    pub(super) log: Option<Log>,
+}
+
+impl Part {
+    /// Reads `text`, whichever of the three formats it is.
+    ///
+    /// # Errors
+    /// [`MergeError`] when it is none of them, or damaged.
+    pub fn read(source: &str, text: &str) -> Result<Self, MergeError> {
+        let first = text.trim_start().lines().next().unwrap_or("");
+        if first.starts_with('{') {
+            let kind = serde_json::from_str::<serde_json::Value>(first)
+                .ok()
+                .and_then(|v| v.get("type").cloned());
+            match kind {
+                Some(_) => Self::of_records(source, text),
+                None => Self::of_document(source, text),
+            }
+        } else if first.starts_with(['#', '"', 'T'])
+            || first.starts_with(|c: char| c.is_ascii_digit())
+        {
+            Self::of_log(source, text)
+        } else {
+            Err(MergeError::Unknown {
+                source_name: source.to_owned(),
+                found: match first {
+                    "" => "found an empty file".to_owned(),
+                    _ => format!("found {:?}...", first.chars().take(20).collect::<String>()),
+                },
+            })
+        }
+    }
+
+    fn of_document(source: &str, text: &str) -> Result<Self, MergeError> {
+        let unknown = |found: String| MergeError::Unknown {
+            source_name: source.to_owned(),
+            found,
+        };
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|e| unknown(format!("found damaged JSON: {e}")))?;
+        if value.get("generators").is_some() {
+            return Err(unknown(
+                "found a merged document, which tells generators no longer apart".to_owned(),
+            ));
+        }
+        let version = value
+            .get("schema_version")
+            .and_then(serde_json::Value::as_u64);
+        if version.is_some_and(|v| v > u64::from(tare_model::SCHEMA_VERSION)) {
+            return Err(unknown("found the document of a newer tare".to_owned()));
+        }
+        let result: LoadResult =
+            serde_json::from_value(value).map_err(|e| unknown(format!("found JSON, but {e}")))?;
+        if !result.counts.identity_holds() {
+            return Err(MergeError::Stream {
+                source_name: source.to_owned(),
+                found: crate::StreamError::Identity {
+                    found: result.counts,
+                },
+            });
+        }
+        Self::of_result(source, SourceKind::Result, result, None)
+    }
+
+    fn of_records(source: &str, text: &str) -> Result<Self, MergeError> {
+        let failed = |found| MergeError::Stream {
+            source_name: source.to_owned(),
+            found,
+        };
+        let mut stream = LoadStream::logging();
+        for line in text.lines() {
+            stream.line(line).map_err(failed)?;
+        }
+        let log = stream.hlog();
+        let result = stream.finish().map_err(failed)?;
+        let log = log.map(|text| hlog::read(&text)).transpose();
+        let log = log.map_err(|found| MergeError::Log {
+            source_name: source.to_owned(),
+            found,
+        })?;
+        Self::of_result(source, SourceKind::Records, result, log)
+    }
+
+    fn of_log(source: &str, text: &str) -> Result<Self, MergeError> {
+        let log = hlog::read(text).map_err(|found| MergeError::Log {
+            source_name: source.to_owned(),
+            found,
+        })?;
+        let mut latency = Histogram::new();
+        let mut endpoints: Vec<(String, Histogram)> = Vec::new();
+        let mut window_ns = 0;
+        for line in &log.lines {
+            window_ns = window_ns.max(line.from_ns.saturating_add(line.length_ns));
+            match &line.tag {
+                None => latency.merge(&line.histogram),
+                // Failures are no latency of responses.
+                Some(tag) if is_of_failures(tag) => {}
+                Some(tag) => match endpoints.iter_mut().find(|(n, _)| n == tag) {
+                    Some((_, sum)) => sum.merge(&line.histogram),
+                    None => endpoints.push((tag.clone(), line.histogram.clone())),
+                },
+            }
+        }
+        Ok(Self {
+            source: source.to_owned(),
+            kind: SourceKind::IntervalLog,
+            shard: None,
+            window_start_unix_ns: log.start_unix_ns,
+            window_ns,
+            latency,
+            endpoints,
+            result: None,
+            log: Some(log),
+        })
+    }
+
+    pub(super) fn of_result(
+        source: &str,
+        kind: SourceKind,
+        result: LoadResult,
+        log: Option<Log>,
+    ) -> Result<Self, MergeError> {
+        if let Some(Shard { index, count }) = result.shard.filter(|s| s.index >= s.count) {
+            return Err(MergeError::Unknown {
+                source_name: source.to_owned(),
+                found: format!("found shard {index} of {count}, which there cannot be"),
+            });
+        }
+        let decoded = |wire| {
+            Histogram::from_wire(wire).map_err(|found| MergeError::Histogram {
+                source_name: source.to_owned(),
+                found,
+            })
+        };
+        let endpoints = result
+            .endpoints
+            .iter()
+            .map(|e| Ok((e.name.clone(), decoded(&e.latency)?)))
+            .collect::<Result<_, MergeError>>()?;
+        Ok(Self {
+            source: source.to_owned(),
+            kind,
+            shard: result.shard,
+            window_start_unix_ns: result.window_start_unix_ns,
+            window_ns: result.window_ns,
+            latency: decoded(&result.histograms.latency)?,
+            endpoints,
+            result: Some(result),
+            log,
+        })
+    }
+
+    /// When its window ends.
+    pub(super) fn end_unix_ns(&self) -> u64 {
+        self.window_start_unix_ns.saturating_add(self.window_ns)
+    }
+}
+
+/// Whether a tag is `NAME#CLASS`. The names of endpoints may have a `#`, too.
+fn is_of_failures(tag: &str) -> bool {
+    let class = tag.rsplit_once('#').map(|(_, class)| class);
+    ErrorClass::ALL.iter().any(|c| Some(c.key()) == class)
+}

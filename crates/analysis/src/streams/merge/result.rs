@@ -1,0 +1,226 @@
+//! All that generators state, as the one result of a generator that did it all.
+
+use std::collections::BTreeMap;
+
+use tare_model::SCHEMA_VERSION;
+use tare_model::hist::HistogramWire;
+use tare_model::load::{
+    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate,
+};
+use tare_model::verdict::Verdict;
+
+use super::{MergeError, Part};
+use tare_stats::hist::Histogram;
+
+/// The result of all parts; `None` when one of them stated none.
+pub(super) fn of(
+    parts: &[Part],
+    start: u64,
+    window_ns: u64,
+    verdict: &Verdict,
+) -> Result<Option<LoadResult>, MergeError> {
+    let results: Vec<&LoadResult> = parts.iter().filter_map(|p| p.result.as_ref()).collect();
+    let Some(first) = results.first().filter(|_| results.len() == parts.len()) else {
+        return Ok(None);
+    };
+    let sum = |of: fn(&LoadHistograms) -> &HistogramWire| {
+        let mut all = Histogram::new();
+        for part in parts {
+            if let Some(result) = &part.result {
+                all.merge(&decoded(part, of(&result.histograms))?);
+            }
+        }
+        Ok::<_, MergeError>(all)
+    };
+    let latency = sum(|h| &h.latency)?;
+    let service_time = sum(|h| &h.service_time)?;
+    let lateness = sum(|h| &h.lateness)?;
+    let wait = sum(|h| &h.wait)?;
+    let error_latency = sum(|h| &h.error_latency)?;
+    let stream_wait = sum_of_some(parts, |h| h.stream_wait.as_ref())?;
+    let message_latency = sum_of_some(parts, |h| h.message_latency.as_ref())?;
+    let summary = |h: &Option<Histogram>| h.as_ref().map(Histogram::summary);
+    let mut counts = Counts::default();
+    results.iter().for_each(|r| counts.add(&r.counts));
+    let mut versions: Vec<&str> = results.iter().map(|r| r.tare_version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let rate = rate(&results, window_ns);
+    Ok(Some(LoadResult {
+        schema_version: SCHEMA_VERSION,
+        tare_version: versions.join(", "),
+        mode: mode(first, &results, rate.target),
+        shard: None,
+        window_start_unix_ns: start,
+        window_ns,
+        interrupted: results.iter().any(|r| r.interrupted),
+        counts,
+        rate,
+        latency_ns: latency.summary(),
+        service_time_ns: service_time.summary(),
+        lateness_ns: lateness.summary(),
+        wait_ns: wait.summary(),
+        error_latency_ns: error_latency.summary(),
+        stream_wait_ns: summary(&stream_wait),
+        message_latency_ns: summary(&message_latency),
+        status: counted(results.iter().map(|r| &r.status)),
+        grpc_status: counted(results.iter().map(|r| &r.grpc_status)),
+        tls: super::transport::tls(parts)?,
+        instrument_error: super::transport::instrument(parts)?,
+        errors: counted(results.iter().map(|r| &r.errors)),
+        endpoints: endpoints(parts)?,
+        generator: generator(&results),
+        verdict: verdict.clone(),
+        histograms: LoadHistograms {
+            latency: latency.to_wire(),
+            service_time: service_time.to_wire(),
+            lateness: lateness.to_wire(),
+            wait: wait.to_wire(),
+            error_latency: error_latency.to_wire(),
+            stream_wait: stream_wait.map(|h| h.to_wire()),
+            message_latency: message_latency.map(|h| h.to_wire()),
+        },
+    }))
+}
+
+/// The sum of what some of the results may have; `None` when none has.
+fn sum_of_some(
+    parts: &[Part],
+    of: fn(&LoadHistograms) -> Option<&HistogramWire>,
+) -> Result<Option<Histogram>, MergeError> {
+    let mut all: Option<Histogram> = None;
+    for part in parts {
+        let wire = part.result.as_ref().and_then(|r| of(&r.histograms));
+        if let Some(wire) = wire {
+            let sum = all.get_or_insert_default();
+            sum.merge(&decoded(part, wire)?);
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn decoded(part: &Part, wire: &HistogramWire) -> Result<Histogram, MergeError> {
+    Histogram::from_wire(wire).map_err(|found| MergeError::Histogram {
+        source_name: part.source.clone(),
+        found,
+    })
+}
+
+/// Slots sent over the common window: a generator that came late has sent less in it.
+fn rate(results: &[&LoadResult], window_ns: u64) -> Rate {
+    let sent: f64 = results
+        .iter()
+        .map(|r| (r.rate.achieved * r.window_ns as f64 / 1e9).round())
+        .sum();
+    let targets: Option<Vec<f64>> = results.iter().map(|r| r.rate.target).collect();
+    Rate {
+        target: targets.map(|t| t.iter().sum()),
+        achieved: match window_ns {
+            0 => 0.0,
+            ns => sent * 1e9 / ns as f64,
+        },
+    }
+}
+
+/// Shards of one schedule name its whole rate; generators of their own add up.
+fn mode(first: &LoadResult, results: &[&LoadResult], target: Option<f64>) -> Mode {
+    let mut mode = first.mode.clone();
+    let one_schedule = results
+        .iter()
+        .all(|r| r.mode == first.mode && r.shard.is_some_and(|s| s.count > 1));
+    if let (Mode::Open { rate_rps, .. }, Some(target)) = (&mut mode, target)
+        && !one_schedule
+    {
+        *rate_rps = target;
+    }
+    mode
+}
+
+pub(super) fn counted<'a>(
+    maps: impl Iterator<Item = &'a BTreeMap<String, u64>>,
+) -> BTreeMap<String, u64> {
+    let mut sum = BTreeMap::new();
+    for (key, n) in maps.flatten() {
+        add(&mut sum, key, *n);
+    }
+    sum
+}
+
+/// Counts from a file may be anything.
+fn add(to: &mut BTreeMap<String, u64>, key: &str, n: u64) {
+    let sum = to.entry(key.to_owned()).or_default();
+    *sum = sum.saturating_add(n);
+}
+
+/// One endpoint's sums.
+#[derive(Default)]
+struct Sums {
+    counts: Counts,
+    latency: Histogram,
+    errors: BTreeMap<String, u64>,
+    grpc_status: BTreeMap<String, u64>,
+    error_latency: BTreeMap<String, Histogram>,
+}
+
+fn endpoints(parts: &[Part]) -> Result<Vec<EndpointResult>, MergeError> {
+    let mut all: Vec<(&str, Sums)> = Vec::new();
+    for (part, result) in parts.iter().filter_map(|p| Some((p, p.result.as_ref()?))) {
+        for endpoint in &result.endpoints {
+            let found = all.iter().position(|(n, _)| *n == endpoint.name);
+            let index = found.unwrap_or_else(|| {
+                all.push((&endpoint.name, Sums::default()));
+                all.len() - 1
+            });
+            let sums = &mut all[index].1;
+            sums.counts.add(&endpoint.counts);
+            sums.latency.merge(&decoded(part, &endpoint.latency)?);
+            for (class, n) in &endpoint.errors {
+                add(&mut sums.errors, class, *n);
+            }
+            for (status, n) in &endpoint.grpc_status {
+                add(&mut sums.grpc_status, status, *n);
+            }
+            for (class, wire) in &endpoint.error_latency {
+                let sum = sums.error_latency.entry(class.clone()).or_default();
+                sum.merge(&decoded(part, wire)?);
+            }
+        }
+    }
+    let merged = |(name, sums): (&str, Sums)| EndpointResult {
+        name: name.to_owned(),
+        counts: sums.counts,
+        latency_ns: sums.latency.summary(),
+        errors: sums.errors,
+        grpc_status: sums.grpc_status,
+        latency: sums.latency.to_wire(),
+        error_latency: sums
+            .error_latency
+            .into_iter()
+            .map(|(class, h)| (class, h.to_wire()))
+            .collect(),
+    };
+    Ok(all.into_iter().map(merged).collect())
+}
+
+fn generator(results: &[&LoadResult]) -> GeneratorStats {
+    let each = || results.iter().map(|r| &r.generator);
+    let sum = |of: fn(&GeneratorStats) -> u64| each().map(of).fold(0, u64::saturating_add);
+    let throttled: Option<u64> = each()
+        .filter_map(|g| g.throttled_ns)
+        .reduce(u64::saturating_add);
+    // In an order that does not depend on the results'.
+    let mut core_to_core: Vec<[f64; 2]> = each().flat_map(|g| g.core_to_core_ns.clone()).collect();
+    core_to_core.sort_by(|a, b| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
+    GeneratorStats {
+        cpu_cores: each().map(|g| g.cpu_cores).sum(),
+        loop_utilisation: each().map(|g| g.loop_utilisation).fold(0.0, f64::max),
+        connections_opened: sum(|g| g.connections_opened),
+        reconnects: sum(|g| g.reconnects),
+        waiting_max: sum(|g| g.waiting_max),
+        bytes_sent: sum(|g| g.bytes_sent),
+        bytes_received: sum(|g| g.bytes_received),
+        throttled_ns: throttled,
+        awake: each().all(|g| g.awake),
+        core_to_core_ns: core_to_core,
+    }
+}

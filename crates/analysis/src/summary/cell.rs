@@ -1,0 +1,272 @@
+//! One mesh under one load: its used trials pooled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tare_model::load::Counts;
+use tare_model::plan::{Load, Plan};
+use tare_model::summary::{Cell, EndpointRow, PlaneEstimate, Quantile, SpectrumPoint};
+use tare_model::trial::{MemoryKind, PlaneUse};
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::worker::Plane;
+
+use super::trials::{Decoded, Trial};
+use super::{instrument, named};
+use crate::compare::estimates::{Method, QUANTILES, estimate, pooled, quantiles};
+use crate::compare::stopping;
+use crate::figures;
+use tare_stats::bootstrap::samples_needed;
+use tare_stats::hierarchical::Second;
+use tare_stats::hist::Histogram;
+
+/// Points of a spectrum per factor of ten in `1 - q`.
+const POINTS_PER_NINE: f64 = 25.0;
+
+fn of_cell<'a, 'b>(
+    trials: &'a [Trial<'b>],
+    mesh: &str,
+    load: &str,
+) -> impl Iterator<Item = &'a Trial<'b>> {
+    trials.iter().filter(move |t| {
+        let spec = &t.result.trial;
+        spec.mesh.name == mesh && spec.load.name == load
+    })
+}
+
+/// The trials of a cell whose figures are in it.
+pub(crate) fn used<'a, 'b>(trials: &'a [Trial<'b>], mesh: &str, load: &str) -> Vec<&'a Trial<'b>> {
+    of_cell(trials, mesh, load).filter(|t| t.used).collect()
+}
+
+/// The cell without its overhead.
+pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> Cell {
+    let here: Vec<&Trial<'_>> = of_cell(trials, mesh, &load.name).collect();
+    let used = used(trials, mesh, &load.name);
+    let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
+    let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
+    let confidence = stopping::confidence(plan);
+    let method = Method::new(latencies.len(), plan.seed).with_confidence(confidence);
+    let seconds: Vec<&[Second]> = used.iter().map(|t| t.seconds).collect();
+    let mut counts = Counts::default();
+    loads.iter().for_each(|l| counts.add(&l.result.counts));
+    let rates: Vec<f64> = loads.iter().map(|l| l.result.rate.achieved).collect();
+    let index = |t: &&Trial<'_>| t.result.trial.index;
+    Cell {
+        mesh: mesh.to_owned(),
+        load: load.name.clone(),
+        rate_rps: load.rate_rps,
+        achieved_rps: (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64),
+        trials_used: used.iter().map(index).collect(),
+        trials_invalid: here
+            .iter()
+            .filter(|t| t.verdict.grade == Grade::Invalid)
+            .map(index)
+            .collect(),
+        counts,
+        verdict: verdict(&here, &used, &latencies),
+        latency: quantiles(&latencies, &seconds, Some(&method)),
+        spectrum: spectrum(&latencies),
+        service_time: plain(loads.iter().map(|l| &l.service_time)),
+        lateness: plain(loads.iter().map(|l| &l.lateness)),
+        planes: planes(&used, confidence),
+        machine_busy_cores: estimate(
+            &used
+                .iter()
+                .filter_map(|t| t.resources())
+                .map(|r| r.machine.busy_cores)
+                .collect::<Vec<_>>(),
+            confidence,
+        ),
+        endpoints: endpoints(&loads),
+        overhead: None,
+        cost: super::cost::of(plan.prices.as_ref(), &used, load, confidence),
+        named: named::of(&used),
+        instrument: instrument::instrument(&loads),
+        core_to_core: instrument::core_to_core(&loads),
+        tls: instrument::tls(&loads),
+    }
+}
+
+fn plain<'a>(runs: impl Iterator<Item = &'a Histogram>) -> Vec<Quantile> {
+    quantiles(&runs.collect::<Vec<_>>(), &[], None)
+}
+
+/// The reasons of the trials behind the cell, and what pooling adds. Too few
+/// samples is judged on the pooled counts, not trial by trial.
+fn verdict(here: &[&Trial<'_>], used: &[&Trial<'_>], latencies: &[&Histogram]) -> Verdict {
+    let behind = if used.is_empty() { here } else { used };
+    let mut findings = joined(behind);
+    match used.len() {
+        0 => findings.push(Finding::new(
+            Grade::Invalid,
+            Reason::Incomplete,
+            match here.len() {
+                0 => "no trial yet".to_owned(),
+                n => format!("none of {n} trials can be used"),
+            },
+        )),
+        1 => findings.push(Finding::new(
+            Grade::Suspect,
+            Reason::TooFewBlocks,
+            "1 trial: no interval can be stated",
+        )),
+        _ => {}
+    }
+    let samples: u64 = latencies.iter().map(|h| h.len()).sum();
+    let short: Vec<String> = QUANTILES
+        .iter()
+        .filter(|(_, q)| !used.is_empty() && samples < samples_needed(*q))
+        .map(|(name, q)| format!("{name} needs {}", figures::count(samples_needed(*q))))
+        .collect();
+    if !short.is_empty() {
+        findings.push(Finding::new(
+            Grade::Suspect,
+            Reason::TooFewSamples,
+            format!(
+                "{} responses: {}",
+                figures::count(samples),
+                short.join(", ")
+            ),
+        ));
+    }
+    Verdict::from_findings(findings)
+}
+
+/// The reasons of all trials, each once, with the trials that have it before it.
+fn joined(trials: &[&Trial<'_>]) -> Vec<Finding> {
+    let mut found: Vec<(Finding, Vec<String>)> = Vec::new();
+    for trial in trials {
+        let index = trial.result.trial.index.to_string();
+        let pooled_anew = |f: &&Finding| f.reason != Reason::TooFewSamples;
+        for finding in trial.verdict.reasons.iter().filter(pooled_anew) {
+            match found.iter_mut().find(|(f, _)| f == finding) {
+                Some((_, indices)) => indices.push(index.clone()),
+                None => found.push((finding.clone(), vec![index.clone()])),
+            }
+        }
+    }
+    let prefixed = |(mut finding, indices): (Finding, Vec<String>)| {
+        let who = match indices.len() {
+            n if n == trials.len() && n > 1 => "every trial".to_owned(),
+            1 => format!("trial {}", indices[0]),
+            _ => format!("trials {}", indices.join(", ")),
+        };
+        finding.found = format!("{who}: {}", finding.found);
+        finding
+    };
+    found.into_iter().map(prefixed).collect()
+}
+
+/// The pooled curve with the range of the runs, evenly spaced on the axis of nines.
+fn spectrum(runs: &[&Histogram]) -> Vec<SpectrumPoint> {
+    let all = pooled(runs);
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let last = (all.len() as f64).log10();
+    let mut qs = Vec::new();
+    let mut nines = 0.5_f64.recip().log10();
+    while nines < last {
+        qs.push(1.0 - 10f64.powf(-nines));
+        nines += 1.0 / POINTS_PER_NINE;
+    }
+    let end = 1.0 - 0.5 / all.len() as f64;
+    qs.push(end);
+    let runs = runs.iter().filter(|h| !h.is_empty());
+    let each: Vec<Vec<u64>> = runs.map(|h| h.quantiles(&qs)).collect();
+    let pooled = all.quantiles(&qs);
+    let point = |(i, q): (usize, &f64)| SpectrumPoint {
+        q: *q,
+        ns: pooled[i],
+        min_ns: each.iter().map(|run| run[i]).min().unwrap_or(0),
+        max_ns: each.iter().map(|run| run[i]).max().unwrap_or(0),
+        supported: *q < end && all.len() >= samples_needed(*q),
+    };
+    qs.iter().enumerate().map(point).collect()
+}
+
+fn planes(used: &[&Trial<'_>], confidence: f64) -> BTreeMap<Plane, PlaneEstimate> {
+    let sampled: Vec<_> = used
+        .iter()
+        .filter_map(|t| Some((*t, t.resources()?)))
+        .collect();
+    let names: BTreeSet<Plane> = sampled
+        .iter()
+        .flat_map(|(_, r)| {
+            r.planes
+                .iter()
+                .filter(|(_, p)| p.processes > 0)
+                .map(|(name, _)| *name)
+        })
+        .collect();
+    let mut planes = BTreeMap::new();
+    for plane in names {
+        let uses: Vec<PlaneUse> = sampled
+            .iter()
+            .map(|(_, r)| r.planes.get(&plane).cloned().unwrap_or_default())
+            .collect();
+        let per_krps: Vec<f64> = sampled
+            .iter()
+            .zip(&uses)
+            .filter_map(|((t, _), u)| {
+                let rate = t.load.as_ref()?.result.rate.achieved;
+                (rate > 0.0).then(|| u.cpu_cores / rate * 1000.0)
+            })
+            .collect();
+        let kinds: Vec<MemoryKind> = sampled
+            .iter()
+            .flat_map(|(_, r)| r.processes.iter().filter(|p| p.plane == plane))
+            .map(|p| p.memory_kind)
+            .collect();
+        let of =
+            |f: fn(&PlaneUse) -> f64| estimate(&uses.iter().map(f).collect::<Vec<_>>(), confidence);
+        let (Some(cpu_cores), Some(memory_bytes)) =
+            (of(|u| u.cpu_cores), of(|u| u.memory_mean_bytes))
+        else {
+            continue;
+        };
+        let estimate = PlaneEstimate {
+            processes: uses.iter().map(|u| u.processes).max().unwrap_or(0),
+            cpu_cores,
+            cpu_cores_max: uses.iter().map(|u| u.cpu_cores_max).fold(0.0, f64::max),
+            memory_bytes,
+            memory_max_bytes: uses.iter().map(|u| u.memory_max_bytes).max().unwrap_or(0),
+            memory_kind: kinds
+                .first()
+                .copied()
+                .filter(|k| kinds.iter().all(|o| o == k)),
+            cpu_cores_per_krps: estimate(&per_krps, confidence),
+        };
+        planes.insert(plane, estimate);
+    }
+    planes
+}
+
+fn endpoints(loads: &[&Decoded<'_>]) -> Vec<EndpointRow> {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in loads.iter().flat_map(|l| &l.endpoints) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    names
+        .into_iter()
+        .map(|name| {
+            let mut counts = Counts::default();
+            loads
+                .iter()
+                .flat_map(|l| &l.result.endpoints)
+                .filter(|e| e.name == name)
+                .for_each(|e| counts.add(&e.counts));
+            let latency = loads
+                .iter()
+                .flat_map(|l| &l.endpoints)
+                .filter(|e| e.0 == name)
+                .map(|e| &e.1);
+            EndpointRow {
+                name: name.to_owned(),
+                counts,
+                latency: plain(latency),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,54 @@
+//! What a mesh costs at the reader's size, with the prices of the plan.
+//!
+//! The data plane's CPU is taken to follow the rate, its memory the number of
+//! proxies; the control plane counts as it was measured. Each run is reckoned by
+//! itself, so that the interval over runs is that of the sum.
+
+use tare_model::plan::{Load, Prices};
+use tare_model::summary::Cost;
+use tare_model::worker::Plane;
+
+use super::trials::Trial;
+use crate::compare::estimates::estimate;
+
+/// Hours of a month: 365.25 days in 12 months, rounded.
+const HOURS: f64 = 730.5;
+const GIB: f64 = 1_073_741_824.0;
+
+/// `None` without prices, without a sampled run, or for a mesh without processes.
+pub(super) fn of(
+    prices: Option<&Prices>,
+    used: &[&Trial<'_>],
+    load: &Load,
+    confidence: f64,
+) -> Option<Cost> {
+    let prices = prices?;
+    let rps = prices.rps.unwrap_or(load.rate_rps);
+    let mut proxies = prices.proxies;
+    let (mut cores, mut gib, mut money) = (Vec::new(), Vec::new(), Vec::new());
+    for trial in used {
+        let Some((resources, decoded)) = trial.resources().zip(trial.load.as_ref()) else {
+            continue;
+        };
+        let plane = |p| resources.planes.get(&p).cloned().unwrap_or_default();
+        let (data, control) = (plane(Plane::DataPlane), plane(Plane::ControlPlane));
+        let achieved = decoded.result.rate.achieved;
+        if data.processes + control.processes == 0 || achieved <= 0.0 {
+            continue;
+        }
+        let at = *proxies.get_or_insert(f64::from(data.processes));
+        let share = at / f64::from(data.processes.max(1));
+        let c = data.cpu_cores / achieved * rps + control.cpu_cores;
+        let g = (data.memory_mean_bytes * share + control.memory_mean_bytes) / GIB;
+        cores.push(c);
+        gib.push(g);
+        money.push(HOURS * (c * prices.core_hour + g * prices.gib_hour));
+    }
+    Some(Cost {
+        rps,
+        proxies: proxies?,
+        cores: estimate(&cores, confidence)?,
+        memory_gib: estimate(&gib, confidence)?,
+        per_month: estimate(&money, confidence)?,
+    })
+}

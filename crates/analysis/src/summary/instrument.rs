@@ -1,0 +1,87 @@
+//! The generators' own error and their TLS, over the used trials of a cell.
+
+use std::collections::BTreeMap;
+
+use tare_model::hist::HistogramWire;
+use tare_model::summary::{CoreToCore, Instrument, Quantile, Tls};
+use tare_model::transport::{InstrumentError, TlsResult};
+
+use super::trials::Decoded;
+use crate::compare::estimates::quantiles;
+use crate::cores;
+use tare_stats::hist::{Histogram, WireError};
+use tare_stats::sparse::Reader;
+
+/// The histograms of a load result that only this is made of.
+#[derive(Default)]
+pub(super) struct Transport {
+    send: Option<Histogram>,
+    service_time: Option<Histogram>,
+    handshake: Option<Histogram>,
+}
+
+impl Transport {
+    pub(super) fn decode(
+        error: Option<&InstrumentError>,
+        tls: Option<&TlsResult>,
+        reader: &mut Reader,
+    ) -> Result<Self, WireError> {
+        let mut decode = |wire: Option<&HistogramWire>| {
+            wire.map(|w| Ok(Histogram::from(reader.read(w)?)))
+                .transpose()
+        };
+        Ok(Self {
+            send: decode(error.map(|e| &e.send))?,
+            service_time: decode(error.map(|e| &e.service_time))?,
+            handshake: decode(tls.map(|t| &t.handshake))?,
+        })
+    }
+}
+
+fn pooled(loads: &[&Decoded<'_>], of: fn(&Transport) -> Option<&Histogram>) -> Vec<Quantile> {
+    let runs: Vec<&Histogram> = loads.iter().filter_map(|l| of(&l.transport)).collect();
+    quantiles(&runs, &[], None)
+}
+
+/// `None` where no trial took samples.
+pub(super) fn instrument(loads: &[&Decoded<'_>]) -> Option<Instrument> {
+    let all: Vec<&InstrumentError> = loads
+        .iter()
+        .filter_map(|l| l.result.instrument_error.as_ref())
+        .collect();
+    Some(Instrument {
+        clock_uncertainty_ns_max: all.iter().map(|e| e.clock_uncertainty_ns_max).max()?,
+        sampled: all.iter().map(|e| e.sampled).sum(),
+        missed: all.iter().map(|e| e.missed).sum(),
+        absent: all.iter().find_map(|e| e.absent.clone()),
+        service_time: pooled(loads, |t| t.service_time.as_ref()),
+        send: pooled(loads, |t| t.send.as_ref()),
+        below_zero: all.iter().map(|e| e.below_zero).sum(),
+    })
+}
+
+/// `None` where no trial looked.
+pub(super) fn core_to_core(loads: &[&Decoded<'_>]) -> Option<CoreToCore> {
+    let generators = loads.iter().map(|l| &l.result.generator);
+    cores::over(generators.flat_map(|g| g.core_to_core_ns.iter().copied().flatten()))
+}
+
+/// `None` where no trial spoke TLS.
+pub(super) fn tls(loads: &[&Decoded<'_>]) -> Option<Tls> {
+    let all: Vec<&TlsResult> = loads.iter().filter_map(|l| l.result.tls.as_ref()).collect();
+    let counted = |of: fn(&TlsResult) -> &BTreeMap<String, u64>| {
+        let mut sum: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, n) in all.iter().flat_map(|t| of(t)) {
+            *sum.entry(name.clone()).or_default() += n;
+        }
+        sum
+    };
+    (!all.is_empty()).then(|| Tls {
+        handshakes_full: all.iter().map(|t| t.handshakes_full).sum(),
+        handshakes_resumed: all.iter().map(|t| t.handshakes_resumed).sum(),
+        protocols: counted(|t| &t.protocols),
+        failures: counted(|t| &t.failures),
+        insecure: all.iter().any(|t| t.insecure),
+        handshake: pooled(loads, |t| t.handshake.as_ref()),
+    })
+}

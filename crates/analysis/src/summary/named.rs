@@ -1,0 +1,125 @@
+//! Cells in the way of published benchmarks, under their names.
+
+use tare_model::summary::{NamedFigure, NamedSummary};
+use tare_model::worker::Plane;
+
+use super::trials::Trial;
+use crate::compare::estimates::QUANTILES;
+
+/// The methods that [`of`] knows.
+pub const METHODS: [&str; 2] = ["kinvolk-2019", "linkerd-2021"];
+
+/// One figure of one run; `None` where it was not measured.
+type Figure<'a> = (&'a str, Box<dyn Fn(&Trial<'_>) -> Option<f64>>);
+
+/// The used trials of a cell in each way; empty without a trial.
+pub(super) fn of(used: &[&Trial<'_>]) -> Vec<NamedSummary> {
+    if used.is_empty() {
+        return Vec::new();
+    }
+    let mut ordered = used.to_vec();
+    ordered.sort_by_key(|t| t.result.trial.block);
+    vec![kinvolk(&ordered), linkerd(&ordered)]
+}
+
+/// The median of the runs, with the smallest and the largest as whiskers; resources
+/// are each run's maximum.
+///
+/// Source: Kinvolk, "Performance Benchmark Analysis of Istio and Linkerd" (2019).
+fn kinvolk(trials: &[&Trial<'_>]) -> NamedSummary {
+    let figure = |what: &str, runs: Vec<f64>| {
+        let mut sorted = runs.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let n = sorted.len();
+        NamedFigure {
+            what: what.to_owned(),
+            value: f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
+            low: (n > 1).then(|| sorted[0]),
+            high: (n > 1).then(|| sorted[n - 1]),
+            runs,
+        }
+    };
+    NamedSummary {
+        method: METHODS[0].to_owned(),
+        words: "median of the runs, smallest and largest run; resources are maxima of a run"
+            .to_owned(),
+        dropped: None,
+        figures: figures(trials, figure),
+    }
+}
+
+/// The run with the highest maximum latency left out; mean of the others, with one
+/// standard deviation either way; resources are each run's maximum.
+///
+/// Source: Linkerd, "Benchmarking Linkerd and Istio" (May 2021).
+fn linkerd(trials: &[&Trial<'_>]) -> NamedSummary {
+    let maximum = |t: &Trial<'_>| t.load.as_ref().map_or(0, |l| l.latency.max());
+    let worst = (trials.len() > 1)
+        .then(|| trials.iter().max_by_key(|t| maximum(t)))
+        .flatten()
+        .map(|t| t.result.trial.index);
+    let kept: Vec<&Trial<'_>> = trials
+        .iter()
+        .copied()
+        .filter(|t| Some(t.result.trial.index) != worst)
+        .collect();
+    let figure = |what: &str, runs: Vec<f64>| {
+        let n = runs.len() as f64;
+        let mean = runs.iter().sum::<f64>() / n;
+        let squares: f64 = runs.iter().map(|x| (x - mean).powi(2)).sum();
+        let deviation = (runs.len() > 1).then(|| (squares / (n - 1.0)).sqrt());
+        NamedFigure {
+            what: what.to_owned(),
+            value: mean,
+            low: deviation.map(|d| mean - d),
+            high: deviation.map(|d| mean + d),
+            runs,
+        }
+    };
+    NamedSummary {
+        method: METHODS[1].to_owned(),
+        words: "mean of the runs and one standard deviation, the run with the highest maximum \
+                left out; resources are maxima of a run"
+            .to_owned(),
+        dropped: worst,
+        figures: figures(&kept, figure),
+    }
+}
+
+fn figures(
+    trials: &[&Trial<'_>],
+    make: impl Fn(&str, Vec<f64>) -> NamedFigure,
+) -> Vec<NamedFigure> {
+    let latency = |t: &Trial<'_>, q: f64| {
+        let latency = &t.load.as_ref()?.latency;
+        (!latency.is_empty()).then(|| latency.quantile(q) as f64)
+    };
+    let mut all: Vec<Figure<'_>> = Vec::new();
+    for (name, q) in QUANTILES.into_iter().chain([("max", 1.0)]) {
+        all.push((name, Box::new(move |t| latency(t, q))));
+    }
+    let plane = |t: &Trial<'_>| t.resources()?.planes.get(&Plane::DataPlane).cloned();
+    all.push((
+        "data_plane_cpu",
+        Box::new(move |t| Some(plane(t)?.cpu_cores_max)),
+    ));
+    all.push((
+        "data_plane_memory",
+        Box::new(move |t| Some(plane(t)?.memory_max_bytes as f64)),
+    ));
+    all.push(("largest_proxy_memory", Box::new(largest_proxy)));
+    all.into_iter()
+        .filter_map(|(what, of)| {
+            let runs: Vec<f64> = trials.iter().filter_map(|t| of(t)).collect();
+            (!runs.is_empty()).then(|| make(what, runs))
+        })
+        .collect()
+}
+
+fn largest_proxy(trial: &Trial<'_>) -> Option<f64> {
+    let processes = &trial.resources()?.processes;
+    let proxies = processes.iter().filter(|p| p.plane == Plane::DataPlane);
+    proxies
+        .map(|p| p.memory_max_bytes as f64)
+        .max_by(f64::total_cmp)
+}

@@ -1,0 +1,108 @@
+//! A mesh against the baseline under the same load, paired by block.
+
+use tare_model::plan::Plan;
+use tare_model::summary::Overhead;
+use tare_model::worker::Plane;
+
+use super::trials::Trial;
+use crate::compare::estimates::{Method, QUANTILES, mean_difference, quantile_differences};
+use crate::compare::stopping;
+use tare_stats::hist::Histogram;
+
+/// A figure of a trial, where it was measured.
+type Figure = fn(&Trial<'_>) -> Option<f64>;
+
+const RESOURCES: [(&str, Figure); 4] = [
+    ("cpu", |t| t.plane(Plane::DataPlane).map(|p| p.0)),
+    ("memory", |t| t.plane(Plane::DataPlane).map(|p| p.1)),
+    ("machine_cpu", |t| {
+        t.resources().map(|r| r.machine.busy_cores)
+    }),
+    ("application_cpu", |t| {
+        t.plane(Plane::Application).map(|p| p.0)
+    }),
+];
+
+/// The overhead of `mesh`; `None` for the baseline and without a common block.
+pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> Option<Overhead> {
+    if mesh == plan.baseline {
+        return None;
+    }
+    let pairs = pairs(trials, mesh, &plan.baseline, load);
+    if pairs.is_empty() {
+        return None;
+    }
+    let confidence = stopping::confidence(plan);
+    let latencies = paired(trials, mesh, &plan.baseline, load);
+    let (above, below): (Vec<&Histogram>, Vec<&Histogram>) = latencies.into_iter().unzip();
+    let method = Method::new(above.len(), plan.seed).with_confidence(confidence);
+    let stated = if above.is_empty() {
+        &[][..]
+    } else {
+        &QUANTILES
+    };
+    let latency = quantile_differences(stated, &above, &below, &method);
+    let resources = RESOURCES
+        .iter()
+        .filter_map(|(what, figure)| {
+            let (above, below): (Vec<f64>, Vec<f64>) = pairs
+                .iter()
+                .filter_map(|(m, b)| Some((figure(m)?, figure(b)?)))
+                .unzip();
+            mean_difference(
+                what,
+                &above,
+                &below,
+                &Method::new(above.len(), plan.seed).with_confidence(confidence),
+            )
+        })
+        .collect();
+    let blocks = pairs.iter().map(|(m, _)| m.result.trial.block).collect();
+    Some(Overhead {
+        blocks,
+        latency,
+        resources,
+    })
+}
+
+/// The latencies of `mesh` and of the baseline in the same blocks.
+pub(crate) fn paired<'a>(
+    trials: &'a [Trial<'_>],
+    mesh: &str,
+    baseline: &str,
+    load: &str,
+) -> Vec<(&'a Histogram, &'a Histogram)> {
+    pairs(trials, mesh, baseline, load)
+        .into_iter()
+        .filter_map(|(m, b)| Some((&m.load.as_ref()?.latency, &b.load.as_ref()?.latency)))
+        .filter(|(m, b)| !m.is_empty() && !b.is_empty())
+        .collect()
+}
+
+/// Used trials of the mesh and of the baseline in the same block, in order of block.
+fn pairs<'a, 'b>(
+    trials: &'a [Trial<'b>],
+    mesh: &str,
+    baseline: &str,
+    load: &str,
+) -> Vec<(&'a Trial<'b>, &'a Trial<'b>)> {
+    let of = |mesh: &str| {
+        let mut found: Vec<&Trial<'_>> = trials
+            .iter()
+            .filter(|t| {
+                let spec = &t.result.trial;
+                t.used && spec.mesh.name == mesh && spec.load.name == load
+            })
+            .collect();
+        found.sort_by_key(|t| t.result.trial.block);
+        found
+    };
+    let base = of(baseline);
+    of(mesh)
+        .into_iter()
+        .filter_map(|m| {
+            let same = |b: &&&Trial<'_>| b.result.trial.block == m.result.trial.block;
+            Some((m, *base.iter().find(same)?))
+        })
+        .collect()
+}

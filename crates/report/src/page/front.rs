@@ -1,0 +1,146 @@
+//! The first screen: what was weighed, the answers, one chart.
+
+use tare_model::summary::Summary;
+use tare_model::verdict::Grade;
+
+use super::{badge, charts, mesh_label, part};
+use crate::page::html::Html;
+
+pub(super) fn header(page: &mut Html, summary: &Summary) {
+    page.raw("<header>\n<p class=\"brand\"><b>tare</b> ")
+        .text(&summary.run)
+        .raw("</p>\n");
+    page.tag("h1", &title(summary)).raw("\n");
+    if !summary.setup.description.is_empty() {
+        page.tag("p class=\"lead\"", &summary.setup.description)
+            .raw("\n");
+    }
+    part(page, summary, "verdict");
+    page.raw("</header>\n");
+}
+
+/// Where the script shows the trial that is running.
+pub(super) fn live(page: &mut Html) {
+    page.raw(
+        "<section aria-labelledby=\"live\">\n<h2 id=\"live\">Running now</h2>\n\
+         <p data-live role=\"status\">Waiting for the run…</p>\n\
+         <progress data-live-done value=\"0\" max=\"1\" aria-label=\"trials done\"></progress>\n\
+         <div class=\"charts\" data-live-charts></div>\n</section>\n",
+    );
+}
+
+/// The grade of the run, and what speaks against it.
+pub(super) fn verdict(page: &mut Html, summary: &Summary) {
+    page.raw("<p class=\"verdict\">");
+    badge(page, summary.grade);
+    page.text(&format!(" {}", verdict_words(summary)))
+        .raw("</p>\n");
+}
+
+/// The answers, and the one chart that shows them.
+pub(super) fn first_screen(page: &mut Html, summary: &Summary) {
+    page.raw(
+        "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">In short</h2>\n",
+    );
+    part(page, summary, "answers");
+    charts::place(page, "headline");
+    charts::contents(page, summary);
+    page.raw("</section>\n");
+}
+
+fn title(summary: &Summary) -> String {
+    let others: Vec<&str> = summary
+        .setup
+        .meshes
+        .iter()
+        .map(|m| m.name.as_str())
+        .filter(|name| *name != summary.baseline)
+        .collect();
+    let list = match others.split_last() {
+        None => return format!("{} on its own", summary.baseline),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    };
+    format!("What {list} cost over {}", summary.baseline)
+}
+
+fn verdict_words(summary: &Summary) -> String {
+    let count = |grade| {
+        summary
+            .trials
+            .iter()
+            .filter(|t| t.verdict.grade == grade)
+            .count()
+    };
+    let (suspect, invalid) = (count(Grade::Suspect), count(Grade::Invalid));
+    let done = summary.trials_done;
+    let mut parts = vec![if done == summary.trials_planned {
+        format!("{done} trials")
+    } else {
+        format!("{done} of {} planned trials", summary.trials_planned)
+    }];
+    if done > 0 && suspect == 0 && invalid == 0 {
+        parts.push("nothing speaks against any of them".to_owned());
+    }
+    if suspect > 0 {
+        parts.push(format!("{suspect} suspect: used and marked"));
+    }
+    if invalid > 0 {
+        parts.push(format!("{invalid} invalid: shown and not used"));
+    }
+    let excluded = summary.trials.iter().filter(|t| t.excluded).count();
+    if excluded > 0 {
+        parts.push(format!("{excluded} left out by the reader"));
+    }
+    let percent = summary.confidence * 100.0;
+    parts.push(format!(
+        "intervals of {percent:.0} % over {} blocks",
+        crate::page::blocks(summary, |_| true)
+    ));
+    parts.join(" · ")
+}
+
+pub(super) fn answers(page: &mut Html, summary: &Summary) {
+    page.raw("<ul class=\"answers\">\n");
+    for answer in &summary.answers {
+        let colour = crate::page::colour_of(summary, &answer.mesh);
+        page.raw(&format!("<li class=\"mesh-{colour}\">"));
+        page.raw("<p class=\"who\">");
+        mesh_label(page, summary, &answer.mesh);
+        if answer.grade != Grade::Valid {
+            page.raw(" ");
+            badge(page, answer.grade);
+        }
+        page.raw("</p><p>");
+        with_figures_set_off(page, &answer.text);
+        page.raw("</p>");
+        if let Some(caution) = &answer.caution {
+            page.tag("p class=\"caution\"", caution);
+        }
+        page.raw("</li>\n");
+    }
+    page.raw("</ul>\n");
+    if !summary.notes.is_empty() {
+        page.raw("<div class=\"notes\"><h3>Notes</h3><ul>\n");
+        for note in &summary.notes {
+            page.tag("li", note).raw("\n");
+        }
+        page.raw("</ul></div>\n");
+    }
+}
+
+/// A sentence whose figures (a number before a unit) stand out.
+fn with_figures_set_off(page: &mut Html, sentence: &str) {
+    const UNITS: [&str; 7] = ["µs", "ms", "s", "cores", "KiB", "MiB", "GiB"];
+    let mut words = sentence.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let number = word.parse::<f64>().is_ok();
+        match words.next_if(|next| number && UNITS.contains(next)) {
+            Some(unit) => page.tag("b", &format!("{word}\u{a0}{unit}")),
+            None => page.text(word),
+        };
+        if words.peek().is_some() {
+            page.raw(" ");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Every trial with its verdict, the reasons and the way out.
+
+use tare_analysis::figures;
+use tare_model::hist::LatencySummary;
+use tare_model::summary::{Summary, TrialRow};
+use tare_model::verdict::Grade;
+use tare_stats::bootstrap::samples_needed;
+
+use super::{badge, mesh_label};
+use crate::page::html::Html;
+use crate::page::instrument::outlier_cores_words;
+
+const COLUMNS: [&str; 11] = [
+    "trial",
+    "block",
+    "mesh",
+    "load",
+    "verdict",
+    "achieved",
+    "p50, ms",
+    "p99, ms",
+    "max, ms",
+    "lateness p99",
+    "data plane",
+];
+
+pub(super) fn section(page: &mut Html, summary: &Summary) {
+    page.raw("<section aria-labelledby=\"trials\">\n<h2 id=\"trials\">Trials</h2>\n");
+    page.tag(
+        "p class=\"caption\"",
+        "Every trial on disk, in the order in which they ran. Suspect trials are used; invalid ones are not. \
+         A trial's number links to its chart over time.",
+    );
+    exclusion(page, summary);
+    // The script puts a filter here.
+    page.raw("\n<div class=\"trial-tools\" data-trials></div>");
+    page.raw("\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"trials\"><table class=\"trials\">\n<thead><tr>");
+    for (i, column) in COLUMNS.iter().enumerate() {
+        page.tag(
+            match i {
+                2..5 => "th scope=\"col\" class=\"l\"",
+                _ => "th scope=\"col\"",
+            },
+            column,
+        );
+    }
+    page.raw("</tr></thead>\n<tbody>\n");
+    for trial in &summary.trials {
+        row(page, summary, trial);
+    }
+    page.raw("</tbody></table></div>\n</section>\n");
+}
+
+/// The command that computes every figure again without some trials.
+fn exclusion(page: &mut Html, summary: &Summary) {
+    let excluded: Vec<String> = summary
+        .trials
+        .iter()
+        .filter(|t| t.excluded)
+        .map(|t| t.index.to_string())
+        .collect();
+    let (words, example) = if excluded.is_empty() {
+        (
+            "To compute every figure without some trials:",
+            "3,7".to_owned(),
+        )
+    } else {
+        (
+            "Left out of every figure by this command:",
+            excluded.join(","),
+        )
+    };
+    page.tag("p class=\"caption\"", words);
+    page.raw("<pre class=\"copy\" tabindex=\"0\"><code>")
+        .text(&format!(
+            "tare report {} --exclude {example}",
+            super::about::quoted(&summary.run)
+        ))
+        .raw("</code></pre>\n");
+}
+
+fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
+    let index = trial.index;
+    let unused = if trial.used { "" } else { " class=\"unused\"" };
+    page.raw(&format!("<tr{unused} data-trial=\"{index}\">"));
+    page.raw(&format!(
+        "<td title=\"{}\"><a href=\"#trial-{index}\">{index}</a></td>",
+        crate::page::html::escape(&trial.dir)
+    ));
+    page.tag("td", &(trial.block + 1).to_string());
+    page.raw("<td class=\"l\">");
+    mesh_label(page, summary, &trial.mesh);
+    page.raw("</td>")
+        .tag("td class=\"l\"", &trial.load)
+        .raw("<td class=\"l\">");
+    badge(page, trial.verdict.grade);
+    page.raw("</td>");
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let latency = trial.latency_ns;
+    let ms = |ns: Option<u64>| or_dash(ns.map(|ns| figures::ms(ns as f64)));
+    page.tag("td", &or_dash(trial.achieved_rps.map(figures::rate)));
+    page.tag("td", &ms(stated(latency, 0.5).map(|l| l.p50)));
+    page.tag("td", &ms(stated(latency, 0.99).map(|l| l.p99)));
+    page.tag("td", &ms(latency.map(|l| l.max)));
+    page.tag(
+        "td",
+        &or_dash(stated(trial.lateness_ns, 0.99).map(|l| figures::duration(l.p99 as f64))),
+    );
+    let cores = trial.data_plane_cores.filter(|c| *c > 0.0);
+    page.tag(
+        "td",
+        &or_dash(cores.map(|c| format!("{} cores", figures::cores(c)))),
+    );
+    page.raw("</tr>\n");
+    reasons(page, trial);
+}
+
+/// The latencies, if there are enough of them to state quantile `q`.
+fn stated(latency: Option<LatencySummary>, q: f64) -> Option<LatencySummary> {
+    latency.filter(|l| l.count >= samples_needed(q))
+}
+
+fn reasons(page: &mut Html, trial: &TrialRow) {
+    let failed: Vec<_> = trial.proofs.iter().filter(|p| !p.holds).collect();
+    let unlike = unlike(trial);
+    let quiet = failed.is_empty() && trial.gone.is_empty() && unlike.is_empty();
+    if trial.verdict.grade == Grade::Valid && quiet {
+        return;
+    }
+    page.raw("<tr class=\"reasons\"><td colspan=\"2\"></td><td colspan=\"9\" class=\"l\"><ul>");
+    for finding in &trial.verdict.reasons {
+        page.raw("<li>")
+            .text(&finding.found)
+            .raw(". <em>")
+            .text(&finding.remedy)
+            .raw("</em></li>");
+    }
+    for proof in failed {
+        page.raw("<li>Not so: ")
+            .text(&proof.claim)
+            .raw(" (")
+            .text(&proof.seen)
+            .raw(")</li>");
+    }
+    for words in unlike {
+        page.tag("li", &words);
+    }
+    if !trial.gone.is_empty() {
+        page.raw("<li>Vanished in the trial: ")
+            .text(&trial.gone.join(", "))
+            .raw("</li>");
+    }
+    page.raw("</ul></td></tr>\n");
+}
+
+/// What sets the trial apart from the others of its cell, or its beginning from its end.
+fn unlike(trial: &TrialRow) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(o) = &trial.outlier {
+        found.push(format!(
+            "Unlike its fellows: {} of {}, their median is {}{}. It is used all the same.",
+            o.what,
+            figures::duration(o.value_ns as f64),
+            figures::duration(o.median_ns as f64),
+            outlier_cores_words(o)
+        ));
+    }
+    let stability = trial.stability.as_ref();
+    if let Some(seconds) = stability.and_then(|s| s.warmup_seconds) {
+        found.push(format!(
+            "The first {seconds} s look as if the warm-up went on."
+        ));
+    }
+    if let Some(seconds) = stability.and_then(|s| s.period_seconds) {
+        found.push(format!(
+            "Its medians come and go every {} s.",
+            figures::significant(seconds)
+        ));
+    }
+    found
+}
