@@ -73,7 +73,10 @@ fn dependencies_point_one_way_and_bans_hold() {
         ("tare-load", &["tare-model", "tare-stats"]),
         ("tare-workload", &["tare-model"]),
         ("tare-run", &["tare-model", "tare-stats", "tare-analysis"]),
-        ("tare-report", &["tare-model", "tare-stats", "tare-analysis"]),
+        (
+            "tare-report",
+            &["tare-model", "tare-stats", "tare-analysis"],
+        ),
         (
             "tare-fuzz",
             &["tare-model", "tare-stats", "tare-analysis", "tare-load"],
@@ -107,7 +110,10 @@ fn dependencies_point_one_way_and_bans_hold() {
     let banned: [(&str, &[&str]); 7] = [
         ("tare-model", &["tokio", "rustix", "nix", "hyper", "rand"]),
         ("tare-stats", &["tokio", "rustix", "nix", "hyper", "rand"]),
-        ("tare-analysis", &["tokio", "rustix", "nix", "hyper", "rand"]),
+        (
+            "tare-analysis",
+            &["tokio", "rustix", "nix", "hyper", "rand"],
+        ),
         ("tare-load", &["tokio", "kube", "hyper"]),
         ("tare-workload", &["kube", "rusqlite"]),
         ("tare-run", &["rusqlite"]),

@@ -179,13 +179,13 @@ fn merged_progress<'a>(all: impl Iterator<Item = &'a Progress> + Clone) -> Progr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_stats::Histogram;
     use std::collections::BTreeMap;
     use tare_model::SCHEMA_VERSION;
     use tare_model::load::{Arrivals, Counts, Mode, Rate};
     use tare_model::load::{GeneratorStats, LoadHistograms};
     use tare_model::record::Interval;
     use tare_model::verdict::Verdict;
+    use tare_stats::Histogram;
 
     /// A whole stream of one generator with these latencies, one a slot.
     fn stream(latencies_ns: &[u64], start_unix_ns: u64) -> Vec<String> {
