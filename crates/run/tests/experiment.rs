@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use tare_fake::{Fake, Fault};
 use tare_model::graph::{Mix, MixEndpoint, Protocol, Service, ServiceGraph};
 use tare_model::layout::{Fingerprint, RunManifest};
 use tare_model::load::{Arrivals, Pace};
@@ -11,7 +12,6 @@ use tare_model::plan::{EnvironmentKind, Load, Plan, Target, UNTIL_MIN, Until, Wo
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Grade, Reason};
 use tare_run::experiment::{Observer, Outcome, RunError, Update, run};
-use tare_run::fake::{Fake, Mishap};
 use tare_run::store::{RunDir, StoreError};
 use tokio::sync::watch;
 
@@ -125,9 +125,9 @@ impl Observer for Watcher {
     }
 }
 
-async fn go(dir: &RunDir, mishaps: Vec<Mishap>, stop_in: Option<u32>) -> Result<Outcome, RunError> {
+async fn go(dir: &RunDir, faults: Vec<Fault>, stop_in: Option<u32>) -> Result<Outcome, RunError> {
     let mut fake = Fake {
-        mishaps,
+        faults,
         deployed: 0,
     };
     let (stop, stopped) = watch::channel(false);
@@ -340,12 +340,12 @@ async fn interrupted_and_resumed_nothing_is_lost_and_nothing_done_twice() {
 #[tokio::test]
 async fn each_mishap_has_its_reason_and_costs_one_trial_only() {
     for (mishap, reason) in [
-        (Mishap::DoesNotDeploy(5), Reason::NotStarted),
-        (Mishap::NotMeshed(5), Reason::NotMeshed),
-        (Mishap::GeneratorDies(5), Reason::Incomplete),
-        (Mishap::RecordDamaged(5), Reason::Incomplete),
-        (Mishap::SidecarExits(5), Reason::Restart),
-        (Mishap::AgentDies(5), Reason::Incomplete),
+        (Fault::DoesNotDeploy(5), Reason::NotStarted),
+        (Fault::NotMeshed(5), Reason::NotMeshed),
+        (Fault::GeneratorDies(5), Reason::Incomplete),
+        (Fault::RecordDamaged(5), Reason::Incomplete),
+        (Fault::SidecarExits(5), Reason::Restart),
+        (Fault::AgentDies(5), Reason::Incomplete),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let run = create(dir.path());
@@ -370,8 +370,8 @@ async fn each_mishap_has_its_reason_and_costs_one_trial_only() {
 async fn when_nothing_starts_the_run_ends_early_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
-    let mishaps = (0..12).map(Mishap::DoesNotDeploy).collect();
-    let error = go(&run, mishaps, None).await.unwrap_err();
+    let faults = (0..12).map(Fault::DoesNotDeploy).collect();
+    let error = go(&run, faults, None).await.unwrap_err();
     assert!(matches!(error, RunError::NothingStarts { .. }), "{error}");
     assert_eq!(results(dir.path()).len(), 3);
     // What did not start is tried again.
@@ -385,7 +385,7 @@ async fn when_nothing_starts_the_run_ends_early_and_says_so() {
 async fn a_full_disk_ends_the_run_by_name_and_keeps_what_is_done() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
-    let error = go(&run, vec![Mishap::DiskFull(3)], None).await.unwrap_err();
+    let error = go(&run, vec![Fault::DiskFull(3)], None).await.unwrap_err();
     assert!(
         matches!(&error, RunError::Store(e) if e.is_disk_full()),
         "{error}"

@@ -38,8 +38,15 @@ fn own_time(spec: &TrialSpec) -> Duration {
 
 impl Display {
     pub(crate) fn new(plan: &Plan, order: &[TrialSpec]) -> Self {
-        let bar =
-            ProgressBar::with_draw_target(Some(order.len() as u64), ProgressDrawTarget::stderr());
+        // A live line and a log on the same terminal overwrite each other.
+        let logging = tracing::level_filters::LevelFilter::current()
+            != tracing::level_filters::LevelFilter::OFF;
+        let target = if logging {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        let bar = ProgressBar::with_draw_target(Some(order.len() as u64), target);
         Self::with(bar, String::new(), plan, order)
     }
 

@@ -4,8 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-const PLAN: &str = "environment: fake
-meshes: [bare, envoy]
+const PLAN: &str = "meshes: [bare, envoy]
 load: {rate: 100, duration: 1s, warmup: 0s}
 repeats: 3
 ";
@@ -22,24 +21,16 @@ fn text(output: &Output) -> String {
 }
 
 /// A run in virtual time.
-fn run(dir: &Path, name: &str, seed: &str) -> String {
-    let plan = dir.join("plan.yaml");
-    std::fs::write(&plan, PLAN).unwrap();
-    let out = dir.join(name).to_str().unwrap().to_owned();
-    let seed = format!("seed={seed}");
-    let plan = plan.to_str().unwrap();
-    let done = tare(&["run", plan, "--set", &seed, "--out", &out]);
-    assert!(done.status.success(), "{done:?}");
-    out
+fn run(dir: &Path, name: &str, seed: u64) -> String {
+    let out = dir.join(name);
+    tare_fake::run_text(&out, PLAN, &[&format!("seed={seed}")]);
+    out.to_str().unwrap().to_owned()
 }
 
 #[test]
 fn two_runs_are_compared_and_thresholds_decide_the_exit_code() {
     let dir = tempfile::tempdir().unwrap();
-    let (before, after) = (
-        run(dir.path(), "before", "1"),
-        run(dir.path(), "after", "2"),
-    );
+    let (before, after) = (run(dir.path(), "before", 1), run(dir.path(), "after", 2));
     let compare = |more: &[&str]| {
         let mut args = vec!["compare", before.as_str(), after.as_str()];
         args.extend(more);
@@ -97,7 +88,7 @@ fn two_runs_are_compared_and_thresholds_decide_the_exit_code() {
 #[test]
 fn a_run_is_stated_as_others_would_and_foretells_what_the_next_can_find() {
     let dir = tempfile::tempdir().unwrap();
-    let run = run(dir.path(), "run", "1");
+    let run = run(dir.path(), "run", 1);
     let method = tare(&["report", &run, "--method", "kinvolk-2019", "--published"]);
     assert_eq!(method.status.code(), Some(0), "{method:?}");
     let shown = text(&method);

@@ -300,19 +300,14 @@ fn kill_nine_leaves_no_process_and_a_run_to_resume() {
 #[test]
 fn a_mesh_against_itself_in_virtual_time_is_not_told_apart() {
     let dir = folder();
+    let plan = tare(dir.path())
+        .args(["plan", "show", "aa"])
+        .output()
+        .unwrap();
+    let plan = String::from_utf8(plan.stdout).unwrap();
+    tare_fake::run_text(&dir.path().join("out"), &plan, &["repeats=6"]);
     let output = tare(dir.path())
-        .args([
-            "run",
-            "aa",
-            "--set",
-            "environment=fake",
-            "--set",
-            "repeats=6",
-            "--out",
-            "out",
-            "--output",
-            "json",
-        ])
+        .args(["report", "out", "--output", "json"])
         .output()
         .unwrap();
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -328,13 +323,12 @@ fn a_mesh_against_itself_in_virtual_time_is_not_told_apart() {
 #[test]
 fn a_run_is_not_resumed_with_another_machine_or_program() {
     let dir = folder();
-    let args = ["run", "smoke", "--set", "environment=fake", "--out", "out"];
-    ended_well(&tare(dir.path()).args(args).output().unwrap());
+    tare_fake::run_text(&dir.path().join("out"), PLAN, &["meshes=bare"]);
     let file = dir.path().join("out/run.json");
     let text = std::fs::read_to_string(&file).unwrap();
-    let other = text.replace("virtual time", "another processor");
-    assert_ne!(text, other);
-    std::fs::write(&file, other).unwrap();
+    let local = text.replace(r#""environment": "fake""#, r#""environment": "local""#);
+    assert_ne!(text, local);
+    std::fs::write(&file, local).unwrap();
     let output = tare(dir.path())
         .args(["run", "--resume", "out"])
         .output()
@@ -342,7 +336,7 @@ fn a_run_is_not_resumed_with_another_machine_or_program() {
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{words}");
     assert!(
-        words.contains("another processor") && words.contains("virtual time"),
+        words.contains("kernel fake") && words.contains("not be comparable"),
         "{words}"
     );
 }
@@ -409,7 +403,7 @@ fn a_taken_port_for_the_page_is_said_before_there_is_a_run() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let out = tare(dir.path())
-        .args(["run", "short.yaml", "--environment", "fake"])
+        .args(["run", "short.yaml"])
         .arg(format!("--web={port}"))
         .output()
         .unwrap();

@@ -72,6 +72,7 @@ fn dependencies_point_one_way_and_bans_hold() {
         ("tare-analysis", &["tare-model", "tare-stats"]),
         ("tare-load", &["tare-model", "tare-stats"]),
         ("tare-workload", &["tare-model"]),
+        ("tare-fake", &["tare-model", "tare-stats", "tare-run"]),
         ("tare-run", &["tare-model", "tare-stats", "tare-analysis"]),
         (
             "tare-report",
@@ -107,7 +108,7 @@ fn dependencies_point_one_way_and_bans_hold() {
             );
         }
     }
-    let banned: [(&str, &[&str]); 7] = [
+    let banned: [(&str, &[&str]); 8] = [
         ("tare-model", &["tokio", "rustix", "nix", "hyper", "rand"]),
         ("tare-stats", &["tokio", "rustix", "nix", "hyper", "rand"]),
         (
@@ -116,6 +117,7 @@ fn dependencies_point_one_way_and_bans_hold() {
         ),
         ("tare-load", &["tokio", "kube", "hyper"]),
         ("tare-workload", &["kube", "rusqlite"]),
+        ("tare-fake", &["tare-model", "tare-stats", "tare-run"]),
         ("tare-run", &["rusqlite"]),
         ("tare-report", &["kube", "tokio"]),
     ];

@@ -32,7 +32,6 @@ pub(super) fn plan(d: &mut Decoder, root: &Node) -> Option<PlanFile> {
             let words = [
                 ("local", EnvironmentKind::Local),
                 ("kubernetes", EnvironmentKind::Kubernetes),
-                ("fake", EnvironmentKind::Fake),
             ];
             d.choice(n, &words)
         }),

@@ -32,7 +32,7 @@ pub(super) struct PlanFile {
     pub(super) name: Part<String>,
     /// One line for people.
     pub(super) description: Part<String>,
-    /// Where it runs: `local` (default), `kubernetes` or `fake`.
+    /// Where it runs: `local` (default) or `kubernetes`.
     pub(super) environment: Part<EnvironmentKind>,
     /// How it runs on a cluster.
     pub(super) kubernetes: Part<KubernetesSettings>,

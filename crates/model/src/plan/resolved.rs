@@ -95,7 +95,8 @@ pub enum EnvironmentKind {
     Local,
     /// Pods on a cluster.
     Kubernetes,
-    /// Virtual time, for tests of everything above the environment.
+    /// Virtual time. Only tests make such runs; no plan can ask for it.
+    #[schemars(skip)]
     Fake,
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
@@ -61,6 +61,7 @@ impl Launch<'_> {
         let pid = child
             .id()
             .ok_or_else(|| io::Error::other("it ended at once"))?;
+        tracing::debug!(name = %self.name, pid, log = %self.log.display(), "process started");
         Ok(Process {
             name: self.name,
             pid,
@@ -98,6 +99,7 @@ impl Process {
         }
         let status = self.child.try_wait().ok()??;
         self.ended = Some(status);
+        tracing::debug!(name = %self.name, pid = self.pid, %status, "process ended by itself");
         Some(format!(
             "{} ended with {status}{}",
             self.name,
@@ -132,6 +134,7 @@ impl Process {
 /// Ends all: asks, waits for at most [`GRACE`], kills what is left. Returns the
 /// names of those that could not even be killed.
 pub(crate) async fn end_all(mut processes: Vec<Process>) -> Vec<String> {
+    let (begun, count) = (Instant::now(), processes.len());
     processes.iter().for_each(Process::terminate);
     let deadline = tokio::time::Instant::now() + GRACE;
     let mut left = Vec::new();
@@ -151,6 +154,7 @@ pub(crate) async fn end_all(mut processes: Vec<Process>) -> Vec<String> {
             left.push(format!("{} (process {})", process.name, process.pid));
         }
     }
+    tracing::debug!(count, elapsed = ?begun.elapsed(), "processes ended");
     left
 }
 

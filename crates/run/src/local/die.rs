@@ -67,6 +67,12 @@ pub enum DieError {
     },
 }
 
+/// Whether this process is a worker of another tare.
+#[must_use]
+pub fn is_worker() -> bool {
+    std::env::var_os(PARENT_VARIABLE).is_some()
+}
+
 /// For workers, first of all: when the variable is set, this process dies with its
 /// parent from here on. Without the variable (started by hand) nothing happens.
 ///

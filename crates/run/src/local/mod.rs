@@ -34,7 +34,7 @@ use crate::experiment::event;
 use crate::fingerprint;
 use crate::sidecar;
 
-pub use die::{DieError, die_with_parent, exec};
+pub use die::{DieError, die_with_parent, exec, is_worker};
 
 use child::Process;
 use identity::{Authority, Leaf};

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tare_model::worker::{Plane, Watched};
 use tokio::sync::Semaphore;
@@ -62,11 +63,18 @@ impl Starting {
             };
             match launch() {
                 Ok(process) => {
+                    let begun = Instant::now();
                     let process = started.process.insert(process);
                     started.ready = tokio::select! {
                         ready = ready(process) => ready,
                         _ = wanted.acquire() => Ok(()),
                     };
+                    tracing::debug!(
+                        name = %process.name,
+                        ready = started.ready.is_ok(),
+                        elapsed = ?begun.elapsed(),
+                        "waited until ready"
+                    );
                 }
                 Err(error) => started.ready = Err(error),
             }

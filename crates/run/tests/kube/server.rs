@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use tare_analysis::config::proxy_config::{Packer, missing};
 use tare_model::load::LoadSpec;
 use tare_model::record::StreamChecksum;
-use tare_run::fake;
 
 use crate::rights::{Right, Roles};
 
@@ -189,10 +188,10 @@ impl World {
         let map = format!("/api/v1/namespaces/{namespace}/configmaps/{map}");
         let spec = self.objects[&map]["data"][&file].as_str()?;
         let lines = match is_agent {
-            true => fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05),
+            true => tare_fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05),
             false => {
                 let spec: LoadSpec = serde_json::from_str(spec).ok()?;
-                let lines = fake::load_records(&spec, self.median_ns);
+                let lines = tare_fake::load_records(&spec, self.median_ns);
                 match spec.proxy_config.is_empty() {
                     true => lines,
                     false => self.with_proxy_config(lines, &spec),

@@ -1,16 +1,15 @@
-//! The fake environment: virtual time and a seeded service, so that whole runs
-//! are tested in milliseconds. Its figures say nothing about any mesh, and its
-//! runs carry its name.
+//! An environment in virtual time with a seeded service, so that whole runs are tested in
+//! milliseconds. Only tests use it; its figures are not measurements, and its runs carry its name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tare_model::layout::Fingerprint;
+use tare_model::layout::{Fingerprint, RunManifest};
 use tare_model::load::{
     Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
 };
 use tare_model::mesh::{DataPlaneKind, Mtls};
-use tare_model::plan::Plan;
+use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::record::{
     AgentRecord, Hello, Interval, IntervalEndpoint, LoadRecord, MachineSample, ProcessSample,
     Progress, Sample, StreamChecksum,
@@ -19,19 +18,19 @@ use tare_model::rng::Rng;
 use tare_model::trial::{Event, Proof, TrialSpec};
 use tare_model::verdict::Verdict;
 use tare_model::worker::{AgentSpec, Plane, Upstream, Watched};
+use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
+use tare_run::experiment::{self, Observer, Outcome, RunError, Update};
+use tare_run::store::RunDir;
 use tare_stats::Histogram;
-use tokio::sync::mpsc;
-
-use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
-use crate::experiment::event;
+use tokio::sync::{mpsc, watch};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Virtual trials begin at this instant.
 const EPOCH_UNIX_NS: u64 = 1_700_000_000 * SECOND_NS;
 
-/// What goes wrong, in which trial.
+/// A fault, and the trial that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mishap {
+pub enum Fault {
     /// The trial of this index does not deploy.
     DoesNotDeploy(u32),
     /// The proxies of this trial are not in the path.
@@ -48,11 +47,11 @@ pub enum Mishap {
     DiskFull(u32),
 }
 
-/// See the module.
+/// The environment in virtual time.
 #[derive(Debug, Default)]
 pub struct Fake {
-    /// What goes wrong.
-    pub mishaps: Vec<Mishap>,
+    /// The faults of this environment.
+    pub faults: Vec<Fault>,
     /// Deployments that were not torn down: must be 0 at the end.
     pub deployed: u32,
 }
@@ -85,8 +84,8 @@ impl Deployed for FakeDeployment {
 }
 
 impl Fake {
-    fn has(&self, mishap: Mishap) -> bool {
-        self.mishaps.contains(&mishap)
+    fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
     }
 }
 
@@ -98,12 +97,7 @@ impl Environment for Fake {
         _: &Plan,
         _: &mut dyn FnMut(&str),
     ) -> Result<Fingerprint, EnvironmentError> {
-        Ok(Fingerprint {
-            kernel: "fake".into(),
-            cpu_model: "virtual time".into(),
-            cores: 2,
-            ..Fingerprint::default()
-        })
+        Ok(fingerprint())
     }
 
     async fn deploy(
@@ -112,15 +106,14 @@ impl Environment for Fake {
         trial: &TrialSpec,
         dir: &Path,
     ) -> Result<FakeDeployment, EnvironmentError> {
-        if self.has(Mishap::DoesNotDeploy(trial.index)) {
+        if self.has(Fault::DoesNotDeploy(trial.index)) {
             return Err(EnvironmentError::Start {
                 name: "app".into(),
                 found: "exited with 1".into(),
             });
         }
-        if self.has(Mishap::DiskFull(trial.index)) {
-            // The result is first written under this name; the kernel's own
-            // full device says no.
+        if self.has(Fault::DiskFull(trial.index)) {
+            // The result is first written under this name, and every write to /dev/full fails.
             let _ = std::os::unix::fs::symlink("/dev/full", dir.join("result.tmp"));
         }
         self.deployed += 1;
@@ -141,13 +134,17 @@ impl Environment for Fake {
                 ((instance, service), upstream(authority))
             })
             .collect();
-        let exits = self.has(Mishap::SidecarExits(trial.index));
+        let exits = self.has(Fault::SidecarExits(trial.index));
         Ok(FakeDeployment {
             trial: trial.clone(),
             targets,
             sidecars: u32::from(trial.mesh.data_plane != DataPlaneKind::None) * 3,
             exited: if exits {
-                vec![event("exited", "sidecar-1 ended with signal 9")]
+                vec![Event {
+                    at_unix_ns: EPOCH_UNIX_NS,
+                    kind: "exited".into(),
+                    message: "sidecar-1 ended with signal 9".into(),
+                }]
             } else {
                 vec![]
             },
@@ -159,9 +156,9 @@ impl Environment for Fake {
         deployment: &mut FakeDeployment,
         _: Phase,
     ) -> Result<Vec<Proof>, EnvironmentError> {
-        let holds = !self.has(Mishap::NotMeshed(deployment.trial.index));
+        let holds = !self.has(Fault::NotMeshed(deployment.trial.index));
         Ok(vec![Proof {
-            claim: "what the trial names is in the path".into(),
+            claim: "the mesh of the trial is in the path".into(),
             holds,
             seen: "virtual".into(),
         }])
@@ -180,13 +177,13 @@ impl Environment for Fake {
             Role::Agent => agent_lines(&deployment.trial, &spec_json),
         };
         match role {
-            Role::Generator if self.has(Mishap::GeneratorDies(index)) => {
+            Role::Generator if self.has(Fault::GeneratorDies(index)) => {
                 lines.truncate(lines.len() / 2)
             }
-            Role::Generator if self.has(Mishap::RecordDamaged(index)) => {
+            Role::Generator if self.has(Fault::RecordDamaged(index)) => {
                 lines[3] = lines[3].replacen("\"sent\":", "\"sent\":1", 1);
             }
-            Role::Agent if self.has(Mishap::AgentDies(index)) => lines.truncate(2),
+            Role::Agent if self.has(Fault::AgentDies(index)) => lines.truncate(2),
             _ => {}
         }
         let (sender, receiver) = mpsc::channel(lines.len().max(1));
@@ -211,6 +208,68 @@ impl Environment for Fake {
 
     async fn close(self) -> Vec<Event> {
         Vec::new()
+    }
+}
+
+/// Resolves the plan `text` with `sets` (`path=value`) and runs it in virtual time into `dir`.
+///
+/// # Panics
+/// When the plan is not valid or the run fails.
+pub fn run_text(dir: &Path, text: &str, sets: &[&str]) {
+    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+    let no_files = |path: &str| Err(format!("{path}: a plan in a test names no files"));
+    let plan = tare_model::plan::resolve("plan.yaml", text, &sets, &no_files);
+    let mut plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
+    plan.environment = EnvironmentKind::Fake;
+    let outcome = run_plan(dir, plan).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(outcome.done, outcome.planned);
+}
+
+/// Runs `plan` in virtual time into `dir`.
+///
+/// # Errors
+/// [`RunError`] as [`experiment::run`].
+pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
+    let manifest = RunManifest {
+        schema_version: tare_model::SCHEMA_VERSION,
+        id: "virtual".into(),
+        tare_version: env!("CARGO_PKG_VERSION").into(),
+        tare_build: "debug".into(),
+        started_unix_ns: EPOCH_UNIX_NS,
+        plan,
+        command: Vec::new(),
+        fingerprint: fingerprint(),
+    };
+    let run = RunDir::create(dir, manifest, "name: virtual\n")?;
+    let (_stop, stopped) = watch::channel(false);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let runtime = runtime.map_err(|source| EnvironmentError::Io {
+        doing: "start the runtime".into(),
+        source,
+    })?;
+    runtime.block_on(experiment::run(
+        &mut Fake::default(),
+        &run,
+        &mut Silent,
+        stopped,
+    ))
+}
+
+/// An observer that ignores every update.
+struct Silent;
+
+impl Observer for Silent {
+    fn update(&mut self, _: Update<'_>) {}
+}
+
+fn fingerprint() -> Fingerprint {
+    Fingerprint {
+        kernel: "fake".into(),
+        cpu_model: "virtual time".into(),
+        cores: 2,
+        ..Fingerprint::default()
     }
 }
 
@@ -341,7 +400,7 @@ fn generator_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
     }
 }
 
-/// What a generator would write of a virtual service with this median latency.
+/// Returns the records of a generator whose service has this median latency.
 #[must_use]
 pub fn load_records(spec: &LoadSpec, median_ns: f64) -> Vec<String> {
     let rng = Rng::stream(spec.seed, 1);
@@ -472,7 +531,7 @@ fn agent_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
     agent_records(&spec, cores)
 }
 
-/// What an agent would write of processes of the data plane that use so many cores each.
+/// Returns the records of an agent whose data-plane processes use `cores` each.
 #[must_use]
 pub fn agent_records(spec: &AgentSpec, cores: f64) -> Vec<String> {
     let mut out = Out::default();

@@ -1,16 +1,19 @@
-//! Whether an adaptive plan has enough blocks: asked of the trials on disk, so that a
-//! resumed run decides as the first would have.
+//! Whether an adaptive plan has enough blocks. The decision uses the trials on disk, so that a
+//! resumed run decides as an uninterrupted one.
 
 use tare_analysis::compare::stopping;
 use tare_analysis::summary::StoredTrial;
 use tare_model::summary::Stopping;
 use tare_model::trial::{Event, TrialSpec};
 
-use crate::experiment::{NARROW_ENOUGH, event};
+use crate::now::event;
 use crate::store::RunDir;
 
-/// The reason to stop before block `block`, where there is one.
-pub(crate) fn enough(run: &RunDir, order: &[TrialSpec], block: u32) -> Option<Event> {
+/// Kind of the event of an adaptive plan that stops.
+pub const NARROW_ENOUGH: &str = "narrow_enough";
+
+/// Returns the reason to stop before block `block`, if there is one.
+pub(super) fn narrow_enough(run: &RunDir, order: &[TrialSpec], block: u32) -> Option<Event> {
     let plan = &run.manifest().plan;
     let min = plan.until.as_ref()?.min;
     if block < min {
@@ -37,7 +40,7 @@ fn words(stopping: &Stopping, block: u32) -> String {
         .iter()
         .map(|t| {
             format!(
-                "{} within {} (asked for: {})",
+                "{} within {} (target: {})",
                 t.what,
                 percent(t.widest.unwrap_or(f64::INFINITY)),
                 percent(t.half_width)

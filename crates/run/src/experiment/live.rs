@@ -1,17 +1,17 @@
-//! The data plane's CPU while a trial runs, for the progress display. The books
-//! are made from all samples afterwards.
+//! The data plane's CPU while a trial runs, for the progress display. The results are computed
+//! from all samples afterwards.
 
 use tare_model::record::Sample;
 use tare_model::worker::{AgentSpec, Plane};
 
 #[derive(Debug, Default)]
-pub(crate) struct LiveCpu {
+pub(super) struct LiveCpu {
     last: Option<(i64, u64)>,
 }
 
 impl LiveCpu {
-    /// Cores used by the data plane since the sample before.
-    pub(crate) fn data_plane_cores(&mut self, spec: &AgentSpec, sample: &Sample) -> Option<f64> {
+    /// Returns the cores used by the data plane since the previous sample.
+    pub(super) fn data_plane_cores(&mut self, spec: &AgentSpec, sample: &Sample) -> Option<f64> {
         let used: u64 = spec
             .processes
             .iter()

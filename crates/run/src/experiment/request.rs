@@ -1,13 +1,54 @@
-//! An endpoint of a mix as the load engine is told of it.
+//! The specification of a trial's generator: requests, rate, connections.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tare_model::graph::{self, MixEndpoint, SYNTHETIC, Service};
-use tare_model::load::{Endpoint, GrpcCall, Protocol};
+use tare_model::load::{Endpoint, GrpcCall, LoadSpec, Mode, Protocol};
+use tare_model::plan::Plan;
+use tare_model::trial::TrialSpec;
 use tare_model::worker::Upstream;
 
-/// The request that `endpoint` stands for, to `service` where `target` says.
-pub(crate) fn request(service: &Service, endpoint: &MixEndpoint, target: &Upstream) -> Endpoint {
+use crate::environment::Deployed;
+
+/// One request in so many is timed by the kernel, too, to show the generator's own error: 1 %.
+const KERNEL_TIMESTAMPS_EVERY: u32 = 100;
+/// Concurrent calls on a gRPC connection: as many as most servers allow.
+const STREAMS: u32 = 100;
+
+/// Returns the specification of the generator of `trial`.
+pub(super) fn load_spec(plan: &Plan, trial: &TrialSpec, deployment: &impl Deployed) -> LoadSpec {
+    let load = &trial.load;
+    let graph = &plan.workload.graph;
+    let mix = graph.mixes.iter().find(|m| m.name == plan.workload.mix);
+    let mut endpoints = Vec::new();
+    for ((_, name), target) in deployment.targets() {
+        let of_service = mix.into_iter().flat_map(|m| &m.endpoints);
+        for endpoint in of_service.filter(|e| e.service == *name) {
+            if let Some(service) = graph.service(name) {
+                endpoints.push(request(service, endpoint, target));
+            }
+        }
+    }
+    let grpc = endpoints.iter().any(|e| e.protocol == Protocol::Grpc);
+    let mode = Mode::Open {
+        rate_rps: load.rate_rps,
+        arrivals: load.arrivals.clone(),
+    };
+    LoadSpec {
+        warmup_ns: load.warmup_ns,
+        timeout_ns: load.timeout_ns,
+        connections: load.connections,
+        streams: if grpc { STREAMS } else { 1 },
+        threads: load.threads,
+        pace: load.pace,
+        seed: trial.seed,
+        kernel_timestamps_every: KERNEL_TIMESTAMPS_EVERY,
+        ..LoadSpec::new(endpoints, mode, load.duration_ns)
+    }
+}
+
+/// Returns the request of `endpoint` to `service` at `target`.
+fn request(service: &Service, endpoint: &MixEndpoint, target: &Upstream) -> Endpoint {
     let authority = &target.authority;
     let body = vec![0; endpoint.request_bytes as usize];
     let mut request = Endpoint {
@@ -34,7 +75,7 @@ pub(crate) fn request(service: &Service, endpoint: &MixEndpoint, target: &Upstre
     request
 }
 
-/// A message whose field 1 holds `bytes`; empty without any.
+/// Encodes a message whose field 1 holds `bytes`; an empty message if there are none.
 ///
 /// Source: Protocol Buffers, "Encoding": tag 10, the length in base 128, the bytes.
 fn bytes_field(bytes: &[u8]) -> Vec<u8> {
@@ -57,7 +98,7 @@ mod tests {
     use super::*;
     use tare_model::graph::builtin;
 
-    fn asked(protocol: graph::Protocol, path: &str, request_bytes: u32) -> Endpoint {
+    fn of(protocol: graph::Protocol, path: &str, request_bytes: u32) -> Endpoint {
         let mut service = builtin("emojivoto").unwrap().services.remove(0);
         (service.protocol, service.app) = (protocol, None);
         let endpoint = MixEndpoint {
@@ -76,22 +117,22 @@ mod tests {
     }
 
     #[test]
-    fn http_has_its_path_and_perhaps_a_body() {
-        let plain = asked(graph::Protocol::Http, "/x?y=1", 0);
+    fn an_http_request_has_its_path_and_an_optional_body() {
+        let plain = of(graph::Protocol::Http, "/x?y=1", 0);
         assert_eq!(plain.url, "http://a.b/x?y=1");
         assert_eq!((plain.method.as_str(), plain.weight), ("GET", 3));
         assert_eq!((plain.body_base64, plain.messages_base64), (None, vec![]));
-        let with = asked(graph::Protocol::Http, "/x", 3);
+        let with = of(graph::Protocol::Http, "/x", 3);
         assert_eq!(with.body_base64.as_deref(), Some("AAAA"));
     }
 
     #[test]
-    fn grpc_names_the_method_and_frames_the_bytes() {
-        let empty = asked(graph::Protocol::Grpc, "Get", 0);
+    fn a_grpc_request_names_the_method_and_encodes_the_bytes() {
+        let empty = of(graph::Protocol::Grpc, "Get", 0);
         assert_eq!(empty.url, "http://a.b/tare.Synthetic/Get");
         assert_eq!((empty.protocol, empty.body_base64), (Protocol::Grpc, None));
         assert_eq!(empty.messages_base64, [""]);
-        let with = asked(graph::Protocol::Grpc, "Get", 300);
+        let with = of(graph::Protocol::Grpc, "Get", 300);
         let message = STANDARD.decode(&with.messages_base64[0]).unwrap();
         assert_eq!(message[..3], [10, 0b1010_1100, 0b10]);
         assert_eq!(message[3..], [0; 300]);

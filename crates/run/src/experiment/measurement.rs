@@ -1,30 +1,62 @@
-//! The flow of a trial's measurement: the generator and the agent are heard out, and
-//! what they wrote is reduced.
+//! The measurement of a trial: reads the records of the generator and the agent, and reduces them.
 
 use std::time::Duration;
 
 use tare_analysis::{AgentStream, LoadStream};
+use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::{AgentRecord, LoadRecord};
+use tare_model::trial::{Event, Proof, Resources};
 use tare_model::worker::AgentSpec;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::live::LiveCpu;
+use super::run::RunError;
+use super::updates::{Observer, Stage, Update};
 use crate::environment::{Deployed, Environment, Role, Worker};
-use crate::experiment::{RunError, Stage, Update, unix_ns};
-use crate::live::LiveCpu;
+use crate::now::{event, unix_ns};
 use crate::store::TrialWriter;
-use crate::trial::{Found, TrialRun, asked};
 
-/// How long past its own end a worker may take before it counts as hung.
+/// How long after its planned end a worker may run before it counts as hung.
 const OVERDUE: Duration = Duration::from_secs(10);
-/// How often processes that ended by themselves are looked for.
-const WATCH: Duration = Duration::from_millis(250);
+/// How often tare checks for processes that ended by themselves.
+const EXIT_CHECK: Duration = Duration::from_millis(250);
 /// CPU and memory must cover this share of the window.
 const WINDOW_SAMPLED_MIN: f64 = 0.95;
 
-/// The workers of a trial and what came of them so far.
-pub(crate) struct Flow {
+/// Everything found out about a trial so far.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub(super) load: Option<LoadResult>,
+    pub(super) resources: Option<Resources>,
+    pub(super) proofs: Vec<Proof>,
+    pub(super) events: Vec<Event>,
+    pub(super) incomplete: Vec<String>,
+    pub(super) failure: Option<String>,
+    pub(super) interrupted: bool,
+}
+
+impl Findings {
+    fn lost(&mut self, what: String) {
+        self.incomplete.push(what);
+    }
+
+    /// Proofs and missing data as events.
+    pub(super) fn remarks(&self) -> Vec<Event> {
+        let proof = |p: &Proof| {
+            let kind = if p.holds { "proved" } else { "not_proved" };
+            event(kind, format!("{} (observed: {})", p.claim, p.seen))
+        };
+        let lost = |what: &String| event("incomplete", what);
+        let proofs = self.proofs.iter().map(proof);
+        proofs.chain(self.incomplete.iter().map(lost)).collect()
+    }
+}
+
+/// The workers of a trial and their records so far.
+pub(super) struct Measurement {
     generator: Worker,
-    pub(crate) stream: LoadStream,
+    pub(super) stream: LoadStream,
     stream_problem: Option<String>,
     agent: Option<Worker>,
     agent_spec: Option<AgentSpec>,
@@ -35,20 +67,20 @@ pub(crate) struct Flow {
     measuring: bool,
 }
 
-impl Flow {
-    pub(crate) async fn start<E: Environment>(
-        trial: &mut TrialRun<'_>,
+impl Measurement {
+    pub(super) async fn start<E: Environment>(
+        spec: &LoadSpec,
+        observer: &mut dyn Observer,
         environment: &mut E,
         deployment: &mut E::Deployment,
         writer: &TrialWriter,
     ) -> Result<Self, RunError> {
-        let spec = trial.load_spec(deployment);
         let life = spec.warmup_ns + spec.duration_ns + spec.drain_ns.unwrap_or(spec.timeout_ns);
-        let json = serde_json::to_string(&spec).unwrap_or_default();
+        let json = serde_json::to_string(spec).unwrap_or_default();
         let generator = environment
             .start(deployment, Role::Generator, json, writer.path())
             .await?;
-        trial.observer.update(Update::Stage(Stage::WarmUp));
+        observer.update(Update::Stage(Stage::WarmUp));
         Ok(Self {
             deadline: Instant::now() + generator.armed_within,
             generator,
@@ -63,30 +95,30 @@ impl Flow {
         })
     }
 
-    /// Hears both workers out.
-    pub(crate) async fn drive<E: Environment>(
+    /// Reads the records of both workers until they end.
+    pub(super) async fn drive<E: Environment>(
         &mut self,
-        trial: &mut TrialRun<'_>,
+        observer: &mut dyn Observer,
+        stop: &mut watch::Receiver<bool>,
         environment: &mut E,
         deployment: &mut E::Deployment,
         writer: &mut TrialWriter,
-        found: &mut Found,
+        findings: &mut Findings,
     ) -> Result<(), RunError> {
-        let mut stop = trial.stop.clone();
-        let mut watch = tokio::time::interval(WATCH);
+        let mut exit_check = tokio::time::interval(EXIT_CHECK);
         let (mut generator_open, mut agent_open) = (true, false);
         while generator_open || agent_open {
             tokio::select! {
                 biased;
-                () = asked(&mut stop) => {
-                    found.interrupted = true;
+                () = stopped(stop) => {
+                    findings.interrupted = true;
                     return Ok(());
                 }
                 line = self.generator.lines.recv(), if generator_open => match line {
                     None => generator_open = false,
                     Some(line) => {
                         writer.load(&line)?;
-                        if let Some(spec) = self.load_line(&line, trial, deployment) {
+                        if let Some(spec) = self.load_line(&line, observer, deployment) {
                             let json = serde_json::to_string(&spec).unwrap_or_default();
                             self.agent = Some(environment.start(deployment, Role::Agent, json, writer.path()).await?);
                             self.agent_spec = Some(spec);
@@ -98,26 +130,26 @@ impl Flow {
                     None => agent_open = false,
                     Some(line) => {
                         writer.agent(&line)?;
-                        self.agent_line(&line, trial, found);
+                        self.agent_line(&line, observer, findings);
                     }
                 },
-                _ = watch.tick() => found.events.extend(deployment.exited()),
+                _ = exit_check.tick() => findings.events.extend(deployment.exited()),
                 () = tokio::time::sleep_until(self.deadline) => {
                     let late = if self.stop_by.is_some() { "did not open its connections" } else { "did not end" };
-                    found.lost(format!("a worker {late} in time"));
+                    findings.lost(format!("a worker {late} in time"));
                     return Ok(());
                 }
             }
         }
-        found.events.extend(deployment.exited());
+        findings.events.extend(deployment.exited());
         Ok(())
     }
 
-    /// Takes a generator's line; returns the agent's specification when the window is known.
+    /// Reads a line of the generator; returns the agent's specification once the window is known.
     fn load_line(
         &mut self,
         line: &str,
-        trial: &mut TrialRun<'_>,
+        observer: &mut dyn Observer,
         deployment: &impl Deployed,
     ) -> Option<AgentSpec> {
         match self.stream.line(line) {
@@ -141,9 +173,9 @@ impl Flow {
             Ok(LoadRecord::Progress(progress)) => {
                 if progress.t_ns >= 0 && !self.measuring {
                     self.measuring = true;
-                    trial.observer.update(Update::Stage(Stage::Measure));
+                    observer.update(Update::Stage(Stage::Measure));
                 }
-                trial.observer.update(Update::Progress(&progress));
+                observer.update(Update::Progress(&progress));
             }
             Ok(_) => {}
             Err(error) => {
@@ -154,53 +186,60 @@ impl Flow {
         None
     }
 
-    fn agent_line(&mut self, line: &str, trial: &mut TrialRun<'_>, found: &mut Found) {
+    fn agent_line(&mut self, line: &str, observer: &mut dyn Observer, findings: &mut Findings) {
         match self.samples.line(line) {
             Ok(AgentRecord::Sample(sample)) => {
                 if let Some(spec) = &self.agent_spec
                     && let Some(cores) = self.live.data_plane_cores(spec, sample)
                 {
-                    trial.observer.update(Update::DataPlaneCores(cores));
+                    observer.update(Update::DataPlaneCores(cores));
                 }
             }
             Ok(_) => {}
-            Err(error) => found.lost(format!("the agent's records: {error}")),
+            Err(error) => findings.lost(format!("the agent's records: {error}")),
         }
     }
 
-    /// Reduces what the workers wrote.
-    pub(crate) fn conclude(self, cores: u32, found: &mut Found) {
+    /// Reduces the records of both workers.
+    pub(super) fn conclude(self, cores: u32, findings: &mut Findings) {
         if self.stop_by.is_some() {
-            found.failure = Some("the generator ended before it was ready; see its log".into());
+            findings.failure = Some("the generator ended before it was ready; see its log".into());
         }
         if let Some(problem) = self.stream_problem {
-            found.lost(problem);
+            findings.lost(problem);
         }
         match self.stream.finish() {
-            Ok(result) => found.load = Some(result),
-            Err(error) => found.lost(format!("the generator's records: {error}")),
+            Ok(result) => findings.load = Some(result),
+            Err(error) => findings.lost(format!("the generator's records: {error}")),
         }
         let Some(spec) = self.agent_spec else {
-            found.lost("CPU and memory were not sampled".into());
+            findings.lost("CPU and memory were not sampled".into());
             return;
         };
         let (records, problem) = self.samples.finish();
         if let Some(problem) = problem {
-            found.lost(format!("the agent's records: {problem}"));
+            findings.lost(format!("the agent's records: {problem}"));
         }
-        found.resources = tare_analysis::resources::summarise(&spec, &records, cores);
-        match &found.resources {
-            None => found.lost("CPU and memory have too few samples".into()),
+        findings.resources = tare_analysis::resources::summarise(&spec, &records, cores);
+        match &findings.resources {
+            None => findings.lost("CPU and memory have too few samples".into()),
             Some(resources) => {
                 let share = resources.window_ns as f64 / spec.window_ns as f64;
                 if share < WINDOW_SAMPLED_MIN {
                     let percent = share * 100.0;
-                    found.lost(format!(
+                    findings.lost(format!(
                         "CPU and memory were sampled in {percent:.0} % of the window"
                     ));
                 }
             }
         }
+    }
+}
+
+/// Returns when the run is asked to stop.
+pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    if stop.wait_for(|s| *s).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

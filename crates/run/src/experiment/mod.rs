@@ -1,0 +1,16 @@
+//! The experiment: all trials of a plan, in their order, each complete on disk before the next
+//! begins.
+
+mod live;
+mod measurement;
+mod request;
+mod run;
+mod stopping;
+mod trial;
+mod updates;
+
+pub use run::{Outcome, RunError, run};
+pub use stopping::NARROW_ENOUGH;
+pub use updates::{Observer, Stage, Update};
+
+pub(crate) use crate::now::{event, unix_ns};

@@ -1,0 +1,182 @@
+//! One trial, from deployment to its complete directory.
+
+use tare_analysis::judge::{Evidence, judge};
+use tare_model::plan::Plan;
+use tare_model::trial::{TrialResult, TrialSpec};
+use tokio::sync::watch;
+
+use super::measurement::{Findings, Measurement, stopped};
+use super::request::load_spec;
+use super::run::RunError;
+use super::updates::{Observer, Stage, Update};
+use crate::environment::{Environment, EnvironmentError, Phase};
+use crate::now::{event, unix_ns};
+use crate::store::{RunDir, TrialWriter};
+
+/// How a trial ended.
+pub(super) enum TrialEnd {
+    Interrupted,
+    Done {
+        result: Box<TrialResult>,
+        /// Set when the trial failed before measurement.
+        failure: Option<String>,
+    },
+}
+
+pub(super) struct TrialRun<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) spec: &'a TrialSpec,
+    pub(super) run: &'a RunDir,
+    pub(super) observer: &'a mut dyn Observer,
+    pub(super) stop: &'a mut watch::Receiver<bool>,
+}
+
+impl TrialRun<'_> {
+    fn stage(&mut self, stage: Stage) {
+        let (trial, mesh, load) = (self.spec.index, &self.spec.mesh.name, &self.spec.load.name);
+        tracing::debug!(trial, %mesh, %load, ?stage, "stage");
+        self.observer.update(Update::Stage(stage));
+    }
+
+    pub(super) async fn execute<E: Environment>(
+        mut self,
+        environment: &mut E,
+    ) -> Result<TrialEnd, RunError> {
+        let mut writer = self.run.begin(self.spec)?;
+        let started_unix_ns = unix_ns();
+        let mut findings = Findings::default();
+        self.stage(Stage::Deploy);
+        let dir = writer.path().to_owned();
+        let deployed = tokio::select! {
+            biased;
+            () = stopped(self.stop) => return Ok(TrialEnd::Interrupted),
+            deployed = environment.deploy(self.plan, self.spec, &dir) => deployed,
+        };
+        match deployed {
+            Ok(mut deployment) => {
+                let measured = self
+                    .measure(environment, &mut deployment, &mut writer, &mut findings)
+                    .await;
+                self.stage(Stage::TearDown);
+                findings
+                    .events
+                    .extend(environment.teardown(deployment).await);
+                measured?;
+            }
+            Err(error @ EnvironmentError::Missing { .. }) => return Err(error.into()),
+            Err(error) => self.failed(&error, &mut findings),
+        }
+        if findings.interrupted {
+            return Ok(TrialEnd::Interrupted);
+        }
+        self.finish(writer, started_unix_ns, findings)
+    }
+
+    fn failed(&mut self, error: &EnvironmentError, findings: &mut Findings) {
+        findings
+            .events
+            .push(event("not_started", error.to_string()));
+        findings.failure = Some(error.to_string());
+    }
+
+    async fn measure<E: Environment>(
+        &mut self,
+        environment: &mut E,
+        deployment: &mut E::Deployment,
+        writer: &mut TrialWriter,
+        findings: &mut Findings,
+    ) -> Result<(), RunError> {
+        self.stage(Stage::Prove);
+        let proven = tokio::select! {
+            biased;
+            () = stopped(self.stop) => { findings.interrupted = true; return Ok(()); }
+            proven = environment.prove(deployment, Phase::Before) => proven,
+        };
+        match proven {
+            Ok(proofs) => {
+                for proof in &proofs {
+                    tracing::debug!(claim = %proof.claim, holds = proof.holds, observed = %proof.seen, "proof");
+                }
+                findings.proofs = proofs;
+            }
+            Err(error) => {
+                self.failed(&error, findings);
+                return Ok(());
+            }
+        }
+        if let Some(broken) = findings.proofs.iter().find(|p| !p.holds) {
+            findings.failure = Some(format!(
+                "proof failed: {} (observed: {})",
+                broken.claim, broken.seen
+            ));
+            return Ok(());
+        }
+        let spec = load_spec(self.plan, self.spec, deployment);
+        let mut measurement =
+            Measurement::start(&spec, self.observer, environment, deployment, writer).await?;
+        measurement
+            .drive(
+                self.observer,
+                self.stop,
+                environment,
+                deployment,
+                writer,
+                findings,
+            )
+            .await?;
+        if findings.interrupted {
+            return Ok(());
+        }
+        if let Some(log) = measurement.stream.hlog() {
+            writer.hlog(log.as_bytes())?;
+        }
+        measurement.conclude(self.run.manifest().fingerprint.cores, findings);
+        let load_sent = findings
+            .load
+            .as_ref()
+            .map_or(0, |l| l.service_time_ns.count);
+        match environment
+            .prove(deployment, Phase::After { load_sent })
+            .await
+        {
+            Ok(proofs) => findings.proofs.extend(proofs),
+            Err(error) => findings.incomplete.push(error.to_string()),
+        }
+        Ok(())
+    }
+
+    fn finish(
+        self,
+        mut writer: TrialWriter,
+        started_unix_ns: u64,
+        findings: Findings,
+    ) -> Result<TrialEnd, RunError> {
+        for event in findings.events.iter().chain(&findings.remarks()) {
+            self.observer.update(Update::Event(event));
+            writer.event(event)?;
+        }
+        let verdict = judge(&Evidence {
+            load: findings.load.as_ref(),
+            resources: findings.resources.as_ref(),
+            proofs: &findings.proofs,
+            events: &findings.events,
+            incomplete: &findings.incomplete,
+            debug_build: cfg!(debug_assertions),
+        });
+        let result = Box::new(TrialResult {
+            schema_version: tare_model::SCHEMA_VERSION,
+            trial: self.spec.clone(),
+            started_unix_ns,
+            ended_unix_ns: unix_ns(),
+            load: findings.load,
+            resources: findings.resources,
+            proofs: findings.proofs,
+            verdict,
+        });
+        writer.finish(&result)?;
+        Ok(TrialEnd::Done {
+            result,
+            failure: findings.failure,
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! Updates from the experiment to its observers.
+
+use tare_model::record::Progress;
+use tare_model::trial::{Event, TrialResult, TrialSpec};
+
+/// An update from the experiment.
+#[derive(Debug)]
+pub enum Update<'a> {
+    /// A trial begins.
+    Started {
+        /// The trial.
+        trial: &'a TrialSpec,
+        /// Trials on disk.
+        done: u32,
+        /// Trials in the plan.
+        planned: u32,
+    },
+    /// The trial enters a stage.
+    Stage(Stage),
+    /// Progress of the generator.
+    Progress(&'a Progress),
+    /// The data plane's CPU over the last second, in cores.
+    DataPlaneCores(f64),
+    /// An event of the trial or the run.
+    Event(&'a Event),
+    /// The trial is on disk.
+    Done(&'a TrialResult),
+}
+
+/// A stage of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Mesh and workload start.
+    Deploy,
+    /// Proofs that the mesh is in the path.
+    Prove,
+    /// Warm-up, excluded from results.
+    WarmUp,
+    /// The measured window.
+    Measure,
+    /// Everything that belongs to the trial ends.
+    TearDown,
+}
+
+/// Receives the updates.
+pub trait Observer {
+    /// Called for each update; must return at once.
+    fn update(&mut self, update: Update<'_>);
+}
