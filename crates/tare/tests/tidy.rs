@@ -197,51 +197,81 @@ fn nothing_unfinished_and_no_private_address() {
     }
 }
 
-/// The items of a Markdown list, each with its further lines joined.
-fn items(text: &str) -> Vec<String> {
-    let mut items: Vec<String> = Vec::new();
+/// A list item of a document: its section, its words in bold, and its whole text.
+struct Statement {
+    section: String,
+    name: String,
+    text: String,
+}
+
+/// The list items of a Markdown document, each with its further lines joined.
+fn statements(document: &str) -> Vec<Statement> {
+    let mut section = "";
+    let mut all: Vec<Statement> = Vec::new();
     let mut open = false;
-    for line in text.lines() {
+    for line in document.lines() {
+        section = line.strip_prefix("## ").unwrap_or(section);
         if line.starts_with("- ") {
-            items.push(line.to_owned());
+            all.push(Statement {
+                section: section.to_owned(),
+                name: String::new(),
+                text: line.to_owned(),
+            });
             open = true;
         } else if open && line.starts_with("  ") {
-            items.last_mut().unwrap().push_str(line);
+            let last = all.last_mut().unwrap();
+            last.text = format!("{} {}", last.text, line.trim());
         } else {
             open = false;
         }
     }
-    items
+    for statement in &mut all {
+        let text = &statement.text;
+        let name = text.split("**").nth(1);
+        let name = name.unwrap_or_else(|| panic!("this statement has no words in bold: {text}"));
+        statement.name = name.trim_end_matches(['.', ':', ',']).to_owned();
+    }
+    all
 }
 
-/// docs/method.md names the test behind each statement, as `test: name_of_the_test`.
+/// docs/method-tests.md names the tests behind each statement of docs/method.md.
 #[test]
 fn every_statement_of_the_method_has_a_test_that_exists() {
-    let method = read(&root().join("docs/method.md")).unwrap();
+    let method = statements(&read(&root().join("docs/method.md")).unwrap());
+    let appendix = statements(&read(&root().join("docs/method-tests.md")).unwrap());
+    let names = |statements: &[Statement]| -> Vec<String> {
+        let name = |s: &Statement| format!("{}: {}", s.section, s.name);
+        statements.iter().map(name).collect()
+    };
+    assert_eq!(
+        names(&method),
+        names(&appendix),
+        "the statements of docs/method.md, and of docs/method-tests.md"
+    );
     let sources: String = files()
         .iter()
-        .filter(|f| f.extension().is_some_and(|e| e == "rs" || e == "ts"))
+        .filter(|f| f.extension().is_some_and(|e| e == "rs"))
         .filter_map(|f| read(f))
         .collect();
     let mut named = 0;
-    for item in items(&method) {
-        let tests: Vec<&str> = item
-            .split("`test: ")
-            .skip(1)
-            .filter_map(|rest| rest.split('`').next())
-            .collect();
+    for Statement { name, text, .. } in &appendix {
+        let tests: Vec<&str> = text.split("- `").skip(1).collect();
         assert!(
             !tests.is_empty(),
-            "this statement of docs/method.md names no test: {item}"
+            "docs/method-tests.md names no test for {name:?}"
         );
         for test in tests {
             named += 1;
+            let test = test.trim_end().trim_end_matches('`');
             let found = sources.contains(&format!("fn {test}("));
             assert!(
                 found,
-                "docs/method.md names the test {test}, which does not exist"
+                "docs/method-tests.md names the test {test}, which does not exist"
             );
         }
     }
-    assert!(named >= 40, "docs/method.md names only {named} tests");
+    assert!(
+        named >= 200,
+        "docs/method-tests.md names only {named} tests"
+    );
 }
