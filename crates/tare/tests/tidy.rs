@@ -229,7 +229,7 @@ fn statements(document: &str) -> Vec<Statement> {
         let text = &statement.text;
         let name = text.split("**").nth(1);
         let name = name.unwrap_or_else(|| panic!("this statement has no words in bold: {text}"));
-        statement.name = name.trim_end_matches(['.', ':', ',']).to_owned();
+        statement.name = name.trim_end_matches(['.', ':', ',', ';']).to_owned();
     }
     all
 }
