@@ -1,4 +1,4 @@
-# For those who have Docker: `make image` first builds target/*/release/tare, then
+# With Docker: `make image` builds target/*/release/tare; then
 # `docker build --build-arg TARE=target/x86_64-unknown-linux-musl/release/tare -t tare .`
 FROM scratch
 ARG TARE=target/x86_64-unknown-linux-musl/release/tare
