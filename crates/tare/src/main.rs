@@ -1,5 +1,5 @@
-//! `tare` weighs a service mesh. This file parses, hands over and sets the exit
-//! code; each command has a module under `cmd`.
+//! `tare` weighs a service mesh. This file parses the command line and sets the exit code; each
+//! command is a module under `cmd`.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ mod progress;
 mod protobuf;
 mod web;
 
-/// Weigh a service mesh: what it costs in latency, CPU and memory, with an error bar on every number.
+/// Weigh a service mesh: measure what it costs in latency, CPU and memory, with an interval on every number.
 #[derive(Parser)]
 #[command(name = "tare", version, propagate_version = true, max_term_width = 100)]
 struct Cli {

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use super::exit;
 use super::report::Output;
-use super::run::{Begun, Done, analysed, concluded, go};
+use super::run::{EndedRun, RunStart, analyse, conclude, go};
 use crate::progress::Display;
 
 /// The directory that holds a run for each cluster.
@@ -110,7 +110,7 @@ impl Clusters {
     pub(crate) async fn run(
         &self,
         stop: watch::Receiver<bool>,
-    ) -> Vec<anyhow::Result<Option<Done>>> {
+    ) -> Vec<anyhow::Result<Option<EndedRun>>> {
         let bars = MultiProgress::new();
         let runs = self.manifest.clusters.iter().map(|cluster| {
             let (stop, bars) = (stop.clone(), &bars);
@@ -136,20 +136,20 @@ impl Clusters {
     }
 
     /// A cluster's part: begun before, or new.
-    fn begun(&self, cluster: &ClusterOf) -> anyhow::Result<(Begun, Plan, (String, u64))> {
+    fn begun(&self, cluster: &ClusterOf) -> anyhow::Result<(RunStart, Plan, (String, u64))> {
         let dir = self.dir.join(&cluster.dir);
         if dir.join(layout::RUN).exists() {
             let run = RunDir::resume(&dir)?;
             let (plan, id) = (run.manifest().plan.clone(), run.manifest().id.clone());
             let started = run.manifest().started_unix_ns;
-            return Ok((Begun::Again(Box::new(run)), plan, (id, started)));
+            return Ok((RunStart::Resume(Box::new(run)), plan, (id, started)));
         }
         let mut plan = self.manifest.plan.clone();
         let mut settings = plan.kubernetes.take().unwrap_or_default();
         settings.context = Some(cluster.context.clone());
         plan.kubernetes = Some(settings);
         let id = format!("{}-{}", self.manifest.id, cluster.dir);
-        let begun = Begun::New {
+        let begun = RunStart::New {
             out: Some(dir),
             text: self.manifest.plan_text.clone(),
         };
@@ -159,7 +159,7 @@ impl Clusters {
     /// Every cluster's own analysis, then how they compare, and why each ended.
     pub(crate) fn conclude(
         &self,
-        ended: &[anyhow::Result<Option<Done>>],
+        ended: &[anyhow::Result<Option<EndedRun>>],
         output: Output,
     ) -> anyhow::Result<ExitCode> {
         let mut codes = Vec::new();
@@ -174,10 +174,10 @@ impl Clusters {
             codes.push(match ended {
                 Ok(Some(done)) => {
                     let output = (output == Output::Text).then_some(output);
-                    let analysed = analysed(done, output);
+                    let analysed = analyse(done, output);
                     super::say(format_args!("tare: cluster {context}:"));
                     // One whose analysis fails takes nothing of the others.
-                    concluded(done, analysed).unwrap_or_else(|error| {
+                    conclude(done, analysed).unwrap_or_else(|error| {
                         super::say(format_args!("tare: cluster {context}: {error:#}"));
                         exit::INVALID
                     })

@@ -29,9 +29,9 @@ mod workload;
 
 /// Exit codes, beside 0 for good.
 pub(crate) mod exit {
-    /// An objective was missed, or a threshold that the user gave is exceeded.
+    /// An objective was missed, or a threshold that the user gave was exceeded.
     pub(crate) const MISSED: u8 = 1;
-    /// The command line, a plan or a specification is wrong, or something it needs is missing.
+    /// The command line, a plan or a specification is invalid, or a requirement is missing.
     pub(crate) const USAGE: u8 = 2;
     /// The run or the measurement is invalid.
     pub(crate) const INVALID: u8 = 3;
@@ -87,13 +87,13 @@ impl Command {
     }
 }
 
-/// A line for people on standard error. Nobody listening is no failure.
+/// Writes a line to standard error. A closed standard error is not a failure.
 pub(crate) fn say(line: impl std::fmt::Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// An error and its causes in one line; a cause that was named already is not repeated.
+/// Formats an error and its causes in one line. A cause that the line already contains is not repeated.
 pub(crate) fn words(error: &anyhow::Error) -> String {
     let mut words = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -105,7 +105,7 @@ pub(crate) fn words(error: &anyhow::Error) -> String {
     words
 }
 
-/// Whether the reader of standard output went away: that is no failure.
+/// Whether the reader of standard output closed it, which is not a failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
@@ -120,10 +120,10 @@ mod tests {
     use anyhow::anyhow;
 
     #[test]
-    fn nothing_is_said_twice() {
+    fn a_cause_is_not_repeated() {
         let cause = || anyhow!("no such file");
-        let told = cause().context("a.yaml: no such file").context("failed");
-        assert_eq!(words(&told), "failed: a.yaml: no such file");
+        let error = cause().context("a.yaml: no such file").context("failed");
+        assert_eq!(words(&error), "failed: a.yaml: no such file");
         assert_eq!(words(&cause().context("failed")), "failed: no such file");
     }
 }

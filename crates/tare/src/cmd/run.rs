@@ -29,62 +29,61 @@ use crate::web::{Feed, Server};
 mod ended;
 mod place;
 
-pub(super) use ended::{Done, analysed, concluded};
-use place::{build, idle_cores, same_place};
+pub(super) use ended::{EndedRun, analyse, conclude};
+use place::{build, idle_cores, check_same_place};
 
-/// Run a plan: every mesh under every load, in blocks, and say what each costs.
+/// Run a plan: measure every mesh under every load, in blocks, and report what each mesh costs.
 ///
-/// Without a plan it runs the built-in `quick`: Emojivoto without a mesh, behind
-/// Envoy sidecars, and behind Envoy sidecars with mutual TLS, on this machine, in
-/// about two minutes. It ends in a table, and in a run directory with the page
-/// `report.html`.
+/// Without a plan, `tare run` runs the built-in plan `quick` on this machine, in about two
+/// minutes: Emojivoto without a mesh, with Envoy sidecars, and with Envoy sidecars and mutual TLS.
+/// It prints a table and writes a run directory with the page `report.html`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  tare run                                  the built-in plan `quick`
-  tare run --list                           what plans there are
-  tare run quick --set load.rate=500        with another rate
-  tare plan show quick > my.yaml            a plan to start from
-  tare run my.yaml --out results/first
-  tare run my.yaml --web                    and watch it in a browser
-  tare run --resume results/first           go on after Ctrl-C or a crash
-  tare run cluster-quick --context a --context b    on two clusters at once
+  tare run                                  run the built-in plan `quick`
+  tare run --list                           list the built-in plans
+  tare run quick --set load.rate=500        change the rate
+  tare plan show quick > my.yaml            copy a plan to start from
+  tare run my.yaml --out results/first      choose the run directory
+  tare run my.yaml --web                    watch the run in a browser
+  tare run --resume results/first           continue after Ctrl-C or a crash
+  tare run cluster-quick --context a --context b    run on two clusters at once
 
-Exit codes: 0 good, 2 wrong usage or something missing, 3 a mesh has no valid trial,
+Exit codes: 0 success, 2 invalid usage or a missing requirement, 3 a mesh has no valid trial,
 130 interrupted.")]
 pub(crate) struct Args {
     /// A plan file, or the name of a built-in plan.
     #[arg(default_value = "quick", conflicts_with = "resume")]
     plan: String,
-    /// Change one setting of the plan, as `load.rate=500` or `repeats=5`.
+    /// Change one setting of the plan, for example `load.rate=500` or `repeats=5`; may be repeated.
     #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "resume")]
     sets: Vec<String>,
-    /// Run directory to make; by default runs/<time>-<plan>.
+    /// Run directory to create [default: runs/<time>-<plan>].
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Go on with a run that was interrupted.
+    /// Continue the interrupted run in this directory.
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
     /// List the built-in plans.
     #[arg(long)]
     list: bool,
-    /// Where to run it, in the place of what the plan says.
+    /// Where to run; overrides the plan.
     #[arg(long, value_name = "local|kubernetes", conflicts_with = "resume")]
     environment: Option<String>,
     #[command(flatten)]
     cluster: super::cluster::Flags,
-    /// Install nothing: Envoy must be on PATH, in TARE_ENVOY or in the cache.
+    /// Do not install anything: Envoy must be on PATH, in TARE_ENVOY or in the cache.
     #[arg(long)]
     offline: bool,
-    /// Local environment: leave it to the kernel how cores idle. Otherwise tare keeps them awake
-    /// during the run, where it may (root): how long a core takes to wake is no mesh's doing, and
-    /// on a virtual machine it may be milliseconds.
+    /// Local environment: let idle cores sleep. By default tare keeps them awake during the run if
+    /// it may (root), because the time that a core takes to wake up is not a cost of the mesh, and
+    /// can be milliseconds on a virtual machine.
     #[arg(long)]
     let_cores_sleep: bool,
-    /// Show the run in a browser while it goes on, on a free or the given port of
-    /// 127.0.0.1. A browser on this machine takes time from the trials.
+    /// Serve the page of the run on 127.0.0.1 while it runs [default port: any free one]. A browser
+    /// on this machine takes CPU time from the trials.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     web: Option<u16>,
-    /// Form of the result on standard output.
+    /// Format of the result on standard output.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -94,8 +93,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         super::plan::list(&mut std::io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
-    // One thread: children end with the thread that started them, and a quiet
-    // orchestrator is a good neighbour.
+    // One thread: children end with the thread that started them, and the orchestrator disturbs
+    // the measurement least.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -106,17 +105,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return clusters.conclude(&ended, args.output);
     }
     let web = args.web.map(listen).transpose()?;
-    let (begun, plan) = match &args.resume {
+    let (start, plan) = match &args.resume {
         Some(dir) => {
             let run = RunDir::resume(dir)?;
             let plan = run.manifest().plan.clone();
-            refuse_sleep_elsewhere(&args, plan.environment)?;
-            (Begun::Again(Box::new(run)), plan)
+            check_let_cores_sleep(&args, plan.environment)?;
+            (RunStart::Resume(Box::new(run)), plan)
         }
         None => {
             let (plan, text) = planned(&args)?;
             (
-                Begun::New {
+                RunStart::New {
                     out: args.out.clone(),
                     text,
                 },
@@ -126,40 +125,40 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let kind = plan.environment;
     let started_unix_ns = now_unix_ns();
-    let id = match &begun {
-        Begun::Again(run) => run.manifest().id.clone(),
-        Begun::New { .. } => run_id(started_unix_ns, &plan),
+    let id = match &start {
+        RunStart::Resume(run) => run.manifest().id.clone(),
+        RunStart::New { .. } => run_id(started_unix_ns, &plan),
     };
     let name = (id.clone(), started_unix_ns);
     let display = Display::new(&plan, &order(&plan));
     let asked = stop.asked;
     let done = match kind {
         EnvironmentKind::Local => {
-            let began = match &begun {
-                Begun::Again(run) => Some(&run.manifest().fingerprint),
-                Begun::New { .. } => None,
+            let began = match &start {
+                RunStart::Resume(run) => Some(&run.manifest().fingerprint),
+                RunStart::New { .. } => None,
             };
             let (_awake, idle) = idle_cores(args.let_cores_sleep, began);
             let local = Local::new(LocalOptions {
                 offline: args.offline,
                 idle: Some(idle),
             })?;
-            runtime.block_on(go(local, begun, &plan, name, asked, web, display))?
+            runtime.block_on(go(local, start, &plan, name, asked, web, display))?
         }
         EnvironmentKind::Kubernetes => {
             let cluster = Kubernetes::new(KubernetesOptions { run: id });
-            runtime.block_on(go(cluster, begun, &plan, name, asked, web, display))?
+            runtime.block_on(go(cluster, start, &plan, name, asked, web, display))?
         }
         EnvironmentKind::Fake => {
             bail!("this run was made in virtual time by tare's own tests: it cannot be continued")
         }
     };
-    // Nothing runs any more: from here on Ctrl-C simply ends.
+    // Nothing runs any more: from here on Ctrl-C ends the process at once.
     stop.at_once.store(true, Ordering::SeqCst);
     match done {
-        Some(done) => Ok(ExitCode::from(concluded(
+        Some(done) => Ok(ExitCode::from(conclude(
             &done,
-            analysed(&done, Some(args.output)),
+            analyse(&done, Some(args.output)),
         )?)),
         None => Ok(ExitCode::from(exit::INTERRUPTED)),
     }
@@ -170,34 +169,34 @@ fn listen(port: u16) -> anyhow::Result<TcpListener> {
         .with_context(|| format!("listen on port {port} of 127.0.0.1 for --web"))
 }
 
-/// The plan of the command line, with the text that it was written in.
+/// The plan of the command line, and its text.
 fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
     let mut sets = args.sets.clone();
     let environment = args.environment.iter();
     sets.extend(environment.map(|e| format!("environment={e}")));
     let mut source = super::plan::read(&args.plan, &sets)?;
     args.cluster.apply(&mut source.plan)?;
-    refuse_sleep_elsewhere(args, source.plan.environment)?;
+    check_let_cores_sleep(args, source.plan.environment)?;
     Ok((source.plan, source.text))
 }
 
-/// What a flag could not do is not left to be believed: a cluster's cores idle as they do.
-fn refuse_sleep_elsewhere(args: &Args, environment: EnvironmentKind) -> anyhow::Result<()> {
+/// Rejects `--let-cores-sleep` on Kubernetes, where it would have no effect.
+fn check_let_cores_sleep(args: &Args, environment: EnvironmentKind) -> anyhow::Result<()> {
     ensure!(
         !args.let_cores_sleep || environment != EnvironmentKind::Kubernetes,
-        "--let-cores-sleep is for the environment local: a cluster's cores are left as they are"
+        "--let-cores-sleep works in the local environment only: tare does not change how the cores of a cluster idle"
     );
     Ok(())
 }
 
-/// Runs on several clusters, new or gone on with; `None` for a single run.
+/// Runs on several clusters, new or resumed; `None` for a single run.
 fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
-    let one_page = "--web shows one cluster: give one --context";
+    let one_page = "--web shows a single cluster: give one --context";
     if let Some(dir) = &args.resume {
         let clusters = Clusters::open(dir)?;
         ensure!(clusters.is_none() || args.web.is_none(), one_page);
         if clusters.is_some() {
-            refuse_sleep_elsewhere(args, EnvironmentKind::Kubernetes)?;
+            check_let_cores_sleep(args, EnvironmentKind::Kubernetes)?;
         }
         return Ok(clusters);
     }
@@ -215,23 +214,23 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
     Ok(Some(clusters))
 }
 
-/// Where a run stands at its start.
-pub(super) enum Begun {
+/// How a run starts.
+pub(super) enum RunStart {
     New { out: Option<PathBuf>, text: String },
-    Again(Box<RunDir>),
+    Resume(Box<RunDir>),
 }
 
-/// Prepares, runs, and leaves nothing behind. `None` when it was stopped before
-/// there was a run.
+/// Prepares the environment, runs the plan, and cleans up. Returns `None` when it was stopped
+/// before there was a run.
 pub(super) async fn go<E: Environment>(
     mut environment: E,
-    begun: Begun,
+    start: RunStart,
     plan: &Plan,
     name: (String, u64),
     mut stop: watch::Receiver<bool>,
     web: Option<TcpListener>,
     mut display: Display,
-) -> anyhow::Result<Option<Done>> {
+) -> anyhow::Result<Option<EndedRun>> {
     let mut say = |line: &str| display.say(line);
     let prepared = tokio::select! {
         biased;
@@ -241,7 +240,7 @@ pub(super) async fn go<E: Environment>(
     let done = match prepared {
         None => Ok(None),
         Some(Err(error)) => Err(error.into()),
-        Some(Ok(fingerprint)) => match open(begun, plan, name, fingerprint) {
+        Some(Ok(fingerprint)) => match open(start, plan, name, fingerprint) {
             Err(error) => Err(error),
             Ok(run) => conduct(&mut environment, &run, &mut display, stop, web)
                 .await
@@ -261,12 +260,12 @@ async fn conduct<E: Environment>(
     display: &mut Display,
     stop: watch::Receiver<bool>,
     web: Option<TcpListener>,
-) -> anyhow::Result<Done> {
+) -> anyhow::Result<EndedRun> {
     display.say(&format!("run directory: {}", run.path().display()));
     let mut watchers = Watchers::new(display, web, run.path())?;
     let outcome = experiment::run(environment, run, &mut watchers, stop).await;
-    watchers.over().await;
-    Ok(Done {
+    watchers.finish().await;
+    Ok(EndedRun {
         dir: run.path().to_owned(),
         outcome,
     })
@@ -277,7 +276,7 @@ fn run_id(started_unix_ns: u64, plan: &Plan) -> String {
     format!("{at}-{}", plan.name)
 }
 
-/// Whoever hears what happens.
+/// The terminal and, with `--web`, the browser.
 struct Watchers<'a> {
     display: &'a mut Display,
     web: Option<(Server, Feed, PathBuf)>,
@@ -299,8 +298,8 @@ impl<'a> Watchers<'a> {
         Ok(Self { display, web })
     }
 
-    /// Tells those who watch where the page will be, and lets them see the last trial.
-    async fn over(&self) {
+    /// Sends the place of the report to the browser, after it has shown the last trial.
+    async fn finish(&self) {
         if let Some((_, feed, report)) = self.web.as_ref().filter(|(_, feed, _)| feed.watched()) {
             tokio::time::sleep(FAREWELL).await;
             feed.over(&report.display().to_string());
@@ -309,7 +308,7 @@ impl<'a> Watchers<'a> {
     }
 }
 
-/// How long a page has to show the last trial, and to hear that it was the last.
+/// Time for the browser to show the last trial, and to receive the end of the run.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
 impl Observer for Watchers<'_> {
@@ -322,17 +321,17 @@ impl Observer for Watchers<'_> {
 }
 
 fn open(
-    begun: Begun,
+    start: RunStart,
     plan: &Plan,
     (id, started_unix_ns): (String, u64),
     fingerprint: Fingerprint,
 ) -> anyhow::Result<RunDir> {
-    let (out, text) = match begun {
-        Begun::Again(run) => {
-            same_place(run.manifest(), &fingerprint)?;
+    let (out, text) = match start {
+        RunStart::Resume(run) => {
+            check_same_place(run.manifest(), &fingerprint)?;
             return Ok(*run);
         }
-        Begun::New { out, text } => (out, text),
+        RunStart::New { out, text } => (out, text),
     };
     let dir = out.unwrap_or_else(|| Path::new("runs").join(&id));
     let manifest = RunManifest {
@@ -350,9 +349,9 @@ fn open(
 
 /// What Ctrl-C and SIGTERM do.
 struct Stop {
-    /// True from the first one on.
+    /// True from the first signal on.
     asked: watch::Receiver<bool>,
-    /// Once set, the next one ends the process at once; its children end with it.
+    /// Once set, the next signal ends the process at once; its children end with it.
     at_once: Arc<AtomicBool>,
 }
 
@@ -366,7 +365,7 @@ fn stop_on_signal() -> anyhow::Result<Stop> {
             if last.swap(true, Ordering::SeqCst) {
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
-            super::say("\nEnding the trial under way; Ctrl-C again to end at once.");
+            super::say("\nStopping the current trial and cleaning up; press Ctrl-C again to exit at once.");
             let _ = sender.send(true);
         }
     });

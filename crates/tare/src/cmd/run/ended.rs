@@ -1,4 +1,4 @@
-//! What is made and said of a run that came to its end.
+//! The end of a run: analysis, messages, exit code.
 
 use std::path::PathBuf;
 
@@ -10,28 +10,28 @@ use tare_run::experiment::{self, Outcome};
 use crate::cmd::report::{self, Output};
 use crate::cmd::{exit, say};
 
-/// A run that came to an end, good or bad.
-pub(in crate::cmd) struct Done {
+/// A run that has ended, completely or not.
+pub(in crate::cmd) struct EndedRun {
     pub(super) dir: PathBuf,
     pub(super) outcome: Result<Outcome, experiment::RunError>,
 }
 
-impl Done {
+impl EndedRun {
     pub(in crate::cmd) fn any_trials(&self) -> bool {
         let trials = self.dir.join(layout::TRIALS);
         std::fs::read_dir(&trials).is_ok_and(|mut d| d.next().is_some())
     }
 }
 
-/// The analysis of what is on disk, whatever the end was like, printed in that form;
-/// returns the exit code.
-pub(in crate::cmd) fn analysed(done: &Done, output: Option<Output>) -> anyhow::Result<u8> {
-    if !done.any_trials() {
+/// Analyses the trials on disk, however the run ended, and prints the result in the given format.
+/// Returns the exit code.
+pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow::Result<u8> {
+    if !run.any_trials() {
         return Ok(exit::INVALID);
     }
-    let dir = &done.dir;
+    let dir = &run.dir;
     let summary = tare_report::write_derived(dir)
-        .with_context(|| format!("the trials in {} are safe; analyse them", dir.display()))?;
+        .with_context(|| format!("failed to analyse the trials in {}, which are safe", dir.display()))?;
     if let Some(output) = output {
         report::print(&summary, output, dir)?;
     }
@@ -41,14 +41,14 @@ pub(in crate::cmd) fn analysed(done: &Done, output: Option<Output>) -> anyhow::R
     })
 }
 
-/// Why the run ended comes last, where it is seen, and decides the exit code.
-pub(in crate::cmd) fn concluded(done: &Done, analysed: anyhow::Result<u8>) -> anyhow::Result<u8> {
-    let resume = format!("Go on with: tare run --resume {}", done.dir.display());
-    let ended_well = matches!(&done.outcome, Ok(outcome) if !outcome.interrupted);
-    if let (false, Err(further)) = (ended_well, &analysed) {
-        say(format_args!("tare: {further:#}"));
+/// Prints why the run ended, as the last line, and returns the exit code.
+pub(in crate::cmd) fn conclude(run: &EndedRun, analysed: anyhow::Result<u8>) -> anyhow::Result<u8> {
+    let resume = format!("Continue with: tare run --resume {}", run.dir.display());
+    let ended_well = matches!(&run.outcome, Ok(outcome) if !outcome.interrupted);
+    if let (false, Err(error)) = (ended_well, &analysed) {
+        say(format_args!("tare: {error:#}"));
     }
-    match &done.outcome {
+    match &run.outcome {
         Ok(outcome) if outcome.interrupted => {
             let (done, planned) = (outcome.done, outcome.planned);
             say(format_args!(
@@ -60,7 +60,7 @@ pub(in crate::cmd) fn concluded(done: &Done, analysed: anyhow::Result<u8>) -> an
         Err(error) => {
             say(format_args!("tare: {error}"));
             say(format_args!(
-                "The trials that were finished are safe. {resume}"
+                "The finished trials are safe. {resume}"
             ));
             Ok(exit::INVALID)
         }

@@ -1,5 +1,4 @@
-//! The machine, the build and the programs of a run: what may not change from its first trial
-//! to its last.
+//! The machine, the build and the programs of a run, which must not change during the run.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +6,18 @@ use anyhow::bail;
 use tare_load::Awake;
 use tare_model::layout::{Fingerprint, IdleCores, RunManifest};
 
-/// Keeps the cores of this machine awake where that is wanted and allowed, and says which. A run
-/// that is resumed goes on as it began.
+/// Keeps the cores of this machine awake unless the user or the system forbids it, and returns
+/// what was done. A resumed run continues as it began.
 pub(super) fn idle_cores(
     let_sleep: bool,
     began: Option<&Fingerprint>,
 ) -> (Option<Awake>, IdleCores) {
     let asleep = |how: String| (None, IdleCores { awake: false, how });
     if let_sleep {
-        return asleep("as asked".to_owned());
+        return asleep("--let-cores-sleep".to_owned());
     }
     if began.is_some_and(|then| !is_awake(then)) {
-        return asleep("as the run began".to_owned());
+        return asleep("as at the start of the run".to_owned());
     }
     match Awake::hold() {
         Ok(awake) => {
@@ -29,7 +28,7 @@ pub(super) fn idle_cores(
     }
 }
 
-/// A run of a version that kept no cores awake says nothing of them.
+/// Runs of versions that did not keep cores awake have no record of it.
 fn is_awake(fingerprint: &Fingerprint) -> bool {
     fingerprint.idle.as_ref().is_some_and(|idle| idle.awake)
 }
@@ -42,8 +41,8 @@ pub(super) fn build() -> &'static str {
     }
 }
 
-/// A run is one machine and one set of programs from its first trial to its last.
-pub(super) fn same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> {
+/// Fails unless this machine and these programs are those of the run.
+pub(super) fn check_same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> {
     let then = &manifest.fingerprint;
     let number = |n: u64| n.to_string();
     let mut pairs = vec![
@@ -93,8 +92,8 @@ pub(super) fn same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::
     for (what, then, here) in pairs {
         if then != here {
             bail!(
-                "this run was begun with {what} {then}, here is {here}: its trials would not be comparable; \
-                 go on where it was begun, or start a new run"
+                "this run started with {what} {then}, found {here}: its trials would not be comparable; \
+                 resume it where it started, or start a new run"
             );
         }
     }
