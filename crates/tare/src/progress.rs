@@ -1,6 +1,5 @@
-//! What a person sees while a run goes on: a live line where there is a terminal,
-//! a plain line per trial everywhere. All of it on standard error, so that
-//! standard output holds the result alone.
+//! Progress of a run: a live line on a terminal, and a plain line per trial everywhere. Everything
+//! goes to standard error, so that standard output holds only the result.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -12,12 +11,12 @@ use tare_model::trial::{TrialResult, TrialSpec};
 use tare_model::units::format_duration_ns;
 use tare_run::experiment::{NARROW_ENOUGH, Observer, Stage, Update};
 
-/// Deployment, proofs and tear-down of a trial, before any was seen.
+/// Estimated time for deployment, proofs and tear-down, before the first trial has ended.
 const OVERHEAD_GUESS: Duration = Duration::from_secs(2);
 
 pub(crate) struct Display {
     bar: ProgressBar,
-    /// In front of every line, where several runs go on side by side.
+    /// Start of every line, if several runs are in progress side by side.
     prefix: String,
     repeats: u32,
     number: u32,
@@ -50,7 +49,7 @@ impl Display {
         Self::with(bar, String::new(), plan, order)
     }
 
-    /// One of several, told apart by their names.
+    /// One of several displays, distinguished by their names.
     pub(crate) fn beside(
         plan: &Plan,
         order: &[TrialSpec],
@@ -74,7 +73,7 @@ impl Display {
             repeats: plan.repeats,
             number: 0,
             planned: order.len() as u32,
-            // The last trial first: finished ones are taken off the end.
+            // The last trial first, so that finished ones are removed from the end.
             left: order.iter().rev().map(own_time).collect(),
             overhead: OVERHEAD_GUESS,
             trial_started: Instant::now(),
@@ -86,7 +85,7 @@ impl Display {
         }
     }
 
-    /// A line for people that stays.
+    /// Prints a line that stays.
     pub(crate) fn say(&self, line: &str) {
         let prefix = &self.prefix;
         self.bar
@@ -154,7 +153,7 @@ impl Display {
 
     fn done(&mut self, result: &TrialResult) {
         let took = self.trial_started.elapsed().saturating_sub(self.trial_own);
-        // Half the newest, half what was known: follows a change within a few trials.
+        // The mean of the last trial and the estimate so far follows a change within a few trials.
         self.overhead = (self.overhead + took) / 2;
         self.left.pop();
         self.trial_own = Duration::ZERO;
@@ -200,7 +199,7 @@ impl Observer for Display {
                     Stage::Prove => "proving the mesh",
                     Stage::WarmUp => "warming up",
                     Stage::Measure => "measuring",
-                    Stage::TearDown => "ending",
+                    Stage::TearDown => "stopping",
                 }
             }
             Update::Progress(progress) => self.progress(progress),

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use tare_model::worker::AgentSpec;
 
-/// Watch processes (a worker of `tare run`).
+/// Sample CPU and memory of processes (a worker of `tare run`).
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The specification, a JSON file; - is standard input.
+    /// Agent specification, a JSON file; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     spec: PathBuf,
 }
@@ -22,9 +22,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         text
     } else {
         std::fs::read_to_string(&args.spec)
-            .with_context(|| format!("read {}", args.spec.display()))?
+            .with_context(|| format!("failed to read {}", args.spec.display()))?
     };
-    let spec: AgentSpec = serde_json::from_str(&text).context("agent specification")?;
+    let spec: AgentSpec = serde_json::from_str(&text).context("invalid agent specification")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

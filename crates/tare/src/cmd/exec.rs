@@ -1,5 +1,4 @@
-//! `tare __exec`: becomes another program that ends with tare. Hidden: only tare
-//! itself calls it.
+//! `tare __exec`: becomes another program that ends with tare. Hidden, because only tare calls it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -9,9 +8,9 @@ use std::process::ExitCode;
 pub(crate) struct Args {
     /// Process id of the parent.
     parent: u32,
-    /// The program.
+    /// The program to become.
     program: OsString,
-    /// Its arguments.
+    /// Arguments of the program.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

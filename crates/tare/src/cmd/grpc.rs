@@ -1,4 +1,4 @@
-//! `tare grpc`: what a server serves, as it says itself.
+//! `tare grpc`: lists what a server serves, through server reflection.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use tare_model::transport::TlsSpec;
 use super::tls::TlsArgs;
 use crate::protobuf::{self, Reflection};
 
-/// Look around on a gRPC server with reflection.
+/// List services and methods of a gRPC server with reflection.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -22,12 +22,12 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// List services; of a service, its methods; of a method, its request message as JSON for --data
+    /// List services, the methods of a service, or the request message of a method as JSON for --data
     List {
         /// host:port[/package.Service[/Method]], with or without grpc://; grpcs:// for TLS
         #[arg(value_name = "HOST:PORT[/SERVICE[/METHOD]]")]
         place: String,
-        /// Metadata of the questions, `name: value`; may be repeated
+        /// Metadata of the reflection calls, `name: value`; may be repeated
         #[arg(long, value_name = "NAME: VALUE")]
         metadata: Vec<String>,
         #[command(flatten)]
@@ -64,11 +64,11 @@ async fn list(
     let (secure, path) = match place.split_once("://") {
         Some(("grpcs", path)) => (true, path),
         Some(("grpc", path)) => (false, path),
-        Some((scheme, _)) => bail!("found {scheme}://, expected grpc:// or grpcs://"),
+        Some((scheme, _)) => bail!("invalid scheme {scheme}://: expected grpc:// or grpcs://"),
         None => (false, place),
     };
     if tls.is_some() && !secure {
-        bail!("found flags of TLS for {place}, expected grpcs:// with them");
+        bail!("TLS options given for {place}: expected grpcs:// with them");
     }
     let mut parts = path.trim_end_matches('/').splitn(3, '/');
     let address = parts.next().unwrap_or_default();
@@ -93,7 +93,7 @@ async fn list(
     }
 }
 
-/// One line: the name, and what goes there and back.
+/// Formats a method in one line: its name, request and response.
 fn signature(method: &MethodDescriptor) -> String {
     let (there, back) = match protobuf::streaming(method) {
         Streaming::Unary => ("", ""),
@@ -110,7 +110,7 @@ fn signature(method: &MethodDescriptor) -> String {
     )
 }
 
-/// The request message with all its fields that have a default.
+/// Returns the request message with the default of every field that has one.
 fn template(method: &MethodDescriptor) -> anyhow::Result<String> {
     let empty = DynamicMessage::new(method.input());
     let options = SerializeOptions::new().skip_default_fields(false);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_is_listed_over_tls_by_whom_it_knows_and_who_trusts_it() {
+    async fn a_server_is_listed_over_mutual_tls() {
         let server = started(Some(TlsOptions {
             mutual: true,
             ..TlsOptions::default()
@@ -199,7 +199,10 @@ mod tests {
             client_key_pem: None,
             ..trusting.clone()
         };
-        assert!(asked(unknown).await.is_err(), "the server asks for a name");
+        assert!(
+            asked(unknown).await.is_err(),
+            "the server requires a client certificate"
+        );
         let in_plain = place.replace("grpcs", "grpc");
         let in_plain = list(&in_plain, &[], None).await.unwrap_err();
         assert!(

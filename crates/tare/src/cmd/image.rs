@@ -1,4 +1,4 @@
-//! `tare image`: an OCI archive of a static program, from nothing.
+//! `tare image`: writes an OCI archive of a static program.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use tare_run::image;
 
-/// Write an image of tare as an OCI archive, for `ctr image import`, `docker load` or `skopeo copy`
+/// Write a container image of tare as an OCI archive, for `ctr image import`, `docker load` or `skopeo copy`
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The program; it must be linked statically. Default: this one.
+    /// The program, which must be statically linked [default: this program].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Name of the image.
@@ -26,12 +26,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => std::env::current_exe()?,
     };
     let bytes =
-        std::fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
+        std::fs::read(&program).with_context(|| format!("failed to read {}", program.display()))?;
     let mut archive = Vec::new();
     let digest = image::write(&bytes, &args.name, &mut archive)
-        .with_context(|| format!("no image of {}", program.display()))?;
+        .with_context(|| format!("failed to make an image of {}", program.display()))?;
     std::fs::write(&args.out, archive)
-        .with_context(|| format!("cannot write {}", args.out.display()))?;
+        .with_context(|| format!("failed to write {}", args.out.display()))?;
     super::say(format_args!(
         "{}: {} {digest}",
         args.out.display(),

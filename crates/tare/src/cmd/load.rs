@@ -1,4 +1,4 @@
-//! `tare load`: the load engine as a command, and as the worker of a trial.
+//! `tare load`: the load engine as a command and as the generator of a trial.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -26,67 +26,69 @@ mod proxy_config;
 mod spec;
 pub(super) mod text;
 
-/// Put an open-loop load on URLs: constant rate, latency from the intended instant, every request accounted for.
+/// Send an open-loop load to URLs and report latency.
+///
+/// Requests follow a schedule and never wait for earlier responses. Latency counts from the
+/// scheduled instant, so it is free of coordinated omission. Every request is accounted for.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to request: http://host[:port]/path, https://, or grpc://host[:port]/package.Service/Method and grpcs://. Several share the rate evenly.
+    /// URLs to request: http://host[:port]/path or https://, or for gRPC grpc://host[:port]/package.Service/Method or grpcs://. Several URLs share the rate evenly.
     #[arg(required_unless_present_any = ["spec", "endpoints"])]
     urls: Vec<String>,
-    /// Requests per second, as `2000` or `2krps`. A ramp, steps and a trace have rates of their own.
+    /// Requests per second over all connections, for example `2000` or `2krps`. Not for a ramp, steps or a trace, which define their own rates.
     #[arg(long, value_parser = parse_rate)]
     rate: Option<f64>,
-    /// Send as fast as the connections are answered (closed loop): finds the highest throughput, says nothing about latency at a rate.
+    /// Closed loop: send the next request as soon as a response arrives. Measures the highest throughput; its latencies are not those at a given rate.
     #[arg(long, conflicts_with_all = ["rate", "arrivals"])]
     max: bool,
-    /// Length of the measurement [default: that of the steps or the trace, else 10s].
+    /// Duration of the measurement [default: that of the steps or the trace, otherwise 10s].
     #[arg(long, value_parser = parse_duration)]
     duration: Option<u64>,
-    /// The same load before it, outside the books.
+    /// Warm-up with the same load before the measurement, excluded from results.
     #[arg(long, value_parser = parse_duration, default_value = "0s")]
     warmup: u64,
-    /// A request not answered so long after its intended instant is a timeout.
+    /// Time from the scheduled instant after which a request without a complete response counts as a timeout.
     #[arg(long, value_parser = parse_duration, default_value = "10s")]
     timeout: u64,
-    /// How long requests may still be answered after the measurement [default: the timeout].
+    /// Time to wait for pending responses after the measurement [default: the timeout].
     #[arg(long, value_parser = parse_duration)]
     drain: Option<u64>,
-    /// Connections in all.
+    /// Total number of connections.
     #[arg(long, short, default_value_t = 50)]
     connections: u32,
-    /// Speak HTTP/2; with http:// by prior knowledge.
+    /// Use HTTP/2: by prior knowledge with http://, by ALPN with https://.
     #[arg(long)]
     http2: bool,
-    /// Most requests at once on each connection, with HTTP/2 and gRPC; the server may allow fewer.
+    /// Maximum number of concurrent requests per connection with HTTP/2 and gRPC; the server may allow fewer.
     #[arg(long, default_value_t = 1)]
     streams: u32,
-    /// Event-loop threads.
+    /// Number of event-loop threads.
     #[arg(long, short, default_value_t = 1)]
     threads: u32,
-    /// How the intended instants lie in time.
+    /// Arrival process of the requests.
     ///
-    /// `constant`: evenly spaced. `poisson`: exponential gaps. `bursts:SLOTS`: so many at once, as
-    /// often as the rate needs. `ramp:RATE..RATE`: from one rate to another over the measurement.
-    /// `steps:RATE:DURATION,...`: one rate after another, as `steps:100:10s,400:5s`. `trace:FILE`:
-    /// recorded instants, one a line in seconds from any origin. `wrk2`: compatibility mode, all
-    /// connections in phase, each at its share of the rate, as wrk2 plans.
+    /// `constant`: evenly spaced. `poisson`: exponentially distributed gaps. `bursts:N`: N requests at once, as often as
+    /// the rate needs. `ramp:RATE..RATE`: from one rate to another over the measurement. `steps:RATE:DURATION,...`: one
+    /// rate after another, for example `steps:100:10s,400:5s`. `trace:FILE`: recorded instants, one per line, in seconds
+    /// from any origin. `wrk2`: compatibility mode; all connections in phase, each at its share of the rate.
     #[arg(long, default_value = "constant")]
     arrivals: String,
-    /// How to wait for the next one: `sleep` in the kernel until shortly before, `spin` on a core of its own.
+    /// How to wait for the next request: `sleep` in the kernel until shortly before it is due, or `spin` on a dedicated core.
     #[arg(long, value_enum, default_value_t = PaceArg::Sleep)]
     pace: PaceArg,
-    /// Close a connection after so many requests. The next one is opened when a request is due, whose latency then holds the time to open it; with 1 every request has a new connection.
+    /// Close each connection after N requests. The next connection is opened when a request is due, and the latency of that request includes the time to connect. With 1, every request uses a new connection.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_connection: Option<u32>,
-    /// Keep each event-loop thread on a core of its own: the first ones that this process may use.
+    /// Pin each event-loop thread to a core: the first cores that this process may use.
     #[arg(long)]
     pin: bool,
-    /// Keep all cores of this machine from sleeping meanwhile (root): without it, latencies at low rates hold the time that a core takes to wake, on virtual machines up to milliseconds.
+    /// Keep all cores of this machine awake during the load (needs root). Otherwise latencies at low rates include the time that a core takes to wake up, on virtual machines up to milliseconds.
     #[arg(long)]
     awake: bool,
-    /// Share of requests that the kernel times too, which shows the generator's own error: `1%` or `off`.
+    /// Share of requests that the kernel timestamps as well, to measure the error of the generator: for example `1%`, or `off`.
     #[arg(long, value_name = "SHARE", value_parser = spec::share, default_value = "1%")]
     kernel_timestamps: u32,
-    /// Seed of arrivals and of the order of endpoints.
+    /// Seed of the arrival process and of the order of endpoints.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Request method.
@@ -105,22 +107,22 @@ pub(crate) struct Args {
     grpc: grpc::GrpcArgs,
     #[command(flatten)]
     messages: messages::Args,
-    /// File with endpoints, one JSON object a line: url, and optionally name, method, headers, body_base64, connect, weight, protocol, messages_base64, grpc. What a line lacks of method, headers, body and messages is as the flags say.
+    /// File with endpoints, one JSON object per line: url, and optionally name, method, headers, body_base64, connect, weight, protocol, messages_base64, grpc. The flags give the defaults for method, headers, body and messages.
     #[arg(long, value_name = "FILE")]
     endpoints: Option<PathBuf>,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Write latencies by second as an HdrHistogram interval log.
+    /// Write the latencies of each second as an HdrHistogram interval log.
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
-    /// Write the result in another format: hlog, hgrm, fortio, csv, openmetrics or json; may be repeated.
+    /// Also write the result in this format: hlog, hgrm, fortio, csv, openmetrics or json; may be repeated.
     #[arg(long, value_name = "FORMAT=FILE")]
     save: Vec<Target>,
-    /// A line each second on standard error, terminal or not.
+    /// Print a progress line to standard error each second, also without a terminal.
     #[arg(long)]
     progress: bool,
-    /// Worker mode: read a load specification (JSON) from a file, or `-` for standard input, and write records to standard output.
+    /// Worker mode: read a load specification (JSON) from FILE, or from standard input with `-`, and write records to standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
         "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "save", "progress", "http2", "streams",
@@ -131,7 +133,7 @@ pub(crate) struct Args {
     spec: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArgs,
-    /// A full handshake for every connection: sessions are not resumed.
+    /// Do not resume TLS sessions: every connection makes a full handshake.
     #[arg(long, help_heading = "TLS, for https:// and grpcs://")]
     tls_no_resumption: bool,
 }
@@ -144,7 +146,7 @@ enum PaceArg {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// A page for people.
+    /// A text page.
     Text,
     /// The whole result.
     Json,
@@ -157,7 +159,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Set by SIGINT and SIGTERM; a second signal ends the process at once.
+/// Returns a flag that SIGINT and SIGTERM set; a second signal ends the process at once.
 pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -171,12 +173,11 @@ pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// A worker is there so long after the window: the last sample of its CPU and memory is due
-/// at the window's end, and comes late on a busy machine.
-const OUTLIVES_WINDOW: Duration = Duration::from_millis(200);
+/// How long a worker lives after the window: the agent takes its last sample at the end of the
+/// window, and late on a busy machine.
+const LINGER: Duration = Duration::from_millis(200);
 
-/// Worker mode. The records say how it went; the exit code only whether they are
-/// complete.
+/// Worker mode. The records hold the result; the exit code tells only whether they are complete.
 fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
     if std::env::var_os("TARE_DIE_WITH_PARENT").is_some_and(|v| v == "1") {
         let kill = Some(rustix::process::Signal::KILL);
@@ -190,15 +191,14 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
         json = std::fs::read_to_string(path)
             .with_context(|| format!("failed to read {}", path.display()))?;
     }
-    let spec: LoadSpec =
-        serde_json::from_str(&json).context("the specification is no load specification")?;
+    let spec: LoadSpec = serde_json::from_str(&json).context("invalid load specification")?;
     let mut writer = RecordWriter::begin(io::stdout())?;
     let mut broken = None;
     let result = tare_load::run(&spec, &stop, true, &mut |record| {
         if broken.is_none()
             && let Err(e) = writer.write(&record)
         {
-            // Nobody reads any more: nobody wants the rest.
+            // The reader is gone, so the rest of the measurement has no use.
             broken = Some(e);
             stop.store(true, Ordering::Relaxed);
         }
@@ -216,9 +216,9 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
         false => result.window_start_unix_ns + result.window_ns,
     };
     writer.finish(result)?;
-    let seen = UNIX_EPOCH + Duration::from_nanos(end_ns) + OUTLIVES_WINDOW;
-    let wait = seen.duration_since(SystemTime::now()).unwrap_or_default();
-    std::thread::sleep(wait.min(OUTLIVES_WINDOW));
+    let until = UNIX_EPOCH + Duration::from_nanos(end_ns) + LINGER;
+    let wait = until.duration_since(SystemTime::now()).unwrap_or_default();
+    std::thread::sleep(wait.min(LINGER));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -253,20 +253,20 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The specification of a step of a search, from the flags that both commands have.
+/// Returns the specification of a step of a search, from the flags that both commands share.
 ///
 /// # Errors
-/// As for a load, and for flags that a search has no use for.
+/// Those of a load, and flags that do not apply to a search.
 pub(super) fn spec_of_step(
     mut args: Args,
     rate_rps: f64,
     duration_ns: u64,
 ) -> anyhow::Result<LoadSpec> {
-    let strange = args.rate.is_some() || args.max || args.spec.is_some();
-    let strange = strange || args.hlog.is_some() || !args.save.is_empty();
-    if strange {
+    let inapplicable = args.rate.is_some() || args.max || args.spec.is_some();
+    let inapplicable = inapplicable || args.hlog.is_some() || !args.save.is_empty();
+    if inapplicable {
         anyhow::bail!(
-            "found --rate, --max, --spec, --hlog or --save, which a search has no use for; expected --min-rate and --max-rate"
+            "--rate, --max, --spec, --hlog and --save do not apply to a search; use --min-rate and --max-rate"
         );
     }
     args.rate = Some(rate_rps);
@@ -276,7 +276,7 @@ pub(super) fn spec_of_step(
     Ok(spec)
 }
 
-/// Whether the result is wanted as JSON.
+/// Whether the output format is JSON.
 pub(super) fn is_json(args: &Args) -> bool {
     args.output == Output::Json
 }
@@ -324,7 +324,7 @@ impl Live {
             return;
         }
         let line = text::progress(progress);
-        // A closed standard error is no reason to stop measuring.
+        // A closed standard error must not stop the measurement.
         let mut err = io::stderr().lock();
         if self.rewriting {
             write!(err, "\r\x1b[K{line}").ok();

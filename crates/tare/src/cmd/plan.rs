@@ -1,4 +1,4 @@
-//! `tare plan`: show, list and check plans; and how `tare run` finds its own.
+//! `tare plan`: shows, lists and checks plans; also finds the plan of `tare run`.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ pub(crate) struct Args {
 enum Action {
     /// Print a built-in plan as YAML, to start from.
     Show {
-        /// Name, as in `tare plan list`.
+        /// Name of a built-in plan; `tare plan list` prints them.
         name: String,
     },
     /// List the built-in plans.
@@ -34,10 +34,10 @@ enum Action {
     Check {
         /// Plan file, `-` for standard input, or the name of a built-in plan.
         plan: String,
-        /// Change one setting of the plan, as `load.rate=500` or `meshes=bare,envoy`.
+        /// Change one setting of the plan, for example `load.rate=500` or `meshes=bare,envoy`; may be repeated.
         #[arg(long = "set", value_name = "PATH=VALUE")]
         sets: Vec<String>,
-        /// How to print the result.
+        /// Output format.
         #[arg(long, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
@@ -51,11 +51,11 @@ enum Output {
     Json,
 }
 
-/// A plan that was found and is good.
+/// A valid plan and its text.
 pub(crate) struct Source {
-    /// What it means.
+    /// The resolved plan.
     pub(crate) plan: Plan,
-    /// What was written, without the changes of `--set`.
+    /// The text as written, without the changes of `--set`.
     pub(crate) text: String,
 }
 
@@ -88,8 +88,8 @@ pub(crate) fn list(out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Finds, reads and resolves a plan. A name with a path separator or ending in
-/// `.yaml` or `.yml` is a file, any other first of all a built-in plan.
+/// Finds, reads and resolves a plan. A name that contains a path separator or ends in `.yaml` or
+/// `.yml` is a file; any other name is first looked up among the built-in plans.
 pub(crate) fn read(name: &str, sets: &[String]) -> anyhow::Result<Source> {
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let path = Path::new(name);
@@ -105,7 +105,7 @@ pub(crate) fn read(name: &str, sets: &[String]) -> anyhow::Result<Source> {
     let source = if name == "-" { "<stdin>" } else { name };
     let read = |relative: &str| read_relative(folder, relative);
     let plan = plan::resolve(source, &text, sets, &read)
-        .map_err(|errors| anyhow::anyhow!("the plan cannot be run\n\n{errors}"))?;
+        .map_err(|errors| anyhow::anyhow!("invalid plan\n\n{errors}"))?;
     Ok(Source { plan, text })
 }
 
@@ -120,7 +120,9 @@ fn builtin(name: &str) -> anyhow::Result<&'static plan::Builtin> {
     let hint = plan::nearest_builtin(name)
         .map(|n| format!("; did you mean `{n}`?"))
         .unwrap_or_default();
-    bail!("there is no plan `{name}`, neither a file nor built in (built in are:{names}){hint}")
+    bail!(
+        "unknown plan `{name}`: found neither a file nor a built-in plan of this name (built-in plans:{names}){hint}"
+    )
 }
 
 fn read_relative(folder: &Path, relative: &str) -> Result<String, String> {
@@ -132,25 +134,25 @@ fn read_file(path: &Path) -> io::Result<String> {
     bounded(std::fs::File::open(path)?)
 }
 
-/// Reads a text that is no longer than a plan may be; one byte more is left for the
-/// resolver to refuse.
+/// Reads a text of at most [`TEXT_BYTES_MAX`] bytes.
 fn bounded(reader: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     reader
         .take(TEXT_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)?;
     if bytes.len() > TEXT_BYTES_MAX {
-        let message = format!("longer than {TEXT_BYTES_MAX} bytes: this is no plan");
+        let message =
+            format!("the file is larger than {TEXT_BYTES_MAX} bytes, the maximum for a plan");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let message = format!("byte {} is no UTF-8: save the file as UTF-8", at + 1);
+        let message = format!("byte {} is not valid UTF-8: save the file as UTF-8", at + 1);
         io::Error::new(io::ErrorKind::InvalidData, message)
     })
 }
 
-/// What a plan will do, for people.
+/// Formats what a plan will do.
 fn summary(plan: &Plan) -> String {
     let mut text = String::new();
     let names = |list: Vec<&str>| list.join(", ");

@@ -30,7 +30,7 @@ mod ended;
 mod place;
 
 pub(super) use ended::{EndedRun, analyse, conclude};
-use place::{build, idle_cores, check_same_place};
+use place::{build, check_same_place, idle_cores};
 
 /// Run a plan: measure every mesh under every load, in blocks, and report what each mesh costs.
 ///
@@ -365,7 +365,9 @@ fn stop_on_signal() -> anyhow::Result<Stop> {
             if last.swap(true, Ordering::SeqCst) {
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
-            super::say("\nStopping the current trial and cleaning up; press Ctrl-C again to exit at once.");
+            super::say(
+                "\nStopping the current trial and cleaning up; press Ctrl-C again to exit at once.",
+            );
             let _ = sender.send(true);
         }
     });

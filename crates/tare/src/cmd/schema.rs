@@ -8,7 +8,7 @@ use tare_model::schemas;
 /// Print the JSON Schema of a document that tare writes or reads.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which document; without it, all names are listed.
+    /// Name of the document [default: list all names].
     name: Option<String>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Some(name) => {
             let Some(schema) = schemas::of(name) else {
-                anyhow::bail!("there is no schema `{name}`; `tare schema` lists them");
+                anyhow::bail!("unknown schema `{name}`: `tare schema` lists all names");
             };
             writeln!(out, "{}", serde_json::to_string_pretty(&schema)?)?;
         }

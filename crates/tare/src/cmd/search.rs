@@ -1,4 +1,4 @@
-//! `tare search`: the highest rate that meets objectives.
+//! `tare search`: finds the highest rate that meets objectives.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -19,43 +19,44 @@ mod flags;
 mod step;
 mod text;
 
-/// No rate has more steps than this: beyond it, the budget is wrong.
+/// Maximum number of steps of a search.
 const STEPS_MAX: usize = 10_000;
-/// Where a search begins that was not told the lowest rate.
+/// First rate of a search without `--min-rate`.
 const START_RPS: f64 = 100.0;
-/// What holds unless an objective says otherwise: a server that refuses fast is not fast.
-const UNASKED: [&str; 2] = ["errors<1%", "achieved>99%"];
+/// Objectives that apply unless the user gives others: a server that refuses requests quickly is
+/// not fast.
+const DEFAULT_OBJECTIVES: [&str; 2] = ["errors<1%", "achieved>99%"];
 
 /// Find the highest rate that meets objectives, with an interval, from short open-loop steps.
 ///
-/// The rate doubles until an objective is missed; then each step is where its outcome says most, until the interval is
-/// narrow enough. Says when the generator, not the target, was the limit. Exit code 1: not even the lowest rate meets
-/// them; 3: no limit was found.
+/// The rate doubles until an objective is missed. Each further step runs at the rate that is most informative, until
+/// the interval is narrow enough. The result names what was the limit: the target, the generator, or a flag. Exit
+/// code 1: even the lowest rate misses an objective; 3: no limit was found.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// What has to be met: p99<20ms (p50 to p99.999, max, mean), errors<0.1%, achieved>99%; may be repeated. Unless said otherwise, errors<1% and achieved>99% hold as well.
+    /// Objective to meet: p99<20ms (p50 to p99.999, max, mean), errors<0.1% or achieved>99%; may be repeated. errors<1% and achieved>99% apply unless you give others.
     #[arg(long, required = true, value_name = "OBJECTIVE", value_parser = objective)]
     slo: Vec<Slo>,
-    /// Lowest rate worth trying; the search begins there [default: begin at 100, go down to 1].
+    /// Lowest rate to try; the search starts there [default: start at 100, lowest 1].
     #[arg(long, value_parser = parse_rate)]
     min_rate: Option<f64>,
-    /// Highest rate worth trying.
+    /// Highest rate to try.
     #[arg(long, value_parser = parse_rate, default_value = "1M")]
     max_rate: f64,
-    /// Length of a step; up to ten times that where the objective's percentile needs more requests.
+    /// Duration of a step. A step is up to ten times longer if the percentile of an objective needs more requests.
     #[arg(long, value_parser = parse_duration, default_value = "2s")]
     step_duration: u64,
-    /// Steps near the limit, or at an end of the range, at least.
+    /// Minimum number of steps near the limit, or at an end of the range.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     repeats: u8,
-    /// How narrow the 95 % interval has to be, relative to its lower end, as `5%`.
+    /// Width of the 95 % interval at which the search stops, relative to its lower end.
     #[arg(long, default_value = "5%", value_parser = tolerance)]
     tolerance: f64,
-    /// The search ends after so long with what it knows then.
+    /// Time budget; when it is used up, the search reports its best estimate.
     #[arg(long, value_parser = parse_duration, default_value = "5m")]
     budget: u64,
-    /// Between two steps; four times as long when requests were left unanswered.
+    /// Pause between two steps; four times as long after a step that left requests without a response.
     #[arg(long, value_parser = parse_duration, default_value = "300ms")]
     pause: u64,
     #[command(flatten)]
@@ -81,14 +82,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     if !(min_rps > 0.0 && min_rps * 1.01 < args.max_rate) {
         bail!(
-            "found rates from {min_rps} to {}, expected a --min-rate above 0 and a --max-rate above that",
+            "found rates from {min_rps} to {}: expected --min-rate above 0, and --max-rate above --min-rate",
             args.max_rate
         );
     }
     let json = load::is_json(&args.load.0);
     let samples = args.slo.iter().map(Slo::samples_needed).max();
     let plan = Plan {
-        slos: with_unasked(args.slo)?,
+        slos: with_defaults(args.slo)?,
         samples: samples.unwrap_or(0),
         tolerance: args.tolerance,
         repeats: usize::from(args.repeats),
@@ -120,23 +121,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn with_unasked(mut slos: Vec<Slo>) -> anyhow::Result<Vec<Slo>> {
-    for text in UNASKED {
+fn with_defaults(mut slos: Vec<Slo>) -> anyhow::Result<Vec<Slo>> {
+    for text in DEFAULT_OBJECTIVES {
         let slo = Slo::parse(text)?;
-        let said = slos.iter().any(|s| {
+        let given = slos.iter().any(|s| {
             (s.is_of_errors() && slo.is_of_errors()) || (s.is_of_rate() && slo.is_of_rate())
         });
-        if !said {
+        if !given {
             slos.push(slo);
         }
     }
     Ok(slos)
 }
 
-/// What the flags say about the search itself.
+/// The settings of a search.
 struct Plan {
     slos: Vec<Slo>,
-    /// Requests that a step needs for the objectives that were asked for.
+    /// Number of requests that a step needs for the given objectives.
     samples: u64,
     tolerance: f64,
     repeats: usize,
@@ -157,7 +158,7 @@ fn search(
     let mut progress = Progress::Searching;
     let mut ended = Ended::Certain;
     while progress == Progress::Searching {
-        let rate_rps = match step::unsettled(&steps) {
+        let rate_rps = match step::rate_to_repeat(&steps) {
             Some(rate_rps) => rate_rps,
             None => rates.next_rps(),
         };
@@ -174,8 +175,8 @@ fn search(
         }
         let left_over = result.counts.in_flight + result.counts.not_sent > 0;
         let step = step::judge(&result, rate_rps, &plan.slos)?;
-        // Held up once, the generator has said nothing about the target: the same again.
-        if step.outcome != StepOutcome::Generator || step::is_again(&step, steps.last()) {
+        // A step in which the generator was delayed tells nothing about the target: it is repeated.
+        if step.outcome != StepOutcome::Generator || step::is_repeated(&step, steps.last()) {
             rates.record(rate_rps, step::is_met(&step));
         }
         observe(steps.len() + 1, &step);
@@ -205,7 +206,8 @@ fn search(
     })
 }
 
-/// Of the strictest objective, in the steps that were missed: those near the limit.
+/// The share of growth that the strictest objective cannot see in the missed steps, which are those
+/// near the limit.
 fn unseen_share(plan: &Plan, steps: &[SearchStep]) -> Option<f64> {
     let missed = steps.iter().filter(|s| !step::is_met(s));
     let shortest_ns = missed.map(|s| s.duration_ns).min()?;
@@ -213,7 +215,7 @@ fn unseen_share(plan: &Plan, steps: &[SearchStep]) -> Option<f64> {
     shares.min_by(f64::total_cmp)
 }
 
-/// The rate of an open loop, with everything else left as it is.
+/// Changes the rate of an open loop.
 fn set_rate(mode: &mut Mode, to: f64) {
     if let Mode::Open { rate_rps, .. } = mode {
         *rate_rps = to;

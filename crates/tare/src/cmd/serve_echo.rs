@@ -7,15 +7,15 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use tare_workload::{EchoOptions, EchoServer, Knobs, TlsOptions, run_echo};
 
-/// Serve a test server whose answers the client chooses: HTTP/1.1, HTTP/2 and gRPC, plain and TLS.
+/// Serve a test server whose responses the client chooses: HTTP/1.1, HTTP/2 and gRPC, plain and with TLS.
 ///
-/// Paths: / and /echo (the body comes back), /delay/10ms, /status/503, /bytes/1KiB, /headers, /ready, /metrics.
-/// Queries, or headers with `tare-` before the name: delay, size, status, close; each with percentages on request:
-/// `?delay=1ms:10,5ms:5` is 1 ms for 10 % of the requests, 5 ms for 5 %, none for the rest.
-/// `close` is 1 (after the answer), abort, reset, or stream. gRPC: tare.echo.v1.Echo, with reflection and health.
+/// Paths: / and /echo (return the request body), /delay/10ms, /status/503, /bytes/1KiB, /headers, /ready, /metrics.
+/// Query parameters, or headers with the prefix `tare-`: delay, size, status, close. Values may have percentages:
+/// `?delay=1ms:10,5ms:5` delays 10 % of the requests by 1 ms, 5 % by 5 ms, and the rest not at all.
+/// `close` is 1 (after the response), abort, reset or stream. gRPC: tare.echo.v1.Echo, with reflection and health.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen: address:port, or a port of 127.0.0.1; port 0 is any free one.
+    /// Address and port to listen on; a port alone means 127.0.0.1; port 0 means any free port.
     #[arg(
         long,
         visible_alias = "port",
@@ -23,40 +23,40 @@ pub(crate) struct Args {
         value_name = "[ADDRESS:]PORT"
     )]
     listen: String,
-    /// Serve the same with TLS (and ALPN) as well, here [default with one of the next options: 8443].
+    /// Also serve with TLS and ALPN on this address and port [default with any other TLS option: 8443].
     #[arg(long, value_name = "[ADDRESS:]PORT", num_args = 0..=1, default_missing_value = "8443")]
     tls: Option<String>,
-    /// Certificate chain of the TLS side (PEM); without it, one is made, and its authority's file printed.
+    /// Server certificate chain (PEM). Without it, a certificate is generated, and the path of its CA is printed.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Key of that certificate (PEM).
+    /// Private key of the server certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Names and addresses for the certificate that is made, besides those of loopback.
+    /// Additional names and addresses for the generated certificate, which covers loopback.
     #[arg(long, value_name = "NAME", conflicts_with = "cert")]
     name: Vec<String>,
-    /// Ask clients for a certificate of this authority (PEM): mutual TLS.
+    /// Mutual TLS: require client certificates of this CA (PEM).
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Ask clients for a certificate, and make one for them.
+    /// Mutual TLS: require client certificates, and generate one.
     #[arg(long)]
     mutual: bool,
-    /// Event-loop threads; connections go to them in turn.
+    /// Number of event-loop threads; connections are assigned to them in turn.
     #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Requests served at a time: the capacity is this over the delay, exactly [default: any number].
+    /// Maximum number of requests served at a time; the capacity is exactly N divided by the delay [default: unlimited].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     concurrency: Option<u32>,
-    /// Delay of requests that ask for none, like `1ms` or `1ms:10,5ms:5`.
+    /// Default delay, for example `1ms` or `1ms:10,5ms:5`.
     #[arg(long)]
     delay: Option<String>,
-    /// Size of the answer to requests that ask for none, like `1KiB` [default: the body comes back].
+    /// Default size of responses, for example `1KiB` [default: the request body is returned].
     #[arg(long)]
     size: Option<String>,
-    /// Status for requests that ask for none, like `503:2` or `UNAVAILABLE:0.1`.
+    /// Default status, for example `503:2` or `UNAVAILABLE:0.1`.
     #[arg(long)]
     status: Option<String>,
-    /// How connections end for requests that do not say, like `1:5` or `reset:0.1`.
+    /// Default way to close connections, for example `1:5` or `reset:0.1`.
     #[arg(long)]
     close: Option<String>,
     /// Seed of the probabilities.
@@ -67,7 +67,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = options(&args)?;
     let (requests, connections) = run_echo(&options, |server| {
-        // Nothing depends on these lines; the server goes on without a reader.
+        // The server continues if nobody reads these lines.
         let _ = describe(server);
     })?;
     super::say(format_args!(
@@ -112,17 +112,17 @@ fn options(args: &Args) -> anyhow::Result<EchoOptions> {
     })
 }
 
-/// `8080` and `:8080` are ports of loopback.
+/// Completes `8080` and `:8080` to an address on loopback.
 fn address(text: &str) -> anyhow::Result<String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if port.parse::<u16>().is_ok() {
         return Ok(format!("127.0.0.1:{port}"));
     }
     let Some((host, port)) = text.rsplit_once(':') else {
-        bail!("found {text:?}, expected address:port, or a port from 0 to 65535");
+        bail!("invalid address {text:?}: expected address:port, or a port from 0 to 65535");
     };
     if host.is_empty() || port.parse::<u16>().is_err() {
-        bail!("found {text:?}, expected address:port, or a port from 0 to 65535");
+        bail!("invalid address {text:?}: expected address:port, or a port from 0 to 65535");
     }
     Ok(text.to_owned())
 }
@@ -135,7 +135,7 @@ fn describe(server: &EchoServer) -> io::Result<()> {
         writeln!(out, "listening on https://{tls} (the same with TLS)")?;
     }
     if let Some(issued) = server.issued() {
-        writeln!(out, "authority: {}", issued.ca.display())?;
+        writeln!(out, "CA certificate: {}", issued.ca.display())?;
         writeln!(
             out,
             "client certificate and key: {} {}",
@@ -145,7 +145,7 @@ fn describe(server: &EchoServer) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\ntry:\n  curl 'http://{plain}/echo?delay=1ms:10,5ms:5&size=1KiB'\n  curl -i 'http://{plain}/status/503:20'\n\nCtrl-C ends it."
+        "\ntry:\n  curl 'http://{plain}/echo?delay=1ms:10,5ms:5&size=1KiB'\n  curl -i 'http://{plain}/status/503:20'\n\nPress Ctrl-C to stop."
     )?;
     out.flush()
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_is_of_loopback() {
+    fn a_port_alone_is_on_loopback() {
         assert_eq!(address("81").unwrap(), "127.0.0.1:81");
         assert_eq!(address(":81").unwrap(), "127.0.0.1:81");
         assert_eq!(address("[::]:81").unwrap(), "[::]:81");

@@ -6,29 +6,29 @@ use anyhow::Context;
 use clap::ValueEnum;
 use tare_model::transport::{TlsSpec, TlsVersion};
 
-/// How https:// and grpcs:// URLs are spoken to.
+/// TLS options of https:// and grpcs:// URLs.
 #[derive(clap::Args)]
 #[command(next_help_heading = "TLS, for https:// and grpcs://")]
 pub(super) struct TlsArgs {
-    /// PEM file with the authorities to trust [default: those of the system].
+    /// PEM file with trusted CA certificates [default: those of the system].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// PEM file with the client's certificate and those between it and its authority.
+    /// PEM file with the client certificate and its intermediate certificates.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// PEM file with the client's private key.
+    /// PEM file with the private key of the client certificate.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Name to ask for, and to expect in the server's certificate [default: the URL's host].
+    /// Server name for SNI and certificate verification [default: the host of the URL].
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
-    /// Oldest version.
+    /// Minimum TLS version.
     #[arg(long, value_enum, default_value_t = Version::V12)]
     tls_min: Version,
-    /// Newest version.
+    /// Maximum TLS version.
     #[arg(long, value_enum, default_value_t = Version::V13)]
     tls_max: Version,
-    /// Accept any certificate.
+    /// Accept any server certificate without verification.
     #[arg(long, short = 'k', conflicts_with = "ca")]
     insecure: bool,
 }
@@ -51,7 +51,7 @@ impl From<Version> for TlsVersion {
 }
 
 impl TlsArgs {
-    /// `None` where nothing differs from the default.
+    /// Returns the TLS settings, or `None` if all have their defaults.
     pub(super) fn spec(&self, resumption: bool) -> anyhow::Result<Option<TlsSpec>> {
         let read = |path: &Option<PathBuf>| path.as_deref().map(text).transpose();
         let spec = TlsSpec {

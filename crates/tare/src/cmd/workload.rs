@@ -10,11 +10,11 @@ use tare_model::graph::{self, Protocol, ServiceGraph};
 use tare_model::worker::WorkloadSpec;
 use tare_workload::Playground;
 
-/// Show or serve the applications that tare puts under load
+/// Show or serve the applications that tare measures
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
-    /// Serve one service as FILE says (JSON; - for standard input) and write records
+    /// Serve one service by the specification in FILE (JSON; `-` for standard input) and write records
     #[arg(long, value_name = "FILE", required = true)]
     spec: Option<PathBuf>,
     #[command(subcommand)]
@@ -27,14 +27,14 @@ enum Action {
     List,
     /// Print a built-in service graph as YAML
     Show {
-        /// Name of the graph, as emojivoto or chain-5
+        /// Name of the graph, for example emojivoto or chain-5
         name: String,
     },
-    /// Serve a whole instance in one process on loopback ports, to play with
+    /// Serve a whole instance in one process on loopback ports, to try it out
     Serve {
-        /// Name of the graph, as emojivoto or chain-5
+        /// Name of the graph, for example emojivoto or chain-5
         name: String,
-        /// Seed of error rates and shares
+        /// Seed of error rates and probabilities
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -56,16 +56,21 @@ fn serve(path: &Path) -> anyhow::Result<()> {
         Some("-") => read_spec(io::stdin().lock()),
         _ => File::open(path).map_err(Into::into).and_then(read_spec),
     };
-    let spec = spec.with_context(|| format!("cannot read the workload spec {}", path.display()))?;
+    let spec = spec.with_context(|| {
+        format!(
+            "failed to read the workload specification {}",
+            path.display()
+        )
+    })?;
     tare_workload::run_worker(&spec, io::stdout().lock()).map_err(Into::into)
 }
 
-/// One JSON document. Whoever wrote it may keep the pipe open: its end is no signal.
+/// Reads one JSON document. The writer may keep the pipe open, so this does not wait for its end.
 fn read_spec(from: impl Read) -> anyhow::Result<WorkloadSpec> {
     let reader = io::BufReader::new(from);
     let mut documents = serde_json::Deserializer::from_reader(reader).into_iter();
     let first = documents.next();
-    Ok(first.context("found nothing, expected one JSON document")??)
+    Ok(first.context("empty input: expected one JSON document")??)
 }
 
 fn list() -> io::Result<()> {
@@ -90,14 +95,14 @@ fn find(name: &str) -> anyhow::Result<ServiceGraph> {
     graph::builtin(name).with_context(|| {
         let known: Vec<_> = graph::BUILTINS.iter().map(|b| b.name).collect();
         let known = known.join(", ");
-        format!("found no service graph {name:?}, expected one of: {known} (N from 1 to 50)")
+        format!("unknown service graph {name:?}: expected one of {known} (N from 1 to 50)")
     })
 }
 
 fn play(name: &str, seed: u64) -> anyhow::Result<()> {
     let graph = find(name)?;
     let tallies = tare_workload::run_playground(&graph, seed, |playground| {
-        // Nothing depends on these lines; the services go on without a reader.
+        // The services continue if nobody reads these lines.
         let _ = describe(&graph, playground);
     })?;
     let mut out = io::stdout().lock();
@@ -146,5 +151,5 @@ fn describe(graph: &ServiceGraph, playground: &Playground) -> io::Result<()> {
         shown.push(&endpoint.name);
         writeln!(out, "  curl 'http://{}{}'", server.address(), endpoint.path)?;
     }
-    writeln!(out, "\nCtrl-C ends it.")
+    writeln!(out, "\nPress Ctrl-C to stop.")
 }

@@ -1,4 +1,4 @@
-//! JSON to messages.
+//! From JSON to messages.
 
 use anyhow::{Context, bail};
 use base64::Engine as _;
@@ -6,12 +6,12 @@ use prost_reflect::prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor};
 use serde_json::Value;
 
-use super::absent;
+use super::unknown;
 
-/// The JSON values in `text`: one, several in a row (NDJSON), or those of an array.
+/// Returns the JSON values in `text`: one, several in a row (NDJSON), or those of an array.
 ///
 /// # Errors
-/// Text that is no JSON, with line and column.
+/// Invalid JSON, with line and column.
 pub(crate) fn values(text: &str) -> anyhow::Result<Vec<Value>> {
     let read = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let mut values = read.collect::<Result<Vec<_>, _>>().context(
@@ -25,16 +25,16 @@ pub(crate) fn values(text: &str) -> anyhow::Result<Vec<Value>> {
     Ok(values)
 }
 
-/// The request messages of `method`, in base64, as a load specification has them.
+/// Encodes the request messages of `method` in base64, for a load specification.
 ///
 /// # Errors
-/// A field that the message does not have (with the nearest), a value of another
-/// type, several messages for a method that takes one.
+/// An unknown field (with the nearest known one), a value of a wrong type, several messages for a
+/// method that takes one.
 pub(crate) fn encode(method: &MethodDescriptor, values: &[Value]) -> anyhow::Result<Vec<String>> {
     if values.is_empty() || (values.len() > 1 && !method.is_client_streaming()) {
         let expected = match method.is_client_streaming() {
             true => "at least one",
-            false => "exactly one: the client of this method sends no stream",
+            false => "exactly one, because the client of this method does not stream",
         };
         bail!(
             "{}: found {} messages, expected {expected}",
@@ -48,7 +48,7 @@ pub(crate) fn encode(method: &MethodDescriptor, values: &[Value]) -> anyhow::Res
             _ => format!("message {}: ", i + 1),
         };
         let bytes = message(&method.input(), value)
-            .with_context(|| format!("{place}no {}", method.input().full_name()))?;
+            .with_context(|| format!("{place}invalid {}", method.input().full_name()))?;
         Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
     });
     encoded.collect()
@@ -60,9 +60,9 @@ fn message(kind: &MessageDescriptor, value: &Value) -> anyhow::Result<Vec<u8>> {
     Ok(message.encode_to_vec())
 }
 
-/// Whether all fields are known; the decoder would say so without place and proposal.
+/// Checks that all fields are known. The error of the decoder would have no place and no proposal.
 fn check(kind: &MessageDescriptor, value: &Value, place: &str) -> anyhow::Result<()> {
-    // These have forms of their own in JSON.
+    // These types have special forms in JSON.
     if kind.full_name().starts_with("google.protobuf.") {
         return Ok(());
     }
@@ -81,10 +81,10 @@ fn check(kind: &MessageDescriptor, value: &Value, place: &str) -> anyhow::Result
         let known = kind.get_field_by_json_name(name);
         let Some(field) = known.or_else(|| kind.get_field_by_name(name)) else {
             let known: Vec<String> = kind.fields().map(|f| f.json_name().to_owned()).collect();
-            let said = absent("field", name, &known);
+            let problem = unknown("field", name, &known);
             match place.trim_end_matches('.') {
-                "" => bail!("{said}"),
-                place => bail!("at {place}: {said}"),
+                "" => bail!("{problem}"),
+                place => bail!("at {place}: {problem}"),
             }
         };
         let place = format!("{place}{name}.");
@@ -110,7 +110,7 @@ fn check_value(field: &FieldDescriptor, value: &Value, place: &str) -> anyhow::R
             let mut items = items.iter();
             items.try_for_each(|item| check(&kind, item, place))
         }
-        // What is neither list nor map here, the decoder refuses with its type.
+        // The decoder rejects anything else with its type.
         _ if field.is_list() || field.is_map() => Ok(()),
         value => check(&kind, value, place),
     }

@@ -1,5 +1,5 @@
-//! From JSON to the bytes of Protobuf messages, by a description of the service:
-//! from the server itself (reflection), a .proto file, or a descriptor set.
+//! From JSON to encoded Protobuf messages. The schema comes from the server itself (reflection), a
+//! .proto file, or a descriptor set.
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +15,13 @@ mod tls;
 pub(crate) use encode::{encode, values};
 pub(crate) use reflect::{Reflection, ReflectionError};
 
-/// Names listed in messages; the rest is counted.
+/// Maximum number of names listed in an error; the rest is counted.
 const NAMES_SHOWN: usize = 12;
 
-/// What a .proto file and its imports describe.
+/// Returns the schema of a .proto file and its imports.
 ///
 /// # Errors
-/// Files that are missing or wrong, as the compiler names them.
+/// Missing or invalid files, as the compiler reports them.
 pub(crate) fn from_proto(file: &Path, imports: &[PathBuf]) -> anyhow::Result<DescriptorPool> {
     let mut includes = imports.to_vec();
     let parent = file.parent().filter(|p| !p.as_os_str().is_empty());
@@ -32,28 +32,28 @@ pub(crate) fn from_proto(file: &Path, imports: &[PathBuf]) -> anyhow::Result<Des
     });
     compiled.with_context(|| {
         format!(
-            "cannot compile {}; expected a .proto file, its imports under --import-path",
+            "failed to compile {}: expected a .proto file, with its imports in --import-path",
             file.display()
         )
     })
 }
 
-/// What a descriptor set (`protoc --include_imports --descriptor_set_out`) describes.
+/// Returns the schema of a descriptor set (`protoc --include_imports --descriptor_set_out`).
 ///
 /// # Errors
-/// A file that cannot be read or is none.
+/// A file that cannot be read or is not a descriptor set.
 pub(crate) fn from_descriptor_set(file: &Path) -> anyhow::Result<DescriptorPool> {
     let bytes =
         std::fs::read(file).with_context(|| format!("failed to read {}", file.display()))?;
     DescriptorPool::decode(bytes.as_slice()).with_context(|| {
         format!(
-            "{} is no descriptor set; expected what `protoc --include_imports --descriptor_set_out` writes",
+            "{} is not a valid descriptor set: expected the output of `protoc --include_imports --descriptor_set_out`",
             file.display()
         )
     })
 }
 
-/// `/package.Service/Method` of a URL's path, or `package.Service/Method`, in two.
+/// Splits `/package.Service/Method`, with or without the first slash, into service and method.
 ///
 /// # Errors
 /// Any other path.
@@ -65,25 +65,25 @@ pub(crate) fn split_path(path: &str) -> anyhow::Result<(&str, &str)> {
         {
             Ok((service, method))
         }
-        _ => bail!("found the path {path:?}, expected /package.Service/Method"),
+        _ => bail!("invalid path {path:?}: expected /package.Service/Method"),
     }
 }
 
-/// The service of that name.
+/// Finds a service by its name.
 ///
 /// # Errors
-/// None of it, with those that there are.
+/// When there is none, with the names of the others.
 pub(crate) fn service(pool: &DescriptorPool, name: &str) -> anyhow::Result<ServiceDescriptor> {
     pool.get_service_by_name(name).with_context(|| {
         let known: Vec<String> = pool.services().map(|s| s.full_name().to_owned()).collect();
-        absent("service", name, &known)
+        unknown("service", name, &known)
     })
 }
 
-/// The method of that name.
+/// Finds a method by its name.
 ///
 /// # Errors
-/// None of it, with those that there are.
+/// When there is none, with the names of the others.
 pub(crate) fn method(service: &ServiceDescriptor, name: &str) -> anyhow::Result<MethodDescriptor> {
     service
         .methods()
@@ -91,14 +91,14 @@ pub(crate) fn method(service: &ServiceDescriptor, name: &str) -> anyhow::Result<
         .with_context(|| {
             let known: Vec<String> = service.methods().map(|m| m.name().to_owned()).collect();
             format!(
-                "{} has no such method: {}",
+                "{}: {}",
                 service.full_name(),
-                absent("method", name, &known)
+                unknown("method", name, &known)
             )
         })
 }
 
-/// Which side of a method sends a stream.
+/// Returns which sides of a method stream.
 pub(crate) fn streaming(method: &MethodDescriptor) -> Streaming {
     match (method.is_client_streaming(), method.is_server_streaming()) {
         (false, false) => Streaming::Unary,
@@ -108,8 +108,8 @@ pub(crate) fn streaming(method: &MethodDescriptor) -> Streaming {
     }
 }
 
-/// `found KIND "name", expected one of: ...; did you mean ...?`.
-pub(crate) fn absent(kind: &str, name: &str, known: &[String]) -> String {
+/// Formats `unknown KIND "name": expected one of ...; did you mean ...?`.
+pub(crate) fn unknown(kind: &str, name: &str, known: &[String]) -> String {
     let meant = nearest(name, known.iter().map(String::as_str));
     let meant = meant.map_or(String::new(), |m| format!("; did you mean {m}?"));
     let shown = known[..known.len().min(NAMES_SHOWN)].join(", ");
@@ -118,8 +118,8 @@ pub(crate) fn absent(kind: &str, name: &str, known: &[String]) -> String {
         n => format!(" and {n} more"),
     };
     match known {
-        [] => format!("found {kind} {name:?}, and there is none to expect"),
-        [one] => format!("found {kind} {name:?}, expected {one}{meant}"),
-        _ => format!("found {kind} {name:?}, expected one of: {shown}{more}{meant}"),
+        [] => format!("unknown {kind} {name:?}: there is none"),
+        [one] => format!("unknown {kind} {name:?}: expected {one}{meant}"),
+        _ => format!("unknown {kind} {name:?}: expected one of {shown}{more}{meant}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Asking a server what it serves: gRPC server reflection, v1 and before it v1alpha.
+//! gRPC server reflection, v1 and v1alpha.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -18,59 +18,59 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
-use super::absent;
 use super::tls::TlsStreams;
+use super::unknown;
 
-/// Longest wait for a connection, and for each answer.
+/// Maximum time to wait for a connection, and for each response.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Most files of one description: a server that sends more is not describing a service.
+/// Maximum number of files in the schema of a service.
 const FILES_MAX: usize = 10_000;
 
-/// The two names of the same service; their messages have the same bytes.
+/// The two versions of the service; their messages have the same encoding.
 const VERSIONS: [&str; 2] = [
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
 
-/// Why a server did not describe its services.
+/// Why server reflection failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReflectionError {
-    /// Not reachable.
-    #[error("cannot connect to {address} to ask for the service: {problem}")]
+    /// The server is not reachable.
+    #[error("cannot connect to {address} for server reflection: {problem}")]
     Connect {
-        /// Where.
+        /// The server.
         address: String,
         /// The innermost cause.
         problem: String,
     },
-    /// Reachable, and without reflection.
+    /// The server has no reflection.
     #[error(
-        "{address} has no server reflection; give --proto FILE (with --import-path), --descriptor-set FILE, or encoded messages with --data-raw"
+        "{address} has no server reflection: give --proto FILE (with --import-path), --descriptor-set FILE, or encoded messages with --data-raw"
     )]
     Absent {
-        /// Where.
+        /// The server.
         address: String,
     },
-    /// It has no such service.
+    /// The server has no such service.
     #[error("{0}")]
     Service(String),
-    /// An answer that does not help.
-    #[error("{address} answered reflection with {problem}")]
+    /// An invalid response.
+    #[error("invalid response of the server reflection of {address}: {problem}")]
     Answer {
-        /// Where.
+        /// The server.
         address: String,
-        /// What it said.
+        /// What is wrong with it.
         problem: String,
     },
-    /// The address, as a URI.
-    #[error("found the address {0:?}, expected host:port")]
+    /// The address is invalid.
+    #[error("invalid address {0:?}: expected host:port")]
     Address(String),
-    /// Files that do not fit together.
-    #[error("the server's description does not fit together: {0}")]
+    /// The files of the schema are inconsistent.
+    #[error("the server's schema is inconsistent: {0}")]
     Description(#[from] DescriptorError),
 }
 
-/// A server that is asked.
+/// A connection to the reflection service of a server.
 pub(crate) struct Reflection {
     address: String,
     tls: bool,
@@ -80,12 +80,11 @@ pub(crate) struct Reflection {
 }
 
 impl Reflection {
-    /// Connects to `connect` (`host:port`), calls itself a client of `authority`, and
-    /// finds out which version the server speaks, over TLS where `tls` says how.
-    /// `metadata` goes with each question.
+    /// Connects to `connect` (`host:port`) with the authority `authority`, over TLS if `tls` is given,
+    /// and finds out which version the server supports. Each call carries `metadata`.
     ///
     /// # Errors
-    /// Not reachable, or no reflection.
+    /// When the server is not reachable or has no reflection.
     pub(crate) async fn connect(
         connect: &str,
         authority: &str,
@@ -130,10 +129,10 @@ impl Reflection {
         })
     }
 
-    /// The names of all services.
+    /// Returns the names of all services.
     ///
     /// # Errors
-    /// An answer of another kind.
+    /// An invalid response.
     pub(crate) async fn services(&self) -> Result<Vec<String>, ReflectionError> {
         match self.ask(list()).await {
             Ok(MessageResponse::ListServicesResponse(list)) => {
@@ -144,10 +143,10 @@ impl Reflection {
         }
     }
 
-    /// All files that describe the service `name`.
+    /// Returns the schema of the service `name`.
     ///
     /// # Errors
-    /// No such service, with those that there are; files that do not fit together.
+    /// When there is no such service, with the names of the others; an inconsistent schema.
     pub(crate) async fn describe(&self, name: &str) -> Result<DescriptorPool, ReflectionError> {
         let question = MessageRequest::FileContainingSymbol(name.to_owned());
         let mut files = BTreeMap::new();
@@ -155,7 +154,7 @@ impl Reflection {
             Ok(MessageResponse::FileDescriptorResponse(found)) => {
                 self.take(&mut files, found.file_descriptor_proto)?;
             }
-            // Some servers answer so, some end the call so.
+            // Some servers respond with this error, others end the call with it.
             Ok(MessageResponse::ErrorResponse(e)) if e.error_code == Code::NotFound as i32 => {
                 return Err(self.unknown(name).await?);
             }
@@ -175,10 +174,12 @@ impl Reflection {
 
     async fn unknown(&self, service: &str) -> Result<ReflectionError, ReflectionError> {
         let known = self.services().await?;
-        Ok(ReflectionError::Service(absent("service", service, &known)))
+        Ok(ReflectionError::Service(unknown(
+            "service", service, &known,
+        )))
     }
 
-    /// One imported file; those that everybody has need not come from the server.
+    /// Reads one imported file. The well-known types need not come from the server.
     async fn fetch(
         &self,
         files: &mut BTreeMap<String, FileDescriptorProto>,
@@ -195,7 +196,7 @@ impl Reflection {
         if !files.contains_key(&name) || files.len() > FILES_MAX {
             return Err(ReflectionError::Answer {
                 address: self.address.clone(),
-                problem: format!("no file {name}, which its own description imports"),
+                problem: format!("the file {name} is missing, which the schema imports"),
             });
         }
         Ok(())
@@ -210,14 +211,14 @@ impl Reflection {
             let file = FileDescriptorProto::decode(bytes.as_slice());
             let file = file.map_err(|e| ReflectionError::Answer {
                 address: self.address.clone(),
-                problem: format!("a file that cannot be decoded: {e}"),
+                problem: format!("a file cannot be decoded: {e}"),
             })?;
             files.insert(file.name().to_owned(), file);
         }
         Ok(())
     }
 
-    /// One question, one answer.
+    /// Makes one request.
     async fn ask(&self, question: MessageRequest) -> Result<MessageResponse, Status> {
         let message = ServerReflectionRequest {
             host: String::new(),
@@ -240,16 +241,16 @@ impl Reflection {
         let answer = answer.into_inner().message().await?;
         answer
             .and_then(|a| a.message_response)
-            .ok_or_else(|| Status::internal("an empty answer"))
+            .ok_or_else(|| Status::internal("empty response"))
     }
 
     fn failed(&self, status: &Status) -> ReflectionError {
-        // A cause means that the connection failed, not that the server answered so.
+        // A status with a cause means that the connection failed; the server did not send it.
         let problem = match (status.source(), self.tls) {
             (None, _) => format!("{:?}: {}", status.code(), status.message()),
             (Some(cause), true) => innermost(cause),
             (Some(cause), false) => {
-                format!("{}; if it speaks TLS, ask it as grpcs://", innermost(cause))
+                format!("{}; if the server uses TLS, use grpcs://", innermost(cause))
             }
         };
         ReflectionError::Answer {
@@ -261,7 +262,7 @@ impl Reflection {
     fn unexpected(&self) -> ReflectionError {
         ReflectionError::Answer {
             address: self.address.clone(),
-            problem: "something else than what was asked".to_owned(),
+            problem: "a response of another kind than requested".to_owned(),
         }
     }
 }
@@ -278,7 +279,7 @@ fn first_missing(files: &BTreeMap<String, FileDescriptorProto>) -> Option<String
         .cloned()
 }
 
-/// The deepest cause: the outer ones only say that something failed.
+/// Returns the innermost cause; the outer ones carry no information.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! TLS below a channel of tonic, with the options that the load has.
+//! TLS for a channel of tonic, with the options of the load.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use tokio_rustls::client::TlsStream;
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 
-/// Opens connections to one place, whatever the URI.
+/// Opens connections to one address, whatever the URI is.
 pub(super) struct TlsStreams {
     connect: String,
     peer: TlsPeer,

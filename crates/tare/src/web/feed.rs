@@ -1,5 +1,5 @@
-//! What happens in a run, as lines of JSON for whoever watches. A watcher that comes
-//! in the middle of a trial hears that trial from its start.
+//! The updates of a run as lines of JSON for browsers. A browser that connects during a trial
+//! receives that trial from its start.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use tare_run::experiment::{Stage, Update};
 use tokio::sync::broadcast;
 
-/// Most lines that a slow watcher may be behind; then it misses some.
+/// Maximum number of lines that a slow browser may lag behind before it misses some.
 const BEHIND_MAX: usize = 256;
 
-/// Most lines of a trial that are kept for those who come late.
+/// Maximum number of lines of a trial that are kept for browsers that connect later.
 const KEPT_MAX: usize = 4_096;
 
-/// Shared between the run, which tells, and the server, which passes on.
+/// Shared between the run, which writes, and the server, which reads.
 #[derive(Debug, Clone)]
 pub(crate) struct Feed {
     sender: broadcast::Sender<Arc<str>>,
-    /// Since the trial began.
+    /// The lines since the trial began.
     kept: Arc<Mutex<Vec<Arc<str>>>>,
 }
 
@@ -29,13 +29,13 @@ impl Feed {
         }
     }
 
-    /// The lines so far, and those to come.
+    /// Returns the lines so far, and a receiver of those to come.
     pub(crate) fn watch(&self) -> (Vec<Arc<str>>, broadcast::Receiver<Arc<str>>) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         (kept.clone(), self.sender.subscribe())
     }
 
-    /// Whether anybody watches.
+    /// Whether a browser is connected.
     pub(crate) fn watched(&self) -> bool {
         self.sender.receiver_count() > 0
     }
@@ -48,7 +48,7 @@ impl Feed {
                 planned,
             } => {
                 self.forget();
-                self.tell(json!({
+                self.keep(json!({
                     "type": "started", "index": trial.index, "block": trial.block, "mesh": trial.mesh.name,
                     "load": trial.load.name, "done": done, "planned": planned,
                 }));
@@ -59,16 +59,16 @@ impl Feed {
                     Stage::Prove => "proving the mesh",
                     Stage::WarmUp => "warming up",
                     Stage::Measure => "measuring",
-                    Stage::TearDown => "ending",
+                    Stage::TearDown => "stopping",
                 };
-                self.tell(json!({ "type": "stage", "stage": words }));
+                self.keep(json!({ "type": "stage", "stage": words }));
             }
             Update::Progress(progress) => {
-                self.tell(json!({ "type": "progress", "progress": progress }));
+                self.keep(json!({ "type": "progress", "progress": progress }));
             }
-            Update::DataPlaneCores(cores) => self.tell(json!({ "type": "cores", "cores": cores })),
+            Update::DataPlaneCores(cores) => self.keep(json!({ "type": "cores", "cores": cores })),
             Update::Event(_) => {}
-            // Not kept: whoever comes later finds the trial in the page.
+            // Not kept: a browser that connects later has the trial in the page.
             Update::Done(_) => {
                 self.forget();
                 self.send(&json!({ "type": "done" }));
@@ -76,10 +76,10 @@ impl Feed {
         }
     }
 
-    /// The run has ended; `report` is where its page will be.
+    /// Sends the end of the run; `report` is the path of its page.
     pub(crate) fn over(&self, report: &str) {
         self.forget();
-        self.tell(json!({ "type": "over", "report": report }));
+        self.keep(json!({ "type": "over", "report": report }));
     }
 
     fn forget(&self) {
@@ -87,7 +87,7 @@ impl Feed {
         kept.clear();
     }
 
-    fn tell(&self, line: Value) {
+    fn keep(&self, line: Value) {
         let line = self.send(&line);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() < KEPT_MAX {
@@ -97,7 +97,7 @@ impl Feed {
 
     fn send(&self, line: &Value) -> Arc<str> {
         let line: Arc<str> = line.to_string().into();
-        // Without watchers there is nobody to tell.
+        // An error means that no browser is connected.
         let _ = self.sender.send(Arc::clone(&line));
         line
     }

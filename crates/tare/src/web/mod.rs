@@ -1,6 +1,5 @@
-//! `tare run --web`: the report page of a run that is still going on, on loopback.
-//! The server only passes on: the page is made when it is asked for, in another
-//! thread, and between trials it is asked for again.
+//! `tare run --web`: serves the report page of a run in progress, on loopback. The page is made for
+//! each request, in another thread; the browser requests it again after each trial.
 
 mod feed;
 
@@ -23,10 +22,10 @@ pub(crate) use feed::Feed;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A server that ends with this value.
+/// A server; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Where it listens, as `http://127.0.0.1:40123/`.
+    /// The address it listens on, for example `http://127.0.0.1:40123/`.
     pub(crate) address: String,
     task: tokio::task::JoinHandle<()>,
 }
@@ -37,15 +36,15 @@ impl Drop for Server {
     }
 }
 
-/// Listens on `port` of 127.0.0.1; on any free one for 0. Nobody is answered before
-/// [`serve`]: a port that is taken shows before a run begins.
+/// Listens on `port` of 127.0.0.1, or on any free port for 0, without serving yet: a port in use is
+/// found before the run begins.
 pub(crate) fn listen(port: u16) -> std::io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", port))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Serves the run in `dir`; within a runtime.
+/// Serves the run in `dir`. Needs a tokio runtime.
 pub(crate) fn serve(
     listener: std::net::TcpListener,
     dir: PathBuf,
@@ -54,7 +53,7 @@ pub(crate) fn serve(
     let listener = TcpListener::from_std(listener)?;
     let port = listener.local_addr()?.port();
     let task = tokio::spawn(async move {
-        // An error of accepting is one connection's; the next may do.
+        // An error of accept concerns one connection; the next one may work.
         loop {
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -66,7 +65,7 @@ pub(crate) fn serve(
                     let (dir, feed) = (dir.clone(), feed.clone());
                     async move { Ok::<_, Infallible>(answer(request, port, dir, feed).await) }
                 });
-                // Who goes away in the middle has seen enough.
+                // The browser may close the connection at any time.
                 let _ = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)
                     .await;
@@ -80,19 +79,19 @@ pub(crate) fn serve(
 }
 
 async fn answer(request: Request<Incoming>, port: u16, dir: PathBuf, feed: Feed) -> Response<Body> {
-    // Another site's page must not read this one through a name of its own.
+    // The page of another site must not read this one through its own host name.
     let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
     let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
     if !host.is_some_and(|host| ours.iter().any(|name| name == host)) {
-        return text(StatusCode::FORBIDDEN, "asked for by another name");
+        return text(StatusCode::FORBIDDEN, "unexpected host name");
     }
     if request.method() != Method::GET {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET");
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported");
     }
     match request.uri().path() {
         "/" => page(dir).await,
         "/events" => events(&feed),
-        _ => text(StatusCode::NOT_FOUND, "there is / and /events"),
+        _ => text(StatusCode::NOT_FOUND, "not found: expected / or /events"),
     }
 }
 
@@ -101,14 +100,11 @@ async fn page(dir: PathBuf) -> Response<Body> {
     match made {
         Ok(Ok(page)) => whole(StatusCode::OK, "text/html; charset=utf-8", page),
         Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-        Err(_) => text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the page could not be made",
-        ),
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "failed to make the page"),
     }
 }
 
-/// Server-sent events: what was kept, and then what comes.
+/// Serves the kept lines and those to come as server-sent events.
 fn events(feed: &Feed) -> Response<Body> {
     let (kept, receiver) = feed.watch();
     let lines = stream::unfold(
@@ -129,7 +125,7 @@ fn events(feed: &Feed) -> Response<Body> {
     )
 }
 
-/// The next line; those that were missed are gone. `None` when the run has ended.
+/// Returns the next line; missed lines are skipped. `None` when the run has ended.
 async fn next(coming: &mut tokio::sync::broadcast::Receiver<Arc<str>>) -> Option<Arc<str>> {
     loop {
         match coming.recv().await {

@@ -9,19 +9,19 @@ use clap::ValueEnum;
 use tare_model::load::{Endpoint, GrpcCall, Protocol, Streaming};
 use tare_model::units::parse_duration;
 
-/// What a gRPC call needs to be told.
+/// Options of gRPC calls.
 #[derive(clap::Args)]
 pub(super) struct GrpcArgs {
-    /// gRPC: file with an encoded request message, `@-` for standard input; several flags make several messages. Without any, one empty message.
+    /// gRPC: file with an encoded request message, or `-` for standard input; repeat for several messages [default: one empty message].
     #[arg(long, value_name = "FILE")]
     data_raw: Vec<String>,
     /// gRPC: metadata of the call, `name: value`; may be repeated.
     #[arg(long, value_name = "NAME: VALUE")]
     pub(super) metadata: Vec<String>,
-    /// gRPC: which side sends a stream of messages. In `bidi`, each message waits for the answer to the one before.
+    /// gRPC: which side streams messages. With `bidi`, each message waits for the response to the previous one.
     #[arg(long, value_enum, default_value_t = StreamingArg::Unary)]
     streaming: StreamingArg,
-    /// gRPC: the deadline told to the server; --timeout is the generator's own.
+    /// gRPC: deadline sent to the server. The generator itself uses --timeout.
     #[arg(long, value_parser = parse_duration)]
     deadline: Option<u64>,
 }
@@ -35,7 +35,7 @@ enum StreamingArg {
 }
 
 impl GrpcArgs {
-    /// The messages that `--data-raw` names, base64.
+    /// Returns the messages of `--data-raw`, in base64.
     pub(super) fn messages(&self) -> anyhow::Result<Vec<String>> {
         self.data_raw.iter().map(|place| message(place)).collect()
     }
@@ -64,7 +64,7 @@ fn message(place: &str) -> anyhow::Result<String> {
     Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
 }
 
-/// An endpoint whose URL begins with `grpc://` is a call over HTTP/2 on `http://`.
+/// Turns an endpoint whose URL begins with `grpc://` or `grpcs://` into a gRPC call over HTTP/2.
 pub(super) fn by_scheme(mut endpoint: Endpoint) -> Endpoint {
     let scheme_end = endpoint.url.find("://").unwrap_or(0);
     let scheme = endpoint.url[..scheme_end].to_ascii_lowercase();
@@ -88,7 +88,7 @@ pub(super) fn by_scheme(mut endpoint: Endpoint) -> Endpoint {
     endpoint
 }
 
-/// The kind of an endpoint's call, in words.
+/// Returns the kind of an endpoint's call for messages.
 pub(super) fn kind(endpoint: &Endpoint) -> &'static str {
     match endpoint.grpc.streaming {
         Streaming::Unary => "unary",
@@ -119,7 +119,7 @@ const STATUS: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// Counts by status, with the names beside the numbers.
+/// Adds the names of the status codes to counts by code.
 pub(super) fn named(counts: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let name = |code: &str| code.parse().ok().and_then(|n: usize| STATUS.get(n));
     counts

@@ -1,5 +1,4 @@
-//! gRPC request messages on the command line: JSON, made into Protobuf before the
-//! load starts.
+//! gRPC request messages on the command line: JSON, encoded as Protobuf before the load starts.
 
 use std::path::PathBuf;
 
@@ -12,38 +11,38 @@ use tare_model::load::{Endpoint, LoadSpec, Protocol};
 
 use crate::protobuf::{self, Reflection, ReflectionError};
 
-/// Request messages of gRPC calls, and where their description is.
+/// Request messages of gRPC calls, and the source of their schema.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(super) struct Args {
-    /// gRPC: request message as JSON; several in a row, or an array, for methods with a client stream. The service is asked to describe itself (reflection), unless a file does.
+    /// gRPC: request message as JSON; several in a row, or an array, for client streams. The schema comes from server reflection, or from --proto or --descriptor-set.
     #[arg(long, value_name = "JSON", conflicts_with_all = ["data_file", "data_raw"])]
     data: Option<String>,
-    /// gRPC: file with request messages: one JSON document, one a line, or an array.
+    /// gRPC: file with request messages: one JSON document, one per line, or an array.
     #[arg(long, value_name = "FILE", conflicts_with = "data_raw")]
     data_file: Option<PathBuf>,
-    /// gRPC: .proto file that describes the service.
+    /// gRPC: .proto file with the schema of the service.
     #[arg(long, value_name = "FILE", conflicts_with = "descriptor_set")]
     proto: Option<PathBuf>,
-    /// gRPC: directory in which imports of the .proto file are found; may be repeated.
+    /// gRPC: directory to search for imports of the .proto file; may be repeated.
     #[arg(long, value_name = "DIR", requires = "proto")]
     import_path: Vec<PathBuf>,
-    /// gRPC: file with the encoded descriptor set of the service.
+    /// gRPC: encoded descriptor set with the schema of the service.
     #[arg(long, value_name = "FILE")]
     descriptor_set: Option<PathBuf>,
 }
 
-/// Encodes the messages of all gRPC endpoints that have none of their own yet, and
-/// says of which kind their methods are.
+/// Encodes the messages of all gRPC endpoints that have none yet, and sets the kind of their
+/// methods.
 ///
 /// # Errors
-/// No description, no such service, method or field; no JSON.
+/// When there is no schema, the service, method or field does not exist, or the JSON is invalid.
 pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
     let wanted = args.data.is_some() || args.data_file.is_some();
     if !spec.endpoints.iter().any(|e| e.protocol == Protocol::Grpc) {
         if wanted {
             bail!(
-                "--data and --data-file are for gRPC calls, expected a URL like grpc://host:port/package.Service/Method"
+                "--data and --data-file apply to gRPC calls only: expected a URL such as grpc://host:port/package.Service/Method"
             );
         }
         return Ok(());
@@ -70,7 +69,7 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
         ..spec.clone()
     };
     let undecided = spec.endpoints.iter_mut().filter(|e| {
-        // The one empty message that a call has by default.
+        // One empty message is the default of a call.
         e.protocol == Protocol::Grpc && matches!(e.messages_base64.as_slice(), [m] if m.is_empty())
     });
     for endpoint in undecided {
@@ -78,7 +77,7 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
             Some(pool) => pool.clone(),
             None => match runtime.block_on(ask(&alone, endpoint)) {
                 Ok(pool) => pool,
-                Err(e) if !wanted && is_no_answer(&e) => continue,
+                Err(e) if !wanted && has_no_schema(&e) => continue,
                 Err(e) => return Err(e.context(endpoint.name.clone())),
             },
         };
@@ -87,9 +86,9 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Without data there is nothing to encode: a server that cannot be asked is no
-/// failure then, and the load itself shows one that is not there.
-fn is_no_answer(error: &anyhow::Error) -> bool {
+/// Whether the server gave no schema at all. Without data there is nothing to encode, so this is
+/// not a failure then; the load itself shows a server that does not exist.
+fn has_no_schema(error: &anyhow::Error) -> bool {
     !matches!(
         error.downcast_ref::<ReflectionError>(),
         Some(ReflectionError::Service(_))
@@ -106,7 +105,8 @@ fn encode(endpoint: &mut Endpoint, pool: &DescriptorPool, values: &[Value]) -> a
     Ok(())
 }
 
-/// Asks as the load would, TLS included; `alone` is its specification without endpoints.
+/// Gets the schema through server reflection, with the connection settings of the load; `alone` is
+/// its specification without endpoints.
 async fn ask(alone: &LoadSpec, endpoint: &Endpoint) -> anyhow::Result<DescriptorPool> {
     let (authority, path) = split_url(&endpoint.url)?;
     let (service, _) = protobuf::split_path(path)?;
@@ -126,7 +126,7 @@ async fn ask(alone: &LoadSpec, endpoint: &Endpoint) -> anyhow::Result<Descriptor
     Ok(server.describe(service).await?)
 }
 
-/// Authority and path of an endpoint's URL.
+/// Splits an endpoint's URL into authority and path.
 fn split_url(url: &str) -> anyhow::Result<(&str, &str)> {
     let Some((_, rest)) = url.split_once("://") else {
         bail!("found {url:?}, expected grpc://host:port/package.Service/Method");
@@ -148,7 +148,7 @@ mod tests {
         load: super::super::Args,
     }
 
-    /// What `tare load` makes of these arguments.
+    /// Returns the endpoint of `tare load` with these arguments.
     fn filled(args: &[&str]) -> anyhow::Result<Endpoint> {
         let line = Line::try_parse_from([&["load", "--rate", "1"], args].concat())?;
         let mut spec = super::super::spec::from_args(&line.load)?;
@@ -156,7 +156,7 @@ mod tests {
         Ok(spec.endpoints.remove(0))
     }
 
-    fn said(args: &[&str]) -> String {
+    fn error(args: &[&str]) -> String {
         format!("{:#}", filled(args).unwrap_err())
     }
 
@@ -178,7 +178,7 @@ mod tests {
     const NAME_X: &str = "CgF4";
 
     #[test]
-    fn a_server_with_reflection_needs_nothing_but_json() {
+    fn reflection_gives_the_schema() {
         let (_server, url) = echo();
         let unary = filled(&[&format!("{url}/Unary"), "--data", r#"{"name":"x"}"#]).unwrap();
         assert_eq!(unary.messages_base64, [NAME_X]);
@@ -187,14 +187,14 @@ mod tests {
         let bidi = filled(&[&format!("{url}/BidiStream"), "--data", data]).unwrap();
         assert_eq!(bidi.messages_base64, [NAME_X, ""]);
         assert_eq!(bidi.grpc.streaming, Streaming::Bidi);
-        // Without data, the empty message, and still the right kind of call.
+        // Without data, the empty message and the right kind of call.
         let server = filled(&[&format!("{url}/ServerStream")]).unwrap();
         assert_eq!(server.messages_base64, [""]);
         assert_eq!(server.grpc.streaming, Streaming::Server);
     }
 
     #[test]
-    fn a_server_is_asked_over_tls_as_the_load_will_speak_to_it() {
+    fn reflection_uses_the_tls_settings_of_the_load() {
         let mutual = TlsOptions {
             mutual: true,
             ..TlsOptions::default()
@@ -215,11 +215,11 @@ mod tests {
             let endpoint = asked(&[trust, &identity].concat()).unwrap();
             assert_eq!(endpoint.messages_base64, [NAME_X]);
         }
-        // Not trusted, and not known to the server.
+        // An untrusted server, and a client without a certificate.
         let strange = format!("{:#}", asked(&identity).unwrap_err());
         assert!(strange.contains("certificate"), "{strange}");
         assert!(asked(&["--ca", &ca]).is_err());
-        // A file describes what is reached over TLS, too.
+        // The schema may come from a file with TLS, too.
         let proto = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../workload/proto/tare_echo.proto"
@@ -231,24 +231,24 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_does_not_have_is_said_with_what_it_has() {
+    fn an_unknown_name_is_reported_with_the_nearest_known_one() {
         let (_server, url) = echo();
-        let method = said(&[&format!("{url}/Unray"), "--data", "{}"]);
+        let method = error(&[&format!("{url}/Unray"), "--data", "{}"]);
         assert!(method.contains("did you mean Unary?"), "{method}");
         let service = url.replace("v1.Echo", "v1.Ecko");
-        let service = said(&[&format!("{service}/Unary")]);
+        let service = error(&[&format!("{service}/Unary")]);
         assert!(
             service.contains("did you mean tare.echo.v1.Echo?"),
             "{service}"
         );
-        let field = said(&[&format!("{url}/Unary"), "--data", r#"{"nmae":"x"}"#]);
+        let field = error(&[&format!("{url}/Unary"), "--data", r#"{"nmae":"x"}"#]);
         assert!(field.contains("did you mean name?"), "{field}");
-        let path = said(&[url.trim_end_matches("tare.echo.v1.Echo"), "--data", "{}"]);
+        let path = error(&[url.trim_end_matches("tare.echo.v1.Echo"), "--data", "{}"]);
         assert!(path.contains("/package.Service/Method"), "{path}");
     }
 
     #[test]
-    fn a_file_describes_what_the_server_does_not() {
+    fn a_file_gives_the_schema_when_the_server_has_no_reflection() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -267,12 +267,12 @@ mod tests {
             });
         });
         let url = format!("grpc://{address}/tare.echo.v1.Echo/Unary");
-        let none = said(&[&url, "--data", "{}"]);
+        let none = error(&[&url, "--data", "{}"]);
         assert!(
             none.contains("--proto") && none.contains("--descriptor-set"),
             "{none}"
         );
-        // Nothing to encode: nothing to complain of.
+        // Without data there is nothing to encode.
         assert_eq!(filled(&[&url]).unwrap().messages_base64, [""]);
         let proto = concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -293,17 +293,17 @@ mod tests {
         let set = set.to_str().unwrap();
         let by_set = filled(&[&url, "--data", json, "--descriptor-set", set]).unwrap();
         assert_eq!(by_set.messages_base64, [NAME_X]);
-        let no_set = said(&[&url, "--data", json, "--descriptor-set", proto]);
-        assert!(no_set.contains("is no descriptor set"), "{no_set}");
+        let no_set = error(&[&url, "--data", json, "--descriptor-set", proto]);
+        assert!(no_set.contains("not a valid descriptor set"), "{no_set}");
         drop(ended);
         serving.join().unwrap();
     }
 
     #[test]
-    fn data_is_for_calls() {
-        let refused = said(&["http://127.0.0.1:1/", "--data", "{}"]);
+    fn data_applies_to_calls_only() {
+        let refused = error(&["http://127.0.0.1:1/", "--data", "{}"]);
         assert!(refused.contains("grpc://"), "{refused}");
-        let gone = said(&["grpc://127.0.0.1:1/a.B/C", "--data", "{}"]);
+        let gone = error(&["grpc://127.0.0.1:1/a.B/C", "--data", "{}"]);
         assert!(gone.contains("cannot connect to 127.0.0.1:1"), "{gone}");
     }
 }

@@ -1,6 +1,5 @@
-//! After the load a worker may ask its own proxy what its configuration is. A dump makes a
-//! proxy allocate: this is never done before the load or in it, and nothing of it makes a
-//! load fail.
+//! Reads the configuration of the generator's own proxy. A dump makes a proxy allocate memory, so
+//! this happens only after the load, and a failure here does not fail the load.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use tare_analysis::config::proxy_config::{ASKS_AFTER, ASKS_WITHIN, BYTES_MAX, Packer, missing};
 use tare_model::record::LoadRecord;
 
-/// The records of all documents, by name and address, or of why they are missing.
+/// Returns the records of all documents, by name and address, or the reason why one is missing.
 pub(super) fn ask(addresses: &BTreeMap<String, String>) -> Vec<LoadRecord> {
     if !addresses.is_empty() {
         std::thread::sleep(ASKS_AFTER);
@@ -27,12 +26,15 @@ pub(super) fn ask(addresses: &BTreeMap<String, String>) -> Vec<LoadRecord> {
 
 fn get(url: &str, within: Duration) -> Result<Vec<u8>, String> {
     if within.is_zero() {
-        return Err(format!("no time is left of {} s", ASKS_WITHIN.as_secs()));
+        return Err(format!(
+            "not requested: the limit of {} s for all documents was used up",
+            ASKS_WITHIN.as_secs()
+        ));
     }
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(within))
         .max_redirects(0)
-        // Whatever the surroundings say: it is asked for on loopback.
+        // The address is on loopback: proxy settings of the system do not apply.
         .proxy(None)
         .build();
     let request = ureq::Agent::new_with_config(config)

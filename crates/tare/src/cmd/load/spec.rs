@@ -1,4 +1,4 @@
-//! From the command line to a specification.
+//! The load specification of a command line.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Pace, Proto
 
 use super::{Args, PaceArg, grpc};
 
-/// Length of the window when nothing says otherwise.
+/// Default length of the window.
 const DURATION_NS: u64 = 10_000_000_000;
 
 pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
@@ -47,7 +47,7 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     })
 }
 
-/// `1%` as every how manieth request; `off` as 0.
+/// Parses a share of requests: `1%` gives 100 (one in a hundred), `off` gives 0.
 pub(super) fn share(text: &str) -> Result<u32, String> {
     if text == "off" {
         return Ok(0);
@@ -55,11 +55,11 @@ pub(super) fn share(text: &str) -> Result<u32, String> {
     let percent = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
     match percent {
         Some(p) if p > 0.0 && p <= 100.0 => Ok((100.0 / p).round().min(1e9) as u32),
-        _ => Err("expected a share above 0% and up to 100%, or `off`".to_owned()),
+        _ => Err("expected a percentage above 0% and up to 100%, or `off`".to_owned()),
     }
 }
 
-/// Open or closed loop, and the length of the window.
+/// Returns the mode (open or closed loop) and the length of the window.
 fn mode(args: &Args) -> anyhow::Result<(Mode, u64)> {
     if args.max {
         return Ok((Mode::Saturate, args.duration.unwrap_or(DURATION_NS)));
@@ -70,15 +70,15 @@ fn mode(args: &Args) -> anyhow::Result<(Mode, u64)> {
     let duration_ns = args.duration.unwrap_or(own_window_ns);
     let rate_rps = match (args.rate, arrivals.own_rate_rps(duration_ns)) {
         (Some(rate_rps), None) | (None, Some(rate_rps)) => rate_rps,
-        (None, None) => bail!("no rate: expected --rate, or --max for a closed loop"),
+        (None, None) => bail!("missing rate: expected --rate, or --max for a closed loop"),
         (Some(_), Some(own)) => bail!(
-            "--rate beside --arrivals {arrivals}, which has its own, a mean of {own} rps: leave out --rate"
+            "--arrivals {arrivals} defines its own rate ({own} rps on average): remove --rate"
         ),
     };
     Ok((Mode::Open { rate_rps, arrivals }, duration_ns))
 }
 
-/// The request that the flags describe, without a URL.
+/// Returns the request that the flags describe, without a URL.
 fn request(args: &Args) -> anyhow::Result<Endpoint> {
     let headers = args
         .header
@@ -118,7 +118,7 @@ fn header(text: &str) -> anyhow::Result<(String, String)> {
     }
 }
 
-/// An [`Endpoint`] of a file. Everything but the URL has a default: that of the flags.
+/// A line of an endpoint file. The flags give the defaults of everything except the URL.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -128,15 +128,15 @@ struct Line {
     method: Option<String>,
     connect: Option<String>,
     headers: Option<Vec<(String, String)>>,
-    /// `null` is no body, whatever the flags say.
-    #[serde(default, deserialize_with = "said")]
+    /// `null` means no body, even if the flags define one.
+    #[serde(default, deserialize_with = "present")]
     body_base64: Option<Option<String>>,
     messages_base64: Option<Vec<String>>,
     grpc: Option<GrpcCall>,
     weight: Option<u32>,
 }
 
-fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
@@ -161,14 +161,14 @@ impl Line {
     }
 }
 
-/// One JSON object a line.
+/// Reads endpoints from a file with one JSON object per line.
 fn from_file(path: &Path, request: &Endpoint) -> anyhow::Result<Vec<Endpoint>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("failed to read {}", path.display()))?;
     let endpoints = from_lines(&text, request)
-        .with_context(|| format!("{} is no list of endpoints", path.display()))?;
+        .with_context(|| format!("invalid endpoint file {}", path.display()))?;
     if endpoints.is_empty() {
-        bail!("{} holds no endpoint", path.display());
+        bail!("{} contains no endpoint", path.display());
     }
     Ok(endpoints)
 }
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scheme_grpc_makes_a_call_of_it() {
+    fn a_url_with_the_scheme_grpc_is_a_call() {
         let text = "{\"url\": \"grpc://h:1/p.S/M\"}\n{\"url\": \"http://h/\"}";
         let all = from_lines(text, &Endpoint::get("")).unwrap();
         assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_hold_for_lines_that_say_nothing_else() {
+    fn the_flags_are_the_defaults_of_a_line() {
         let flags = Endpoint {
             method: "PUT".into(),
             headers: vec![("a".into(), "b".into())],
@@ -235,16 +235,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
-        let said = |text: &str| format!("{:#}", from_lines(text, &Endpoint::get("")).unwrap_err());
-        assert!(said("\n{\"name\": \"a\"}").starts_with("line 2: "));
-        assert!(said("{\"url\": \"http://h/\", \"wieght\": 3}").contains("wieght"));
-        assert!(said("- url: x").contains("JSON object"));
-        assert!(said("{\"name\": \"a\"}").contains("`url`"));
+    fn an_error_names_its_line() {
+        let error = |text: &str| format!("{:#}", from_lines(text, &Endpoint::get("")).unwrap_err());
+        assert!(error("\n{\"name\": \"a\"}").starts_with("line 2: "));
+        assert!(error("{\"url\": \"http://h/\", \"wieght\": 3}").contains("wieght"));
+        assert!(error("- url: x").contains("JSON object"));
+        assert!(error("{\"name\": \"a\"}").contains("`url`"));
     }
 
     #[test]
-    fn shares_are_whole_intervals() {
+    fn a_share_becomes_one_request_in_n() {
         assert_eq!(share("1%"), Ok(100));
         assert_eq!(share("100%"), Ok(1));
         assert_eq!(share("0.25%"), Ok(400));

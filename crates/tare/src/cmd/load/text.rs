@@ -1,4 +1,4 @@
-//! The result as a page for people.
+//! The result as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,13 +12,13 @@ use tare_model::verdict::Verdict;
 
 mod transport;
 
-/// Median lateness of a second beyond which the generator cannot keep up: from there
-/// on, lateness makes a result invalid.
+/// Median lateness of a second above which the generator cannot keep up. It is the lateness that
+/// makes a result invalid.
 const CANNOT_KEEP_UP_NS: u64 = tare_load::verdict::LATENESS_INVALID_NS;
 /// Endpoints listed one by one; the rest is in the JSON.
 const ENDPOINTS_SHOWN: usize = 20;
 
-/// The line of one second.
+/// Returns the progress line of one second.
 pub(super) fn progress(p: &Progress) -> String {
     let place = if p.t_ns > 0 { "" } else { "warm-up " };
     format!(
@@ -36,7 +36,7 @@ pub(super) fn progress(p: &Progress) -> String {
 pub(super) fn cannot_keep_up(p: &Progress) -> Option<String> {
     (p.lateness_now_ns > CANNOT_KEEP_UP_NS).then(|| {
         format!(
-            "warning: the generator cannot keep up: in the last second half of its requests were more than {} late, {:.0} of {:.0} rps were sent; use --pace spin, more threads, or a lower rate",
+            "warning: the generator cannot keep up: in the last second, half of the requests were more than {} late, and {:.0} of {:.0} rps were sent; use --pace spin, more --threads, or a lower rate",
             format_duration_ns(p.lateness_now_ns),
             p.rate_rps,
             p.planned_rps
@@ -44,7 +44,7 @@ pub(super) fn cannot_keep_up(p: &Progress) -> Option<String> {
     })
 }
 
-/// The whole page.
+/// Returns the whole text.
 pub(super) fn page(spec: &LoadSpec, r: &LoadResult) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -55,7 +55,7 @@ pub(super) fn page(spec: &LoadSpec, r: &LoadResult) -> String {
 fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result {
     head(out, spec)?;
     writeln!(out)?;
-    books(out, r)?;
+    accounts(out, r)?;
     if r.endpoints.len() > 1 {
         endpoints(out, &r.endpoints)?;
     }
@@ -72,23 +72,23 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
     findings(out, &r.verdict)
 }
 
-/// Slots, rate and percentiles.
-pub(in crate::cmd) fn books(out: &mut String, r: &LoadResult) -> std::fmt::Result {
+/// Writes the counts of requests, the rate and the percentiles.
+pub(in crate::cmd) fn accounts(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     let c = &r.counts;
     writeln!(
         out,
-        "slots        {} planned = {} ok + {} error + {} timeout + {} in flight + {} not sent",
+        "requests     {} planned = {} ok + {} error + {} timeout + {} in flight + {} not sent",
         c.planned, c.ok, c.error, c.timeout, c.in_flight, c.not_sent
     )?;
     match r.rate.target {
         Some(target) => writeln!(
             out,
-            "rate         {:.1} rps sent, of {target} rps",
+            "rate         {:.1} of {target} rps sent",
             r.rate.achieved
         )?,
         None => writeln!(
             out,
-            "throughput   {:.1} rps completed; closed loop: the latencies below are not those at a rate",
+            "throughput   {:.1} rps completed; closed loop: the latencies below are not those at a given rate",
             r.rate.achieved
         )?,
     }
@@ -113,7 +113,7 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
         Mode::Open { rate_rps, arrivals } => {
             write!(out, ", {rate_rps} rps {arrivals} (open loop)")?;
         }
-        Mode::Saturate => write!(out, ", as fast as answered (closed loop)")?,
+        Mode::Saturate => write!(out, ", as fast as responses arrive (closed loop)")?,
     }
     write!(out, ", {}", of(spec.connections, "connection"))?;
     if spec.endpoints.iter().any(|e| !e.protocol.is_http1()) {
@@ -134,7 +134,7 @@ fn of(n: u32, what: &str) -> String {
     }
 }
 
-/// A row of a table of latencies.
+/// Formats a row of a table of latencies.
 pub(in crate::cmd) fn cells(name: &str, values: [String; 8]) -> String {
     let mut line = format!("{name:<12}");
     for value in values {
@@ -143,7 +143,7 @@ pub(in crate::cmd) fn cells(name: &str, values: [String; 8]) -> String {
     line
 }
 
-/// A summary as such a row.
+/// Formats a summary as a row of that table.
 pub(in crate::cmd) fn row(name: &str, s: &LatencySummary) -> String {
     if s.count == 0 {
         return format!("{name:<12}         -");
@@ -188,7 +188,7 @@ fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
 fn endpoints(out: &mut String, all: &[EndpointResult]) -> std::fmt::Result {
     for e in all.iter().take(ENDPOINTS_SHOWN) {
         let s = &e.latency_ns;
-        // Without a response there is no latency, not one of nothing.
+        // Without a response there is no latency.
         let shown = |ns: u64| match s.count {
             0 => "-".to_owned(),
             _ => format_duration_ns(ns),
@@ -222,7 +222,7 @@ fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     let g = &r.generator;
     writeln!(
         out,
-        "connections  {} opened, {} of them again; at most {} slots waited for one",
+        "connections  {} opened, of which {} reconnects; at most {} requests waited for a connection",
         g.connections_opened, g.reconnects, g.waiting_max
     )?;
     writeln!(
@@ -238,7 +238,7 @@ fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
         if cores::moved(before, after) {
             writeln!(
                 out,
-                "cores        {} from one to another before, {} after: they were moved",
+                "cores        core-to-core latency {} before and {} after: the host moved the cores",
                 figures::nanoseconds(before),
                 figures::nanoseconds(after)
             )?;
@@ -247,7 +247,7 @@ fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     Ok(())
 }
 
-/// The grade and its reasons.
+/// Writes the grade and its reasons.
 pub(in crate::cmd) fn findings(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
     writeln!(out, "verdict      {}", verdict.grade.word())?;
     for finding in &verdict.reasons {

@@ -30,8 +30,12 @@ pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow:
         return Ok(exit::INVALID);
     }
     let dir = &run.dir;
-    let summary = tare_report::write_derived(dir)
-        .with_context(|| format!("failed to analyse the trials in {}, which are safe", dir.display()))?;
+    let summary = tare_report::write_derived(dir).with_context(|| {
+        format!(
+            "failed to analyse the trials in {}, which are safe",
+            dir.display()
+        )
+    })?;
     if let Some(output) = output {
         report::print(&summary, output, dir)?;
     }
@@ -59,9 +63,7 @@ pub(in crate::cmd) fn conclude(run: &EndedRun, analysed: anyhow::Result<u8>) -> 
         Ok(_) => analysed,
         Err(error) => {
             say(format_args!("tare: {error}"));
-            say(format_args!(
-                "The finished trials are safe. {resume}"
-            ));
+            say(format_args!("The finished trials are safe. {resume}"));
             Ok(exit::INVALID)
         }
     }

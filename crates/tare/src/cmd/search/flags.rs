@@ -1,11 +1,11 @@
-//! The flags of `tare load` that a search has as well.
+//! The flags that `tare search` shares with `tare load`.
 
 use clap::builder::Resettable;
 use clap::{ArgMatches, Command, Error, FromArgMatches};
 
 use super::load;
 
-/// Flags of a load that mean nothing in a search: hidden, and refused when given.
+/// Flags of a load that do not apply to a search: hidden, and rejected when given.
 const NOT_FOR_SEARCH: [&str; 8] = [
     "awake", "rate", "max", "duration", "warmup", "hlog", "progress", "spec",
 ];
@@ -31,7 +31,7 @@ impl clap::Args for OfLoad {
         for flag in NOT_FOR_SEARCH {
             command = command.mut_arg(flag, |arg| arg.hide(true));
         }
-        // The other command's description came with its flags.
+        // `augment_args` also replaced the description of the command.
         command
             .about(own.map_or(Resettable::Reset, Resettable::Value))
             .long_about(own_long.map_or(Resettable::Reset, Resettable::Value))

@@ -1,4 +1,4 @@
-//! One step of a search: how long, and what its result means.
+//! One step of a search: its length and its outcome.
 
 use tare_analysis::slo::Slo;
 use tare_model::load::{LoadResult, LoadSpec};
@@ -8,17 +8,17 @@ use tare_stats::search::{Progress, RateSearch};
 
 use super::{Plan, set_rate};
 
-/// How much longer a step may be than asked, for the sake of its percentiles.
+/// How many times longer than requested a step may be, so that its percentiles have enough samples.
 const LONGER_MAX: u64 = 10;
-/// Share of a step before its window, outside the books.
+/// A step's warm-up, excluded from results: the step duration divided by this.
 const WARMUP_SHARE: u64 = 5;
-/// Least time for answers after the window.
+/// Minimum time for responses after the window.
 const DRAIN_NS_MIN: u64 = 2_000_000_000;
-/// Steps up to this much above the estimate tell what the limit was, as a ratio.
+/// Steps up to this ratio above the estimate decide what the limit was.
 const AT_THE_LIMIT: f64 = 1.5;
 
-/// What all steps have in common: a drain that is long enough to judge by, and no
-/// longer, because beyond the limit every step comes to its end.
+/// Sets what all steps share: a drain time that is long enough to judge a step. It is not longer,
+/// because every step beyond the limit waits for its whole length.
 pub(super) fn prepare(spec: &mut LoadSpec, plan: &Plan) {
     let bounds = plan.slos.iter().filter_map(Slo::latency_bound_ns);
     let longest_ns = bounds.max().unwrap_or(0);
@@ -33,14 +33,14 @@ pub(super) fn set(spec: &mut LoadSpec, rate_rps: f64, plan: &Plan) {
     spec.warmup_ns = plan.step_ns / WARMUP_SHARE;
 }
 
-/// As asked, or as the rarest percentile needs at that rate.
+/// Returns the requested length, or the length that the rarest percentile needs at that rate.
 fn length_ns(asked_ns: u64, samples: u64, rate_rps: f64) -> u64 {
     let needed_ns = samples as f64 / rate_rps * 1e9;
     (needed_ns as u64).clamp(asked_ns, asked_ns.saturating_mul(LONGER_MAX))
 }
 
-/// Holds a result against the objectives. A step that meets them is met whatever the
-/// generator did: its lateness is part of the latency.
+/// Compares a result with the objectives. A step that meets them counts as met even if the
+/// generator was late: its lateness is part of the latency.
 pub(super) fn judge(
     result: &LoadResult,
     rate_rps: f64,
@@ -74,7 +74,7 @@ pub(super) fn judge(
     })
 }
 
-/// Whether the generator's own verdict says that it could not keep up.
+/// Whether the generator could not keep up, by its own verdict.
 fn generator_limited(result: &LoadResult) -> bool {
     result.verdict.reasons.iter().any(|f| match f.reason {
         Reason::Lateness => f.grade == Grade::Invalid,
@@ -83,17 +83,15 @@ fn generator_limited(result: &LoadResult) -> bool {
     })
 }
 
-/// Whether this is the second step in a row at its rate in which the generator was
-/// held up.
-pub(super) fn is_again(step: &SearchStep, last: Option<&SearchStep>) -> bool {
+/// Whether this is the second step in a row at this rate in which the generator was delayed.
+pub(super) fn is_repeated(step: &SearchStep, last: Option<&SearchStep>) -> bool {
     last.is_some_and(|l| l.outcome == StepOutcome::Generator && l.rate_rps == step.rate_rps)
 }
 
-/// The rate of the last step, if the generator was held up in it for the first time
-/// at that rate.
-pub(super) fn unsettled(steps: &[SearchStep]) -> Option<f64> {
+/// Returns the rate of the last step, if the generator was delayed for the first time at that rate.
+pub(super) fn rate_to_repeat(steps: &[SearchStep]) -> Option<f64> {
     let (last, before) = steps.split_last()?;
-    let first = last.outcome == StepOutcome::Generator && !is_again(last, before.last());
+    let first = last.outcome == StepOutcome::Generator && !is_repeated(last, before.last());
     first.then_some(last.rate_rps)
 }
 
@@ -101,8 +99,8 @@ pub(super) fn is_met(step: &SearchStep) -> bool {
     step.outcome == StepOutcome::Met
 }
 
-/// What kept the rate from being higher. A limit needs a step that was met and one
-/// that was not; among those just above it, the majority says whose it was.
+/// Returns what limited the rate. A limit needs a step that was met and one that was missed; the
+/// majority of the missed steps just above the limit decides.
 pub(super) fn limit(steps: &[SearchStep], progress: Progress, rates: &RateSearch) -> Limit {
     match progress {
         Progress::AboveRange => return Limit::MaxRate,
@@ -126,8 +124,7 @@ pub(super) fn limit(steps: &[SearchStep], progress: Progress, rates: &RateSearch
     }
 }
 
-/// The estimate without what lies above the highest rate that was tried: nothing is
-/// known of it.
+/// Caps the estimate at the highest rate that was tried.
 pub(super) fn within_tried(estimate: RateEstimate, steps: &[SearchStep]) -> RateEstimate {
     let highest = steps.iter().map(|s| s.rate_rps).fold(0.0, f64::max);
     RateEstimate {
@@ -168,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_as_long_as_their_percentile_needs() {
+    fn a_step_is_as_long_as_its_percentile_needs() {
         const SECOND_NS: u64 = 1_000_000_000;
         assert_eq!(length_ns(2 * SECOND_NS, 300, 1_000.0), 2 * SECOND_NS);
         assert_eq!(length_ns(2 * SECOND_NS, 300, 50.0), 6 * SECOND_NS);
@@ -176,26 +173,26 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_that_was_held_up_once_is_asked_again() {
+    fn a_step_with_a_delayed_generator_is_repeated_once() {
         use StepOutcome::{Generator, Missed};
         let steps = |all: &[(f64, StepOutcome)]| -> Vec<SearchStep> {
             all.iter().map(|(r, o)| step(*r, *o)).collect()
         };
         let first = steps(&[(100.0, Missed), (50.0, Generator)]);
-        assert_eq!(unsettled(&first), Some(50.0));
-        assert!(is_again(&step(50.0, Generator), first.last()));
+        assert_eq!(rate_to_repeat(&first), Some(50.0));
+        assert!(is_repeated(&step(50.0, Generator), first.last()));
         let again = steps(&[(50.0, Generator), (50.0, Generator)]);
-        assert_eq!(unsettled(&again), None);
-        assert_eq!(unsettled(&steps(&[(50.0, Missed)])), None);
+        assert_eq!(rate_to_repeat(&again), None);
+        assert_eq!(rate_to_repeat(&steps(&[(50.0, Missed)])), None);
     }
 
     #[test]
-    fn who_was_the_limit_is_told_by_the_steps_just_above_it() {
+    fn the_missed_steps_just_above_the_limit_decide_what_it_was() {
         use StepOutcome::{Generator, Met, Missed};
         assert_eq!(limit_of(&[(100.0, Met), (200.0, Missed)]), Limit::Target);
         let own = [(100.0, Met), (200.0, Generator), (150.0, Generator)];
         assert_eq!(limit_of(&own), Limit::Generator);
-        // Far above the limit the generator may be at its end, too.
+        // Far above the limit the generator may be saturated, too.
         let far = [
             (100.0, Met),
             (3_000.0, Generator),

@@ -1,4 +1,4 @@
-//! A search as lines for people.
+//! The text output of a search.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use tare_model::hist::LatencySummary;
 use tare_model::search::{Ended, Limit, SearchResult, SearchStep, StepOutcome};
 use tare_model::units::{format_duration_ns, format_rate};
 
-/// Below this share, a backlog that a step does not see is not worth a word.
+/// Below this share, a backlog that a step cannot see is not reported.
 const UNSEEN: f64 = 0.02;
 
-/// What is said while it goes on.
+/// Returns the progress line of a step.
 pub(super) fn line(number: usize, step: &SearchStep) -> String {
     format!("step {number:>2}  {}", row(step))
 }
@@ -18,7 +18,7 @@ fn row(s: &SearchStep) -> String {
     let outcome = match s.outcome {
         StepOutcome::Met => "met".to_owned(),
         StepOutcome::Missed => format!("missed: {}", s.missed.join(", ")),
-        StepOutcome::Generator => format!("generator held up: {}", s.missed.join(", ")),
+        StepOutcome::Generator => format!("generator delayed: {}", s.missed.join(", ")),
     };
     let of = |summary: &LatencySummary, ns: u64| match summary.count {
         0 => "-".to_owned(),
@@ -38,7 +38,7 @@ fn row(s: &SearchStep) -> String {
     )
 }
 
-/// The whole result: the steps by rate, then the answer.
+/// Returns the whole result: the steps by rate, then the answer.
 pub(super) fn page(result: &SearchResult) -> String {
     let mut out = format!(
         "{:>10} {:>10} {:>8} {:>8} {:>8} {:>10} {:>8} {:>7}\n",
@@ -55,7 +55,7 @@ pub(super) fn page(result: &SearchResult) -> String {
     if let (Some(share), Some(_)) = (result.unseen_share.filter(|s| *s > UNSEEN), result.found) {
         let _ = writeln!(
             out,
-            "a backlog that grows through a step shows late: the rate may be up to {:.0} % above what lasts; lengthen --step-duration to tell",
+            "a slowly growing backlog may be too small to see in steps of this length: this rate may be up to {:.0} % above the sustainable one; increase --step-duration to find out",
             share * 100.0
         );
     }
@@ -70,7 +70,7 @@ fn answer(result: &SearchResult) -> String {
     let lowest = result.steps.iter().map(|s| s.rate_rps);
     match (result.found, result.limit) {
         (Some(found), Limit::MaxRate) => format!(
-            "{objectives}: met up to the highest rate that was tried, {}",
+            "{objectives}: met up to the highest rate tried, {}",
             format_rate(found.high_rps)
         ),
         (Some(found), _) => format!(
@@ -96,10 +96,12 @@ fn limit(result: &SearchResult) -> &'static str {
     match result.limit {
         Limit::Target => "limit: the target",
         Limit::Generator => {
-            "limit: the generator, or what else runs on its machine; the target may do more. Give it more threads, a core of its own or --pace spin"
+            "limit: the generator or its machine; the target may be capable of more. Use more --threads, a dedicated core, or --pace spin"
         }
-        Limit::MaxRate => "limit: --max-rate; raise it to go on",
-        Limit::MinRate => "limit: the target, or --min-rate; lower it to go on",
+        Limit::MaxRate => "limit: --max-rate; increase it to search further",
+        Limit::MinRate => {
+            "limit: the target is slower than --min-rate; decrease --min-rate to search further"
+        }
         Limit::Unknown => "limit: unknown",
     }
 }
@@ -108,7 +110,7 @@ fn ended(ended: Ended) -> Option<&'static str> {
     match ended {
         Ended::Certain => None,
         Ended::Budget => Some(
-            "the budget was used up before the interval was as narrow as asked: raise --budget",
+            "the time budget was used up before the interval was narrow enough: increase --budget",
         ),
         Ended::Interrupted => Some("interrupted"),
     }

@@ -1,4 +1,4 @@
-//! The lines about TLS and about the instrument itself.
+//! The lines about TLS and about the error of the instrument.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub(super) fn tls(out: &mut String, tls: &TlsResult) -> std::fmt::Result {
         write!(out, "; {protocol} {n}")?;
     }
     if tls.insecure {
-        write!(out, "; certificates were not checked")?;
+        write!(out, "; certificates were not verified")?;
     }
     writeln!(out)?;
     for (reason, n) in &tls.failures {
@@ -27,7 +27,7 @@ pub(super) fn tls(out: &mut String, tls: &TlsResult) -> std::fmt::Result {
 pub(super) fn instrument(out: &mut String, error: &InstrumentError) -> std::fmt::Result {
     if error.sampled == 0 {
         let why = error.absent.as_deref().unwrap_or("no request was sampled");
-        return writeln!(out, "own error    unknown: {why}");
+        return writeln!(out, "own error    not measured: {why}");
     }
     let figures = |s: &tare_model::hist::LatencySummary| {
         let [p50, p99] = [s.p50, s.p99].map(format_duration_ns);
@@ -35,7 +35,7 @@ pub(super) fn instrument(out: &mut String, error: &InstrumentError) -> std::fmt:
     };
     writeln!(
         out,
-        "own error    against the kernel's clock, {} requests: sent late {}; service time too long {}",
+        "own error    compared with kernel timestamps of {} requests: sent late by {}; service time too long by {}",
         error.sampled,
         figures(&error.send_ns),
         figures(&error.service_time_ns)
