@@ -1,6 +1,6 @@
-//! The sampler: the worker behind `tare agent`. It reads CPU and memory of the
-//! watched processes and of the machine at the edges of the measured window and at
-//! each second between, and disturbs as little as it can.
+//! The sampler, which is the worker behind `tare agent`. It reads CPU and memory of the watched
+//! processes and of the machine at the edges of the measured window and at each second between,
+//! and disturbs the measurement as little as possible.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,45 +14,45 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::proc::container::{Container, Groups};
 use crate::proc::read::{self, Process, Throttling};
 
-/// Reading proportional set sizes may take this share of one core, on average.
+/// Average share of one core that reading proportional set sizes may take.
 const PSS_SHARE_MAX: f64 = 0.005;
-/// And this share of one core while it reads: the reads are spread.
+/// Share of one core that it may take while it reads: the reads are spread over time.
 const PSS_SHARE_MAX_MOMENTARY: f64 = 0.1;
-/// Proportional set sizes are read about this often where the cost allows.
+/// Interval between rounds of proportional set sizes, if the cost allows it.
 const PSS_EVERY: Duration = Duration::from_secs(10);
-/// The first reading of them begins at most this long before the window.
+/// The first round begins at most this long before the window.
 const PSS_LEAD: Duration = Duration::from_secs(5);
-/// This long before a sample is due nothing else is begun.
+/// Within this time before a sample, no other reading begins.
 const PSS_MARGIN_NS: i64 = 20_000_000;
-/// The runtime's timer has a grain of a millisecond; the rest is slept exactly.
+/// The timer of the runtime has a resolution of a millisecond; the rest is slept exactly.
 const TIMER_GRAIN: Duration = Duration::from_millis(2);
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Why an agent could not do its work.
+/// Why an agent failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The specification was written by another version.
+    /// The specification is from another version.
     #[error("agent specification has schema version {found}, expected {SCHEMA_VERSION}")]
     SchemaVersion {
-        /// What it said.
+        /// Its schema version.
         found: u32,
     },
     /// `/proc` is not readable as expected.
-    #[error("the machine's /proc/stat or /proc/meminfo could not be read; is /proc mounted?")]
+    #[error("failed to read /proc/stat or /proc/meminfo: is /proc mounted?")]
     Machine,
-    /// The operating system said no.
-    #[error("write records: {0}")]
+    /// A write failed.
+    #[error("failed to write records: {0}")]
     Io(#[from] std::io::Error),
-    /// A record did not become JSON.
-    #[error("write records: {0}")]
+    /// A record could not be encoded.
+    #[error("failed to write records: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// Samples as `spec` says and writes records to `out`. SIGTERM ends it early and in
-/// order: one more sample, then the final record.
+/// Samples by the specification and writes records to `out`. After SIGTERM it takes one more sample
+/// and writes the final record.
 ///
 /// # Errors
-/// When the specification is of another version, `/proc` cannot be read, or `out` fails.
+/// When the specification is from another version, `/proc` cannot be read, or `out` fails.
 pub async fn run(spec: &AgentSpec, out: &mut impl Write) -> Result<(), AgentError> {
     if spec.schema_version != SCHEMA_VERSION {
         return Err(AgentError::SchemaVersion {
@@ -89,9 +89,9 @@ impl<W: Write> Records<'_, W> {
 
 struct Sampler {
     window: Duration,
-    /// The start of the window on the clock that never steps.
-    start: Zero,
-    processes: Vec<Target>,
+    /// The start of the window on the monotonic clock.
+    start: WindowStart,
+    processes: Vec<Sampled>,
     /// All of the trial's processes are in the group of this one: they inherit it.
     throttling: Throttling,
     round: PssRound,
@@ -100,14 +100,14 @@ struct Sampler {
     terminated: bool,
 }
 
-/// What is watched: a process, or a container by its control group.
-enum Target {
+/// A sampled process, or a container by its control group.
+enum Sampled {
     Process(Process),
-    /// `None` when it had no group from the beginning.
+    /// `None` when its group was not found.
     Container(Option<Container>),
 }
 
-impl Target {
+impl Sampled {
     fn new(watched: &Watched, groups: Option<&Groups>) -> Self {
         match &watched.container {
             Some(id) => Self::Container(groups.and_then(|g| g.container(id))),
@@ -137,25 +137,25 @@ impl Target {
     }
 }
 
-/// A round of proportional set sizes: every process once, spread over as long as it
-/// takes. Samples carry whole rounds only.
+/// A round of proportional set sizes: every process once, spread over time. Samples carry complete
+/// rounds only.
 #[derive(Default)]
 struct PssRound {
     values: Vec<Option<u64>>,
-    /// The next process to read; at the end the round is whole.
+    /// The next process to read; at the end the round is complete.
     next: usize,
     cost: Duration,
     /// When the next round is due.
     due_ns: i64,
 }
 
-/// An instant and how far the window's start lies from it.
-struct Zero {
+/// An instant, and its distance from the start of the window.
+struct WindowStart {
     at: Instant,
     offset_ns: i64,
 }
 
-impl Zero {
+impl WindowStart {
     fn new(start_unix_ns: u64) -> Self {
         let now_unix_ns = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -182,11 +182,11 @@ impl Sampler {
         let groups = containers.then(Groups::find);
         Ok(Self {
             window: Duration::from_nanos(spec.window_ns),
-            start: Zero::new(spec.window_start_unix_ns),
+            start: WindowStart::new(spec.window_start_unix_ns),
             processes: spec
                 .processes
                 .iter()
-                .map(|w| Target::new(w, groups.as_ref()))
+                .map(|w| Sampled::new(w, groups.as_ref()))
                 .collect(),
             throttling: Throttling::own(),
             round: PssRound {
@@ -210,7 +210,7 @@ impl Sampler {
         let end_ns = self.window.as_nanos() as i64;
         for due_ns in instants(end_ns) {
             if due_ns < self.start.t_ns() - 500_000_000 && due_ns != end_ns {
-                continue; // started late: the next one is nearer
+                continue; // The agent started late: the next instant is nearer.
             }
             self.sleep_until(due_ns).await;
             let cpu = read::own_cpu();
@@ -254,7 +254,7 @@ impl Sampler {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
     }
 
-    /// CPU and resident memory of all, as close together as can be.
+    /// Reads CPU and resident memory of all, as close together as possible.
     fn sample(&mut self, last: bool) -> Result<Sample, AgentError> {
         let t_ns = self.start.t_ns();
         let machine = read::machine().ok_or(AgentError::Machine)?;
@@ -301,8 +301,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Goes on with a round that is due, with a pause after each process, until the
-    /// round is whole or `until_ns` is near.
+    /// Continues a round that is due, with a pause after each process, until the round is complete or
+    /// `until_ns` is near.
     async fn read_pss_until(&mut self, until_ns: i64) {
         if self.round.next >= self.processes.len() {
             if self.start.t_ns() < self.round.due_ns {
@@ -328,7 +328,7 @@ impl Sampler {
         self.round.due_ns = self.start.t_ns() + every.as_nanos() as i64;
     }
 
-    /// A whole round without pauses: only after the window.
+    /// Reads a complete round without pauses, after the window.
     fn read_pss_at_once(&mut self) {
         for i in 0..self.processes.len() {
             self.read_pss(i);
@@ -345,7 +345,7 @@ impl Sampler {
     }
 }
 
-/// When samples fall: the window's edges and each full second between.
+/// Returns the instants of samples: the edges of the window and each full second between.
 fn instants(window_ns: i64) -> impl Iterator<Item = i64> {
     (0..window_ns)
         .step_by(SECOND_NS as usize)
@@ -420,7 +420,7 @@ mod tests {
             })
             .collect();
         assert_eq!(samples.len(), 3, "0, 1 and 1.2 s");
-        // Never before its instant; how long after is the machine's affair.
+        // Never before its instant; the delay depends on the machine.
         assert!(samples[0].t_ns >= 0 && samples[2].t_ns >= 1_200_000_000);
         assert!(samples[0].processes[0].unwrap().pss_bytes.is_some());
         assert!(samples[2].processes[0].unwrap().pss_bytes.is_some());

@@ -1,5 +1,5 @@
-//! The seam between the experiment and the place where it happens. Everything
-//! above it is the same for processes on this machine, a cluster, and virtual time.
+//! The seam between the experiment and the environment. Everything above it is the same for
+//! processes on this machine and for a cluster.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,24 +16,24 @@ use tokio::sync::mpsc;
 /// `close` once. After an error or an interruption `teardown` follows at once.
 #[expect(async_fn_in_trait, reason = "used generically, on one thread")]
 pub trait Environment {
-    /// What a running deployment is to this environment.
+    /// A running deployment of this environment.
     type Deployment: Deployed;
 
-    /// Finds or installs what the plan needs. Slow steps are announced through `say`.
+    /// Finds or installs the requirements of the plan. Announces slow steps through `say`.
     ///
     /// # Errors
-    /// When something that the plan needs is missing: the message says what to do.
+    /// When a requirement is missing; the message names the remedy.
     async fn prepare(
         &mut self,
         plan: &Plan,
         say: &mut dyn FnMut(&str),
     ) -> Result<Fingerprint, EnvironmentError>;
 
-    /// Starts a fresh mesh and workload, and returns when all of it is ready. Logs
-    /// and effective configurations go below `dir`. On an error nothing is left running.
+    /// Starts a fresh mesh and workload, and returns when everything is ready. Logs and effective
+    /// configurations go below `dir`. After an error nothing is left running.
     ///
     /// # Errors
-    /// When a part does not start or does not get ready in time.
+    /// When a part does not start or is not ready in time.
     async fn deploy(
         &mut self,
         plan: &Plan,
@@ -41,8 +41,7 @@ pub trait Environment {
         dir: &Path,
     ) -> Result<Self::Deployment, EnvironmentError>;
 
-    /// Checks that what the trial names is in the path, and nothing else. `load_sent`
-    /// is the number of requests that the generator sent, for [`Phase::After`].
+    /// Checks that the mesh of the trial is in the path, and nothing else.
     ///
     /// # Errors
     /// When a check could not be made. A check that fails is a [`Proof`] that does not hold.
@@ -52,7 +51,7 @@ pub trait Environment {
         phase: Phase,
     ) -> Result<Vec<Proof>, EnvironmentError>;
 
-    /// Starts a worker with its specification on standard input.
+    /// Starts a worker with its specification.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -64,29 +63,28 @@ pub trait Environment {
         dir: &Path,
     ) -> Result<Worker, EnvironmentError>;
 
-    /// Ends everything that belongs to the trial and returns what had ended by
-    /// itself before (events of kind `exited`). Never fails: what cannot be ended
-    /// is an event of kind `left`.
+    /// Ends everything that belongs to the trial. Returns an event of kind `exited` for each process
+    /// that had ended by itself, and one of kind `left` for each that could not be ended.
     async fn teardown(&mut self, deployment: Self::Deployment) -> Vec<Event>;
 
-    /// Ends what the environment itself holds (temporary files, keys).
+    /// Removes everything that the environment itself holds (temporary files, keys).
     async fn close(self) -> Vec<Event>;
 }
 
-/// What the experiment needs to know of a deployment.
+/// A deployment, as the experiment uses it.
 pub trait Deployed {
-    /// How the generator reaches a service, by `(instance, service)`: every service
-    /// that the plan's mix names, of every instance.
+    /// Addresses for the generator by `(instance, service)`: every service in the mix of the plan,
+    /// of every instance.
     fn targets(&self) -> &BTreeMap<(String, String), Upstream>;
 
-    /// Every process to sample, except tare's own, the generator's and the agent's.
+    /// Every process to sample, except tare, the generator and the agent.
     fn watched(&self) -> Vec<Watched>;
 
-    /// What ended by itself since the last call (events of kind `exited`).
+    /// Returns an event of kind `exited` for each process that ended by itself since the last call.
     fn exited(&mut self) -> Vec<Event>;
 }
 
-/// When a proof is made.
+/// When a check is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Before the generator starts.
@@ -99,7 +97,7 @@ pub enum Phase {
     },
 }
 
-/// Which worker.
+/// The role of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A generator: `tare load --spec -`.
@@ -119,52 +117,52 @@ impl Role {
     }
 }
 
-/// A running worker. Dropping it ends it.
+/// A running worker. Dropping it ends the worker.
 #[derive(Debug)]
 pub struct Worker {
-    /// What its start adds to what the agent watches: itself, and what is tare's own.
+    /// Further processes for the agent to sample: the worker itself and tare.
     pub watched: Vec<Watched>,
-    /// How long a generator may take until its connections are open.
+    /// Time limit for a generator to open its connections.
     pub armed_within: Duration,
-    /// Its standard output, line by line, without newlines; closed when it ended.
+    /// Its standard output, line by line, without newlines; closed when the worker has ended.
     pub lines: mpsc::Receiver<String>,
-    /// Asks it to finish early but in order (SIGTERM). Dropping the sender kills it.
+    /// Asks the worker to finish early (SIGTERM). Dropping the sender kills it.
     pub stop: mpsc::Sender<()>,
 }
 
-/// Why an environment could not do what was asked.
+/// Why an environment failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
-    /// Something that must be there is not.
+    /// A requirement is missing.
     #[error("{what}; {remedy}")]
     Missing {
-        /// What was looked for and what was found.
+        /// What was expected and what was found.
         what: String,
         /// What to do.
         remedy: String,
     },
-    /// A process or a pod did not start or did not get ready.
-    #[error("start {name}: {found}")]
+    /// A process or a pod did not start or was not ready in time.
+    #[error("failed to start {name}: {found}")]
     Start {
-        /// Its name, as `emojivoto-0/web/sidecar`.
+        /// Its name, for example `emojivoto-0/web/sidecar`.
         name: String,
-        /// What was seen, with the last lines of its log.
+        /// What was observed, with the last lines of its log.
         found: String,
     },
-    /// The cluster said no, or could not be asked.
+    /// A request to the cluster failed.
     #[error("{doing}: {found}")]
     Cluster {
-        /// What was being done.
+        /// The action that failed.
         doing: String,
-        /// Its answer.
+        /// The reason.
         found: String,
     },
-    /// The operating system said no.
-    #[error("{doing}: {source}")]
+    /// A system call failed.
+    #[error("failed to {doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         doing: String,
-        /// Its answer.
+        /// The reason.
         source: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! The machine, as far as somebody else would need it to repeat a run.
+//! The properties of the machine that someone needs to repeat a run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,8 +7,8 @@ use tare_model::layout::Fingerprint;
 
 use crate::proc::{parse, read};
 
-/// What can be read of this machine. What cannot be read is empty, zero or `None`.
-/// `programs` and `idle` are left to the environment.
+/// Reads the properties of this machine. A property that cannot be read is empty, zero or `None`.
+/// The environment sets `programs` and `idle`.
 #[must_use]
 pub fn of_this_machine() -> Fingerprint {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -43,7 +43,7 @@ pub fn of_this_machine() -> Fingerprint {
     }
 }
 
-/// Processor model; ARM has no name in `/proc/cpuinfo`, only numbers.
+/// Returns the processor model. On ARM `/proc/cpuinfo` has numbers in place of a name.
 fn cpu_model(cpuinfo: &str) -> String {
     if let Some(name) = parse::cpuinfo_value(cpuinfo, "model name") {
         return name.to_owned();
@@ -57,8 +57,8 @@ fn cpu_model(cpuinfo: &str) -> String {
     }
 }
 
-/// The hypervisor's own word, else the board's vendor; "yes" where only the
-/// processor's flag tells.
+/// Returns the type of the hypervisor, otherwise the vendor of the board, or "yes" where only the
+/// processor flag shows a hypervisor.
 fn virtualised(cpuinfo: &str, kind: Option<String>, vendor: Option<String>) -> Option<String> {
     let flagged = parse::cpuinfo_value(cpuinfo, "flags")
         .is_some_and(|flags| flags.split_ascii_whitespace().any(|f| f == "hypervisor"));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_machine_shows() {
+    fn a_virtual_machine_is_recognised() {
         let guest = "model name : X\nflags : fpu hypervisor lm\n";
         assert_eq!(virtualised(guest, None, None).as_deref(), Some("yes"));
         let vendor = Some("Acme".to_owned());

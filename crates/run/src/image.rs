@@ -1,4 +1,4 @@
-//! An OCI image of one static program, and the archive that holds it.
+//! An OCI image of one static program, and its archive.
 //!
 //! Source: Open Container Initiative, image format and image layout, version 1.
 
@@ -9,30 +9,30 @@ use serde_json::{Value, json};
 
 /// Size of a tar block.
 const BLOCK: usize = 512;
-/// `e_machine` of ELF files, with the word that images use.
+/// `e_machine` of ELF files, with the name of the architecture in images.
 const MACHINES: [(u16, &str); 2] = [(62, "amd64"), (183, "arm64")];
 
-/// Why there is no image.
+/// Why no image could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// Not a Linux program of a known machine.
-    #[error("found no ELF program for x86-64 or ARM64")]
+    /// The file is not a Linux program for a supported architecture.
+    #[error("not an ELF program for x86-64 or ARM64")]
     Machine,
-    /// It needs libraries, and an image from nothing has none.
+    /// The program needs shared libraries, which the image does not have.
     #[error(
-        "the program is linked dynamically; build it with --target x86_64-unknown-linux-musl (`make image`)"
+        "the program is dynamically linked: build it with --target x86_64-unknown-linux-musl (`make image`)"
     )]
     Dynamic,
     /// The archive could not be written.
-    #[error("write the archive: {0}")]
+    #[error("failed to write the archive: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Writes an archive with one image of `program` as `/tare`, and returns the digest of
-/// its manifest. The same program gives the same bytes.
+/// Writes an archive with an image that contains `program` as `/tare`, and returns the digest of its
+/// manifest. The same program gives the same bytes.
 ///
 /// # Errors
-/// When the program cannot run in an image from nothing, or `out` fails.
+/// When the program is not static or not of a supported architecture, or `out` fails.
 pub fn write(program: &[u8], name: &str, out: &mut impl Write) -> Result<String, ImageError> {
     let machine = machine(program)?;
     let mut layer = Vec::new();
@@ -59,7 +59,7 @@ pub fn write(program: &[u8], name: &str, out: &mut impl Write) -> Result<String,
         0o644,
     )?;
     entry(out, "index.json", index.to_string().as_bytes(), 0o644)?;
-    // What `docker load` of old looks for.
+    // Older versions of `docker load` need this file.
     let docker = json!([{"Config": blob(&config), "RepoTags": [name], "Layers": [blob(&layer)]}]);
     entry(out, "manifest.json", docker.to_string().as_bytes(), 0o644)?;
     for bytes in [&config, &manifest, &layer] {
@@ -84,7 +84,7 @@ fn blob(bytes: &[u8]) -> String {
     format!("blobs/{}", sha256(bytes).replace(':', "/"))
 }
 
-/// The machine of a 64-bit little-endian ELF file without an interpreter.
+/// Returns the architecture of a static 64-bit little-endian ELF file.
 fn machine(program: &[u8]) -> Result<&'static str, ImageError> {
     let number = |at: usize, len: usize| -> Option<u64> {
         let bytes = program.get(at..at.checked_add(len)?)?;
@@ -106,7 +106,7 @@ fn machine(program: &[u8]) -> Result<&'static str, ImageError> {
     Ok(word)
 }
 
-/// One file of a tar archive, in the ustar format; no time, no owner.
+/// Writes one file of a tar archive in the ustar format, without time and owner.
 fn entry(out: &mut impl Write, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut header = [0_u8; BLOCK];
     let mut put =
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn tar_reads_the_archive_and_every_blob_has_its_digest_for_a_name() {
+    fn tar_reads_the_archive_and_every_blob_is_named_by_its_digest() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("image.tar");
         let mut file = std::fs::File::create(&path).unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_needs_libraries_is_refused() {
+    fn a_dynamically_linked_program_is_rejected() {
         let refused = write(&elf(3), "x", &mut Vec::new());
         assert!(matches!(refused, Err(ImageError::Dynamic)));
         assert!(matches!(

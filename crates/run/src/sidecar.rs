@@ -1,13 +1,13 @@
-//! What the generator's sidecar said of itself after the load, saved with the trial under
-//! the same names everywhere.
+//! The effective configuration of the generator's sidecar, saved with the trial under the same names
+//! in every environment.
 
 use std::path::Path;
 
-/// Saves a document in the trial's folder of configurations.
+/// Saves a document in the configuration folder of the trial.
 ///
 /// # Errors
-/// In words, when it cannot be written.
+/// A message, when it cannot be written.
 pub(crate) fn save(config: &Path, name: &str, text: &str) -> Result<(), String> {
     let path = config.join(format!("generator-sidecar-{name}.json"));
-    std::fs::write(&path, text).map_err(|e| format!("write {}: {e}", path.display()))
+    std::fs::write(&path, text).map_err(|e| format!("failed to write {}: {e}", path.display()))
 }

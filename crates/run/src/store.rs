@@ -1,5 +1,5 @@
-//! Writing a run directory. A trial appears under its name only when all of it is
-//! on disk: it is written under a `.partial-` name, synced, and renamed.
+//! Writes a run directory. A trial gets its name only when all of it is on disk: it is written under
+//! a `.partial-` name, synced, and renamed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -10,35 +10,35 @@ use serde::Serialize;
 use tare_model::layout::{self, RunManifest};
 use tare_model::trial::{Event, TrialResult, TrialSpec};
 
-/// A run directory could not be written or read.
+/// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The operating system said no.
-    #[error("{doing} {}: {source}", path.display())]
+    /// A file operation failed.
+    #[error("failed to {doing} {}: {source}", path.display())]
     Io {
         /// `create`, `write`...
         doing: &'static str,
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// Its answer.
+        /// The reason.
         source: io::Error,
     },
-    /// There already is something at that place.
-    #[error("{} is not empty; choose another --out, or go on with it: --resume {}", path.display(), path.display())]
+    /// The folder is not empty.
+    #[error("{} is not empty: choose another --out, or continue the run in it with --resume {}", path.display(), path.display())]
     Occupied {
         /// The folder.
         path: PathBuf,
     },
     /// A file of the run is damaged or from another version.
-    #[error("read {}: {found}", path.display())]
+    #[error("failed to read {}: {found}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What was found and what was expected.
         found: String,
     },
-    /// Another tare writes there now.
-    #[error("{} is in use by another tare", path.display())]
+    /// Another tare process writes to the folder.
+    #[error("{} is in use by another tare process", path.display())]
     Locked {
         /// The folder.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the disk is full: what is done is safe, and a later `--resume` goes on.
+    /// Whether the disk is full. The finished trials are safe, and `--resume` continues the run.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
@@ -61,11 +61,11 @@ fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -
     }
 }
 
-/// Writes `value` as JSON so that `path` holds the old file or the new, never half.
+/// Writes `value` as JSON. `path` holds either the old or the new file, never a part.
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
     let mut text = serde_json::to_string_pretty(value).map_err(|e| StoreError::Damaged {
         path: path.to_owned(),
-        found: format!("cannot be expressed in JSON: {e}"),
+        found: format!("cannot be encoded as JSON: {e}"),
     })?;
     text.push('\n');
     write_atomically(path, text.as_bytes())
@@ -88,7 +88,7 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     fs::rename(&temporary, path).map_err(io_error("write", path))
 }
 
-/// An open run directory, held by this process alone.
+/// An open run directory, locked by this process.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
@@ -97,7 +97,7 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Makes `path` and writes what is known before the first trial.
+    /// Creates `path` and writes the plan and the manifest.
     ///
     /// # Errors
     /// When `path` exists and is not empty, or cannot be written.
@@ -118,10 +118,10 @@ impl RunDir {
         })
     }
 
-    /// Opens a run that was begun before, and removes what its end left half done.
+    /// Opens an existing run and removes unfinished trials.
     ///
     /// # Errors
-    /// When there is no readable manifest of this version, or another tare holds it.
+    /// When there is no readable manifest of this version, or another tare process has locked it.
     pub fn resume(path: &Path) -> Result<Self, StoreError> {
         let file = path.join(layout::RUN);
         let text = fs::read_to_string(&file).map_err(io_error("read", &file))?;
@@ -133,7 +133,7 @@ impl RunDir {
             serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
         if manifest.schema_version != tare_model::SCHEMA_VERSION {
             return Err(damaged(format!(
-                "schema {}, expected {}",
+                "found schema version {}, expected {}",
                 manifest.schema_version,
                 tare_model::SCHEMA_VERSION
             )));
@@ -156,26 +156,26 @@ impl RunDir {
         Ok(run)
     }
 
-    /// Where it is.
+    /// The path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it holds.
+    /// The manifest of the run.
     #[must_use]
     pub fn manifest(&self) -> &RunManifest {
         &self.manifest
     }
 
-    /// Whether `trial` is on disk and got to measure. One that did not start is no
-    /// result: a resumed run tries it again.
+    /// Whether `trial` is on disk with a measurement. A resumed run repeats a trial that failed before
+    /// measurement.
     #[must_use]
     pub fn has(&self, trial: &TrialSpec) -> bool {
         self.result(trial).is_some()
     }
 
-    /// The results of `trials` that are on disk and got to measure, in their order.
+    /// Returns the results of those `trials` that are on disk with a measurement, in their order.
     #[must_use]
     pub fn results(&self, trials: &[TrialSpec]) -> Vec<(String, TrialResult)> {
         let read = |trial: &TrialSpec| Some((trial.dir_name(), self.result(trial)?));
@@ -193,10 +193,10 @@ impl RunDir {
         result.load.is_some().then_some(result)
     }
 
-    /// Adds a line to the run's events.
+    /// Appends to the events of the run.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn event(&self, event: &Event) -> Result<(), StoreError> {
         let path = self.path.join(layout::EVENTS);
         let mut file = OpenOptions::new()
@@ -209,10 +209,10 @@ impl RunDir {
             .map_err(io_error("write", &path))
     }
 
-    /// Opens the directory of `trial` for writing.
+    /// Creates the directory of `trial` for writing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub fn begin(&self, trial: &TrialSpec) -> Result<TrialWriter, StoreError> {
         let trials = self.path.join(layout::TRIALS);
         let path = trials.join(format!("{}{}", layout::PARTIAL_PREFIX, trial.dir_name()));
@@ -234,8 +234,8 @@ impl RunDir {
     }
 }
 
-/// A text file that grows line by line: who reads it meanwhile, or after an end by
-/// force, finds all that was written.
+/// A text file that grows line by line. Readers find every line that was written, also after the
+/// process was killed.
 #[derive(Debug)]
 struct Lines {
     path: PathBuf,
@@ -267,8 +267,7 @@ impl Lines {
     }
 }
 
-/// The directory of a trial that is under way. Dropped without [`Self::finish`],
-/// it is removed.
+/// The directory of a trial in progress. Dropping it before [`Self::finish`] removes it.
 #[derive(Debug)]
 pub struct TrialWriter {
     path: PathBuf,
@@ -280,13 +279,13 @@ pub struct TrialWriter {
 }
 
 impl TrialWriter {
-    /// Where logs and configurations go for now.
+    /// The path for logs and configurations while the trial runs.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Keeps a generator's line as it came.
+    /// Writes a record of the generator, unchanged.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -294,7 +293,7 @@ impl TrialWriter {
         self.load.line(line)
     }
 
-    /// Keeps an agent's line as it came.
+    /// Writes a record of the agent, unchanged.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -302,7 +301,7 @@ impl TrialWriter {
         self.agent.line(line)
     }
 
-    /// Keeps an event.
+    /// Writes an event.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -311,7 +310,7 @@ impl TrialWriter {
             .line(&serde_json::to_string(event).unwrap_or_default())
     }
 
-    /// Keeps the interval log.
+    /// Writes the interval log.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -319,17 +318,17 @@ impl TrialWriter {
         write_atomically(&self.path.join(layout::HLOG), text)
     }
 
-    /// Writes the result, and gives the trial its name.
+    /// Writes the result, and renames the directory to the name of the trial.
     ///
     /// # Errors
-    /// When it cannot be written; the trial is then not there.
+    /// When it cannot be written; the trial is then not kept.
     pub fn finish(mut self, result: &TrialResult) -> Result<PathBuf, StoreError> {
         self.load.sync()?;
         self.agent.sync()?;
         self.events.sync()?;
         write_json(&self.path.join(layout::RESULT), result)?;
         if self.target.exists() {
-            // An earlier try that did not get to measure.
+            // An earlier attempt that failed before measurement.
             fs::remove_dir_all(&self.target).map_err(io_error("replace", &self.target))?;
         }
         fs::rename(&self.path, &self.target).map_err(io_error("write", &self.target))?;

@@ -1,4 +1,4 @@
-//! Asks a sidecar through its administration interface, a Unix socket.
+//! The admin interface of a sidecar, a Unix socket.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,38 +10,38 @@ use tokio::net::UnixStream;
 use super::config::{INBOUND, OUTBOUND};
 use crate::local::probe::{self, Limits, ProbeError};
 
-/// What it is called: it does not care.
+/// The Host header of requests; the admin interface ignores it.
 const AUTHORITY: &str = "sidecar";
-/// As on a cluster, where a generator asks.
+/// The same limits as on a cluster, where the generator makes the requests.
 const DOCUMENT: Limits = Limits {
     within: ASKS_WITHIN,
     body_bytes_max: BYTES_MAX,
 };
 
-/// Whether it serves, with its own word (`LIVE`, `PRE_INITIALIZING`).
+/// Returns whether the sidecar is ready, and its state (`LIVE`, `PRE_INITIALIZING`).
 ///
 /// # Errors
-/// When it cannot be reached.
+/// When the request fails.
 pub(crate) async fn ready(socket: &Path) -> Result<(bool, String), ProbeError> {
     let response = get(socket, "/ready").await?;
     Ok((response.status == 200, response.text().trim().to_owned()))
 }
 
-/// Version of the running program, as `1.40.0`.
+/// Returns the version of the running program, for example `1.40.0`.
 ///
 /// # Errors
-/// When it cannot be reached, or the answer is not as expected.
+/// When the request fails or the response is unexpected.
 pub(crate) async fn version(socket: &Path) -> Result<String, ProbeError> {
     let info: Value = serde_json::from_slice(&get(socket, "/server_info").await?.body)
-        .map_err(|e| ProbeError::Answer(format!("/server_info is not JSON: {e}")))?;
+        .map_err(|e| ProbeError::Answer(format!("invalid JSON from /server_info: {e}")))?;
     info["version"]
         .as_str()
         .and_then(|v| v.split('/').nth(1))
         .map(str::to_owned)
-        .ok_or_else(|| ProbeError::Answer("/server_info has no version".to_owned()))
+        .ok_or_else(|| ProbeError::Answer("no version in /server_info".to_owned()))
 }
 
-/// Requests that came in by each listener since the start.
+/// Number of requests by listener since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Requests {
     /// From other sidecars.
@@ -50,10 +50,10 @@ pub(crate) struct Requests {
     pub outbound: u64,
 }
 
-/// Its request counters.
+/// Returns the request counters.
 ///
 /// # Errors
-/// When it cannot be reached.
+/// When the request fails.
 pub(crate) async fn requests(socket: &Path) -> Result<Requests, ProbeError> {
     let response = get(socket, "/stats?filter=downstream_rq_total&usedonly").await?;
     Ok(parse_requests(&response.text()))
@@ -77,17 +77,16 @@ fn parse_requests(text: &str) -> Requests {
     }
 }
 
-/// What an Envoy is asked for after the load, with the paths.
+/// The documents that are read after the load, and their paths.
 pub(crate) const DOCUMENTS: [(&str, &str); 2] = [
     ("config_dump", "/config_dump"),
     ("server_info", "/server_info"),
 ];
 
-/// A document of JSON, as it came.
+/// Returns a JSON document, unchanged.
 ///
 /// # Errors
-/// When it cannot be reached, has no such document, or one that is larger or takes longer
-/// than is kept of a sidecar on a cluster.
+/// When the request fails, the document does not exist, or it exceeds the limits of size and time.
 pub(crate) async fn document(socket: &Path, path: &str) -> Result<Vec<u8>, ProbeError> {
     let stream = UnixStream::connect(socket).await?;
     let response = probe::get(stream, AUTHORITY, path, DOCUMENT).await?;
@@ -108,7 +107,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
-    /// Asks one that has a document of this length, or takes a connection and says nothing.
+    /// Requests a document of this length, or from a server that accepts connections and never responds.
     async fn document_of(bytes: Option<usize>) -> Result<usize, String> {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("admin.sock");
@@ -121,7 +120,7 @@ mod tests {
             let _ = stream.read(&mut [0; 4096]).await.unwrap();
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
             stream.write_all(head.as_bytes()).await.unwrap();
-            // Nobody may want all of it.
+            // The client may stop reading.
             let _ = stream.write_all(&vec![b' '; bytes]).await;
         });
         let came = document(&socket, "/config_dump").await;
@@ -130,16 +129,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn documents_may_be_as_large_as_those_of_a_cluster_and_no_larger() {
+    async fn a_document_may_be_as_large_as_on_a_cluster_and_no_larger() {
         assert_eq!(document_of(Some(BYTES_MAX)).await, Ok(16 << 20));
         let found = document_of(Some(BYTES_MAX + 1)).await.unwrap_err();
         assert!(found.contains("16777216 bytes"), "{found}");
     }
 
     #[tokio::test]
-    async fn documents_may_take_as_long_as_those_of_a_cluster() {
+    async fn a_document_may_take_as_long_as_on_a_cluster() {
         let found = document_of(None).await.unwrap_err();
-        assert_eq!(found, "no answer within 3 s");
+        assert_eq!(found, "no response within 3 s");
     }
 
     #[test]

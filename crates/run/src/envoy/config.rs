@@ -1,9 +1,9 @@
 //! Bootstrap configurations: one static file for each proxy. Pure.
 //!
-//! The shape is that of a sidecar in a cluster: an inbound listener in front of the
-//! application, an outbound listener that routes by Host or :authority. The proxy
-//! must hide nothing and forge nothing: no retries, no timeouts, and limits that
-//! cannot be reached; what a default would decide for itself is written out.
+//! The shape is that of a sidecar in a cluster: an inbound listener in front of the application, and
+//! an outbound listener that routes by Host or `:authority`. The proxy must not hide or change any
+//! result: no retries, no timeouts, and limits that a trial cannot reach. Settings are explicit where
+//! a default would differ.
 
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use tare_model::mesh::MeshSettings;
 
 use super::tls::{self, TlsFiles};
 
-/// Name of the inbound listener, and first part of its counters.
+/// Name of the inbound listener, and prefix of its counters.
 pub(crate) const INBOUND: &str = "inbound";
 /// Name of the outbound listener.
 pub(crate) const OUTBOUND: &str = "outbound";
-/// Each sidecar appends its name and direction to this request header, on the path
-/// of the proofs only: the measured requests do not carry it.
+/// Each sidecar appends its name and direction to this request header, only on the paths of proofs:
+/// measured requests do not carry it.
 pub(crate) const VIA_HEADER: &str = "x-tare-via";
-/// The proofs' part of every service's paths, by HTTP and by gRPC.
+/// The path prefixes of proofs, for HTTP and for gRPC.
 pub(crate) const PROOF_PREFIXES: [&str; 2] = ["/tare/", "/tare."];
 
-/// Higher than anything that a trial can reach. Envoy's default of 1,024 open
-/// connections and requests would answer 503 by itself under load.
+/// A limit that no trial can reach. With its default of 1,024 open connections and requests, Envoy
+/// would respond with 503 under load.
 const UNREACHABLE: u32 = 1_000_000_000;
 const STREAM_WINDOW_BYTES: u32 = 16 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 24 << 20;
@@ -34,21 +34,21 @@ const BUFFER_BYTES: u32 = 1 << 20;
 /// One sidecar.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Proxy {
-    /// Its pod, as `emojivoto-0/web`.
+    /// Name of its pod, for example `emojivoto-0/web`.
     pub name: String,
-    /// Unix socket of the administration interface.
+    /// Unix socket of the admin interface.
     pub admin: PathBuf,
-    /// Where it listens for the application's calls.
+    /// Outbound address, for calls of the application.
     pub outbound: SocketAddrV4,
-    /// Whom the application may call.
+    /// Services that the application may call.
     pub routes: Vec<Route>,
-    /// The application, where there is one (the generator has none).
+    /// The application; the generator has none.
     pub inbound: Option<Inbound>,
     /// Certificates, when TLS is on.
     pub tls: Option<TlsFiles>,
     /// Statistics and logs.
     pub settings: MeshSettings,
-    /// Where an access log goes.
+    /// Path of the access log.
     pub access_log: PathBuf,
 }
 
@@ -57,28 +57,28 @@ pub(crate) struct Proxy {
 pub(crate) struct Route {
     /// Host header or :authority.
     pub authority: String,
-    /// What it speaks.
+    /// Protocol.
     pub protocol: Protocol,
     /// The inbound listener of its sidecar.
     pub address: SocketAddrV4,
-    /// Whom its certificate must name.
+    /// Expected identity in its certificate.
     pub identity: String,
 }
 
 /// An application behind a sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Inbound {
-    /// Where the sidecar listens.
+    /// Inbound address of the sidecar.
     pub listen: SocketAddrV4,
-    /// Where the application listens.
+    /// Address of the application.
     pub application: SocketAddrV4,
-    /// What it speaks.
+    /// Protocol.
     pub protocol: Protocol,
-    /// Whose certificates are let in.
+    /// Identities whose certificates are accepted.
     pub callers: Vec<String>,
 }
 
-/// The bootstrap configuration of a sidecar.
+/// Returns the bootstrap configuration of a sidecar.
 #[must_use]
 pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
     let mut listeners = Vec::new();
@@ -111,7 +111,7 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
         "node": {"id": proxy.name, "cluster": "tare"},
         "admin": {"address": {"pipe": {"path": proxy.admin}}},
         "static_resources": {"listeners": listeners, "clusters": clusters},
-        // Without this Envoy warns on each start; no trial comes near it.
+        // Without this Envoy logs a warning on each start; no trial reaches the limit.
         "overload_manager": {"resource_monitors": [{
             "name": "envoy.resource_monitors.global_downstream_max_connections",
             "typed_config": {
@@ -143,7 +143,7 @@ fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
     let mut manager = connection_manager(proxy, INBOUND, codec, &hosts);
     let mut chain = json!({});
     if let Some(files) = &proxy.tls {
-        // The caller's identity, as the certificate proved it; what a caller says of itself is dropped.
+        // Set the identity from the caller's certificate, and drop any that the caller sent.
         manager["forward_client_cert_details"] = json!("SANITIZE_SET");
         manager["set_current_client_cert_details"] = json!({"uri": true});
         chain["transport_socket"] =
@@ -167,7 +167,7 @@ fn outbound_listener(proxy: &Proxy) -> Value {
             )
         })
         .collect();
-    // One port for everything that the application calls: the first bytes tell the protocol.
+    // One port for all calls of the application: the first bytes show the protocol.
     let manager = connection_manager(proxy, OUTBOUND, "AUTO", &json!(hosts));
     let chain = json!({"filters": [network_filter(manager)]});
     listener(OUTBOUND, proxy.outbound, &chain)
@@ -217,7 +217,7 @@ fn connection_manager(proxy: &Proxy, direction: &str, codec: &str, hosts: &Value
 fn virtual_host(proxy: &Proxy, direction: &str, cluster: &str, domains: &[String]) -> Value {
     let action = json!({
         "cluster": cluster,
-        // None: a late answer is for the generator to see and to count.
+        // No timeout: the generator must see and count a late response.
         "timeout": "0s",
         "retry_policy": {"num_retries": 0},
     });
@@ -291,7 +291,7 @@ fn alpn(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Command line of a sidecar, without the program.
+/// Returns the arguments of a sidecar.
 #[must_use]
 pub(crate) fn arguments(config: &Path, settings: &MeshSettings) -> Vec<String> {
     [

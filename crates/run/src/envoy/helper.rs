@@ -1,4 +1,4 @@
-//! Programs that are run to their end for what they say: pip, `envoy --version`.
+//! Runs helper programs to their end for their output: pip, `envoy --version`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,18 +10,17 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::local::die::exec_command;
 
-/// How to run one.
+/// How to run a helper program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Helper<'a> {
-    /// The program `tare`: started through it, a helper ends with this process even
-    /// when that is killed. Without it, it is started as it is.
+    /// The program `tare`. A helper that is started through it ends with this process, even if this
+    /// process is killed.
     pub(super) tare: Option<&'a Path>,
 }
 
 impl Helper<'_> {
-    /// Runs a program to its end, for at most `within`: its standard output, or what
-    /// went wrong in words. Dropping the future, or the end of the time, kills it with
-    /// all that it has started.
+    /// Runs a program to its end, for at most `within`. Returns its standard output, or a message.
+    /// Dropping the future, or the time limit, kills the program with everything that it started.
     pub(super) async fn run(
         self,
         program: &Path,
@@ -56,7 +55,7 @@ impl Helper<'_> {
         program: &Path,
         arguments: &[&OsStr],
     ) -> Result<std::process::Output, String> {
-        let failed = |e: std::io::Error| format!("cannot run {}: {e}", program.display());
+        let failed = |e: std::io::Error| format!("failed to run {}: {e}", program.display());
         let command = match self.tare {
             Some(tare) => exec_command(tare, program),
             None => Command::new(program),
@@ -72,8 +71,8 @@ impl Helper<'_> {
             .map_err(failed)?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let waiting = pin!(child.wait_with_output());
-        // Declared last and so dropped first: while nobody has waited for the child,
-        // no other group can have its number.
+        // Declared last and so dropped first: until the child is waited for, no other group can have
+        // its number.
         let mut group = Group(id.and_then(Pid::from_raw));
         let output = waiting.await;
         group.0 = None;
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_end_is_not_waited_for() {
+    async fn a_program_that_does_not_end_is_killed() {
         let within = Some(Duration::from_secs(1));
         let arguments = [OsStr::new("60")];
         let said = HELPER.run(Path::new("sleep"), &arguments, within).await;
@@ -160,6 +159,6 @@ mod tests {
         let error = run("echo no >&2; exit 3").await.unwrap_err();
         assert_eq!(error, "/bin/sh ended with exit status: 3: no");
         let nothing = HELPER.run(Path::new("/no/such"), &[], None).await;
-        assert!(nothing.unwrap_err().starts_with("cannot run /no/such: "));
+        assert!(nothing.unwrap_err().starts_with("failed to run /no/such: "));
     }
 }

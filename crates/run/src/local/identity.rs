@@ -1,6 +1,6 @@
-//! Who is who: a certificate authority of the run's own, and a certificate with a
-//! SPIFFE identity for each pod. The authority's key never leaves memory; the pods'
-//! keys lie in the run's private directory and nowhere else.
+//! The certificate authority of the run, and a certificate with a SPIFFE identity for each pod. The
+//! authority's key never leaves memory; the keys of the pods are only in the private directory of the
+//! run.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -28,27 +28,27 @@ use crate::envoy::tls::TlsFiles;
 /// Trust domain of the run.
 const TRUST_DOMAIN: &str = "tare.local";
 
-/// SPIFFE identity of a service of an instance.
+/// Returns the SPIFFE identity of a service of an instance.
 #[must_use]
 pub(super) fn spiffe_id(namespace: &str, account: &str) -> String {
     format!("spiffe://{TRUST_DOMAIN}/ns/{namespace}/sa/{account}")
 }
 
-/// Why there is no certificate.
+/// Why a certificate could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IdentityError {
     /// A certificate or key could not be made.
-    #[error("make a certificate: {0}")]
+    #[error("failed to make a certificate: {0}")]
     Make(#[from] rcgen::Error),
     /// A file could not be written.
-    #[error("write a certificate: {0}")]
+    #[error("failed to write a certificate: {0}")]
     Write(#[from] std::io::Error),
     /// A TLS client could not be set up.
-    #[error("set up a TLS client: {0}")]
+    #[error("failed to set up a TLS client: {0}")]
     Client(#[from] TlsError),
 }
 
-/// The run's own authority: ECDSA on P-256.
+/// The authority of the run: ECDSA on P-256.
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -78,7 +78,7 @@ impl Authority {
         Ok(Self { issuer })
     }
 
-    /// A certificate with this identity, for either side of a connection.
+    /// Issues a certificate with this identity, for either side of a connection.
     ///
     /// # Errors
     /// When the cryptography fails.
@@ -142,18 +142,18 @@ impl std::fmt::Debug for Leaf {
 }
 
 impl Leaf {
-    /// The certificate as it travels in a handshake.
+    /// The certificate in DER, as in a handshake.
     #[must_use]
     pub(super) fn der(&self) -> CertificateDer<'static> {
         self.certificate.der().clone()
     }
 }
 
-/// A TLS 1.3 client for a proof: it shows `leaf` or nothing, and accepts exactly
-/// the certificate `server`.
+/// Returns a TLS 1.3 client for a proof. It presents `leaf`, if given, and accepts only the
+/// certificate `server`.
 ///
 /// # Errors
-/// When the certificate and its key do not go together.
+/// When the certificate and its key do not match.
 pub(super) fn client(
     leaf: Option<&Leaf>,
     server: CertificateDer<'static>,
@@ -233,7 +233,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn keys_are_for_their_owner_only() {
+    fn only_the_owner_can_read_a_key() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::new().unwrap();
         let leaf = authority.issue(&spiffe_id("shop-0", "front")).unwrap();

@@ -1,5 +1,5 @@
-//! The local environment: each service and each sidecar a process of its own on
-//! this machine, each pod with a loopback address of its own.
+//! The local environment: each service and each sidecar is a process on this machine, and each pod
+//! has its own loopback address.
 //!
 //! The path of a request is that of a cluster: generator, its sidecar, the front's
 //! sidecar, the front, the front's sidecar, the next service's sidecar, the service.
@@ -41,15 +41,15 @@ use identity::{Authority, Leaf};
 use scratch::{Network, Scratch};
 use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT, Topology};
 
-/// Children of a run that was killed may hold its ports for a moment longer.
-const DYING_WITHIN: Duration = Duration::from_secs(1);
+/// Children of a killed run may hold its ports for a moment longer.
+const PORTS_FREE_WITHIN: Duration = Duration::from_secs(1);
 
-/// What a user may choose.
+/// Options of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LocalOptions {
-    /// Never use the network to install anything.
+    /// Do not use the network to install anything.
     pub offline: bool,
-    /// What the caller did about cores that fall asleep, for the record.
+    /// Whether the caller keeps the cores awake, for the fingerprint.
     pub idle: Option<IdleCores>,
 }
 
@@ -78,8 +78,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// With this program itself for the workers, and everything else as the
-    /// surroundings say.
+    /// Returns an environment that uses this program for the workers, and the settings of the
+    /// process environment for everything else.
     ///
     /// # Errors
     /// When there is no free loopback network, no room for temporary files, or no key.
@@ -93,7 +93,7 @@ impl Local {
         })
     }
 
-    /// With everything given.
+    /// Returns an environment with the given settings.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -111,25 +111,25 @@ impl Local {
         })
     }
 
-    /// Whether pods will be able to listen: better said now than by the first trial.
+    /// Checks that pods will be able to listen, before the first trial.
     async fn ports_are_free(&self, sidecars: bool) -> Result<(), EnvironmentError> {
         let all = [APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT];
         let needed = if sidecars { &all[..] } else { &all[..1] };
-        let deadline = tokio::time::Instant::now() + DYING_WITHIN;
+        let deadline = tokio::time::Instant::now() + PORTS_FREE_WITHIN;
         let (port, error) = loop {
             match self.network.taken(needed) {
                 None => return Ok(()),
                 Some(taken) if tokio::time::Instant::now() > deadline => break taken,
-                Some(_) => tokio::time::sleep(DYING_WITHIN / 20).await,
+                Some(_) => tokio::time::sleep(PORTS_FREE_WITHIN / 20).await,
             }
         };
         let second = self.network.second();
         Err(EnvironmentError::Missing {
             what: format!(
-                "port {port} is not free on the loopback network 127.{second}.0.0: {error}, \
-                 most likely by a program that listens on all addresses"
+                "port {port} is not free on the loopback network 127.{second}.0.0: {error}; \
+                 most likely a program listens on all addresses"
             ),
-            remedy: format!("end that program; `ss -ltnp 'sport = :{port}'` names it"),
+            remedy: format!("stop that program; `ss -ltnp 'sport = :{port}'` shows it"),
         })
     }
 }
@@ -141,7 +141,7 @@ fn io(doing: &str) -> impl FnOnce(std::io::Error) -> EnvironmentError {
 
 fn identity_failed(error: identity::IdentityError) -> EnvironmentError {
     EnvironmentError::Io {
-        doing: "make the run's certificates".to_owned(),
+        doing: "make the certificates of the run".to_owned(),
         source: std::io::Error::other(error),
     }
 }
@@ -156,22 +156,22 @@ pub struct LocalDeployment {
     watched: Vec<Watched>,
     processes: Vec<Process>,
     workers: Vec<tokio::task::JoinHandle<()>>,
-    /// Administration sockets of the sidecars, by pod.
+    /// Admin sockets of the sidecars, by pod.
     admins: Vec<PathBuf>,
     /// Certificates of the pods, when TLS is on.
     leaves: Vec<Leaf>,
-    /// The sidecars' counters when the first proofs were done.
+    /// The sidecars' counters at the time of the first proofs.
     before: Vec<Requests>,
     /// Folder of configurations, saved with the trial.
     config: PathBuf,
-    /// What else is to be told of the trial.
+    /// Further events of the trial.
     remarks: Vec<Event>,
     _scratch: Scratch,
 }
 
 impl LocalDeployment {
-    /// Saves what the generator's sidecar says of itself, as on a cluster.
-    async fn keep_sidecar(&mut self) {
+    /// Saves the effective configuration of the generator's sidecar, as on a cluster.
+    async fn save_sidecar_config(&mut self) {
         let Some(socket) = self.admins.first() else {
             return;
         };
@@ -228,7 +228,7 @@ impl Environment for Local {
             let envoy = install::find(&self.settings.envoy, Some(&self.settings.tare), say).await?;
             if envoy.version != install::VERSION {
                 say(&format!(
-                    "{} is Envoy {}; tare is tested with {}",
+                    "{} is Envoy {}; tare is tested with Envoy {}",
                     envoy.program.display(),
                     envoy.version,
                     install::VERSION
@@ -268,7 +268,7 @@ impl Environment for Local {
             }
             Phase::After { load_sent } => {
                 let proofs = prove::after(deployment, load_sent).await;
-                deployment.keep_sidecar().await;
+                deployment.save_sidecar_config().await;
                 Ok(proofs)
             }
         }
@@ -295,12 +295,10 @@ impl Environment for Local {
             let _ = worker.await;
         }
         let left = child::end_all(std::mem::take(&mut deployment.processes)).await;
-        events.extend(left.into_iter().map(|name| {
-            event(
-                "left",
-                format!("{name} could not be ended and is still running"),
-            )
-        }));
+        events.extend(
+            left.into_iter()
+                .map(|name| event("left", format!("failed to end {name}: it is still running"))),
+        );
         events
     }
 
@@ -308,15 +306,18 @@ impl Environment for Local {
         let path = self.scratch.path().to_owned();
         drop(self);
         if path.exists() {
-            let message = format!("{} holds keys and could not be removed", path.display());
+            let message = format!(
+                "failed to remove {}, which contains private keys",
+                path.display()
+            );
             return vec![event("left", message)];
         }
         Vec::new()
     }
 }
 
-/// A pipe and a handle for each child: a thousand open files are too few for many
-/// instances. Where it may not be raised, it stays.
+/// Raises the limit of open files, if possible. Each child needs a pipe and a handle, and many
+/// instances need more than the usual limit of 1,024.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_no_trial_can_deploy_is_found_before_the_first() {
+    async fn a_plan_that_cannot_be_deployed_is_rejected_before_the_first_trial() {
         let dir = tempfile::tempdir().unwrap();
         let error = prepared(&mut local(dir.path()), &bare(40_000)).await;
         let error = error.unwrap_err().to_string();
@@ -390,8 +391,8 @@ mod tests {
         assert!(error.to_string().contains("set TMPDIR"), "{error}");
     }
 
-    /// Held on the network's own address here: on all addresses it would stop the
-    /// tests that run beside this one.
+    /// The port is taken on the address of this network only: on all addresses it would disturb tests
+    /// that run at the same time.
     #[tokio::test]
     async fn a_port_that_is_taken_is_found_before_the_first_trial() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! One request on a connection of its own: for the proofs, and for asking sidecars.
+//! Single requests, each on a new connection: for proofs, and for the admin interface of sidecars.
 //! Nothing here is measured.
 
 use std::net::SocketAddrV4;
@@ -17,17 +17,17 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// What an exchange may take at most.
+/// Limits of an exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Longest wait for all of it.
+    /// Time limit of the whole exchange.
     pub(crate) within: Duration,
-    /// Largest body that is read.
+    /// Maximum size of a body.
     pub(crate) body_bytes_max: usize,
 }
 
 impl Limits {
-    /// Of a proof.
+    /// Limits of a proof.
     pub(crate) const PROOF: Self = Self {
         within: Duration::from_secs(5),
         body_bytes_max: 1 << 20,
@@ -56,27 +56,27 @@ impl Response {
 /// Why there was no response.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// No connection: nobody listens there.
-    #[error("not reached: {0}")]
+    /// The connection failed.
+    #[error("connection failed: {0}")]
     Connect(#[from] std::io::Error),
-    /// Nothing came in time.
-    #[error("no answer within {} s", .0.as_secs_f64())]
+    /// There was no complete response in time.
+    #[error("no response within {} s", .0.as_secs_f64())]
     Timeout(Duration),
-    /// The peer took the connection and ended it without a response.
+    /// The peer accepted the connection and closed it without a response.
     #[error("refused: {0}")]
     Refused(String),
-    /// There was a response with a longer body than this many bytes.
-    #[error("found a body of more than {0} bytes: too much to read")]
+    /// The body of the response is larger than this many bytes.
+    #[error("the body of the response is larger than {0} bytes")]
     Large(usize),
-    /// There was a response, but not what was asked for.
+    /// The response is not the expected one.
     #[error("{0}")]
     Answer(String),
 }
 
-/// Whom a TLS probe claims to be, and over what it then speaks.
+/// The TLS client of a probe.
 pub type Tls = Arc<ClientConfig>;
 
-/// GET by HTTP/1.1 on an open stream.
+/// Sends GET by HTTP/1.1 on an open stream.
 ///
 /// # Errors
 /// When there is no complete response within the limits.
@@ -94,10 +94,10 @@ where
     within(limits.within, work).await
 }
 
-/// GET at an address in the protocol that is spoken there, with TLS or without.
+/// Sends GET to an address in the given protocol, with or without TLS.
 ///
 /// # Errors
-/// When nobody listens, or there is no complete response in time.
+/// When the connection fails, or there is no complete response in time.
 pub async fn get_at(
     address: SocketAddrV4,
     protocol: Protocol,

@@ -1,6 +1,6 @@
-//! Proofs: that the mesh that a trial names is in the path of every call, that it
-//! protects what it says it protects, and that `bare` is bare. Each negative check
-//! stands beside a positive one, so that a part that is merely broken proves nothing.
+//! Proofs that the mesh of a trial is in the path of every call, that mutual TLS protects every
+//! call, and that `bare` has no proxy. Each negative check has a positive counterpart, so that a
+//! broken part does not pass as a proof.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,9 +19,9 @@ use crate::environment::EnvironmentError;
 use crate::envoy::admin::{self, Requests};
 use crate::envoy::config::{INBOUND, OUTBOUND, VIA_HEADER};
 
-/// How many failures a proof names.
+/// Maximum number of failures that a proof lists.
 const NAMED_MAX: usize = 3;
-/// The servers' own answer of what they received; see `tare workload`.
+/// The path that returns what the server received; see `tare workload`.
 const ECHO_PATH: &str = "/tare/echo";
 const CLIENT_CERTIFICATE_HEADER: &str = "x-forwarded-client-cert";
 
@@ -35,12 +35,12 @@ pub(super) async fn before(
         return Ok(vec![no_proxy(&echoes(topology, false).await)]);
     }
     let mut proofs = vec![sidecars_ready(deployment, version).await];
-    let heard = echoes(topology, true).await;
-    proofs.push(through_sidecars(topology, &heard));
+    let received = echoes(topology, true).await;
+    proofs.push(through_sidecars(topology, &received));
     match deployment.mtls {
-        Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, &heard).await),
+        Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, &received).await),
         Mtls::Strict => {
-            proofs.push(identities(topology, &heard));
+            proofs.push(identities(topology, &received));
             proofs.extend(strict(deployment, authority).await?);
         }
     }
@@ -52,7 +52,7 @@ pub(super) async fn before(
     Ok(proofs)
 }
 
-/// The sidecars counted at least what the generator sent.
+/// Proves that the sidecars counted at least the requests that the generator sent.
 pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<Proof> {
     if !deployment.meshed {
         return Vec::new();
@@ -64,7 +64,7 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
     for (i, (pod, counted)) in pods.iter().zip(now).enumerate() {
         let before = deployment.before.get(i).copied().unwrap_or_default();
         match counted {
-            // A counter that went back belongs to another process.
+            // A counter that decreased belongs to another process.
             Ok(now) if now.inbound >= before.inbound && now.outbound >= before.outbound => {
                 grown[i] = Requests {
                     inbound: now.inbound - before.inbound,
@@ -72,7 +72,7 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
                 };
                 alive.good();
             }
-            Ok(_) => alive.bad(&pod.name, "its counters went back"),
+            Ok(_) => alive.bad(&pod.name, "its counters decreased"),
             Err(error) => alive.bad(&pod.name, &error.to_string()),
         }
     }
@@ -81,7 +81,7 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
     let sent: u64 = grown.iter().map(|g| g.outbound).sum();
     let received: u64 = grown.iter().map(|g| g.inbound).sum();
     vec![
-        alive.proof("every sidecar is still the one that was started"),
+        alive.proof("no sidecar was restarted"),
         Proof {
             claim: "the generator's sidecar carried the load".to_owned(),
             holds: generator >= load_sent,
@@ -123,9 +123,9 @@ async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
     tally.proof(&format!("every sidecar is ready and runs Envoy {version}"))
 }
 
-/// What a server received; the part of its answer that proofs need.
+/// What a server received: the part of its response that proofs use.
 #[derive(Deserialize)]
-struct Heard {
+struct Received {
     service: String,
     instance: String,
     headers: BTreeMap<String, String>,
@@ -135,11 +135,11 @@ struct Heard {
 struct Edge {
     from: usize,
     to: usize,
-    heard: Result<Heard, ProbeError>,
+    received: Result<Received, ProbeError>,
 }
 
-/// Makes every call of the graph once, as the applications themselves make it: the
-/// request goes in where the generator's go in and is handed on from service to service.
+/// Makes every call of the graph once, on the path of the load: the request enters where those of the
+/// generator enter, and is passed on from service to service.
 async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
     let targets = topology.targets(meshed);
     let asks = paths(topology).into_iter().map(|path| {
@@ -154,29 +154,29 @@ async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
             .filter_map(|&i| Some(topology.pods[i].service.as_ref()?.service.clone()))
             .collect();
         async move {
-            let heard = match target {
+            let received = match target {
                 Some(target) => echo(&target, protocol, &via.join(",")).await,
-                None => Err(ProbeError::Answer("it is nobody's target".to_owned())),
+                None => Err(ProbeError::Answer("no target for this service".to_owned())),
             };
             Edge {
                 from: path[path.len() - 2],
                 to: path[path.len() - 1],
-                heard,
+                received,
             }
         }
     });
     all(asks).await
 }
 
-/// For each edge that the load can reach, the shortest way from the generator over it.
+/// Returns, for each edge that the load can reach, the shortest path from the generator over it.
 fn paths(topology: &Topology) -> Vec<Vec<usize>> {
     let mut shortest: BTreeMap<usize, Vec<usize>> = BTreeMap::from([(0, vec![0])]);
     let mut queue = VecDeque::from([0]);
     let mut paths = Vec::new();
     while let Some(from) = queue.pop_front() {
-        let way = shortest[&from].clone();
+        let start = shortest[&from].clone();
         for &to in &topology.pods[from].calls {
-            let path: Vec<usize> = way.iter().copied().chain([to]).collect();
+            let path: Vec<usize> = start.iter().copied().chain([to]).collect();
             shortest.entry(to).or_insert_with(|| {
                 queue.push_back(to);
                 path.clone()
@@ -187,8 +187,9 @@ fn paths(topology: &Topology) -> Vec<Vec<usize>> {
     paths
 }
 
-/// Asks in the protocol of the load, which a sidecar may treat in its own way.
-async fn echo(target: &Upstream, protocol: Protocol, via: &str) -> Result<Heard, ProbeError> {
+/// Sends an echo request in the protocol of the load, because a sidecar may treat protocols
+/// differently.
+async fn echo(target: &Upstream, protocol: Protocol, via: &str) -> Result<Received, ProbeError> {
     let Upstream { connect, authority } = target;
     let address = connect
         .parse()
@@ -207,29 +208,29 @@ async fn echo(target: &Upstream, protocol: Protocol, via: &str) -> Result<Heard,
         )));
     }
     serde_json::from_slice(&response.body)
-        .map_err(|e| ProbeError::Answer(format!("{ECHO_PATH} did not answer as expected: {e}")))
+        .map_err(|e| ProbeError::Answer(format!("unexpected response of {ECHO_PATH}: {e}")))
 }
 
-/// Judges each edge by what its server received.
+/// Checks each edge by what its server received.
 fn judge_edges(
     topology: &Topology,
     edges: &[Edge],
     claim: &str,
-    wrong: impl Fn(&Pod, &Pod, &Heard) -> Option<String>,
+    wrong: impl Fn(&Pod, &Pod, &Received) -> Option<String>,
 ) -> Proof {
     let mut tally = Tally::default();
     for edge in edges {
         let (from, to) = (&topology.pods[edge.from], &topology.pods[edge.to]);
         let name = format!("{} to {}", from.name, to.name);
-        match &edge.heard {
+        match &edge.received {
             Err(error) => tally.bad(&name, &error.to_string()),
-            Ok(heard) if format!("{}/{}", heard.instance, heard.service) != to.name => {
+            Ok(received) if format!("{}/{}", received.instance, received.service) != to.name => {
                 tally.bad(
                     &name,
-                    &format!("arrived at {}/{}", heard.instance, heard.service),
+                    &format!("arrived at {}/{}", received.instance, received.service),
                 );
             }
-            Ok(heard) => match wrong(from, to, heard) {
+            Ok(received) => match wrong(from, to, received) {
                 Some(what) => tally.bad(&name, &what),
                 None => tally.good(),
             },
@@ -239,10 +240,10 @@ fn judge_edges(
 }
 
 fn through_sidecars(topology: &Topology, edges: &[Edge]) -> Proof {
-    let claim = "every call passes the caller's and the called service's sidecar";
-    judge_edges(topology, edges, claim, |from, to, heard| {
+    let claim = "every call passes through the sidecars of the caller and of the called service";
+    judge_edges(topology, edges, claim, |from, to, received| {
         let expected = format!("{}/{OUTBOUND}, {}/{INBOUND}", from.name, to.name);
-        let found = heard
+        let found = received
             .headers
             .get(VIA_HEADER)
             .map_or("no sidecar", String::as_str);
@@ -251,9 +252,9 @@ fn through_sidecars(topology: &Topology, edges: &[Edge]) -> Proof {
 }
 
 fn identities(topology: &Topology, edges: &[Edge]) -> Proof {
-    let claim = "every call carries the identity that the caller's certificate proves";
-    judge_edges(topology, edges, claim, |from, _, heard| {
-        let found = heard
+    let claim = "every call carries the identity of the caller's certificate";
+    judge_edges(topology, edges, claim, |from, _, received| {
+        let found = received
             .headers
             .get(CLIENT_CERTIFICATE_HEADER)
             .map_or("none", String::as_str);
@@ -266,14 +267,14 @@ fn identities(topology: &Topology, edges: &[Edge]) -> Proof {
 fn no_proxy(edges: &[Edge]) -> Proof {
     let mut tally = Tally::default();
     for edge in edges {
-        match &edge.heard {
+        match &edge.received {
             Err(error) => tally.bad("a call", &error.to_string()),
-            Ok(heard) => {
-                let name = format!("{}/{}", heard.instance, heard.service);
+            Ok(received) => {
+                let name = format!("{}/{}", received.instance, received.service);
                 let proxied = |h: &&String| {
                     h.starts_with("x-envoy-") || h.starts_with("x-forwarded-") || *h == VIA_HEADER
                 };
-                match heard.headers.keys().find(proxied) {
+                match received.headers.keys().find(proxied) {
                     Some(header) => tally.bad(&name, &format!("received {header}")),
                     None => tally.good(),
                 }
@@ -283,20 +284,20 @@ fn no_proxy(edges: &[Edge]) -> Proof {
     tally.proof("no proxy is in the path of any call")
 }
 
-/// Without TLS: no identity anywhere, and the inbound ports speak plain text.
+/// Proves that TLS is off: no call carries an identity, and inbound ports accept plain text.
 async fn plain(topology: &Topology, edges: &[Edge]) -> Vec<Proof> {
-    let claim = "no call carries an identity: TLS is off";
-    let none = judge_edges(topology, edges, claim, |_, _, heard| {
-        heard.headers.get(CLIENT_CERTIFICATE_HEADER).cloned()
+    let claim = "no call carries an identity, because TLS is off";
+    let none = judge_edges(topology, edges, claim, |_, _, received| {
+        received.headers.get(CLIENT_CERTIFICATE_HEADER).cloned()
     });
     let answered = attempts(topology, |_| None).await;
     vec![
         none,
-        expect_answer("plain text to an inbound port is answered", answered),
+        expect_answer("an inbound port accepts plain text", answered),
     ]
 }
 
-/// With TLS: who may come in, and nobody else.
+/// Proves that only the expected identities are accepted.
 async fn strict(
     deployment: &LocalDeployment,
     authority: &Authority,
@@ -334,11 +335,11 @@ async fn strict(
     let ask = |clients: BTreeMap<usize, Tls>| attempts(topology, move |i| clients.get(&i).cloned());
     Ok(vec![
         expect_answer(
-            "a caller's certificate is let in",
+            "the certificate of a caller is accepted",
             only_called(topology, ask(good).await),
         ),
         expect_refusal(
-            "plain text to an inbound port is refused",
+            "an inbound port refuses plain text",
             attempts(topology, |_| None).await,
         ),
         expect_refusal("TLS without a certificate is refused", ask(without).await),
@@ -347,7 +348,7 @@ async fn strict(
             ask(wrong).await,
         ),
         expect_refusal(
-            "a caller's identity from another authority is refused",
+            "the identity of a caller from another authority is refused",
             only_called(topology, ask(forged).await),
         ),
     ])
@@ -355,7 +356,7 @@ async fn strict(
 
 type Attempt = (usize, String, Result<Response, ProbeError>);
 
-/// One request to each inbound port.
+/// Sends one request to each inbound port.
 async fn attempts(topology: &Topology, client: impl Fn(usize) -> Option<Tls>) -> Vec<Attempt> {
     let asks = topology.pods.iter().enumerate().filter_map(|(i, pod)| {
         let service = pod.service.as_ref()?;
@@ -372,7 +373,7 @@ async fn attempts(topology: &Topology, client: impl Fn(usize) -> Option<Tls>) ->
     all(asks).await
 }
 
-/// A service that nobody calls has no caller to compare with.
+/// Leaves out services without callers, which have no identity to compare with.
 fn only_called(topology: &Topology, attempts: Vec<Attempt>) -> Vec<Attempt> {
     let called = |i: usize| !topology.pods[i].callers.is_empty();
     attempts
@@ -381,7 +382,7 @@ fn only_called(topology: &Topology, attempts: Vec<Attempt>) -> Vec<Attempt> {
         .collect()
 }
 
-/// Any response but a sidecar's own 503 counts.
+/// Any response except a 503 of the sidecar itself counts as accepted.
 fn expect_answer(claim: &str, attempts: Vec<Attempt>) -> Proof {
     let mut tally = Tally::default();
     for (_, name, result) in attempts {
@@ -394,20 +395,20 @@ fn expect_answer(claim: &str, attempts: Vec<Attempt>) -> Proof {
     tally.proof(claim)
 }
 
-/// Only a connection that was taken and then ended without a response is a refusal.
+/// Only a connection that was accepted and then closed without a response counts as refused.
 fn expect_refusal(claim: &str, attempts: Vec<Attempt>) -> Proof {
     let mut tally = Tally::default();
     for (_, name, result) in attempts {
         match result {
             Err(ProbeError::Refused(why)) => tally.good_with(&why),
             Err(error) => tally.bad(&name, &error.to_string()),
-            Ok(response) => tally.bad(&name, &format!("answered with status {}", response.status)),
+            Ok(response) => tally.bad(&name, &format!("response with status {}", response.status)),
         }
     }
     tally.proof(claim)
 }
 
-/// Counts what was as claimed, and remembers what was not.
+/// Counts successful checks and collects the others.
 #[derive(Default)]
 struct Tally {
     good: usize,
@@ -443,14 +444,14 @@ impl Tally {
         }
         Proof {
             claim: claim.to_owned(),
-            // Nothing looked at is nothing proven.
+            // Without any check nothing is proven.
             holds: total > 0 && self.bad.is_empty(),
             seen,
         }
     }
 }
 
-/// Runs all at once and returns the answers in order.
+/// Runs all at the same time and returns the results in order.
 async fn all<T: Send + 'static>(
     work: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
 ) -> Vec<T> {

@@ -1,4 +1,4 @@
-//! The run's private directory (keys, sockets) and its addresses.
+//! The private directory of a run (keys, sockets) and its addresses.
 
 use std::fs;
 use std::io;
@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::proc::parse;
 
 const PREFIX: &str = "tare-run";
-/// A Unix socket's path may have this many bytes (with its final zero 108).
+/// Maximum length of the path of a Unix socket (108 bytes with the final zero).
 pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// A directory that only this user can enter. Its name tells the process that it
-/// belongs to, so that a later run can remove what a killed one left. Removed when
-/// dropped.
+/// A directory that only this user can enter. Its name contains the id of the process, so that a
+/// later run can remove the directory of a killed one. Dropping it removes the directory.
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
@@ -24,10 +23,10 @@ pub(super) struct Scratch {
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Scratch {
-    /// Makes one below `parent` (the system's directory for temporary files).
+    /// Creates a directory below `parent` (the system's directory for temporary files).
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub(super) fn new(parent: &Path) -> io::Result<Self> {
         let pid = std::process::id();
         let start = start_ticks(pid).ok_or_else(|| {
@@ -39,17 +38,17 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// A new directory within, as private.
+    /// Creates a private directory inside.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub(super) fn dir(&self, name: &str) -> io::Result<Self> {
         let path = self.path.join(name);
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     #[must_use]
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -62,8 +61,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes directories of this user's runs that have ended without doing so.
-/// Returns how many.
+/// Removes the directories of killed runs of this user. Returns how many.
 pub(super) fn sweep(parent: &Path) -> usize {
     let Ok(entries) = fs::read_dir(parent) else {
         return 0;
@@ -76,7 +74,7 @@ pub(super) fn sweep(parent: &Path) -> usize {
             let Some((pid, start)) = name.to_str().and_then(owner) else {
                 return false;
             };
-            // Never follows a link, and never touches what belongs to others.
+            // Never follows a link, and never touches files of other users.
             let mine =
                 fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == me);
             mine && start_ticks(pid) != Some(start) && fs::remove_dir_all(entry.path()).is_ok()
@@ -96,8 +94,8 @@ fn start_ticks(pid: u32) -> Option<u64> {
     parse::stat_start_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// A part of the loopback network, `127.N.0.0/16`, that is this run's alone. A
-/// listener on its last address holds it: the kernel gives it back however tare ends.
+/// A part of the loopback network, `127.N.0.0/16`, reserved for this run. A listener on its last
+/// address is the lock: the kernel releases it however tare ends.
 #[derive(Debug)]
 pub(super) struct Network {
     second: u8,
@@ -107,16 +105,16 @@ pub(super) struct Network {
 impl Network {
     const LOWEST: u8 = 64;
     const HIGHEST: u8 = 127;
-    /// Below the ports that the kernel gives to outgoing connections.
+    /// Below the range of ports that the kernel uses for outgoing connections.
     const LOCK_PORT: u16 = 15999;
 
-    /// Takes the first free one, from a place that depends on the process.
+    /// Reserves the first free network; the search starts at a network that depends on the process.
     ///
     /// # Errors
-    /// When all are taken.
+    /// When all are in use.
     pub(super) fn take() -> io::Result<Self> {
         let span = u32::from(Self::HIGHEST - Self::LOWEST) + 1;
-        let mut last = io::Error::other("no network");
+        let mut last = io::Error::other("no free network");
         for i in 0..span {
             let second = Self::LOWEST + ((std::process::id() + i) % span) as u8;
             let lock = SocketAddrV4::new(Ipv4Addr::new(127, second, 255, 254), Self::LOCK_PORT);
@@ -139,9 +137,8 @@ impl Network {
         self.second
     }
 
-    /// The first of `ports` that cannot be listened on in this network, and why. The
-    /// network is this run's own, so it is taken by a socket that listens on all
-    /// addresses: those count for the loopback ones too.
+    /// Returns the first of `ports` that is not free in this network, and the reason. The network is
+    /// reserved for this run, so such a port is held by a socket that listens on all addresses.
     pub(super) fn taken(&self, ports: &[u16]) -> Option<(u16, io::Error)> {
         ports.iter().find_map(|&port| {
             let pod = SocketAddrV4::new(Ipv4Addr::new(127, self.second, 0, 1), port);
@@ -156,7 +153,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn private_and_removed() {
+    fn a_directory_is_private_and_removed_when_dropped() {
         let parent = tempfile::tempdir().unwrap();
         let scratch = Scratch::new(parent.path()).unwrap();
         let path = scratch.path().to_owned();
@@ -170,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_is_swept_and_nothing_else() {
+    fn only_directories_of_killed_runs_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let make = |name: &str| {
             let path = parent.path().join(name);

@@ -1,4 +1,4 @@
-//! Parts that start beside each other: all of them, or none.
+//! Starts parts at the same time: all of them, or none.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::environment::EnvironmentError;
 pub(super) type Readiness<'a> =
     Pin<Box<dyn Future<Output = Result<(), EnvironmentError>> + Send + 'a>>;
 
-/// Parts under way. Dropping it kills them.
+/// Parts that are starting. Dropping this kills them.
 pub(super) struct Starting {
     tasks: JoinSet<Started>,
     gate: Arc<Semaphore>,
-    /// Closed when the first has failed: the others need not get ready then.
+    /// Closed after the first failure: the others need not get ready then.
     wanted: Arc<Semaphore>,
 }
 
-/// A part that failed once it ran still has a process, which must be ended.
+/// A part that was started. It may have failed and still have a process, which must be ended.
 struct Started {
     index: usize,
     plane: Plane,
@@ -34,7 +34,7 @@ struct Started {
 }
 
 impl Starting {
-    /// At most `at_once` parts start at the same time.
+    /// Allows at most `at_once` parts to start at the same time.
     pub(super) fn new(at_once: usize) -> Self {
         Self {
             tasks: JoinSet::new(),
@@ -43,7 +43,7 @@ impl Starting {
         }
     }
 
-    /// Launches a part when its turn comes, and waits until it is ready.
+    /// Launches a part as soon as the limit allows, and waits until it is ready.
     pub(super) fn add<L, R>(&mut self, index: usize, plane: Plane, launch: L, ready: R)
     where
         L: FnOnce() -> Result<Process, EnvironmentError> + Send + 'static,
@@ -57,7 +57,7 @@ impl Starting {
                 process: None,
                 ready: Ok(()),
             };
-            // Closed: no longer wanted.
+            // The gate is closed after a failure.
             let Ok(_permit) = gate.acquire().await else {
                 return started;
             };
@@ -82,9 +82,8 @@ impl Starting {
         });
     }
 
-    /// Takes in what has started, in the order of the pods. After the first failure
-    /// nothing more is launched; what runs is in the deployment then too, for the
-    /// caller to end.
+    /// Adds the started processes to the deployment, in the order of the pods. After the first failure
+    /// nothing more is launched; the processes that run are added, for the caller to end.
     pub(super) async fn collect(
         mut self,
         deployment: &mut LocalDeployment,

@@ -1,7 +1,7 @@
-//! Who is where and who calls whom: pods, addresses, identities. Pure.
+//! Pods, their addresses, identities and calls. Pure.
 //!
-//! As in a cluster each pod has an address of its own and the same ports. All of
-//! 127.0.0.0/8 is this machine's loopback network on Linux.
+//! As in a cluster, each pod has its own address and the same ports. On Linux all of 127.0.0.0/8 is
+//! the loopback network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,17 +13,17 @@ use tare_model::worker::Upstream;
 use super::identity::spiffe_id;
 use crate::envoy::config::Route;
 
-/// The ports of a pod. A socket that listens on all addresses takes its port on every
-/// loopback address too, so these are none that development servers like (8080), and
-/// below the range that the kernel gives to outgoing connections (from 32768 on).
+/// The application port of a pod. A socket that listens on all addresses also takes its port on every
+/// loopback address, so the ports of pods are not those of common development servers (8080). They
+/// are below the range that the kernel uses for outgoing connections (from 32768).
 pub(super) const APPLICATION_PORT: u16 = 15080;
-/// Where a sidecar listens for others.
+/// The inbound port of a sidecar.
 pub(super) const INBOUND_PORT: u16 = 15006;
-/// Where a sidecar listens for its own application.
+/// The outbound port of a sidecar, for its own application.
 pub(super) const OUTBOUND_PORT: u16 = 15001;
-/// Pods in a run's network; the last addresses are not for pods.
+/// Maximum number of pods in the network of a run; the last addresses are reserved.
 const PODS_MAX: usize = 250 * 254;
-/// Name of the pod that the generator is in.
+/// Name of the generator's pod.
 pub(super) const GENERATOR: &str = "generator";
 
 /// One service of one instance, with its sidecar; or the generator's sidecar.
@@ -31,7 +31,7 @@ pub(super) const GENERATOR: &str = "generator";
 pub(super) struct Pod {
     /// `emojivoto-0/web`, or `generator`.
     pub name: String,
-    /// Its address.
+    /// IP address.
     pub ip: Ipv4Addr,
     /// SPIFFE identity.
     pub identity: String,
@@ -50,12 +50,12 @@ pub(super) struct PodService {
     pub instance: String,
     /// Name of the service.
     pub service: String,
-    /// What it speaks.
+    /// Protocol.
     pub protocol: Protocol,
 }
 
 impl PodService {
-    /// Host header or :authority by which it is called.
+    /// Host header or `:authority` of calls to it.
     #[must_use]
     pub(super) fn authority(&self) -> String {
         format!("{}.{}", self.service, self.instance)
@@ -63,19 +63,19 @@ impl PodService {
 }
 
 impl Pod {
-    /// Where its application listens.
+    /// Address of its application.
     #[must_use]
     pub(super) fn application(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, APPLICATION_PORT)
     }
 
-    /// Where its sidecar listens for others.
+    /// Inbound address of its sidecar.
     #[must_use]
     pub(super) fn inbound(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, INBOUND_PORT)
     }
 
-    /// Where its sidecar listens for its own application.
+    /// Outbound address of its sidecar.
     #[must_use]
     pub(super) fn outbound(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, OUTBOUND_PORT)
@@ -156,8 +156,8 @@ impl Topology {
         self.pods[to].callers.push(from);
     }
 
-    /// How the application of a pod reaches those that it calls, by service name:
-    /// through its sidecar, or straight.
+    /// Returns the addresses that a pod's application calls, by service name: through its sidecar, or
+    /// direct.
     #[must_use]
     pub(super) fn upstreams(&self, pod: &Pod, meshed: bool) -> BTreeMap<String, Upstream> {
         self.reach(pod, meshed)
@@ -165,7 +165,7 @@ impl Topology {
             .collect()
     }
 
-    /// How the generator reaches the services that the load names.
+    /// Returns the addresses of the services of the mix, for the generator.
     #[must_use]
     pub(super) fn targets(&self, meshed: bool) -> BTreeMap<(String, String), Upstream> {
         self.reach(&self.pods[0], meshed)
@@ -196,7 +196,7 @@ impl Topology {
         })
     }
 
-    /// What a pod's sidecar routes.
+    /// Returns the routes of a pod's sidecar.
     #[must_use]
     pub(super) fn routes(&self, pod: &Pod) -> Vec<Route> {
         pod.calls
@@ -215,14 +215,14 @@ impl Topology {
     }
 }
 
-/// Services that the mix names.
+/// Returns the services of the mix.
 fn fronts<'a>(graph: &'a ServiceGraph, mix: &str) -> BTreeSet<&'a str> {
     let endpoints = graph.mix(mix).map(|m| m.endpoints.iter());
     let endpoints = endpoints.into_iter().flatten();
     endpoints.map(|e| e.service.as_str()).collect()
 }
 
-/// Places in the graph of the services that a service calls.
+/// Returns the indices of the services that a service calls.
 fn called(graph: &ServiceGraph, service: &Service) -> Vec<usize> {
     let names = graph.callees(&service.name);
     let services = graph.services.iter().enumerate();
@@ -232,7 +232,7 @@ fn called(graph: &ServiceGraph, service: &Service) -> Vec<usize> {
         .collect()
 }
 
-/// The network's last octet counts from 1 to 254: addresses that look like hosts.
+/// Returns the address of a pod. The last octet is 1 to 254, as for hosts.
 fn address(second: u8, index: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, second, (index / 254) as u8, (index % 254) as u8 + 1)
 }

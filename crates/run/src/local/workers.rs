@@ -12,9 +12,9 @@ use tokio::task::JoinHandle;
 use super::child::{Launch, Process};
 use crate::environment::{EnvironmentError, Role, Worker};
 
-/// Lines that may wait for the experiment: a minute of many generators.
+/// How many lines may wait for the experiment: those of many generators in a minute.
 const LINES_WAITING_MAX: usize = 4096;
-/// How long a generator may take to open its connections.
+/// Time limit for a generator to open its connections.
 const ARMED_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) async fn start(
@@ -38,7 +38,7 @@ pub(super) async fn start(
     };
     let mut process = launch.worker(&[command, "--spec", "-"]).map_err(failed)?;
     if let Some(mut stdin) = process.child().stdin.take() {
-        // A worker that ended early shows by its stream, not as a broken pipe here.
+        // A broken pipe means that the worker ended, which its stream shows.
         let _ = stdin.write_all(spec_json.as_bytes()).await;
     }
     let watched = vec![
@@ -57,8 +57,8 @@ pub(super) async fn start(
     Ok((worker, task))
 }
 
-/// Hands lines on until the worker ends. Returning drops the process, and that
-/// kills it if it still runs.
+/// Passes on lines until the worker ends. Returning drops the process, which kills it if it still
+/// runs.
 async fn supervise(
     mut process: Process,
     lines: mpsc::Sender<String>,

@@ -1,12 +1,11 @@
-//! Control groups, versions 1 and 2: which groups can stop a process by their CPU
-//! quota, and for how long they did. Texts as the kernel's cgroup documents describe
-//! them.
+//! Control groups, versions 1 and 2: the groups that can throttle a process by their CPU quota, and
+//! for how long they did. Source: the kernel's cgroup documentation.
 
 use std::path::{Path, PathBuf};
 
-/// Time for which the quota has stopped the group, in nanoseconds summed over cores,
-/// from its `cpu.stat` of either version. `None` where the controller is not in force:
-/// the text lacks the line then.
+/// Returns the time for which the quota has throttled the group, in nanoseconds summed over cores,
+/// from its `cpu.stat` of either version. `None` without the line, when the controller is not
+/// active.
 #[must_use]
 pub(super) fn throttled_ns(text: &str) -> Option<u64> {
     let value = |name: &str| -> Option<u64> {
@@ -20,9 +19,9 @@ pub(super) fn throttled_ns(text: &str) -> Option<u64> {
         .or_else(|| value("throttled_time"))
 }
 
-/// The directories of all groups whose CPU quota binds a process, its own first, then
-/// those around it as far as they can be seen, from the texts of its
-/// `/proc/PID/cgroup` and `/proc/self/mountinfo`. Empty without a CPU controller.
+/// Returns the directories of all groups whose CPU quota applies to a process: its own group, then
+/// its visible ancestors, from `/proc/PID/cgroup` and `/proc/self/mountinfo`. Empty without a CPU
+/// controller.
 #[must_use]
 pub(super) fn cpu_dirs(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
     let Some((mount, own)) = cpu_dir(cgroup, mountinfo) else {
@@ -34,8 +33,7 @@ pub(super) fn cpu_dirs(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The mount point of the hierarchy that the CPU controller is in, and the group's
-/// directory.
+/// Returns the mount point of the hierarchy with the CPU controller, and the directory of the group.
 fn cpu_dir<'a>(cgroup: &str, mountinfo: &'a str) -> Option<(&'a str, PathBuf)> {
     v1_dir(cgroup, mountinfo).or_else(|| {
         let path = cgroup.lines().find_map(|l| l.strip_prefix("0::"))?;
@@ -56,7 +54,7 @@ fn v1_dir<'a>(cgroup: &str, mountinfo: &'a str) -> Option<(&'a str, PathBuf)> {
 }
 
 fn below(mount: &Mount<'_>, path: &str) -> PathBuf {
-    // In a container the mount shows a part of the hierarchy only.
+    // In a container the mount shows only a part of the hierarchy.
     let inside = path
         .strip_prefix(mount.root.trim_end_matches('/'))
         .unwrap_or("");
@@ -104,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_groups_lie() {
+    fn the_directories_of_groups_are_found() {
         let dirs = |cgroup, mountinfo| -> Vec<String> {
             cpu_dirs(cgroup, mountinfo)
                 .iter()

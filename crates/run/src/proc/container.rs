@@ -1,6 +1,5 @@
-//! CPU and memory of containers, from their control groups, versions 1 and 2. The
-//! groups are found by the containers' ids, wherever a runtime and a cgroup driver
-//! have put them.
+//! CPU and memory of containers, from their control groups, versions 1 and 2. The groups are found by
+//! the ids of the containers, independent of the runtime and the cgroup driver.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 use super::read::Usage;
 
-/// Length of a container's id: 64 hexadecimal digits.
+/// Length of a container id: 64 hexadecimal digits.
 const ID_LEN: usize = 64;
-/// Groups lie less deep than this.
+/// Maximum depth of groups.
 const DEPTH_MAX: u32 = 12;
-/// Memory is read in every so many samples: its files cost the kernel far more than
-/// those of CPU.
+/// Memory is read once in this many samples, because its files cost the kernel far more than those of
+/// CPU.
 const MEMORY_EVERY: u64 = 5;
-/// Longest text of a `cpu.stat` or `memory.stat` that matters.
+/// Maximum number of bytes read of a `cpu.stat` or `memory.stat`.
 const STAT_BYTES_MAX: usize = 8192;
 
-/// The groups of all containers that a machine has.
+/// The control groups of all containers of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     cpu: BTreeMap<String, PathBuf>,
@@ -28,8 +27,8 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Finds them below the mount point of the control groups, which a container of
-    /// its own is told by `TARE_CGROUP_ROOT`.
+    /// Finds them below the mount point of the control groups. In a container `TARE_CGROUP_ROOT` names
+    /// it.
     #[must_use]
     pub(crate) fn find() -> Self {
         let root = std::env::var_os("TARE_CGROUP_ROOT");
@@ -54,7 +53,7 @@ impl Groups {
         groups
     }
 
-    /// The container of that id; `None` when it has no group here.
+    /// Returns the container with that id; `None` when it has no group here.
     #[must_use]
     pub(crate) fn container(&self, id: &str) -> Option<Container> {
         let cpu = self.cpu.get(id)?;
@@ -111,8 +110,8 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// CPU now, and memory as of a few seconds ago at most; `None` when it is gone.
-    /// `place` spreads the costly readings of many containers over the samples.
+    /// Returns the current CPU, and memory that is at most a few seconds old; `None` when the container
+    /// has ended. `place` spreads the costly readings of many containers over the samples.
     pub(crate) fn usage(&mut self, place: usize, now: bool) -> Option<(Usage, Option<u64>)> {
         let text = text_of(&self.cpu)?;
         let cpu_ns = if self.unified {
@@ -132,7 +131,7 @@ impl Container {
         Some((usage, self.last.1))
     }
 
-    /// The sum over its processes; `None` without any: then it has ended.
+    /// Returns the sum over its processes; `None` without any process, when it has ended.
     fn rss_bytes(&self) -> Option<u64> {
         let page = rustix::param::page_size() as u64;
         let pids = fs::read_to_string(&self.procs).ok()?;
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_tells_cpu_and_working_set() {
+    fn version_2_gives_cpu_and_working_set() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("kubepods.slice/pod1").join(id('b'));
         fs::create_dir_all(&dir).unwrap();
@@ -226,12 +225,12 @@ mod tests {
         fs::write(dir.join("cgroup.procs"), "").unwrap();
         assert!(
             container.usage(0, true).is_none(),
-            "no process: it has ended"
+            "a container without processes has ended"
         );
     }
 
     #[test]
-    fn version_1_tells_the_same() {
+    fn version_1_gives_the_same() {
         let root = tempfile::tempdir().unwrap();
         let below = |controller: &str| {
             let dir = root

@@ -1,5 +1,5 @@
-//! What the kernel tells about processes, the machine and control groups.
-//! [`parse`] and [`cgroup`] take texts; [`read`] opens files and clocks.
+//! Kernel data about processes, the machine and control groups. [`parse`] and [`cgroup`] parse texts;
+//! [`read`] opens files and clocks.
 
 mod cgroup;
 pub(crate) mod container;

@@ -1,11 +1,11 @@
-//! Texts below `/proc`, as `proc(5)` describes them. Each function takes the whole
-//! text of one file and is `None` when the text is not what that file holds.
+//! Parsers of files below `/proc`. Each function takes the whole text of one file and returns `None`
+//! if the text is not valid. Source: proc(5).
 
-/// User and system CPU time from `/proc/PID/stat`, in clock ticks, all threads,
-/// the ended ones too.
+/// User and system CPU time from `/proc/PID/stat`, in clock ticks, of all threads, including ended
+/// ones.
 #[must_use]
 pub fn stat_cpu_ticks(text: &str) -> Option<u64> {
-    // The command, in parentheses, may itself hold blanks and parentheses.
+    // The command in parentheses may contain spaces and parentheses.
     let after = &text[text.rfind(')')? + 1..];
     let mut fields = after.split_ascii_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -13,8 +13,8 @@ pub fn stat_cpu_ticks(text: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// Start time from `/proc/PID/stat`, in clock ticks since boot: with the process id
-/// it names a process for good.
+/// Start time from `/proc/PID/stat`, in clock ticks since boot. Together with the process id it
+/// identifies a process.
 #[must_use]
 pub fn stat_start_ticks(text: &str) -> Option<u64> {
     let after = &text[text.rfind(')')? + 1..];
@@ -56,8 +56,8 @@ pub struct MachineTicks {
     pub stolen: u64,
 }
 
-/// Idle and stolen time of `/proc/stat`, and its number of cores. The busy columns
-/// are left alone: they count what each tick finds running, the others are exact.
+/// Idle and stolen time of `/proc/stat`, and its number of cores. The busy columns are not used: they
+/// are sampled at ticks, while the others are exact.
 #[must_use]
 pub fn machine_ticks(text: &str) -> Option<MachineTicks> {
     let line = text.lines().find(|l| l.starts_with("cpu "))?;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_time_is_what_is_idle_and_what_is_stolen() {
+    fn machine_time_is_idle_and_stolen_time() {
         let expected = MachineTicks {
             cpus: 2,
             idle: 261_899 + 4_313,

@@ -11,8 +11,7 @@ use tare_model::record::MachineSample;
 
 use super::{cgroup, parse};
 
-/// A watched process. It is known by its start time too, so that another process
-/// which was given its id later is not taken for it.
+/// A watched process, identified by its id and start time, because the kernel reuses ids.
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: u32,
@@ -23,14 +22,14 @@ pub(crate) struct Process {
 /// CPU and resident memory of a process at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// CPU time since its start, all threads, the ended ones too, in nanoseconds.
+    /// CPU time since its start, of all threads, including ended ones, in nanoseconds.
     pub cpu_ns: u64,
     /// Resident set size in bytes.
     pub rss_bytes: u64,
 }
 
 impl Process {
-    /// Starts to watch a process; one that is not there reads as gone.
+    /// Starts to watch a process. A process that does not exist counts as ended.
     #[must_use]
     pub(crate) fn new(pid: u32) -> Self {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
@@ -43,11 +42,10 @@ impl Process {
         }
     }
 
-    /// CPU and memory now; `None` when it is gone (an ended process that nobody has
-    /// waited for yet is gone too).
+    /// Returns CPU and memory; `None` when the process has ended, even if it was not waited for yet.
     ///
-    /// CPU is the process's own clock: exact to the nanosecond, where `/proc/PID/stat`
-    /// counts ticks of 10 ms. The latter stands in where the clock cannot be had.
+    /// CPU comes from the clock of the process, in nanoseconds. If that clock cannot be read, it comes
+    /// from `/proc/PID/stat`, in ticks of 10 ms.
     #[must_use]
     pub(crate) fn usage(&self) -> Option<Usage> {
         let stat = self.stat()?;
@@ -62,14 +60,13 @@ impl Process {
         })
     }
 
-    /// Whether it still runs.
+    /// Whether the process still runs.
     #[must_use]
     pub(crate) fn is_same(&self) -> bool {
         self.stat().is_some()
     }
 
-    /// The text of its `/proc/PID/stat`; `None` when it has ended or another process
-    /// has its id.
+    /// Returns its `/proc/PID/stat`; `None` when it has ended or another process has its id.
     fn stat(&self) -> Option<String> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
         let same = self.start_ticks.is_some()
@@ -78,14 +75,14 @@ impl Process {
         same.then_some(stat)
     }
 
-    /// CPU from `/proc/PID/stat`, in nanoseconds, in steps of a tick.
+    /// CPU from `/proc/PID/stat`, in nanoseconds, with the resolution of a tick.
     #[cfg(test)]
     pub(crate) fn stat_cpu_ns(&self) -> Option<u64> {
         Some(parse::stat_cpu_ticks(&self.stat()?)? * tick_ns())
     }
 
-    /// Proportional set size in bytes; `None` where it may not be read. The kernel
-    /// walks all its pages for this: some hundred microseconds for a proxy.
+    /// Proportional set size in bytes; `None` without permission. The kernel walks all pages of the
+    /// process for this, which takes some hundred microseconds for a proxy.
     #[must_use]
     pub(crate) fn pss_bytes(&self) -> Option<u64> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
@@ -93,7 +90,7 @@ impl Process {
     }
 }
 
-/// The machine now; `None` where `/proc` is not as expected.
+/// Reads the machine; `None` if `/proc` is not as expected.
 #[must_use]
 pub(crate) fn machine() -> Option<MachineSample> {
     let ticks = parse::machine_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
@@ -106,13 +103,13 @@ pub(crate) fn machine() -> Option<MachineSample> {
     })
 }
 
-/// Cores that this process may run on.
+/// Number of cores that this process may use.
 #[must_use]
 pub(crate) fn cores_allowed() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// CPU time of this process until now.
+/// CPU time of this process.
 #[must_use]
 pub(crate) fn own_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
@@ -120,15 +117,14 @@ pub(crate) fn own_cpu() -> Duration {
         .unwrap_or_default()
 }
 
-/// What tells how long CPU quotas have stopped a control group: its own and those of
-/// the groups around it, which stop it just as well.
+/// Throttling of a control group by its own CPU quota and by those of its ancestors.
 #[derive(Debug)]
 pub(crate) struct Throttling {
     files: Vec<PathBuf>,
 }
 
 impl Throttling {
-    /// That of the group which this process is in now.
+    /// Throttling of the group of this process.
     #[must_use]
     pub(crate) fn own() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -141,8 +137,8 @@ impl Throttling {
         Self { files }
     }
 
-    /// Time stopped so far, in nanoseconds, summed over cores and groups; `None` where
-    /// no group tells (no CPU controller, or nothing but the root group).
+    /// Throttled time so far, in nanoseconds, summed over cores and groups; `None` if no group has the
+    /// counter (no CPU controller, or only the root group).
     #[must_use]
     pub(crate) fn ns(&self) -> Option<u64> {
         self.files
@@ -191,12 +187,12 @@ mod tests {
         burn(Duration::from_millis(50));
         let ticks = me.stat_cpu_ns().unwrap();
         let exact = me.usage().unwrap().cpu_ns;
-        // Two ticks of rounding, and what runs between the two readings.
+        // Two ticks of rounding, and the CPU time between the two readings.
         assert!(exact + 20_000_000 >= ticks, "{exact} against {ticks}");
     }
 
     #[test]
-    fn a_process_that_ended_is_gone_before_it_is_waited_for() {
+    fn a_process_counts_as_ended_before_it_is_waited_for() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let process = Process::new(child.id());
         let mut tries = 0;
@@ -211,10 +207,10 @@ mod tests {
     }
 
     #[test]
-    fn another_process_under_the_same_id_is_not_taken_for_it() {
+    fn a_reused_process_id_is_recognised() {
         let mut process = Process::new(std::process::id());
         assert!(process.usage().is_some() && process.is_same());
-        // As if the id had been given to this process after the watched one ended.
+        // As if this process had received the id after the watched one ended.
         process.start_ticks = process.start_ticks.map(|ticks| ticks - 1);
         assert_eq!(process.usage(), None);
         assert!(!process.is_same());
@@ -231,9 +227,9 @@ mod tests {
             fs::write(dir.join("cpu.stat"), text).unwrap();
         };
         let throttling = Throttling::of(vec![scope.clone(), slice.clone()]);
-        assert_eq!(throttling.ns(), None, "no file tells");
+        assert_eq!(throttling.ns(), None, "there is no file");
         fs::write(scope.join("cpu.stat"), "usage_usec 5\n").unwrap();
-        assert_eq!(throttling.ns(), None, "no line tells");
+        assert_eq!(throttling.ns(), None, "there is no line");
         stat(&slice, 7);
         assert_eq!(throttling.ns(), Some(7_000));
         stat(&scope, 5);
@@ -241,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_there() {
+    fn the_machine_can_be_read() {
         let m = machine().unwrap();
         assert!(m.idle_ns > 0 && m.cpus > 0 && m.memory_available_bytes > 0);
         assert!(cores_allowed() >= 1);

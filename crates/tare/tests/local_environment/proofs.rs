@@ -121,11 +121,11 @@ async fn bare_is_bare() {
 async fn envoy_is_in_the_path_of_every_call() {
     let text = claims(&whole_trial(envoy()).await);
     assert!(
-        text.contains("the caller's and the called service's sidecar: 6 of 6"),
+        text.contains("the sidecars of the caller and of the called service: 6 of 6"),
         "{text}"
     );
     assert!(
-        text.contains("plain text to an inbound port is answered: 6 of 6"),
+        text.contains("an inbound port accepts plain text: 6 of 6"),
         "{text}"
     );
     assert!(
@@ -139,11 +139,11 @@ async fn strict_lets_in_callers_and_nobody_else() {
     let text = claims(&whole_trial(strict()).await);
     for claim in [
         "carries the identity that the caller's certificate proves: 6 of 6",
-        "a caller's certificate is let in: 6 of 6",
-        "plain text to an inbound port is refused: 6 of 6",
+        "the certificate of a caller is accepted: 6 of 6",
+        "an inbound port refuses plain text: 6 of 6",
         "TLS without a certificate is refused: 6 of 6",
         "a certificate with another identity is refused: 6 of 6",
-        "a caller's identity from another authority is refused: 6 of 6",
+        "the identity of a caller from another authority is refused: 6 of 6",
     ] {
         assert!(text.contains(claim), "{claim} is not in\n{text}");
     }
