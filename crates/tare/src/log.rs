@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
@@ -53,12 +53,14 @@ fn filter(text: &str) -> anyhow::Result<Targets> {
     if let Ok(level) = text.parse::<LevelFilter>() {
         return Ok(own(level));
     }
-    text.parse().with_context(|| {
+    let expected = || {
         format!(
             "invalid {VARIABLE} {text:?}: expected off, error, warn, info, debug or trace, \
              or pairs such as tare_run=debug,hyper=trace"
         )
-    })
+    };
+    ensure!(text.split(',').all(|pair| pair.contains('=')), expected());
+    text.parse().with_context(expected)
 }
 
 #[cfg(test)]

@@ -472,7 +472,7 @@ fn the_page_and_the_interval_log_are_written() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_a_usage_error() {
+fn an_invalid_option_is_a_usage_error() {
     for (args, expected) in [
         (&["ftp://h/", "--rate", "1"][..], "https://"),
         (&["http://h/"], "--rate"),
@@ -482,7 +482,7 @@ fn what_cannot_be_asked_is_a_usage_error() {
         ),
         (
             &["http://h/", "--rate", "1", "--arrivals", "ramp:1..9"],
-            "leave out --rate",
+            "remove --rate",
         ),
         (&["http://h/", "--arrivals", "trace:/no/such"], "/no/such"),
         (

@@ -121,7 +121,7 @@ fn a_proxy_that_is_silent_or_away_costs_no_result() {
     for (name, word) in [
         ("away", "refused"),
         ("silent", "timeout"),
-        ("then", "no time"),
+        ("then", "not requested"),
     ] {
         let found = came(&records, name).unwrap_err();
         assert!(found.contains(word), "{name}: {found}");

@@ -155,11 +155,11 @@ fn what_is_no_text_or_too_long_is_refused() {
     let folder = folder("no-text");
     let binary = folder.join("binary.yaml");
     std::fs::write(&binary, b"name: \xff\xfe\n").unwrap();
-    assert!(bad(&["plan", "check", binary.to_str().unwrap()], "").contains("byte 7 is no UTF-8"));
+    assert!(bad(&["plan", "check", binary.to_str().unwrap()], "").contains("byte 7 is not valid UTF-8"));
     let long = folder.join("long.yaml");
     std::fs::write(&long, "#".repeat(300_000)).unwrap();
     assert!(
-        bad(&["plan", "check", long.to_str().unwrap()], "").contains("longer than 262144 bytes")
+        bad(&["plan", "check", long.to_str().unwrap()], "").contains("larger than 262144 bytes")
     );
     assert!(bad(&["plan", "check", folder.to_str().unwrap()], "").contains("cannot read the plan"));
 }

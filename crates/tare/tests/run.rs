@@ -426,7 +426,7 @@ fn a_clusters_cores_cannot_be_let_sleep() {
     assert_eq!(out.status.code(), Some(2));
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(
-        said.contains("--let-cores-sleep is for the environment local"),
+        said.contains("--let-cores-sleep works in the local environment only"),
         "{said}"
     );
     assert!(!dir.path().join("runs").exists());

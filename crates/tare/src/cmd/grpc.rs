@@ -206,7 +206,7 @@ mod tests {
         let in_plain = place.replace("grpcs", "grpc");
         let in_plain = list(&in_plain, &[], None).await.unwrap_err();
         assert!(
-            format!("{in_plain:#}").contains("as grpcs://"),
+            format!("{in_plain:#}").contains("use grpcs://"),
             "{in_plain:#}"
         );
         let plain = list("127.0.0.1:1", &[], Some(trusting)).await.unwrap_err();
