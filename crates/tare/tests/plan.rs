@@ -155,7 +155,9 @@ fn what_is_no_text_or_too_long_is_refused() {
     let folder = folder("no-text");
     let binary = folder.join("binary.yaml");
     std::fs::write(&binary, b"name: \xff\xfe\n").unwrap();
-    assert!(bad(&["plan", "check", binary.to_str().unwrap()], "").contains("byte 7 is not valid UTF-8"));
+    assert!(
+        bad(&["plan", "check", binary.to_str().unwrap()], "").contains("byte 7 is not valid UTF-8")
+    );
     let long = folder.join("long.yaml");
     std::fs::write(&long, "#".repeat(300_000)).unwrap();
     assert!(

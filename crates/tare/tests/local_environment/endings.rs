@@ -87,7 +87,9 @@ async fn a_part_that_ends_in_mid_trial_is_noticed() {
         .map(|p| p.claim.as_str())
         .collect();
     assert!(
-        broken.contains(&"every call passes through the sidecars of the caller and of the called service"),
+        broken.contains(
+            &"every call passes through the sidecars of the caller and of the called service"
+        ),
         "{broken:?}"
     );
     assert_eq!(bench.local.teardown(deployment).await, []);
