@@ -48,8 +48,5 @@ pub use cores::core_to_core_ns;
 pub use deck::{CARDS_MAX, Deck, DeckError};
 pub use run::{LoadError, run};
 pub use stream::RecordWriter;
-pub use targets::{
-    CONNECTIONS_MAX, Origin, RATE_MAX_RPS, SpecError, THREADS_MAX, TIME_MAX_NS, Target, Targets,
-    connections_of,
-};
+pub use targets::{Origin, SpecError, Target, Targets, connections_of};
 pub use url::{HttpUrl, UrlError, host_port};

@@ -5,23 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tare_model::arrivals::ArrivalsError;
+use tare_model::limits::{CONNECTIONS_MAX, RATE_RPS_MAX, STREAMS_MAX, THREADS_MAX, TIME_NS_MAX};
 use tare_model::load::{Endpoint, LoadSpec, Mode};
 use tare_model::rng::Rng;
 
 use crate::deck::{Deck, DeckError};
 use crate::encode::{Encoded, encode};
 use crate::http1::RequestError;
-use crate::http2::{Request, STREAMS_MAX};
+use crate::http2::Request;
 use crate::url::{HttpUrl, UrlError, host_port};
-
-/// Most event-loop threads.
-pub const THREADS_MAX: u32 = 256;
-/// Most connections of one generator.
-pub const CONNECTIONS_MAX: u32 = 1_000_000;
-/// Highest rate of one specification, in slots per second.
-pub const RATE_MAX_RPS: f64 = 100_000_000.0;
-/// Longest window, warm-up, timeout or drain: 30 days in nanoseconds.
-pub const TIME_MAX_NS: u64 = 30 * 86_400 * 1_000_000_000;
 
 /// Why a specification cannot be carried out.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -257,11 +249,11 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
         return Err(SpecError::NoEndpoints);
     }
     if let Mode::Open { rate_rps, arrivals } = &spec.mode {
-        if !(*rate_rps > 0.0 && *rate_rps <= RATE_MAX_RPS) {
+        if !(*rate_rps > 0.0 && *rate_rps <= RATE_RPS_MAX) {
             return Err(range(
                 "rate_rps",
                 rate_rps,
-                format!("above 0, up to {RATE_MAX_RPS}"),
+                format!("above 0, up to {RATE_RPS_MAX}"),
             ));
         }
         arrivals.check(*rate_rps, spec.duration_ns)?;
@@ -272,7 +264,7 @@ fn check(spec: &LoadSpec) -> Result<(), SpecError> {
         ("timeout_ns", spec.timeout_ns, 1),
         ("drain_ns", spec.drain_ns.unwrap_or(0), 0),
     ] {
-        in_range(field, ns, least, TIME_MAX_NS)?;
+        in_range(field, ns, least, TIME_NS_MAX)?;
     }
     in_range(
         "connections",

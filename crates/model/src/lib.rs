@@ -13,6 +13,7 @@ pub mod comparison;
 pub mod graph;
 pub mod hist;
 pub mod layout;
+pub mod limits;
 pub mod load;
 pub mod merge;
 pub mod mesh;

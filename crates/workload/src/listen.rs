@@ -10,17 +10,13 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tare_model::graph::Protocol;
+use tare_model::limits::STREAMS_MAX;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::node::Node;
 use crate::upstream::WINDOW_BYTES;
 use crate::{grpc, http};
-
-/// Concurrent calls on one connection: a sidecar or a web front sends all its
-/// calls on one. Also the number of calls that may be given up at once before the
-/// peer is taken for an attacker; a generator that ends gives up many.
-const STREAMS_MAX: u32 = 10_000;
 
 /// Serves connections until `stop` changes, then ends them after their requests
 /// in flight. Every task holds a receiver of `stop`: when all are gone, all is done.
@@ -82,7 +78,9 @@ pub(crate) fn of_both() -> auto::Builder<TokioExecutor> {
         .http2()
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
+        // A sidecar or a web front sends all its calls on one connection.
         .max_concurrent_streams(STREAMS_MAX)
+        // A generator that ends cancels many calls at once; that is no attack.
         .max_pending_accept_reset_streams(STREAMS_MAX as usize);
     builder
 }

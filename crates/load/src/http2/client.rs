@@ -3,12 +3,14 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use tare_model::limits::STREAMS_MAX;
+
 use super::frame::{self, ErrorCode, PREFACE, Violation};
 use super::hpack::Decoder;
 use super::request::Request;
 use super::settings::{self, Settings};
 use super::streams::{Stream, Streams};
-use super::{CONNECTION_WINDOW_BYTES, CUT_STREAMS_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX};
+use super::{CONNECTION_WINDOW_BYTES, CUT_STREAMS_MAX, STREAM_WINDOW_BYTES};
 
 /// A live stream, as the caller knows it: an index below [`Client::places`], free for
 /// another stream when this one has ended.

@@ -30,8 +30,6 @@ pub use client::{Client, Event, Outcome, Slot, What};
 pub use frame::{ErrorCode, Violation};
 pub use request::{Place, Request, RequestKind};
 
-/// Largest number of streams that one connection may be asked to carry.
-pub const STREAMS_MAX: u32 = 10_000;
 /// Window of each stream, told to the peer: enough that no server waits for it.
 pub const STREAM_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 /// Window of the connection.

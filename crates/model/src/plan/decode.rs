@@ -1,25 +1,21 @@
 //! From tree to [`PlanFile`]: types, units and ranges of each key by itself.
 
 use super::file::{
-    CONNECTIONS_MAX, GraphEntry, INSTANCES_MAX, LOAD, LoadFile, MESH, MeshEntry, PLAN, PlanFile,
-    THREADS_MAX, WORKLOAD, WorkloadFile,
+    GraphEntry, LOAD, LoadFile, MESH, MeshEntry, PLAN, PlanFile, WORKLOAD, WorkloadFile,
 };
 use super::kubernetes::KubernetesSettings;
 use super::prices::PricesFile;
 use super::repeats;
 use super::resolved::EnvironmentKind;
+use crate::limits::{
+    CONNECTIONS_MAX, HOUR_NS, INSTANCES_MAX, RATE_MAX, RATE_RPS_MAX, THREADS_MAX,
+    TRIAL_TIMEOUT_NS_MAX, TRIAL_WINDOW_NS_MAX,
+};
 use crate::load::Pace;
 use crate::mesh::SettingsFile;
 use crate::source::{Decoder, Node, Part, Value};
 use crate::units::{parse_duration, parse_rate};
 
-const HOUR_NS: u64 = 3_600_000_000_000;
-/// Longest window and warm-up.
-const WINDOW_NS_MAX: u64 = 24 * HOUR_NS;
-/// Longest timeout: the histograms end there.
-const TIMEOUT_NS_MAX: u64 = HOUR_NS;
-/// Highest rate.
-pub(super) const RATE_RPS_MAX: f64 = 1e7;
 /// Longest description or title, in bytes.
 const TEXT_BYTES_MAX: usize = 400;
 
@@ -139,9 +135,9 @@ fn load(d: &mut Decoder, node: &Node) -> Option<LoadFile> {
         pace: d.part(&fields, "pace", |d, n| {
             d.choice(n, &[("sleep", Pace::Sleep), ("spin", Pace::Spin)])
         }),
-        duration: duration(d, &fields, "duration", 1, WINDOW_NS_MAX),
-        warmup: duration(d, &fields, "warmup", 0, WINDOW_NS_MAX),
-        timeout: duration(d, &fields, "timeout", 1, TIMEOUT_NS_MAX),
+        duration: duration(d, &fields, "duration", 1, TRIAL_WINDOW_NS_MAX),
+        warmup: duration(d, &fields, "warmup", 0, TRIAL_WINDOW_NS_MAX),
+        timeout: duration(d, &fields, "timeout", 1, TRIAL_TIMEOUT_NS_MAX),
     })
 }
 
@@ -155,7 +151,7 @@ fn rate(d: &mut Decoder, node: &Node) -> Option<f64> {
         return Some(value);
     }
     d.problem(node.place, format!("found {}", node.describe()))
-        .expected("a rate above 0 and up to 10 million per second");
+        .expected(format!("a rate above 0 and up to {RATE_MAX}"));
     None
 }
 

@@ -9,18 +9,10 @@ use super::prices::{PRICES, PricesFile};
 use super::repeats::{REPEATS, RepeatsFile};
 use super::resolved::EnvironmentKind;
 use crate::graph::ServiceGraph;
+use crate::limits::{INSTANCES_MAX, THREADS_MAX};
 use crate::load::Pace;
 use crate::mesh::{SETTINGS, SettingsFile};
 use crate::source::{ArrivalsText, At, Duration, Either, Node, Part, Rate, Shape};
-
-/// Most blocks of a plan.
-pub(super) const REPEATS_MAX: u32 = 1_000;
-/// Most instances of a workload.
-pub(super) const INSTANCES_MAX: u32 = 1_000;
-/// Most connections of a load.
-pub(super) const CONNECTIONS_MAX: u32 = 100_000;
-/// Most event-loop threads of a generator.
-pub(super) const THREADS_MAX: u32 = 256;
 
 /// What to measure. Every key may be left out.
 #[derive(Debug, JsonSchema)]
@@ -119,10 +111,10 @@ pub(super) struct MeshEntry {
 pub(super) struct LoadFile {
     /// Name of the load. Default: the rate, as 200rps.
     pub(super) name: Part<String>,
-    /// Requests per second, up to 10 million; a list makes a load of each. Default: 200.
+    /// Requests per second, up to 100 million; a list makes a load of each. Default: 200.
     #[schemars(with = "Either<Rate, Vec<Rate>>")]
     pub(super) rate: Part<Vec<At<f64>>>,
-    /// Connections in all, 1 to 100000; a list makes a load of each. Default: 32.
+    /// Connections in all, 1 to 1000000; a list makes a load of each. Default: 32.
     #[schemars(with = "Either<u32, Vec<u32>>")]
     pub(super) connections: Part<Vec<At<u32>>>,
     /// Event-loop threads of the generator, 1 to 256. Default: 1.

@@ -3,6 +3,7 @@
 use super::file::LoadFile;
 use super::resolved::Load;
 use crate::arrivals::{Arrivals, ArrivalsError};
+use crate::limits::{RATE_MAX, RATE_RPS_MAX};
 use crate::load::Pace;
 use crate::source::{At, Decoder, Node, Part, Place, quoted};
 use crate::units::exact_duration;
@@ -176,14 +177,14 @@ fn rates(
             .expected("no `rate`: it follows from these arrivals");
         return None;
     }
-    if value > 0.0 && value <= super::decode::RATE_RPS_MAX {
+    if value > 0.0 && value <= RATE_RPS_MAX {
         return Some(vec![At { value, place }]);
     }
     d.problem(
         place,
         format!("a mean rate of {value} per second: {arrivals}"),
     )
-    .expected("a mean above 0 and up to 10 million per second");
+    .expected(format!("a mean above 0 and up to {RATE_MAX}"));
     None
 }
 

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 
-use super::file::REPEATS_MAX;
 use super::resolved::{TARGETS, Target, UNTIL_MIN, Until};
+use crate::limits::REPEATS_MAX;
 use crate::source::{Decoder, Node, Part, Place, Shape, Share};
 use crate::units::parse_share;
 

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::limits::{RATE_MAX, RATE_RPS_MAX};
+
 /// Why a text is no duration, rate or size.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnitError {
@@ -183,17 +185,14 @@ pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
         return Err(malformed());
     }
     let value = number.parse::<f64>().map_err(|_| malformed())? * scale;
-    if value > RATE_MAX_RPS {
+    if value > RATE_RPS_MAX {
         return Err(UnitError::TooLarge {
             found: trimmed.to_owned(),
-            most: "1000 million per second",
+            most: RATE_MAX,
         });
     }
     Ok(value)
 }
-
-/// The schedule counts in nanoseconds: more than one slot in each is no rate.
-const RATE_MAX_RPS: f64 = 1e9;
 
 /// Parses a size into bytes: `128`, `128B`, `4KiB`, `1MB` (`K`, `M`, `G`, `T` are
 /// powers of 1000, `Ki`... of 1024; the `B` may be left out, case is free).

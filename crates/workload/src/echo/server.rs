@@ -7,6 +7,7 @@ use std::sync::mpsc as blocking;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tare_model::limits::THREADS_MAX;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -23,8 +24,6 @@ use crate::worker;
 
 /// How long requests in flight may take after the end was asked for.
 const GRACE: Duration = Duration::from_secs(1);
-/// Most threads.
-const THREADS_MAX: usize = 256;
 
 /// What to serve.
 #[derive(Debug, Clone)]
@@ -110,7 +109,7 @@ impl EchoServer {
             threads: Vec::new(),
         };
         let mut desks = Vec::new();
-        for number in 0..options.threads.clamp(1, THREADS_MAX) {
+        for number in 0..options.threads.clamp(1, THREADS_MAX as usize) {
             let (hand, handed) = mpsc::unbounded_channel();
             desks.push(hand);
             let (shared, acceptor, stopped) = (shared.clone(), acceptor.clone(), stopped.clone());

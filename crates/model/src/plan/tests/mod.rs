@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::RATE_RPS_MAX;
 use crate::load::Arrivals;
 use crate::mesh::Mtls;
 use crate::trial;
@@ -337,7 +338,7 @@ fn holds(text: &str, sets: &[String]) -> Result<(), TestCaseError> {
             prop_assert!(plan.workload.graph.mix(&plan.workload.mix).is_some());
             prop_assert!(plan.workload.instances >= 1 && plan.repeats >= 1);
             for load in &plan.loads {
-                prop_assert!(load.rate_rps > 0.0 && load.rate_rps <= 1e7);
+                prop_assert!(load.rate_rps > 0.0 && load.rate_rps <= RATE_RPS_MAX);
                 prop_assert!(load.threads >= 1 && load.threads <= load.connections);
                 prop_assert!(load.rate_rps * load.duration_ns as f64 >= 1e9);
             }

@@ -1,0 +1,26 @@
+//! The limits that plans, specifications and commands share. A value above its limit is
+//! refused where it is read.
+
+/// Highest rate of a load, in requests per second.
+pub const RATE_RPS_MAX: f64 = 1e8;
+/// [`RATE_RPS_MAX`] as it is written in messages.
+pub const RATE_MAX: &str = "100 million per second";
+/// Most connections of a load.
+pub const CONNECTIONS_MAX: u32 = 1_000_000;
+/// Most event-loop threads of a generator or of the echo server.
+pub const THREADS_MAX: u32 = 256;
+/// Most requests at once on one HTTP/2 connection.
+pub const STREAMS_MAX: u32 = 10_000;
+/// Longest time in the specification of a load: 30 days.
+pub const TIME_NS_MAX: u64 = 30 * 24 * HOUR_NS;
+/// Longest measured window and longest warm-up of a trial: 24 hours.
+pub const TRIAL_WINDOW_NS_MAX: u64 = 24 * HOUR_NS;
+/// Longest timeout of a trial: 1 hour, the highest value of a histogram.
+pub const TRIAL_TIMEOUT_NS_MAX: u64 = HOUR_NS;
+/// Most blocks of a plan.
+pub const REPEATS_MAX: u32 = 1_000;
+/// Most instances of a workload.
+pub const INSTANCES_MAX: u32 = 1_000;
+
+/// One hour.
+pub const HOUR_NS: u64 = 3_600_000_000_000;
