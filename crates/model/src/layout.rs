@@ -21,10 +21,13 @@
 //!
 //! A trial is written under [`PARTIAL_PREFIX`] and renamed when it is complete.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
+use crate::units::format_bytes;
 
 /// [`RunManifest`].
 pub const RUN: &str = "run.json";
@@ -110,6 +113,100 @@ pub struct Fingerprint {
     pub load_average_centi: u32,
 }
 
+/// The build of tare and the machine on which trials run.
+#[derive(Debug, Clone, Copy)]
+pub struct TestBed<'a> {
+    /// Version of tare.
+    pub tare_version: &'a str,
+    /// `release` or `debug`.
+    pub tare_build: &'a str,
+    /// Machine and programs.
+    pub fingerprint: &'a Fingerprint,
+}
+
+/// One difference between two [`TestBed`]s.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestBedDifference {
+    /// What differs, as `kernel` or the name of a program.
+    pub what: String,
+    /// On the first.
+    pub before: String,
+    /// On the second.
+    pub after: String,
+    /// Whether a run that began on the first cannot be resumed on the second.
+    pub forbids_resume: bool,
+}
+
+impl RunManifest {
+    /// Where the run began.
+    #[must_use]
+    pub fn test_bed(&self) -> TestBed<'_> {
+        TestBed {
+            tare_version: &self.tare_version,
+            tare_build: &self.tare_build,
+            fingerprint: &self.fingerprint,
+        }
+    }
+}
+
+impl TestBed<'_> {
+    /// Everything in which `after` differs. The load average is not compared: it differs always.
+    #[must_use]
+    pub fn differences(self, after: TestBed<'_>) -> Vec<TestBedDifference> {
+        let mut found = Vec::new();
+        let mut compare = |what: &str, forbids_resume: bool, before: String, after: String| {
+            if before != after {
+                found.push(TestBedDifference {
+                    what: what.to_owned(),
+                    before,
+                    after,
+                    forbids_resume,
+                });
+            }
+        };
+        let text = |value: &str| value.to_owned();
+        let or_none = |value: Option<&String>| value.map_or("none".to_owned(), Clone::clone);
+        let (b, a) = (self.fingerprint, after.fingerprint);
+        compare("processor", true, text(&b.cpu_model), text(&a.cpu_model));
+        compare("cores", true, b.cores.to_string(), a.cores.to_string());
+        let [memory_b, memory_a] = memory_words(b.memory_bytes, a.memory_bytes);
+        compare("memory", true, memory_b, memory_a);
+        compare("kernel", true, text(&b.kernel), text(&a.kernel));
+        compare("clock source", false, text(&b.clocksource), text(&a.clocksource));
+        let [governor_b, governor_a] = [b, a].map(|f| or_none(f.governor.as_ref()));
+        compare("frequency governor", false, governor_b, governor_a);
+        let idle = |f: &Fingerprint| f.idle.as_ref().map_or("not known", IdleCores::state).to_owned();
+        compare("idle cores", b.is_awake() != a.is_awake(), idle(b), idle(a));
+        let [hypervisor_b, hypervisor_a] = [b, a].map(|f| or_none(f.virtualised.as_ref()));
+        compare("hypervisor", false, hypervisor_b, hypervisor_a);
+        compare("tare", true, text(self.tare_version), text(after.tare_version));
+        compare("build of tare", true, text(self.tare_build), text(after.tare_build));
+        let names: BTreeSet<&String> = b.programs.keys().chain(a.programs.keys()).collect();
+        for name in names {
+            let [program_b, program_a] = [b, a].map(|f| or_none(f.programs.get(name)));
+            compare(name, true, program_b, program_a);
+        }
+        found
+    }
+}
+
+impl Fingerprint {
+    /// Whether idle cores were kept from sleeping. Versions that recorded nothing let them sleep.
+    #[must_use]
+    pub fn is_awake(&self) -> bool {
+        self.idle.as_ref().is_some_and(|idle| idle.awake)
+    }
+}
+
+/// Two sizes of memory, rounded; in bytes where rounding would hide a difference.
+fn memory_words(before: u64, after: u64) -> [String; 2] {
+    let rounded = [before, after].map(|bytes| format_bytes(bytes as f64));
+    if before != after && rounded[0] == rounded[1] {
+        return [before, after].map(|bytes| format!("{bytes} bytes"));
+    }
+    rounded
+}
+
 /// What the cores did that had nothing to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -134,5 +231,70 @@ impl IdleCores {
 impl std::fmt::Display for IdleCores {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.state(), self.how)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint() -> Fingerprint {
+        Fingerprint {
+            kernel: "6.1".to_owned(),
+            cores: 4,
+            memory_bytes: 8 << 30,
+            ..Fingerprint::default()
+        }
+    }
+
+    fn differences(before: &Fingerprint, after: &Fingerprint) -> Vec<(String, String, String, bool)> {
+        let bed = |fingerprint| TestBed {
+            tare_version: "1.0.0",
+            tare_build: "release",
+            fingerprint,
+        };
+        let found = bed(before).differences(bed(after));
+        let row = |d: TestBedDifference| (d.what, d.before, d.after, d.forbids_resume);
+        found.into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn equal_fingerprints_have_no_differences() {
+        let mut busy = fingerprint();
+        busy.load_average_centi = 250;
+        assert_eq!(differences(&fingerprint(), &busy), []);
+    }
+
+    #[test]
+    fn each_difference_states_whether_it_forbids_resuming() {
+        let mut other = fingerprint();
+        other.kernel = "6.2".to_owned();
+        other.governor = Some("performance".to_owned());
+        other.memory_bytes += 4096;
+        other.programs.insert("envoy".to_owned(), "1.40".to_owned());
+        let row = |what: &str, before: &str, after: &str, forbids| {
+            (what.to_owned(), before.to_owned(), after.to_owned(), forbids)
+        };
+        assert_eq!(
+            differences(&fingerprint(), &other),
+            [
+                row("memory", "8589934592 bytes", "8589938688 bytes", true),
+                row("kernel", "6.1", "6.2", true),
+                row("frequency governor", "none", "performance", false),
+                row("envoy", "none", "1.40", true),
+            ]
+        );
+    }
+
+    #[test]
+    fn cores_that_may_sleep_do_not_forbid_resuming_a_run_that_recorded_nothing() {
+        let with = |awake| Fingerprint {
+            idle: Some(IdleCores { awake, how: String::new() }),
+            ..fingerprint()
+        };
+        let asleep = differences(&fingerprint(), &with(false));
+        assert_eq!((asleep[0].2.as_str(), asleep[0].3), ("may sleep", false));
+        let awake = differences(&fingerprint(), &with(true));
+        assert_eq!((awake[0].2.as_str(), awake[0].3), ("kept awake", true));
     }
 }

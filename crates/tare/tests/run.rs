@@ -207,7 +207,7 @@ fn how_cores_idle_is_on_record_and_may_not_change(output: &Output, dir: &Path) {
     }
     assert_eq!(resumed.status.code(), Some(2));
     let said = String::from_utf8_lossy(&resumed.stderr);
-    let expected = format!("with idle cores {state}: {how}, found may sleep: --let-cores-sleep");
+    let expected = format!("idle cores: {state} when the run began, may sleep now");
     assert!(said.contains(&expected), "{said}");
 }
 

@@ -1,46 +1,15 @@
 //! In what two runs differ besides what they measured.
 
-use std::collections::BTreeSet;
-
-use tare_model::layout::{Fingerprint, IdleCores, RunManifest};
+use tare_model::layout::{RunManifest, TestBedDifference};
 use tare_model::plan::Plan;
 
 use tare_stats::order::median;
 
 /// Sentences without their full stop; none where the runs are alike.
 pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut differ = |what: &str, b: String, a: String| {
-        if a != b {
-            found.push(format!("{what}: {b} before, {a} after"));
-        }
-    };
-    let (b, a) = (&before.fingerprint, &after.fingerprint);
-    let none = |x: &Option<String>| x.clone().unwrap_or_else(|| "none".to_owned());
-    differ("processor", b.cpu_model.clone(), a.cpu_model.clone());
-    differ("cores", b.cores.to_string(), a.cores.to_string());
-    differ("memory", bytes(b), bytes(a));
-    differ("kernel", b.kernel.clone(), a.kernel.clone());
-    differ("clock source", b.clocksource.clone(), a.clocksource.clone());
-    differ("frequency governor", none(&b.governor), none(&a.governor));
-    let idle = |f: &Fingerprint| f.idle.as_ref().map_or("not known", IdleCores::state);
-    differ("idle cores", idle(b).to_owned(), idle(a).to_owned());
-    differ("hypervisor", none(&b.virtualised), none(&a.virtualised));
-    differ(
-        "tare",
-        before.tare_version.clone(),
-        after.tare_version.clone(),
-    );
-    differ(
-        "build of tare",
-        before.tare_build.clone(),
-        after.tare_build.clone(),
-    );
-    let names: BTreeSet<&String> = b.programs.keys().chain(a.programs.keys()).collect();
-    for name in names {
-        let version = |f: &Fingerprint| none(&f.programs.get(name).cloned());
-        differ(name, version(b), version(a));
-    }
+    let differences = before.test_bed().differences(after.test_bed());
+    let words = |d: &TestBedDifference| format!("{}: {} before, {} after", d.what, d.before, d.after);
+    let mut found: Vec<String> = differences.iter().map(words).collect();
     plans(&before.plan, &after.plan, &mut found);
     found
 }
@@ -55,10 +24,6 @@ pub(crate) fn cores(before: &[f64], after: &[f64]) -> Option<String> {
         let [b, a] = [b, a].map(crate::figures::nanoseconds);
         format!("a cache line between cores, which requests wait for: {b} before, {a} after")
     })
-}
-
-fn bytes(fingerprint: &Fingerprint) -> String {
-    crate::figures::bytes(fingerprint.memory_bytes as f64)
 }
 
 fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {

@@ -1,10 +1,8 @@
 //! The machine, the build and the programs of a run, which must not change during the run.
 
-use std::collections::BTreeSet;
-
 use anyhow::bail;
 use tare_load::Awake;
-use tare_model::layout::{Fingerprint, IdleCores, RunManifest};
+use tare_model::layout::{Fingerprint, IdleCores, RunManifest, TestBed};
 
 /// Keeps the cores of this machine awake unless the user or the system forbids it, and returns
 /// what was done. A resumed run continues as it began.
@@ -16,7 +14,7 @@ pub(super) fn idle_cores(
     if let_sleep {
         return asleep("--let-cores-sleep".to_owned());
     }
-    if began.is_some_and(|then| !is_awake(then)) {
+    if began.is_some_and(|then| !then.is_awake()) {
         return asleep("as at the start of the run".to_owned());
     }
     match Awake::hold() {
@@ -28,11 +26,6 @@ pub(super) fn idle_cores(
     }
 }
 
-/// Runs of versions that did not keep cores awake have no record of it.
-fn is_awake(fingerprint: &Fingerprint) -> bool {
-    fingerprint.idle.as_ref().is_some_and(|idle| idle.awake)
-}
-
 pub(super) fn build() -> &'static str {
     if cfg!(debug_assertions) {
         "debug"
@@ -41,61 +34,25 @@ pub(super) fn build() -> &'static str {
     }
 }
 
-/// Fails unless this machine and these programs are those of the run.
+/// Fails unless this machine, this build and these programs are those of the run.
 pub(super) fn check_same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> {
-    let then = &manifest.fingerprint;
-    let number = |n: u64| n.to_string();
-    let mut pairs = vec![
-        (
-            "tare",
-            manifest.tare_version.clone(),
-            env!("CARGO_PKG_VERSION").to_owned(),
-        ),
-        (
-            "build of tare",
-            manifest.tare_build.clone(),
-            build().to_owned(),
-        ),
-        ("kernel", then.kernel.clone(), here.kernel.clone()),
-        ("processor", then.cpu_model.clone(), here.cpu_model.clone()),
-        (
-            "cores",
-            number(then.cores.into()),
-            number(here.cores.into()),
-        ),
-        (
-            "memory",
-            number(then.memory_bytes),
-            number(here.memory_bytes),
-        ),
-    ];
-    if is_awake(then) != is_awake(here) {
-        let words = |f: &Fingerprint| {
-            f.idle
-                .as_ref()
-                .map_or("may sleep".into(), ToString::to_string)
-        };
-        pairs.push(("idle cores", words(then), words(here)));
-    }
-    let names: BTreeSet<&String> = then.programs.keys().chain(here.programs.keys()).collect();
-    let version = |f: &Fingerprint, name: &str| {
-        f.programs
-            .get(name)
-            .cloned()
-            .unwrap_or_else(|| "none".into())
+    let now = TestBed {
+        tare_version: env!("CARGO_PKG_VERSION"),
+        tare_build: build(),
+        fingerprint: here,
     };
-    pairs.extend(
-        names
-            .into_iter()
-            .map(|n| (n.as_str(), version(then, n), version(here, n))),
-    );
-    for (what, then, here) in pairs {
-        if then != here {
-            bail!(
-                "this run started with {what} {then}, found {here}: its trials would not be comparable; \
-                 resume it where it started, or start a new run"
-            );
-        }
+    let differences = manifest.test_bed().differences(now);
+    let changed: Vec<String> = differences
+        .iter()
+        .filter(|d| d.forbids_resume)
+        .map(|d| format!("{}: {} when the run began, {} now", d.what, d.before, d.after))
+        .collect();
+    if changed.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    bail!(
+        "cannot resume, because new trials would not be comparable with the earlier ones ({}); \
+         resume where the run began, or start a new run",
+        changed.join("; ")
+    )
 }
