@@ -9,7 +9,7 @@ use tare_model::load::{
     EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
 };
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, Progress};
-use tare_model::transport::{InstrumentError, TlsResult};
+use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::verdict::Verdict;
 use tare_stats::Histogram;
 

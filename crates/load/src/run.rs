@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::LoadRecord;
-use tare_model::schedule::SchedulePlan;
+use tare_model::load::schedule::SchedulePlan;
 
 use crate::awake::{Awake, NotAwake};
 use crate::collect::{About, Collector};
@@ -384,7 +384,7 @@ fn raise_file_limit(plans: &[LoopPlan]) -> Result<(), LoadError> {
 mod tests {
     use super::*;
     use tare_model::load::Shard;
-    use tare_model::schedule::Schedule;
+    use tare_model::load::schedule::Schedule;
 
     #[test]
     fn the_threads_slots_are_those_of_their_generator() {

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls::{SupportedProtocolVersion, version};
-use tare_model::transport::{TlsSpec, TlsVersion};
+use tare_model::load::transport::{TlsSpec, TlsVersion};
 
 use crate::targets::Origin;
 

@@ -7,31 +7,19 @@
 //! workers; everything else counts from the start of the measured window,
 //! and is negative in the warm-up.
 
-pub mod arrivals;
-pub mod clusters;
-pub mod comparison;
 pub mod graph;
-pub mod hist;
-pub mod layout;
 pub mod limits;
 pub mod load;
-pub mod merge;
 pub mod mesh;
 pub mod plan;
-pub mod published;
-pub mod record;
+mod records;
 pub mod rng;
-pub mod schedule;
 pub mod schemas;
-pub mod search;
 mod source;
 pub mod summary;
-pub mod transport;
-pub mod trial;
 pub mod units;
-pub mod verdict;
-pub mod worker;
 
+pub use records::{hist, layout, record, trial, verdict, worker};
 pub use source::nearest;
 
 /// Version of every document that tare writes: the worker records, the files of

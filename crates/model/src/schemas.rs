@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    SCHEMA_VERSION, clusters, layout, load, merge, plan, record, search, summary, trial, worker,
-};
+use crate::load::{merge, search};
+use crate::summary::clusters;
+use crate::{SCHEMA_VERSION, layout, load, plan, record, summary, trial, worker};
 
 /// Names of all schemas, in alphabetical order, each with what it describes.
 pub const NAMES: [(&str, &str); 14] = [

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tare_analysis::compare::across::Side;
 use tare_analysis::figures;
-use tare_model::clusters::{ClusterCell, ClusterRow, ClustersComparison, ClustersManifest};
+use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison, ClustersManifest};
 use tare_model::layout;
 use tare_model::summary::Distinction;
 
@@ -226,7 +226,7 @@ fn median_of_others(row: &ClusterRow, place: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::clusters::ComparedCluster;
+    use tare_model::summary::clusters::ComparedCluster;
     use tare_model::verdict::Grade;
 
     fn cell(value: f64, others: f64, unlike: bool) -> ClusterCell {

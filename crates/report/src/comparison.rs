@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tare_analysis::figures;
-use tare_model::comparison::{Change, ComparedCell, Comparison, Judged, JudgedBy};
+use tare_model::summary::comparison::{Change, ComparedCell, Comparison, Judged, JudgedBy};
 use tare_model::summary::Distinction;
 
 use crate::text::{fit, printable, wrap};
@@ -77,7 +77,7 @@ fn verdict(change: &Change, level: f64) -> String {
     }
 }
 
-fn run_line(run: &tare_model::comparison::ComparedRun) -> String {
+fn run_line(run: &tare_model::summary::comparison::ComparedRun) -> String {
     format!(
         "{} ({}, tare {})",
         run.run,

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use tare_analysis::figures;
-use tare_model::published::{Bound, Published, PublishedFigure};
+use tare_model::summary::published::{Bound, Published, PublishedFigure};
 use tare_model::summary::{Cell, NamedFigure, NamedSummary, Summary};
 
 use crate::text::{fit, printable, wrap};

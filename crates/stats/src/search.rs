@@ -15,7 +15,7 @@
 //! for lapses Wichmann and Hill, "The psychometric function: I", Perception &
 //! Psychophysics 63 (2001).
 
-use tare_model::search::RateEstimate;
+use tare_model::load::search::RateEstimate;
 
 use crate::bootstrap::CONFIDENCE;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use server::Server;
-use tare_model::clusters::ClustersComparison;
+use tare_model::summary::clusters::ClustersComparison;
 use tare_model::layout::RunManifest;
 use tokio::process::Command;
 

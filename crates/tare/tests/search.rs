@@ -4,7 +4,7 @@
 
 use std::process::{Command, Output};
 
-use tare_model::search::{Ended, Limit, SearchResult, StepOutcome};
+use tare_model::load::search::{Ended, Limit, SearchResult, StepOutcome};
 
 mod support;
 

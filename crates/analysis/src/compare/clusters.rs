@@ -14,7 +14,7 @@
 //! several, here Holm's correction over all pairs does.
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::clusters::{ClusterCell, ClusterRow, ClustersComparison, ComparedCluster};
+use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison, ComparedCluster};
 use tare_model::summary::Distinction;
 
 use crate::compare::across::{Figure, Side, figures};

@@ -1,6 +1,6 @@
 //! How much worse a figure may be before `tare compare` says so: `p99:+5%`.
 
-use tare_model::comparison::{Change, ComparedCell, Judged, JudgedBy};
+use tare_model::summary::comparison::{Change, ComparedCell, Judged, JudgedBy};
 use tare_model::units::{parse_bytes, parse_duration, parse_share};
 
 /// One threshold.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::RunManifest;
 use tare_model::plan::Plan;
-use tare_model::published::published;
+use tare_model::summary::published::published;
 use tare_model::summary::{Cell, Setup, Summary, TrialRow};
 use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;

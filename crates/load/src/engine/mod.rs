@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_model::load::ErrorClass;
-use tare_model::schedule::{Schedule, SchedulePlan};
+use tare_model::load::schedule::{Schedule, SchedulePlan};
 
 use crate::book::{Book, Recorder, SECOND_NS};
 use crate::driver::{ConnId, Driver, Ready};

@@ -1,7 +1,7 @@
 //! From the schedule to a connection.
 
 use tare_model::load::ErrorClass;
-use tare_model::schedule::Schedule;
+use tare_model::load::schedule::Schedule;
 
 use crate::book::{Ending, Instants};
 use crate::driver::{ConnId, Driver};

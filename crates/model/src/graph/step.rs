@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Call, all, is_all, is_one, is_zero, one};
+use super::service_graph::{Call, all, is_all, is_one, is_zero, one};
 
 /// One step of an endpoint's calls: all of `parallel` at once; steps follow each
 /// other. A step of one call may be written as the call itself.

@@ -2,9 +2,8 @@
 
 use super::file::LoadFile;
 use super::resolved::Load;
-use crate::arrivals::{Arrivals, ArrivalsError};
 use crate::limits::{RATE_MAX, RATE_RPS_MAX};
-use crate::load::Pace;
+use crate::load::{Arrivals, ArrivalsError, Pace};
 use crate::source::{At, Decoder, Node, Part, Place, quoted};
 use crate::units::exact_duration;
 

@@ -66,7 +66,7 @@ text!(
     }
 );
 text!(
-    /// What [`crate::arrivals::Arrivals::parse`] reads.
+    /// What [`crate::load::Arrivals::parse`] reads.
     ArrivalsText,
     {
         "description": "constant, poisson, bursts:SLOTS, ramp:RATE..RATE, steps:RATE:DURATION,..., trace:FILE or wrk2.",

@@ -2,7 +2,7 @@
 //! other, never mixed.
 
 use tare_analysis::figures;
-use tare_model::published::{Bound, Published};
+use tare_model::summary::published::{Bound, Published};
 use tare_model::summary::{NamedFigure, Summary};
 
 use crate::page::html::Html;

@@ -19,7 +19,7 @@ use tare_model::record::{
     Sample, StreamChecksum,
 };
 use tare_model::rng::Rng;
-use tare_model::transport::InstrumentError;
+use tare_model::load::transport::InstrumentError;
 use tare_model::trial::{
     MachineUse, MemoryKind, PlaneUse, ProcessUse, Proof, Resources, TrialResult, TrialSpec, order,
 };

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use futures_util::future::join_all;
 use indicatif::MultiProgress;
-use tare_model::clusters::{ClusterOf, ClustersManifest};
+use tare_model::summary::clusters::{ClusterOf, ClustersManifest};
 use tare_model::layout;
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;

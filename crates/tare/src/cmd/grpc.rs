@@ -8,7 +8,7 @@ use prost_reflect::{DynamicMessage, MethodDescriptor, SerializeOptions};
 use tare_load::host_port;
 use tare_load::tls::http2_peer;
 use tare_model::load::Streaming;
-use tare_model::transport::TlsSpec;
+use tare_model::load::transport::TlsSpec;
 
 use super::tls::TlsArgs;
 use crate::protobuf::{self, Reflection};

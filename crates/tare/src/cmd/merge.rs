@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use tare_analysis::formats::About;
 use tare_analysis::streams::merge::{self, Options, Part};
-use tare_model::merge::{Merged, MergedGenerator};
+use tare_model::load::merge::{Merged, MergedGenerator};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::Grade;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use tare_model::transport::{TlsSpec, TlsVersion};
+use tare_model::load::transport::{TlsSpec, TlsVersion};
 
 /// TLS options of https:// and grpcs:// URLs.
 #[derive(clap::Args)]

@@ -10,7 +10,7 @@
 //! Source of the interval: David and Nagaraja, Order Statistics, 3rd edition, 7.1.
 //! The width of the band is this project's own choice.
 
-use tare_model::merge::{Deviation, MergedGenerator};
+use tare_model::load::merge::{Deviation, MergedGenerator};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::{Finding, Grade, Reason};
 

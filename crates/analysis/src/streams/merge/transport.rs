@@ -2,7 +2,7 @@
 
 use tare_model::hist::HistogramWire;
 use tare_model::load::LoadResult;
-use tare_model::transport::{InstrumentError, TlsResult};
+use tare_model::load::transport::{InstrumentError, TlsResult};
 
 use super::result::{counted, decoded};
 use super::{MergeError, Part};

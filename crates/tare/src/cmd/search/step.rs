@@ -2,7 +2,7 @@
 
 use tare_analysis::slo::Slo;
 use tare_model::load::{LoadResult, LoadSpec};
-use tare_model::search::{Limit, RateEstimate, SearchStep, StepOutcome};
+use tare_model::load::search::{Limit, RateEstimate, SearchStep, StepOutcome};
 use tare_model::verdict::{Grade, Reason};
 use tare_stats::search::{Progress, RateSearch};
 

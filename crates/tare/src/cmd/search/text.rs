@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tare_model::hist::LatencySummary;
-use tare_model::search::{Ended, Limit, SearchResult, SearchStep, StepOutcome};
+use tare_model::load::search::{Ended, Limit, SearchResult, SearchStep, StepOutcome};
 use tare_model::units::{format_duration_ns, format_rate};
 
 /// Below this share, a backlog that a step cannot see is not reported.

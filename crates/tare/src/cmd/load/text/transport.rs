@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tare_model::transport::{InstrumentError, TlsResult};
+use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::units::format_duration_ns;
 
 pub(super) fn tls(out: &mut String, tls: &TlsResult) -> std::fmt::Result {

@@ -61,7 +61,7 @@ pub enum Bound {
 
 static ALL: LazyLock<Vec<Published>> = LazyLock::new(|| {
     // The document is part of the program, and a test reads it.
-    serde_json::from_str(include_str!("../../../data/published.json")).unwrap_or_default()
+    serde_json::from_str(include_str!("../../../../data/published.json")).unwrap_or_default()
 });
 
 /// All publications, oldest first.

@@ -1,36 +1,10 @@
-//! Service graphs: the applications that tare puts under load, as data.
-//!
-//! ```yaml
-//! name: shop
-//! services:
-//!   - name: front
-//!     protocol: http
-//!     endpoints:
-//!       - path: /
-//!         response_bytes: 1024
-//!         cpu_us: 50
-//!         calls:
-//!           - {service: users, path: Get}      # first this one
-//!           - parallel:                        # then these two at once
-//!               - {service: stock, path: /stock, request_bytes: 200}
-//!               - {service: offers, path: /offers, share: 0.5}
-//!   # users (grpc), stock and offers follow
-//! mixes:
-//!   - name: default
-//!     endpoints:
-//!       - {name: home, service: front, path: /}
-//! ```
+//! The parts of a service graph.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-mod builtin;
-mod step;
-mod validate;
-
-pub use builtin::{BUILTINS, Builtin, builtin};
-pub use step::Step;
-pub use validate::{BYTES_MAX, GraphError, Problem, TIMES_MAX, US_MAX};
+use super::step::Step;
+use super::validate::{self, GraphError};
 
 /// A service graph: services, what they answer and whom they call, and the
 /// endpoints that the load may use.
@@ -149,19 +123,19 @@ pub struct Call {
     pub share: f64,
 }
 
-fn one() -> u32 {
+pub(super) fn one() -> u32 {
     1
 }
 
-fn all() -> f64 {
+pub(super) fn all() -> f64 {
     1.0
 }
 
-fn is_zero(v: &u32) -> bool {
+pub(super) fn is_zero(v: &u32) -> bool {
     *v == 0
 }
 
-fn is_one(v: &u32) -> bool {
+pub(super) fn is_one(v: &u32) -> bool {
     *v == 1
 }
 
@@ -169,7 +143,7 @@ fn is_none(v: &f64) -> bool {
     *v == 0.0
 }
 
-fn is_all(v: &f64) -> bool {
+pub(super) fn is_all(v: &f64) -> bool {
     *v == 1.0
 }
 

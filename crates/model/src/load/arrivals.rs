@@ -5,11 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::trace::Trace;
 use crate::units::{exact_duration, parse_duration, parse_rate};
-
-mod trace;
-
-pub use trace::{TRACE_SLOTS_MAX, Trace};
 
 const SECOND_NS: f64 = 1e9;
 /// Most steps.
@@ -38,7 +35,7 @@ pub enum Arrivals {
     },
     /// One constant rate after another from the beginning of the window; before it,
     /// the first, and after the last step, the last.
-    Steps(Vec<Step>),
+    Steps(Vec<RateStep>),
     /// Recorded instants, counted from the beginning of the window; before it, evenly
     /// spaced at the trace's mean rate.
     Trace(Trace),
@@ -50,7 +47,7 @@ pub enum Arrivals {
 /// A constant rate for a time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct RateStep {
     /// Slots per second, 0 for a pause.
     pub rate_rps: f64,
     /// How long, above 0.
@@ -263,7 +260,7 @@ impl fmt::Display for Arrivals {
     }
 }
 
-fn step(text: &str) -> Result<Step, ArrivalsError> {
+fn step(text: &str) -> Result<RateStep, ArrivalsError> {
     let wrong = |why: String| ArrivalsError::Part {
         part: text.to_owned(),
         why,
@@ -273,7 +270,7 @@ fn step(text: &str) -> Result<Step, ArrivalsError> {
             "expected a rate and a duration, like 200:10s".to_owned(),
         ));
     };
-    Ok(Step {
+    Ok(RateStep {
         rate_rps: parse_rate(rate).map_err(|e| wrong(e.to_string()))?,
         duration_ns: parse_duration(duration).map_err(|e| wrong(e.to_string()))?,
     })

@@ -1,5 +1,5 @@
 use super::*;
-use crate::arrivals::Trace;
+use crate::load::Trace;
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;

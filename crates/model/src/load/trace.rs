@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ArrivalsError;
+use super::arrivals::ArrivalsError;
 use crate::units::parse_duration;
 
 /// Most slots of a recorded trace: it travels in the specification.
@@ -200,7 +200,7 @@ fn read_leb128(bytes: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arrivals::Arrivals;
+    use crate::load::Arrivals;
     use proptest::prelude::*;
 
     proptest! {

@@ -1,7 +1,6 @@
 //! Schedules: a schedule is a value, an iterator of slots.
 
-use crate::arrivals::{Arrivals, Step};
-use crate::load::{LoadSpec, Mode};
+use super::{Arrivals, LoadSpec, Mode, RateStep, Trace};
 use crate::rng::Rng;
 
 /// One planned request.
@@ -79,7 +78,7 @@ enum Shape {
     Trace {
         before: u64,
         warmup_ns: u64,
-        trace: crate::arrivals::Trace,
+        trace: Trace,
     },
 }
 
@@ -142,7 +141,7 @@ fn nearest(ns: f64) -> u64 {
     (ns + 0.5) as u64
 }
 
-fn steps_profile(steps: &[Step], warmup_ns: u64) -> Vec<(u64, f64, f64)> {
+fn steps_profile(steps: &[RateStep], warmup_ns: u64) -> Vec<(u64, f64, f64)> {
     let first = steps.first().map_or(0.0, |s| s.rate_rps);
     let last = steps.last().map_or(0.0, |s| s.rate_rps);
     let mut segments = vec![(warmup_ns, first, first)];

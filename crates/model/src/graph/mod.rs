@@ -1,0 +1,34 @@
+//! Service graphs: the applications that tare puts under load, as data.
+//!
+//! ```yaml
+//! name: shop
+//! services:
+//!   - name: front
+//!     protocol: http
+//!     endpoints:
+//!       - path: /
+//!         response_bytes: 1024
+//!         cpu_us: 50
+//!         calls:
+//!           - {service: users, path: Get}      # first this one
+//!           - parallel:                        # then these two at once
+//!               - {service: stock, path: /stock, request_bytes: 200}
+//!               - {service: offers, path: /offers, share: 0.5}
+//!   # users (grpc), stock and offers follow
+//! mixes:
+//!   - name: default
+//!     endpoints:
+//!       - {name: home, service: front, path: /}
+//! ```
+
+mod builtin;
+mod service_graph;
+mod step;
+mod validate;
+
+pub use builtin::{BUILTINS, Builtin, builtin};
+pub use service_graph::{
+    App, Call, Mix, MixEndpoint, Protocol, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph,
+};
+pub use step::Step;
+pub use validate::{BYTES_MAX, GraphError, Problem, TIMES_MAX, US_MAX};

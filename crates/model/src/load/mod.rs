@@ -1,0 +1,18 @@
+//! Loads: specification, arrivals, schedule and result of one generator, the merged result of
+//! several, and the result of a search for the highest rate.
+
+mod arrivals;
+pub mod merge;
+mod result;
+pub mod schedule;
+pub mod search;
+mod spec;
+mod trace;
+pub mod transport;
+
+pub use arrivals::{Arrivals, ArrivalsError, RateStep, STEPS_MAX};
+pub use result::{
+    Counts, EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate,
+};
+pub use spec::{Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard, Streaming};
+pub use trace::{TRACE_SLOTS_MAX, Trace};

@@ -1,0 +1,299 @@
+//! The specification of a generator.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::arrivals::Arrivals;
+use super::transport::TlsSpec;
+
+/// The specification of one generator: the JSON document that `tare load --spec -`
+/// reads from standard input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadSpec {
+    /// [`crate::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Where requests go. At least one.
+    pub endpoints: Vec<Endpoint>,
+    /// Open loop at a rate, or closed-loop saturation.
+    pub mode: Mode,
+    /// Length of the measured window.
+    pub duration_ns: u64,
+    /// Same load before the window, outside the books.
+    pub warmup_ns: u64,
+    /// A request not complete this long after its *intended* instant is a timeout.
+    pub timeout_ns: u64,
+    /// How long after the window outstanding requests may still complete.
+    /// `None`: as long as the timeout, so that every slot comes to its own end.
+    pub drain_ns: Option<u64>,
+    /// Connections in all, spread evenly over the origins (at least one for each).
+    pub connections: u32,
+    /// Most requests at once on one connection that speaks HTTP/2; the peer may allow fewer.
+    #[serde(default = "one_stream", skip_serializing_if = "is_one_stream")]
+    pub streams: u32,
+    /// Event-loop threads.
+    pub threads: u32,
+    /// How the engine waits for the next slot.
+    pub pace: Pace,
+    /// Seed of arrivals and of the order of endpoints.
+    pub seed: u64,
+    /// When the warm-up starts; `None`: as soon as the connections are open.
+    pub start_unix_ns: Option<u64>,
+    /// Which part of the schedule is this generator's.
+    pub shard: Shard,
+    /// TLS of the https endpoints; absent: [`TlsSpec::default`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsSpec>,
+    /// A connection is closed after so many requests, and the next one opened when a
+    /// slot is due, whose latency then holds the time to open it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<u32>,
+    /// Whether each event loop stays on a core of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pin: bool,
+    /// Whether the cores of the generator's machine are kept from sleeping meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awake: bool,
+    /// Every so manieth request is timed by the kernel, too; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kernel_timestamps_every: u32,
+    /// What a worker asks its own proxy for after the load, by name: addresses on loopback
+    /// that answer with JSON. See [`crate::record::ProxyConfigPart`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub proxy_config: BTreeMap<String, String>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+fn one_stream() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_one_stream(streams: &u32) -> bool {
+    *streams == 1
+}
+
+/// One generator of several takes every `count`-th slot, from slot `index`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Shard {
+    /// From 0.
+    pub index: u32,
+    /// At least 1.
+    pub count: u32,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { index: 0, count: 1 }
+    }
+}
+
+/// Where and what to request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    /// Label in results. Endpoints of one name are reported together.
+    pub name: String,
+    /// What is spoken on the connection.
+    #[serde(default, skip_serializing_if = "Protocol::is_http1")]
+    pub protocol: Protocol,
+    /// Request method. A gRPC call is a POST, whatever this says.
+    pub method: String,
+    /// `http://authority/path?query`, or `https://`. The authority is the Host header and,
+    /// without `connect`, the address. The path of a gRPC call is
+    /// `/package.Service/Method`.
+    pub url: String,
+    /// `host:port` to connect to in the place of the URL's authority: a sidecar's
+    /// outbound port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect: Option<String>,
+    /// Further request headers, in order; of a gRPC call, its metadata.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// Request body, base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_base64: Option<String>,
+    /// Request messages of a gRPC call, in order, each base64 and without its length
+    /// prefix. Exactly one where the kind of call has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages_base64: Vec<String>,
+    /// What else a gRPC call needs to be told.
+    #[serde(default, skip_serializing_if = "GrpcCall::is_default")]
+    pub grpc: GrpcCall,
+    /// Relative share of the slots, at least 1.
+    pub weight: u32,
+}
+
+/// What is spoken on a connection. Endpoints of one origin share connections only
+/// where these agree (a gRPC call is an HTTP/2 request).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// HTTP/1.1, one request at a time.
+    #[default]
+    Http1,
+    /// HTTP/2; on `http://` by prior knowledge.
+    Http2,
+    /// gRPC over HTTP/2.
+    Grpc,
+}
+
+impl Protocol {
+    /// Whether this is HTTP/1.1.
+    #[must_use]
+    pub fn is_http1(&self) -> bool {
+        *self == Self::Http1
+    }
+}
+
+/// Settings of a gRPC call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrpcCall {
+    /// Which side sends how many messages.
+    #[serde(default)]
+    pub streaming: Streaming,
+    /// Told to the server as `grpc-timeout`, counted by it from the arrival of the
+    /// call. The generator's own limit is [`LoadSpec::timeout_ns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<u64>,
+}
+
+impl GrpcCall {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The four kinds of gRPC calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Streaming {
+    /// One message there, one back.
+    #[default]
+    Unary,
+    /// All messages there, one back.
+    Client,
+    /// One message there, any number back.
+    Server,
+    /// By turns: each message is sent when the one before it has been answered by a
+    /// message; the last one ends the request.
+    Bidi,
+}
+
+impl Streaming {
+    /// Whether the client sends exactly one message.
+    #[must_use]
+    pub fn one_request(self) -> bool {
+        matches!(self, Self::Unary | Self::Server)
+    }
+
+    /// Whether the server sends exactly one message with a call that succeeds.
+    #[must_use]
+    pub fn one_response(self) -> bool {
+        matches!(self, Self::Unary | Self::Client)
+    }
+}
+
+/// Open loop or closed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Mode {
+    /// Slots planned from the clock.
+    Open {
+        /// Slots per second over all shards, as a mean over the window.
+        rate_rps: f64,
+        /// Distribution of the intended instants.
+        arrivals: Arrivals,
+    },
+    /// Each connection sends again as soon as it is answered: finds the maximum,
+    /// says nothing about latency at a rate. Labelled as such everywhere.
+    Saturate,
+}
+
+impl Mode {
+    /// The same without a trace's instants: what results carry.
+    #[must_use]
+    pub fn described(&self) -> Self {
+        match self {
+            Self::Open { rate_rps, arrivals } => Self::Open {
+                rate_rps: *rate_rps,
+                arrivals: arrivals.described(),
+            },
+            Self::Saturate => Self::Saturate,
+        }
+    }
+}
+
+/// How the engine waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// Sleep in the kernel until shortly before the slot, then spin. Where slots lie
+    /// closer together than that, sleep for what is left, without a core's worth of
+    /// spinning; the kernel's lateness shows as lateness.
+    #[default]
+    Sleep,
+    /// Never sleep: a core for the finest grain.
+    Spin,
+}
+
+const TIMEOUT_NS: u64 = 10_000_000_000;
+const CONNECTIONS: u32 = 10;
+
+impl Endpoint {
+    /// GET of `url` over HTTP/1.1, named by it, without headers of its own.
+    #[must_use]
+    pub fn get(url: impl Into<String>) -> Self {
+        let url = url.into();
+        Self {
+            name: url.clone(),
+            protocol: Protocol::Http1,
+            method: "GET".into(),
+            url,
+            connect: None,
+            headers: Vec::new(),
+            body_base64: None,
+            messages_base64: Vec::new(),
+            grpc: GrpcCall::default(),
+            weight: 1,
+        }
+    }
+}
+
+impl LoadSpec {
+    /// A window of `duration_ns` without a warm-up: one thread that sleeps, 10 connections,
+    /// 10 s for a request, the whole schedule, begun when the connections are open; no TLS
+    /// settings, no kernel timestamps, no proxy that is asked.
+    #[must_use]
+    pub fn new(endpoints: Vec<Endpoint>, mode: Mode, duration_ns: u64) -> Self {
+        Self {
+            schema_version: crate::SCHEMA_VERSION,
+            endpoints,
+            mode,
+            duration_ns,
+            warmup_ns: 0,
+            timeout_ns: TIMEOUT_NS,
+            drain_ns: None,
+            connections: CONNECTIONS,
+            streams: 1,
+            threads: 1,
+            pace: Pace::Sleep,
+            seed: 1,
+            start_unix_ns: None,
+            shard: Shard::default(),
+            tls: None,
+            requests_per_connection: None,
+            pin: false,
+            awake: false,
+            kernel_timestamps_every: 0,
+            proxy_config: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Names in a run directory. The run directory is the truth; everything shown
+//! is derived from it.
+//!
+//! ```text
+//! runs/20260101-120000-quick/
+//!   run.json            RunManifest: resolved plan, order, environment
+//!   plan.yaml           the plan as it was written
+//!   events.ndjson       Event per line
+//!   trials/000-b0-bare-200rps/
+//!     trial.json        TrialSpec
+//!     load.ndjson       LoadRecord per line
+//!     agent.ndjson      AgentRecord per line
+//!     latency.hlog      HdrHistogram interval log
+//!     events.ndjson     Event per line
+//!     result.json       TrialResult
+//!     logs/             standard error of every process
+//!     config/           effective proxy configurations, as generator-sidecar-config_dump.json
+//!   summary.json        Summary (derived)
+//!   report.html         the page (derived)
+//! ```
+//!
+//! A trial is written under [`PARTIAL_PREFIX`] and renamed when it is complete.
+
+pub use super::manifest::{Fingerprint, IdleCores, RunManifest, TestBed, TestBedDifference};
+
+/// [`RunManifest`].
+pub const RUN: &str = "run.json";
+/// The plan as it was written.
+pub const PLAN: &str = "plan.yaml";
+/// One [`crate::trial::Event`] per line; in the run's and each trial's directory.
+pub const EVENTS: &str = "events.ndjson";
+/// Folder of the trials.
+pub const TRIALS: &str = "trials";
+/// [`crate::trial::TrialSpec`].
+pub const TRIAL: &str = "trial.json";
+/// One [`crate::record::LoadRecord`] per line.
+pub const LOAD: &str = "load.ndjson";
+/// One [`crate::record::AgentRecord`] per line.
+pub const AGENT: &str = "agent.ndjson";
+/// HdrHistogram interval log.
+pub const HLOG: &str = "latency.hlog";
+/// [`crate::trial::TrialResult`].
+pub const RESULT: &str = "result.json";
+/// Folder of logs.
+pub const LOGS: &str = "logs";
+/// Folder of effective proxy configurations.
+pub const CONFIG: &str = "config";
+/// The analysis.
+pub const SUMMARY: &str = "summary.json";
+/// The page.
+pub const REPORT: &str = "report.html";
+/// [`crate::summary::clusters::ClustersManifest`], above the runs of several clusters.
+pub const CLUSTERS: &str = "clusters.json";
+/// [`crate::summary::clusters::ClustersComparison`], beside it.
+pub const CLUSTERS_COMPARISON: &str = "comparison.json";
+/// The same as text.
+pub const CLUSTERS_TEXT: &str = "comparison.txt";
+/// In front of the name of a trial directory that is still being written.
+pub const PARTIAL_PREFIX: &str = ".partial-";

@@ -1,0 +1,10 @@
+//! What runs and workers read and write: the run directory, trials, specifications, records,
+//! histograms and verdicts.
+
+pub mod hist;
+pub mod layout;
+mod manifest;
+pub mod record;
+pub mod trial;
+pub mod verdict;
+pub mod worker;
