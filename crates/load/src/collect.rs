@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::hist::HistogramWire;
+use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::load::{
     EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
 };
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, Progress};
-use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::verdict::Verdict;
 use tare_stats::Histogram;
 

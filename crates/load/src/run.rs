@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tare_model::load::schedule::SchedulePlan;
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::LoadRecord;
-use tare_model::load::schedule::SchedulePlan;
 
 use crate::awake::{Awake, NotAwake};
 use crate::collect::{About, Collector};

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tare_model::load::ArrivalsError;
 use tare_model::limits::{CONNECTIONS_MAX, RATE_RPS_MAX, STREAMS_MAX, THREADS_MAX, TIME_NS_MAX};
+use tare_model::load::ArrivalsError;
 use tare_model::load::{Endpoint, LoadSpec, Mode};
 use tare_model::rng::Rng;
 

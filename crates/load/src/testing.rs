@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_analysis::LoadStream;
+use tare_model::load::schedule::SchedulePlan;
 use tare_model::load::{Arrivals, RateStep, Trace};
 use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode};
 use tare_model::rng::Rng;
-use tare_model::load::schedule::SchedulePlan;
 
 use crate::collect::{About, Collector};
 use crate::driver::{ConnId, Driver, Fault, SimServer, Step};

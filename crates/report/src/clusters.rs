@@ -6,9 +6,11 @@ use std::path::Path;
 
 use tare_analysis::compare::across::Side;
 use tare_analysis::figures;
-use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison, ClustersManifest};
 use tare_model::layout;
 use tare_model::summary::Distinction;
+use tare_model::summary::clusters::{
+    ClusterCell, ClusterRow, ClustersComparison, ClustersManifest,
+};
 
 use crate::comparison::{figure, unit, words};
 use crate::text::{fit, wrap};

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use tare_analysis::figures;
-use tare_model::summary::comparison::{Change, ComparedCell, Comparison, Judged, JudgedBy};
 use tare_model::summary::Distinction;
+use tare_model::summary::comparison::{Change, ComparedCell, Comparison, Judged, JudgedBy};
 
 use crate::text::{fit, printable, wrap};
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use tare_analysis::compare::stopping::CONFIDENCE;
 use tare_analysis::summary::{StoredTrial, summarise};
+use tare_model::load::transport::TlsResult;
 use tare_model::plan::{Target, Until};
 use tare_model::summary::{Cell, Distinction, Estimate, Summary, Tls};
-use tare_model::load::transport::TlsResult;
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;

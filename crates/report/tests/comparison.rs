@@ -7,9 +7,9 @@ mod support;
 
 use tare_analysis::compare::across::{Side, compare};
 use tare_analysis::summary::{METHODS, StoredTrial, summarise};
-use tare_model::summary::comparison::{Comparison, JudgedBy};
 use tare_model::layout::IdleCores;
 use tare_model::plan::{Plan, Target, UNTIL_MIN, Until};
+use tare_model::summary::comparison::{Comparison, JudgedBy};
 use tare_model::summary::{Distinction, Summary};
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Grade, Reason};

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use server::Server;
-use tare_model::summary::clusters::ClustersComparison;
 use tare_model::layout::RunManifest;
+use tare_model::summary::clusters::ClustersComparison;
 use tokio::process::Command;
 
 /// Longer than any of these runs takes.

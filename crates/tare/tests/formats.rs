@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use tare_analysis::formats::{self, hlog};
-use tare_model::load::{LoadResult, LoadSpec, Shard};
 use tare_model::load::merge::Merged;
+use tare_model::load::{LoadResult, LoadSpec, Shard};
 use tare_stats::Histogram;
 
 mod support;

@@ -6,8 +6,8 @@
 //! the degrees of freedom.
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
 use tare_model::layout::RunManifest;
+use tare_model::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
 use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 

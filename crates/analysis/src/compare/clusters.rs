@@ -14,8 +14,8 @@
 //! several, here Holm's correction over all pairs does.
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison, ComparedCluster};
 use tare_model::summary::Distinction;
+use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison, ComparedCluster};
 
 use crate::compare::across::{Figure, Side, figures};
 use crate::compare::threshold::FIGURES;

@@ -8,7 +8,8 @@ use tare_stats::order::median;
 /// Sentences without their full stop; none where the runs are alike.
 pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String> {
     let differences = before.test_bed().differences(after.test_bed());
-    let words = |d: &TestBedDifference| format!("{}: {} before, {} after", d.what, d.before, d.after);
+    let words =
+        |d: &TestBedDifference| format!("{}: {} before, {} after", d.what, d.before, d.after);
     let mut found: Vec<String> = differences.iter().map(words).collect();
     plans(&before.plan, &after.plan, &mut found);
     found

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tare_model::hist::HistogramWire;
-use tare_model::summary::{CoreToCore, Instrument, Quantile, Tls};
 use tare_model::load::transport::{InstrumentError, TlsResult};
+use tare_model::summary::{CoreToCore, Instrument, Quantile, Tls};
 
 use super::trials::Decoded;
 use crate::compare::estimates::quantiles;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::load::Trace;
+use crate::load::{RateStep, Trace};
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;
@@ -96,7 +96,7 @@ fn a_ramp_grows_and_falls_evenly() {
 
 #[test]
 fn steps_follow_each_other() {
-    let step = |rate_rps, seconds| Step {
+    let step = |rate_rps, seconds| RateStep {
         rate_rps,
         duration_ns: seconds * S,
     };
@@ -131,7 +131,7 @@ fn a_trace_is_replayed_to_the_nanosecond_and_ends() {
 
 fn arrivals() -> impl Strategy<Value = Arrivals> {
     let rate = || prop_oneof![Just(0.0), 0.01f64..5_000.0];
-    let step = (rate(), 1u64..3 * S).prop_map(|(rate_rps, duration_ns)| Step {
+    let step = (rate(), 1u64..3 * S).prop_map(|(rate_rps, duration_ns)| RateStep {
         rate_rps,
         duration_ns,
     });

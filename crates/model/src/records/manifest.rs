@@ -116,15 +116,35 @@ impl TestBed<'_> {
         let [memory_b, memory_a] = memory_words(b.memory_bytes, a.memory_bytes);
         compare("memory", true, memory_b, memory_a);
         compare("kernel", true, text(&b.kernel), text(&a.kernel));
-        compare("clock source", false, text(&b.clocksource), text(&a.clocksource));
+        compare(
+            "clock source",
+            false,
+            text(&b.clocksource),
+            text(&a.clocksource),
+        );
         let [governor_b, governor_a] = [b, a].map(|f| or_none(f.governor.as_ref()));
         compare("frequency governor", false, governor_b, governor_a);
-        let idle = |f: &Fingerprint| f.idle.as_ref().map_or("not known", IdleCores::state).to_owned();
+        let idle = |f: &Fingerprint| {
+            f.idle
+                .as_ref()
+                .map_or("not known", IdleCores::state)
+                .to_owned()
+        };
         compare("idle cores", b.is_awake() != a.is_awake(), idle(b), idle(a));
         let [hypervisor_b, hypervisor_a] = [b, a].map(|f| or_none(f.virtualised.as_ref()));
         compare("hypervisor", false, hypervisor_b, hypervisor_a);
-        compare("tare", true, text(self.tare_version), text(after.tare_version));
-        compare("build of tare", true, text(self.tare_build), text(after.tare_build));
+        compare(
+            "tare",
+            true,
+            text(self.tare_version),
+            text(after.tare_version),
+        );
+        compare(
+            "build of tare",
+            true,
+            text(self.tare_build),
+            text(after.tare_build),
+        );
         let names: BTreeSet<&String> = b.programs.keys().chain(a.programs.keys()).collect();
         for name in names {
             let [program_b, program_a] = [b, a].map(|f| or_none(f.programs.get(name)));
@@ -191,7 +211,10 @@ mod tests {
         }
     }
 
-    fn differences(before: &Fingerprint, after: &Fingerprint) -> Vec<(String, String, String, bool)> {
+    fn differences(
+        before: &Fingerprint,
+        after: &Fingerprint,
+    ) -> Vec<(String, String, String, bool)> {
         let bed = |fingerprint| TestBed {
             tare_version: "1.0.0",
             tare_build: "release",
@@ -217,7 +240,12 @@ mod tests {
         other.memory_bytes += 4096;
         other.programs.insert("envoy".to_owned(), "1.40".to_owned());
         let row = |what: &str, before: &str, after: &str, forbids| {
-            (what.to_owned(), before.to_owned(), after.to_owned(), forbids)
+            (
+                what.to_owned(),
+                before.to_owned(),
+                after.to_owned(),
+                forbids,
+            )
         };
         assert_eq!(
             differences(&fingerprint(), &other),
@@ -233,7 +261,10 @@ mod tests {
     #[test]
     fn cores_that_may_sleep_do_not_forbid_resuming_a_run_that_recorded_nothing() {
         let with = |awake| Fingerprint {
-            idle: Some(IdleCores { awake, how: String::new() }),
+            idle: Some(IdleCores {
+                awake,
+                how: String::new(),
+            }),
             ..fingerprint()
         };
         let asleep = differences(&fingerprint(), &with(false));

@@ -387,7 +387,7 @@ impl Decoder {
                     }
                     UnitError::TooLarge { most, .. } => self
                         .problem(node.place, format!("found {found}, which is too large"))
-                        .help(format!("the most that can be written is {most}")),
+                        .help(format!("the maximum is {most}")),
                     UnitError::TooFine { unit, .. } => self.problem(
                         node.place,
                         format!("found {found}, which is not a whole number of {unit}"),

@@ -9,6 +9,7 @@ use std::path::Path;
 use tare_model::SCHEMA_VERSION;
 use tare_model::graph::{Mix, MixEndpoint, Protocol, Service, ServiceGraph};
 use tare_model::layout::{self, Fingerprint, RunManifest};
+use tare_model::load::transport::InstrumentError;
 use tare_model::load::{
     Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Pace, Rate,
 };
@@ -19,7 +20,6 @@ use tare_model::record::{
     Sample, StreamChecksum,
 };
 use tare_model::rng::Rng;
-use tare_model::load::transport::InstrumentError;
 use tare_model::trial::{
     MachineUse, MemoryKind, PlaneUse, ProcessUse, Proof, Resources, TrialResult, TrialSpec, order,
 };

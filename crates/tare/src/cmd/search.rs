@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use tare_analysis::slo::{Slo, SloError};
 use tare_model::SCHEMA_VERSION;
-use tare_model::load::{LoadSpec, Mode};
 use tare_model::load::search::{Ended, Limit, SearchResult, SearchStep, StepOutcome};
+use tare_model::load::{LoadSpec, Mode};
 use tare_model::units::{parse_duration, parse_rate};
 use tare_stats::search::{Progress, RateSearch};
 

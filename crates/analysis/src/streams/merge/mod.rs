@@ -13,8 +13,8 @@ mod result;
 mod transport;
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::load::{LoadResult, Shard};
 use tare_model::load::merge::{Merged, MergedEndpoint, MergedGenerator, SourceKind};
+use tare_model::load::{LoadResult, Shard};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 

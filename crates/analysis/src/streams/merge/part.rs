@@ -1,7 +1,7 @@
 //! One generator, read from whichever of its files was given.
 
-use tare_model::load::{ErrorClass, LoadResult, Shard};
 use tare_model::load::merge::SourceKind;
+use tare_model::load::{ErrorClass, LoadResult, Shard};
 
 use super::MergeError;
 use crate::formats::hlog::{self, Log};

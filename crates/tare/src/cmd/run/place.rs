@@ -45,7 +45,12 @@ pub(super) fn check_same_place(manifest: &RunManifest, here: &Fingerprint) -> an
     let changed: Vec<String> = differences
         .iter()
         .filter(|d| d.forbids_resume)
-        .map(|d| format!("{}: {} when the run began, {} now", d.what, d.before, d.after))
+        .map(|d| {
+            format!(
+                "{}: {} when the run began, {} now",
+                d.what, d.before, d.after
+            )
+        })
         .collect();
     if changed.is_empty() {
         return Ok(());

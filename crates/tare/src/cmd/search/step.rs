@@ -1,8 +1,8 @@
 //! One step of a search: its length and its outcome.
 
 use tare_analysis::slo::Slo;
-use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::load::search::{Limit, RateEstimate, SearchStep, StepOutcome};
+use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::verdict::{Grade, Reason};
 use tare_stats::search::{Progress, RateSearch};
 
