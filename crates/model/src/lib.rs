@@ -7,6 +7,7 @@
 //! workers; everything else counts from the start of the measured window,
 //! and is negative in the warm-up.
 
+mod builtin_files;
 pub mod graph;
 pub mod limits;
 pub mod load;

@@ -1,168 +1,73 @@
-//! The graphs that come with tare.
+//! Built-in graphs: the files of `graphs/`, and chains and fan-outs of any length.
 
-use super::{App, Call, Mix, MixEndpoint, Protocol, Service, ServiceEndpoint, ServiceGraph, Step};
+use super::{Call, Mix, MixEndpoint, Protocol, Service, ServiceEndpoint, ServiceGraph, Step};
+use crate::builtin_files::{GRAPHS, stem};
+use crate::source::yaml_to_json;
 
 /// One entry of the list of built-in graphs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Builtin {
-    /// Name, `N` standing for a number from 1 to 50.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltinGraph {
+    /// Name; `N` stands for a number from 1 to 50.
     pub name: &'static str,
-    /// A name that [`builtin`] knows.
+    /// A name that [`builtin`] accepts.
     pub example: &'static str,
     /// One line for people.
-    pub title: &'static str,
+    pub title: String,
 }
 
-/// The built-in graphs.
-pub const BUILTINS: [Builtin; 5] = [
-    Builtin {
-        name: "emojivoto",
-        example: "emojivoto",
-        title: "web by HTTP, emoji and voting by gRPC: list, vote and leaderboard pages",
-    },
-    Builtin {
-        name: "bookinfo",
-        example: "bookinfo",
-        title: "productpage calls details and reviews, which calls ratings; all by HTTP",
-    },
-    Builtin {
-        name: "chain-N",
-        example: "chain-5",
-        title: "N HTTP services, each calling the next: cost per hop",
-    },
-    Builtin {
-        name: "fanout-N",
-        example: "fanout-10",
-        title: "one HTTP service that calls N others at once: the slowest decides",
-    },
-    Builtin {
-        name: "echo",
-        example: "echo",
-        title: "one HTTP service that answers 1 KiB at once",
-    },
-];
+/// The built-in graphs: those of files in alphabetical order, then chains and fan-outs.
+#[must_use]
+pub fn builtins() -> Vec<BuiltinGraph> {
+    let of_file = |(file, text): &(&'static str, &str)| {
+        let description = parse(file, text).map_or_else(String::new, |g| g.description);
+        BuiltinGraph {
+            name: stem(file),
+            example: stem(file),
+            title: first_sentence(&description).to_owned(),
+        }
+    };
+    let of_template = |name, example, title: &str| BuiltinGraph {
+        name,
+        example,
+        title: title.to_owned(),
+    };
+    let chain = "N HTTP services, each calling the next: cost per hop";
+    let fanout = "One HTTP service that calls N others at once: the slowest decides";
+    let mut all: Vec<BuiltinGraph> = GRAPHS.iter().map(of_file).collect();
+    all.push(of_template("chain-N", "chain-5", chain));
+    all.push(of_template("fanout-N", "fanout-10", fanout));
+    all
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split_once(". ")
+        .map_or(text, |(first, _)| first)
+        .trim_end_matches('.')
+}
+
+fn parse(file: &str, text: &str) -> Option<ServiceGraph> {
+    serde_json::from_value(yaml_to_json(file, text).ok()?).ok()
+}
 
 /// Largest N of `chain-N` and `fanout-N`.
 const N_MAX: u32 = 50;
 
-/// The graph of that name: `emojivoto`, `bookinfo`, `echo`, `chain-5`, `fanout-10`.
+/// The graph of that name: one of `graphs/`, or `chain-5`, `fanout-10`.
 /// `None` when there is none, or when N is not a number from 1 to 50.
 #[must_use]
 pub fn builtin(name: &str) -> Option<ServiceGraph> {
-    match name {
-        "emojivoto" => Some(emojivoto()),
-        "bookinfo" => Some(bookinfo()),
-        "echo" => Some(echo()),
-        _ => {
-            let (kind, n) = name.rsplit_once('-')?;
-            if n.starts_with(['0', '+']) {
-                return None;
-            }
-            let n = n.parse().ok().filter(|n| (1..=N_MAX).contains(n))?;
-            match kind {
-                "chain" => Some(chain(n)),
-                "fanout" => Some(fanout(n)),
-                _ => None,
-            }
-        }
+    if let Some((file, text)) = GRAPHS.iter().find(|(file, _)| stem(file) == name) {
+        return parse(file, text);
     }
-}
-
-/// The ten emoji that the load votes for.
-const VOTES: [&str; 10] = [
-    "joy",
-    "sunglasses",
-    "ghost",
-    "rocket",
-    "pizza",
-    "tada",
-    "fire",
-    "cat",
-    "rainbow",
-    "dog",
-];
-
-fn emojivoto() -> ServiceGraph {
-    let service = |name: &str, app: App, uses: &[&str]| Service {
-        name: name.to_owned(),
-        protocol: app.protocol(),
-        app: Some(app),
-        uses: uses.iter().map(|u| (*u).to_owned()).collect(),
-        endpoints: Vec::new(),
-    };
-    let votes = || VOTES.map(|emoji| get("vote", "web", &format!("/api/vote?choice=:{emoji}:"), 1));
-    let mut default = vec![get("list", "web", "/api/list", 10)];
-    default.extend(votes());
-    default.push(get("leaderboard", "web", "/api/leaderboard", 10));
-    let mut kinvolk = vec![get("leaderboard-page", "web", "/leaderboard", 10)];
-    kinvolk.extend(votes());
-    let grpc = vec![
-        get("list", "emoji", "ListAll", 1),
-        get("vote", "voting", "VoteJoy", 1),
-        get("leaderboard", "voting", "Results", 1),
-    ];
-    ServiceGraph {
-        name: "emojivoto".to_owned(),
-        description: "Emojivoto with its real messages. The mix `default` makes the calls that \
-            the pages make; `kinvolk-2019` is the load of 2019 to 2021, half of which is a static \
-            page that calls nobody; `grpc` asks emoji and voting themselves. voting starts with one vote for each emoji that a mix votes \
-            for, so that the leaderboard is as long at the first request as at the last."
-            .to_owned(),
-        services: vec![
-            service("web", App::EmojivotoWeb, &["emoji", "voting"]),
-            service("emoji", App::EmojivotoEmoji, &[]),
-            service("voting", App::EmojivotoVoting, &[]),
-        ],
-        mixes: vec![
-            mix("default", default),
-            mix("kinvolk-2019", kinvolk),
-            mix("grpc", grpc),
-        ],
+    let (kind, n) = name.rsplit_once('-')?;
+    if n.starts_with(['0', '+']) {
+        return None;
     }
-}
-
-fn bookinfo() -> ServiceGraph {
-    let product = vec![
-        step(vec![call("details", "/details/0", 1.0)]),
-        step(vec![call("reviews", "/reviews/0", 1.0)]),
-    ];
-    let pages = ["normal", "test", "guest", "reader", "buyer"].map(|user| {
-        get(
-            "productpage",
-            "productpage",
-            &format!("/productpage?u={user}"),
-            1,
-        )
-    });
-    let mut default = vec![get("index", "productpage", "/", 15)];
-    default.extend(pages);
-    ServiceGraph {
-        name: "bookinfo".to_owned(),
-        description: "Bookinfo's calls and sizes. reviews stands for its three versions, of which \
-            two call ratings: two of three requests do. The original burns milliseconds of CPU \
-            time per page and ends at about 50 requests per second; this one burns none, so that \
-            the mesh is what shows. Set cpu_us to have it back."
-            .to_owned(),
-        services: vec![
-            http(
-                "productpage",
-                vec![
-                    endpoint("/", 1_683, vec![]),
-                    endpoint("/productpage", 5_179, product),
-                ],
-            ),
-            http("details", vec![endpoint("/details/0", 178, vec![])]),
-            http(
-                "reviews",
-                vec![endpoint(
-                    "/reviews/0",
-                    375,
-                    vec![step(vec![call("ratings", "/ratings/0", 0.6667)])],
-                )],
-            ),
-            http("ratings", vec![endpoint("/ratings/0", 48, vec![])]),
-        ],
-        mixes: vec![mix("default", default)],
+    let n = n.parse().ok().filter(|n| (1..=N_MAX).contains(n))?;
+    match kind {
+        "chain" => Some(chain(n)),
+        "fanout" => Some(fanout(n)),
+        _ => None,
     }
 }
 
@@ -194,15 +99,6 @@ fn fanout(n: u32) -> ServiceGraph {
         description: format!("A front that calls {n} HTTP services at once; each answers 1 KiB."),
         services,
         mixes: vec![mix("default", vec![get("fanout", "front", "/", 1)])],
-    }
-}
-
-fn echo() -> ServiceGraph {
-    ServiceGraph {
-        name: "echo".to_owned(),
-        description: "One HTTP service that answers 1 KiB at once.".to_owned(),
-        services: vec![http("echo", vec![endpoint("/", 1024, vec![])])],
-        mixes: vec![mix("default", vec![get("echo", "echo", "/", 1)])],
     }
 }
 
@@ -274,7 +170,7 @@ mod tests {
 
     #[test]
     fn every_builtin_is_valid_and_survives_its_json() {
-        for b in BUILTINS {
+        for b in builtins() {
             let graph = builtin(b.example).unwrap();
             assert_eq!(graph.name, b.example);
             assert_eq!(graph.validate(), Ok(()), "{}", b.name);

@@ -26,7 +26,7 @@ mod service_graph;
 mod step;
 mod validate;
 
-pub use builtin::{BUILTINS, Builtin, builtin};
+pub use builtin::{BuiltinGraph, builtin, builtins};
 pub use service_graph::{
     App, Call, Mix, MixEndpoint, Protocol, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph,
 };

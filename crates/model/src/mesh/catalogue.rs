@@ -2,31 +2,8 @@
 
 use super::decode;
 use super::definition::{Mesh, MeshDefinition};
+use crate::builtin_files::MESHES;
 use crate::source::{Decoder, Problems};
-
-/// The meshes that come with tare: file name and text.
-pub const BUILTINS: [(&str, &str); 5] = [
-    (
-        "meshes/bare.yaml",
-        include_str!("../../../../meshes/bare.yaml"),
-    ),
-    (
-        "meshes/envoy.yaml",
-        include_str!("../../../../meshes/envoy.yaml"),
-    ),
-    (
-        "meshes/installed.yaml",
-        include_str!("../../../../meshes/installed.yaml"),
-    ),
-    (
-        "meshes/istio.yaml",
-        include_str!("../../../../meshes/istio.yaml"),
-    ),
-    (
-        "meshes/linkerd.yaml",
-        include_str!("../../../../meshes/linkerd.yaml"),
-    ),
-];
 
 /// The definitions of the meshes that come with tare.
 ///
@@ -52,7 +29,7 @@ impl Catalogue {
         let mut catalogue = Self {
             definitions: Vec::new(),
         };
-        for (name, text) in BUILTINS {
+        for (name, text) in MESHES {
             catalogue.add(decoder, name, text);
         }
         catalogue
@@ -125,20 +102,14 @@ impl Catalogue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builtin_files::stem;
     use crate::mesh::{DataPlaneKind, Mtls};
 
     #[test]
-    fn the_built_in_meshes_are_good_and_are_all_files() {
-        let meshes = builtins().unwrap();
-        let names: Vec<&str> = meshes.iter().map(|m| m.name.as_str()).collect();
-        assert_eq!(names, ["bare", "envoy", "installed", "istio", "linkerd"]);
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../meshes");
-        let mut files: Vec<String> = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|e| format!("meshes/{}", e.unwrap().file_name().to_string_lossy()))
-            .collect();
-        files.sort();
-        assert_eq!(files, BUILTINS.map(|(file, _)| file.to_owned()));
+    fn every_mesh_file_is_valid_and_holds_the_mesh_of_its_name() {
+        for ((file, _), mesh) in MESHES.iter().zip(builtins().unwrap()) {
+            assert_eq!(stem(file), mesh.name);
+        }
     }
 
     #[test]

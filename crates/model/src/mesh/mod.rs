@@ -1,5 +1,5 @@
 //! Meshes as data: one YAML file per mesh under `meshes/`. A new mesh on a known
-//! data plane, or another variant, is a file and its name in [`BUILTINS`]; it is no code.
+//! data plane, or another variant, needs a file and no code.
 
 mod catalogue;
 mod decode;
@@ -7,7 +7,7 @@ mod definition;
 mod kubernetes;
 
 pub(crate) use catalogue::Catalogue;
-pub use catalogue::{BUILTINS, builtins};
+pub use catalogue::builtins;
 pub(crate) use decode::{SETTINGS, SettingsFile, kubernetes};
 pub use definition::{DataPlaneKind, Mesh, MeshDefinition, MeshSettings, Mtls, Variant};
 pub use kubernetes::{

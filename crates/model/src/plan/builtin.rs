@@ -1,78 +1,42 @@
-//! Plans that come with tare: files under `plans/`.
+//! Built-in plans: the files of `plans/`.
 
-use crate::source::nearest;
+use std::sync::LazyLock;
+
+use crate::builtin_files::{self, stem};
+use crate::source::{nearest, yaml_to_json};
 
 /// A built-in plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Builtin {
-    /// Name, as `quick`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltinPlan {
+    /// Name, as `quick`: that of its file.
     pub name: &'static str,
-    /// What it is for, in a line.
-    pub title: &'static str,
-    /// The plan file, commented: the place to start from.
+    /// The plan's description, one line.
+    pub description: String,
+    /// The plan file with its comments, to start from.
     pub text: &'static str,
 }
 
-/// All built-in plans; the first is the one that `tare run` runs by itself.
-#[must_use]
-pub fn builtins() -> &'static [Builtin] {
-    const ALL: [Builtin; 9] = [
-        of(
-            "quick",
-            "Emojivoto x 2: no mesh, Envoy sidecars, Envoy with mutual TLS",
-            include_str!("../../../../plans/quick.yaml"),
-        ),
-        of(
-            "aa",
-            "no mesh against itself: the noise floor of this machine",
-            include_str!("../../../../plans/aa.yaml"),
-        ),
-        of(
-            "thirty",
-            "Emojivoto x 30 at 500 rps: no mesh, Envoy with mutual TLS",
-            include_str!("../../../../plans/thirty.yaml"),
-        ),
-        of(
-            "smoke",
-            "seconds on an echo service, to see that everything works",
-            include_str!("../../../../plans/smoke.yaml"),
-        ),
-        of(
-            "cluster-quick",
-            "Emojivoto x 2 on a small cluster: no mesh, Istio with strict mutual TLS and without",
-            include_str!("../../../../plans/cluster-quick.yaml"),
-        ),
-        of(
-            "kinvolk-2019",
-            "after Kinvolk 2019: Emojivoto x 30 at 500 and 600 rps, Linkerd and Istio",
-            include_str!("../../../../plans/kinvolk-2019.yaml"),
-        ),
-        of(
-            "kinvolk-sweep",
-            "after Kinvolk's sweep: 500 to 5500 rps, Linkerd and Istio",
-            include_str!("../../../../plans/kinvolk-sweep.yaml"),
-        ),
-        of(
-            "linkerd-2021",
-            "after Linkerd 2021: 20, 200 and 2000 rps, Linkerd and Istio",
-            include_str!("../../../../plans/linkerd-2021.yaml"),
-        ),
-        of(
-            "istio-2018",
-            "after Istio 2018: an echo service at 400 rps, variants of Istio",
-            include_str!("../../../../plans/istio-2018.yaml"),
-        ),
-    ];
-    &ALL
-}
+static BUILTINS: LazyLock<Vec<BuiltinPlan>> = LazyLock::new(|| {
+    let plan = |(file, text): &(&'static str, &'static str)| {
+        let json = yaml_to_json(file, text).unwrap_or_default();
+        BuiltinPlan {
+            name: stem(file),
+            description: json["description"].as_str().unwrap_or_default().to_owned(),
+            text,
+        }
+    };
+    builtin_files::PLANS.iter().map(plan).collect()
+});
 
-const fn of(name: &'static str, title: &'static str, text: &'static str) -> Builtin {
-    Builtin { name, title, text }
+/// All built-in plans, in alphabetical order.
+#[must_use]
+pub fn builtins() -> &'static [BuiltinPlan] {
+    &BUILTINS
 }
 
 /// The built-in plan of that name.
 #[must_use]
-pub fn builtin(name: &str) -> Option<&'static Builtin> {
+pub fn builtin(name: &str) -> Option<&'static BuiltinPlan> {
     builtins().iter().find(|b| b.name == name)
 }
 

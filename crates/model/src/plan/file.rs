@@ -199,21 +199,6 @@ pub fn schema() -> serde_json::Value {
     schema.into()
 }
 
-/// A YAML file as JSON, by the rules of plans: for files that are merged into one.
-///
-/// # Errors
-/// What is wrong with it, each with its place.
-pub fn yaml_to_json(
-    source_name: &str,
-    text: &str,
-) -> Result<serde_json::Value, crate::source::Problems> {
-    let mut decoder = crate::source::Decoder::default();
-    match decoder.read_file(source_name, text) {
-        Some(node) if decoder.count() == 0 => Ok(node.to_json()),
-        _ => Err(decoder.into_problems()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,9 +14,10 @@ mod resolved;
 mod tests;
 mod workload;
 
+pub use crate::source::yaml_to_json;
 pub use crate::source::{Place, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
-pub use builtin::{Builtin, builtin, builtins, nearest_builtin};
-pub use file::{schema, yaml_to_json};
+pub use builtin::{BuiltinPlan, builtin, builtins, nearest_builtin};
+pub use file::schema;
 pub use kubernetes::{GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy, Sampling};
 pub use prices::Prices;
 pub use resolve::{ReadFile, resolve};

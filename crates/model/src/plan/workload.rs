@@ -2,7 +2,7 @@
 
 use super::file::{GraphEntry, WorkloadFile};
 use super::resolved::Workload;
-use crate::graph::{BUILTINS, ServiceGraph, builtin};
+use crate::graph::{ServiceGraph, builtin, builtins};
 use crate::source::{Decoder, Node, Part, Place};
 
 pub(super) fn resolve(
@@ -51,8 +51,9 @@ pub(super) fn resolve(
 fn by_name(d: &mut Decoder, name: &str, place: Place) -> Option<ServiceGraph> {
     let graph = builtin(name);
     if graph.is_none() {
-        let names = BUILTINS.iter().map(|b| b.name);
-        let examples = BUILTINS.iter().map(|b| b.example);
+        let all = builtins();
+        let names = all.iter().map(|b| b.name);
+        let examples = all.iter().map(|b| b.example);
         d.problem(place, format!("there is no graph `{name}`"))
             .one_of(names)
             .nearest(name, examples);

@@ -83,7 +83,7 @@ pub(crate) fn list(out: &mut impl Write) -> io::Result<()> {
     let plans = plan::builtins();
     let width = plans.iter().map(|p| p.name.len()).max().unwrap_or(0);
     for plan in plans {
-        writeln!(out, "{:width$}  {}", plan.name, plan.title)?;
+        writeln!(out, "{:width$}  {}", plan.name, plan.description)?;
     }
     Ok(())
 }
@@ -109,7 +109,7 @@ pub(crate) fn read(name: &str, sets: &[String]) -> anyhow::Result<Source> {
     Ok(Source { plan, text })
 }
 
-fn builtin(name: &str) -> anyhow::Result<&'static plan::Builtin> {
+fn builtin(name: &str) -> anyhow::Result<&'static plan::BuiltinPlan> {
     if let Some(found) = plan::builtin(name) {
         return Ok(found);
     }

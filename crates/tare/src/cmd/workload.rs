@@ -75,7 +75,7 @@ fn read_spec(from: impl Read) -> anyhow::Result<WorkloadSpec> {
 
 fn list() -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for b in graph::BUILTINS {
+    for b in graph::builtins() {
         writeln!(out, "{:<12} {}", b.name, b.title)?;
     }
     writeln!(out)?;
@@ -93,7 +93,7 @@ fn show(name: &str) -> anyhow::Result<()> {
 
 fn find(name: &str) -> anyhow::Result<ServiceGraph> {
     graph::builtin(name).with_context(|| {
-        let known: Vec<_> = graph::BUILTINS.iter().map(|b| b.name).collect();
+        let known: Vec<_> = graph::builtins().iter().map(|b| b.name).collect();
         let known = known.join(", ");
         format!("unknown service graph {name:?}: expected one of {known} (N from 1 to 50)")
     })

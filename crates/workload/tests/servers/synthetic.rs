@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tare_model::graph::{BUILTINS, builtin};
+use tare_model::graph::{builtin, builtins};
 
 use crate::client::{address, counted, get, graph, play, request};
 
@@ -148,7 +148,7 @@ async fn a_share_of_the_requests_makes_a_call() {
 
 #[tokio::test]
 async fn every_builtin_serves_its_default_mix() {
-    for b in BUILTINS {
+    for b in builtins() {
         let graph = builtin(b.example).unwrap();
         let playground = play(&graph, 1).await;
         for endpoint in &graph.mix("default").unwrap().endpoints {

@@ -1,0 +1,51 @@
+//! Makes the files of `graphs/`, `meshes/` and `plans/` part of the program: a new file in one of
+//! them is built in without a line of code. Reads the three folders and starts nothing.
+
+#![expect(clippy::disallowed_methods, reason = "a build script writes a file")]
+#![expect(
+    clippy::print_stdout,
+    reason = "a build script talks to Cargo on stdout"
+)]
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?)
+        .join("../..")
+        .canonicalize()?;
+    let mut source = String::new();
+    for folder in ["graphs", "meshes", "plans"] {
+        let path = root.join(folder);
+        println!("cargo::rerun-if-changed={}", path.display());
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&path)? {
+            files.push(entry?.path());
+        }
+        files.retain(|file| {
+            file.extension()
+                .is_some_and(|extension| extension == "yaml")
+        });
+        files.sort();
+        writeln!(
+            source,
+            "/// File names and texts of `{folder}/`, in alphabetical order."
+        )?;
+        writeln!(
+            source,
+            "pub(crate) static {}: &[(&str, &str)] = &[",
+            folder.to_uppercase()
+        )?;
+        for file in files {
+            let name = file.strip_prefix(&root)?;
+            writeln!(source, "    ({name:?}, include_str!({file:?})),")?;
+        }
+        writeln!(source, "];")?;
+    }
+    fs::write(
+        Path::new(&env::var("OUT_DIR")?).join("builtin_files.rs"),
+        source,
+    )?;
+    Ok(())
+}
