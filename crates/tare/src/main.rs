@@ -35,3 +35,45 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use clap::{Command, CommandFactory as _};
+
+    /// The help of a command and of those below it, each in a section of its own.
+    fn sections(command: &mut Command, name: &str, page: &mut String) {
+        let help = command.render_long_help().to_string();
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", lines.join("\n"));
+        for below in command.get_subcommands_mut() {
+            if !below.is_hide_set() && below.get_name() != "help" {
+                // Options of every command are listed once, at the top.
+                *below = std::mem::take(below).mut_args(|a| match a.get_id().as_str() {
+                    "help" | "verbose" | "version" => a.hide(true),
+                    _ => a,
+                });
+                let name = format!("{name} {}", below.get_name());
+                sections(below, &name, page);
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_of_the_command_line_is_made_from_its_definitions() {
+        let mut command = super::Cli::command().term_width(100);
+        command.build();
+        let mut page =
+            "# Command line\n\nThe help of every command, made from its definition.\n".to_owned();
+        sections(&mut command, "tare", &mut page);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+        if std::env::var_os("TARE_WRITE_DOCS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(path).unwrap_or_default() == page,
+            "docs/cli.md is out of date: write it with `TARE_WRITE_DOCS=1 cargo test -p tare page_of_the_command_line`"
+        );
+    }
+}
