@@ -1,5 +1,5 @@
-// One program for all Kubernetes servers: linking it once takes a fifth of the time and space of
-// linking five. It looks at the name it was started by.
+// One program for all Kubernetes servers: linking one takes a fifth of the time and space of linking
+// five. The name by which it is started selects the server.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	}
 	command, ok := commands[name]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "no server is called %q: link this program by the server's name\n", name)
+		fmt.Fprintf(os.Stderr, "unknown server %q: start this program through a link with the name of a server\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command()))

@@ -1,4 +1,4 @@
-// The process that holds a pod's namespaces open. It waits, reaps and ends when told to.
+// The process that holds a pod's namespaces open. It reaps its children until SIGINT or SIGTERM.
 package main
 
 import (

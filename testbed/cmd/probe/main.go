@@ -1,7 +1,7 @@
-// The application of the testbed's own test: a server that tells what it was sent, and a client.
+// The application of the testbed's own test: a server that returns what it received, and a client.
 //
 //	probe serve ADDRESS   answer every request with its headers, as JSON
-//	probe get URL         print the body of the answer; exit 1 and say why if there is none
+//	probe get URL         print the body of the response; exit 1 with the reason if there is none
 package main
 
 import (

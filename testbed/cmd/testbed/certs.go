@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Certificates live as long as a testbed may: nobody renews them.
+// Certificates are not renewed, so they are valid for longer than a testbed runs.
 const certificateLife = 365 * 24 * time.Hour
 
 type authority struct {
@@ -43,7 +43,7 @@ func newAuthority() (authority, error) {
 }
 
 func template(subject pkix.Name) *x509.Certificate {
-	// 127 random bits: unique without a register.
+	// 127 random bits are unique without a registry.
 	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	return &x509.Certificate{
 		SerialNumber: serial,
@@ -53,7 +53,7 @@ func template(subject pkix.Name) *x509.Certificate {
 	}
 }
 
-// issue makes a certificate for a client and, when it has names or addresses, for a server too.
+// issue makes a certificate for a client and, if it has names or addresses, also for a server.
 func (a authority) issue(user, group string, names []string, addresses ...string) (identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Programs from Debian packages. Everything else is built.
+// Programs from Debian packages, by package. Everything else is built.
 var tools = map[string]string{
 	"ip": "iproute2", "nft": "nftables", "runc": "runc", "nsenter": "util-linux", "mount": "mount", "ldd": "libc-bin",
 }
@@ -32,11 +32,11 @@ func installDependencies() error {
 	return run.Run()
 }
 
-// check fails with everything that is missing at once, each with what to do.
+// check returns an error that lists everything that is missing, with remedies.
 func check() error {
 	if os.Geteuid() != 0 {
 		return errors.New("found user id " + strconv.Itoa(os.Geteuid()) +
-			", expected 0: it makes namespaces, interfaces and cgroups, so run it as root (sudo)")
+			", expected 0: the testbed makes namespaces, interfaces and cgroups; run it as root (sudo)")
 	}
 	var missing []string
 	say := func(err error) {
@@ -46,7 +46,7 @@ func check() error {
 	}
 	for tool, debian := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			say(fmt.Errorf("no %s: apt-get install %s (or `testbed deps` for all)", tool, debian))
+			say(fmt.Errorf("%s is missing: apt-get install %s (or `testbed deps` for all)", tool, debian))
 		}
 	}
 	say(checkCgroups())
@@ -59,15 +59,15 @@ func check() error {
 	return nil
 }
 
-// checkNamespaces tries in throw-away namespaces what the nodes will do.
+// checkNamespaces tries what the nodes will do, in temporary namespaces.
 func checkNamespaces() error {
 	trials := []struct{ what, script, remedy string }{
-		{"make namespaces", "true", "it needs CAP_SYS_ADMIN and CAP_NET_ADMIN: in a container, run that privileged"},
-		{"mount", "mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs none /run", "it needs CAP_SYS_ADMIN: in a container, run that privileged"},
-		{"change network settings", "mount --make-rprivate / && mount -t proc proc /proc && echo 1 > /proc/sys/net/ipv4/ip_forward", "it needs CAP_NET_ADMIN and a /proc/sys that can be written"},
-		{"add nftables rules", "nft add table ip tare && nft add chain ip tare c '{ type nat hook prerouting priority 0; }' && nft add rule ip tare c masquerade || nft add rule ip tare c accept", "it needs CAP_NET_ADMIN and nf_tables with nft_nat in the kernel"},
-		{"add veth interfaces and bridges", "ip link add name veth1 type veth peer name veth2 && ip link add name br0 type bridge", "the kernel needs veth and bridge"},
-		{"mount overlayfs", "mount --make-rprivate / && mount -t tmpfs none /run && mkdir /run/a /run/b /run/c /run/d && mount -t overlay none -o lowerdir=/run/a,upperdir=/run/b,workdir=/run/c /run/d", "the kernel needs overlay"},
+		{"make namespaces", "true", "CAP_SYS_ADMIN and CAP_NET_ADMIN are needed: in a container, run it privileged"},
+		{"mount", "mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs none /run", "CAP_SYS_ADMIN is needed: in a container, run it privileged"},
+		{"change network settings", "mount --make-rprivate / && mount -t proc proc /proc && echo 1 > /proc/sys/net/ipv4/ip_forward", "CAP_NET_ADMIN and a writable /proc/sys are needed"},
+		{"add nftables rules", "nft add table ip tare && nft add chain ip tare c '{ type nat hook prerouting priority 0; }' && nft add rule ip tare c masquerade || nft add rule ip tare c accept", "CAP_NET_ADMIN and nf_tables with nft_nat in the kernel are needed"},
+		{"add veth interfaces and bridges", "ip link add name veth1 type veth peer name veth2 && ip link add name br0 type bridge", "veth and bridge in the kernel are needed"},
+		{"mount overlayfs", "mount --make-rprivate / && mount -t tmpfs none /run && mkdir /run/a /run/b /run/c /run/d && mount -t overlay none -o lowerdir=/run/a,upperdir=/run/b,workdir=/run/c /run/d", "overlay in the kernel is needed"},
 	}
 	for _, trial := range trials {
 		try := exec.Command("sh", "-ec", trial.script)
@@ -86,16 +86,16 @@ func cgroupV2() bool {
 	return err == nil
 }
 
-// hybridMount is where machines with cgroup v1 may have v2, too. It controls nothing, but runc
-// makes cgroups there.
+// hybridMount is where machines with cgroup v1 may also have v2. It controls nothing, but runc makes
+// cgroups there.
 const hybridMount = cgroupMount + "/unified"
 
-// Hierarchies in which the kubelet wants its cgroup: on v2 there is one.
+// cgroupHierarchies returns the hierarchies in which the kubelet needs its cgroup; v2 has one.
 func cgroupHierarchies() []string {
 	if cgroupV2() {
 		return []string{cgroupMount}
 	}
-	// A hierarchy has tasks; cpu -> cpu,cpuacct links are followed to one directory.
+	// Links such as cpu -> cpu,cpuacct are skipped, so that each hierarchy appears once.
 	found, _ := filepath.Glob(cgroupMount + "/*/cgroup.procs")
 	var hierarchies []string
 	for _, file := range found {
@@ -120,14 +120,14 @@ func checkCgroups() error {
 		have := " " + strings.TrimSpace(string(text)) + " "
 		for _, controller := range []string{"cpu", "cpuset", "memory", "pids"} {
 			if !strings.Contains(have, " "+controller+" ") {
-				return fmt.Errorf("cgroup v2 without the controller %s (found%s): enable it in the parent's cgroup.subtree_control", controller, have)
+				return fmt.Errorf("found cgroup v2 with the controllers %s, expected %s: enable it in the parent's cgroup.subtree_control", strings.TrimSpace(have), controller)
 			}
 		}
 		return nil
 	}
 	for _, controller := range []string{"cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"} {
 		if _, err := os.Stat(filepath.Join(cgroupMount, controller, "cgroup.procs")); err != nil {
-			return fmt.Errorf("no cgroup v1 hierarchy at %s/%s, and no cgroup v2 at %s", cgroupMount, controller, cgroupMount)
+			return fmt.Errorf("found no cgroup v1 hierarchy at %s/%s and no cgroup v2 at %s, expected one of them", cgroupMount, controller, cgroupMount)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestRangesOfAClusterAreApartAndInsideItsOwn(t *testing.T) {
+func TestAddressRangesOfAClusterDoNotOverlap(t *testing.T) {
 	c := &Cluster{Slot: 9, Nodes: 20}
 	all := netip.MustParsePrefix(c.address(0, 0) + "/16")
 	ranges := []netip.Prefix{
@@ -37,7 +37,7 @@ func TestRangesOfAClusterAreApartAndInsideItsOwn(t *testing.T) {
 		}
 	}
 	if !ranges[0].Contains(netip.MustParseAddr(c.dnsAddress())) {
-		t.Errorf("%s is no service", c.dnsAddress())
+		t.Errorf("%s is outside the range of Services", c.dnsAddress())
 	}
 }
 
@@ -83,7 +83,7 @@ func TestCertificatesChainToTheAuthority(t *testing.T) {
 		}
 	}
 	if err := read("kubelet-node2.crt").VerifyHostname(c.nodeAddress(1)); err == nil {
-		t.Error("node2 can pass for node1")
+		t.Error("the certificate of node2 is valid for node1")
 	}
 	info, err := os.Stat(c.kubeconfig())
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -91,7 +91,7 @@ func TestCertificatesChainToTheAuthority(t *testing.T) {
 	}
 }
 
-func TestAStateSurvivesAndANewProcessIsNotTheOldOne(t *testing.T) {
+func TestAProcessSurvivesStorageAndIsNotConfusedWithALaterOne(t *testing.T) {
 	own, err := describe(os.Getpid())
 	if err != nil || !own.alive() {
 		t.Fatalf("found %+v, %v", own, err)
@@ -106,7 +106,7 @@ func TestAStateSurvivesAndANewProcessIsNotTheOldOne(t *testing.T) {
 	}
 	again.Started = "1"
 	if again.alive() {
-		t.Error("a process id that was used again passes for the old process")
+		t.Error("a later process with the same id was taken for the recorded one")
 	}
 }
 
@@ -118,14 +118,14 @@ func TestSumOfAMetric(t *testing.T) {
 		}
 	}
 	if _, err := sum(text, "a"); err == nil {
-		t.Error("a metric that is not there has a sum")
+		t.Error("found a sum of a metric that does not exist")
 	}
 }
 
-func TestWhatIsNewOnTheMachineIsNamed(t *testing.T) {
+func TestASnapshotNamesWhatIsNewOnTheMachine(t *testing.T) {
 	before := snapshot{"interface": {"lo", "eth0"}, "mount": {""}}
 	if err := before.differs(snapshot{"interface": {"lo", "tare-testbed1"}, "limit": {"1"}}); err != nil {
-		t.Errorf("what is gone, another cluster or not known before counts as left: %v", err)
+		t.Errorf("found %v, expected that removed interfaces, other clusters and unrecorded kinds are ignored", err)
 	}
 	err := before.differs(snapshot{"interface": {"lo", "tb0"}, "mount": {"x"}})
 	if err == nil || !strings.Contains(err.Error(), "interface tb0") || !strings.Contains(err.Error(), "mount x") {
@@ -133,14 +133,14 @@ func TestWhatIsNewOnTheMachineIsNamed(t *testing.T) {
 	}
 }
 
-func TestEveryFailureOfAStepNamesIt(t *testing.T) {
+func TestTheErrorOfAStepNamesTheStep(t *testing.T) {
 	err := step("doing", func() error { _, err := command("sh", "-c", "echo why >&2; exit 3"); return err })
 	if err == nil || !strings.HasPrefix(err.Error(), "doing: sh -c") || !strings.HasSuffix(err.Error(), "exit status 3: why") {
 		t.Errorf("found %v", err)
 	}
 }
 
-func TestServicesAreFoundByTheNamesThatKillTakes(t *testing.T) {
+func TestServiceNamesMatchTheirPrograms(t *testing.T) {
 	c := &Cluster{Nodes: 1, Cache: "/cache", dir: "/cluster"}
 	for _, service := range append(c.controlServices(), c.nodeServices("node1")...) {
 		program, _, _ := strings.Cut(service.Name, "@")
@@ -149,7 +149,7 @@ func TestServicesAreFoundByTheNamesThatKillTakes(t *testing.T) {
 		}
 		for _, argument := range service.Argv {
 			if strings.Contains(argument, "0.0.0.0") {
-				t.Errorf("%s listens everywhere: %s", service.Name, argument)
+				t.Errorf("%s listens on all addresses: %s", service.Name, argument)
 			}
 		}
 	}

@@ -13,19 +13,19 @@ import (
 
 const endLimit = 20 * time.Second
 
-// down ends a cluster and fails, with a list, if anything of it is left.
+// down stops a cluster. It returns an error that lists what is left of it.
 func down(name string) error {
 	c, err := load(name)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "there is no cluster %q\n", name)
-		// A start that was killed before it recorded anything has made a directory.
+		fmt.Fprintf(os.Stderr, "no cluster %q is running\n", name)
+		// A start that was killed early has left a directory without a record.
 		root, err := clustersRoot()
 		if err != nil {
 			return err
 		}
 		return os.RemoveAll(filepath.Join(root, name))
 	}
-	err = step(fmt.Sprintf("taking cluster %q down", name), func() error {
+	err = step(fmt.Sprintf("stopping cluster %q", name), func() error {
 		var jobs []func() error
 		for _, machine := range c.Machines {
 			jobs = append(jobs, func() error { return endMachine(machine) })
@@ -34,7 +34,7 @@ func down(name string) error {
 			return err
 		}
 		if interfaceExists(c.hostInterface()) {
-			// It ends with the other end's namespace, which the kernel frees a little later.
+			// The kernel removes it with the namespace of its other end, with a delay.
 			if _, err := command("ip", "link", "delete", c.hostInterface()); err != nil && interfaceExists(c.hostInterface()) {
 				return err
 			}
@@ -56,16 +56,16 @@ func down(name string) error {
 		return err
 	}
 	if left := c.leftovers(); len(left) > 0 {
-		return fmt.Errorf("left of cluster %q:\n  %s", name, strings.Join(left, "\n  "))
+		return fmt.Errorf("cluster %q is stopped, but these are left:\n  %s", name, strings.Join(left, "\n  "))
 	}
 	fmt.Fprintln(os.Stderr, "  nothing is left: no process, mount, network interface, cgroup or file")
 	return nil
 }
 
-// endMachine kills process 1 of a machine, and with it, by the kernel's rules, every other.
+// endMachine kills process 1 of a machine. The kernel then kills all its other processes.
 func endMachine(p Process) error {
 	if !p.alive() {
-		// The kernel lets process 1 end only after all others of its namespace.
+		// Process 1 ends only after all other processes of its namespace.
 		return nil
 	}
 	if err := syscall.Kill(p.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -79,7 +79,8 @@ func endMachine(p Process) error {
 	})
 }
 
-// removeCgroups removes from below; a cgroup whose last process just ended is busy for a moment.
+// removeCgroups removes the innermost cgroups first. A cgroup is busy for a moment after its last
+// process has ended.
 func (c *Cluster) removeCgroups() error {
 	for _, dir := range c.cgroups() {
 		var found []string
@@ -118,7 +119,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// leftovers looks at the machine itself, not at what was recorded as done.
+// leftovers lists what is left on the host, whatever the record of the cluster states.
 func (c *Cluster) leftovers() []string {
 	var left []string
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")

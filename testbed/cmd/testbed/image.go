@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Change it when the images of the cache change.
+// Increase the number when the images of the cache change.
 const imageRecipe = "images 1"
 
 const (
@@ -25,7 +25,7 @@ const (
 // An image FROM scratch with one uncompressed layer.
 type image struct {
 	name       string
-	files      map[string]string // place in the image -> file here
+	files      map[string]string // path in the image -> file on this machine
 	entrypoint []string
 	user       string // root when empty
 }
@@ -47,7 +47,7 @@ func writeImages(staging, envoy, bootstrap string) error {
 	// Envoy and nft are the only programs that are not static.
 	nft, err := command("sh", "-c", "command -v nft")
 	if err != nil {
-		return fmt.Errorf("no nft for the sidecar's image: apt-get install nftables")
+		return fmt.Errorf("nft is missing for the sidecar's image: apt-get install nftables")
 	}
 	proxy["usr/sbin/nft"] = strings.TrimSpace(nft)
 	for _, program := range []string{envoy, proxy["usr/sbin/nft"]} {
@@ -73,7 +73,7 @@ func writeImages(staging, envoy, bootstrap string) error {
 	return nil
 }
 
-// libraries lists what the loader needs, itself included, as ldd prints it.
+// libraries lists the libraries of a program, and its loader, from ldd.
 func libraries(program string) ([]string, error) {
 	out, err := command("ldd", program)
 	if err != nil {
@@ -100,7 +100,7 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// write makes an OCI archive: the layout's files in a tar.
+// write makes an OCI archive: an image layout in a tar file.
 func (i image) write(archive string) error {
 	if err := os.MkdirAll(filepath.Dir(archive), 0o755); err != nil {
 		return err
@@ -227,7 +227,7 @@ func addFile(out *tar.Writer, place, from string) error {
 	return err
 }
 
-// addImage makes an image of files given as FILE or FILE=PLACE; the first is what it runs.
+// addImage makes an image of files given as FILE or FILE=PATH; the first is its entrypoint.
 func addImage(c *Cluster, name string, arguments []string) error {
 	made := image{name: name, files: map[string]string{}}
 	for n, argument := range arguments {
@@ -253,18 +253,18 @@ func addImage(c *Cluster, name string, arguments []string) error {
 	return nil
 }
 
-// importImages brings archives into the containerd of each node and returns the images' names.
+// importImages imports archives into the containerd of each node and returns the images' names.
 func importImages(c *Cluster, archives []string) (string, error) {
 	var jobs []func() error
 	names := make([]string, c.Nodes)
 	for n, node := range c.nodeNames() {
 		jobs = append(jobs, func() error {
 			for _, archive := range archives {
-				said, err := importImage(c, node, archive)
+				output, err := importImage(c, node, archive)
 				if err != nil {
 					return fmt.Errorf("%s: %w", node, err)
 				}
-				for line := range strings.Lines(said) {
+				for line := range strings.Lines(output) {
 					// unpacking NAME (DIGEST)...done
 					if words := strings.Fields(line); len(words) > 1 && words[0] == "unpacking" {
 						names[n] += words[1] + "\n"
@@ -278,7 +278,7 @@ func importImages(c *Cluster, archives []string) (string, error) {
 	return names[0], err
 }
 
-// importImage passes the archive through, because a node does not see all of the host's files.
+// importImage passes the archive on standard input, because a node does not see all files of the host.
 func importImage(c *Cluster, node, archive string) (string, error) {
 	file, err := os.Open(archive)
 	if err != nil {

@@ -36,7 +36,7 @@ func contents(t *testing.T, archive io.Reader) (names []string, files map[string
 	}
 }
 
-func TestArchiveHoldsWhatItsDigestsSay(t *testing.T) {
+func TestDigestsMatchTheBlobsOfAnArchive(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
 	if err := os.WriteFile(program, []byte("program"), 0o700); err != nil {
@@ -52,7 +52,7 @@ func TestArchiveHoldsWhatItsDigestsSay(t *testing.T) {
 	a, _ := os.ReadFile(first)
 	b, _ := os.ReadFile(second)
 	if len(a) == 0 || !bytes.Equal(a, b) {
-		t.Fatal("the same files gave two archives")
+		t.Fatal("found two different archives of the same files")
 	}
 	_, files := contents(t, bytes.NewReader(a))
 	blobs := 0

@@ -16,16 +16,16 @@ import (
 // The name under which `testbed` starts itself as process 1 of a machine.
 const initCommand = "machine-init"
 
-// A Machine is what process 1 of a set of namespaces does: prepare, then keep services running.
+// A Machine is the task of process 1 of a set of namespaces: prepare them, then keep services running.
 type Machine struct {
 	Hostname string
-	// Cgroups of its own that it enters, one per hierarchy.
+	// Cgroups that it enters, one per hierarchy.
 	Cgroups  []string
 	Setup    [][]string
 	Services []Service
 }
 
-// A Service is restarted when it ends.
+// A Service is a program that is restarted when it ends.
 type Service struct {
 	Name string
 	Argv []string
@@ -47,11 +47,11 @@ func runInit() error {
 		return fmt.Errorf("reading the machine from standard input: %w", err)
 	}
 	if os.Getpid() != 1 {
-		return fmt.Errorf("found process id %d, expected 1: this command is for testbed itself", os.Getpid())
+		return fmt.Errorf("found process id %d, expected 1: this command is internal to testbed", os.Getpid())
 	}
 	for _, cgroup := range m.Cgroups {
 		if err := os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("1"), 0o644); err != nil {
-			// Process ids are those of this namespace: "0" is the writer in any of them.
+			// "0" is the writing process in every PID namespace.
 			if err = os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("0"), 0o644); err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ type supervisor struct {
 	running map[int]Service
 }
 
-// start holds the lock, so that a child that ends at once is known when it is reaped.
+// start holds the lock, so that a child that ends at once is recorded before it is reaped.
 func (s *supervisor) start(service Service) {
 	s.Lock()
 	defer s.Unlock()
@@ -110,7 +110,7 @@ func (s *supervisor) start(service Service) {
 	_ = process.Release()
 }
 
-// reap collects every child: the services, which it restarts, and the orphans of containers.
+// reap waits for every child: services, which it restarts, and orphans of containers.
 func (s *supervisor) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -125,7 +125,7 @@ func (s *supervisor) reap() {
 		delete(s.running, pid)
 		s.Unlock()
 		if known {
-			fmt.Fprintf(os.Stderr, "%s %s ended (status %d), starting it again\n",
+			fmt.Fprintf(os.Stderr, "%s %s exited (status %d), restarting it\n",
 				time.Now().UTC().Format(time.RFC3339), service.Name, status)
 			time.AfterFunc(restartPause, func() { s.start(service) })
 		}

@@ -19,12 +19,12 @@ func (c *Cluster) helm(arguments ...string) error {
 
 func (c *Cluster) chart(name string) string { return filepath.Join(c.Cache, "charts", name) }
 
-// istioValues is written so that others can install Istio by Helm, too.
+// istioValues is the path of the Helm values; users can install Istio with them, too.
 func (c *Cluster) istioValues() string { return c.path("istio-values.yaml") }
 
-// installIstio takes more options of Helm, for istiod.
+// installIstio passes `more` to Helm as options for istiod.
 func installIstio(c *Cluster, more []string) error {
-	if err := step("installing Istio's definitions", func() error {
+	if err := step("installing Istio's custom resource definitions", func() error {
 		return c.helm("upgrade", "--install", "istio-base", c.chart("base"),
 			"--namespace", istioNamespace, "--create-namespace", "--wait")
 	}); err != nil {
@@ -43,7 +43,7 @@ func installIstio(c *Cluster, more []string) error {
 
 func removeIstio(c *Cluster) error {
 	return step("removing Istio", func() error {
-		// The webhook of istio-base refuses nothing once istiod is gone: istiod first.
+		// Remove istiod first: without it, the webhook of istio-base rejects nothing.
 		err := errors.Join(
 			c.helm("uninstall", "istiod", "--namespace", istioNamespace, "--wait", "--ignore-not-found"),
 			c.helm("uninstall", "istio-base", "--namespace", istioNamespace, "--wait", "--ignore-not-found"))

@@ -13,15 +13,15 @@ import (
 	"syscall"
 )
 
-// Every machine starts so: no mount of its own reaches the host, and /proc shows its processes.
+// Setup of every machine: its mounts do not reach the host, and /proc shows its own processes.
 var privateMounts = [][]string{
 	{"mount", "--make-rprivate", "/"},
 	{"mount", "-t", "proc", "proc", "/proc"},
 	{"ip", "link", "set", "lo", "up"},
 }
 
-// The kubelet wants these at values of its own. They belong to the whole kernel, so that it writes
-// into files that are mounted over them instead.
+// The kubelet changes these settings, which apply to the whole kernel. Files are mounted over them, so
+// that the kubelet writes into the files.
 var shieldedSettings = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
@@ -55,7 +55,7 @@ func (c *Cluster) startMachine(name string, machine Machine, connect func(pid in
 	if err := process.Start(); err != nil {
 		return err
 	}
-	// Nobody waits for a machine: this collects it if it ends while testbed still runs.
+	// Reaps the machine if it ends while testbed still runs.
 	go func() { _ = process.Wait() }()
 	c.Machines[name], err = describe(process.Process.Pid)
 	if err == nil {
@@ -76,13 +76,13 @@ func (c *Cluster) startMachine(name string, machine Machine, connect func(pid in
 
 func (c *Cluster) startControlPlane() error {
 	setup := append(append([][]string{}, privateMounts...), [][]string{
-		// A bridge without an address of its own takes another when a port goes, and a node that comes
-		// back would have a new one: all others would send to the old ones for a minute.
+		// Without a fixed hardware address, a bridge changes its address when a port is removed, and a
+		// restarted node has a new one. The others would send to the old addresses for up to a minute.
 		{"ip", "link", "add", "br0", "address", c.hardwareAddress(0), "type", "bridge"},
 		{"ip", "address", "add", c.controlAddress() + "/24", "dev", "br0"},
 		{"ip", "link", "set", "br0", "up"},
 		{"ip", "link", "set", "host", "master", "br0", "up"},
-		// The host reaches pods and services' addresses through here.
+		// The host reaches pods and Services through this machine.
 		{"sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"},
 	}...)
 	for n := 1; n <= c.Nodes; n++ {
@@ -110,7 +110,7 @@ func (c *Cluster) startNode(n int) error {
 		return err
 	}
 	setup := append(append([][]string{}, privateMounts...), [][]string{
-		// The kubelet passes mounts on to containers.
+		// The kubelet propagates mounts to containers.
 		{"mount", "--make-rshared", "/"},
 		{"mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"},
 		{"mount", "--bind", c.path(name, "lib"), "/var/lib"},
@@ -133,7 +133,7 @@ func (c *Cluster) startNode(n int) error {
 	machine := Machine{Hostname: name, Cgroups: cgroups, Setup: setup, Services: c.nodeServices(name)}
 	return c.startMachine(name, machine, func(pid int) error {
 		control := strconv.Itoa(c.Machines[controlPlane].Pid)
-		// The control plane's end vanishes with a node that was killed, but not at once.
+		// After a node is killed, the control plane's end of its link disappears with a delay.
 		_, _ = command("nsenter", "-t", control, "-n", "ip", "link", "delete", name)
 		return all([][]string{
 			{"ip", "link", "add", "eth0", "address", c.hardwareAddress(n), "netns", strconv.Itoa(pid), "type", "veth", "peer", "name", name, "netns", control},
@@ -154,7 +154,7 @@ func (c *Cluster) inMachine(name string, argv ...string) (string, error) {
 func (c *Cluster) enter(name string, argv []string) (*exec.Cmd, error) {
 	machine, ok := c.Machines[name]
 	if !ok || !machine.alive() {
-		return nil, fmt.Errorf("%s is not running: expected %s or one of %s; `testbed node start` brings a node back", name, controlPlane, strings.Join(c.nodeNames(), ", "))
+		return nil, fmt.Errorf("%s is not running: expected %s or one of %s; `testbed node start` starts a node again", name, controlPlane, strings.Join(c.nodeNames(), ", "))
 	}
 	enter := []string{"-t", strconv.Itoa(machine.Pid), "-m", "-n", "-p", "-u", "-i", "--"}
 	return exec.Command("nsenter", append(enter, argv...)...), nil
@@ -169,8 +169,8 @@ func execIn(c *Cluster, name string, argv []string) error {
 	return inside.Run()
 }
 
-// makeCgroups makes a node's cgroup, which holds its pods, with `system` for its own services.
-// It returns the ones to enter.
+// makeCgroups makes a node's cgroup, which holds its pods, and `system` in it for its own services.
+// It returns the cgroups that process 1 of the node enters.
 func (c *Cluster) makeCgroups(node string) ([]string, error) {
 	var enter []string
 	for _, hierarchy := range cgroupHierarchies() {
@@ -199,13 +199,13 @@ func delegate(dir string) error {
 	for _, controller := range []string{"cpu", "cpuset", "memory", "pids", "io"} {
 		err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
 		if err != nil && controller != "io" {
-			return fmt.Errorf("handing the cgroup controller %s down from %s: %w", controller, dir, err)
+			return fmt.Errorf("enabling the cgroup controller %s in %s: %w", controller, dir, err)
 		}
 	}
 	return nil
 }
 
-// A cpuset of cgroup v1 takes no process before it has processors and memory nodes.
+// copyCpuset copies processors and memory nodes: a cpuset of cgroup v1 accepts no process without them.
 func copyCpuset(from, to string) error {
 	if cgroupV2() {
 		return nil
@@ -231,7 +231,7 @@ func interfaceExists(name string) bool {
 	return err == nil
 }
 
-// addressTaken tells whether an interface of this host already lies in the /16 of an address.
+// addressTaken reports whether an interface of this host already has an address in this /16.
 func addressTaken(address string) bool {
 	_, range16, err := net.ParseCIDR(address + "/16")
 	if err != nil {
@@ -256,7 +256,7 @@ func killNode(c *Cluster, name string) error {
 	return endMachine(c.Machines[name])
 }
 
-// killService ends the process of a service; process 1 of its machine starts it again.
+// killService kills the process of a service; process 1 of its machine restarts it.
 func killService(c *Cluster, service string) error {
 	program, machine, onNode := strings.Cut(service, "@")
 	if !onNode {
@@ -277,7 +277,7 @@ func startNode(c *Cluster, name string) error {
 		return err
 	}
 	if c.Machines[name].alive() {
-		return fmt.Errorf("%s is running", name)
+		return fmt.Errorf("%s is already running", name)
 	}
 	return c.startNode(n)
 }

@@ -14,23 +14,23 @@ import (
 const usage = `usage: testbed COMMAND [OPTIONS]
 
   deps                       install the Debian packages that it needs (apt-get)
-  check                      say whether this machine can run it, and what is missing
+  check                      check whether this machine can run it, and list what is missing
   build                      build all programs and images into the cache (once, 10 to 20 minutes)
   up [--nodes 3]             start a cluster; print its kubeconfig
-  down                       end it, and show that nothing of it is left
-  status                     its nodes, processes, memory and kubeconfig
+  down                       stop it, and check that nothing of it is left
+  status                     show its nodes, processes, memory and kubeconfig
   istio [--set K=V]...       install Istio (base and istiod) with Helm
-  istio-remove               uninstall Istio, CRDs and namespace included
-  image add NAME FILE[=DEST]...   an image FROM scratch of static programs, into every node
-  image import ARCHIVE       an OCI archive, into every node
-  node kill|start NODE       a power cut of one node, and its return
-  kill SERVICE               end a service, which starts again: kube-apiserver, kubelet@node1 ...
+  istio-remove               uninstall Istio with its CRDs and namespace
+  image add NAME FILE[=DEST]...   make an image of static programs, and import it into every node
+  image import ARCHIVE       import an OCI archive into every node
+  node kill|start NODE       kill a node without warning, or start it again
+  kill SERVICE               kill a service, which is then restarted: kube-apiserver, kubelet@node1 ...
   exec NODE PROGRAM...       run a program in a node's namespaces (node "control-plane": the servers)
-  kubectl|helm ARGUMENTS...  the built programs, on this cluster
-  env                        shell lines: the kubeconfig, tare's file of the cluster, Istio's charts and values, PATH
-  test                       bring one up, prove it with Istio and STRICT mTLS, take it down
+  kubectl|helm ARGUMENTS...  run the built kubectl or helm on this cluster
+  env                        print shell lines: the kubeconfig, tare's file of the cluster, Istio's charts and values, PATH
+  test                       start a cluster, test it with Istio and STRICT mTLS, and stop it
 
-All take --name NAME (default "main") before anything else: clusters of different names live side by side.
+--name NAME (default "main"), before the command, selects one of several clusters.
 `
 
 func main() {
@@ -81,7 +81,7 @@ func dispatch(name, command string, rest []string) error {
 	return dispatchRunning(cluster, command, rest)
 }
 
-// Commands that need a cluster.
+// dispatchRunning runs the commands that need a cluster.
 func dispatchRunning(c *Cluster, command string, rest []string) error {
 	switch {
 	case command == "status":

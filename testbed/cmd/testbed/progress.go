@@ -12,7 +12,7 @@ import (
 
 const heartbeat = 15 * time.Second
 
-// step says what is being done, that it still is, and how long it took.
+// step prints what is being done, a line every heartbeat meanwhile, and how long it took.
 func step(what string, do func() error) error {
 	start := time.Now()
 	seconds := func() float64 { return time.Since(start).Seconds() }
@@ -38,7 +38,7 @@ func step(what string, do func() error) error {
 	return nil
 }
 
-// run returns standard output; the error tells the command and the end of what it printed.
+// run returns standard output; the error has the command and the end of its output.
 func run(command *exec.Cmd) (string, error) {
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
@@ -85,15 +85,15 @@ func together(jobs ...func() error) error {
 	return first
 }
 
-// A hopeless condition will never hold: waiting longer is of no use.
-type hopeless struct{ error }
+// A permanent error cannot be resolved by waiting longer.
+type permanent struct{ error }
 
-// until polls a condition that says why it does not hold yet.
+// until polls a condition, which returns an error while it does not hold.
 func until(limit time.Duration, holds func() error) error {
 	deadline := time.Now().Add(limit)
 	for {
 		err := holds()
-		if err == nil || errors.As(err, &hopeless{}) {
+		if err == nil || errors.As(err, &permanent{}) {
 			return err
 		}
 		if time.Now().After(deadline) {

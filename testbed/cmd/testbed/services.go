@@ -40,7 +40,7 @@ func (c *Cluster) controlServices() []Service {
 			"--service-cluster-ip-range="+c.serviceRange(),
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 			"--allow-privileged=true", "--profiling=false",
-			// No kube-proxy runs here: webhooks are called at their pods.
+			// No kube-proxy runs here, so webhooks are called at their pods' addresses.
 			"--enable-aggregator-routing=true"),
 		c.service("kube-controller-manager", c.apiServer(),
 			"--kubeconfig="+pki("kube-controller-manager.kubeconfig"),
@@ -63,7 +63,7 @@ func (c *Cluster) nodeServices(node string) []Service {
 	}
 }
 
-// mustNumber is for names that nodeNames made.
+// mustNumber is for names that nodeNames returned.
 func mustNumber(c *Cluster, node string) int {
 	n, _ := c.nodeNumber(node)
 	return n
@@ -109,7 +109,7 @@ func (c *Cluster) writeNodeFiles(n int) error {
 		"cni/10-testbed.conflist": object{
 			"cniVersion": "1.0.0", "name": "testbed",
 			"plugins": []object{
-				// Routed, not bridged: no br_netfilter, and source addresses stay what they are.
+				// Routed instead of bridged: this needs no br_netfilter and keeps source addresses.
 				{"type": "ptp", "ipMasq": false, "ipam": object{
 					"type": "host-local", "dataDir": "/run/cni",
 					"ranges": [][]object{{{"subnet": c.podRange(n)}}},
@@ -130,7 +130,7 @@ func (c *Cluster) writeNodeFiles(n int) error {
 }
 
 func (c *Cluster) containerdConfig(node, runc string) string {
-	// Lowering oom_score_adj takes a capability that not every machine gives to root.
+	// Lowering oom_score_adj needs a capability that root does not have on every machine.
 	restrict := !hasCapability(capSysResource)
 	return fmt.Sprintf(`version = 3
 root = "/var/lib/containerd"
@@ -180,15 +180,15 @@ func (c *Cluster) kubeletConfig(n int) (map[string]any, error) {
 		"cgroupRoot": "/" + c.cgroup() + "/" + node,
 		"failSwapOn": false, "oomScoreAdj": 0,
 		"registerWithTaints": []object{},
-		// Each node sees the whole machine. Memory is shared out; processors are not, so that small
-		// machines can hold what requests half a core for itself.
+		// Each node sees the whole machine. Memory is divided among the nodes; processors are not, so that
+		// a small machine can run pods that request half a core.
 		"systemReserved":              object{"memory": reserved},
 		"evictionHard":                object{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 	}, nil
 }
 
-// reservedMemory is what belongs to the other nodes.
+// reservedMemory is the memory of the other nodes, as a Kubernetes quantity.
 func (c *Cluster) reservedMemory() (string, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// Limits of the kernel for one user, which all nodes share here: every sidecar runs as the same
-// user, Envoy takes two inotify instances, its agent one, and the kernel's default is 128.
+// Kernel limits per user. All nodes share them, because every sidecar runs as the same user. Envoy uses
+// two inotify instances and its agent one; the default limit is 128.
 var leastSettings = map[string]int{"fs/inotify/max_user_instances": 8192}
 
-// A raised setting, and what it was.
+// A raised setting: its old and new value.
 type raised struct{ Before, Now int }
 
-// locked runs alone among all testbed programs of this user.
+// locked runs do under a lock that all testbed programs of this user share.
 func locked(do func(root string) error) error {
 	root, err := clustersRoot()
 	if err != nil {
@@ -65,7 +65,7 @@ func readRaised(root string) (map[string]raised, error) {
 	return found, json.Unmarshal(text, &found)
 }
 
-// raiseSettings records what a setting was before it changes it.
+// raiseSettings records the old value of a setting before it raises it.
 func raiseSettings(root string) error {
 	record, err := readRaised(root)
 	if err != nil {
@@ -88,13 +88,14 @@ func raiseSettings(root string) error {
 			return err
 		}
 		if err := writeSetting(name, least); err != nil {
-			fmt.Fprintf(os.Stderr, "cannot raise %s from %d to %d (%v): from about %d sidecars on, Envoy ends at its start\n", name, value, least, err, value/3)
+			fmt.Fprintf(os.Stderr, "cannot raise %s from %d to %d (%v): with more than about %d sidecars, Envoy exits at start\n", name, value, least, err, value/3)
 		}
 	}
 	return nil
 }
 
-// restoreSettings is for when no cluster is left. What someone else has changed since stays.
+// restoreSettings restores the settings once no cluster is left. It keeps settings that have been
+// changed since.
 func restoreSettings(root string) error {
 	record, err := readRaised(root)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 //go:embed smoke.yaml
 var smokeManifest string
 
-// smoke proves a cluster of its own from nothing to nothing.
+// smoke starts a cluster, tests it, stops it, and checks that this machine is as before.
 func smoke(name string) error {
 	if name == "main" {
 		name = "smoke"
 	}
 	if _, err := load(name); err == nil {
-		return fmt.Errorf("cluster %q exists: the test starts from nothing; `testbed --name %s down` first", name, name)
+		return fmt.Errorf("found a cluster %q, expected none: stop it with `testbed --name %s down`", name, name)
 	}
 	before, err := takeSnapshot()
 	if err != nil {
@@ -39,9 +39,9 @@ func smoke(name string) error {
 	if err != nil {
 		return err
 	}
-	return step("comparing this machine with what it was", func() error {
+	return step("comparing this machine with its state before", func() error {
 		var now snapshot
-		// The kernel frees namespaces after their last process.
+		// The kernel frees namespaces with a delay after their last process.
 		return until(endLimit, func() (err error) {
 			if now, err = takeSnapshot(); err != nil {
 				return err
@@ -74,11 +74,11 @@ func (c *Cluster) prove(start time.Time) error {
 		what string
 		do   func() error
 	}{
-		{"proving: cross-node DNS and Service without a mesh", c.provePlain},
-		{"proving: mTLS between injected pods on two nodes", func() error { return c.proveMutual(start) }},
-		{"proving: a plaintext client is refused", c.proveRefusal},
-		{"proving: no xDS resource was rejected", c.proveAccepted},
-		{"proving: no process is in this machine's own network", c.proveApart},
+		{"checking: cross-node DNS and Service without a mesh", c.provePlain},
+		{"checking: mTLS between injected pods on two nodes", func() error { return c.proveMutual(start) }},
+		{"checking: a plaintext client is refused", c.proveRefusal},
+		{"checking: no xDS resource was rejected", c.proveAccepted},
+		{"checking: no process is in this machine's network namespace", c.proveApart},
 	} {
 		if err := step(proof.what, proof.do); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (c *Cluster) get(namespace, url string) (echoed, error) {
 	return answer, json.Unmarshal([]byte(text), &answer)
 }
 
-// provePlain also is what makes the refusal below mean something: the same client reaches a server.
+// provePlain shows that the client can reach a server, so that the refusal in proveRefusal is meaningful.
 func (c *Cluster) provePlain() error {
 	return until(15*time.Second, func() error {
 		answer, err := c.get("plain", plainURL)
@@ -120,7 +120,7 @@ func (c *Cluster) provePlain() error {
 			return err
 		}
 		if answer.Host != "echo" || host != address {
-			return fmt.Errorf("found an answer of %q to %s, expected of echo to %s: source addresses are masqueraded", answer.Host, answer.Peer, address)
+			return fmt.Errorf("found an answer from %q to %s, expected from echo to %s: source addresses are masqueraded", answer.Host, answer.Peer, address)
 		}
 		return nil
 	})
@@ -140,7 +140,7 @@ func (c *Cluster) proveMutual(start time.Time) error {
 		return nil
 	})
 	if err == nil {
-		fmt.Fprintf(os.Stderr, "  the first request with mTLS: %.1f s after nothing\n", time.Since(start).Seconds())
+		fmt.Fprintf(os.Stderr, "  first request with mTLS: %.1f s after the start\n", time.Since(start).Seconds())
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func (c *Cluster) proveMutual(start time.Time) error {
 func (c *Cluster) proveRefusal() error {
 	answer, err := c.get("plain", meshURL)
 	if err == nil {
-		return fmt.Errorf("found an answer of %q, expected a reset connection", answer.Host)
+		return fmt.Errorf("found an answer from %q, expected a reset connection", answer.Host)
 	}
 	if !strings.Contains(err.Error(), "connection reset") && !strings.Contains(err.Error(), "EOF") {
 		return fmt.Errorf("expected a reset connection, found %w", err)
@@ -156,7 +156,7 @@ func (c *Cluster) proveRefusal() error {
 	return nil
 }
 
-// proveAccepted reads both sides: what istiod heard back, and what each sidecar counted.
+// proveAccepted reads the rejections that istiod and each sidecar have counted.
 func (c *Cluster) proveAccepted() error {
 	metrics, err := c.kubectl("get", "--raw", "/api/v1/namespaces/"+istioNamespace+"/services/istiod:15014/proxy/metrics")
 	if err != nil {
@@ -166,10 +166,10 @@ func (c *Cluster) proveAccepted() error {
 	if err != nil {
 		return err
 	}
-	// A counter that never counted is not shown.
+	// A counter at zero is not exported.
 	rejected, _ := sum(metrics, "pilot_total_xds_rejects")
 	if pushes == 0 || rejected != 0 {
-		return fmt.Errorf("found %v pushes of istiod and %v rejections, expected some and none", pushes, rejected)
+		return fmt.Errorf("found %v pushes of istiod and %v rejections, expected at least 1 and 0", pushes, rejected)
 	}
 	for _, pod := range []string{"client", "echo"} {
 		stats, err := c.kubectl("--namespace", "mesh", "exec", pod, "--container", "istio-proxy", "--",
@@ -181,7 +181,7 @@ func (c *Cluster) proveAccepted() error {
 		for line := range strings.Lines(stats) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 			if !strings.Contains(name, ".update_") {
-				// The agent's own log shares its output.
+				// A line of the agent's own log.
 				continue
 			}
 			n, err := strconv.Atoi(value)
@@ -195,13 +195,13 @@ func (c *Cluster) proveAccepted() error {
 			}
 		}
 		if lines < 2 || accepted == 0 || rejected != 0 {
-			return fmt.Errorf("%s: found %d updates and %d rejections in %d counters, expected some, none and 2 or more:\n%s", pod, accepted, rejected, lines, stats)
+			return fmt.Errorf("%s: found %d updates and %d rejections in %d counters, expected at least 1, 0 and at least 2:\n%s", pod, accepted, rejected, lines, stats)
 		}
 	}
 	return nil
 }
 
-// proveApart is why nothing can listen on an address of the host.
+// proveApart checks that no process can listen on an address of the host.
 func (c *Cluster) proveApart() error {
 	host, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
@@ -248,8 +248,8 @@ func sum(text, metric string) (float64, error) {
 
 func fields(text string) []string { return strings.Fields(text) }
 
-// A snapshot is what a testbed could leave on its host. Processes are not in it: those of others
-// come and go, and `down` looks for its own.
+// A snapshot lists what a testbed could leave on its host. It has no processes: those of other
+// programs come and go, and `down` checks its own.
 type snapshot map[string][]string
 
 func takeSnapshot() (snapshot, error) {
@@ -275,7 +275,7 @@ func takeSnapshot() (snapshot, error) {
 		"limit":           {"sh", "-c", "cd /proc/sys && grep . fs/inotify/max_user_instances"},
 	} {
 		if what == "limit" && len(others) > 0 {
-			// It is theirs until the last of them is down.
+			// The other clusters need it until the last one is stopped.
 			continue
 		}
 		out, err := command(argv...)
@@ -298,7 +298,7 @@ func (before snapshot) differs(after snapshot) error {
 			was[line] = true
 		}
 		for _, line := range lines {
-			// Other clusters come and go meanwhile. For its own, "down" has looked.
+			// Other clusters may start and stop meanwhile; `down` has checked this one.
 			if !was[line] && !strings.Contains(line, "tare-testbed") {
 				found = append(found, what+" "+line)
 			}
@@ -308,5 +308,5 @@ func (before snapshot) differs(after snapshot) error {
 		return nil
 	}
 	sort.Strings(found)
-	return fmt.Errorf("this machine is not as it was:\n  %s", strings.Join(found, "\n  "))
+	return fmt.Errorf("this machine is not as before:\n  %s", strings.Join(found, "\n  "))
 }

@@ -15,7 +15,7 @@ import (
 
 const controlPlane = "control-plane"
 
-// A Cluster as it is recorded in cluster.json of its directory.
+// A Cluster is stored as cluster.json in its directory.
 type Cluster struct {
 	Name string
 	// Slot gives the cluster its addresses: 10.(240+Slot).0.0/16.
@@ -30,12 +30,12 @@ type Cluster struct {
 	givenUp  bool
 }
 
-// A Process is recorded with its start, because process ids are used again.
+// A Process is recorded with its start time, because process ids are reused.
 type Process struct {
 	Pid int
-	// In clock ticks since the start of the machine, from /proc/PID/stat.
+	// In clock ticks since boot, from /proc/PID/stat.
 	Started string
-	// The PID namespace that it holds open: whatever is in it belongs to the cluster.
+	// Its PID namespace. Every process in it belongs to the cluster.
 	Namespace string
 }
 
@@ -86,7 +86,7 @@ func (c *Cluster) save() error {
 	return os.Rename(next, c.path("cluster.json"))
 }
 
-// clusters lists the recorded ones.
+// clusters lists the recorded clusters.
 func clusters(root string) ([]*Cluster, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -124,7 +124,7 @@ func create(name string, nodes int, cache string) (made *Cluster, err error) {
 			made = c
 			return errors.Join(c.save(), raiseSettings(root))
 		}
-		return fmt.Errorf("all of 10.240.0.0/16 to 10.%d.0.0/16 are in use: end a cluster with `testbed --name NAME down` (%s)", 239+slots, root)
+		return fmt.Errorf("all of 10.240.0.0/16 to 10.%d.0.0/16 are in use: stop a cluster with `testbed --name NAME down` (%s)", 239+slots, root)
 	})
 	return made, err
 }
@@ -179,7 +179,7 @@ func describe(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	// The name, in brackets, may hold blanks.
+	// The name, in brackets, may contain spaces.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {
@@ -197,9 +197,9 @@ func (p Process) alive() bool {
 	return err == nil && now.Started == p.Started
 }
 
-// members are the processes, as the host numbers them, in the namespace that p holds or in one
-// inside it (a container that has a PID namespace of its own). The kernel uses namespaces' numbers again,
-// so that they mean nothing some time after p has ended.
+// members returns the process ids, as seen from the host, in p's PID namespace and in those inside it
+// (of containers). The kernel reuses namespace numbers, so the result is not valid for long after p has
+// ended.
 func (p Process) members() []int {
 	entries, _ := filepath.Glob("/proc/[0-9]*")
 	parents := map[int]int{}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// status prints a line for each machine, then what the API server says of the nodes and pods.
+// status prints a line for each machine, then the nodes and pods from the API server.
 func status(c *Cluster) error {
 	names := append([]string{controlPlane}, c.nodeNames()...)
 	fmt.Printf("%-14s %-8s %9s %11s  %s\n", "machine", "pid", "processes", "memory MiB", "address")
@@ -43,7 +43,8 @@ func status(c *Cluster) error {
 	return nil
 }
 
-// proportionalKib is a process's memory with shared pages divided among those who share them.
+// proportionalKib returns a process's proportional set size: shared pages are divided among the
+// processes that share them.
 func proportionalKib(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 //go:embed tare-cluster.yaml
 var tareCluster string
 
-// tareCluster is the file that TARE_CLUSTER names: with it, plans run here as they are.
+// tareCluster is the file that TARE_CLUSTER names. With it, plans run here unchanged.
 func (c *Cluster) tareCluster() string { return c.path("tare-cluster.yaml") }
 
-// writeForOthers writes what `env` names.
+// writeForOthers writes the files that `env` names.
 func (c *Cluster) writeForOthers() error {
 	text, err := tareSettings(c.chart(""))
 	if err != nil {
@@ -25,17 +25,17 @@ func (c *Cluster) writeForOthers() error {
 		os.WriteFile(c.tareCluster(), []byte(text), 0o644))
 }
 
-// tareSettings has Istio's values indented: both are YAML, and one is part of the other.
+// tareSettings returns the content of that file, with Istio's values as an indented part of it.
 func tareSettings(charts string) (string, error) {
 	if strings.ContainsAny(charts, "\"'#:{},[]& \t\n") {
-		return "", fmt.Errorf("the charts' path %q holds a character that YAML would have to quote: set XDG_CACHE_HOME to another directory", charts)
+		return "", fmt.Errorf("found the charts' path %q, expected one without characters that YAML has to quote: set XDG_CACHE_HOME to another directory", charts)
 	}
 	const indent = "        "
 	values := indent + strings.ReplaceAll(strings.TrimSpace(string(istioValues)), "\n", "\n"+indent)
 	return strings.NewReplacer("@CHARTS@", charts, "@VALUES@", values).Replace(tareCluster), nil
 }
 
-// printEnvironment writes the files that it names anew: an older program may have started the cluster.
+// printEnvironment writes the files again, because an older program may have started the cluster.
 func printEnvironment(c *Cluster) error {
 	if err := c.writeForOthers(); err != nil {
 		return err

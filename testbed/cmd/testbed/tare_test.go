@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheClustersFileHoldsTheChartsAndIstiosValues(t *testing.T) {
+func TestTheClusterFileHasChartsAndIstioValues(t *testing.T) {
 	text, err := tareSettings("/cache/charts")
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +29,6 @@ func TestTheClustersFileHoldsTheChartsAndIstiosValues(t *testing.T) {
 		}
 	}
 	if _, err := tareSettings("/my cache/charts"); err == nil {
-		t.Error("a path that YAML would have to quote was accepted")
+		t.Error("a path that YAML has to quote was accepted")
 	}
 }

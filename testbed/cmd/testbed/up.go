@@ -31,9 +31,9 @@ func up(name string, nodes int) error {
 	if c, err := load(name); err == nil {
 		if c.Machines[controlPlane].alive() {
 			if c.Nodes != nodes {
-				return fmt.Errorf("cluster %q is up with %d nodes, not %d: take it down first", name, c.Nodes, nodes)
+				return fmt.Errorf("found cluster %q with %d nodes, expected %d: stop it first with `testbed down`", name, c.Nodes, nodes)
 			}
-			fmt.Fprintf(os.Stderr, "cluster %q is up already\n", name)
+			fmt.Fprintf(os.Stderr, "cluster %q is already running\n", name)
 			return printEnvironment(c)
 		}
 		fmt.Fprintf(os.Stderr, "removing what an earlier cluster %q has left\n", name)
@@ -72,7 +72,7 @@ func up(name string, nodes int) error {
 
 // giveUp keeps the logs of a failed start and removes everything else.
 func (c *Cluster) giveUp(why error) error {
-	// What still runs beside this must start no further machine.
+	// Concurrent jobs must not start another machine.
 	c.starting.Lock()
 	c.givenUp = true
 	c.starting.Unlock()
@@ -90,7 +90,7 @@ func (c *Cluster) bringUp() error {
 			return err
 		}
 	}
-	// Nodes resolve nothing outside the cluster.
+	// Nodes resolve no names outside the cluster.
 	if err := os.WriteFile(c.path("resolv.conf"), nil, 0o644); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (c *Cluster) bringUp() error {
 			return step("waiting for the API server", func() error { return until(apiLimit, c.ready) })
 		},
 		func() error {
-			return step("bringing images into the nodes", func() error { return c.importFirst("pause", "coredns") })
+			return step("importing images into the nodes", func() error { return c.importFirst("pause", "coredns") })
 		},
 	)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *Cluster) startMachines() error {
 	if err := c.startControlPlane(); err != nil {
 		return err
 	}
-	// Nodes are plugged into the control plane's bridge.
+	// Nodes are connected to the control plane's bridge.
 	if err := until(apiLimit, func() error {
 		if err := c.runs(controlPlane); err != nil {
 			return err
@@ -154,15 +154,15 @@ func (c *Cluster) startMachines() error {
 	return nil
 }
 
-// runs fails for good when a machine has ended: its process 1 says why.
+// runs returns a permanent error if a machine has ended, with the log of its process 1.
 func (c *Cluster) runs(name string) error {
 	if c.Machines[name].alive() {
 		return nil
 	}
-	return hopeless{fmt.Errorf("%s ended at its start: %s", name, c.tail(name+"-init"))}
+	return permanent{fmt.Errorf("%s exited at start: %s", name, c.tail(name+"-init"))}
 }
 
-// ready asks the API server, with its own certificate authority.
+// ready checks the API server, whose certificate the cluster's own authority has issued.
 func (c *Cluster) ready() error {
 	if err := c.runs(controlPlane); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (c *Cluster) ready() error {
 	return nil
 }
 
-// importFirst waits for each node's containerd.
+// importFirst imports images as soon as each node's containerd is ready.
 func (c *Cluster) importFirst(images ...string) error {
 	var archives []string
 	for _, image := range images {
@@ -208,7 +208,7 @@ func (c *Cluster) importFirst(images ...string) error {
 	return err
 }
 
-// nodeObjects gives each node the pod range that its CNI configuration has.
+// nodeObjects returns Node objects with the pod ranges of the nodes' CNI configurations.
 func (c *Cluster) nodeObjects() string {
 	type object = map[string]any
 	var items []object
@@ -241,7 +241,7 @@ func (c *Cluster) apply(manifest string) error {
 	return err
 }
 
-// tail is the end of a log, for an error message.
+// tail returns the end of a log, for an error message.
 func (c *Cluster) tail(log string) string {
 	text, err := os.ReadFile(c.path("logs", log+".log"))
 	if err != nil {

@@ -1,4 +1,4 @@
-// CoreDNS with the plugins that a cluster needs, and none that would bring a cloud's client along.
+// CoreDNS with the plugins that a cluster needs, and without those that depend on cloud clients.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	// The order is the order in which a request meets them.
+	// A request passes the plugins in this order.
 	dnsserver.Directives = []string{
 		"reload", "ready", "health", "errors", "loadbalance", "cache", "kubernetes", "forward",
 	}
