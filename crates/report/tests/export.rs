@@ -148,34 +148,6 @@ fn page_table_json_and_csv_show_the_same_numbers() {
 }
 
 #[test]
-fn parquet_holds_the_same_rows_as_csv() {
-    use parquet::file::reader::{FileReader as _, SerializedFileReader};
-    use parquet::record::Field;
-    let (_dir, run, summary) = run();
-    let Export::Document(bytes) = export(&run, &summary, Format::Parquet).unwrap() else {
-        panic!("several files");
-    };
-    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
-    let csv = rows(&text(&run, &summary, Format::Csv));
-    let mut count = 0;
-    for (row, expected) in reader.get_row_iter(None).unwrap().zip(&csv) {
-        for (name, field) in row.unwrap().get_column_iter() {
-            let found = match field {
-                Field::Null => String::new(),
-                Field::Str(s) => formats::csv::field(s).trim_matches('"').to_owned(),
-                Field::Long(n) => n.to_string(),
-                Field::Double(x) => x.to_string(),
-                Field::Bool(b) => b.to_string(),
-                other => panic!("{other:?}"),
-            };
-            assert_eq!(found, expected[name], "{name}");
-        }
-        count += 1;
-    }
-    assert_eq!(count, csv.len());
-}
-
-#[test]
 fn distributions_and_logs_hold_the_pooled_counts() {
     let (_dir, run, summary) = run();
     let distributions = files(&run, &summary, Format::Hgrm);

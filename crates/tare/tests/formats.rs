@@ -249,7 +249,14 @@ fn a_run_is_exported_from_its_directory_alone() {
     let output = tare(&["export", run, "--format", "smp"], dir.path(), b"");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("name a folder for them with --out"), "{said}");
+    assert!(said.contains("name a directory with --out"), "{said}");
+    let output = tare(&["export", run, "--format", "parquet"], dir.path(), b"");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("Parquet is no longer supported: use csv"),
+        "{said}"
+    );
     let output = tare(&["export", "nowhere", "--format", "csv"], dir.path(), b"");
     assert_eq!(output.status.code(), Some(2));
 }

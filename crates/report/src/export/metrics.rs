@@ -5,9 +5,8 @@ use tare_analysis::formats::families::{Family, Kind, Sample};
 use tare_analysis::formats::histogram_samples;
 use tare_model::summary::{Cell, Difference, Estimate, Quantile, Summary};
 use tare_model::verdict::Grade;
-use tare_model::worker::Plane;
 
-use super::{ExportError, pooled};
+use super::{ExportError, plane_name, pooled};
 use crate::store::LoadedRun;
 
 type Labels = Vec<(&'static str, String)>;
@@ -187,17 +186,6 @@ fn quantiles(set: &mut Set, cell: &Cell, labels: &Labels) {
             &quantile_label(labels, q.q),
             Some(seconds(q.value_ns)),
         );
-    }
-}
-
-fn plane_name(plane: Plane) -> &'static str {
-    match plane {
-        Plane::Application => "application",
-        Plane::DataPlane => "data_plane",
-        Plane::GeneratorProxy => "generator_proxy",
-        Plane::ControlPlane => "control_plane",
-        Plane::Generator => "generator",
-        Plane::Tare => "tare",
     }
 }
 

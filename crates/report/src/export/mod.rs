@@ -2,11 +2,13 @@
 //! those of its [`Summary`]; what needs more than figures (histograms, seconds) is made
 //! from the same counts.
 
+mod csv;
+mod format;
 pub mod metrics;
 pub mod push;
-mod rows;
 mod smp;
-mod table;
+
+pub use format::Format;
 
 use std::path::PathBuf;
 
@@ -15,30 +17,10 @@ use tare_analysis::formats::{self, About, Measured, families};
 use tare_analysis::summary::StoredTrial;
 use tare_model::layout;
 use tare_model::summary::{Cell, Summary};
+use tare_model::worker::Plane;
 use tare_stats::{Histogram, WireError};
 
 use crate::store::{LoadedRun, log_of};
-
-/// What a run can be exported as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// A row for each mesh under each load, and for each trial.
-    Csv,
-    /// The same table as Parquet.
-    Parquet,
-    /// The whole analysis.
-    Json,
-    /// OpenMetrics text, with pooled histograms.
-    Openmetrics,
-    /// HdrHistogram percentile distributions, pooled and by trial.
-    Hgrm,
-    /// HdrHistogram interval logs, pooled and by trial.
-    Hlog,
-    /// Fortio's JSON, pooled and by trial.
-    Fortio,
-    /// Service Mesh Performance, as JSON and as Protobuf.
-    Smp,
-}
 
 /// What an export is.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,9 +56,6 @@ pub enum ExportError {
     /// The analysis is no JSON: a defect.
     #[error("encode the analysis: {0}")]
     Json(#[from] serde_json::Error),
-    /// The table is no Parquet: a defect.
-    #[error("encode the table: {0}")]
-    Parquet(#[from] parquet::errors::ParquetError),
 }
 
 /// The run in `format`.
@@ -85,8 +64,7 @@ pub enum ExportError {
 /// [`ExportError`] where a trial that is part of it is damaged.
 pub fn export(run: &LoadedRun, summary: &Summary, format: Format) -> Result<Export, ExportError> {
     Ok(match format {
-        Format::Csv => Export::Document(rows::of(summary).to_csv().into_bytes()),
-        Format::Parquet => Export::Document(rows::of(summary).to_parquet()?),
+        Format::Csv => Export::Document(csv::of(summary).into_bytes()),
         Format::Json => {
             let mut text = serde_json::to_string_pretty(summary)?;
             text.push('\n');
@@ -111,6 +89,18 @@ fn used<'a>(run: &'a LoadedRun, cell: &'a Cell) -> impl Iterator<Item = &'a Stor
             .find(move |t| t.result.trial.index == *index)
     };
     cell.trials_used.iter().filter_map(find)
+}
+
+/// Returns the name of a plane in columns and labels.
+fn plane_name(plane: Plane) -> &'static str {
+    match plane {
+        Plane::Application => "application",
+        Plane::DataPlane => "data_plane",
+        Plane::GeneratorProxy => "generator_proxy",
+        Plane::ControlPlane => "control_plane",
+        Plane::Generator => "generator",
+        Plane::Tare => "tare",
+    }
 }
 
 /// A name for a file: `00-envoy-mtls-200rps`.

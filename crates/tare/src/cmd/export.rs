@@ -1,69 +1,44 @@
 //! `tare export`.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tare_model::summary::Summary;
 use tare_report::export::{self, Export, Format, metrics, push};
 use tare_report::{LoadedRun, load_run, summarise};
 
-/// Write a run in the formats of other tools, from its directory alone.
+/// Export a run in the formats of other tools.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Directory of a run, as `tare run` names it.
+    /// Run directory, as printed by `tare run`.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// What to write.
-    #[arg(long, value_enum, required_unless_present = "push")]
-    format: Option<FormatArg>,
-    /// Where to write it: a file [default: standard output], or a folder for formats of several files.
+    /// Output format.
+    #[arg(long, value_parser = format_parser(), required_unless_present = "push")]
+    format: Option<Format>,
+    /// Output file [default: standard output], or the output directory for formats with several files.
     #[arg(long, short, value_name = "PATH", requires = "format")]
     out: Option<PathBuf>,
-    /// Send the figures to this address: Prometheus remote write, or a push gateway's .../metrics/job/NAME.
+    /// Push the figures to this URL: Prometheus remote write, or a Pushgateway (.../metrics/job/NAME).
     #[arg(long, value_name = "URL")]
     push: Option<String>,
-    /// Header of the push, `Name: value`, as for authorisation; may be repeated.
+    /// Header to send with --push, for example for authorization; may be repeated.
     #[arg(long, value_name = "NAME: VALUE", requires = "push")]
     push_header: Vec<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatArg {
-    /// A row for each mesh under each load, and for each trial.
-    Csv,
-    /// The same table as Parquet.
-    Parquet,
-    /// The whole analysis; `tare schema summary` describes it.
-    Json,
-    /// OpenMetrics text, with pooled histograms.
-    Openmetrics,
-    /// HdrHistogram percentile distributions: a folder.
-    Hgrm,
-    /// HdrHistogram interval logs: a folder.
-    Hlog,
-    /// Fortio's JSON: a folder.
-    Fortio,
-    /// Service Mesh Performance, as JSON and Protobuf: a folder.
-    Smp,
-}
-
-impl From<FormatArg> for Format {
-    fn from(format: FormatArg) -> Self {
-        match format {
-            FormatArg::Csv => Self::Csv,
-            FormatArg::Parquet => Self::Parquet,
-            FormatArg::Json => Self::Json,
-            FormatArg::Openmetrics => Self::Openmetrics,
-            FormatArg::Hgrm => Self::Hgrm,
-            FormatArg::Hlog => Self::Hlog,
-            FormatArg::Fortio => Self::Fortio,
-            FormatArg::Smp => Self::Smp,
-        }
-    }
+/// Parses the name of a format and lists all of them in the help.
+fn format_parser() -> impl TypedValueParser<Value = Format> {
+    let shown = Format::ALL.map(|(_, name, help)| PossibleValue::new(name).help(help));
+    // The name of the former format is accepted here so that its own error explains what to use.
+    let former = PossibleValue::new("parquet").hide(true);
+    PossibleValuesParser::new(shown.into_iter().chain([former]))
+        .try_map(|name| Format::from_str(&name))
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -84,19 +59,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn write(
     run: &LoadedRun,
     summary: &Summary,
-    format: FormatArg,
+    format: Format,
     out: Option<&Path>,
 ) -> anyhow::Result<()> {
     let failed = |path: &Path| format!("failed to write {}", path.display());
-    match (export::export(run, summary, format.into())?, out) {
+    match (export::export(run, summary, format)?, out) {
         (Export::Document(bytes), Some(path)) => {
             std::fs::write(path, bytes).with_context(|| failed(path))
         }
         (Export::Document(bytes), None) => {
             let mut stdout = std::io::stdout().lock();
-            if format == FormatArg::Parquet && stdout.is_terminal() {
-                bail!("Parquet is nothing for a terminal; name a file with --out");
-            }
             stdout.write_all(&bytes)?;
             stdout.flush()?;
             Ok(())
@@ -108,7 +80,7 @@ fn write(
                 std::fs::write(&path, bytes).with_context(|| failed(&path))?;
             }
             super::say(format_args!(
-                "{} files in {}",
+                "wrote {} files to {}",
                 files.len(),
                 folder.display()
             ));
@@ -116,7 +88,7 @@ fn write(
         }
         (Export::Files(files), None) => {
             bail!(
-                "these are {} files; name a folder for them with --out",
+                "this format has {} files: name a directory with --out",
                 files.len()
             )
         }
@@ -129,7 +101,7 @@ fn send(run: &LoadedRun, summary: &Summary, url: &str, headers: &[String]) -> an
         .map(|h| {
             let (name, value) = h
                 .split_once(':')
-                .with_context(|| format!("header {h:?} has no colon: expected `name: value`"))?;
+                .with_context(|| format!("invalid header {h:?}: expected `name: value`"))?;
             Ok((name.trim().to_owned(), value.trim().to_owned()))
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
@@ -138,6 +110,6 @@ fn send(run: &LoadedRun, summary: &Summary, url: &str, headers: &[String]) -> an
     let protocol = push::Protocol::of(url);
     push::push(url, protocol, &headers, &families, now.as_millis() as i64)?;
     let samples: usize = families.iter().map(|f| f.samples.len()).sum();
-    super::say(format_args!("{samples} samples pushed to {url}"));
+    super::say(format_args!("pushed {samples} samples to {url}"));
     Ok(())
 }

@@ -1,36 +1,20 @@
-//! `--save FORMAT=FILE`: a load result in the formats of other tools.
+//! `--save FORMAT=FILE`: saves a load result in the formats of other tools.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::Context as _;
-use clap::ValueEnum;
+use anyhow::{Context as _, bail};
 use tare_analysis::formats::hlog::{self, Seconds};
 use tare_analysis::formats::{self, About, Measured};
 use tare_model::load::LoadResult;
 use tare_model::record::{Interval, LoadRecord};
 use tare_stats::Histogram;
 
-/// What a result can be saved as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// HdrHistogram interval log, by second, endpoint and failure.
-    Hlog,
-    /// HdrHistogram percentile distribution.
-    Hgrm,
-    /// Fortio's JSON.
-    Fortio,
-    /// A row for each measure and endpoint.
-    Csv,
-    /// OpenMetrics text with histogram buckets.
-    Openmetrics,
-    /// The whole result, as `--output json` prints it.
-    Json,
-}
+pub(crate) use tare_report::export::Format;
 
-/// A format and where to write it.
+/// A format and the file to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) format: Format,
@@ -41,39 +25,39 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names: Vec<String> = Format::value_variants()
-            .iter()
-            .filter_map(|f| f.to_possible_value())
-            .map(|v| v.get_name().to_owned())
-            .collect();
         let expected = || {
+            let names = Format::ALL.map(|(_, name, _)| name);
+            let names: Vec<&str> = names.into_iter().filter(|n| *n != "smp").collect();
             format!(
-                "expected FORMAT=FILE, with a format of {}",
+                "expected FORMAT=FILE, where FORMAT is one of {}",
                 names.join(", ")
             )
         };
-        let (format, path) = text.split_once('=').ok_or_else(expected)?;
-        if path.is_empty() {
-            return Err(expected());
+        match text
+            .split_once('=')
+            .map(|(format, path)| (format.parse(), path))
+        {
+            // Service Mesh Performance describes a run, which one load result is not.
+            Some((Ok(format), path)) if format != Format::Smp && !path.is_empty() => Ok(Self {
+                format,
+                path: path.into(),
+            }),
+            _ => Err(expected()),
         }
-        Ok(Self {
-            format: Format::from_str(format, false).map_err(|_| expected())?,
-            path: path.into(),
-        })
     }
 }
 
-/// The files of one measurement, opened before it: what cannot be written should not
-/// cost one.
+/// The output files of one measurement. They are opened before it starts, so that a path that
+/// cannot be written fails early.
 pub(crate) struct Saves {
     files: Vec<(Target, BufWriter<File>)>,
     seconds: Seconds,
-    /// The first thing that went wrong while measuring; told afterwards.
+    /// The first error during the measurement; [`Saves::finish`] returns it.
     failed: Option<anyhow::Error>,
 }
 
 impl Saves {
-    /// Opens all files.
+    /// Creates all files.
     pub(crate) fn open(targets: Vec<Target>) -> anyhow::Result<Self> {
         let open = |target: Target| {
             let failed = || format!("failed to open {} for writing", target.path.display());
@@ -90,13 +74,13 @@ impl Saves {
         })
     }
 
-    /// Whether the seconds of the measurement are wanted.
+    /// Returns whether a file needs the interval records.
     pub(crate) fn want_intervals(&self) -> bool {
         self.files.iter().any(|(t, _)| t.format == Format::Hlog)
     }
 
-    /// Takes what a running generator tells: interval logs are written as it goes, so
-    /// that a long measurement needs no more memory than a short one.
+    /// Takes a record of the running generator. Interval logs are written during the measurement,
+    /// so that memory use does not grow with its length.
     pub(crate) fn take(&mut self, record: &LoadRecord) {
         let written = match record {
             LoadRecord::Armed {
@@ -134,7 +118,7 @@ impl Saves {
         Ok(())
     }
 
-    /// Writes what is made of the result, and ends all files.
+    /// Writes the result in every format and closes all files.
     pub(crate) fn finish(mut self, about: &About, result: &LoadResult) -> anyhow::Result<()> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -149,6 +133,7 @@ impl Saves {
                 Format::Csv => formats::csv::load(result),
                 Format::Openmetrics => formats::families::openmetrics(&formats::of_load(result)?),
                 Format::Json => serde_json::to_string_pretty(result)? + "\n",
+                Format::Smp => bail!("smp describes a run, not one load: use `tare export`"),
             };
             file.write_all(text.as_bytes())
                 .and_then(|()| file.flush())
@@ -167,13 +152,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_name_a_format_and_a_file() {
+    fn a_target_is_a_format_and_a_file() {
         let target: Target = "hgrm=a=b.hgrm".parse().unwrap();
         assert_eq!(
             (target.format, target.path),
             (Format::Hgrm, "a=b.hgrm".into())
         );
-        for wrong in ["x.csv", "xls=x", "csv="] {
+        for wrong in ["x.csv", "xls=x", "csv=", "smp=x"] {
             let error = wrong.parse::<Target>().unwrap_err();
             assert!(error.starts_with("expected FORMAT=FILE"), "{error}");
         }

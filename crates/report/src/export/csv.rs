@@ -1,0 +1,226 @@
+//! The analysis as a CSV table: one row per mesh and load, then one row per trial.
+
+use tare_analysis::formats::csv;
+use tare_model::hist::LatencySummary;
+use tare_model::load::Counts;
+use tare_model::summary::{Cell, Difference, Estimate, Overhead, Quantile, Summary, TrialRow};
+use tare_model::verdict::Verdict;
+
+use super::plane_name;
+
+/// One row: the names of its columns and their values as CSV fields.
+type Fields = Vec<(String, String)>;
+
+/// Returns the table as comma-separated values. A column that a row lacks is empty there.
+pub(super) fn of(summary: &Summary) -> String {
+    let cells = summary.cells.iter().map(|c| cell(summary, c));
+    let trials = summary.trials.iter().map(|t| trial(summary, t));
+    to_csv(cells.chain(trials))
+}
+
+fn to_csv(rows: impl Iterator<Item = Fields>) -> String {
+    let mut names: Vec<String> = Vec::new();
+    let mut table: Vec<Vec<String>> = Vec::new();
+    for row in rows {
+        let mut values = vec![String::new(); names.len()];
+        for (name, value) in row {
+            match names.iter().position(|n| *n == name) {
+                Some(at) => values[at] = value,
+                None => {
+                    names.push(name);
+                    values.push(value);
+                }
+            }
+        }
+        table.push(values);
+    }
+    let mut out = names.join(",") + "\n";
+    for mut values in table {
+        values.resize(names.len(), String::new());
+        out += &values.join(",");
+        out.push('\n');
+    }
+    out
+}
+
+/// A row under construction.
+struct Row(Fields);
+
+impl Row {
+    fn new(summary: &Summary, row: &str, mesh: &str, load: &str) -> Self {
+        let mut fields = Self(Vec::new());
+        for (name, value) in [
+            ("row", row),
+            ("run", &summary.run),
+            ("plan", &summary.plan),
+            ("mesh", mesh),
+            ("load", load),
+        ] {
+            fields.text(name, value);
+        }
+        fields
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.value(name, Some(csv::field(value)));
+    }
+
+    /// Adds a value, written with as many digits as restore it exactly.
+    fn value(&mut self, name: &str, value: Option<impl ToString>) {
+        let value = value.map_or_else(String::new, |v| v.to_string());
+        self.0.push((name.to_owned(), value));
+    }
+
+    /// Adds the columns that both kinds of rows share.
+    fn position(&mut self, rate_rps: Option<f64>, trial: Option<&TrialRow>) {
+        self.value("rate_rps", rate_rps);
+        self.value("trial", trial.map(|t| t.index));
+        self.value("block", trial.map(|t| t.block));
+        self.text("dir", trial.map_or("", |t| &t.dir));
+        self.value("used", trial.map(|t| t.used));
+    }
+
+    fn verdict(&mut self, verdict: &Verdict) {
+        self.text("grade", verdict.grade.word());
+        let found: Vec<&str> = verdict.reasons.iter().map(|r| r.found.as_str()).collect();
+        self.text("reasons", &found.join("; "));
+    }
+
+    fn counts(&mut self, counts: Option<&Counts>) {
+        self.value("planned", counts.map(|c| c.planned));
+        self.value("ok", counts.map(|c| c.ok));
+        self.value("error", counts.map(|c| c.error));
+        self.value("timeout", counts.map(|c| c.timeout));
+        self.value("in_flight", counts.map(|c| c.in_flight));
+        self.value("not_sent", counts.map(|c| c.not_sent));
+    }
+
+    fn quantiles(&mut self, measure: &str, quantiles: &[Quantile]) {
+        for q in quantiles {
+            let name = format!("{measure}_{}", column(&q.name));
+            self.value(&format!("{name}_ns"), Some(q.value_ns));
+            if measure == "latency" {
+                self.value(&format!("{name}_low_ns"), q.low_ns);
+                self.value(&format!("{name}_high_ns"), q.high_ns);
+                self.value(&format!("{name}_supported"), Some(q.supported));
+            }
+        }
+    }
+
+    fn latency_summary(&mut self, measure: &str, s: Option<&LatencySummary>) {
+        let Some(s) = s else { return };
+        for (name, value) in [
+            ("p50", s.p50),
+            ("p90", s.p90),
+            ("p99", s.p99),
+            ("p99_9", s.p99_9),
+            ("max", s.max),
+        ] {
+            self.value(&format!("{measure}_{name}_ns"), Some(value));
+        }
+    }
+
+    fn estimate(&mut self, name: &str, e: Option<&Estimate>) {
+        let Some(e) = e else { return };
+        self.value(name, Some(e.value));
+        self.value(&format!("{name}_low"), e.low);
+        self.value(&format!("{name}_high"), e.high);
+    }
+
+    fn overhead(&mut self, overhead: &Overhead) {
+        for d in &overhead.latency {
+            self.difference(&format!("overhead_{}_ns", column(&d.what)), d);
+        }
+        for d in &overhead.resources {
+            let unit = if d.what == "memory" { "bytes" } else { "cores" };
+            self.difference(&format!("overhead_{}_{unit}", column(&d.what)), d);
+        }
+    }
+
+    fn difference(&mut self, name: &str, d: &Difference) {
+        self.value(name, Some(d.value));
+        self.value(&format!("{name}_low"), d.low);
+        self.value(&format!("{name}_high"), d.high);
+        self.value(&format!("{name}_ratio"), d.ratio);
+        self.text(&format!("{name}_distinction"), d.distinction.words());
+    }
+}
+
+/// `p99.9` as part of a column's name.
+fn column(name: &str) -> String {
+    name.replace('.', "_")
+}
+
+fn cell(summary: &Summary, cell: &Cell) -> Fields {
+    let mut row = Row::new(summary, "cell", &cell.mesh, &cell.load);
+    row.position(Some(cell.rate_rps), None);
+    row.verdict(&cell.verdict);
+    row.value("trials_used", Some(cell.trials_used.len()));
+    row.counts(Some(&cell.counts));
+    row.value("achieved_rps", cell.achieved_rps);
+    row.quantiles("latency", &cell.latency);
+    row.quantiles("service_time", &cell.service_time);
+    row.quantiles("lateness", &cell.lateness);
+    if let Some(instrument) = &cell.instrument {
+        row.value("instrument_sampled", Some(instrument.sampled));
+        row.quantiles("instrument_error", &instrument.service_time);
+    }
+    if let Some(cores) = &cell.core_to_core {
+        row.value("core_to_core_least_ns", Some(cores.least_ns));
+        row.value("core_to_core_median_ns", Some(cores.median_ns));
+        row.value("core_to_core_most_ns", Some(cores.most_ns));
+    }
+    for (plane, usage) in &cell.planes {
+        let name = plane_name(*plane);
+        row.estimate(&format!("{name}_cpu_cores"), Some(&usage.cpu_cores));
+        row.value(&format!("{name}_cpu_cores_max"), Some(usage.cpu_cores_max));
+        row.estimate(
+            &format!("{name}_cpu_cores_per_krps"),
+            usage.cpu_cores_per_krps.as_ref(),
+        );
+        row.estimate(&format!("{name}_memory_bytes"), Some(&usage.memory_bytes));
+        row.value(
+            &format!("{name}_memory_max_bytes"),
+            Some(usage.memory_max_bytes),
+        );
+    }
+    row.estimate("machine_busy_cores", cell.machine_busy_cores.as_ref());
+    if let Some(overhead) = &cell.overhead {
+        row.overhead(overhead);
+    }
+    row.0
+}
+
+fn trial(summary: &Summary, trial: &TrialRow) -> Fields {
+    let mut row = Row::new(summary, "trial", &trial.mesh, &trial.load);
+    let load = summary.setup.loads.iter().find(|l| l.name == trial.load);
+    row.position(load.map(|l| l.rate_rps), Some(trial));
+    row.verdict(&trial.verdict);
+    row.counts(trial.counts.as_ref());
+    row.value("achieved_rps", trial.achieved_rps);
+    row.latency_summary("latency", trial.latency_ns.as_ref());
+    row.latency_summary("lateness", trial.lateness_ns.as_ref());
+    row.value("data_plane_cpu_cores", trial.data_plane_cores);
+    row.value("data_plane_memory_bytes", trial.data_plane_bytes);
+    row.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_may_have_different_columns() {
+        let mut first = Row(Vec::new());
+        first.text("name", "a,\"b\"");
+        first.value("n", Some(u64::from(u32::MAX) + 1));
+        let mut second = Row(Vec::new());
+        second.value("n", None::<u64>);
+        second.value("x", Some(0.1 + 0.2));
+        second.value("ok", Some(true));
+        assert_eq!(
+            to_csv([first.0, second.0].into_iter()),
+            "name,n,x,ok\n\"a,\"\"b\"\"\",4294967296,,\n,,0.30000000000000004,true\n"
+        );
+    }
+}
