@@ -47,7 +47,7 @@ func parts() []part {
 			"istio.io/istio/pilot/cmd/pilot-agent",
 			"istio.io/istio/pilot/cmd/pilot-discovery"}},
 		{"Helm", "build/helm", nil, "", []string{"helm.sh/helm/v4/cmd/helm"}},
-		{"pause and probe", ".", nil, "", []string{"./cmd/pause", "./cmd/probe"}},
+		{"pause", ".", nil, "", []string{"./cmd/pause"}},
 	}
 }
 
@@ -67,7 +67,7 @@ func source() (string, error) {
 func inputs(source string) (string, error) {
 	hash := sha256.New()
 	fmt.Fprintln(hash, architecture(), parts(), imageRecipe)
-	for _, dir := range []string{"build", "cmd/pause", "cmd/probe"} {
+	for _, dir := range []string{"build", "cmd/pause"} {
 		err := filepath.WalkDir(filepath.Join(source, dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err

@@ -110,29 +110,6 @@ func TestAProcessSurvivesStorageAndIsNotConfusedWithALaterOne(t *testing.T) {
 	}
 }
 
-func TestSumOfAMetric(t *testing.T) {
-	const text = "# HELP a_total x\na_total{type=\"lds\"} 2\na_total{type=\"c d\"} 3\na_total_more 9\nb 1e2\n"
-	for metric, expected := range map[string]float64{"a_total": 5, "b": 100} {
-		if found, err := sum(text, metric); found != expected || err != nil {
-			t.Errorf("%s: found %v, %v", metric, found, err)
-		}
-	}
-	if _, err := sum(text, "a"); err == nil {
-		t.Error("found a sum of a metric that does not exist")
-	}
-}
-
-func TestASnapshotNamesWhatIsNewOnTheMachine(t *testing.T) {
-	before := snapshot{"interface": {"lo", "eth0"}, "mount": {""}}
-	if err := before.differs(snapshot{"interface": {"lo", "tare-testbed1"}, "limit": {"1"}}); err != nil {
-		t.Errorf("found %v, expected that removed interfaces, other clusters and unrecorded kinds are ignored", err)
-	}
-	err := before.differs(snapshot{"interface": {"lo", "tb0"}, "mount": {"x"}})
-	if err == nil || !strings.Contains(err.Error(), "interface tb0") || !strings.Contains(err.Error(), "mount x") {
-		t.Errorf("found %v", err)
-	}
-}
-
 func TestTheErrorOfAStepNamesTheStep(t *testing.T) {
 	err := step("doing", func() error { _, err := command("sh", "-c", "echo why >&2; exit 3"); return err })
 	if err == nil || !strings.HasPrefix(err.Error(), "doing: sh -c") || !strings.HasSuffix(err.Error(), "exit status 3: why") {

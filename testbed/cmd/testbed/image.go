@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -62,7 +61,6 @@ func writeImages(staging, envoy, bootstrap string) error {
 	for _, image := range []image{
 		{"pause", map[string]string{"pause": bin("pause")}, []string{"/pause"}, ""},
 		{"coredns", map[string]string{"coredns": bin("coredns")}, []string{"/coredns"}, ""},
-		{"probe", map[string]string{"probe": bin("probe")}, []string{"/probe"}, ""},
 		{"pilot", map[string]string{"usr/local/bin/pilot-discovery": bin("pilot-discovery")}, []string{"/usr/local/bin/pilot-discovery"}, "1337:1337"},
 		{"proxyv2", proxy, []string{"/usr/local/bin/pilot-agent"}, ""},
 	} {
@@ -225,32 +223,6 @@ func addFile(out *tar.Writer, place, from string) error {
 	}
 	_, err = io.Copy(out, file)
 	return err
-}
-
-// addImage makes an image of files given as FILE or FILE=PATH; the first is its entrypoint.
-func addImage(c *Cluster, name string, arguments []string) error {
-	made := image{name: name, files: map[string]string{}}
-	for n, argument := range arguments {
-		from, place, given := strings.Cut(argument, "=")
-		if !given {
-			place = path.Base(from)
-		}
-		place = strings.TrimPrefix(path.Clean("/"+place), "/")
-		made.files[place] = from
-		if n == 0 {
-			made.entrypoint = []string{"/" + place}
-		}
-	}
-	archive := c.path("images", strings.NewReplacer("/", "-", ":", "-").Replace(name)+".tar")
-	if err := made.write(archive); err != nil {
-		return err
-	}
-	defer os.Remove(archive)
-	if _, err := importImages(c, []string{archive}); err != nil {
-		return err
-	}
-	fmt.Println(imageName(name))
-	return nil
 }
 
 // importImages imports archives into the containerd of each node and returns the images' names.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 //go:embed istio-values.yaml
@@ -54,7 +55,7 @@ func removeIstio(c *Cluster) error {
 		if err != nil {
 			return err
 		}
-		if names := fields(definitions); len(names) > 0 {
+		if names := strings.Fields(definitions); len(names) > 0 {
 			if _, err := c.kubectl(append([]string{"delete"}, names...)...); err != nil {
 				return err
 			}

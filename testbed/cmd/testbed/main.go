@@ -21,14 +21,12 @@ const usage = `usage: testbed COMMAND [OPTIONS]
   status                     show its nodes, processes, memory and kubeconfig
   istio [--set K=V]...       install Istio (base and istiod) with Helm
   istio-remove               uninstall Istio with its CRDs and namespace
-  image add NAME FILE[=DEST]...   make an image of static programs, and import it into every node
   image import ARCHIVE       import an OCI archive into every node
   node kill|start NODE       kill a node without warning, or start it again
   kill SERVICE               kill a service, which is then restarted: kube-apiserver, kubelet@node1 ...
   exec NODE PROGRAM...       run a program in a node's namespaces (node "control-plane": the servers)
   kubectl|helm ARGUMENTS...  run the built kubectl or helm on this cluster
   env                        print shell lines: the kubeconfig, tare's file of the cluster, Istio's charts and values, PATH
-  test                       start a cluster, test it with Istio and STRICT mTLS, and stop it
 
 --name NAME (default "main"), before the command, selects one of several clusters.
 `
@@ -68,8 +66,6 @@ func dispatch(name, command string, rest []string) error {
 		return up(name, *nodes)
 	case "down":
 		return down(name)
-	case "test":
-		return smoke(name)
 	case "help":
 		fmt.Print(usage)
 		return nil
@@ -92,8 +88,6 @@ func dispatchRunning(c *Cluster, command string, rest []string) error {
 		return installIstio(c, rest)
 	case command == "istio-remove":
 		return removeIstio(c)
-	case command == "image" && len(rest) >= 3 && rest[0] == "add":
-		return addImage(c, rest[1], rest[2:])
 	case command == "image" && len(rest) == 2 && rest[0] == "import":
 		names, err := importImages(c, rest[1:])
 		fmt.Print(names)

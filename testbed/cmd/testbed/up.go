@@ -121,7 +121,7 @@ func (c *Cluster) bringUp() error {
 		return err
 	}
 	return together(
-		func() error { return c.importFirst("probe", "pilot", "proxyv2") },
+		func() error { return c.importFirst("pilot", "proxyv2") },
 		func() error { return step("waiting for the nodes", c.nodesReady) },
 		func() error {
 			return step("waiting for CoreDNS", func() error {
