@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::record::{AgentRecord, ProcessSample, Sample};
+use tare_model::record::{AgentRecord, ProcessSample, ResourceSample};
 use tare_model::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
 use tare_model::worker::{AgentSpec, Plane};
 
@@ -23,7 +23,7 @@ pub fn summarise(
     records: &[AgentRecord],
     cores_allowed: u32,
 ) -> Option<Resources> {
-    let samples: Vec<&Sample> = records
+    let samples: Vec<&ResourceSample> = records
         .iter()
         .filter_map(|r| match r {
             AgentRecord::Sample(s) => Some(s),
@@ -96,7 +96,7 @@ struct Track {
 }
 
 impl Track {
-    fn new(samples: &[&Sample], index: usize, edges: &[i64]) -> Self {
+    fn new(samples: &[&ResourceSample], index: usize, edges: &[i64]) -> Self {
         let points: Vec<Option<ProcessSample>> = samples
             .iter()
             .map(|s| s.processes.get(index).copied().flatten())
@@ -278,7 +278,7 @@ fn sum_each(rows: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
 }
 
 /// What was neither idle nor stolen between two samples, in cores.
-fn busy_cores(from: &Sample, to: &Sample) -> f64 {
+fn busy_cores(from: &ResourceSample, to: &ResourceSample) -> f64 {
     let elapsed_ns = (to.t_ns - from.t_ns).max(1) as f64;
     let idle_ns = to.machine.idle_ns.saturating_sub(from.machine.idle_ns);
     let stolen_ns = to.machine.stolen_ns.saturating_sub(from.machine.stolen_ns);
@@ -286,7 +286,7 @@ fn busy_cores(from: &Sample, to: &Sample) -> f64 {
 }
 
 /// Between the first and the last sample; `None` when one of them does not know.
-fn throttled_ns(samples: &[&Sample]) -> Option<u64> {
+fn throttled_ns(samples: &[&ResourceSample]) -> Option<u64> {
     let (from, to) = (
         samples.first()?.throttled_ns?,
         samples.last()?.throttled_ns?,
@@ -294,8 +294,13 @@ fn throttled_ns(samples: &[&Sample]) -> Option<u64> {
     Some(to.saturating_sub(from))
 }
 
-fn machine(samples: &[&Sample], window_ns: u64, cores_allowed: u32, accounted: f64) -> MachineUse {
-    let of = |f: fn(&Sample) -> u64| -> f64 {
+fn machine(
+    samples: &[&ResourceSample],
+    window_ns: u64,
+    cores_allowed: u32,
+    accounted: f64,
+) -> MachineUse {
+    let of = |f: fn(&ResourceSample) -> u64| -> f64 {
         let (first, last) = (samples[0], samples[samples.len() - 1]);
         f(last).saturating_sub(f(first)) as f64 / window_ns as f64
     };
@@ -322,7 +327,7 @@ fn machine(samples: &[&Sample], window_ns: u64, cores_allowed: u32, accounted: f
 mod tests {
     use super::*;
     use tare_model::record::MachineSample;
-    use tare_model::worker::Watched;
+    use tare_model::worker::WatchedProcess;
 
     const S: i64 = 1_000_000_000;
 
@@ -332,7 +337,7 @@ mod tests {
             processes: planes
                 .iter()
                 .enumerate()
-                .map(|(i, &plane)| Watched {
+                .map(|(i, &plane)| WatchedProcess {
                     name: format!("p{i}"),
                     plane,
                     pid: i as u32 + 1,
@@ -355,7 +360,7 @@ mod tests {
     }
 
     fn sample(t_ns: i64, busy_ms: u64, processes: Vec<Option<ProcessSample>>) -> AgentRecord {
-        AgentRecord::Sample(Sample {
+        AgentRecord::Sample(ResourceSample {
             t_ns,
             processes,
             machine: MachineSample {

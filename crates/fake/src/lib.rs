@@ -12,12 +12,12 @@ use tare_model::mesh::{DataPlaneKind, Mtls};
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::record::{
     AgentRecord, Hello, Interval, IntervalEndpoint, LoadRecord, MachineSample, ProcessSample,
-    Progress, Sample, StreamChecksum,
+    Progress, ResourceSample, StreamChecksum,
 };
 use tare_model::rng::Rng;
 use tare_model::trial::{Event, Proof, TrialSpec};
 use tare_model::verdict::Verdict;
-use tare_model::worker::{AgentSpec, Plane, Upstream, Watched};
+use tare_model::worker::{AgentSpec, Plane, Upstream, WatchedProcess};
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
 use tare_run::experiment::{self, Observer, Outcome, RunError, Update};
 use tare_run::store::RunDir;
@@ -70,9 +70,9 @@ impl Deployed for FakeDeployment {
         &self.targets
     }
 
-    fn watched(&self) -> Vec<Watched> {
-        let app = Watched::process("app", Plane::Application, 1);
-        let proxy = |i| Watched::process(format!("sidecar-{i}"), Plane::DataPlane, 2 + i);
+    fn watched(&self) -> Vec<WatchedProcess> {
+        let app = WatchedProcess::process("app", Plane::Application, 1);
+        let proxy = |i| WatchedProcess::process(format!("sidecar-{i}"), Plane::DataPlane, 2 + i);
         std::iter::once(app)
             .chain((0..self.sidecars).map(proxy))
             .collect()
@@ -192,8 +192,8 @@ impl Environment for Fake {
         }
         Ok(Worker {
             watched: vec![
-                Watched::process("generator", Plane::Generator, 1000),
-                Watched::process("tare", Plane::Tare, std::process::id()),
+                WatchedProcess::process("generator", Plane::Generator, 1000),
+                WatchedProcess::process("tare", Plane::Tare, std::process::id()),
             ],
             armed_within: std::time::Duration::from_secs(30),
             lines: receiver,
@@ -462,7 +462,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
         schema_version: tare_model::SCHEMA_VERSION,
         tare_version: env!("CARGO_PKG_VERSION").into(),
         shard: Some(spec.shard),
-        mode: spec.mode.described(),
+        mode: spec.mode.without_instants(),
         window_start_unix_ns,
         window_ns: spec.duration_ns,
         interrupted: false,
@@ -540,7 +540,7 @@ pub fn agent_records(spec: &AgentSpec, cores: f64) -> Vec<String> {
         .step_by(SECOND_NS as usize)
         .chain([spec.window_ns]);
     for t_ns in instants {
-        let process = |w: &Watched| {
+        let process = |w: &WatchedProcess| {
             let cores = if w.plane == Plane::DataPlane {
                 cores
             } else {
@@ -555,7 +555,7 @@ pub fn agent_records(spec: &AgentSpec, cores: f64) -> Vec<String> {
             })
         };
         let samples: Vec<_> = spec.processes.iter().map(process).collect();
-        out.push(&AgentRecord::Sample(Sample {
+        out.push(&AgentRecord::Sample(ResourceSample {
             t_ns: t_ns as i64,
             processes: samples.clone(),
             machine: MachineSample {

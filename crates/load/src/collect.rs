@@ -157,7 +157,7 @@ impl<'a> Collector<'a> {
             schema_version: SCHEMA_VERSION,
             tare_version: env!("CARGO_PKG_VERSION").to_owned(),
             shard: Some(spec.shard),
-            mode: spec.mode.described(),
+            mode: spec.mode.without_instants(),
             window_start_unix_ns: about.window_start_unix_ns,
             window_ns,
             interrupted,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use tare_analysis::figures;
 use tare_model::summary::published::{Bound, Published, PublishedFigure};
-use tare_model::summary::{Cell, NamedFigure, NamedSummary, Summary};
+use tare_model::summary::{Cell, MethodFigure, MethodSummary, Summary};
 
 use crate::text::{fit, printable, wrap};
 
@@ -27,7 +27,7 @@ pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
         let _ = writeln!(out, "{line}");
     }
     for load in &summary.setup.loads {
-        let rows: Vec<(&Cell, &NamedSummary)> = summary
+        let rows: Vec<(&Cell, &MethodSummary)> = summary
             .cells
             .iter()
             .filter(|c| c.load == load.name)
@@ -62,7 +62,7 @@ pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
 
 type Column = (&'static str, &'static str, fn(f64) -> String);
 
-fn section(out: &mut String, title: &str, rows: &[(&Cell, &NamedSummary)], columns: &[Column; 3]) {
+fn section(out: &mut String, title: &str, rows: &[(&Cell, &MethodSummary)], columns: &[Column; 3]) {
     let head = |(what, unit, _): &Column| if *unit == "ms" { *what } else { *unit };
     let heads: String = columns.iter().map(|c| format!("{:>21}", head(c))).collect();
     let _ = writeln!(out, "{title:<NAME$}{heads}");
@@ -77,7 +77,7 @@ fn section(out: &mut String, title: &str, rows: &[(&Cell, &NamedSummary)], colum
     }
 }
 
-fn whiskers(figure: &NamedFigure, words: fn(f64) -> String) -> String {
+fn whiskers(figure: &MethodFigure, words: fn(f64) -> String) -> String {
     let value = words(figure.value);
     match figure.low.zip(figure.high) {
         Some((low, high)) => format!("{value} ({}-{})", words(low), words(high)),

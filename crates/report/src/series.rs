@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use tare_model::layout;
-use tare_model::record::{AgentRecord, LoadRecord, Sample};
+use tare_model::record::{AgentRecord, LoadRecord, ResourceSample};
 
 use tare_analysis::summary::StoredTrial;
 
@@ -47,7 +47,7 @@ fn one(dir: &Path, trial: &StoredTrial) -> Option<TrialSeries> {
             builder.interval(&interval);
         }
     }
-    let samples: Vec<Sample> = records::<AgentRecord>(&dir.join(layout::AGENT))
+    let samples: Vec<ResourceSample> = records::<AgentRecord>(&dir.join(layout::AGENT))
         .filter_map(|record| match record {
             AgentRecord::Sample(sample) => Some(sample),
             _ => None,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use tare_analysis::compare::stopping::CONFIDENCE;
 use tare_analysis::summary::{StoredTrial, summarise};
 use tare_model::load::transport::TlsResult;
-use tare_model::plan::{Target, Until};
+use tare_model::plan::{PrecisionTarget, StopRule};
 use tare_model::summary::{Cell, Distinction, Estimate, Summary, Tls};
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
@@ -357,8 +357,8 @@ fn a_reason_of_every_trial_is_given_once() {
 fn resources_of_an_adaptive_plan_pay_for_its_looks_too() {
     let fixed = support::quick();
     let mut adaptive = fixed.clone();
-    adaptive.until = Some(Until {
-        targets: vec![Target {
+    adaptive.until = Some(StopRule {
+        targets: vec![PrecisionTarget {
             what: "p50".to_owned(),
             half_width: 0.5,
         }],

@@ -8,7 +8,7 @@ mod support;
 use tare_analysis::compare::across::{Side, compare};
 use tare_analysis::summary::{METHODS, StoredTrial, summarise};
 use tare_model::layout::IdleCores;
-use tare_model::plan::{Plan, Target, UNTIL_MIN, Until};
+use tare_model::plan::{Plan, PrecisionTarget, StopRule, UNTIL_MIN};
 use tare_model::summary::comparison::{Comparison, JudgedBy};
 use tare_model::summary::{Distinction, Summary};
 use tare_model::trial::{TrialResult, order};
@@ -394,8 +394,8 @@ fn an_outlier_is_named_and_kept() {
 #[test]
 fn an_adaptive_run_that_stopped_is_whole() {
     let adaptive = Plan {
-        until: Some(Until {
-            targets: vec![Target {
+        until: Some(StopRule {
+            targets: vec![PrecisionTarget {
                 what: "p50".into(),
                 half_width: 0.08,
             }],

@@ -314,9 +314,9 @@ fn every_file_is_valid_by_the_definition_and_both_forms_say_the_same() {
 
 #[test]
 fn a_test_says_which_protocol_was_asked() {
-    use tare_model::graph::Protocol;
+    use tare_model::graph::ServiceProtocol;
 
-    let asked = |front: Protocol, second: &str| {
+    let asked = |front: ServiceProtocol, second: &str| {
         let dir = tempfile::tempdir().unwrap();
         let mut plan = support::plan(&[("bare", "No mesh")], &[100.0], 1);
         let graph = &mut plan.workload.graph;
@@ -343,9 +343,9 @@ fn a_test_says_which_protocol_was_asked() {
             field("additional_options").as_str().unwrap().to_owned(),
         )
     };
-    let http = asked(Protocol::Http, "web");
+    let http = asked(ServiceProtocol::Http, "web");
     assert_eq!(http, (1, "open loop, constant arrivals".to_owned()));
-    assert_eq!(asked(Protocol::Grpc, "emoji"), (4, http.1.clone()));
-    let (protocol, said) = asked(Protocol::Http, "emoji");
+    assert_eq!(asked(ServiceProtocol::Grpc, "emoji"), (4, http.1.clone()));
+    let (protocol, said) = asked(ServiceProtocol::Http, "emoji");
     assert_eq!((protocol, said), (1, http.1 + ", some requests gRPC"));
 }

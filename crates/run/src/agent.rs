@@ -7,8 +7,8 @@ use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::record::{AgentRecord, Hello, ProcessSample, Sample, StreamChecksum};
-use tare_model::worker::{AgentSpec, Watched};
+use tare_model::record::{AgentRecord, Hello, ProcessSample, ResourceSample, StreamChecksum};
+use tare_model::worker::{AgentSpec, WatchedProcess};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::proc::container::{Container, Groups};
@@ -108,7 +108,7 @@ enum Sampled {
 }
 
 impl Sampled {
-    fn new(watched: &Watched, groups: Option<&Groups>) -> Self {
+    fn new(watched: &WatchedProcess, groups: Option<&Groups>) -> Self {
         match &watched.container {
             Some(id) => Self::Container(groups.and_then(|g| g.container(id))),
             None => Self::Process(Process::new(watched.pid)),
@@ -255,7 +255,7 @@ impl Sampler {
     }
 
     /// Reads CPU and resident memory of all, as close together as possible.
-    fn sample(&mut self, last: bool) -> Result<Sample, AgentError> {
+    fn sample(&mut self, last: bool) -> Result<ResourceSample, AgentError> {
         let t_ns = self.start.t_ns();
         let machine = read::machine().ok_or(AgentError::Machine)?;
         let mut processes = Vec::with_capacity(self.processes.len());
@@ -266,7 +266,7 @@ impl Sampler {
                 false => target.sample(i, last, t_ns),
             });
         }
-        Ok(Sample {
+        Ok(ResourceSample {
             t_ns,
             processes,
             machine,
@@ -274,7 +274,7 @@ impl Sampler {
         })
     }
 
-    fn attach_pss(&mut self, sample: &mut Sample) {
+    fn attach_pss(&mut self, sample: &mut ResourceSample) {
         if self.round.next < self.processes.len() {
             return;
         }
@@ -287,7 +287,7 @@ impl Sampler {
 
     fn note_gone<W: Write>(
         &mut self,
-        sample: &Sample,
+        sample: &ResourceSample,
         records: &mut Records<'_, W>,
     ) -> Result<(), AgentError> {
         for (i, process) in sample.processes.iter().enumerate() {
@@ -355,7 +355,7 @@ fn instants(window_ns: i64) -> impl Iterator<Item = i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::worker::{Plane, Watched};
+    use tare_model::worker::{Plane, WatchedProcess};
 
     #[test]
     fn samples_fall_on_edges_and_seconds() {
@@ -391,7 +391,7 @@ mod tests {
             .duration_since(UNIX_EPOCH)
             .unwrap()
             .as_nanos() as u64;
-        let watched = |name: &str, pid| Watched {
+        let watched = |name: &str, pid| WatchedProcess {
             name: name.to_owned(),
             plane: Plane::Application,
             pid,
@@ -412,7 +412,7 @@ mod tests {
         child.wait().unwrap();
 
         let records = records(&out);
-        let samples: Vec<&Sample> = records
+        let samples: Vec<&ResourceSample> = records
             .iter()
             .filter_map(|r| match r {
                 AgentRecord::Sample(s) => Some(s),

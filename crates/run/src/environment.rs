@@ -8,7 +8,7 @@ use std::time::Duration;
 use tare_model::layout::Fingerprint;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
-use tare_model::worker::{Plane, Upstream, Watched};
+use tare_model::worker::{Plane, Upstream, WatchedProcess};
 use tokio::sync::mpsc;
 
 /// Where trials happen. Calls come in this order: `prepare` once; then for each
@@ -78,7 +78,7 @@ pub trait Deployed {
     fn targets(&self) -> &BTreeMap<(String, String), Upstream>;
 
     /// Every process to sample, except tare, the generator and the agent.
-    fn watched(&self) -> Vec<Watched>;
+    fn watched(&self) -> Vec<WatchedProcess>;
 
     /// Returns an event of kind `exited` for each process that ended by itself since the last call.
     fn exited(&mut self) -> Vec<Event>;
@@ -121,7 +121,7 @@ impl Role {
 #[derive(Debug)]
 pub struct Worker {
     /// Further processes for the agent to sample: the worker itself and tare.
-    pub watched: Vec<Watched>,
+    pub watched: Vec<WatchedProcess>,
     /// Time limit for a generator to open its connections.
     pub armed_within: Duration,
     /// Its standard output, line by line, without newlines; closed when the worker has ended.

@@ -4,11 +4,13 @@
 use std::path::Path;
 
 use tare_fake::{Fake, Fault};
-use tare_model::graph::{Mix, MixEndpoint, Protocol, Service, ServiceGraph};
+use tare_model::graph::{Mix, MixEndpoint, Service, ServiceGraph, ServiceProtocol};
 use tare_model::layout::{Fingerprint, RunManifest};
 use tare_model::load::{Arrivals, Pace};
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
-use tare_model::plan::{EnvironmentKind, Load, Plan, Target, UNTIL_MIN, Until, Workload};
+use tare_model::plan::{
+    EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload,
+};
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Grade, Reason};
 use tare_run::experiment::{Observer, Outcome, RunError, Update, run};
@@ -39,7 +41,7 @@ fn graph() -> ServiceGraph {
         description: String::new(),
         services: vec![Service {
             name: "web".into(),
-            protocol: Protocol::Http,
+            protocol: ServiceProtocol::Http,
             app: None,
             uses: vec![],
             endpoints: vec![],
@@ -169,13 +171,13 @@ fn reasons(result: &TrialResult) -> Vec<Reason> {
 
 /// Up to 20 blocks, until p99 is known within `half_width`.
 fn adaptive(half_width: f64) -> Plan {
-    let target = Target {
+    let target = PrecisionTarget {
         what: "p99".into(),
         half_width,
     };
     Plan {
         repeats: 20,
-        until: Some(Until {
+        until: Some(StopRule {
             targets: vec![target],
             min: UNTIL_MIN,
         }),

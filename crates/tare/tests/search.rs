@@ -4,7 +4,7 @@
 
 use std::process::{Command, Output};
 
-use tare_model::load::search::{Ended, Limit, SearchResult, StepOutcome};
+use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, StepOutcome};
 
 mod support;
 
@@ -51,7 +51,7 @@ fn the_capacity_of_a_server_is_found() {
     );
     let result = parse(&output);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_ne!(result.ended, Ended::Interrupted);
+    assert_ne!(result.ended, SearchEnd::Interrupted);
     let found = result.found.unwrap();
     assert!(found.low_rps < 75.0 && found.rate_rps < 80.0, "{result:#?}");
     assert!(found.low_rps <= found.rate_rps && found.rate_rps <= found.high_rps);
@@ -91,7 +91,7 @@ fn a_server_that_fails_fast_meets_nothing() {
     );
     let result = parse(&output);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert_eq!((result.limit, result.found), (Limit::MinRate, None));
+    assert_eq!((result.limit, result.found), (SearchLimit::MinRate, None));
     assert!(
         result.steps[0]
             .missed

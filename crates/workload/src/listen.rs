@@ -9,7 +9,7 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use tare_model::graph::Protocol;
+use tare_model::graph::ServiceProtocol;
 use tare_model::limits::STREAMS_MAX;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ use crate::{grpc, http};
 pub(crate) async fn accept(
     listener: TcpListener,
     node: Arc<Node>,
-    protocol: Protocol,
+    protocol: ServiceProtocol,
     mut stop: watch::Receiver<()>,
 ) {
     loop {
@@ -38,11 +38,11 @@ pub(crate) async fn accept(
         };
         let (node, stop) = (node.clone(), stop.clone());
         match protocol {
-            Protocol::Http => {
+            ServiceProtocol::Http => {
                 let service = service_fn(move |request| http::answer(node.clone(), request));
                 drop(tokio::spawn(serve(stream, service, stop)));
             }
-            Protocol::Grpc => {
+            ServiceProtocol::Grpc => {
                 let service = service_fn(move |request| grpc::answer(node.clone(), request));
                 drop(tokio::spawn(serve(stream, service, stop)));
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use tare_model::graph::{Protocol, ServiceGraph};
+use tare_model::graph::{ServiceGraph, ServiceProtocol};
 use tare_model::worker::{Upstream, WorkloadSpec};
 
 use crate::counters::Tally;
@@ -18,7 +18,7 @@ pub struct Playground {
 
 struct Played {
     name: String,
-    protocol: Protocol,
+    protocol: ServiceProtocol,
     server: Server,
 }
 
@@ -68,7 +68,7 @@ impl Playground {
     }
 
     /// Name, protocol and address of each service, callees first.
-    pub fn services(&self) -> impl Iterator<Item = (&str, Protocol, SocketAddr)> {
+    pub fn services(&self) -> impl Iterator<Item = (&str, ServiceProtocol, SocketAddr)> {
         let served = self.servers.iter();
         served.map(|p| (p.name.as_str(), p.protocol, p.server.address()))
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tare_model::graph::{GraphError, Protocol};
+use tare_model::graph::{GraphError, ServiceProtocol};
 use tare_model::worker::WorkloadSpec;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -102,7 +102,7 @@ impl Server {
         let protocol = spec
             .graph
             .service(&spec.service)
-            .map_or(Protocol::Http, |s| s.protocol);
+            .map_or(ServiceProtocol::Http, |s| s.protocol);
         let (stop, stopped) = watch::channel(());
         tokio::spawn(listen::accept(listener, node.clone(), protocol, stopped));
         let server = Self {

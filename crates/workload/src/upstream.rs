@@ -16,7 +16,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tare_model::graph::{BYTES_MAX, Protocol};
+use tare_model::graph::{BYTES_MAX, ServiceProtocol};
 use tokio::net::TcpStream;
 use tonic::Status;
 use tonic_prost::ProstCodec;
@@ -61,7 +61,7 @@ impl Upstream {
     /// An authority that cannot be one.
     pub(crate) fn new(
         service: &str,
-        protocol: Protocol,
+        protocol: ServiceProtocol,
         to: &tare_model::worker::Upstream,
         events: Events,
     ) -> Result<Self, hyper::http::Error> {
@@ -79,12 +79,12 @@ impl Upstream {
         let connector = Connector(Arc::from(to.connect.as_str()));
         let mut builder = Client::builder(TokioExecutor::new());
         Ok(match protocol {
-            Protocol::Http => Self::Http(Arc::new(HttpUpstream {
+            ServiceProtocol::Http => Self::Http(Arc::new(HttpUpstream {
                 link,
                 origin,
                 client: builder.build(connector),
             })),
-            Protocol::Grpc => Self::Grpc(Arc::new(GrpcUpstream {
+            ServiceProtocol::Grpc => Self::Grpc(Arc::new(GrpcUpstream {
                 link,
                 origin,
                 client: builder

@@ -1,6 +1,6 @@
 //! Estimates and differences with intervals over runs, from histograms and figures.
 
-use tare_model::summary::{Difference, Distinction, Estimate, Inference, Quantile, Sampling};
+use tare_model::summary::{Difference, Distinction, Estimate, Inference, Quantile, Uncertainty};
 
 use tare_stats::bootstrap::{
     CONFIDENCE, HALF_BUCKET, Resamples, Spread, mean_interval, samples_needed,
@@ -128,7 +128,7 @@ fn sampling(
     q: f64,
     value: u64,
     spread: Option<Spread>,
-) -> Sampling {
+) -> Uncertainty {
     let n: u64 = pool.totals().iter().sum();
     let (low, high) = order::ranks(n, q, method.confidence);
     let within = within.map(|w| w.variance(q, method.seed));
@@ -142,7 +142,7 @@ fn sampling(
             0.0
         }
     });
-    Sampling {
+    Uncertainty {
         order_low_ns: pool.value_at_rank(low.max(1)).min(value),
         order_high_ns: pool.value_at_rank(high.min(n)).max(value),
         effective_samples: effective_samples(pool, q, value),

@@ -1,15 +1,15 @@
 //! In what two runs differ besides what they measured.
 
-use tare_model::layout::{RunManifest, TestBedDifference};
+use tare_model::layout::{PlatformDifference, RunManifest};
 use tare_model::plan::Plan;
 
 use tare_stats::order::median;
 
 /// Sentences without their full stop; none where the runs are alike.
 pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String> {
-    let differences = before.test_bed().differences(after.test_bed());
+    let differences = before.platform().differences(after.platform());
     let words =
-        |d: &TestBedDifference| format!("{}: {} before, {} after", d.what, d.before, d.after);
+        |d: &PlatformDifference| format!("{}: {} before, {} after", d.what, d.before, d.after);
     let mut found: Vec<String> = differences.iter().map(words).collect();
     plans(&before.plan, &after.plan, &mut found);
     found

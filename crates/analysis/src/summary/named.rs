@@ -1,6 +1,6 @@
 //! Cells in the way of published benchmarks, under their names.
 
-use tare_model::summary::{NamedFigure, NamedSummary};
+use tare_model::summary::{MethodFigure, MethodSummary};
 use tare_model::worker::Plane;
 
 use super::trials::Trial;
@@ -13,7 +13,7 @@ pub const METHODS: [&str; 2] = ["kinvolk-2019", "linkerd-2021"];
 type Figure<'a> = (&'a str, Box<dyn Fn(&Trial<'_>) -> Option<f64>>);
 
 /// The used trials of a cell in each way; empty without a trial.
-pub(super) fn of(used: &[&Trial<'_>]) -> Vec<NamedSummary> {
+pub(super) fn of(used: &[&Trial<'_>]) -> Vec<MethodSummary> {
     if used.is_empty() {
         return Vec::new();
     }
@@ -26,12 +26,12 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<NamedSummary> {
 /// are each run's maximum.
 ///
 /// Source: Kinvolk, "Performance Benchmark Analysis of Istio and Linkerd" (2019).
-fn kinvolk(trials: &[&Trial<'_>]) -> NamedSummary {
+fn kinvolk(trials: &[&Trial<'_>]) -> MethodSummary {
     let figure = |what: &str, runs: Vec<f64>| {
         let mut sorted = runs.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         let n = sorted.len();
-        NamedFigure {
+        MethodFigure {
             what: what.to_owned(),
             value: f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
             low: (n > 1).then(|| sorted[0]),
@@ -39,7 +39,7 @@ fn kinvolk(trials: &[&Trial<'_>]) -> NamedSummary {
             runs,
         }
     };
-    NamedSummary {
+    MethodSummary {
         method: METHODS[0].to_owned(),
         words: "median of the runs, smallest and largest run; resources are maxima of a run"
             .to_owned(),
@@ -52,7 +52,7 @@ fn kinvolk(trials: &[&Trial<'_>]) -> NamedSummary {
 /// standard deviation either way; resources are each run's maximum.
 ///
 /// Source: Linkerd, "Benchmarking Linkerd and Istio" (May 2021).
-fn linkerd(trials: &[&Trial<'_>]) -> NamedSummary {
+fn linkerd(trials: &[&Trial<'_>]) -> MethodSummary {
     let maximum = |t: &Trial<'_>| t.load.as_ref().map_or(0, |l| l.latency.max());
     let worst = (trials.len() > 1)
         .then(|| trials.iter().max_by_key(|t| maximum(t)))
@@ -68,7 +68,7 @@ fn linkerd(trials: &[&Trial<'_>]) -> NamedSummary {
         let mean = runs.iter().sum::<f64>() / n;
         let squares: f64 = runs.iter().map(|x| (x - mean).powi(2)).sum();
         let deviation = (runs.len() > 1).then(|| (squares / (n - 1.0)).sqrt());
-        NamedFigure {
+        MethodFigure {
             what: what.to_owned(),
             value: mean,
             low: deviation.map(|d| mean - d),
@@ -76,7 +76,7 @@ fn linkerd(trials: &[&Trial<'_>]) -> NamedSummary {
             runs,
         }
     };
-    NamedSummary {
+    MethodSummary {
         method: METHODS[1].to_owned(),
         words: "mean of the runs and one standard deviation, the run with the highest maximum \
                 left out; resources are maxima of a run"
@@ -88,8 +88,8 @@ fn linkerd(trials: &[&Trial<'_>]) -> NamedSummary {
 
 fn figures(
     trials: &[&Trial<'_>],
-    make: impl Fn(&str, Vec<f64>) -> NamedFigure,
-) -> Vec<NamedFigure> {
+    make: impl Fn(&str, Vec<f64>) -> MethodFigure,
+) -> Vec<MethodFigure> {
     let latency = |t: &Trial<'_>, q: f64| {
         let latency = &t.load.as_ref()?.latency;
         (!latency.is_empty()).then(|| latency.quantile(q) as f64)

@@ -1,6 +1,8 @@
 //! Built-in graphs: the files of `graphs/`, and chains and fan-outs of any length.
 
-use super::{Call, Mix, MixEndpoint, Protocol, Service, ServiceEndpoint, ServiceGraph, Step};
+use super::{
+    Call, Mix, MixEndpoint, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol, Step,
+};
 use crate::builtin_files::{GRAPHS, stem};
 use crate::source::yaml_to_json;
 
@@ -105,7 +107,7 @@ fn fanout(n: u32) -> ServiceGraph {
 fn http(name: &str, endpoints: Vec<ServiceEndpoint>) -> Service {
     Service {
         name: name.to_owned(),
-        protocol: Protocol::Http,
+        protocol: ServiceProtocol::Http,
         app: None,
         uses: Vec::new(),
         endpoints,

@@ -29,7 +29,7 @@ pub struct Service {
     /// Name, unique in the graph: lower-case letters, digits and hyphens.
     pub name: String,
     /// What it speaks.
-    pub protocol: Protocol,
+    pub protocol: ServiceProtocol,
     /// A built-in application in the place of synthetic endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<App>,
@@ -48,14 +48,23 @@ pub const SYNTHETIC: &str = "tare.Synthetic";
 /// What a service speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Protocol {
+pub enum ServiceProtocol {
     /// HTTP/1.1.
     Http,
     /// gRPC over HTTP/2, plain.
     Grpc,
 }
 
-impl Protocol {
+impl ServiceProtocol {
+    /// As it is written in a graph.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Grpc => "grpc",
+        }
+    }
+
     /// As people write it.
     #[must_use]
     pub fn title(self) -> &'static str {
@@ -189,10 +198,10 @@ fn is_get(v: &str) -> bool {
 impl App {
     /// What it speaks.
     #[must_use]
-    pub fn protocol(self) -> Protocol {
+    pub fn protocol(self) -> ServiceProtocol {
         match self {
-            Self::EmojivotoWeb => Protocol::Http,
-            Self::EmojivotoEmoji | Self::EmojivotoVoting => Protocol::Grpc,
+            Self::EmojivotoWeb => ServiceProtocol::Http,
+            Self::EmojivotoEmoji | Self::EmojivotoVoting => ServiceProtocol::Grpc,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use thiserror::Error;
 
-use super::{Call, Mix, Protocol, Service, ServiceEndpoint, ServiceGraph};
+use super::{Call, Mix, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol};
 
 /// Largest request or response body, in bytes.
 pub const BYTES_MAX: u32 = 16 << 20;
@@ -21,12 +21,12 @@ pub struct GraphError {
     /// one call is named in its short form, as `calls[0].path`.
     pub at: String,
     /// What.
-    pub problem: Problem,
+    pub problem: GraphProblem,
 }
 
 /// Kinds of wrong.
 #[derive(Debug, Clone, PartialEq, Error)]
-pub enum Problem {
+pub enum GraphProblem {
     /// A name that could not be a host name's label.
     #[error(
         "found name {0:?}, expected 1 to 40 lower-case letters, digits and hyphens, a letter first"
@@ -118,7 +118,7 @@ pub enum Problem {
 
 type Checked = Result<(), GraphError>;
 
-fn bad(at: impl Into<String>, problem: Problem) -> GraphError {
+fn bad(at: impl Into<String>, problem: GraphProblem) -> GraphError {
     GraphError {
         at: at.into(),
         problem,
@@ -128,7 +128,7 @@ fn bad(at: impl Into<String>, problem: Problem) -> GraphError {
 pub(super) fn validate(graph: &ServiceGraph) -> Checked {
     name("name", &graph.name)?;
     if graph.services.is_empty() {
-        return Err(bad("services", Problem::Empty("service")));
+        return Err(bad("services", GraphProblem::Empty("service")));
     }
     let names = graph.services.iter().map(|s| s.name.as_str());
     unique("services", "service", "name", names)?;
@@ -142,7 +142,7 @@ pub(super) fn validate(graph: &ServiceGraph) -> Checked {
     let names = graph.mixes.iter().map(|m| m.name.as_str());
     unique("mixes", "mix", "name", names)?;
     if graph.mix("default").is_none() {
-        return Err(bad("mixes", Problem::NoDefaultMix));
+        return Err(bad("mixes", GraphProblem::NoDefaultMix));
     }
     for (i, m) in graph.mixes.iter().enumerate() {
         mix(graph, &format!("mixes[{i}]"), m)?;
@@ -159,7 +159,7 @@ fn name(at: &str, text: &str) -> Checked {
     if good {
         return Ok(());
     }
-    Err(bad(at, Problem::Name(text.to_owned())))
+    Err(bad(at, GraphProblem::Name(text.to_owned())))
 }
 
 fn unique<'a>(
@@ -174,7 +174,7 @@ fn unique<'a>(
             let name = name.to_owned();
             return Err(bad(
                 format!("{at}[{i}].{key}"),
-                Problem::Duplicate { what, name },
+                GraphProblem::Duplicate { what, name },
             ));
         }
     }
@@ -185,8 +185,8 @@ fn unknown<'a>(
     what: &'static str,
     found: &str,
     expected: impl Iterator<Item = &'a str>,
-) -> Problem {
-    Problem::Unknown {
+) -> GraphProblem {
+    GraphProblem::Unknown {
         what,
         found: found.to_owned(),
         expected: expected.collect::<Vec<_>>().join(", "),
@@ -200,20 +200,13 @@ fn find<'a>(graph: &'a ServiceGraph, at: String, found: &str) -> Result<&'a Serv
     })
 }
 
-fn word(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Http => "http",
-        Protocol::Grpc => "grpc",
-    }
-}
-
 fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     match (s.app, s.endpoints.is_empty()) {
-        (Some(_), false) => return Err(bad(at, Problem::AppOrEndpoints("both"))),
-        (None, true) => return Err(bad(at, Problem::AppOrEndpoints("neither"))),
+        (Some(_), false) => return Err(bad(at, GraphProblem::AppOrEndpoints("both"))),
+        (None, true) => return Err(bad(at, GraphProblem::AppOrEndpoints("neither"))),
         (Some(_), true) => app(graph, at, s)?,
         (None, false) if !s.uses.is_empty() => {
-            return Err(bad(format!("{at}.uses"), Problem::UsesWithoutApp));
+            return Err(bad(format!("{at}.uses"), GraphProblem::UsesWithoutApp));
         }
         (None, false) => {}
     }
@@ -228,10 +221,10 @@ fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
 fn app(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     let Some(app) = s.app else { return Ok(()) };
     if s.protocol != app.protocol() {
-        let problem = Problem::AppProtocol {
+        let problem = GraphProblem::AppProtocol {
             app: app.name(),
-            found: word(s.protocol),
-            expected: word(app.protocol()),
+            found: s.protocol.name(),
+            expected: app.protocol().name(),
         };
         return Err(bad(format!("{at}.protocol"), problem));
     }
@@ -243,7 +236,7 @@ fn app(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
         None => Ok(()),
         Some(needs) => Err(bad(
             format!("{at}.uses"),
-            Problem::AppNeeds {
+            GraphProblem::AppNeeds {
                 app: app.name(),
                 needs: needs.name(),
             },
@@ -260,7 +253,7 @@ fn endpoint(graph: &ServiceGraph, at: &str, s: &Service, e: &ServiceEndpoint) ->
     for (i, step) in e.calls.iter().enumerate() {
         if step.parallel.is_empty() {
             let at = format!("{at}.calls[{i}].parallel");
-            return Err(bad(at, Problem::Empty("call")));
+            return Err(bad(at, GraphProblem::Empty("call")));
         }
         for (j, c) in step.parallel.iter().enumerate() {
             let at = match step.parallel.len() {
@@ -275,8 +268,8 @@ fn endpoint(graph: &ServiceGraph, at: &str, s: &Service, e: &ServiceEndpoint) ->
 
 fn call(graph: &ServiceGraph, at: &str, c: &Call) -> Checked {
     let callee = find(graph, format!("{at}.service"), &c.service)?;
-    if callee.app.is_some() && callee.protocol == Protocol::Grpc {
-        let problem = Problem::AppNotCallable(c.service.clone());
+    if callee.app.is_some() && callee.protocol == ServiceProtocol::Grpc {
+        let problem = GraphProblem::AppNotCallable(c.service.clone());
         return Err(bad(format!("{at}.service"), problem));
     }
     known_path(&format!("{at}.path"), callee, &c.path)?;
@@ -291,7 +284,10 @@ fn call(graph: &ServiceGraph, at: &str, c: &Call) -> Checked {
 fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
     name(&format!("{at}.name"), &m.name)?;
     if m.endpoints.is_empty() {
-        return Err(bad(format!("{at}.endpoints"), Problem::Empty("endpoint")));
+        return Err(bad(
+            format!("{at}.endpoints"),
+            GraphProblem::Empty("endpoint"),
+        ));
     }
     for (i, e) in m.endpoints.iter().enumerate() {
         let at = format!("{at}.endpoints[{i}]");
@@ -302,14 +298,14 @@ fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
         let method = &e.method;
         let unfit = |field: &str, found: String, expected| {
             let service = e.service.clone();
-            let problem = Problem::NotOfService {
+            let problem = GraphProblem::NotOfService {
                 found,
                 service,
                 expected,
             };
             Err(bad(format!("{at}.{field}"), problem))
         };
-        if target.protocol == Protocol::Grpc && method != "GET" {
+        if target.protocol == ServiceProtocol::Grpc && method != "GET" {
             let expected = "no method: it speaks gRPC, and the path names the call";
             return unfit("method", format!("{method:?}"), expected);
         }
@@ -318,7 +314,7 @@ fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
             return unfit("request_bytes", e.request_bytes.to_string(), expected);
         }
         if method.is_empty() || !method.bytes().all(|b| b.is_ascii_uppercase()) {
-            let problem = Problem::Path {
+            let problem = GraphProblem::Path {
                 found: method.clone(),
                 expected: "a request method in capitals, as GET or POST",
             };
@@ -334,7 +330,7 @@ fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
 /// `written` is a gRPC method, or a path with perhaps a query; the endpoint is the path's.
 fn known_path(at: &str, callee: &Service, written: &str) -> Checked {
     let (bare, query) = match (callee.protocol, written.split_once('?')) {
-        (Protocol::Http, Some(parts)) => parts,
+        (ServiceProtocol::Http, Some(parts)) => parts,
         _ => (written, ""),
     };
     let mut known = match callee.app {
@@ -346,7 +342,7 @@ fn known_path(at: &str, callee: &Service, written: &str) -> Checked {
         return Err(bad(at, unknown("path", bare, known.into_iter())));
     }
     if query.bytes().any(|b| !b.is_ascii_graphic() || b == b'#') {
-        let problem = Problem::Path {
+        let problem = GraphProblem::Path {
             found: written.to_owned(),
             expected: "a query of printable ASCII, the rest percent-encoded",
         };
@@ -355,9 +351,9 @@ fn known_path(at: &str, callee: &Service, written: &str) -> Checked {
     Ok(())
 }
 
-fn path(at: &str, protocol: Protocol, text: &str) -> Checked {
+fn path(at: &str, protocol: ServiceProtocol, text: &str) -> Checked {
     let (good, expected) = match protocol {
-        Protocol::Http => (
+        ServiceProtocol::Http => (
             text.starts_with('/')
                 && !text.starts_with("/tare/")
                 && !text
@@ -365,7 +361,7 @@ fn path(at: &str, protocol: Protocol, text: &str) -> Checked {
                     .any(|b| !b.is_ascii_graphic() || b == b'?' || b == b'#'),
             "a path from / of printable ASCII, without a query and not under /tare/",
         ),
-        Protocol::Grpc => (
+        ServiceProtocol::Grpc => (
             text.starts_with(|c: char| c.is_ascii_alphabetic())
                 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'),
             "a gRPC method name of letters, digits and underscores",
@@ -375,12 +371,12 @@ fn path(at: &str, protocol: Protocol, text: &str) -> Checked {
         return Ok(());
     }
     let found = text.to_owned();
-    Err(bad(at, Problem::Path { found, expected }))
+    Err(bad(at, GraphProblem::Path { found, expected }))
 }
 
 fn range(at: &str, found: impl ToString, expected: impl ToString) -> GraphError {
     let (found, expected) = (found.to_string(), expected.to_string());
-    bad(at, Problem::Range { found, expected })
+    bad(at, GraphProblem::Range { found, expected })
 }
 
 fn at_most(at: &str, value: u32, max: u32) -> Checked {
@@ -422,7 +418,7 @@ fn cycles(graph: &ServiceGraph) -> Checked {
         ring.push(next);
         if let Some(start) = seen {
             let words = ring[start..].join(" -> ");
-            return Err(bad("services", Problem::Cycle(words)));
+            return Err(bad("services", GraphProblem::Cycle(words)));
         }
     }
 }

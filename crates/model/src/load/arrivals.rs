@@ -217,7 +217,7 @@ impl Arrivals {
                 )),
                 None => Ok(()),
             },
-            Self::Trace(trace) if !trace.is_whole() => {
+            Self::Trace(trace) if !trace.has_instants() => {
                 Err("a trace without its instants, expected gaps_base64".to_owned())
             }
             _ => Ok(()),
@@ -226,9 +226,9 @@ impl Arrivals {
 
     /// The same without a trace's instants: what results carry.
     #[must_use]
-    pub fn described(&self) -> Self {
+    pub fn without_instants(&self) -> Self {
         match self {
-            Self::Trace(trace) => Self::Trace(trace.described()),
+            Self::Trace(trace) => Self::Trace(trace.without_instants()),
             other => other.clone(),
         }
     }

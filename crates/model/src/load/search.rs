@@ -23,9 +23,9 @@ pub struct SearchResult {
     /// without an objective for latency.
     pub unseen_share: Option<f64>,
     /// What kept the rate from being higher.
-    pub limit: Limit,
+    pub limit: SearchLimit,
     /// Why the search ended.
-    pub ended: Ended,
+    pub ended: SearchEnd,
     /// All steps in order.
     pub steps: Vec<SearchStep>,
 }
@@ -47,7 +47,7 @@ pub struct RateEstimate {
 /// What kept the rate from being higher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
+pub enum SearchLimit {
     /// The target missed the objectives.
     Target,
     /// The generator could not keep up: the target may do more.
@@ -63,7 +63,7 @@ pub enum Limit {
 /// Why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum SearchEnd {
     /// The interval is as narrow as was asked, or an end of the range is certain.
     Certain,
     /// The time was up.

@@ -220,11 +220,11 @@ pub enum Mode {
 impl Mode {
     /// The same without a trace's instants: what results carry.
     #[must_use]
-    pub fn described(&self) -> Self {
+    pub fn without_instants(&self) -> Self {
         match self {
             Self::Open { rate_rps, arrivals } => Self::Open {
                 rate_rps: *rate_rps,
-                arrivals: arrivals.described(),
+                arrivals: arrivals.without_instants(),
             },
             Self::Saturate => Self::Saturate,
         }

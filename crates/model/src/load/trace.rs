@@ -102,12 +102,12 @@ impl Trace {
     }
 
     /// Whether its instants are there.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn has_instants(&self) -> bool {
         self.instants_ns.is_some()
     }
 
     /// The same without its instants.
-    pub(super) fn described(&self) -> Self {
+    pub(super) fn without_instants(&self) -> Self {
         Self {
             instants_ns: None,
             ..*self
@@ -213,7 +213,7 @@ mod tests {
             prop_assert_eq!(&back, &arrivals);
             let Arrivals::Trace(trace) = &back else { panic!("no trace") };
             prop_assert_eq!(trace.instants_ns(), instants.as_slice());
-            let described = serde_json::to_string(&arrivals.described()).unwrap();
+            let described = serde_json::to_string(&arrivals.without_instants()).unwrap();
             prop_assert!(described.len() < 80, "{}", described);
             let back: Arrivals = serde_json::from_str(&described).unwrap();
             prop_assert!(back.check(1.0, 1).is_err(), "a trace without instants was accepted");

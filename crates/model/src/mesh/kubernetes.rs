@@ -27,16 +27,16 @@ pub struct MeshKubernetes {
     /// How a namespace with its pods joins the mesh.
     pub join: Join,
     /// Where the parts of the mesh run.
-    pub parts: Parts,
+    pub parts: MeshParts,
     /// How it is proven that the mesh is in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub proof: Option<ProofOf>,
+    pub proof: Option<ProofSource>,
     /// What the generator's own sidecar is asked for after the load, by name: addresses on
     /// the pod's loopback that answer with JSON, as `http://127.0.0.1:15000/config_dump`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub proxy_config: BTreeMap<String, String>,
     /// What belongs to the mesh and must be gone after it.
-    pub gone: Gone,
+    pub gone: Leftovers,
     /// How far this definition was tried, in a sentence for people.
     pub tried: String,
 }
@@ -97,7 +97,7 @@ pub struct Join {
 /// Where the parts of the mesh run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Parts {
+pub struct MeshParts {
     /// Name of the sidecar container in each pod; absent without sidecars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<String>,
@@ -112,7 +112,7 @@ pub struct Parts {
     pub waypoints: Option<String>,
     /// What must have all of its pods available before an application is deployed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ready: Vec<Workloads>,
+    pub ready: Vec<WorkloadRef>,
 }
 
 /// Pods by label, in one namespace.
@@ -128,7 +128,7 @@ pub struct PodSelector {
 /// All Deployments or DaemonSets of a namespace with a label.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Workloads {
+pub struct WorkloadRef {
     /// `Deployment` or `DaemonSet`.
     pub kind: String,
     /// The namespace.
@@ -140,7 +140,7 @@ pub struct Workloads {
 /// Where the proxies tell what they did. Asked through the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ProofOf {
+pub struct ProofSource {
     /// Port of the Prometheus text of a sidecar.
     pub port: u16,
     /// Its path.
@@ -156,7 +156,7 @@ pub struct ProofOf {
 /// What belongs to the mesh: what of this is new after its removal is removed too.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Gone {
+pub struct Leftovers {
     /// Ends of the groups of its custom resources, as `istio.io`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub crd_groups: Vec<String>,

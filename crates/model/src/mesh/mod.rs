@@ -11,6 +11,6 @@ pub use catalogue::builtins;
 pub(crate) use decode::{SETTINGS, SettingsFile, kubernetes};
 pub use definition::{DataPlaneKind, Mesh, MeshDefinition, MeshSettings, Mtls, Variant};
 pub use kubernetes::{
-    Gone, HelmRelease, Join, MeshKubernetes, MeshNamespace, Parts, PodSelector, ProofOf, Workloads,
-    merge,
+    HelmRelease, Join, Leftovers, MeshKubernetes, MeshNamespace, MeshParts, PodSelector,
+    ProofSource, WorkloadRef, merge,
 };

@@ -43,7 +43,7 @@ pub struct KubernetesSettings {
     /// How the application's pods lie on the nodes.
     pub placement: Placement,
     /// Who tells CPU and memory.
-    pub sampling: Sampling,
+    pub sampling: SamplingSource,
     /// Overlays for meshes by name, or by the name before the slash: merged over `kubernetes` of the mesh.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub meshes: BTreeMap<String, Value>,
@@ -71,7 +71,7 @@ impl Default for KubernetesSettings {
             generator_node: GeneratorNode::default(),
             node_labels: BTreeMap::new(),
             placement: Placement::default(),
-            sampling: Sampling::default(),
+            sampling: SamplingSource::default(),
             meshes: BTreeMap::new(),
             hooks: Hooks::default(),
             ready_within_s: 180,
@@ -185,7 +185,7 @@ pub enum Placement {
 /// Who tells CPU and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Sampling {
+pub enum SamplingSource {
     /// An agent on each node, each second; where agents may not run, the kubelets.
     #[default]
     Agents,

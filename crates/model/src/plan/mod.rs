@@ -18,7 +18,9 @@ pub use crate::source::yaml_to_json;
 pub use crate::source::{Place, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
 pub use builtin::{BuiltinPlan, builtin, builtins, nearest_builtin};
 pub use file::schema;
-pub use kubernetes::{GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy, Sampling};
+pub use kubernetes::{
+    GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy, SamplingSource,
+};
 pub use prices::Prices;
 pub use resolve::{ReadFile, resolve};
-pub use resolved::{EnvironmentKind, Load, Plan, Target, UNTIL_MIN, Until, Workload};
+pub use resolved::{EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload};

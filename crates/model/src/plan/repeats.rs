@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 
-use super::resolved::{TARGETS, Target, UNTIL_MIN, Until};
+use super::resolved::{PrecisionTarget, StopRule, TARGETS, UNTIL_MIN};
 use crate::limits::REPEATS_MAX;
 use crate::source::{Decoder, Node, Part, Place, Shape, Share};
 use crate::units::parse_share;
@@ -106,7 +106,7 @@ pub(super) fn resolve(
     d: &mut Decoder,
     part: Part<RepeatsFile>,
     place: Place,
-) -> Option<(u32, Option<Until>)> {
+) -> Option<(u32, Option<StopRule>)> {
     let file = part.or_else(RepeatsFile::default)?;
     let min_place = file.min.place();
     if matches!(file.until, Part::Absent) {
@@ -130,13 +130,13 @@ pub(super) fn resolve(
     {
         let half_width = part.or(0.0)?;
         if half_width > 0.0 {
-            targets.push(Target {
+            targets.push(PrecisionTarget {
                 what: what.to_owned(),
                 half_width,
             });
         }
     }
-    Some((max, Some(Until { targets, min })))
+    Some((max, Some(StopRule { targets, min })))
 }
 
 #[cfg(test)]

@@ -100,12 +100,12 @@ fn read(
         .expected(format!("at most {TRIALS_MAX}"))
         .help("divide the plan");
     }
-    if let Some(bodies) = plan.bodies_beyond() {
+    if let Some(bodies) = plan.excess_body_bytes() {
         d.problem(
             environment_place,
             format!("request bodies of {bodies} bytes: endpoints x instances x generators"),
         )
-        .expected(format!("at most {} on Kubernetes", Plan::BODIES_MAX))
+        .expected(format!("at most {} on Kubernetes", Plan::BODY_BYTES_MAX))
         .help("lower `request_bytes` of the mix, or the number of instances");
     }
     Some(plan)

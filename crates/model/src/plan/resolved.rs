@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kubernetes::KubernetesSettings;
 use super::prices::Prices;
-use crate::graph::{MixEndpoint, Protocol, ServiceGraph};
+use crate::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
 use crate::load::{Arrivals, Pace};
 use crate::mesh::{DataPlaneKind, Mesh};
 
@@ -38,7 +38,7 @@ pub struct Plan {
     pub repeats: u32,
     /// When an adaptive plan stops before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Until>,
+    pub until: Option<StopRule>,
     /// Seed of the order of trials, of arrivals, of everything random.
     pub seed: u64,
     /// What CPU and memory cost, for money per month.
@@ -50,9 +50,9 @@ pub struct Plan {
 /// mesh under every load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Until {
+pub struct StopRule {
     /// At least one.
-    pub targets: Vec<Target>,
+    pub targets: Vec<PrecisionTarget>,
     /// Fewest blocks, at least [`UNTIL_MIN`].
     pub min: u32,
 }
@@ -60,7 +60,7 @@ pub struct Until {
 /// One target of an [`Until`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Target {
+pub struct PrecisionTarget {
     /// `p50`, `p90`, `p99` or `p99.9`.
     pub what: String,
     /// Half the width of the interval, as a share of the percentile.
@@ -75,7 +75,7 @@ pub const UNTIL_MIN: u32 = 5;
 pub(super) const TARGETS: [(&str, f64); 4] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-impl Target {
+impl PrecisionTarget {
     /// The percentile, 0 to 1.
     #[must_use]
     pub fn q(&self) -> f64 {
@@ -175,15 +175,15 @@ impl Plan {
 impl Plan {
     /// Most bytes of request bodies that go to a cluster: in base64, with what is around
     /// them, they lie in one ConfigMap, which holds 1 MiB.
-    pub const BODIES_MAX: u64 = 700_000;
+    pub const BODY_BYTES_MAX: u64 = 700_000;
 
     /// Bytes of the bodies of all requests that all generators of a cluster are told of,
-    /// where they are more than [`Self::BODIES_MAX`].
+    /// where they are more than [`Self::BODY_BYTES_MAX`].
     #[must_use]
-    pub fn bodies_beyond(&self) -> Option<u64> {
+    pub fn excess_body_bytes(&self) -> Option<u64> {
         let generators = self.kubernetes.as_ref()?.generators;
         let bytes = self.workload.body_bytes() * u64::from(generators);
-        (bytes > Self::BODIES_MAX).then_some(bytes)
+        (bytes > Self::BODY_BYTES_MAX).then_some(bytes)
     }
 }
 
@@ -214,13 +214,13 @@ impl Workload {
 
     /// What the services that the mix asks speak, each once, HTTP first.
     #[must_use]
-    pub fn protocols(&self) -> Vec<Protocol> {
+    pub fn protocols(&self) -> Vec<ServiceProtocol> {
         let asked = self.asked();
-        let spoken = |p: &Protocol| {
+        let spoken = |p: &ServiceProtocol| {
             let mut services = self.graph.services.iter();
             services.any(|s| s.protocol == *p && asked.contains(s.name.as_str()))
         };
-        let mut all = vec![Protocol::Http, Protocol::Grpc];
+        let mut all = vec![ServiceProtocol::Http, ServiceProtocol::Grpc];
         all.retain(spoken);
         all
     }

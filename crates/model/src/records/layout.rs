@@ -21,7 +21,7 @@
 //!
 //! A trial is written under [`PARTIAL_PREFIX`] and renamed when it is complete.
 
-pub use super::manifest::{Fingerprint, IdleCores, RunManifest, TestBed, TestBedDifference};
+pub use super::manifest::{Fingerprint, IdleCores, Platform, PlatformDifference, RunManifest};
 
 /// [`RunManifest`].
 pub const RUN: &str = "run.json";

@@ -59,7 +59,7 @@ pub struct Fingerprint {
 
 /// The build of tare and the machine on which trials run.
 #[derive(Debug, Clone, Copy)]
-pub struct TestBed<'a> {
+pub struct Platform<'a> {
     /// Version of tare.
     pub tare_version: &'a str,
     /// `release` or `debug`.
@@ -68,9 +68,9 @@ pub struct TestBed<'a> {
     pub fingerprint: &'a Fingerprint,
 }
 
-/// One difference between two [`TestBed`]s.
+/// One difference between two [`Platform`]s.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TestBedDifference {
+pub struct PlatformDifference {
     /// What differs, as `kernel` or the name of a program.
     pub what: String,
     /// On the first.
@@ -84,8 +84,8 @@ pub struct TestBedDifference {
 impl RunManifest {
     /// Where the run began.
     #[must_use]
-    pub fn test_bed(&self) -> TestBed<'_> {
-        TestBed {
+    pub fn platform(&self) -> Platform<'_> {
+        Platform {
             tare_version: &self.tare_version,
             tare_build: &self.tare_build,
             fingerprint: &self.fingerprint,
@@ -93,14 +93,14 @@ impl RunManifest {
     }
 }
 
-impl TestBed<'_> {
+impl Platform<'_> {
     /// Everything in which `after` differs. The load average is not compared: it differs always.
     #[must_use]
-    pub fn differences(self, after: TestBed<'_>) -> Vec<TestBedDifference> {
+    pub fn differences(self, after: Platform<'_>) -> Vec<PlatformDifference> {
         let mut found = Vec::new();
         let mut compare = |what: &str, forbids_resume: bool, before: String, after: String| {
             if before != after {
-                found.push(TestBedDifference {
+                found.push(PlatformDifference {
                     what: what.to_owned(),
                     before,
                     after,
@@ -215,13 +215,13 @@ mod tests {
         before: &Fingerprint,
         after: &Fingerprint,
     ) -> Vec<(String, String, String, bool)> {
-        let bed = |fingerprint| TestBed {
+        let bed = |fingerprint| Platform {
             tare_version: "1.0.0",
             tare_build: "release",
             fingerprint,
         };
         let found = bed(before).differences(bed(after));
-        let row = |d: TestBedDifference| (d.what, d.before, d.after, d.forbids_resume);
+        let row = |d: PlatformDifference| (d.what, d.before, d.after, d.forbids_resume);
         found.into_iter().map(row).collect()
     }
 

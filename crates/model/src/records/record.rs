@@ -187,7 +187,7 @@ pub enum AgentRecord {
     /// First.
     Hello(Hello),
     /// At the start and the end of the window and each second between.
-    Sample(Sample),
+    Sample(ResourceSample),
     /// A watched process is no more.
     Gone {
         /// Index into `AgentSpec::processes`.
@@ -214,7 +214,7 @@ pub enum AgentRecord {
 
 /// One look at all watched processes and at the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
+pub struct ResourceSample {
     /// Since the start of the window, read before the first process.
     pub t_ns: i64,
     /// In the order of `AgentSpec::processes`; `None` for one that is gone.

@@ -151,7 +151,7 @@ pub enum MemoryKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessUse {
-    /// `Watched::name`.
+    /// `WatchedProcess::name`.
     pub name: String,
     /// Whose it is.
     pub plane: Plane,

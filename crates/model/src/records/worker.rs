@@ -45,7 +45,7 @@ pub struct AgentSpec {
     /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The processes.
-    pub processes: Vec<Watched>,
+    pub processes: Vec<WatchedProcess>,
     /// Start of the measured window: samples fall on it, on each second after
     /// it, and on its end.
     pub window_start_unix_ns: u64,
@@ -56,7 +56,7 @@ pub struct AgentSpec {
 /// A process to watch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Watched {
+pub struct WatchedProcess {
     /// Unique label, as `emojivoto-0/web/sidecar`.
     pub name: String,
     /// Which plane it belongs to.
@@ -68,7 +68,7 @@ pub struct Watched {
     pub container: Option<String>,
 }
 
-impl Watched {
+impl WatchedProcess {
     /// A process.
     #[must_use]
     pub fn process(name: impl Into<String>, plane: Plane, pid: u32) -> Self {

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cost::Cost;
-use super::inference::{Inference, Sampling};
+use super::inference::{Inference, Uncertainty};
 use super::instrument::{CoreToCore, Instrument, Tls};
-use super::named::NamedSummary;
+use super::named::MethodSummary;
 use crate::load::Counts;
 use crate::trial::MemoryKind;
 use crate::verdict::Verdict;
@@ -58,7 +58,7 @@ pub struct Cell {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
     /// The same trials in the way of published benchmarks, by name.
-    pub named: Vec<NamedSummary>,
+    pub named: Vec<MethodSummary>,
     /// The instrument's own error; absent where no trial compared its instants with the
     /// kernel's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct Quantile {
     pub supported: bool,
     /// What its uncertainty is made of; absent where no interval was asked for (service
     /// time, lateness, endpoints) and for the maximum.
-    pub sampling: Option<Sampling>,
+    pub sampling: Option<Uncertainty>,
 }
 
 /// One point of a percentile curve.

@@ -26,13 +26,13 @@ pub struct ClustersManifest {
     /// The plan as it was written.
     pub plan_text: String,
     /// The clusters, in the order of the command line.
-    pub clusters: Vec<ClusterOf>,
+    pub clusters: Vec<ClusterRun>,
 }
 
 /// One of the clusters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ClusterOf {
+pub struct ClusterRun {
     /// Context of the kubeconfig.
     pub context: String,
     /// Directory of its run, below that of `clusters.json`.

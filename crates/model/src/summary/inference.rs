@@ -8,7 +8,7 @@ use super::Distinction;
 /// What the uncertainty of one pooled quantile is made of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Sampling {
+pub struct Uncertainty {
     /// Lower end of the interval from order statistics, in nanoseconds: as if all
     /// responses were independent of one another, which within a run they are not.
     /// Shown beside the interval over runs, never in its place.

@@ -18,8 +18,8 @@ pub use cell::{
     SpectrumPoint,
 };
 pub use cost::Cost;
-pub use inference::{Inference, Sampling, StopTarget, Stopping};
+pub use inference::{Inference, StopTarget, Stopping, Uncertainty};
 pub use instrument::{CoreToCore, Instrument, Tls};
-pub use named::{NamedFigure, NamedSummary};
+pub use named::{MethodFigure, MethodSummary};
 pub use run::{Answer, Setup, Summary, TrialRow};
 pub use stability::{Outlier, OutlierCores, Stability};

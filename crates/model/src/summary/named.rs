@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A cell in the way of a published benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NamedSummary {
+pub struct MethodSummary {
     /// `kinvolk-2019` or `linkerd-2021`.
     pub method: String,
     /// What the method does, in a sentence without its full stop.
@@ -15,13 +15,13 @@ pub struct NamedSummary {
     /// Index of the trial that the method leaves out.
     pub dropped: Option<u32>,
     /// Latency percentiles and resources.
-    pub figures: Vec<NamedFigure>,
+    pub figures: Vec<MethodFigure>,
 }
 
-/// One figure of a [`NamedSummary`].
+/// One figure of a [`MethodSummary`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NamedFigure {
+pub struct MethodFigure {
     /// `p50`, `p90`, `p99`, `p99.9`, `max` in nanoseconds; `data_plane_cpu` in cores
     /// (of the busiest second of a run); `data_plane_memory` and
     /// `largest_proxy_memory` in bytes (maxima of a run).

@@ -18,7 +18,7 @@ pub struct Published {
     pub url: Option<String>,
     /// The machines and the load, in a sentence without its full stop.
     pub setting: String,
-    /// Which of [`crate::summary::NamedSummary::method`] made the figures; absent
+    /// Which of [`crate::summary::MethodSummary::method`] made the figures; absent
     /// where the publication does not say, or did otherwise.
     pub method: Option<String>,
     /// The figures, as far as they were given as numbers.

@@ -9,7 +9,7 @@ use super::cell::{Cell, Distinction};
 use super::inference::Stopping;
 use super::published::Published;
 use super::stability::{Outlier, Stability};
-use crate::graph::Protocol;
+use crate::graph::ServiceProtocol;
 use crate::hist::LatencySummary;
 use crate::layout::Fingerprint;
 use crate::load::Counts;
@@ -85,7 +85,7 @@ pub struct Setup {
     pub mix: String,
     /// What the services that the mix asks speak; empty in a summary of before it was kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub protocols: Vec<Protocol>,
+    pub protocols: Vec<ServiceProtocol>,
     /// What is compared, with all settings, in the order of the plan.
     pub meshes: Vec<Mesh>,
     /// The loads, in the order of the plan.

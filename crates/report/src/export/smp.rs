@@ -111,7 +111,7 @@ fn test(summary: &Summary, load: &Load) -> PerformanceTestConfig {
     };
     // The format has one protocol for a client.
     let (protocol, both) = match summary.setup.protocols[..] {
-        [graph::Protocol::Grpc] => (Protocol::Grpc, ""),
+        [graph::ServiceProtocol::Grpc] => (Protocol::Grpc, ""),
         [_, _, ..] => (Protocol::Http, ", some requests gRPC"),
         _ => (Protocol::Http, ""),
     };

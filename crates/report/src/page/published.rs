@@ -3,7 +3,7 @@
 
 use tare_analysis::figures;
 use tare_model::summary::published::{Bound, Published};
-use tare_model::summary::{NamedFigure, Summary};
+use tare_model::summary::{MethodFigure, Summary};
 
 use crate::page::html::Html;
 use crate::page::mesh_label;
@@ -68,7 +68,7 @@ pub(crate) fn named(page: &mut Html, summary: &Summary) {
     }
 }
 
-fn in_its_unit(figure: &NamedFigure, value: f64) -> String {
+fn in_its_unit(figure: &MethodFigure, value: f64) -> String {
     if figure.what.ends_with("cpu") {
         format!("{} cores", figures::cores(value))
     } else if figure.what.ends_with("memory") {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tare_model::record::{Interval, Sample};
+use tare_model::record::{Interval, ResourceSample};
 use tare_model::trial::ProcessUse;
 use tare_model::worker::Plane;
 use tare_stats::Histogram;
@@ -96,7 +96,11 @@ impl SeriesBuilder {
     /// The series, with what the processes used: `samples` in order, `processes` as
     /// they are in each sample.
     #[must_use]
-    pub(crate) fn finish(self, samples: &[Sample], processes: &[ProcessUse]) -> TrialSeries {
+    pub(crate) fn finish(
+        self,
+        samples: &[ResourceSample],
+        processes: &[ProcessUse],
+    ) -> TrialSeries {
         let last = self.columns.keys().next_back().copied();
         let mut columns = vec![Column::default(); last.map_or(0, |l| l as usize + 1)];
         for (at, (mut column, latency, lateness)) in self.columns {
@@ -115,7 +119,7 @@ impl SeriesBuilder {
             memory_mib: BTreeMap::new(),
         };
         let every = samples.len().div_ceil(COLUMNS_MAX as usize).max(1);
-        let thinned: Vec<&Sample> = samples.iter().step_by(every).collect();
+        let thinned: Vec<&ResourceSample> = samples.iter().step_by(every).collect();
         for pair in thinned.windows(2) {
             stretch(&mut series, pair[0], pair[1], processes);
         }
@@ -124,12 +128,17 @@ impl SeriesBuilder {
 }
 
 /// Adds what the planes used between two samples.
-fn stretch(series: &mut TrialSeries, from: &Sample, to: &Sample, processes: &[ProcessUse]) {
+fn stretch(
+    series: &mut TrialSeries,
+    from: &ResourceSample,
+    to: &ResourceSample,
+    processes: &[ProcessUse],
+) {
     series.sampled_s.push(rounded(to.t_ns as f64 / 1e9, 100.0));
     let n = series.sampled_s.len();
     let (mut cpu, mut memory) = (BTreeMap::new(), BTreeMap::new());
     for (i, process) in processes.iter().enumerate() {
-        let at = |sample: &Sample| sample.processes.get(i).copied().flatten();
+        let at = |sample: &ResourceSample| sample.processes.get(i).copied().flatten();
         let Some((a, b)) = at(from).zip(at(to)) else {
             continue;
         };
@@ -227,7 +236,7 @@ mod tests {
             rss_mean_bytes: 0.0,
             gone_at_ns: None,
         };
-        let sample = |s: i64, cpu: [Option<u64>; 2]| Sample {
+        let sample = |s: i64, cpu: [Option<u64>; 2]| ResourceSample {
             t_ns: s * 1_000_000_000,
             processes: cpu
                 .map(|cpu_ns| {

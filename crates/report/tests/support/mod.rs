@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::graph::{Mix, MixEndpoint, Protocol, Service, ServiceGraph};
+use tare_model::graph::{Mix, MixEndpoint, Service, ServiceGraph, ServiceProtocol};
 use tare_model::layout::{self, Fingerprint, RunManifest};
 use tare_model::load::transport::InstrumentError;
 use tare_model::load::{
@@ -17,7 +17,7 @@ use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
 use tare_model::plan::{EnvironmentKind, Load, Plan, Prices, Workload};
 use tare_model::record::{
     AgentRecord, Hello, Interval, IntervalEndpoint, LoadRecord, MachineSample, ProcessSample,
-    Sample, StreamChecksum,
+    ResourceSample, StreamChecksum,
 };
 use tare_model::rng::Rng;
 use tare_model::trial::{
@@ -88,9 +88,9 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
                 name: "emojivoto".to_owned(),
                 description: String::new(),
                 services: vec![
-                    service("web", Protocol::Http),
-                    service("emoji", Protocol::Grpc),
-                    service("voting", Protocol::Grpc),
+                    service("web", ServiceProtocol::Http),
+                    service("emoji", ServiceProtocol::Grpc),
+                    service("voting", ServiceProtocol::Grpc),
                 ],
                 mixes: vec![Mix {
                     name: "default".to_owned(),
@@ -542,7 +542,7 @@ fn agent(result: &TrialResult) -> String {
                 working_set_bytes: None,
             })
         };
-        let record = AgentRecord::Sample(Sample {
+        let record = AgentRecord::Sample(ResourceSample {
             t_ns,
             processes: processes.iter().map(one).collect(),
             machine: MachineSample {

@@ -9,7 +9,7 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tare_model::graph::Protocol;
+use tare_model::graph::ServiceProtocol;
 use tare_model::mesh::MeshSettings;
 
 use super::tls::{self, TlsFiles};
@@ -57,8 +57,8 @@ pub(crate) struct Proxy {
 pub(crate) struct Route {
     /// Host header or :authority.
     pub authority: String,
-    /// Protocol.
-    pub protocol: Protocol,
+    /// Protocol of the service.
+    pub protocol: ServiceProtocol,
     /// The inbound listener of its sidecar.
     pub address: SocketAddrV4,
     /// Expected identity in its certificate.
@@ -72,8 +72,8 @@ pub(crate) struct Inbound {
     pub listen: SocketAddrV4,
     /// Address of the application.
     pub application: SocketAddrV4,
-    /// Protocol.
-    pub protocol: Protocol,
+    /// Protocol of the service.
+    pub protocol: ServiceProtocol,
     /// Identities whose certificates are accepted.
     pub callers: Vec<String>,
 }
@@ -137,8 +137,8 @@ fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
         &["*".to_owned()]
     )]);
     let codec = match inbound.protocol {
-        Protocol::Http => "HTTP1",
-        Protocol::Grpc => "HTTP2",
+        ServiceProtocol::Http => "HTTP1",
+        ServiceProtocol::Grpc => "HTTP2",
     };
     let mut manager = connection_manager(proxy, INBOUND, codec, &hosts);
     let mut chain = json!({});
@@ -238,10 +238,15 @@ fn virtual_host(proxy: &Proxy, direction: &str, cluster: &str, domains: &[String
     json!({"name": cluster, "domains": domains, "routes": routes})
 }
 
-fn cluster(name: &str, protocol: Protocol, address: SocketAddrV4, tls: Option<Value>) -> Value {
+fn cluster(
+    name: &str,
+    protocol: ServiceProtocol,
+    address: SocketAddrV4,
+    tls: Option<Value>,
+) -> Value {
     let protocol_options = match protocol {
-        Protocol::Http => json!({"http_protocol_options": {}}),
-        Protocol::Grpc => json!({"http2_protocol_options": http2_options()}),
+        ServiceProtocol::Http => json!({"http_protocol_options": {}}),
+        ServiceProtocol::Grpc => json!({"http2_protocol_options": http2_options()}),
     };
     let mut cluster = json!({
         "name": name,
@@ -284,10 +289,10 @@ fn socket_address(address: SocketAddrV4) -> Value {
     json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}})
 }
 
-fn alpn(protocol: Protocol) -> &'static str {
+fn alpn(protocol: ServiceProtocol) -> &'static str {
     match protocol {
-        Protocol::Http => "http/1.1",
-        Protocol::Grpc => "h2",
+        ServiceProtocol::Http => "http/1.1",
+        ServiceProtocol::Grpc => "h2",
     }
 }
 
@@ -321,14 +326,14 @@ mod tests {
             outbound: at(2, 15001),
             routes: vec![Route {
                 authority: "back.shop-0".to_owned(),
-                protocol: Protocol::Grpc,
+                protocol: ServiceProtocol::Grpc,
                 address: at(3, 15006),
                 identity: "spiffe://tare.local/ns/shop-0/sa/back".to_owned(),
             }],
             inbound: Some(Inbound {
                 listen: at(2, 15006),
                 application: at(2, 15080),
-                protocol: Protocol::Http,
+                protocol: ServiceProtocol::Http,
                 callers: vec!["spiffe://tare.local/ns/tare/sa/generator".to_owned()],
             }),
             tls: tls.then(|| TlsFiles {

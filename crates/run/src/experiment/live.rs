@@ -1,7 +1,7 @@
 //! The data plane's CPU while a trial runs, for the progress display. The results are computed
 //! from all samples afterwards.
 
-use tare_model::record::Sample;
+use tare_model::record::ResourceSample;
 use tare_model::worker::{AgentSpec, Plane};
 
 #[derive(Debug, Default)]
@@ -11,7 +11,11 @@ pub(super) struct LiveCpu {
 
 impl LiveCpu {
     /// Returns the cores used by the data plane since the previous sample.
-    pub(super) fn data_plane_cores(&mut self, spec: &AgentSpec, sample: &Sample) -> Option<f64> {
+    pub(super) fn data_plane_cores(
+        &mut self,
+        spec: &AgentSpec,
+        sample: &ResourceSample,
+    ) -> Option<f64> {
         let used: u64 = spec
             .processes
             .iter()

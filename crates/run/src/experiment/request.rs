@@ -63,7 +63,7 @@ fn request(service: &Service, endpoint: &MixEndpoint, target: &Upstream) -> Endp
         grpc: GrpcCall::default(),
         weight: endpoint.weight,
     };
-    if service.protocol == graph::Protocol::Grpc {
+    if service.protocol == graph::ServiceProtocol::Grpc {
         let app = service.app.and_then(graph::App::grpc_service);
         let of = app.unwrap_or(SYNTHETIC);
         request.protocol = Protocol::Grpc;
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use tare_model::graph::builtin;
 
-    fn of(protocol: graph::Protocol, path: &str, request_bytes: u32) -> Endpoint {
+    fn of(protocol: graph::ServiceProtocol, path: &str, request_bytes: u32) -> Endpoint {
         let mut service = builtin("emojivoto").unwrap().services.remove(0);
         (service.protocol, service.app) = (protocol, None);
         let endpoint = MixEndpoint {
@@ -118,21 +118,21 @@ mod tests {
 
     #[test]
     fn an_http_request_has_its_path_and_an_optional_body() {
-        let plain = of(graph::Protocol::Http, "/x?y=1", 0);
+        let plain = of(graph::ServiceProtocol::Http, "/x?y=1", 0);
         assert_eq!(plain.url, "http://a.b/x?y=1");
         assert_eq!((plain.method.as_str(), plain.weight), ("GET", 3));
         assert_eq!((plain.body_base64, plain.messages_base64), (None, vec![]));
-        let with = of(graph::Protocol::Http, "/x", 3);
+        let with = of(graph::ServiceProtocol::Http, "/x", 3);
         assert_eq!(with.body_base64.as_deref(), Some("AAAA"));
     }
 
     #[test]
     fn a_grpc_request_names_the_method_and_encodes_the_bytes() {
-        let empty = of(graph::Protocol::Grpc, "Get", 0);
+        let empty = of(graph::ServiceProtocol::Grpc, "Get", 0);
         assert_eq!(empty.url, "http://a.b/tare.Synthetic/Get");
         assert_eq!((empty.protocol, empty.body_base64), (Protocol::Grpc, None));
         assert_eq!(empty.messages_base64, [""]);
-        let with = of(graph::Protocol::Grpc, "Get", 300);
+        let with = of(graph::ServiceProtocol::Grpc, "Get", 300);
         let message = STANDARD.decode(&with.messages_base64[0]).unwrap();
         assert_eq!(message[..3], [10, 0b1010_1100, 0b10]);
         assert_eq!(message[3..], [0; 300]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tare_model::plan::{KubernetesSettings, Sampling};
+use tare_model::plan::{KubernetesSettings, SamplingSource};
 use tare_model::worker::AgentSpec;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -42,8 +42,8 @@ pub(super) async fn start(
     })?;
     let parts = parts(&spec, nodes);
     let made = match settings.sampling {
-        Sampling::Kubelet => Err("as the plan says".to_owned()),
-        Sampling::Agents => make(api, settings, &deployment.names, &parts).await?,
+        SamplingSource::Kubelet => Err("as the plan says".to_owned()),
+        SamplingSource::Agents => make(api, settings, &deployment.names, &parts).await?,
     };
     let order = kubelet::Order {
         nodes: parts.iter().map(|p| (p.node.clone(), p.speaks)).collect(),

@@ -9,7 +9,7 @@ use tare_model::graph::ServiceGraph;
 use tare_model::mesh::{Join, Mesh, MeshKubernetes};
 use tare_model::plan::{KubernetesSettings, Plan};
 use tare_model::trial::{Event, TrialSpec};
-use tare_model::worker::{Upstream, Watched, WorkloadSpec};
+use tare_model::worker::{Upstream, WatchedProcess, WorkloadSpec};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -41,7 +41,7 @@ pub struct Deployment {
     /// The generators' node.
     pub(super) reserved: Option<Node>,
     pub(super) targets: BTreeMap<(String, String), Upstream>,
-    pub(super) watched: Vec<Watched>,
+    pub(super) watched: Vec<WatchedProcess>,
     /// Pods of the application when they had become ready.
     pub(super) pods: Vec<Value>,
     /// Sums of the proxies' counters before the load, by pod.
@@ -65,7 +65,7 @@ impl Deployed for Deployment {
         &self.targets
     }
 
-    fn watched(&self) -> Vec<Watched> {
+    fn watched(&self) -> Vec<WatchedProcess> {
         self.watched.clone()
     }
 

@@ -208,7 +208,7 @@ fn hear(
     api: &Api,
     deployment: &mut Deployment,
     pods: &[serde_json::Value],
-    watched: Vec<tare_model::worker::Watched>,
+    watched: Vec<tare_model::worker::WatchedProcess>,
     until: Instant,
 ) -> Worker {
     let (raw_sender, raw) = mpsc::channel(LINES_WAITING_MAX);

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use tare_model::plan::{KubernetesSettings, Sampling};
+use tare_model::plan::{KubernetesSettings, SamplingSource};
 
 /// A kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Kind {
 /// The kinds whose rights a run with these settings uses, whatever its meshes.
 pub(super) fn used(settings: &KubernetesSettings) -> impl Iterator<Item = &'static Kind> {
     let secrets = !settings.image_pull_secrets.is_empty();
-    let kubelet = settings.sampling == Sampling::Kubelet;
+    let kubelet = settings.sampling == SamplingSource::Kubelet;
     KINDS.iter().filter(move |kind| {
         let needed = match kind.needed {
             Needed::Always => true,
@@ -220,7 +220,7 @@ mod tests {
     fn kubelets_are_asked_only_with_a_right_that_is_asked_for() {
         assert!(!role_yaml(&with_secrets()).contains("nodes/proxy"));
         let settings = KubernetesSettings {
-            sampling: Sampling::Kubelet,
+            sampling: SamplingSource::Kubelet,
             ..KubernetesSettings::default()
         };
         assert!(role_yaml(&settings).contains(&rule(&NODE_PROXY)));

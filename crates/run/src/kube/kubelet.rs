@@ -52,7 +52,7 @@ async fn places(api: &Api, spec: &AgentSpec) -> Result<Vec<Option<Place>>, ApiEr
             known.extend(container.id().map(|id| (id, place())));
         }
     }
-    let id = |w: &tare_model::worker::Watched| {
+    let id = |w: &tare_model::worker::WatchedProcess| {
         let id = w.container.as_deref()?.rsplit('/').next()?;
         known.get(id).cloned()
     };
@@ -295,14 +295,14 @@ mod tests {
     use serde_json::json;
     use tare_analysis::judge::{KUBELET_AGE_INVALID, KUBELET_AGE_SUSPECT};
     use tare_model::trial::Resources;
-    use tare_model::worker::{Plane, Watched};
+    use tare_model::worker::{Plane, WatchedProcess};
 
     const S: f64 = 1e9;
     /// When windows begin, in seconds.
     const START: f64 = 1000.0;
 
     fn order(window_s: u64) -> Order {
-        let watched = |node: &str| Watched {
+        let watched = |node: &str| WatchedProcess {
             name: node.to_owned(),
             plane: Plane::DataPlane,
             pid: 0,

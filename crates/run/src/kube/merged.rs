@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tare_analysis::AgentStream;
-use tare_model::record::{AgentRecord, Hello, MachineSample, Sample, StreamChecksum};
+use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample, StreamChecksum};
 use tare_model::worker::AgentSpec;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -119,7 +119,7 @@ pub(super) async fn merge(
 }
 
 /// Which of the agents' instants a sample belongs to: one a second.
-fn instant(sample: &Sample) -> i64 {
+fn instant(sample: &ResourceSample) -> i64 {
     (sample.t_ns as f64 / 1e9).round() as i64
 }
 
@@ -128,7 +128,7 @@ pub(super) struct Merged {
     parts: Vec<Part>,
     total: usize,
     streams: Vec<AgentStream>,
-    waiting: Vec<VecDeque<Sample>>,
+    waiting: Vec<VecDeque<ResourceSample>>,
     /// Which have told their last.
     finished: Vec<bool>,
     /// When each told last, since the start of the window.
@@ -249,8 +249,8 @@ impl Merged {
     }
 
     /// The first waiting sample of every node: they are of the same instant.
-    fn sample(&mut self) -> Sample {
-        let mut whole = Sample {
+    fn sample(&mut self) -> ResourceSample {
+        let mut whole = ResourceSample {
             t_ns: i64::MAX,
             processes: vec![None; self.total],
             machine: MachineSample {
@@ -315,12 +315,12 @@ impl Merged {
 mod tests {
     use super::*;
     use tare_model::record::ProcessSample;
-    use tare_model::worker::{Plane, Watched};
+    use tare_model::worker::{Plane, WatchedProcess};
 
     fn spec() -> AgentSpec {
-        let watched = |name: &str, container: &str| Watched {
+        let watched = |name: &str, container: &str| WatchedProcess {
             container: Some(container.to_owned()),
-            ..Watched::process(name, Plane::Application, 0)
+            ..WatchedProcess::process(name, Plane::Application, 0)
         };
         AgentSpec {
             schema_version: tare_model::SCHEMA_VERSION,
@@ -363,7 +363,7 @@ mod tests {
                     working_set_bytes: Some(2),
                 })
             };
-            let record = AgentRecord::Sample(Sample {
+            let record = AgentRecord::Sample(ResourceSample {
                 t_ns,
                 processes: cpu.iter().map(process).collect(),
                 machine: MachineSample {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tare_model::mesh::{MeshKubernetes, Workloads};
+use tare_model::mesh::{MeshKubernetes, WorkloadRef};
 use tare_model::trial::Event;
 use tokio::time::Instant;
 
@@ -90,7 +90,7 @@ pub(super) async fn install(
     Ok(())
 }
 
-async fn wait_ready(site: Site<'_>, wanted: &[Workloads]) -> Result<(), EnvironmentError> {
+async fn wait_ready(site: Site<'_>, wanted: &[WorkloadRef]) -> Result<(), EnvironmentError> {
     let until = Instant::now() + site.ready_within;
     for workload in wanted {
         let kind = if workload.kind == "DaemonSet" {

@@ -1,7 +1,7 @@
 //! Manifests, as values: no request is made here.
 
 use serde_json::{Value, json};
-use tare_model::graph::Protocol;
+use tare_model::graph::ServiceProtocol;
 use tare_model::mesh::Join;
 use tare_model::plan::{KubernetesSettings, Placement};
 
@@ -43,21 +43,14 @@ pub(super) fn service(
     names: &TrialNames,
     namespace: &str,
     service: &str,
-    protocol: Protocol,
+    protocol: ServiceProtocol,
 ) -> Value {
-    let word = word(protocol);
+    let word = protocol.name();
     json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": service, "namespace": namespace,
             "labels": with(names.labels(), &[("app", service)])},
         "spec": {"selector": {"app": service},
             "ports": [{"name": word, "appProtocol": word, "port": PORT, "targetPort": PORT}]}})
-}
-
-fn word(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Http => "http",
-        Protocol::Grpc => "grpc",
-    }
 }
 
 /// Files for workers: name to text.
@@ -113,20 +106,20 @@ pub(super) fn deployment(
     settings: &KubernetesSettings,
     join: Option<&Join>,
     (namespace, service, instance): (&str, &str, &str),
-    protocol: Protocol,
+    protocol: ServiceProtocol,
     place: Place<'_>,
 ) -> Value {
     let file = format!("/spec/{service}.json");
     let mut container = container(settings, &["workload", "--spec", &file]);
-    container["ports"] = json!([{"name": word(protocol), "containerPort": PORT}]);
+    container["ports"] = json!([{"name": protocol.name(), "containerPort": PORT}]);
     // Asked only until it is ready: no probe disturbs a measurement.
     container["startupProbe"] =
         json!({"periodSeconds": 1, "failureThreshold": 600, "timeoutSeconds": 5});
     match protocol {
-        Protocol::Http => {
+        ServiceProtocol::Http => {
             container["startupProbe"]["httpGet"] = json!({"path": "/tare/ready", "port": PORT});
         }
-        Protocol::Grpc => container["startupProbe"]["grpc"] = json!({"port": PORT}),
+        ServiceProtocol::Grpc => container["startupProbe"]["grpc"] = json!({"port": PORT}),
     }
     let mut pod = pod_spec(settings, container, "spec");
     match settings.placement {

@@ -1,7 +1,7 @@
 //! What a pod's object tells: ready or why not, its containers, what ended.
 
 use serde_json::Value;
-use tare_model::worker::{Plane, Watched};
+use tare_model::worker::{Plane, WatchedProcess};
 
 use super::names::{CONTAINER, INSTANCE, ROLE};
 
@@ -178,7 +178,7 @@ impl<'a> Pod<'a> {
     }
 
     /// Its running containers, for the agents.
-    pub(super) fn watched(self, sidecar: Option<&str>) -> Vec<Watched> {
+    pub(super) fn watched(self, sidecar: Option<&str>) -> Vec<WatchedProcess> {
         let role = self.label(ROLE);
         let mut all = Vec::new();
         for container in self.containers() {
@@ -195,7 +195,7 @@ impl<'a> Pod<'a> {
                 ("application", other) => (Plane::DataPlane, format!("{}/{other}", self.title())),
                 (_, other) => (Plane::ControlPlane, format!("{}/{other}", self.title())),
             };
-            all.push(Watched {
+            all.push(WatchedProcess {
                 name,
                 plane,
                 pid: 0,

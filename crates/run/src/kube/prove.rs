@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tare_model::mesh::{DataPlaneKind, Mtls, ProofOf};
+use tare_model::mesh::{DataPlaneKind, Mtls, ProofSource};
 use tare_model::trial::Proof;
-use tare_model::worker::{Plane, Watched};
+use tare_model::worker::{Plane, WatchedProcess};
 
 use super::api::{Api, ApiError};
 use super::deploy::Deployment;
@@ -80,7 +80,7 @@ fn carried(deployment: &Deployment) -> Proof {
 /// Containers of application, proxies and control plane for the agents.
 async fn watch(api: &Api, deployment: &mut Deployment) -> Result<(), ApiError> {
     let sidecar = deployment.sidecar().map(ToOwned::to_owned);
-    let mut watched: Vec<Watched> = Vec::new();
+    let mut watched: Vec<WatchedProcess> = Vec::new();
     for pod in deployment.pods.iter().map(Pod) {
         watched.extend(pod.watched(sidecar.as_deref()));
     }
@@ -96,7 +96,7 @@ async fn watch(api: &Api, deployment: &mut Deployment) -> Result<(), ApiError> {
                 let reserved = deployment.reserved.as_ref().map(|n| n.name.as_str());
                 let plane = plane_of(plane, pod, reserved);
                 let containers = pod.watched(None).into_iter();
-                watched.extend(containers.map(|w| Watched { plane, ..w }));
+                watched.extend(containers.map(|w| WatchedProcess { plane, ..w }));
             }
         }
         if let Some(selector) = &parts.waypoints {
@@ -108,7 +108,7 @@ async fn watch(api: &Api, deployment: &mut Deployment) -> Result<(), ApiError> {
                 .filter(|p| p.namespace().starts_with(&base))
             {
                 let own = pod.watched(None).into_iter();
-                watched.extend(own.map(|w| Watched {
+                watched.extend(own.map(|w| WatchedProcess {
                     plane: Plane::DataPlane,
                     ..w
                 }));
@@ -230,7 +230,7 @@ impl Asked {
     }
 }
 
-async fn asked(api: &Api, deployment: &Deployment, of: &ProofOf) -> Vec<Asked> {
+async fn asked(api: &Api, deployment: &Deployment, of: &ProofSource) -> Vec<Asked> {
     if !of.of_node_proxies {
         let fronts = &deployment.fronts;
         let pods = deployment.pods.iter().map(Pod);
@@ -252,7 +252,7 @@ async fn asked(api: &Api, deployment: &Deployment, of: &ProofOf) -> Vec<Asked> {
     all
 }
 
-async fn counters(api: &Api, asked: &[Asked], of: &ProofOf) -> BTreeMap<String, f64> {
+async fn counters(api: &Api, asked: &[Asked], of: &ProofSource) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for pod in asked {
         let path = Api::pod_proxy(&pod.namespace, &pod.name, of.port, &of.path);

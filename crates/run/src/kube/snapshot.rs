@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tare_model::mesh::Gone;
+use tare_model::mesh::Leftovers;
 
 use super::api::{Api, ApiError};
 use super::kinds::{COMPARED, CONFIG_MAP, CRD, Kind, NAMESPACE, NODE};
@@ -124,7 +124,7 @@ fn marks(node: &Value) -> Vec<String> {
 }
 
 /// Whether an object is the mesh's by what its definition says.
-pub(super) fn belongs(kind: Kind, name: &str, gone: &Gone, namespaces: &[String]) -> bool {
+pub(super) fn belongs(kind: Kind, name: &str, gone: &Leftovers, namespaces: &[String]) -> bool {
     match kind {
         CRD => gone
             .crd_groups
@@ -167,10 +167,10 @@ mod tests {
             (MUTATING, "istio-sidecar-injector"),
             (CLUSTER_ROLE, "somebody"),
         ]);
-        let gone = Gone {
+        let gone = Leftovers {
             crd_groups: vec!["istio.io".into()],
             name_prefixes: vec!["istio".into()],
-            ..Gone::default()
+            ..Leftovers::default()
         };
         let spaces = ["istio-system".to_owned()];
         let seen: Vec<(String, bool)> = before

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use tare_model::record::{MachineSample, ProcessSample, Sample};
+use tare_model::record::{MachineSample, ProcessSample, ResourceSample};
 
 use super::log::rfc3339_ns;
 
@@ -226,7 +226,7 @@ pub(super) fn samples(
     nodes: &[NodeTrack],
     (start_unix_ns, window_ns): (i64, i64),
     step_ns: usize,
-) -> Vec<Sample> {
+) -> Vec<ResourceSample> {
     instants(window_ns, step_ns)
         .map(|t_ns| {
             let edge = start_unix_ns + t_ns;
@@ -240,7 +240,7 @@ pub(super) fn samples(
                     working_set_bytes: Some(r.working_set_bytes),
                 })
             };
-            Sample {
+            ResourceSample {
                 t_ns,
                 processes: tracks.iter().map(process).collect(),
                 machine: MachineSample {

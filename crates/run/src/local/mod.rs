@@ -25,7 +25,7 @@ use tare_model::layout::{Fingerprint, IdleCores};
 use tare_model::mesh::Mtls;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
-use tare_model::worker::{Upstream, Watched};
+use tare_model::worker::{Upstream, WatchedProcess};
 
 use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
 use crate::envoy::admin::{self, Requests};
@@ -153,7 +153,7 @@ pub struct LocalDeployment {
     meshed: bool,
     mtls: Mtls,
     targets: BTreeMap<(String, String), Upstream>,
-    watched: Vec<Watched>,
+    watched: Vec<WatchedProcess>,
     processes: Vec<Process>,
     workers: Vec<tokio::task::JoinHandle<()>>,
     /// Admin sockets of the sidecars, by pod.
@@ -193,7 +193,7 @@ impl Deployed for LocalDeployment {
         &self.targets
     }
 
-    fn watched(&self) -> Vec<Watched> {
+    fn watched(&self) -> Vec<WatchedProcess> {
         self.watched.clone()
     }
 

@@ -10,7 +10,7 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tare_model::graph::Protocol;
+use tare_model::graph::ServiceProtocol;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -90,7 +90,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let bytes_max = limits.body_bytes_max;
-    let work = exchange(stream, Protocol::Http, authority, path, bytes_max);
+    let work = exchange(stream, ServiceProtocol::Http, authority, path, bytes_max);
     within(limits.within, work).await
 }
 
@@ -100,7 +100,7 @@ where
 /// When the connection fails, or there is no complete response in time.
 pub async fn get_at(
     address: SocketAddrV4,
-    protocol: Protocol,
+    protocol: ServiceProtocol,
     tls: Option<Tls>,
     authority: &str,
     path: &str,
@@ -132,7 +132,7 @@ async fn within<T>(
 
 async fn exchange<S>(
     stream: S,
-    protocol: Protocol,
+    protocol: ServiceProtocol,
     authority: &str,
     path: &str,
     body_bytes_max: usize,
@@ -143,14 +143,14 @@ where
     let io = TokioIo::new(stream);
     let body = Empty::<Bytes>::new();
     let response = match protocol {
-        Protocol::Http => {
+        ServiceProtocol::Http => {
             let request = Request::get(path).header("host", authority).body(body);
             let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;
             let (mut sender, connection) = http1::handshake(io).await.map_err(refused)?;
             tokio::spawn(connection);
             sender.send_request(request).await.map_err(refused)?
         }
-        Protocol::Grpc => {
+        ServiceProtocol::Grpc => {
             let request = Request::get(format!("http://{authority}{path}")).body(body);
             let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;
             let handshake = http2::handshake(TokioExecutor::new(), io).await;

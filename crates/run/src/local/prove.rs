@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Deserialize;
-use tare_model::graph::Protocol;
+use tare_model::graph::ServiceProtocol;
 use tare_model::mesh::Mtls;
 use tare_model::trial::Proof;
 use tare_model::worker::Upstream;
@@ -148,7 +148,7 @@ async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
             .as_ref()
             .and_then(|f| targets.get(&(f.instance.clone(), f.service.clone())))
             .cloned();
-        let protocol = front.as_ref().map_or(Protocol::Http, |f| f.protocol);
+        let protocol = front.as_ref().map_or(ServiceProtocol::Http, |f| f.protocol);
         let via: Vec<String> = path[2..]
             .iter()
             .filter_map(|&i| Some(topology.pods[i].service.as_ref()?.service.clone()))
@@ -189,7 +189,11 @@ fn paths(topology: &Topology) -> Vec<Vec<usize>> {
 
 /// Sends an echo request in the protocol of the load, because a sidecar may treat protocols
 /// differently.
-async fn echo(target: &Upstream, protocol: Protocol, via: &str) -> Result<Received, ProbeError> {
+async fn echo(
+    target: &Upstream,
+    protocol: ServiceProtocol,
+    via: &str,
+) -> Result<Received, ProbeError> {
     let Upstream { connect, authority } = target;
     let address = connect
         .parse()
@@ -317,8 +321,8 @@ async fn strict(
         };
         let client = |leaf: Option<&identity::Leaf>, server| {
             let alpn = match service.protocol {
-                Protocol::Http => "http/1.1",
-                Protocol::Grpc => "h2",
+                ServiceProtocol::Http => "http/1.1",
+                ServiceProtocol::Grpc => "h2",
             };
             identity::client(leaf, server, alpn).map_err(identity_failed)
         };

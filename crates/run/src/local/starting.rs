@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tare_model::worker::{Plane, Watched};
+use tare_model::worker::{Plane, WatchedProcess};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -110,7 +110,7 @@ impl Starting {
             let Some(process) = started.process else {
                 continue;
             };
-            deployment.watched.push(Watched {
+            deployment.watched.push(WatchedProcess {
                 container: None,
                 name: process.name.clone(),
                 plane: started.plane,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use tare_model::graph::{Protocol, Service, ServiceGraph};
+use tare_model::graph::{Service, ServiceGraph, ServiceProtocol};
 use tare_model::plan::Workload;
 use tare_model::worker::Upstream;
 
@@ -50,8 +50,8 @@ pub(super) struct PodService {
     pub instance: String,
     /// Name of the service.
     pub service: String,
-    /// Protocol.
-    pub protocol: Protocol,
+    /// Protocol of the service.
+    pub protocol: ServiceProtocol,
 }
 
 impl PodService {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_model::layout;
-use tare_model::worker::{Plane, Watched};
+use tare_model::worker::{Plane, WatchedProcess};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -42,8 +42,8 @@ pub(super) async fn start(
         let _ = stdin.write_all(spec_json.as_bytes()).await;
     }
     let watched = vec![
-        Watched::process("generator", Plane::Generator, process.pid),
-        Watched::process("tare", Plane::Tare, std::process::id()),
+        WatchedProcess::process("generator", Plane::Generator, process.pid),
+        WatchedProcess::process("tare", Plane::Tare, std::process::id()),
     ];
     let (lines_sender, lines) = mpsc::channel(LINES_WAITING_MAX);
     let (stop, stop_receiver) = mpsc::channel(1);

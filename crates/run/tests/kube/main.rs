@@ -14,7 +14,7 @@ use rights::Roles;
 use server::Server;
 use tare_analysis::AgentStream;
 use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
-use tare_model::plan::{KubernetesSettings, Plan, Sampling, resolve};
+use tare_model::plan::{KubernetesSettings, Plan, SamplingSource, resolve};
 use tare_model::trial::order;
 use tare_model::worker::AgentSpec;
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
@@ -435,7 +435,7 @@ async fn where_admission_refuses_agents_the_kubelets_are_asked() {
 async fn where_the_plan_says_so_the_kubelets_are_asked_with_the_right_that_is_printed() {
     let server = Server::start(3).await;
     let mut plan = plan(&server, 1, INJECTED);
-    set(&mut plan, |k| k.sampling = Sampling::Kubelet);
+    set(&mut plan, |k| k.sampling = SamplingSource::Kubelet);
     let roles = role_yaml(plan.kubernetes.as_ref().unwrap());
     server.world.lock().unwrap().roles = Some(Roles::read(&roles));
     let (resources, events) = sampled(&server, &plan, 500).await;
@@ -454,7 +454,7 @@ async fn where_the_plan_says_so_the_kubelets_are_asked_with_the_right_that_is_pr
 async fn a_kubelet_that_answers_no_more_makes_the_window_invalid_and_is_named() {
     let server = Server::start(3).await;
     let mut plan = plan(&server, 1, INJECTED);
-    set(&mut plan, |k| k.sampling = Sampling::Kubelet);
+    set(&mut plan, |k| k.sampling = SamplingSource::Kubelet);
     server.world.lock().unwrap().summaries_left = Some(1);
     let (resources, events) = sampled(&server, &plan, 500).await;
     let resources = resources.unwrap();

@@ -55,11 +55,11 @@ impl Flags {
             })?;
         }
         plan.kubernetes = Some(Box::new(settings));
-        if let Some(bytes) = plan.bodies_beyond() {
+        if let Some(bytes) = plan.excess_body_bytes() {
             bail!(
                 "with the cluster's settings, request bodies are {bytes} bytes (endpoints x instances x generators), \
                  expected at most {}: lower `request_bytes` of the mix, or the number of instances or generators",
-                Plan::BODIES_MAX
+                Plan::BODY_BYTES_MAX
             );
         }
         Ok(())

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use indicatif::MultiProgress;
 use tare_model::layout;
 use tare_model::plan::{EnvironmentKind, Plan};
-use tare_model::summary::clusters::{ClusterOf, ClustersManifest};
+use tare_model::summary::clusters::{ClusterRun, ClustersManifest};
 use tare_model::trial::order;
 use tare_run::kube::{Kubernetes, KubernetesOptions, server};
 use tare_run::store::RunDir;
@@ -41,7 +41,7 @@ impl Clusters {
                 "several contexts are for the environment kubernetes: add --environment kubernetes"
             );
         }
-        let mut clusters: Vec<ClusterOf> = Vec::new();
+        let mut clusters: Vec<ClusterRun> = Vec::new();
         let mut servers: BTreeMap<String, &str> = BTreeMap::new();
         for context in contexts {
             let mut settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
@@ -56,7 +56,7 @@ impl Clusters {
             if clusters.iter().any(|c| c.dir == dir) {
                 bail!("the contexts have names too alike for directories: {dir}");
             }
-            clusters.push(ClusterOf {
+            clusters.push(ClusterRun {
                 context: context.clone(),
                 dir,
             });
@@ -136,7 +136,7 @@ impl Clusters {
     }
 
     /// A cluster's part: begun before, or new.
-    fn begun(&self, cluster: &ClusterOf) -> anyhow::Result<(RunStart, Plan, (String, u64))> {
+    fn begun(&self, cluster: &ClusterRun) -> anyhow::Result<(RunStart, Plan, (String, u64))> {
         let dir = self.dir.join(&cluster.dir);
         if dir.join(layout::RUN).exists() {
             let run = RunDir::resume(&dir)?;

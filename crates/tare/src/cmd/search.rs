@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use tare_analysis::slo::{Slo, SloError};
 use tare_model::SCHEMA_VERSION;
-use tare_model::load::search::{Ended, Limit, SearchResult, SearchStep, StepOutcome};
+use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
 use tare_model::load::{LoadSpec, Mode};
 use tare_model::units::{parse_duration, parse_rate};
 use tare_stats::search::{Progress, RateSearch};
@@ -114,9 +114,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     Ok(match (result.ended, result.limit) {
-        (Ended::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
-        (_, Limit::MinRate) => ExitCode::from(exit::MISSED),
-        (_, Limit::Unknown) => ExitCode::from(exit::INVALID),
+        (SearchEnd::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
+        (_, SearchLimit::MinRate) => ExitCode::from(exit::MISSED),
+        (_, SearchLimit::Unknown) => ExitCode::from(exit::INVALID),
         _ => ExitCode::SUCCESS,
     })
 }
@@ -156,7 +156,7 @@ fn search(
     let begun = Instant::now();
     let mut steps: Vec<SearchStep> = Vec::new();
     let mut progress = Progress::Searching;
-    let mut ended = Ended::Certain;
+    let mut ended = SearchEnd::Certain;
     while progress == Progress::Searching {
         let rate_rps = match step::rate_to_repeat(&steps) {
             Some(rate_rps) => rate_rps,
@@ -165,12 +165,12 @@ fn search(
         step::set(&mut spec, rate_rps, plan);
         let takes = Duration::from_nanos(spec.warmup_ns + spec.duration_ns);
         if begun.elapsed() + takes > plan.budget || steps.len() >= STEPS_MAX {
-            ended = Ended::Budget;
+            ended = SearchEnd::Budget;
             break;
         }
         let result = tare_load::run(&spec, stop, false, &mut |_| {})?;
         if stop.load(Ordering::Relaxed) || result.interrupted {
-            ended = Ended::Interrupted;
+            ended = SearchEnd::Interrupted;
             break;
         }
         let left_over = result.counts.in_flight + result.counts.not_sent > 0;
@@ -191,7 +191,7 @@ fn search(
     }
     let limit = step::limit(&steps, progress, &rates);
     let found = match limit {
-        Limit::MinRate | Limit::Unknown => None,
+        SearchLimit::MinRate | SearchLimit::Unknown => None,
         _ => Some(step::within_tried(rates.estimate(), &steps)),
     };
     Ok(SearchResult {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use tare_model::graph::{self, Protocol, ServiceGraph};
+use tare_model::graph::{self, ServiceGraph, ServiceProtocol};
 use tare_model::worker::WorkloadSpec;
 use tare_workload::Playground;
 
@@ -127,11 +127,7 @@ fn play(name: &str, seed: u64) -> anyhow::Result<()> {
 fn describe(graph: &ServiceGraph, playground: &Playground) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (name, protocol, address) in playground.services() {
-        let scheme = match protocol {
-            Protocol::Http => "http",
-            Protocol::Grpc => "grpc",
-        };
-        writeln!(out, "{name:<16} {scheme}://{address}")?;
+        writeln!(out, "{name:<16} {}://{address}", protocol.name())?;
     }
     let endpoints = graph
         .mix("default")
@@ -145,7 +141,7 @@ fn describe(graph: &ServiceGraph, playground: &Playground) -> io::Result<()> {
             continue;
         };
         let service = graph.service(&endpoint.service);
-        if service.is_none_or(|s| s.protocol == Protocol::Grpc) {
+        if service.is_none_or(|s| s.protocol == ServiceProtocol::Grpc) {
             continue;
         }
         shown.push(&endpoint.name);

@@ -132,7 +132,7 @@ pub(crate) async fn send(deployment: &LocalDeployment, requests: u32) {
     for target in deployment.targets().values() {
         let address = target.connect.parse().unwrap();
         for _ in 0..requests {
-            let protocol = tare_model::graph::Protocol::Http;
+            let protocol = tare_model::graph::ServiceProtocol::Http;
             let response = probe::get_at(address, protocol, None, &target.authority, "/").await;
             assert_eq!(response.unwrap().status, 200);
         }

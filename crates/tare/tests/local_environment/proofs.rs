@@ -204,7 +204,7 @@ async fn a_server_with_another_identity_is_refused() {
         let ask = || {
             probe::get_at(
                 address,
-                tare_model::graph::Protocol::Http,
+                tare_model::graph::ServiceProtocol::Http,
                 None,
                 &target.authority,
                 "/",
@@ -241,7 +241,7 @@ async fn load_that_bypasses_the_sidecars_is_found() {
     let endpoint = config.pointer(endpoint).unwrap();
     let ip = endpoint["address"].as_str().unwrap();
     let address = format!("{ip}:{}", endpoint["port_value"]).parse().unwrap();
-    let protocol = tare_model::graph::Protocol::Http;
+    let protocol = tare_model::graph::ServiceProtocol::Http;
     for _ in 0..3 {
         let response = probe::get_at(address, protocol, None, "front.shop-0", "/").await;
         assert_eq!(response.unwrap().status, 200);

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use tare_load::Awake;
-use tare_model::layout::{Fingerprint, IdleCores, RunManifest, TestBed};
+use tare_model::layout::{Fingerprint, IdleCores, Platform, RunManifest};
 
 /// Keeps the cores of this machine awake unless the user or the system forbids it, and returns
 /// what was done. A resumed run continues as it began.
@@ -36,12 +36,12 @@ pub(super) fn build() -> &'static str {
 
 /// Fails unless this machine, this build and these programs are those of the run.
 pub(super) fn check_same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> {
-    let now = TestBed {
+    let now = Platform {
         tare_version: env!("CARGO_PKG_VERSION"),
         tare_build: build(),
         fingerprint: here,
     };
-    let differences = manifest.test_bed().differences(now);
+    let differences = manifest.platform().differences(now);
     let changed: Vec<String> = differences
         .iter()
         .filter(|d| d.forbids_resume)

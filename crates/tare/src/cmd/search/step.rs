@@ -1,7 +1,7 @@
 //! One step of a search: its length and its outcome.
 
 use tare_analysis::slo::Slo;
-use tare_model::load::search::{Limit, RateEstimate, SearchStep, StepOutcome};
+use tare_model::load::search::{RateEstimate, SearchLimit, SearchStep, StepOutcome};
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::verdict::{Grade, Reason};
 use tare_stats::search::{Progress, RateSearch};
@@ -101,14 +101,14 @@ pub(super) fn is_met(step: &SearchStep) -> bool {
 
 /// Returns what limited the rate. A limit needs a step that was met and one that was missed; the
 /// majority of the missed steps just above the limit decides.
-pub(super) fn limit(steps: &[SearchStep], progress: Progress, rates: &RateSearch) -> Limit {
+pub(super) fn limit(steps: &[SearchStep], progress: Progress, rates: &RateSearch) -> SearchLimit {
     match progress {
-        Progress::AboveRange => return Limit::MaxRate,
-        Progress::BelowRange => return Limit::MinRate,
+        Progress::AboveRange => return SearchLimit::MaxRate,
+        Progress::BelowRange => return SearchLimit::MinRate,
         Progress::Searching | Progress::Found => {}
     }
     if !steps.iter().any(is_met) || steps.iter().all(is_met) {
-        return Limit::Unknown;
+        return SearchLimit::Unknown;
     }
     let up_to = rates.estimate().rate_rps * AT_THE_LIMIT;
     let lowest = steps.iter().filter(|s| !is_met(s)).map(|s| s.rate_rps);
@@ -119,8 +119,8 @@ pub(super) fn limit(steps: &[SearchStep], progress: Progress, rates: &RateSearch
         (own + usize::from(is_own), all + 1)
     });
     match 2 * own > all {
-        true => Limit::Generator,
-        false => Limit::Target,
+        true => SearchLimit::Generator,
+        false => SearchLimit::Target,
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    fn limit_of(outcomes: &[(f64, StepOutcome)]) -> Limit {
+    fn limit_of(outcomes: &[(f64, StepOutcome)]) -> SearchLimit {
         let mut rates = RateSearch::new(10.0, 10_000.0, 100.0);
         let steps: Vec<_> = outcomes.iter().map(|(r, o)| step(*r, *o)).collect();
         for step in &steps {
@@ -189,9 +189,12 @@ mod tests {
     #[test]
     fn the_missed_steps_just_above_the_limit_decide_what_it_was() {
         use StepOutcome::{Generator, Met, Missed};
-        assert_eq!(limit_of(&[(100.0, Met), (200.0, Missed)]), Limit::Target);
+        assert_eq!(
+            limit_of(&[(100.0, Met), (200.0, Missed)]),
+            SearchLimit::Target
+        );
         let own = [(100.0, Met), (200.0, Generator), (150.0, Generator)];
-        assert_eq!(limit_of(&own), Limit::Generator);
+        assert_eq!(limit_of(&own), SearchLimit::Generator);
         // Far above the limit the generator may be saturated, too.
         let far = [
             (100.0, Met),
@@ -199,12 +202,15 @@ mod tests {
             (110.0, Missed),
             (105.0, Missed),
         ];
-        assert_eq!(limit_of(&far), Limit::Target);
-        assert_eq!(limit_of(&[(100.0, Met)]), Limit::Unknown);
+        assert_eq!(limit_of(&far), SearchLimit::Target);
+        assert_eq!(limit_of(&[(100.0, Met)]), SearchLimit::Unknown);
         assert_eq!(
             limit_of(&[(10_000.0, Met), (10_000.0, Met)]),
-            Limit::MaxRate
+            SearchLimit::MaxRate
         );
-        assert_eq!(limit_of(&[(10.0, Missed), (10.0, Missed)]), Limit::MinRate);
+        assert_eq!(
+            limit_of(&[(10.0, Missed), (10.0, Missed)]),
+            SearchLimit::MinRate
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tare_model::hist::LatencySummary;
-use tare_model::load::search::{Ended, Limit, SearchResult, SearchStep, StepOutcome};
+use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
 use tare_model::units::{format_duration_ns, format_rate};
 
 /// Below this share, a backlog that a step cannot see is not reported.
@@ -69,7 +69,7 @@ fn answer(result: &SearchResult) -> String {
     let objectives = result.objectives.join(", ");
     let lowest = result.steps.iter().map(|s| s.rate_rps);
     match (result.found, result.limit) {
-        (Some(found), Limit::MaxRate) => format!(
+        (Some(found), SearchLimit::MaxRate) => format!(
             "{objectives}: met up to the highest rate tried, {}",
             format_rate(found.high_rps)
         ),
@@ -81,7 +81,7 @@ fn answer(result: &SearchResult) -> String {
             found.confidence * 100.0,
             result.steps.len()
         ),
-        (None, Limit::MinRate) => format!(
+        (None, SearchLimit::MinRate) => format!(
             "{objectives}: missed even at {}",
             format_rate(lowest.fold(f64::INFINITY, f64::min))
         ),
@@ -94,24 +94,24 @@ fn answer(result: &SearchResult) -> String {
 
 fn limit(result: &SearchResult) -> &'static str {
     match result.limit {
-        Limit::Target => "limit: the target",
-        Limit::Generator => {
+        SearchLimit::Target => "limit: the target",
+        SearchLimit::Generator => {
             "limit: the generator or its machine; the target may be capable of more. Use more --threads, a dedicated core, or --pace spin"
         }
-        Limit::MaxRate => "limit: --max-rate; increase it to search further",
-        Limit::MinRate => {
+        SearchLimit::MaxRate => "limit: --max-rate; increase it to search further",
+        SearchLimit::MinRate => {
             "limit: the target is slower than --min-rate; decrease --min-rate to search further"
         }
-        Limit::Unknown => "limit: unknown",
+        SearchLimit::Unknown => "limit: unknown",
     }
 }
 
-fn ended(ended: Ended) -> Option<&'static str> {
+fn ended(ended: SearchEnd) -> Option<&'static str> {
     match ended {
-        Ended::Certain => None,
-        Ended::Budget => Some(
+        SearchEnd::Certain => None,
+        SearchEnd::Budget => Some(
             "the time budget was used up before the interval was narrow enough: increase --budget",
         ),
-        Ended::Interrupted => Some("interrupted"),
+        SearchEnd::Interrupted => Some("interrupted"),
     }
 }
