@@ -274,3 +274,23 @@ fn every_statement_of_the_method_has_a_test_that_exists() {
         "docs/method-tests.md names only {named} tests"
     );
 }
+
+#[test]
+fn links_of_documents_lead_to_files_and_the_readme_is_short() {
+    for file in files() {
+        let Some(text) = read(&file).filter(|_| file.extension().is_some_and(|e| e == "md")) else {
+            continue;
+        };
+        let links = text.split("](").skip(1);
+        for link in links.filter_map(|rest| rest.split(')').next()) {
+            let path = link.split('#').next().unwrap();
+            let found = link.contains("://") || file.parent().unwrap().join(path).exists();
+            assert!(found, "{}: {link} does not exist", file.display());
+        }
+    }
+    let readme = read(&root().join("README.md")).unwrap();
+    assert!(
+        readme.lines().count() <= 100,
+        "README.md has over 100 lines"
+    );
+}
