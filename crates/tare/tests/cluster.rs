@@ -4,10 +4,15 @@
 
 #[path = "support/account.rs"]
 mod account;
+#[path = "support/judged.rs"]
+mod judged;
 #[path = "support/kubectl.rs"]
 mod kubectl;
+#[path = "../../report/tests/support/shape.rs"]
+mod shape;
+#[path = "../../report/tests/support/weighed.rs"]
+mod weighed;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -15,16 +20,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use account::Account;
+use judged::{exit_code, judged, read};
 use kubectl::kubectl;
 use serde_json::Value;
+use shape::Shape;
 use tare_analysis::LoadStream;
 use tare_model::hist::HistogramWire;
 use tare_model::load::{Counts, LoadHistograms, LoadResult};
-use tare_model::summary::{Cell, Distinction, Summary, TrialRow};
+use tare_model::summary::{Summary, TrialRow};
 use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;
-use tare_model::worker::Plane;
 use tare_stats::Histogram;
+use weighed::weighed;
 
 /// Rates that two cores with a whole cluster on them can bear.
 const SETS: [&str; 4] = [
@@ -36,8 +43,6 @@ const SETS: [&str; 4] = [
 const MESHES: [&str; 3] = ["bare", "istio/minimal", "istio/no-mtls"];
 const PLANNED: u64 = 60 * 8;
 const GENERATORS: usize = 2;
-/// What the machine does besides makes a run unusable now and then, and the run says so.
-const ATTEMPTS: usize = 2;
 /// Where the first test leaves what the second one compares with.
 const DIR: &str = "cluster-test";
 
@@ -46,20 +51,12 @@ const DIR: &str = "cluster-test";
 fn istio_is_told_from_bare_and_the_cluster_is_as_it_was() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let account = Account::new(&program(), "cluster-quick", &tmp.join("cluster-account"));
-    let mut left = ATTEMPTS;
-    let (ended, summary) = loop {
-        left -= 1;
-        let (ended, summary) = run(&tmp.join(DIR), &account);
-        if left == 0 || summary.grade != Grade::Invalid {
-            break (ended, summary);
-        }
-        eprintln!("not usable, once more: {:#?}", summary.notes);
-    };
-    assert!(ended.success(), "tare run ended with {ended}");
-    weighed(&summary);
+    let (ended, summary) = run(&tmp.join(DIR), &account);
+    assert_eq!(ended.code(), Some(exit_code(summary.grade)));
+    weighed(&summary, &MESHES);
 }
 
-/// One run, and of it all that holds on a busy machine, too.
+/// One run: its end, and its summary.
 fn run(dir: &Path, account: &Account) -> (ExitStatus, Summary) {
     let _ = std::fs::remove_dir_all(dir);
     let before = cluster();
@@ -79,7 +76,7 @@ fn run(dir: &Path, account: &Account) -> (ExitStatus, Summary) {
     let heard = heard.join().unwrap();
     let after = cluster();
     assert_eq!(before, after, "the cluster is not as it was");
-    let summary: Summary = read(&dir.join("summary.json"));
+    let summary = judged(dir);
     let note = &summary.fingerprint.programs["note"];
     assert!(note.contains("telemetry filters"), "{note}");
     let results: Vec<TrialResult> = summary
@@ -100,98 +97,24 @@ fn run(dir: &Path, account: &Account) -> (ExitStatus, Summary) {
 fn the_same_plan_gives_the_same_shape_of_results_without_a_cluster() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let dir = tmp.join("cluster-test-local");
-    let mut left = ATTEMPTS;
-    let local = loop {
-        left -= 1;
-        let _ = std::fs::remove_dir_all(&dir);
-        let mut run = Command::new(program());
-        run.args(["run", "cluster-quick", "--environment", "local"]);
-        run.args(["--set", "meshes=bare,envoy/mtls,envoy", "--out"])
-            .arg(&dir);
-        for set in SETS {
-            run.args(["--set", set]);
-        }
-        let ended = run.status().unwrap();
-        if ended.success() {
-            break shape(&dir);
-        }
-        assert_ne!(left, 0, "tare run ended with {ended}");
-    };
-    let cluster = shape(&tmp.join(DIR));
+    let _ = std::fs::remove_dir_all(&dir);
+    let mut run = Command::new(program());
+    run.args(["run", "cluster-quick", "--environment", "local"]);
+    run.args(["--set", "meshes=bare,envoy/mtls,envoy", "--out"])
+        .arg(&dir);
+    for set in SETS {
+        run.args(["--set", set]);
+    }
+    let ended = run.status().unwrap();
+    assert_eq!(ended.code(), Some(exit_code(judged(&dir).grade)));
+    let (local, cluster) = (Shape::read(&dir), Shape::read(&tmp.join(DIR)));
     // Of a cluster, tare itself is no part.
-    let only_local: Vec<_> = local.difference(&cluster).collect();
-    assert_eq!(only_local, ["bare plane tare", "meshed plane tare"]);
+    let expected = ["bare plane tare", "meshed plane tare"];
+    let expected = local.caused_in_both(&cluster, &expected);
+    assert_eq!(local.beyond(&cluster), expected);
     // Envoys of one machine have no control plane.
-    let only_cluster: Vec<_> = cluster.difference(&local).collect();
-    assert_eq!(only_cluster, ["meshed plane control_plane"]);
-}
-
-/// What a run has: kinds of figures and files, for trials without a mesh and with one.
-fn shape(dir: &Path) -> BTreeSet<String> {
-    let summary: Value = read(&dir.join("summary.json"));
-    let kind = |of: &Value| match of["mesh"] == "bare" {
-        true => "bare",
-        false => "meshed",
-    };
-    let keys = |of: &Value| -> Vec<String> { of.as_object().unwrap().keys().cloned().collect() };
-    let each = |of: &Value| of.as_array().cloned().unwrap_or_default();
-    let mut shape: BTreeSet<String> = keys(&summary).into_iter().collect();
-    for cell in each(&summary["cells"]) {
-        let kind = kind(&cell);
-        let mut add = |what: &str, name: &str| shape.insert(format!("{kind} {what} {name}"));
-        for key in keys(&cell) {
-            add("cell", &key);
-        }
-        for plane in keys(&cell["planes"]) {
-            add("plane", &plane);
-        }
-        for figure in each(&cell["latency"]) {
-            add("latency", figure["name"].as_str().unwrap());
-        }
-        for part in ["latency", "resources"] {
-            for figure in each(&cell["overhead"][part]) {
-                add("overhead", figure["what"].as_str().unwrap());
-            }
-        }
-    }
-    assert!(shape.contains("meshed overhead p50"), "{shape:#?}");
-    for trial in each(&summary["trials"]) {
-        let kind = kind(&trial);
-        let files = dir.join("trials").join(trial["dir"].as_str().unwrap());
-        let files = std::fs::read_dir(files).unwrap();
-        let names = files.map(|f| f.unwrap().file_name().to_string_lossy().into_owned());
-        for name in names.chain(keys(&trial)) {
-            shape.insert(format!("{kind} trial {name}"));
-        }
-    }
-    shape
-}
-
-/// Three meshes, each with usable trials, and the data plane's cost clear of zero.
-fn weighed(summary: &Summary) {
-    assert_ne!(summary.grade, Grade::Invalid, "{:#?}", summary.notes);
-    let meshes: Vec<&str> = summary.cells.iter().map(|c| c.mesh.as_str()).collect();
-    assert_eq!(meshes, MESHES);
-    for cell in &summary.cells {
-        assert_ne!(cell.verdict.grade, Grade::Invalid, "{cell:#?}");
-        assert!(cell.counts.identity_holds(), "{:?}", cell.counts);
-        assert!(
-            cell.trials_used.len() >= 2,
-            "{}: {:?}",
-            cell.mesh,
-            cell.trials_used
-        );
-        assert_eq!(
-            cell.planes.contains_key(&Plane::DataPlane),
-            cell.mesh != "bare"
-        );
-    }
-    for mesh in &MESHES[1..] {
-        let cell = summary.cells.iter().find(|c| c.mesh == *mesh).unwrap();
-        for what in ["cpu", "memory"] {
-            above_zero(cell, what);
-        }
-    }
+    let expected = cluster.caused_in_both(&local, &["meshed plane control_plane"]);
+    assert_eq!(cluster.beyond(&local), expected);
 }
 
 /// What each trial proved of its mesh.
@@ -245,13 +168,6 @@ fn files(dir: &Path) -> Vec<PathBuf> {
         false => vec![path],
     });
     below.flatten().collect()
-}
-
-fn above_zero(cell: &Cell, what: &str) {
-    let overhead = cell.overhead.as_ref().unwrap();
-    let found = overhead.resources.iter().find(|d| d.what == what).unwrap();
-    assert!(found.low.unwrap() > 0.0, "{}: {found:#?}", cell.mesh);
-    assert_eq!(found.distinction, Distinction::Higher, "{}", cell.mesh);
 }
 
 /// A trial whose stream is whole, adds up second by second, and is what its result says.
@@ -387,9 +303,4 @@ fn cluster() -> Vec<String> {
 fn program() -> PathBuf {
     std::env::var_os("TARE_PROGRAM")
         .map_or_else(|| env!("CARGO_BIN_EXE_tare").into(), PathBuf::from)
-}
-
-fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
-    let text = std::fs::read_to_string(path).unwrap();
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }

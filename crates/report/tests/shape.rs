@@ -1,0 +1,412 @@
+//! The checks of real runs in `crates/tare/tests/cluster.rs`, on synthetic runs of every
+//! combination of what a host may do to a run.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "support/shape.rs"]
+mod shape;
+mod support;
+#[path = "support/weighed.rs"]
+mod weighed;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde_json::Value;
+use shape::{CELL_OPTIONAL, Shape, keys};
+use tare_analysis::summary::{StoredTrial, summarise};
+use tare_model::layout;
+use tare_model::plan::{Plan, Prices};
+use tare_model::summary::{Cell, Difference, Distinction, Summary};
+use tare_model::transport::TlsResult;
+use tare_model::trial::{PlaneUse, TrialResult, order};
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::worker::Plane;
+use tare_stats::Histogram;
+use weighed::weighed;
+
+/// Whether something happened in a trial.
+type Happened = fn(&TrialResult) -> bool;
+
+/// What a host may do to the trials of a run.
+#[derive(Clone, Copy)]
+struct World {
+    /// Both looks at the distance of the cores were made.
+    looks: Happened,
+    /// Requests were compared with the kernel's instants.
+    instants: Happened,
+    /// The kernel gave those instants.
+    kernel_can: bool,
+    /// The trial was disturbed so much that it is invalid.
+    disturbed: Happened,
+    /// It did not even start.
+    starts: bool,
+    /// Something speaks against each trial that is left.
+    suspect: bool,
+}
+
+const ALWAYS: Happened = |_| true;
+const NEVER: Happened = |_| false;
+const BARE: Happened = |r| r.trial.mesh.name == "bare";
+const MESHED: Happened = |r| r.trial.mesh.name != "bare";
+
+const QUIET: World = World {
+    looks: ALWAYS,
+    instants: ALWAYS,
+    kernel_can: true,
+    disturbed: NEVER,
+    starts: true,
+    suspect: false,
+};
+
+const WORLDS: usize = 4 * 4 * 6;
+
+/// Every combination of looks, instants and disturbed trials.
+fn worlds() -> Vec<World> {
+    let looks: [Happened; 4] = [ALWAYS, NEVER, BARE, |r| r.trial.block == 1];
+    let instants: [(Happened, bool); 4] = [
+        (ALWAYS, true),
+        (ALWAYS, false),
+        (NEVER, true),
+        (MESHED, true),
+    ];
+    let disturbed: [Happened; 6] = [
+        NEVER,
+        |r| r.trial.block == 0,
+        BARE,
+        MESHED,
+        // No block has a usable trial of both.
+        |r| (r.trial.mesh.name == "bare") == (r.trial.block % 2 == 0),
+        ALWAYS,
+    ];
+    let mut all = Vec::new();
+    for looks in looks {
+        for (instants, kernel_can) in instants {
+            for disturbed in disturbed {
+                all.push(World {
+                    looks,
+                    instants,
+                    kernel_can,
+                    disturbed,
+                    starts: all.len() < WORLDS / 2,
+                    suspect: all.len().is_multiple_of(4),
+                });
+            }
+        }
+    }
+    assert_eq!(all.len(), WORLDS);
+    all
+}
+
+impl World {
+    /// What becomes of an undisturbed trial here.
+    fn befalls(&self, result: &mut TrialResult) {
+        let (looks, instants) = ((self.looks)(result), (self.instants)(result));
+        let load = result.load.as_mut().unwrap();
+        load.generator.core_to_core_ns = looks.then_some([40.0, 190.0]).into_iter().collect();
+        match &mut load.instrument_error {
+            Some(error) if instants && !self.kernel_can => {
+                error.absent = Some("the kernel refuses SO_TIMESTAMPING: EPERM".to_owned());
+                (error.sampled, error.missed) = (0, 0);
+                let nothing = Histogram::new();
+                (error.send, error.service_time) = (nothing.to_wire(), nothing.to_wire());
+                (error.send_ns, error.service_time_ns) = (nothing.summary(), nothing.summary());
+            }
+            Some(_) if instants => {}
+            error => *error = None,
+        }
+        let mut found = Vec::new();
+        if self.suspect {
+            found.push((Grade::Suspect, Reason::NoisyNeighbour));
+        }
+        if (self.disturbed)(result) {
+            let reason = match self.starts {
+                true => Reason::Lateness,
+                false => Reason::NotStarted,
+            };
+            found.push((Grade::Invalid, reason));
+            if !self.starts {
+                (result.load, result.resources) = (None, None);
+            }
+        }
+        let found = found
+            .into_iter()
+            .map(|(grade, reason)| Finding::new(grade, reason, "synthetic"));
+        result.verdict = Verdict::from_findings(found.collect());
+    }
+}
+
+fn plan() -> Plan {
+    let meshes = [("bare", ""), ("envoy/mtls", ""), ("envoy", "")];
+    support::plan(&meshes, &[20.0], 2)
+}
+
+/// Undisturbed trials of a cluster, which has control planes, or of one machine, where tare runs, too.
+fn undisturbed(cluster: bool) -> Vec<TrialResult> {
+    let one = PlaneUse {
+        processes: 1,
+        cpu_cores: 0.01,
+        ..PlaneUse::default()
+    };
+    let trial = |spec| {
+        let mut result = support::trial(spec).1;
+        let planes = &mut result.resources.as_mut().unwrap().planes;
+        match (cluster, spec.mesh.name == "bare") {
+            (true, true) => {}
+            (true, false) => drop(planes.insert(Plane::ControlPlane, one.clone())),
+            (false, _) => drop(planes.insert(Plane::Tare, one.clone())),
+        }
+        result
+    };
+    order(&plan()).iter().map(trial).collect()
+}
+
+/// What [`Shape::of`] is made of.
+type Run = (Value, Vec<(TrialResult, Vec<String>)>);
+
+fn run(plan: &Plan, results: Vec<TrialResult>) -> Run {
+    let stored = |result: &TrialResult| StoredTrial {
+        dir: result.trial.dir_name(),
+        result: result.clone(),
+        seconds: Vec::new(),
+    };
+    let stored: Vec<StoredTrial> = results.iter().map(stored).collect();
+    let summary = summarise(&support::manifest(plan), &stored, Vec::new());
+    let named = |result: TrialResult| {
+        let always = [layout::RESULT, layout::LOAD, layout::AGENT, layout::EVENTS];
+        let hlog = result.load.as_ref().map(|_| layout::HLOG);
+        let files = always.into_iter().chain(hlog).map(str::to_owned);
+        let files = files.collect();
+        (result, files)
+    };
+    let trials = results.into_iter().map(named);
+    (serde_json::to_value(summary).unwrap(), trials.collect())
+}
+
+fn in_world(world: &World, trials: &[TrialResult]) -> Run {
+    let mut trials = trials.to_vec();
+    trials.iter_mut().for_each(|t| world.befalls(t));
+    run(&plan(), trials)
+}
+
+fn shape((summary, trials): &Run) -> Shape {
+    Shape::of(summary, trials)
+}
+
+const ONLY_LOCAL: [&str; 2] = ["bare plane tare", "meshed plane tare"];
+const ONLY_CLUSTER: [&str; 1] = ["meshed plane control_plane"];
+
+#[test]
+fn whatever_the_hosts_do_two_runs_of_a_plan_have_the_same_shape() {
+    let [local, cluster] = [false, true].map(|cluster| {
+        let trials = undisturbed(cluster);
+        let all = worlds();
+        let shapes = all.iter().map(|world| shape(&in_world(world, &trials)));
+        shapes.collect::<Vec<_>>()
+    });
+    let mut seen = BTreeSet::new();
+    for local in &local {
+        for cluster in &cluster {
+            let expected = local.caused_in_both(cluster, &ONLY_LOCAL);
+            assert_eq!(local.beyond(cluster), expected);
+            seen.insert(expected);
+            let expected = cluster.caused_in_both(local, &ONLY_CLUSTER);
+            assert_eq!(cluster.beyond(local), expected);
+            seen.insert(expected);
+        }
+    }
+    // Both kinds, one of them, and neither: the worlds reach every case.
+    let [bare, meshed] = ONLY_LOCAL;
+    let all: [&[&str]; 5] = [&[], &[bare], &[meshed], &[bare, meshed], &ONLY_CLUSTER];
+    assert_eq!(seen, all.map(<[_]>::to_vec).into());
+    assert_eq!(local[0].beyond(&cluster[0]), ONLY_LOCAL);
+    assert_eq!(cluster[0].beyond(&local[0]), ONLY_CLUSTER);
+}
+
+#[test]
+fn a_kind_that_is_missing_is_found_in_every_world_that_causes_it() {
+    let trials = undisturbed(true);
+    let lacking: [(&str, fn(&mut Run)); 6] = [
+        ("stopping", |(summary, _)| remove(summary, "stopping")),
+        ("meshed cell achieved_rps", |(summary, _)| {
+            cells(summary, "envoy").for_each(|c| remove(c, "achieved_rps"));
+        }),
+        ("bare latency p99", |(summary, _)| {
+            cells(summary, "bare").for_each(|c| {
+                let all = c["latency"].as_array_mut().unwrap();
+                all.retain(|q| q["name"] != "p99");
+            });
+        }),
+        ("meshed overhead cpu", |(summary, _)| {
+            cells(summary, "envoy").for_each(|c| {
+                let found = c.pointer_mut("/overhead/resources");
+                if let Some(all) = found.and_then(Value::as_array_mut) {
+                    all.retain(|d| d["what"] != "cpu");
+                }
+            });
+        }),
+        ("bare trial events.ndjson", |(_, trials)| {
+            let bare = trials.iter_mut().filter(|(r, _)| BARE(r));
+            bare.for_each(|(_, files)| files.retain(|f| f != layout::EVENTS));
+        }),
+        ("meshed trial latency.hlog", |(_, trials)| {
+            trials
+                .iter_mut()
+                .for_each(|(_, files)| files.retain(|f| f != layout::HLOG));
+        }),
+    ];
+    let mut found = BTreeSet::new();
+    for world in worlds() {
+        let whole = in_world(&world, &trials);
+        let expected = shape(&whole);
+        for (kind, remove) in lacking {
+            let mut run = whole.clone();
+            remove(&mut run);
+            let beyond = expected.beyond(&shape(&run)).contains(&kind);
+            let caused = !expected.caused_in_both(&expected, &[kind]).is_empty();
+            assert_eq!(beyond, caused, "{kind}");
+            found.extend(beyond.then_some(kind));
+        }
+    }
+    assert_eq!(found.len(), lacking.len(), "{found:?}");
+}
+
+#[test]
+fn whatever_the_hosts_do_a_run_weighs_its_meshes_by_what_is_left() {
+    let meshes = ["bare", "envoy/mtls", "envoy"];
+    let trials = undisturbed(true);
+    let refused = |summary: &Summary| {
+        let check = AssertUnwindSafe(|| weighed(summary, &meshes));
+        catch_unwind(check).is_err()
+    };
+    let spoil: [fn(&mut Difference); 4] = [
+        |cpu| cpu.pairs[0] = -cpu.pairs[0],
+        |cpu| cpu.low = cpu.low.map_or(Some(0.0), |low| Some(low * 0.99 - 1e-6)),
+        |cpu| cpu.value *= 1.01,
+        |cpu| cpu.distinction = Distinction::Lower,
+    ];
+    let mut spoilt = 0;
+    for world in worlds() {
+        let (summary, _) = in_world(&world, &trials);
+        let summary: Summary = serde_json::from_value(summary).unwrap();
+        weighed(&summary, &meshes);
+        for spoil in spoil {
+            let mut summary = summary.clone();
+            let overhead = summary.cells.iter_mut().find_map(|c| c.overhead.as_mut());
+            let Some(overhead) = overhead else { continue };
+            spoil(&mut overhead.resources[0]);
+            assert!(refused(&summary));
+            spoilt += 1;
+        }
+    }
+    assert_eq!(spoilt, WORLDS / 6 * 2 * spoil.len());
+}
+
+fn remove(of: &mut Value, key: &str) {
+    of.as_object_mut().unwrap().remove(key).unwrap();
+}
+
+/// The cells of meshes whose names begin so.
+fn cells<'a>(summary: &'a mut Value, mesh: &'a str) -> impl Iterator<Item = &'a mut Value> {
+    let all = summary["cells"].as_array_mut().unwrap().iter_mut();
+    all.filter(move |c| c["mesh"].as_str().unwrap().starts_with(mesh))
+}
+
+#[test]
+fn a_figure_without_its_cause_and_a_cause_without_its_figure_are_refused() {
+    let trials = undisturbed(false);
+    let refused = |run: &Run| catch_unwind(AssertUnwindSafe(|| shape(run))).is_err();
+    let good = in_world(&QUIET, &trials);
+    assert!(!refused(&good));
+    for key in ["core_to_core", "instrument"] {
+        let mut run = good.clone();
+        cells(&mut run.0, "bare").for_each(|c| remove(c, key));
+        assert!(refused(&run), "{key} is absent, and its cause is there");
+    }
+    let figures: [fn(&mut Value); 4] = [
+        |c| c["latency"] = Value::Array(Vec::new()),
+        |c| remove(&mut c["planes"], "application"),
+        |c| c["trials_used"] = Value::Array(Vec::new()),
+        |c| c["overhead"]["blocks"] = Value::Array(Vec::new()),
+    ];
+    for spoil in figures {
+        let mut run = good.clone();
+        cells(&mut run.0, "envoy").for_each(spoil);
+        assert!(refused(&run));
+    }
+    for (key, change) in [
+        (
+            "core_to_core",
+            World {
+                looks: NEVER,
+                ..QUIET
+            },
+        ),
+        (
+            "instrument",
+            World {
+                instants: NEVER,
+                ..QUIET
+            },
+        ),
+    ] {
+        let mut run = in_world(&change, &trials);
+        let mut from = good.clone();
+        let figure = cells(&mut from.0, "bare").next().unwrap()[key].clone();
+        cells(&mut run.0, "bare").for_each(|c| c[key] = figure.clone());
+        assert!(refused(&run), "{key} is there without its cause");
+    }
+    let mut run = good.clone();
+    run.0["trials"][0]["used"] = false.into();
+    assert!(refused(&run), "a valid trial is not used");
+}
+
+/// A new key that may be absent has to be named, with its cause, in `support/shape.rs`.
+#[test]
+fn the_keys_of_a_cell_that_may_be_absent_are_named() {
+    let mut plan = plan();
+    plan.prices = Some(Prices {
+        core_hour: 0.04,
+        gib_hour: 0.005,
+        currency: "EUR".to_owned(),
+        rps: None,
+        proxies: None,
+    });
+    let mut trials = undisturbed(true);
+    for trial in &mut trials {
+        QUIET.befalls(trial);
+        trial.load.as_mut().unwrap().tls = Some(tls());
+    }
+    let run = run(&plan, trials);
+    shape(&run);
+    let summary: Summary = serde_json::from_value(run.0).unwrap();
+    let cell = summary.cells.last().unwrap();
+    let full = serde_json::to_value(cell).unwrap();
+    let schema = serde_json::to_value(schemars::schema_for!(Cell)).unwrap();
+    assert_eq!(
+        keys(&full),
+        keys(&schema["properties"]),
+        "a cell with everything"
+    );
+    let may_be_absent = |key: &String| {
+        let mut without = full.clone();
+        remove(&mut without, key);
+        let read = serde_json::from_value::<Cell>(without);
+        read.is_ok_and(|cell| !keys(&serde_json::to_value(cell).unwrap()).contains(key))
+    };
+    let found: Vec<String> = keys(&full).into_iter().filter(may_be_absent).collect();
+    assert_eq!(found, CELL_OPTIONAL);
+}
+
+fn tls() -> TlsResult {
+    let nothing = Histogram::new();
+    TlsResult {
+        handshakes_full: 1,
+        handshakes_resumed: 0,
+        protocols: [("TLSv1_3".to_owned(), 1)].into(),
+        failures: [].into(),
+        insecure: false,
+        handshake_ns: nothing.summary(),
+        handshake: nothing.to_wire(),
+    }
+}
