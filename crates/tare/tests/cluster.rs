@@ -131,7 +131,8 @@ fn proven(summary: &Summary) {
     }
 }
 
-/// Each meshed trial has what the sidecar of its generator ran with; no key is on the disk.
+/// Each meshed trial has what the sidecar of its generator ran with, or an event that the sidecar
+/// was too slow to answer; no key is on the disk.
 fn proxies_are_kept(dir: &Path, summary: &Summary) {
     let usable = |t: &&TrialRow| t.verdict.grade != Grade::Invalid;
     for trial in summary.trials.iter().filter(usable) {
@@ -141,7 +142,14 @@ fn proxies_are_kept(dir: &Path, summary: &Summary) {
             assert!(!dump.exists());
             continue;
         }
-        let dump = std::fs::read_to_string(&dump).unwrap_or_else(|e| panic!("{trial:#?}: {e}"));
+        let Ok(dump) = std::fs::read_to_string(&dump) else {
+            let events = config.with_file_name("events.ndjson");
+            let events = std::fs::read_to_string(events).unwrap();
+            let mut said = events.lines().filter(|e| e.contains("\"proxy_config\""));
+            let is_slow = |e: &str| e.contains("timeout") || e.contains("no time");
+            assert!(said.any(is_slow), "{}: {events}", trial.dir);
+            continue;
+        };
         for word in ["ListenersConfigDump", "virtualOutbound", "virtualInbound"] {
             assert!(dump.contains(word), "{}: no {word}", trial.dir);
         }
