@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tare_analysis::LoadStream;
 use tare_analysis::config::proxy_config::ProxyConfigs;
@@ -12,11 +11,6 @@ use tare_model::load::{Endpoint, LoadSpec, Mode};
 use tare_model::record::LoadRecord;
 
 mod support;
-
-fn unix_ns() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    now.as_nanos() as u64
-}
 
 /// The records of a short load by a worker that asks at these addresses.
 fn asking(addresses: &[(&str, String)]) -> Vec<LoadRecord> {
@@ -77,7 +71,7 @@ fn a_proxy_is_asked_after_the_window_and_its_secrets_stay_with_it() {
         } else {
             404
         };
-        sender.send((unix_ns(), request)).unwrap();
+        sender.send((support::unix_ns(), request)).unwrap();
         let body = r#"{"listeners": ["outbound"], "private_key": {"inline_string": "hush"}}"#;
         let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
         let head = format!("HTTP/1.1 {status} X\r\nTransfer-Encoding: chunked\r\n\r\n");

@@ -3,11 +3,16 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) mod witness;
 
 pub(crate) const TARE: &str = env!("CARGO_BIN_EXE_tare");
 
@@ -59,6 +64,21 @@ fn connection(
             }
         }
     }
+}
+
+/// An address that refuses connections for as long as the socket lives: bound, and nobody listens.
+pub(crate) fn refusing() -> (OwnedFd, SocketAddr) {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    bind(&socket, &any).unwrap();
+    let addr = getsockname(&socket).unwrap().try_into().unwrap();
+    (socket, addr)
+}
+
+/// Nanoseconds of real time.
+pub(crate) fn unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    now.as_nanos() as u64
 }
 
 /// `tare serve-echo` on any free port; it is ended with the test.
