@@ -11,7 +11,11 @@ use tare_model::load::merge::Merged;
 use tare_model::load::{LoadResult, LoadSpec, Shard};
 use tare_stats::Histogram;
 
+#[path = "support/judged.rs"]
+mod judged;
 mod support;
+
+use judged::exit_code;
 
 /// A server on loopback: 200 to everything but `/bad`, which gets 503.
 fn server() -> SocketAddr {
@@ -148,6 +152,18 @@ fn spec(url: &str) -> LoadSpec {
     .unwrap()
 }
 
+/// The document of a merge, whose verdict is that of the generators or worse.
+fn merged(output: &Output) -> Merged {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let merged: Merged =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    let expected = exit_code(merged.verdict.grade);
+    assert_eq!(output.status.code(), Some(expected), "{said}");
+    let graded = merged.generators.iter().filter_map(|g| g.grade);
+    assert!(graded.max() <= Some(merged.verdict.grade), "{merged:#?}");
+    merged
+}
+
 #[test]
 fn shards_merge_to_the_whole_schedule_and_to_one_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -165,14 +181,7 @@ fn shards_merge_to_the_whole_schedule_and_to_one_log() {
         "--save",
         "hgrm=all.hgrm",
     ]);
-    // 3 on a machine that has other things to do: the verdict is the generators'.
-    let merges = |output: &Output| matches!(output.status.code(), Some(0 | 3));
-    assert!(
-        merges(&output),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let merged: Merged = serde_json::from_slice(&output.stdout).unwrap();
+    let merged = merged(&output);
     let again = merge(&["0.ndjson", "1.ndjson"]);
     assert_eq!(again.stdout, output.stdout, "the order is of no matter");
     let result = merged.result.as_ref().unwrap();
@@ -202,8 +211,10 @@ fn shards_merge_to_the_whole_schedule_and_to_one_log() {
     );
     refused(&["0.ndjson"], "of 2 shards, missing: 1");
     refused(&["0.ndjson", "nothing"], "failed to read nothing");
+    let expected = merge(&["0.ndjson", "--allow-missing"]);
+    let expected = exit_code(crate::merged(&expected).verdict.grade);
     let output = tare(&["merge", "0.ndjson", "--allow-missing"], dir.path(), b"");
-    assert!(merges(&output));
+    assert_eq!(output.status.code(), Some(expected));
     let page = String::from_utf8(output.stdout).unwrap();
     assert!(page.contains("of 2 shards, missing: 1"), "{page}");
     assert!(page.contains("0 of 2"), "{page}");

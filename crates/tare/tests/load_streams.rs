@@ -39,16 +39,24 @@ fn emojivoto() -> Emojivoto {
     Emojivoto { child, emoji, web }
 }
 
-fn load(args: &[&str], stdin: &[u8]) -> LoadResult {
-    let mut child = Command::new(TARE)
-        .arg("load")
-        .args(args)
-        .args(["--timeout", "20s", "--output", "json"])
+fn start(args: &[&str]) -> Child {
+    let mut load = Command::new(TARE);
+    load.arg("load").args(args);
+    load.args(["--timeout", "20s", "--output", "json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+fn load(args: &[&str], stdin: &[u8]) -> LoadResult {
+    let mut child = start(args);
     child.stdin.take().unwrap().write_all(stdin).unwrap();
+    result(child)
+}
+
+fn result(child: Child) -> LoadResult {
     let output = child.wait_with_output().unwrap();
     let result: LoadResult = serde_json::from_slice(&output.stdout).unwrap();
     assert!(result.counts.identity_holds(), "{:?}", result.counts);
@@ -134,21 +142,23 @@ fn a_server_that_is_killed_costs_its_slots_and_no_more() {
         "--rate",
         "200",
         "--duration",
-        "2s",
+        "4s",
         "-c",
         "2",
         "--streams",
         "20",
+        "--progress",
     ];
-    let r = std::thread::scope(|scope| {
-        let measured = scope.spawn(|| load(&args, b""));
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        app.child.kill().unwrap();
-        measured.join().unwrap()
-    });
-    assert_eq!(r.counts.planned, 400);
+    let mut child = start(&args);
+    // After the line of its first second: some calls were answered, and most are still to come.
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    said.next().unwrap().unwrap();
+    app.child.kill().unwrap();
+    std::thread::spawn(move || said.for_each(drop));
+    let r = result(child);
+    assert_eq!(r.counts.planned, 800);
     assert!(r.counts.ok > 0, "{:?}", r.counts);
     let refused = r.errors.get("connect_refused").copied().unwrap_or(0);
     assert!(refused > 0, "{:?}", r.errors);
-    assert_eq!(r.counts.ok + r.counts.error + r.counts.timeout, 400);
+    assert_eq!(r.counts.ok + r.counts.error + r.counts.timeout, 800);
 }
