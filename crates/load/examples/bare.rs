@@ -1,13 +1,13 @@
-//! A client without work of its own: waits for many sockets at once, reads all that are
-//! ready, and writes again, without a look at what it read. `make bench` runs it beside the
-//! clients: what remains between it and them is theirs.
+//! A minimal client: waits for many sockets, reads those that are ready and writes again,
+//! without parsing what it reads. `make bench` compares the clients with it: the difference is
+//! their own work.
 //!
 //! ```text
 //! cargo run --release -p tare-load --example bare -- 127.0.0.1:8080 50 1
 //! ```
 //!
-//! Takes an address, connections and seconds. Prints how many responses it read, one
-//! for each read, as JSON.
+//! Takes an address, connections and seconds. Prints the number of responses as JSON; each read
+//! counts as one.
 #![allow(clippy::print_stdout, missing_docs, reason = "a program")]
 
 use std::io::{Error, Read, Write};

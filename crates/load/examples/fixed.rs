@@ -1,15 +1,15 @@
-//! A server whose latency is known: answers every request at once, or exactly so
-//! long after it was read, and keeps a record of when it did.
+//! A server of known latency: answers every request at once or after a fixed delay, and
+//! records its own latencies.
 //!
 //! ```text
 //! cargo run --release -p tare-load --example fixed -- --listen 127.0.0.1:8080 --delay 1ms
 //! ```
 //!
-//! One thread that spins while answers are due, or with `--pace sleep` sleeps until the
-//! next is: later by what a wake-up takes, and a neighbour on its core can work. `GET /record` answers with the
-//! record since the last such request, as JSON in nanoseconds from the end of the
-//! read to the beginning of the write. Prints its address, and ends with standard
-//! input.
+//! One thread that spins while answers are pending. With `--pace sleep` it sleeps until the next
+//! answer: the answer is later by the time of a wake-up, and other processes can use the core.
+//! `GET /record` returns the record since the last such request as JSON: nanoseconds from the
+//! end of the read to the beginning of the write. Prints its address, and ends when standard
+//! input ends.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Error, Read, Write};
@@ -93,18 +93,20 @@ fn options() -> Result<Options, String> {
             "--listen" => options.listen = value,
             "--delay" => options.delay_ns = parse_duration(&value).map_err(|e| e.to_string())?,
             "--bytes" => {
-                options.body_bytes = value.parse().map_err(|_| format!("{value:?} is no size"))?;
+                options.body_bytes = value
+                    .parse()
+                    .map_err(|_| format!("invalid size {value:?}"))?;
             }
             "--pace" => {
                 options.sleeps = match value.as_str() {
                     "sleep" => true,
                     "spin" => false,
-                    _ => return Err(format!("{value:?} is not sleep or spin")),
+                    _ => return Err(format!("found --pace {value:?}, expected sleep or spin")),
                 };
             }
             _ => {
                 return Err(format!(
-                    "{name:?} is not --listen, --delay, --bytes or --pace"
+                    "found {name:?}, expected --listen, --delay, --bytes or --pace"
                 ));
             }
         }
@@ -192,9 +194,9 @@ impl Server {
         let read_ns = clock();
         conn.seen.extend_from_slice(&buffer[..read]);
         while let Some(end) = conn.seen.windows(4).position(|w| w == b"\r\n\r\n") {
-            let wants_record = conn.seen.starts_with(b"GET /record ");
+            let is_record = conn.seen.starts_with(b"GET /record ");
             conn.seen.drain(..end + 4);
-            if wants_record {
+            if is_record {
                 let record = std::mem::take(&mut self.record);
                 conn.stream.write_all(&response(&summary(&record))).ok();
                 continue;

@@ -1,6 +1,6 @@
-//! The load engine alone: `recording SPEC` carries out a specification (a file of JSON)
-//! and prints the result. `counting` is the same engine without its records of time;
-//! `make bench` runs both.
+//! The load engine without the command line: `recording SPEC` carries out a specification (a
+//! JSON file) and prints the result. `counting` is the same engine without records of times;
+//! `make bench` compares both.
 #![allow(clippy::print_stdout, missing_docs, reason = "a program")]
 
 use std::sync::atomic::AtomicBool;
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os()
         .nth(1)
-        .ok_or("expected the file of a specification")?;
+        .ok_or("expected the path of a specification")?;
     let spec = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     let result = tare_load::run(&spec, &AtomicBool::new(false), false, &mut |_| {})?;
     println!("{}", serde_json::to_string(&result)?);

@@ -1,9 +1,9 @@
-//! Several clients in turn on one server, round after round. What is compared is
-//! the ratio within a round: the host gives this machine more or less of itself
-//! for tens of seconds at a time, and two neighbours share what they get. How far it
-//! has the cores apart is looked at before and after each measurement: ratios depend on
-//! it, and are told apart by it. So are rounds of which the host took no more than the
-//! count's own step.
+//! Compares several clients on one server, in interleaved rounds. The compared figure is the
+//! ratio within a round, because the CPU time that the host grants changes over tens of
+//! seconds and affects neighbouring measurements alike. The core-to-core latency is measured
+//! before and after each measurement; ratios depend on it and are also printed by it.
+//! Undisturbed rounds, in which the host took at most one step of its counter, are also
+//! printed separately.
 
 use crate::host::{UNDISTURBED_MS, disturbance, stolen_ms};
 use crate::tools::PerRequest;
@@ -11,52 +11,51 @@ use tare_analysis::cores;
 use tare_load::core_to_core_ns;
 use tare_stats::order::{median, median_interval};
 
-/// One client: its name, and a measurement that takes a few seconds.
+/// One client: its name, and a measurement of a few seconds.
 pub struct Contender<'a> {
     pub name: &'static str,
     pub run: Box<dyn FnMut() -> PerRequest + 'a>,
 }
 
-/// A ratio to print, and what is asked of it.
+/// A ratio to print, with its requirement or meaning.
 pub struct Ratio {
     pub of: &'static str,
     pub to: &'static str,
-    pub asked: &'static str,
+    pub note: &'static str,
 }
 
 /// One measurement.
-struct Seen {
+struct Measurement {
     used: PerRequest,
-    /// How far the cores were apart before and after it, in nanoseconds, as far as a look
-    /// found both free.
+    /// Core-to-core latency before and after it, in nanoseconds, where both cores were free.
     cores: [Option<f64>; 2],
-    /// What the host took of it, in milliseconds.
+    /// Time stolen by the host, in milliseconds.
     stolen_ms: f64,
 }
 
-/// Where the host had the cores.
+/// The placement of the cores by the host.
 #[derive(Clone, Copy, PartialEq)]
 enum Cores {
     Near,
     Far,
-    /// Moved in between, or not known.
+    /// Moved during the measurement, or unknown.
     Other,
 }
 
-/// The distance between near and far; `None` where the cores stayed. A look in twenty may be
-/// anything.
-fn boundary(seen: &[Vec<Seen>]) -> Option<f64> {
-    let looks = seen.iter().flatten().flat_map(|s| s.cores).flatten();
-    let mut all: Vec<f64> = looks.collect();
+/// The latency that separates near from far cores; `None` if the cores did not move. The
+/// extreme 5 % on each side are ignored.
+fn boundary(measured: &[Vec<Measurement>]) -> Option<f64> {
+    let latencies = measured.iter().flatten().flat_map(|m| m.cores).flatten();
+    let mut all: Vec<f64> = latencies.collect();
     all.sort_by(f64::total_cmp);
-    let spare = all.len() / 20;
-    let (near, far) = (*all.get(spare)?, *all.get(all.len() - 1 - spare)?);
+    let ignored = all.len() / 20;
+    let (near, far) = (*all.get(ignored)?, *all.get(all.len() - 1 - ignored)?);
     cores::moved(near, far).then(|| (near * far).sqrt())
 }
 
-impl Seen {
+impl Measurement {
     fn at(&self, boundary: f64) -> Cores {
-        match self.cores.map(|look| look.map(|ns| ns < boundary)) {
+        match self.cores.map(|latency| latency.map(|ns| ns < boundary)) {
             [Some(true), Some(true)] => Cores::Near,
             [Some(false), Some(false)] => Cores::Far,
             _ => Cores::Other,
@@ -64,11 +63,11 @@ impl Seen {
     }
 }
 
-/// Runs all contenders `rounds` times, forwards and backwards in turn, and prints
-/// what each costs and the ratios.
+/// Runs all contenders `rounds` times, alternately forwards and backwards, and prints the cost
+/// of each and the ratios.
 pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], ratios: &[Ratio]) {
     println!("\n{title}");
-    let mut seen: Vec<Vec<Seen>> = contenders.iter().map(|_| Vec::new()).collect();
+    let mut measured: Vec<Vec<Measurement>> = contenders.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..contenders.len()).collect();
         if round % 2 == 1 {
@@ -78,34 +77,34 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
             let before = core_to_core_ns();
             let stolen_before_ms = stolen_ms();
             let used = (contenders[i].run)();
-            seen[i].push(Seen {
+            measured[i].push(Measurement {
                 used,
                 stolen_ms: stolen_ms() - stolen_before_ms,
                 cores: [before, core_to_core_ns()],
             });
         }
     }
-    let boundary = boundary(&seen);
+    let boundary = boundary(&measured);
     if let Some(ns) = boundary {
         let count = |state| {
-            let all = seen.iter().flatten();
-            all.filter(|s| s.at(ns) == state).count()
+            let all = measured.iter().flatten();
+            all.filter(|m| m.at(ns) == state).count()
         };
         println!(
-            "  cores less than {ns:.0} ns apart in {} measurements, farther in {}, moved or not known in {}",
+            "  core-to-core latency below {ns:.0} ns in {} measurements, above in {}, changed or unknown in {}",
             count(Cores::Near),
             count(Cores::Far),
             count(Cores::Other)
         );
     }
-    let stolen: Vec<f64> = seen.iter().flatten().map(|s| s.stolen_ms).collect();
+    let stolen: Vec<f64> = measured.iter().flatten().map(|m| m.stolen_ms).collect();
     println!("  {}", disturbance(&stolen));
     let is_disturbed = stolen.iter().any(|ms| *ms > UNDISTURBED_MS);
-    for (contender, rounds) in contenders.iter().zip(&seen) {
-        let us: Vec<f64> = rounds.iter().map(|s| s.used.us).collect();
+    for (contender, rounds) in contenders.iter().zip(&measured) {
+        let us: Vec<f64> = rounds.iter().map(|m| m.used.us).collect();
         let low = us.iter().copied().fold(f64::INFINITY, f64::min);
         let high = us.iter().copied().fold(0.0, f64::max);
-        let counts: Option<Vec<f64>> = rounds.iter().map(|s| s.used.instructions).collect();
+        let counts: Option<Vec<f64>> = rounds.iter().map(|m| m.used.instructions).collect();
         let counted = counts.map_or_else(String::new, |c| {
             format!("  {:>7.0} instructions", median(&c))
         });
@@ -115,13 +114,13 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
             median(&us)
         );
     }
-    let place = |name: &str| contenders.iter().position(|c| c.name == name);
+    let index = |name: &str| contenders.iter().position(|c| c.name == name);
     for ratio in ratios {
-        let (Some(of), Some(to)) = (place(ratio.of), place(ratio.to)) else {
+        let (Some(of), Some(to)) = (index(ratio.of), index(ratio.to)) else {
             continue;
         };
-        let rounds = || seen[of].iter().zip(&seen[to]);
-        let us = |(a, b): (&Seen, &Seen)| a.used.us / b.used.us;
+        let rounds = || measured[of].iter().zip(&measured[to]);
+        let us = |(a, b): (&Measurement, &Measurement)| a.used.us / b.used.us;
         let cpu: Vec<f64> = rounds().map(us).collect();
         let counted: Option<Vec<f64>> = rounds()
             .map(|(a, b)| Some(a.used.instructions? / b.used.instructions?))
@@ -135,29 +134,29 @@ pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], rat
                 ", in instructions {}",
                 interval(&r)
             )),
-            ratio.asked
+            ratio.note
         );
-        let apart = |name: &str, taken: &dyn Fn(&Seen) -> bool| {
+        let subset = |name: &str, includes: &dyn Fn(&Measurement) -> bool| {
             let ratios: Vec<f64> = rounds()
-                .filter(|(a, b)| taken(a) && taken(b))
+                .filter(|(a, b)| includes(a) && includes(b))
                 .map(us)
                 .collect();
             if !ratios.is_empty() {
                 let rounds = ratios.len();
-                println!("    {name}: {} of {rounds} rounds", interval(&ratios));
+                println!("    {name}: {} in {rounds} rounds", interval(&ratios));
             }
         };
         if let Some(boundary) = boundary {
-            apart("cores near", &|s| s.at(boundary) == Cores::Near);
-            apart("cores far", &|s| s.at(boundary) == Cores::Far);
+            subset("cores near", &|m| m.at(boundary) == Cores::Near);
+            subset("cores far", &|m| m.at(boundary) == Cores::Far);
         }
         if is_disturbed {
-            apart("undisturbed", &|s| s.stolen_ms <= UNDISTURBED_MS);
+            subset("undisturbed", &|m| m.stolen_ms <= UNDISTURBED_MS);
         }
     }
 }
 
-/// The median of per-round ratios, and its 95 % interval.
+/// The median of the ratios per round with its 95 % interval.
 fn interval(ratios: &[f64]) -> String {
     match median_interval(ratios, 0.95) {
         Some((low, median, high)) => format!("{median:.3} ({low:.3} to {high:.3})"),

@@ -1,4 +1,4 @@
-//! What a request costs the client.
+//! CPU cost of a request in the client.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub const CONNECTIONS: &str = "50";
 /// The constant rate, as a share of the saturating rate in the same round.
 const NEAR: f64 = 0.97;
 
-/// `tare load` without a warm-up, so that its CPU is that of the counted requests.
+/// Runs `tare load` without a warm-up, so that its CPU time is that of the counted requests.
 fn tare(tools: &Tools, url: &str, seconds: u32, mode: &[&str]) -> Used {
     let duration = format!("{seconds}s");
     let mut args = vec!["load", url, "--duration", &duration];
@@ -21,7 +21,7 @@ fn tare(tools: &Tools, url: &str, seconds: u32, mode: &[&str]) -> Used {
     client(&tools.tare, &args)
 }
 
-/// Cost, and responses a second.
+/// The cost, and the responses per second.
 fn tare_max(tools: &Tools, url: &str, seconds: u32) -> (PerRequest, f64) {
     let used = tare(tools, url, seconds, &["--max"]);
     let ok = json(&used.text)["counts"]["ok"].as_f64().unwrap();
@@ -59,13 +59,13 @@ fn oha(oha: &Path, url: &str, seconds: u32) -> PerRequest {
     used.per(per_second * f64::from(seconds))
 }
 
-/// A loop that only writes and reads.
+/// A client that only writes and reads.
 fn bare(tools: &Tools, address: &str, seconds: u32) -> PerRequest {
     let used = client(&tools.bare, &[address, CONNECTIONS, &seconds.to_string()]);
     used.per(json(&used.text)["counts"]["ok"].as_f64().unwrap())
 }
 
-/// HTTP/1.1 beside wrk and oha, and an open loop near the limit beside a closed one.
+/// Compares HTTP/1.1 with wrk and oha, and an open loop near the limit with a closed loop.
 pub fn http1(tools: &Tools, rounds: usize, seconds: u32) {
     let server = Server::start(tools, "0s");
     let url = server.url();
@@ -102,8 +102,8 @@ pub fn http1(tools: &Tools, rounds: usize, seconds: u32) {
     }
     contest(
         &format!(
-            "HTTP/1.1: a server that answers at once, {CONNECTIONS} connections. Client's CPU per request: \
-             medians (range) of {rounds} rounds of {seconds} s; ratios: median (95 % interval) of the rounds'."
+            "HTTP/1.1: server without delay, {CONNECTIONS} connections. Client CPU time per request: \
+             median (range) of {rounds} rounds of {seconds} s; ratios: median over the rounds (95 % interval)."
         ),
         rounds,
         &mut contenders,
@@ -111,27 +111,27 @@ pub fn http1(tools: &Tools, rounds: usize, seconds: u32) {
             Ratio {
                 of: "tare --max",
                 to: "wrk",
-                asked: "asked: at most 0.85",
+                note: "required: at most 0.85",
             },
             Ratio {
                 of: "tare --max",
                 to: "oha",
-                asked: "asked: at most 0.6",
+                note: "required: at most 0.6",
             },
             Ratio {
                 of: "bare loop",
                 to: "oha",
-                asked: "what is left without any work of its own",
+                note: "the part of the kernel and a minimal client",
             },
             Ratio {
                 of: "tare --max",
                 to: "bare loop",
-                asked: "what its own work adds",
+                note: "the part of tare itself",
             },
             Ratio {
                 of: "tare --rate",
                 to: "tare --max",
-                asked: "97 % of its rate; asked: at most 1.05",
+                note: "at 97 % of the saturating rate; required: at most 1.05",
             },
         ],
     );

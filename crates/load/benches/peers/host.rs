@@ -1,20 +1,20 @@
-//! What the host, and whoever else runs on this machine, take of it while it measures.
+//! CPU time that the host and other processes take during a measurement.
 
 use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// Stolen time up to which a measurement passes for undisturbed: one step of the count.
+/// Stolen time up to which a measurement counts as undisturbed: one step of the counter.
 pub const UNDISTURBED_MS: f64 = 10.0;
 
-/// What the host has given to others since it started, in milliseconds over both cores;
-/// in steps of 10.
+/// Time stolen by the host since the start of this machine, in milliseconds over all cores, in
+/// steps of 10.
 pub fn stolen_ms() -> f64 {
     cores_ms()[7]
 }
 
-/// What each kind of work took of both cores since the start, in milliseconds, in the order of
+/// Time of all cores by kind since the start of this machine, in milliseconds, in the order of
 /// /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
 fn cores_ms() -> [f64; 8] {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -23,16 +23,16 @@ fn cores_ms() -> [f64; 8] {
     [(); 8].map(|()| 10.0 * ticks.next().and_then(|t| t.parse().ok()).unwrap_or(0.0))
 }
 
-/// What was taken of a measurement, in milliseconds over both cores.
+/// CPU time that a measurement did not get, in milliseconds over all cores.
 #[derive(Clone, Copy)]
 pub struct Taken {
     pub by_host_ms: f64,
-    /// By processes of this machine that are not the measurement's, and by the kernel for them.
+    /// By other processes of this machine, and by the kernel for them.
     pub by_others_ms: f64,
 }
 
 impl Taken {
-    /// Does `work`, which starts and awaits all processes that belong to it.
+    /// Measures during `work`, which starts all of its processes and waits for them.
     pub fn during<T>(work: impl FnOnce() -> T) -> (T, Self) {
         let own_ms = || -> f64 {
             [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN]
@@ -49,7 +49,7 @@ impl Taken {
             let after = cores_ms();
             std::array::from_fn(|k| after[k] - before[k])
         };
-        // Not from the busy columns, which count what each tick finds running.
+        // Computed from the idle columns, because the busy columns are sampled at each tick.
         let rest = elapsed_ms * cores - idle - waiting - by_host_ms - (own_ms() - own);
         let taken = Self {
             by_host_ms,
@@ -63,25 +63,25 @@ impl Taken {
     }
 }
 
-/// In words: the milliseconds that the host took of measurements that count.
+/// A description of the time stolen from the measurements.
 pub fn disturbance(stolen_ms: &[f64]) -> String {
     let disturbed = stolen_ms.iter().filter(|ms| **ms > UNDISTURBED_MS).count();
     match disturbed {
         0 => "undisturbed".to_owned(),
         n => format!(
-            "disturbed: the host took up to {:.0} ms of {n} of {}",
+            "disturbed: the host took up to {:.0} ms in {n} of {} measurements",
             stolen_ms.iter().copied().fold(0.0, f64::max),
             stolen_ms.len()
         ),
     }
 }
 
-/// In words: what the host and others took, each at most.
+/// A description of the most time that the host and other processes took.
 pub fn disturbances(taken: &[Taken]) -> String {
     let by_host: Vec<f64> = taken.iter().map(|t| t.by_host_ms).collect();
     let by_others = taken.iter().map(|t| t.by_others_ms).fold(0.0, f64::max);
     format!(
-        "{}; others here up to {by_others:.0} ms",
+        "{}; other processes took up to {by_others:.0} ms",
         disturbance(&by_host)
     )
 }

@@ -1,16 +1,17 @@
-//! `make bench`: what the load engine costs and how true it is, beside its peers
-//! on the same server in the same run. Server and client have a core each. A peer
-//! that is not there is left out with a word on how to get it.
+//! `make bench`: cost and accuracy of the load engine, compared with other clients on the same
+//! server in the same run. Server and client have a core each. A client that is not installed
+//! is left out, with a hint how to install it.
 //!
-//! `cargo bench -p tare-load --bench peers -- [ROUNDS] [PART ...]` chooses.
+//! `cargo bench -p tare-load --bench peers -- [ROUNDS] [PART ...]` selects rounds and parts.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     unreachable_pub,
     missing_docs,
-    reason = "a benchmark talks, and may give up"
+    reason = "a benchmark prints its results and may panic"
 )]
 
+mod accuracy;
 mod contest;
 mod cost;
 mod host;
@@ -18,7 +19,6 @@ mod protocols;
 mod recording;
 mod server;
 mod tools;
-mod truth;
 
 use tools::Tools;
 
@@ -35,7 +35,7 @@ fn main() {
         .collect();
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| *p == part);
     let tools = Tools::find();
-    // A ratio near its limit takes twice the rounds for an interval that tells.
+    // Ratios near their limit need twice the rounds for a conclusive interval.
     let near = 6 * rounds;
     if wanted("http1") {
         cost::http1(&tools, near, 1);
@@ -56,11 +56,11 @@ fn main() {
         recording::recording(&tools, near, 1);
     }
     if wanted("pace") {
-        truth::pace(&tools, rounds, 6);
-        truth::truth(&tools, "0s", "10000", rounds.min(3), 6);
+        accuracy::pace(&tools, rounds, 6);
+        accuracy::accuracy(&tools, "0s", "10000", rounds.min(3), 6);
     }
-    if wanted("truth") {
-        truth::truth(&tools, "1ms", "2000", rounds, 6);
-        truth::truth(&tools, "0s", "2000", rounds.min(3), 6);
+    if wanted("accuracy") {
+        accuracy::accuracy(&tools, "1ms", "2000", rounds, 6);
+        accuracy::accuracy(&tools, "0s", "2000", rounds.min(3), 6);
     }
 }

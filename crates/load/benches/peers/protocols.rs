@@ -1,5 +1,5 @@
-//! HTTP/2, gRPC and TLS beside the clients that know them, on `tare serve-echo`;
-//! and a thousand endpoints beside one.
+//! Compares HTTP/2, gRPC and TLS with clients that support them, on `tare serve-echo`, and a
+//! thousand endpoints with one.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -17,7 +17,7 @@ const STREAMS: &str = "32";
 const CALL: &str = "tare.echo.v1.Echo/Unary";
 const MESSAGE: &str = r#"{"name":"x"}"#;
 
-/// `tare serve-echo` on core 0; ends when dropped.
+/// `tare serve-echo` on core 0; stopped when dropped.
 struct Echo {
     child: Child,
     plain: String,
@@ -50,7 +50,7 @@ impl Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        // Asked, not killed: it removes its certificates.
+        // SIGTERM, so that it removes its certificates.
         let pid = Pid::from_raw(self.child.id() as i32);
         let _ = kill(pid, Signal::SIGTERM);
         let _ = self.child.wait();
@@ -64,7 +64,7 @@ fn tare(tools: &Tools, seconds: u32, args: &[&str]) -> PerRequest {
     all.extend(args);
     let used = client(&tools.tare, &all);
     let ok = json(&used.text)["counts"]["ok"].as_f64().unwrap();
-    assert!(ok > 0.0, "{all:?} had no response: {}", used.text);
+    assert!(ok > 0.0, "no response with {all:?}: {}", used.text);
     used.per(ok)
 }
 
@@ -89,7 +89,7 @@ fn ghz(program: &Path, seconds: u32, address: &str) -> PerRequest {
         "-d",
         MESSAGE,
     ];
-    // As many calls at once, over as many connections.
+    // The same number of concurrent calls and connections.
     args.extend(["-c", "320", "--connections", CONNECTIONS, "-z", &duration]);
     args.extend(["-O", "json", address]);
     let used = client(program, &args);
@@ -127,7 +127,7 @@ pub fn http2(tools: &Tools, rounds: usize, seconds: u32) {
         &[Ratio {
             of: "tare h2",
             to: "h2load",
-            asked: "asked: at most 1.0",
+            note: "required: at most 1.0",
         }],
     );
 }
@@ -138,7 +138,7 @@ pub fn grpc(tools: &Tools, rounds: usize, seconds: u32) {
         format!("grpc://{}/{CALL}", echo.plain),
         format!("http://{}/{CALL}", echo.plain),
     );
-    // Length-prefixed: not compressed, 3 bytes, field 1 is "x".
+    // Length prefix: not compressed, 3 bytes. Message: field 1 is "x".
     let body = Scratch::new("message", &[0, 0, 0, 0, 3, 0x0a, 1, b'x']);
     let mut contenders = vec![Contender {
         name: "tare grpc",
@@ -178,12 +178,12 @@ pub fn grpc(tools: &Tools, rounds: usize, seconds: u32) {
             Ratio {
                 of: "tare grpc",
                 to: "h2load grpc",
-                asked: "asked: at most 1.1",
+                note: "required: at most 1.1",
             },
             Ratio {
                 of: "ghz",
                 to: "tare grpc",
-                asked: "asked: at least 10",
+                note: "required: at least 10",
             },
         ],
     );
@@ -209,7 +209,7 @@ pub fn tls(tools: &Tools, rounds: usize, seconds: u32) {
         &[Ratio {
             of: "tare https",
             to: "wrk https",
-            asked: "asked: at most 1.1",
+            note: "required: at most 1.1",
         }],
     );
 }
@@ -238,7 +238,7 @@ pub fn endpoints(tools: &Tools, rounds: usize, seconds: u32) {
         &[Ratio {
             of: "1,000 endpoints",
             to: "one endpoint",
-            asked: "asked: at most 1.05",
+            note: "required: at most 1.05",
         }],
     );
 }

@@ -1,4 +1,4 @@
-//! What the records cost: the engine as it is beside one that only counts.
+//! CPU cost of the records: the engine compared with a build that only counts slots.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::cost::CONNECTIONS;
 use crate::server::Server;
 use crate::tools::{PerRequest, Scratch, Tools, client, json};
 
-/// The constant rate, as a share of the saturating rate before the contest.
+/// The constant rate, as a share of the saturating rate before the comparison.
 const SHARE: f64 = 0.8;
 
 fn spec(url: &str, seconds: u32, mode: Mode) -> LoadSpec {
@@ -30,7 +30,8 @@ fn run(program: &Path, spec: &Scratch) -> (PerRequest, f64) {
     (used.per(ok), ok)
 }
 
-/// Saturating, three times are recorded for each request; at a rate, five.
+/// Compares with and without records. Each request records three times when saturating, and
+/// five at a rate.
 pub fn recording(tools: &Tools, rounds: usize, seconds: u32) {
     let server = Server::start(tools, "0s");
     let url = server.url();
@@ -49,7 +50,7 @@ pub fn recording(tools: &Tools, rounds: usize, seconds: u32) {
     };
     contest(
         &format!(
-            "Recording: the engine beside a build of it that counts slots and records no times; \
+            "Recording: the engine and a build of it that counts slots but records no times; \
              {CONNECTIONS} connections, saturating and at {rate_rps:.0} rps."
         ),
         rounds,
@@ -63,12 +64,12 @@ pub fn recording(tools: &Tools, rounds: usize, seconds: u32) {
             Ratio {
                 of: "recording",
                 to: "counting only",
-                asked: "asked: at most 1.05",
+                note: "required: at most 1.05",
             },
             Ratio {
                 of: "recording at a rate",
                 to: "counting at a rate",
-                asked: "asked: at most 1.05",
+                note: "required: at most 1.05",
             },
         ],
     );

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::tools::{Tools, json, pinned};
 
-/// The server of known latency; ends when dropped.
+/// A server of known latency; stopped when dropped.
 pub struct Server {
     child: Child,
     address: String,
@@ -38,7 +38,7 @@ impl Server {
         format!("http://{}/", self.address)
     }
 
-    /// Its own record since the last call, in nanoseconds.
+    /// The server's own record since the last call, in nanoseconds.
     pub fn record(&self) -> Value {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream

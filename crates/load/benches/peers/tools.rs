@@ -1,4 +1,4 @@
-//! The programs that are run, where they come from, and what a run of one used.
+//! The programs of the benchmark, and the CPU time of a run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// The programs; a peer that is not here is `None`.
+/// The programs; `None` for a client that is not installed.
 pub struct Tools {
     pub tare: PathBuf,
     pub fixed: PathBuf,
@@ -42,14 +42,14 @@ impl Tools {
     }
 }
 
-/// On PATH, or where `make bench-peers` installs.
+/// Finds a program on PATH or where `make bench-peers` installs it.
 fn find(name: &str, hint: &str) -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
     let own = cache.map(|c| c.join("tare/bench/bin").join(name));
     let found = own.filter(|p| p.is_file()).or_else(|| find_on_path(name));
     if found.is_none() {
-        println!("{name} is not here and is left out; get it with: {hint}");
+        println!("{name} is not installed and is left out; install it with: {hint}");
     }
     found
 }
@@ -61,7 +61,7 @@ fn find_on_path(name: &str) -> Option<PathBuf> {
         .find(|p| p.is_file())
 }
 
-/// `program` on one core; asked to end should this process die before it.
+/// `program` on one core. The kernel sends it SIGTERM when this process ends.
 pub fn pinned(core: u32, program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "taskset", "-c", &core.to_string()]);
@@ -69,15 +69,15 @@ pub fn pinned(core: u32, program: &Path) -> Command {
     command
 }
 
-/// What a client printed and used.
+/// Output, CPU time and instructions of a client.
 pub struct Used {
     pub text: String,
     pub cpu_s: f64,
-    /// Absent where perf is not to be had. The same whatever the host does meanwhile.
+    /// `None` without perf. Does not depend on the host.
     pub instructions: Option<f64>,
 }
 
-/// Per request: CPU in microseconds, and instructions.
+/// Cost per request: CPU time in microseconds, and instructions.
 #[derive(Clone, Copy)]
 pub struct PerRequest {
     pub us: f64,
@@ -93,7 +93,7 @@ impl Used {
     }
 }
 
-/// Runs a client on core 1 to its end.
+/// Runs a client on core 1 until it ends.
 pub fn client(program: &Path, args: &[&str]) -> Used {
     let used = || {
         let u = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
@@ -122,7 +122,7 @@ pub fn client(program: &Path, args: &[&str]) -> Used {
     }
 }
 
-/// A file of this process's own, removed when dropped.
+/// A temporary file, removed when dropped.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -144,12 +144,12 @@ impl Drop for Scratch {
     }
 }
 
-/// `text` as JSON.
+/// Parses `text` as JSON.
 pub fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-/// The number after `label` in a peer's text.
+/// The number after `label` in a client's output.
 pub fn number_after(text: &str, label: &str) -> f64 {
     let at = text.find(label);
     let rest = &text[at.unwrap_or_else(|| panic!("no {label:?} in:\n{text}")) + label.len()..];

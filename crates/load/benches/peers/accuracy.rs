@@ -1,4 +1,4 @@
-//! What is reported, beside what the server did.
+//! Accuracy: reported latencies compared with the server's own record.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::host::{Taken, disturbances};
 use crate::server::Server;
 use crate::tools::{Tools, client, json};
 
-/// p50 and p99 in microseconds of a summary in nanoseconds.
+/// p50 and p99 of a summary, in microseconds.
 fn us(summary: &Value) -> (f64, f64) {
     let of = |p: &str| summary[p].as_f64().unwrap() / 1e3;
     (of("p50"), of("p99"))
@@ -46,7 +46,7 @@ fn fortio(program: &Path, url: &str, rate: &str, seconds: u32) -> (f64, f64) {
     (us(0), us(1))
 }
 
-/// Its own percentiles are not printed, its log of requests is.
+/// Computes percentiles from the request log, because h2load does not print them.
 fn h2load(program: &Path, url: &str, rate: f64, seconds: u32) -> (f64, f64) {
     let log = std::env::temp_dir().join(format!("tare-bench-h2load-{}", std::process::id()));
     let connections: f64 = CONNECTIONS.parse().unwrap();
@@ -67,11 +67,11 @@ fn h2load(program: &Path, url: &str, rate: f64, seconds: u32) -> (f64, f64) {
 
 const TRIES: usize = 4;
 
-/// Measures again, a few times, while the host takes the cores away meanwhile: at the 99th
-/// percentile that is all one would see. The last try, and what was taken of it.
+/// Repeats a measurement that the host disturbed, at most [`TRIES`] times in total, because
+/// stolen time dominates the 99th percentile. Returns the last one and its disturbance.
 fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; N], Taken) {
     let mut tries = (0..TRIES).map(|_| Taken::during(&mut measure));
-    let mut last = tries.next().expect("a try");
+    let mut last = tries.next().expect("at least one try");
     while !last.1.is_undisturbed()
         && let Some(next) = tries.next()
     {
@@ -80,18 +80,18 @@ fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; 
     last
 }
 
-/// Keeps the cores from sleeping, as whoever measures latencies does, and says so: what waking
-/// takes is no client's, and a host may need milliseconds to give back a core that slept.
+/// Keeps the cores awake and prints whether that worked. The time to wake is not a property
+/// of a client, and a host may need milliseconds to return an idle core.
 fn awake() -> Option<Awake> {
     let awake = Awake::hold();
     match &awake {
         Ok(held) => println!("  cores kept awake: {held}"),
-        Err(refused) => println!("  cores may sleep: {refused}"),
+        Err(error) => println!("  cores may sleep: {error}"),
     }
     awake.ok()
 }
 
-/// How near to the plan the requests leave, and what the kernel says of the rest.
+/// How late requests are sent, and the instrument's own part of the service time.
 pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
     println!(
         "\nPace: tare at 10000 rps, --pace spin, {CONNECTIONS} connections. Medians of {rounds} rounds of {seconds} s, in us."
@@ -108,16 +108,16 @@ pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
     let all: Vec<[f64; 4]> = tries.iter().map(|(row, _)| *row).collect();
     let calm = tries.iter().filter(|(_, taken)| taken.is_undisturbed());
     let calm: Vec<[f64; 4]> = calm.map(|(row, _)| *row).collect();
-    let print = |what: &str, of: usize, asked: &str| {
+    let print = |name: &str, of: usize, required: &str| {
         let column = |rows: &[[f64; 4]], k| rows.iter().map(|r| r[k]).collect::<Vec<f64>>();
         let medians = |rows: &[[f64; 4]]| {
             let [p50, p99] = [of, of + 1].map(|k| median(&column(rows, k)));
             format!("p50 {p50:.1}, p99 {p99:.1}")
         };
-        println!("  {what} {}; {asked}", medians(&all));
+        println!("  {name} {}; required: {required}", medians(&all));
         if calm.len() < all.len() && !calm.is_empty() {
             println!(
-                "    undisturbed: {} of {} rounds",
+                "    undisturbed: {} in {} rounds",
                 medians(&calm),
                 calm.len()
             );
@@ -126,22 +126,18 @@ pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
         let each: Vec<String> = each.iter().map(|v| format!("{v:.1}")).collect();
         println!("    p99 of each round: {}", each.join(" "));
     };
-    print("lateness", 0, "asked: at most 5 and 50");
-    print(
-        "service time minus the kernel's",
-        2,
-        "asked: at most 15 and 60",
-    );
+    print("lateness", 0, "at most 5 and 50");
+    print("service time minus the kernel's", 2, "at most 15 and 60");
     let taken: Vec<Taken> = tries.iter().map(|(_, taken)| *taken).collect();
     println!("  {}", disturbances(&taken));
 }
 
-/// All clients on a server that answers after exactly `delay`.
-pub fn truth(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: u32) {
+/// Compares all clients on a server that answers after exactly `delay`.
+pub fn accuracy(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: u32) {
     println!(
-        "\nTruth: a server that answers after exactly {delay}, {rate} rps, {CONNECTIONS} connections. \
+        "\nAccuracy: a server that answers after exactly {delay}, {rate} rps, {CONNECTIONS} connections. \
          Medians of {rounds} interleaved rounds of {seconds} s;\nreported minus the server's own record, \
-         in us (asked of a 1 ms server at 2000 rps: p50 within 60, p99 within 150)."
+         in us (required with 1 ms at 2000 rps: p50 within 60, p99 within 150)."
     );
     let _awake = awake();
     type Client<'a> = Box<dyn Fn(&str) -> (f64, f64) + 'a>;
@@ -171,7 +167,7 @@ pub fn truth(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: u32
             Box::new(move |url| h2load(program, url, rate, seconds)),
         ));
     }
-    let mut seen: BTreeMap<&str, Vec<[f64; 4]>> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, Vec<[f64; 4]>> = BTreeMap::new();
     let mut taken: BTreeMap<&str, Vec<Taken>> = BTreeMap::new();
     for round in 0..rounds {
         for i in 0..clients.len() {
@@ -182,20 +178,20 @@ pub fn truth(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: u32
                 let (own_p50, own_p99) = us(&server.record());
                 [p50, p99, p50 - own_p50, p99 - own_p99]
             });
-            seen.entry(name).or_default().push(row);
+            rows.entry(name).or_default().push(row);
             taken.entry(name).or_default().push(took);
         }
     }
     println!(
-        "  {:<12} {:>9} {:>9} {:>11} {:>11}   p99 - own, each round",
-        "", "p50", "p99", "p50 - own", "p99 - own"
+        "  {:<12} {:>9} {:>9} {:>12} {:>12}   p99 - server of each round",
+        "", "p50", "p99", "p50 - server", "p99 - server"
     );
     for (name, _) in &clients {
-        let column = |k: usize| -> Vec<f64> { seen[name].iter().map(|r| r[k]).collect() };
+        let column = |k: usize| -> Vec<f64> { rows[name].iter().map(|r| r[k]).collect() };
         let [p50, p99, d50, d99] = [0, 1, 2, 3].map(|k| median(&column(k)));
         let each: Vec<String> = column(3).iter().map(|v| format!("{v:.0}")).collect();
         println!(
-            "  {name:<12} {p50:>9.0} {p99:>9.0} {d50:>11.0} {d99:>11.0}   {} ({})",
+            "  {name:<12} {p50:>9.0} {p99:>9.0} {d50:>12.0} {d99:>12.0}   {} ({})",
             each.join(" "),
             disturbances(&taken[name])
         );
