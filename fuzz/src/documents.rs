@@ -1,5 +1,5 @@
-//! What is read from files and from other processes: histograms, results, records
-//! and logs of generators, plans.
+//! Targets for what is read from files and from other processes: histograms, results, records,
+//! logs, plans and proxy configurations.
 
 use tare_analysis::config::proxy_config::{self, Packer, ProxyConfigs};
 use tare_analysis::streams::merge::{Options, Part, interval_log, merge};
@@ -7,7 +7,7 @@ use tare_model::plan;
 use tare_model::record::{LoadRecord, ProxyConfigPart, StreamChecksum};
 use tare_stats::Histogram;
 
-/// The counts of a histogram's encoding, behind a header that fits them.
+/// The counts of an encoded histogram, after a header with their length.
 pub fn histogram(data: &[u8]) {
     let mut bytes = Histogram::new().to_v2();
     bytes[4..8].copy_from_slice(&(data.len() as u32).to_be_bytes());
@@ -50,7 +50,8 @@ pub fn merge_file(data: &[u8]) {
     }
 }
 
-/// What a proxy answers, on its way to the disk; and then as a piece of that way.
+/// The configuration that a proxy returns; the same bytes are also read as a part of a packed
+/// configuration.
 pub fn proxy_config(data: &[u8]) {
     let mut all = ProxyConfigs::of(["answer".to_owned(), "packed".to_owned()]);
     for record in Packer::default().records("answer", data) {
@@ -73,8 +74,8 @@ pub fn proxy_config(data: &[u8]) {
     }
 }
 
-/// A stream's final record with the checksum of what is before it: else no change
-/// would get any further.
+/// Replaces the checksum of a stream's final record by the correct one. Otherwise no mutated
+/// stream would pass the check.
 fn with_its_checksum(text: &str) -> String {
     const KEY: &str = r#"{"type":"final","checksum":""#;
     let Some(at) = text.rfind(KEY).filter(|at| text[..*at].ends_with('\n')) else {
@@ -102,8 +103,8 @@ pub fn plan(data: &[u8]) {
             assert_eq!(again, plan);
         }
         Err(problems) => {
-            assert!(!problems.list().is_empty(), "refused without a word");
-            // Lines end in more ways in YAML than here.
+            assert!(!problems.list().is_empty(), "an error without a problem");
+            // YAML has more kinds of line ends, which the message must handle.
             assert!(!problems.to_string().is_empty());
         }
     }

@@ -1,5 +1,5 @@
-//! What must hold for any bytes: no panic, bounded memory, and the same result
-//! whatever the pieces that the bytes come in.
+//! Fuzz targets. For any bytes there must be no panic, bounded memory, and the same result
+//! however the bytes are split.
 
 mod documents;
 
@@ -9,13 +9,13 @@ pub use documents::{histogram, merge_file, plan, proxy_config};
 use tare_load::grpc::{MessageError, Messages};
 use tare_load::http1::ResponseParser;
 use tare_load::http2::hpack::{Decoder, TABLE_BYTES_MAX};
-use tare_load::http2::{Client, Event, Place, Request};
+use tare_load::http2::{Client, Event, Request, RequestTarget};
 use tare_model::load::Streaming;
 
-/// A target by its name.
+/// A fuzz target.
 pub type Target = fn(&[u8]);
 
-/// All targets.
+/// All targets by name.
 pub const TARGETS: [(&str, Target); 8] = [
     ("http1_response", http1_response),
     ("http2_frames", http2_frames),
@@ -27,13 +27,13 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("proxy_config", proxy_config),
 ];
 
-/// The first byte says where to cut; the rest is the input.
+/// Splits off the first byte, which determines the length of the pieces.
 fn cut(data: &[u8]) -> Option<(usize, &[u8])> {
     let (&first, rest) = data.split_first()?;
     Some((usize::from(first) % 61 + 1, rest))
 }
 
-/// Responses of HTTP/1.1, one after the other.
+/// HTTP/1.1 responses, one after the other.
 pub fn http1_response(data: &[u8]) {
     let Some((piece, data)) = cut(data) else {
         return;
@@ -42,7 +42,7 @@ pub fn http1_response(data: &[u8]) {
     assert_eq!(whole, responses(data, piece));
 }
 
-/// How many responses there are, how the last one is, and where the parser stopped.
+/// The responses with their positions, and how the parser ended.
 fn responses(data: &[u8], piece: usize) -> Vec<String> {
     let mut parser = ResponseParser::default();
     parser.reset(false);
@@ -71,7 +71,7 @@ fn responses(data: &[u8], piece: usize) -> Vec<String> {
     found
 }
 
-/// A connection of HTTP/2 with streams open, fed by a server.
+/// An HTTP/2 connection with open streams that receives the input.
 pub fn http2_frames(data: &[u8]) {
     let Some((piece, data)) = cut(data) else {
         return;
@@ -81,14 +81,14 @@ pub fn http2_frames(data: &[u8]) {
 }
 
 fn requests() -> Arc<[Request]> {
-    let place = Place {
+    let target = RequestTarget {
         scheme: "http",
         authority: "h",
         target: "/",
     };
-    let http = |method, body| Request::new(method, place, &[], body).expect("a request");
+    let http = |method, body| Request::new(method, target, &[], body).expect("a request");
     let call = |kind, messages: &[Vec<u8>]| {
-        Request::grpc(kind, place, &[], None, messages).expect("a call")
+        Request::grpc(kind, target, &[], None, messages).expect("a call")
     };
     let two = [vec![1; 3], vec![2; 3]];
     Arc::from(vec![
@@ -100,16 +100,15 @@ fn requests() -> Arc<[Request]> {
     ])
 }
 
-/// Events, output and the last word. Streams are opened at places that depend on the
-/// bytes alone.
+/// Events, output and the final state of a connection.
 fn conversation(data: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, String) {
     let requests = requests();
     let count = requests.len() as u32;
     let mut client = Client::new(requests, 8);
     let mut events = Vec::new();
-    // SETTINGS with small windows, so that every input gets somewhere.
-    let hello = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 4, 0];
-    client.feed(&hello, &mut events).expect("a good beginning");
+    // SETTINGS with small windows, which exercise flow control.
+    let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 4, 0];
+    client.feed(&settings, &mut events).expect("valid SETTINGS");
     for request in 0..count {
         client.open(request);
     }
@@ -126,10 +125,10 @@ fn conversation(data: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, String) {
 }
 
 fn is_message(event: &Event) -> bool {
-    matches!(event.what, tare_load::http2::What::Messages { .. })
+    matches!(event.kind, tare_load::http2::EventKind::Messages { .. })
 }
 
-/// Header blocks, each with a byte that says how long it is.
+/// Header blocks, each after a byte with its length.
 pub fn hpack(mut data: &[u8]) {
     let mut decoder = Decoder::default();
     while let Some((&length, rest)) = data.split_first() {
@@ -140,7 +139,7 @@ pub fn hpack(mut data: &[u8]) {
             bytes += name.len() + value.len();
         });
         assert!(decoder.table_bytes() <= TABLE_BYTES_MAX);
-        // Each byte names at most one entry of the table or 8/5 of a Huffman symbol.
+        // Each byte encodes at most one table entry or 8/5 of a Huffman symbol.
         assert!(bytes <= block.len() * TABLE_BYTES_MAX);
         if decoded.is_err() {
             return;
@@ -167,9 +166,9 @@ pub fn grpc_messages(data: &[u8]) {
 mod tests {
     use super::TARGETS;
 
-    /// What was found once stays in the corpus.
+    /// Inputs that once failed stay in the corpus.
     #[test]
-    fn the_corpus_holds() {
+    fn every_input_of_the_corpus_passes() {
         for (name, target) in TARGETS {
             let folder = format!("{}/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
             let mut seen = 0;

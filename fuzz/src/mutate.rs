@@ -1,6 +1,6 @@
-//! A fuzzer for a stable compiler: mutates the corpus for so many seconds and reports
-//! the first input that panics. It knows nothing of coverage; `cargo fuzz run TARGET
-//! --features libfuzzer` does, on nightly.
+//! A fuzzer for the stable compiler: mutates the corpus for a number of seconds and reports
+//! the first input that panics. It is not guided by coverage; `cargo +nightly fuzz run TARGET
+//! --features libfuzzer` is.
 //!
 //! `mutate [SECONDS [TARGET]]`
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
@@ -18,7 +18,7 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let seconds: u64 = args.next().map_or(10, |s| s.parse().expect("seconds"));
     let only = args.next();
-    // In a container the process id is the same each time.
+    // The clock instead of the process id, which is always the same in a container.
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let seed = now.expect("a clock after 1970").as_nanos() as u64;
     for (name, target) in TARGETS {
@@ -39,14 +39,14 @@ fn fuzz(name: &str, target: Target, length: Duration, seed: u64) {
             let input = mutated(&corpus, &mut rng);
             if std::panic::catch_unwind(|| target(&input)).is_err() {
                 let path = keep(root, name, &input);
-                eprintln!("{name}: found {}, seed {seed}", path.display());
+                eprintln!("{name}: panicked, input {}, seed {seed}", path.display());
                 std::process::exit(1);
             }
         }
         runs += 1_000;
     }
     println!(
-        "{name}: {runs} inputs in {} s from seed {seed}, nothing found",
+        "{name}: {runs} inputs in {} s from seed {seed}, no panic",
         length.as_secs()
     );
 }
@@ -107,8 +107,8 @@ fn mutated(corpus: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     input
 }
 
-/// Takes the input for frames of HTTP/2 after its first byte, and drops, doubles,
-/// swaps or retags one of them, its length left true.
+/// Interprets the input after its first byte as HTTP/2 frames, and drops, duplicates, swaps or
+/// changes one of them; its length stays correct.
 fn frames_changed(input: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut frames: Vec<Vec<u8>> = Vec::new();
     let mut rest = &input[1..];

@@ -1,4 +1,4 @@
-//! A whole generator: names resolved, loops on threads, books collected.
+//! A complete generator: resolves names, runs one loop per thread, collects the statistics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,55 +9,49 @@ use tare_model::load::schedule::SchedulePlan;
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::LoadRecord;
 
-use crate::awake::{Awake, NotAwake};
-use crate::collect::{About, Collector};
-use crate::cores::core_to_core_ns;
 use crate::driver::{Driver, DriverReport, EpollDriver, KernelReport, TlsDriver};
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
-use crate::pin;
-use crate::resolve::resolve;
-use crate::targets::{SpecError, Targets, connections_of};
-use crate::throttle::throttled_ns;
-use crate::tls::{TlsError, TlsPeer, own_sessions, peers};
+use crate::machine::{Awake, NotAwake, core_to_core_ns, pin, throttled_ns};
+use crate::record::{Collector, RunInfo};
+use crate::target::tls::{TlsError, TlsPeer, own_sessions, peers};
+use crate::target::{SpecError, Targets, connections_of, resolve};
 
-/// How long the connections may take to open before the schedule starts without
-/// those that are missing.
+/// How long the connections may take to open. The schedule then starts without the missing
+/// ones.
 const OPEN_NS_MAX: u64 = 5_000_000_000;
-/// Between the last connection's opening and the first slot.
+/// Time between the opening of the last connection and the first slot.
 const LEAD_NS: u64 = 5_000_000;
-/// Files that are not connections.
-const FILES_BESIDE: u64 = 64;
-/// The collecting thread's: it must never delay a loop on a shared core.
+/// Open files that are not connections.
+const FILES_RESERVED: u64 = 64;
+/// Nice value of the collecting thread, which must never delay a loop on a shared core.
 const COLLECTOR_NICE: i32 = 19;
 
-/// Why there is no result.
+/// Why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The specification.
+    /// An invalid specification.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// TLS.
+    /// Invalid TLS settings.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The kernel gave no event loop.
+    /// The kernel has no event loop for this process.
     #[error(
-        "no event loop: {0}; Linux 5.11 or later is needed, and a seccomp profile that allows epoll_pwait2"
+        "failed to create the event loop: {0}; it needs Linux 5.11 or later and a seccomp profile that allows epoll_pwait2"
     )]
     Driver(std::io::Error),
     /// Too few file descriptors.
     #[error(
-        "{wanted} open files are needed, {limit} are allowed: raise the limit (ulimit -n) or use fewer connections"
+        "the connections need {wanted} open files, but the limit is {limit}: raise it (ulimit -n) or use fewer connections"
     )]
     Files {
-        /// What the connections need.
+        /// Open files of the connections, and reserved ones.
         wanted: u64,
-        /// What the hard limit allows.
+        /// The hard limit.
         limit: u64,
     },
     /// Fewer cores than threads.
-    #[error(
-        "{threads} threads to pin, {cores} cores to run on: use fewer threads, or leave out --pin"
-    )]
+    #[error("cannot pin {threads} threads to {cores} cores: use fewer threads, or leave out --pin")]
     Cores {
         /// Event loops.
         threads: u32,
@@ -65,16 +59,16 @@ pub enum LoadError {
         cores: usize,
     },
     /// A thread could not be pinned.
-    #[error("failed to stay on core {core}: {source}")]
+    #[error("failed to pin a thread to core {core}: {source}")]
     Pin {
         /// Which core.
         core: usize,
-        /// The kernel's word.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// Asked for, and not to be had.
+    /// The cores cannot be kept awake.
     #[error(
-        "the cores cannot be kept awake: {0}; without --awake (`awake` in a specification) they may sleep"
+        "failed to keep the cores awake: {0}; without --awake (`awake` in a specification) the run uses the kernel's idle states"
     )]
     Awake(#[from] NotAwake),
     /// A thread panicked or could not be started.
@@ -82,20 +76,20 @@ pub enum LoadError {
     Thread(String),
 }
 
-/// From a loop to the collector.
+/// A message from a loop to the collector.
 enum Message {
     Opened,
     Failed(LoadError),
     Flush(usize, Box<Flush>),
-    /// A loop's last.
+    /// The last message of a loop.
     Ended(Box<DriverReport>),
     Panicked,
 }
 
-/// Tells the collector of a loop that ended by a panic, so that it does not wait.
-struct PanicBell<'a>(&'a Sender<Message>);
+/// Notifies the collector when a loop panics, so that it does not wait for the loop.
+struct PanicNotifier<'a>(&'a Sender<Message>);
 
-impl Drop for PanicBell<'_> {
+impl Drop for PanicNotifier<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.send(Message::Panicked).ok();
@@ -103,14 +97,14 @@ impl Drop for PanicBell<'_> {
     }
 }
 
-/// Runs `spec` to its end, or until `stop` is set: then it finishes early, with a
-/// valid result that says so. (`run` itself sets it when a thread of its own
-/// panics.) `observe` sees every record but `hello` and `final`
-/// on another thread; `intervals`: whether it wants the interval records.
+/// Runs `spec` to its end, or until `stop` is set; the result of an interrupted run is valid
+/// and marked as interrupted. (`run` sets `stop` itself when one of its threads panics.)
+/// `observe` receives every record except `hello` and `final` on another thread, and
+/// interval records only with `intervals`.
 ///
 /// # Errors
-/// [`LoadError`] when the specification cannot be carried out here. Whatever goes
-/// wrong with the target is no error but a result.
+/// [`LoadError`] when the specification cannot be carried out on this machine. Failures of
+/// the target are results, not errors.
 pub fn run(
     spec: &LoadSpec,
     stop: &AtomicBool,
@@ -137,7 +131,7 @@ pub fn run(
             let spawned = std::thread::Builder::new()
                 .name(format!("tare-loop-{index}"))
                 .spawn_scoped(scope, move || {
-                    one_loop(index, (plan, peers, core), spec, &sender, &start, stop)
+                    run_loop(index, (plan, peers, core), spec, &sender, &start, stop)
                 });
             loops.push(spawned.map_err(|e| LoadError::Thread(e.to_string()))?);
         }
@@ -151,7 +145,7 @@ pub fn run(
             .map_err(|e| LoadError::Thread(e.to_string()))?;
         let panicked = |_| LoadError::Thread("it panicked".to_owned());
         let result = collector.join().map_err(|panic| {
-            // Else the loops would run to the end of their window.
+            // Otherwise the loops would run to the end of their window.
             stop.store(true, Ordering::Relaxed);
             panicked(panic)
         })?;
@@ -160,14 +154,15 @@ pub fn run(
         }
         result
     })?;
-    // Not by the collector, whose priority is low.
-    let looks = before.zip(core_to_core_ns());
+    // Measured here instead of in the collector, whose priority is low.
+    let latencies = before.zip(core_to_core_ns());
     result.generator.awake = awake.is_some();
-    result.generator.core_to_core_ns = looks.map(|(b, a)| [b, a]).into_iter().collect();
+    result.generator.core_to_core_ns = latencies.map(|(b, a)| [b, a]).into_iter().collect();
     Ok(result)
 }
 
-fn one_loop(
+/// Runs one loop on the calling thread.
+fn run_loop(
     index: usize,
     (plan, peers, core): (&LoopPlan, &[Option<TlsPeer>], Option<usize>),
     spec: &LoadSpec,
@@ -175,13 +170,13 @@ fn one_loop(
     start: &Receiver<u64>,
     stop: &AtomicBool,
 ) {
-    let _bell = PanicBell(sender);
-    // The collector outlives the loops; were it gone, nobody would want the messages.
+    let _notifier = PanicNotifier(sender);
+    // A failed collector has dropped the receiver: its messages are not needed any more.
     let send = |m| drop(sender.send(m));
     let one_at_a_time = plan.targets.origins.iter().all(|o| !o.multiplexed);
-    // First: how late a thread wakes depends on its core.
+    // Before the driver is calibrated: how late a thread wakes depends on its core.
     if let Some(core) = core
-        && let Err(source) = pin::stay_on(core)
+        && let Err(source) = pin::pin_to(core)
     {
         return send(Message::Failed(LoadError::Pin { core, source }));
     }
@@ -203,7 +198,10 @@ fn one_loop(
     if spec.kernel_timestamps_every > 0 && !one_at_a_time {
         report.kernel = Some(KernelReport {
             every: spec.kernel_timestamps_every,
-            absent: Some("the kernel cannot tell requests on one connection apart (HTTP/2)".into()),
+            absent: Some(
+                "kernel timestamps cannot be assigned to HTTP/2 requests, which share a connection"
+                    .into(),
+            ),
             ..KernelReport::default()
         });
     }
@@ -238,21 +236,21 @@ fn collect(
 ) -> Result<LoadResult, LoadError> {
     let mut collector = Collector::new(names, releases.len(), spec, intervals);
     let mut unopened = releases.len();
-    let gone = || LoadError::Thread("it stopped reporting".to_owned());
+    let ended_early = || LoadError::Thread("it stopped reporting".to_owned());
     while unopened > 0 {
-        match receiver.recv().map_err(|_| gone())? {
+        match receiver.recv().map_err(|_| ended_early())? {
             Message::Opened => unopened -= 1,
             Message::Failed(e) => return Err(e),
-            Message::Panicked => return Err(gone()),
+            Message::Panicked => return Err(ended_early()),
             Message::Flush(..) | Message::Ended(_) => {}
         }
     }
     let throttled_before = throttled_ns();
     let start = choose_start(spec).map_err(LoadError::Driver)?;
     for release in &releases {
-        release.send(start.mono_ns).map_err(|_| gone())?;
+        release.send(start.mono_ns).map_err(|_| ended_early())?;
     }
-    // Only now: a low priority must not delay the start.
+    // Not before the start, which a low priority must not delay.
     let own = rustix::thread::gettid();
     rustix::process::setpriority_process(Some(own), COLLECTOR_NICE).ok();
     let window_start_unix_ns = start.unix_ns.saturating_add(spec.warmup_ns);
@@ -264,12 +262,12 @@ fn collect(
     let mut driver = DriverReport::default();
     let mut ended = 0;
     while !collector.is_complete() || ended < releases.len() {
-        match receiver.recv().map_err(|_| gone())? {
+        match receiver.recv().map_err(|_| ended_early())? {
             Message::Flush(index, flush) => collector.take(index, *flush, observe),
             Message::Panicked => {
-                // Else the other loops would run to the end of their window.
+                // Otherwise the other loops would run to the end of their window.
                 stop.store(true, Ordering::Relaxed);
-                return Err(gone());
+                return Err(ended_early());
             }
             Message::Ended(report) => {
                 driver.merge(*report);
@@ -283,7 +281,7 @@ fn collect(
         .map(|(after, before)| after.saturating_sub(before));
     Ok(collector.result(
         spec,
-        &About {
+        &RunInfo {
             window_start_unix_ns,
             throttled_ns: throttled,
             driver,
@@ -296,8 +294,8 @@ struct Start {
     unix_ns: u64,
 }
 
-/// The same instant on both clocks. One that is past stays where it is: the slots
-/// that were due since are late, and say so.
+/// The start of the schedule on both clocks. A start in the past stays as it is: the slots
+/// since then are late and counted as such.
 fn choose_start(spec: &LoadSpec) -> Result<Start, std::io::Error> {
     let mono = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let mono_ns = mono.tv_sec as u64 * 1_000_000_000 + mono.tv_nsec as u64;
@@ -312,7 +310,7 @@ fn choose_start(spec: &LoadSpec) -> Result<Start, std::io::Error> {
     })
 }
 
-/// One plan for each thread.
+/// One plan per thread.
 fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
     let addrs = Arc::new(resolve(&targets.origins));
     let origins = targets.origins.len() as u32;
@@ -326,7 +324,7 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
             streams: spec.streams,
             open_loop: SchedulePlan::of(spec).map(|schedule| OpenLoop {
                 schedule,
-                // All threads' slots together are those of this generator.
+                // The slots of all threads together are those of this generator.
                 shard: u64::from(thread) * u64::from(spec.shard.count)
                     + u64::from(spec.shard.index),
                 shards: u64::from(spec.shard.count) * u64::from(spec.threads),
@@ -340,7 +338,7 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
         .collect()
 }
 
-/// A core for each loop that is to have one.
+/// The cores to pin the loops to; empty without pinning.
 fn cores(spec: &LoadSpec) -> Result<Vec<usize>, LoadError> {
     if !spec.pin {
         return Ok(Vec::new());
@@ -356,7 +354,7 @@ fn cores(spec: &LoadSpec) -> Result<Vec<usize>, LoadError> {
     Ok(cores)
 }
 
-/// Raises the soft limit of open files as far as the connections need.
+/// Raises the soft limit of open files to what the connections need.
 fn raise_file_limit(plans: &[LoopPlan]) -> Result<(), LoadError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let connections: u64 = plans
@@ -364,7 +362,7 @@ fn raise_file_limit(plans: &[LoopPlan]) -> Result<(), LoadError> {
         .flat_map(|p| &p.connections)
         .map(|&n| u64::from(n))
         .sum();
-    let wanted = connections + FILES_BESIDE;
+    let wanted = connections + FILES_RESERVED;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|c| c >= wanted) {
         return Ok(());
@@ -387,8 +385,8 @@ mod tests {
     use tare_model::load::schedule::Schedule;
 
     #[test]
-    fn the_threads_slots_are_those_of_their_generator() {
-        let mut spec = crate::testing::spec(&["http://127.0.0.1:1/"]);
+    fn the_slots_of_all_threads_are_those_of_their_generator() {
+        let mut spec = crate::simulated::support::spec(&["http://127.0.0.1:1/"]);
         spec.threads = 2;
         spec.shard = Shard { index: 1, count: 3 };
         let targets = Arc::new(Targets::new(&spec).unwrap());

@@ -1,4 +1,4 @@
-//! The kernel's instants beside the generator's own, on loopback.
+//! Kernel timestamps compared with the generator's own, on loopback.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use tare_model::load::{Endpoint, LoadResult, LoadSpec, Mode};
 
-/// Answers every request on every connection, until the process ends.
+/// Starts a server that answers every request until the process ends; returns its URL.
 fn server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -49,7 +49,7 @@ fn run(change: impl Fn(&mut LoadSpec)) -> LoadResult {
     result
 }
 
-/// Whether this kernel lets a connected socket ask for what the engine asks for.
+/// Whether this kernel supports the timestamps that the engine requests.
 fn kernel_can() -> bool {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -61,8 +61,9 @@ fn kernel_can() -> bool {
     setsockopt(&stream, sockopt::Timestamping, &flags).is_ok()
 }
 
-/// Both instants of most requests, or a word why not where the kernel cannot.
-fn told(result: &LoadResult) -> bool {
+/// Checks that most requests have both timestamps, or that their absence has a reason where the
+/// kernel does not support them. Returns whether there are timestamps.
+fn check_timestamps(result: &LoadResult) -> bool {
     let error = result.instrument_error.as_ref().unwrap();
     assert_eq!(error.send_ns.count, error.sampled);
     assert_eq!(error.service_time_ns.count, error.sampled);
@@ -73,16 +74,16 @@ fn told(result: &LoadResult) -> bool {
         return false;
     }
     assert!(error.sampled > error.missed, "{error:?}");
-    // The kernel sent before the answer came: both clocks are on one line.
+    // The kernel sent the request before the response arrived, so that the clocks agree.
     assert!(error.send_ns.max <= result.latency_ns.max, "{error:?}");
     assert!(error.service_time_ns.max <= result.service_time_ns.max);
     true
 }
 
 #[test]
-fn the_kernels_instants_lie_within_the_reported_ones() {
+fn kernel_timestamps_lie_within_the_reported_times() {
     let result = run(|_| {});
-    if told(&result) {
+    if check_timestamps(&result) {
         let error = result.instrument_error.unwrap();
         assert!(error.sampled >= 150, "{error:?}");
     }
@@ -91,16 +92,16 @@ fn the_kernels_instants_lie_within_the_reported_ones() {
 #[test]
 fn new_connections_are_sampled_too() {
     let result = run(|s| s.requests_per_connection = Some(1));
-    told(&result);
+    check_timestamps(&result);
     assert_eq!(result.generator.connections_opened, 250);
 }
 
 #[test]
-fn a_share_is_a_share_and_none_is_none() {
+fn only_the_requested_share_is_sampled() {
     let result = run(|s| s.kernel_timestamps_every = 10);
     let error = result.instrument_error.as_ref().unwrap();
     assert!(error.sampled + error.missed <= 25, "{error:?}");
-    told(&result);
+    check_timestamps(&result);
     assert!(
         run(|s| s.kernel_timestamps_every = 0)
             .instrument_error
@@ -109,13 +110,13 @@ fn a_share_is_a_share_and_none_is_none() {
 }
 
 #[test]
-fn requests_that_share_a_connection_are_not_timed_and_say_so() {
+fn requests_that_share_a_connection_have_no_timestamps_and_a_reason() {
     let url = server();
     let mut spec = spec(url);
     spec.endpoints[0].protocol = tare_model::load::Protocol::Http2;
     spec.duration_ns = 20_000_000;
     spec.timeout_ns = 200_000_000;
-    // The server speaks no HTTP/2: what becomes of the requests is not the point.
+    // The server does not support HTTP/2; the outcome of the requests does not matter.
     let result = tare_load::run(&spec, &AtomicBool::new(false), false, &mut |_| {}).unwrap();
     let error = result.instrument_error.unwrap();
     assert_eq!((error.sampled, error.missed), (0, 0));
@@ -123,6 +124,6 @@ fn requests_that_share_a_connection_are_not_timed_and_say_so() {
 }
 
 #[test]
-fn pinned_threads_measure_as_well() {
+fn pinned_threads_send_all_requests() {
     assert_eq!(run(|s| s.pin = true).counts.planned, 200);
 }

@@ -111,7 +111,7 @@ fn cores_are_kept_awake_on_request_and_it_is_said() {
     if !kernel_can_be_asked() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr);
-        return assert!(said.contains("the cores cannot be kept awake: "), "{said}");
+        return assert!(said.contains("failed to keep the cores awake: "), "{said}");
     }
     assert!(parse(&output).generator.awake);
     let output = finish(start(&[&args[..], &["--awake", &url]].concat()));

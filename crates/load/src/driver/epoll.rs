@@ -1,4 +1,4 @@
-//! Real time, real sockets: one epoll instance for one thread.
+//! Real time and sockets: one epoll instance per thread.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
@@ -13,37 +13,37 @@ use rustix::net::{
 use rustix::time::{ClockId, clock_gettime};
 use tare_model::load::Pace;
 
-use super::kernel::Stamps;
+use super::kernel_timestamps::KernelTimestamps;
 use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes};
 
 const BATCH: usize = 128;
-/// Sleeps measured before the start to learn how late the kernel wakes this thread.
+/// Sleeps before the start that measure how late the kernel wakes this thread.
 const CALIBRATION_SLEEPS: usize = 24;
 const CALIBRATION_SLEEP_NS: u64 = 100_000;
-/// The share of a wait that is spun instead of slept lies between these.
+/// Limits of the part of a wait that is spun instead of slept.
 const MARGIN_NS_MIN: u64 = 15_000;
 const MARGIN_NS_MAX: u64 = 120_000;
-/// Shortest sleep: where slots are denser, several are sent at once.
+/// Shortest sleep of an idle loop: where slots are denser, several are sent at once.
 const GRAIN_NS_MIN: u64 = 10_000;
-/// The same of a loop that has no time left: waking costs what a fifth of a request
-/// does, so a loop near its limit wakes less often, and reaches its limit later.
+/// Shortest sleep of a busy loop. A wake-up costs about a fifth of a request, so that a
+/// loop that wakes less often reaches its limit later.
 const GRAIN_NS_MAX: u64 = 50_000;
-/// Over this long the share of busy time is taken that says how near it is.
-const LOOK_BACK_NS: u64 = 2_000_000;
-/// The grain grows from this share of busy time on, up to all of it.
+/// Period over which the share of busy time is measured.
+const BUSY_PERIOD_NS: u64 = 2_000_000;
+/// Share of busy time at which the grain begins to grow.
 const BUSY_FROM: f64 = 0.6;
-/// From this share on it is as long as it gets.
+/// Share of busy time at which it reaches its maximum.
 const BUSY_UP_TO: f64 = 0.85;
 
 struct Socket {
     fd: OwnedFd,
-    /// Tells events of this socket from those of an earlier one under the same id.
+    /// Distinguishes events of this socket from those of an earlier one with the same id.
     generation: u32,
-    /// Reported readable, and not read to the end since.
+    /// Reported as readable, and not read to the end since.
     unread: bool,
-    /// Stands in the driver's `unread`.
+    /// Whether it is in the driver's `unread`.
     listed: bool,
-    /// The peer sends nothing more: after what is there comes the end.
+    /// The peer sends nothing more: the end follows the bytes that are buffered.
     hangup: bool,
 }
 
@@ -58,33 +58,33 @@ impl Socket {
     }
 }
 
-/// The driver for measurements. Made on the thread that uses it, because timer
-/// slack belongs to a thread.
+/// The driver for measurements. Create it on the thread that uses it, because timer slack
+/// is a property of a thread.
 pub(crate) struct EpollDriver {
     epoll: OwnedFd,
     sockets: Vec<Option<Socket>>,
-    /// Sockets that may be unread, each once.
+    /// Sockets that may be unread, without duplicates.
     unread: Vec<ConnId>,
-    stamps: Option<Stamps>,
+    timestamps: Option<KernelTimestamps>,
     generation: u32,
     events: Box<[epoll::Event; BATCH]>,
-    /// How long before an instant the thread stops sleeping; `u64::MAX`: never sleeps.
+    /// How long before an instant the thread stops sleeping; `u64::MAX`: it never sleeps.
     margin_ns: u64,
-    /// The instant before which this thread has slept, and now spins.
+    /// The instant for which this thread has slept and now spins.
     spinning_until: u64,
     idle_ns: u64,
-    /// Shortest sleep as the loop's load has it, and since when, idle until then.
+    /// Shortest sleep at the current load; since when; the idle time until then.
     grain_ns: u64,
     grain_since: u64,
     grain_idle_ns: u64,
 }
 
 impl EpollDriver {
-    /// A driver for the calling thread: sets its timer slack to 1 ns and, unless
-    /// it never sleeps, measures how late sleeps end (a few milliseconds).
+    /// Creates a driver for the calling thread: sets its timer slack to 1 ns and, with
+    /// [`Pace::Sleep`], measures for a few milliseconds how late sleeps end.
     ///
     /// # Errors
-    /// When the kernel gives no epoll instance or lacks `epoll_pwait2` (Linux 5.11).
+    /// When the kernel refuses an epoll instance or lacks `epoll_pwait2` (Linux 5.11).
     pub(crate) fn new(pace: Pace) -> std::io::Result<Self> {
         let event = epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -94,7 +94,7 @@ impl EpollDriver {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             sockets: Vec::new(),
             unread: Vec::new(),
-            stamps: None,
+            timestamps: None,
             generation: 0,
             events: Box::new([event; BATCH]),
             margin_ns: u64::MAX,
@@ -104,7 +104,7 @@ impl EpollDriver {
             grain_since: 0,
             grain_idle_ns: 0,
         };
-        // Without it sleeps end up to 50 us late; the calibration below makes up for that.
+        // Without it sleeps end up to 50 us late, which the calibration below compensates.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).ok();
         driver.poll(0)?;
         if pace == Pace::Sleep {
@@ -126,11 +126,11 @@ impl EpollDriver {
         (usual + usual / 4).clamp(MARGIN_NS_MIN, MARGIN_NS_MAX)
     }
 
-    /// How long to sleep when `left` remains until `until`; 0 is to spin.
+    /// How long to sleep when `left` remains until `until`; 0: spin.
     ///
-    /// Spinning costs a core, so it is for schedules with room to sleep between
-    /// slots. Where slots lie closer together than the margin the thread sleeps
-    /// for what is left, and the kernel's lateness shows as lateness.
+    /// Spinning occupies a core, so that it is limited to schedules with time to sleep
+    /// between slots. Where slots are closer together than the margin, the thread sleeps for
+    /// the remaining time, and the kernel's late wake-up counts as lateness.
     #[inline]
     fn sleep_ns(&mut self, left: u64, until: u64) -> u64 {
         if left > self.margin_ns {
@@ -141,7 +141,7 @@ impl EpollDriver {
         if spin { 0 } else { left.max(self.grain_ns) }
     }
 
-    /// Sets the grain for the next stretch by how busy the loop was in the last.
+    /// Sets the grain of the next period by the share of busy time in the last one.
     #[cold]
     fn choose_grain(&mut self, now: u64) {
         let idle_ns = self.idle_ns - self.grain_idle_ns;
@@ -160,7 +160,7 @@ impl EpollDriver {
         }
     }
 
-    /// Reports again what the engine was told and did not read to the end.
+    /// Reports connections again that the engine did not read to the end.
     fn report_unread(&mut self, ready: &mut Vec<Ready>) {
         let sockets = &mut self.sockets;
         self.unread.retain(|&conn| {
@@ -190,11 +190,12 @@ impl EpollDriver {
             let Some(socket) = current.filter(|s| s.generation == (data >> 32) as u32) else {
                 continue;
             };
-            // A timestamp in the error queue looks like an error; a real one hangs up.
+            // A timestamp in the error queue is reported as an error; a real error also
+            // hangs up.
             if flags.contains(F::ERR)
                 && !flags.contains(F::HUP)
-                && let Some(stamps) = &mut self.stamps
-                && stamps.drain(conn, &socket.fd)
+                && let Some(timestamps) = &mut self.timestamps
+                && timestamps.drain(conn, &socket.fd)
             {
                 flags.remove(F::ERR);
             }
@@ -229,8 +230,8 @@ impl EpollDriver {
     ) -> Result<(), Errno> {
         use epoll::EventFlags as F;
         let mut flags = F::IN | F::RDHUP;
-        // Told once of what comes in, the kernel need not look at each socket a second
-        // time; `unread` keeps what was told. Changing the flags makes it look anew.
+        // Edge-triggered for input, so that the kernel does not check each socket a second
+        // time; `unread` keeps the state. A change of the flags makes the kernel report anew.
         flags |= if writable { F::OUT } else { F::ET };
         let data = epoll::EventData::new_u64(u64::from(socket.generation) << 32 | u64::from(conn));
         if add {
@@ -240,18 +241,19 @@ impl EpollDriver {
         }
     }
 
-    /// Lets the kernel time every `every`-th request, too; 0: none.
+    /// Requests kernel timestamps for one of `every` requests; 0: for none.
     #[must_use]
     pub(crate) fn with_kernel_timestamps(mut self, every: u32) -> Self {
-        self.stamps = (every > 0).then(|| Stamps::new(every));
+        self.timestamps = (every > 0).then(|| KernelTimestamps::new(every));
         self
     }
 
+    /// `conn` is idle: its next request may be sampled.
     fn free(&mut self, conn: ConnId) {
-        if let Some(stamps) = &mut self.stamps
+        if let Some(timestamps) = &mut self.timestamps
             && let Some(Some(socket)) = self.sockets.get(conn as usize)
         {
-            stamps.free(conn, &socket.fd);
+            timestamps.free(conn, &socket.fd);
         }
     }
 
@@ -264,7 +266,7 @@ impl EpollDriver {
     }
 }
 
-/// The shortest sleep after a stretch of `elapsed_ns`, `idle_ns` of it idle.
+/// The shortest sleep after a period of `elapsed_ns` with `idle_ns` of idle time.
 fn grain_ns(elapsed_ns: u64, idle_ns: u64) -> u64 {
     let busy = 1.0 - idle_ns as f64 / elapsed_ns.max(1) as f64;
     let near = ((busy - BUSY_FROM) / (BUSY_UP_TO - BUSY_FROM)).clamp(0.0, 1.0);
@@ -338,7 +340,7 @@ impl Driver for EpollDriver {
     fn connected(&mut self, conn: ConnId) -> Result<(), Fault> {
         let fd = self.fd(conn)?;
         sockopt::socket_error(fd).map_err(fault)?.map_err(fault)?;
-        // No error is not yet a connection: the event may be of an earlier socket.
+        // The event may be of an earlier socket, so that success needs a peer, too.
         if getpeername(fd) == Err(Errno::NOTCONN) {
             return Err(Fault::WouldBlock);
         }
@@ -353,10 +355,10 @@ impl Driver for EpollDriver {
             return Err(Fault::Other);
         };
         let outcome = send(&socket.fd, bytes, SendFlags::NOSIGNAL).map_err(fault);
-        if let Some(stamps) = &mut self.stamps
-            && stamps.is_armed(conn)
+        if let Some(timestamps) = &mut self.timestamps
+            && timestamps.is_armed(conn)
         {
-            stamps.written(conn, &socket.fd, outcome == Ok(bytes.len()));
+            timestamps.written(conn, &socket.fd, outcome == Ok(bytes.len()));
         }
         outcome
     }
@@ -366,17 +368,17 @@ impl Driver for EpollDriver {
         let Some(Some(socket)) = self.sockets.get_mut(conn as usize) else {
             return Err(Fault::Other);
         };
-        let outcome = if let Some(stamps) = &mut self.stamps
-            && stamps.is_armed(conn)
+        let outcome = if let Some(timestamps) = &mut self.timestamps
+            && timestamps.is_armed(conn)
         {
-            let outcome = stamps.recv(conn, &socket.fd, buffer);
+            let outcome = timestamps.recv(conn, &socket.fd, buffer);
             outcome.map_err(|e| fault(Errno::from_raw_os_error(e as i32)))
         } else {
             let outcome = recv(&socket.fd, &mut *buffer, RecvFlags::empty());
             outcome.map(|(read, _)| read).map_err(fault)
         };
         let unread = match outcome {
-            // Less than there was room for: that was all.
+            // A read that does not fill the buffer was the last.
             Ok(read) => read == buffer.len() || socket.hangup,
             Err(fault) => fault != Fault::WouldBlock,
         };
@@ -389,7 +391,7 @@ impl Driver for EpollDriver {
 
     fn want_writable(&mut self, conn: ConnId, wanted: bool) {
         if let Some(Some(socket)) = self.sockets.get(conn as usize) {
-            // Only fails for a descriptor that is not registered, and this one is.
+            // Fails only for a descriptor that is not registered; this one is.
             self.register(conn, socket, wanted, false).ok();
         }
     }
@@ -399,32 +401,32 @@ impl Driver for EpollDriver {
         if socket.and_then(Option::take).is_some_and(|s| s.listed) {
             self.unread.retain(|&listed| listed != conn);
         }
-        if let Some(stamps) = &mut self.stamps {
-            stamps.closed(conn);
+        if let Some(timestamps) = &mut self.timestamps {
+            timestamps.closed(conn);
         }
     }
 
     #[inline]
     fn request_starts(&mut self, conn: ConnId) {
-        if let Some(stamps) = &mut self.stamps {
-            stamps.starts(conn);
+        if let Some(timestamps) = &mut self.timestamps {
+            timestamps.starts(conn);
         }
     }
 
     #[inline]
     fn request_done(&mut self, conn: ConnId, times: RequestTimes) {
-        if let Some(stamps) = &mut self.stamps
+        if let Some(timestamps) = &mut self.timestamps
             && let Some(Some(socket)) = self.sockets.get(conn as usize)
         {
-            stamps.done(conn, &socket.fd, times);
-            stamps.free(conn, &socket.fd);
+            timestamps.done(conn, &socket.fd, times);
+            timestamps.free(conn, &socket.fd);
         }
     }
 
     fn driver_report(&mut self) -> DriverReport {
         DriverReport {
             tls: None,
-            kernel: self.stamps.as_ref().map(Stamps::report),
+            kernel: self.timestamps.as_ref().map(KernelTimestamps::report),
         }
     }
 
@@ -442,7 +444,7 @@ impl Driver for EpollDriver {
             if ready.is_empty() && (count == 0 || sleep_ns > 0) {
                 self.idle_ns += now - before;
             }
-            if now - self.grain_since >= LOOK_BACK_NS {
+            if now - self.grain_since >= BUSY_PERIOD_NS {
                 self.choose_grain(now);
             }
             self.report(count, ready);

@@ -1,6 +1,6 @@
-//! The seam between the engine and the world: time and sockets.
+//! The seam between the engine and its environment: time and sockets.
 //!
-//! The engine is generic over [`Driver`] and compiled once for each, so that the
+//! The engine is generic over [`Driver`] and compiled once for each driver, so that the
 //! same code runs on real sockets and in virtual time.
 
 use std::net::SocketAddr;
@@ -8,33 +8,29 @@ use std::net::SocketAddr;
 use tare_model::load::ErrorClass;
 
 mod epoll;
-mod kernel;
+mod kernel_timestamps;
 mod report;
-#[cfg(test)]
-mod sim;
 mod tls;
 
 pub(crate) use epoll::EpollDriver;
 pub(crate) use report::{DriverReport, KernelReport, TlsReport};
-#[cfg(test)]
-pub(crate) use sim::{SimDriver, SimServer, Step};
 pub(crate) use tls::TlsDriver;
 
 /// A connection of one engine: an index into its table, from 0 without gaps.
 pub(crate) type ConnId = u32;
 
-/// Why an operation on a connection gave nothing.
+/// Why an operation on a connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Not now: wait until it is ready.
+    /// Not ready yet.
     WouldBlock,
     /// The peer refused the connection.
     Refused,
     /// The peer reset the connection.
     Reset,
-    /// The peer had closed already.
+    /// The peer had closed the connection.
     Closed,
-    /// TLS failed; the driver's report says why.
+    /// TLS failed; the reason is in the driver's report.
     Tls,
     /// This machine has no port, file descriptor or memory left.
     Shortage,
@@ -43,7 +39,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// The class of a connection attempt that ended so.
+    /// The error class of a connection attempt that ended with this fault.
     #[must_use]
     pub(crate) fn class_of_connect(self) -> ErrorClass {
         match self {
@@ -54,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// The class of a request that ended so.
+    /// The error class of a request that ended with this fault.
     #[must_use]
     pub(crate) fn class_of_request(self) -> ErrorClass {
         match self {
@@ -66,16 +62,16 @@ impl Fault {
     }
 }
 
-/// A connection on which something can be done.
+/// A connection that is ready for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// Which.
+    /// The connection.
     pub conn: ConnId,
-    /// Reading will give bytes, the end, or a fault.
+    /// A read returns bytes, the end, or a fault.
     pub readable: bool,
-    /// Writing will take bytes, or the attempt to connect is over.
+    /// A write accepts bytes, or the connection attempt has ended.
     pub writable: bool,
-    /// The peer will send nothing after what is there to read.
+    /// The peer sends nothing after the bytes that are buffered.
     pub hangup: bool,
 }
 
@@ -87,59 +83,62 @@ pub(crate) trait Driver {
     /// CPU time of the whole process in nanoseconds.
     fn process_cpu_ns(&mut self) -> u64;
 
-    /// Nanoseconds that [`Self::wait`] has spent asleep or spinning so far.
+    /// Nanoseconds that [`Self::wait`] has slept or spun so far.
     fn idle_ns(&self) -> u64;
 
-    /// Begins to connect. The end shows as `writable`; then comes [`Self::connected`].
+    /// Begins to connect. The connection is reported as `writable` when the attempt has
+    /// ended; then call [`Self::connected`].
     ///
     /// # Errors
-    /// When it failed at once.
+    /// When the attempt fails at once.
     fn connect(&mut self, conn: ConnId, to: SocketAddr) -> Result<(), Fault>;
 
-    /// How the attempt to connect ended. After success only `readable` is
-    /// reported, until [`Self::want_writable`].
+    /// The outcome of the connection attempt. After success only `readable` is reported,
+    /// until [`Self::want_writable`].
     ///
     /// # Errors
-    /// Why it failed; `WouldBlock` when it has not ended.
+    /// Why the attempt failed; `WouldBlock` when it has not ended.
     fn connected(&mut self, conn: ConnId) -> Result<(), Fault>;
 
-    /// The attempt to connect has taken too long and is given up: at what it was.
+    /// Ends a connection attempt that has taken too long; returns the fault of its current
+    /// stage.
     fn connect_too_long(&mut self, _conn: ConnId) -> Fault {
         Fault::Other
     }
 
-    /// Writes what fits; returns the number of bytes taken.
+    /// Writes as much of `bytes` as fits; returns the number of bytes written.
     ///
     /// # Errors
-    /// Why nothing was taken.
+    /// Why nothing was written.
     fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, Fault>;
 
-    /// Reads what is there; 0 is the end.
+    /// Reads what has arrived; 0 is the end.
     ///
     /// # Errors
     /// Why nothing was read.
     fn recv(&mut self, conn: ConnId, buffer: &mut [u8]) -> Result<usize, Fault>;
 
-    /// Whether `writable` is to be reported.
+    /// Sets whether `writable` is reported.
     fn want_writable(&mut self, conn: ConnId, wanted: bool);
 
-    /// Closes; nothing more is reported of what it was. Harmless when not open.
+    /// Closes the connection and ends its reports. Does nothing when it is not open.
     fn close(&mut self, conn: ConnId);
 
-    /// Waits until something is ready or `until` has come, and returns the time.
-    /// `now` is the caller's latest reading of the clock. `ready` is emptied first.
+    /// Waits until a connection is ready or `until` is reached, and returns the time. `now`
+    /// is the caller's latest reading of the clock. Replaces the content of `ready`.
     fn wait(&mut self, now: u64, until: u64, ready: &mut Vec<Ready>) -> u64;
 
-    /// The next [`Self::send`] on this connection begins a request of the window, and
-    /// is the only one until it is done.
+    /// Announces that the next [`Self::send`] on this connection begins a request of the
+    /// window, which is the only one on it until it is done.
     #[inline]
     fn request_starts(&mut self, _conn: ConnId) {}
 
-    /// The request that started last on this connection has its whole response.
+    /// Announces that the response of the last started request on this connection is
+    /// complete.
     #[inline]
     fn request_done(&mut self, _conn: ConnId, _times: RequestTimes) {}
 
-    /// What it has seen so far below the requests.
+    /// What the driver has observed so far below the level of requests.
     fn driver_report(&mut self) -> DriverReport {
         DriverReport::default()
     }
@@ -148,10 +147,10 @@ pub(crate) trait Driver {
 /// The engine's instants of a request, in nanoseconds of [`Driver::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequestTimes {
-    /// When the schedule wanted it.
+    /// The instant in the schedule.
     pub intended: u64,
     /// When the engine wrote it.
     pub sent: u64,
-    /// When the engine had the whole response.
+    /// When the engine had the complete response.
     pub done: u64,
 }

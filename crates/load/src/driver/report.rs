@@ -1,25 +1,25 @@
-//! What a driver has seen below the requests.
+//! What a driver observes below the level of requests.
 
 use std::collections::BTreeMap;
 
 use tare_stats::Histogram;
 
-/// Different reasons kept; what comes after them counts as one.
-const REASONS_MAX: usize = 16;
+/// Most distinct keys of a map of counts; further ones count as `other`.
+const KEYS_MAX: usize = 16;
 
 /// Handed over at a loop's end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DriverReport {
-    /// TLS, where the driver speaks it.
+    /// TLS, where it is used.
     pub tls: Option<TlsReport>,
-    /// Kernel timestamps, where they were asked for.
+    /// Kernel timestamps, where they are requested.
     pub kernel: Option<KernelReport>,
 }
 
 /// The handshakes and failures of one loop's connections.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TlsReport {
-    /// TCP connection to finished handshake, in nanoseconds.
+    /// From the TCP connection to the end of the handshake, in nanoseconds.
     pub handshake: Histogram,
     /// Full handshakes.
     pub full: u64,
@@ -29,20 +29,20 @@ pub(crate) struct TlsReport {
     pub protocols: BTreeMap<String, u64>,
     /// Failures by reason.
     pub failures: BTreeMap<String, u64>,
-    /// Whether certificates were not looked at.
+    /// Whether certificates were not verified.
     pub insecure: bool,
 }
 
-/// The kernel's instants against the engine's.
+/// The kernel's timestamps compared with the engine's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KernelReport {
-    /// Every so manieth request was to be sampled.
+    /// One of so many requests is sampled.
     pub every: u32,
-    /// Requests with both of the kernel's instants.
+    /// Sampled requests with both kernel timestamps.
     pub sampled: u64,
-    /// Requests chosen, without both of them.
+    /// Sampled requests without both of them.
     pub missed: u64,
-    /// Why there are none.
+    /// Why there are no timestamps.
     pub absent: Option<String>,
     /// Kernel send - intended, in nanoseconds.
     pub send: Histogram,
@@ -50,12 +50,12 @@ pub(crate) struct KernelReport {
     pub service_time: Histogram,
     /// Values below 0, counted as 0.
     pub below_zero: u64,
-    /// Of the offset between the clocks, in nanoseconds.
+    /// Largest uncertainty of the offset between the clocks, in nanoseconds.
     pub clock_uncertainty_ns_max: u64,
 }
 
 impl DriverReport {
-    /// Adds another loop's.
+    /// Merges the report of another loop.
     pub(crate) fn merge(&mut self, other: Self) {
         join(&mut self.tls, other.tls, TlsReport::merge);
         join(&mut self.kernel, other.kernel, KernelReport::merge);
@@ -71,7 +71,7 @@ fn join<T>(mine: &mut Option<T>, theirs: Option<T>, merge: impl FnOnce(&mut T, T
 }
 
 impl TlsReport {
-    /// Notes why something failed.
+    /// Counts a failure by its reason.
     pub(crate) fn failed(&mut self, reason: String) {
         count(&mut self.failures, reason, 1);
     }
@@ -90,9 +90,9 @@ impl TlsReport {
     }
 }
 
-/// A peer may word its failures as it likes: the map stays small.
+/// Adds `n` of `key`. Keys come from the peer, so that their number is bounded.
 pub(crate) fn count(map: &mut BTreeMap<String, u64>, key: String, n: u64) {
-    if map.len() >= REASONS_MAX && !map.contains_key(&key) {
+    if map.len() >= KEYS_MAX && !map.contains_key(&key) {
         *map.entry("other".to_owned()).or_default() += n;
     } else {
         *map.entry(key).or_default() += n;
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_stay_few_and_none_is_lost() {
+    fn the_number_of_reasons_is_bounded_and_every_failure_counts() {
         let mut report = TlsReport::default();
         for i in 0..100 {
             report.failed(format!("reason {i}"));
@@ -132,7 +132,7 @@ mod tests {
             });
         }
         let failures = whole.tls.unwrap().failures;
-        assert_eq!(failures.len(), REASONS_MAX + 1);
+        assert_eq!(failures.len(), KEYS_MAX + 1);
         assert_eq!(failures.values().sum::<u64>(), 200);
     }
 }

@@ -1,5 +1,5 @@
-//! TLS over any other driver: to the engine a connection is open when its handshake
-//! is done, and carries plain bytes.
+//! TLS over any other driver. For the engine a connection is open when its handshake is
+//! done, and carries decrypted bytes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -9,19 +9,19 @@ use rustls::{CertificateError, ClientConnection, HandshakeKind};
 
 use super::report::count;
 use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes, TlsReport};
-use crate::tls::TlsPeer;
+use crate::target::tls::TlsPeer;
 
-/// Most that rustls reads from a socket at once: after less it is empty.
+/// Most bytes that rustls reads from a socket at once. After a shorter read the socket is
+/// empty.
 const READ_BYTES: usize = 4096;
 
-/// A decorator that encrypts the connections which have a peer and leaves the others
-/// as they are.
+/// A driver that encrypts the connections with TLS settings and passes the others through.
 pub(crate) struct TlsDriver<D> {
     inner: D,
-    /// By connection.
+    /// TLS settings by connection.
     peers: Vec<Option<TlsPeer>>,
     conns: Vec<Option<Box<TlsConn>>>,
-    /// Connections with plain bytes in rustls, of which the socket knows nothing.
+    /// Connections with decrypted bytes in rustls, which the socket does not report.
     pending: Vec<ConnId>,
     report: TlsReport,
 }
@@ -29,26 +29,26 @@ pub(crate) struct TlsDriver<D> {
 struct TlsConn {
     session: ClientConnection,
     stage: Stage,
-    /// The engine wants to know when it is writable.
+    /// Whether the engine waits until it is writable.
     wanted: bool,
-    /// Bytes of rustls wait until the socket is writable.
+    /// Whether rustls waits until the socket is writable.
     blocked: bool,
-    /// What the inner driver was told last.
-    told: bool,
-    /// Stands in `pending`.
+    /// Whether the inner driver reports when it is writable.
+    registered: bool,
+    /// Whether it is in `pending`.
     queued: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Of TCP.
+    /// TCP.
     Connecting,
-    /// Since when.
+    /// TLS, since this instant.
     Handshaking(u64),
     Open,
 }
 
-/// The inner driver's connection as a stream.
+/// The inner driver's connection as `Read` and `Write`.
 struct Wire<'a, D> {
     driver: &'a mut D,
     conn: ConnId,
@@ -88,7 +88,7 @@ impl<D: Driver> Write for Wire<'_, D> {
     }
 }
 
-/// Without figures that differ from one connection to the next.
+/// The reason of a failure, without values that differ between connections.
 fn reason(error: &rustls::Error) -> String {
     use rustls::Error as E;
     match error {
@@ -100,7 +100,7 @@ fn reason(error: &rustls::Error) -> String {
         }
         other => match other.to_string() {
             text if text.contains("CaUsedAsEndEntity") => {
-                "invalid peer certificate: the server shows an authority's certificate (CA:TRUE) as its own".to_owned()
+                "invalid peer certificate: the server's own certificate is a CA certificate (CA:TRUE)".to_owned()
             }
             text => text,
         },
@@ -108,15 +108,15 @@ fn reason(error: &rustls::Error) -> String {
 }
 
 impl TlsConn {
-    fn tell<D: Driver>(&mut self, inner: &mut D, conn: ConnId) {
+    fn update_interest<D: Driver>(&mut self, inner: &mut D, conn: ConnId) {
         let wanted = self.wanted || self.blocked;
-        if wanted != self.told {
-            self.told = wanted;
+        if wanted != self.registered {
+            self.registered = wanted;
             inner.want_writable(conn, wanted);
         }
     }
 
-    /// Writes what rustls has ready.
+    /// Writes the pending output of rustls.
     fn flush<D: Driver>(&mut self, inner: &mut D, conn: ConnId) -> Result<(), Fault> {
         let mut outcome = Ok(());
         while self.session.wants_write() && outcome.is_ok() {
@@ -130,11 +130,11 @@ impl TlsConn {
             };
         }
         self.blocked = outcome == Err(Fault::WouldBlock);
-        self.tell(inner, conn);
+        self.update_interest(inner, conn);
         outcome
     }
 
-    /// Reads once from the socket into rustls; 0 is the end.
+    /// Reads once from the socket into rustls; returns 0 at the end.
     fn fill<D: Driver>(&mut self, inner: &mut D, conn: ConnId) -> Result<usize, Fault> {
         let wire = &mut Wire {
             driver: inner,
@@ -145,7 +145,7 @@ impl TlsConn {
 }
 
 impl<D: Driver> TlsDriver<D> {
-    /// Speaks TLS on connection `i` when `peers[i]` says how.
+    /// Uses TLS on connection `i` where `peers[i]` has settings.
     #[must_use]
     pub(crate) fn new(inner: D, peers: Vec<Option<TlsPeer>>) -> Self {
         let report = TlsReport {
@@ -171,14 +171,14 @@ impl<D: Driver> TlsDriver<D> {
         Fault::Tls
     }
 
-    /// Goes on with the handshake as far as the socket lets it.
+    /// Continues the handshake until it ends or the socket would block.
     fn handshake(&mut self, conn: ConnId) -> Result<(), Fault> {
         let Some(Some(tls)) = self.conns.get_mut(conn as usize) else {
             return Err(Fault::Other);
         };
         let in_handshake = |fault| match fault {
-            Fault::Reset => "connection reset in the handshake",
-            _ => "connection closed in the handshake",
+            Fault::Reset => "connection reset during the handshake",
+            _ => "connection closed during the handshake",
         };
         loop {
             match tls.flush(&mut self.inner, conn) {
@@ -196,7 +196,7 @@ impl<D: Driver> TlsDriver<D> {
                 Err(fault) => return Err(self.failed(in_handshake(fault))),
             }
             if let Err(error) = tls.session.process_new_packets() {
-                // The alert, if it still gets through.
+                // Sends the alert if the socket still accepts it.
                 tls.flush(&mut self.inner, conn).ok();
                 return Err(self.failed(reason(&error)));
             }
@@ -214,7 +214,7 @@ impl<D: Driver> TlsDriver<D> {
         };
         let offered = peer.config.alpn_protocols.first();
         let chosen = tls.session.alpn_protocol();
-        // Servers of HTTP/1.1 need not know ALPN; nobody speaks HTTP/2 unasked.
+        // HTTP/1.1 does not need ALPN; HTTP/2 does.
         let agreed = match chosen {
             Some(chosen) => offered.is_some_and(|o| o == chosen),
             None => offered.is_none_or(|o| o != b"h2"),
@@ -246,7 +246,7 @@ impl<D: Driver> TlsDriver<D> {
             .and_then(|s| s.suite().as_str());
         let protocol = [version, suite].map(|s| s.unwrap_or("unknown")).join(" ");
         count(&mut self.report.protocols, protocol, 1);
-        // What the server sent right behind its handshake is already in rustls.
+        // Data that the server sent directly after its handshake is already in rustls.
         let state = tls.session.process_new_packets();
         if state.is_ok_and(|s| s.plaintext_bytes_to_read() > 0 || s.peer_has_closed()) {
             self.queue(conn);
@@ -263,8 +263,9 @@ impl<D: Driver> TlsDriver<D> {
         }
     }
 
-    /// After a fault of the socket: the peer's last words may say more.
-    fn last_words(&mut self, conn: ConnId, fault: Fault) -> Fault {
+    /// Returns the reason of an alert that arrived before the socket failed, otherwise
+    /// `fault`.
+    fn pending_alert(&mut self, conn: ConnId, fault: Fault) -> Fault {
         let Some(Some(tls)) = self.conns.get_mut(conn as usize) else {
             return fault;
         };
@@ -276,7 +277,7 @@ impl<D: Driver> TlsDriver<D> {
         fault
     }
 
-    /// Decrypts into `buffer` what there is.
+    /// Decrypts into `buffer` what has arrived.
     fn decrypt(&mut self, conn: ConnId, buffer: &mut [u8]) -> Result<usize, Fault> {
         let (mut filled, mut more) = (0, true);
         loop {
@@ -296,7 +297,7 @@ impl<D: Driver> TlsDriver<D> {
                         Err(fault) => return Err(fault),
                     }
                 }
-                // An end. It comes again with the next call.
+                // The end is reported again by the next call.
                 _ if filled > 0 => break,
                 Ok(_) => return Ok(0),
                 Err(_) => {
@@ -309,7 +310,7 @@ impl<D: Driver> TlsDriver<D> {
                 break;
             }
         }
-        // There may be more in rustls, of which the socket will say nothing.
+        // There may be more in rustls, which the socket does not report.
         self.queue(conn);
         Ok(filled)
     }
@@ -320,7 +321,7 @@ impl<D: Driver> TlsDriver<D> {
         };
         let n = tls.fill(&mut self.inner, conn)?;
         let outcome = tls.session.process_new_packets();
-        // An alert, or the answer to a key update; its faults show when reading.
+        // An alert, or the answer to a key update. A fault is found by the next read.
         if tls.session.wants_write() {
             tls.flush(&mut self.inner, conn).ok();
         }
@@ -330,8 +331,8 @@ impl<D: Driver> TlsDriver<D> {
         }
     }
 
-    /// Keeps of `ready` what the engine can use, and does what is for rustls alone.
-    fn sift(&mut self, ready: &mut Vec<Ready>) {
+    /// Keeps the reports in `ready` that concern the engine, and handles those for rustls.
+    fn filter_ready(&mut self, ready: &mut Vec<Ready>) {
         ready.retain_mut(|r| {
             let Some(Some(tls)) = self.conns.get_mut(r.conn as usize) else {
                 return true;
@@ -341,7 +342,7 @@ impl<D: Driver> TlsDriver<D> {
             }
             if r.writable && tls.blocked {
                 let outcome = tls.flush(&mut self.inner, r.conn);
-                // Reading finds out what became of it.
+                // The next read returns the fault.
                 r.readable |= !matches!(outcome, Ok(()) | Err(Fault::WouldBlock));
             }
             r.writable &= tls.wanted && !tls.blocked;
@@ -395,7 +396,7 @@ impl<D: Driver> Driver for TlsDriver<D> {
                     stage: Stage::Connecting,
                     wanted: false,
                     blocked: false,
-                    told: false,
+                    registered: false,
                     queued: false,
                 }));
                 Ok(())
@@ -422,7 +423,7 @@ impl<D: Driver> Driver for TlsDriver<D> {
     fn connect_too_long(&mut self, conn: ConnId) -> Fault {
         match self.conns.get(conn as usize) {
             Some(Some(tls)) if matches!(tls.stage, Stage::Handshaking(_)) => {
-                self.failed("no end of the handshake in time")
+                self.failed("TLS handshake timed out")
             }
             _ => self.inner.connect_too_long(conn),
         }
@@ -434,7 +435,7 @@ impl<D: Driver> Driver for TlsDriver<D> {
         };
         let outcome = match tls.flush(&mut self.inner, conn) {
             Ok(()) => match tls.session.writer().write(bytes) {
-                // Taken: whatever the socket does not take now follows by itself.
+                // rustls has the bytes and sends the rest when the socket is writable.
                 Ok(taken) => match tls.flush(&mut self.inner, conn) {
                     Ok(()) | Err(Fault::WouldBlock) => Ok(taken),
                     Err(fault) => Err(fault),
@@ -444,7 +445,7 @@ impl<D: Driver> Driver for TlsDriver<D> {
             Err(fault) => Err(fault),
         };
         match outcome {
-            Err(fault) if fault != Fault::WouldBlock => Err(self.last_words(conn, fault)),
+            Err(fault) if fault != Fault::WouldBlock => Err(self.pending_alert(conn, fault)),
             other => other,
         }
     }
@@ -460,7 +461,7 @@ impl<D: Driver> Driver for TlsDriver<D> {
         match self.conns.get_mut(conn as usize) {
             Some(Some(tls)) => {
                 tls.wanted = wanted;
-                tls.tell(&mut self.inner, conn);
+                tls.update_interest(&mut self.inner, conn);
             }
             _ => self.inner.want_writable(conn, wanted),
         }
@@ -472,7 +473,7 @@ impl<D: Driver> Driver for TlsDriver<D> {
             && tls.stage == Stage::Open
         {
             tls.session.send_close_notify();
-            // Once and without waiting: the connection is given up either way.
+            // Sent once without waiting, because the connection is closed in any case.
             tls.flush(&mut self.inner, conn).ok();
         }
         self.inner.close(conn);
@@ -482,7 +483,7 @@ impl<D: Driver> Driver for TlsDriver<D> {
         loop {
             let until_inner = if self.pending.is_empty() { until } else { now };
             now = self.inner.wait(now, until_inner, ready);
-            self.sift(ready);
+            self.filter_ready(ready);
             if !ready.is_empty() || now >= until {
                 return now;
             }

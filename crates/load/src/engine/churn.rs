@@ -1,20 +1,20 @@
-//! Connections that are closed after some requests and opened when a slot needs one,
-//! so that the time to open them is part of that slot's latency.
+//! Connection churn: connections are closed after a number of requests and opened when a
+//! slot needs one, so that the time to open them is part of that slot's latency.
 
-use crate::book::Ending;
 use crate::driver::{ConnId, Driver};
+use crate::record::Ending;
 
 use super::Engine;
 use super::conn::State;
 
 impl<D: Driver> Engine<'_, D> {
-    /// Whether connections wait for a slot to be opened. In the closed loop each one is
-    /// opened again at once: there is no instant to wait for.
+    /// Whether connections are opened only for a slot. In a closed loop they are opened again
+    /// at once, because no slot has an intended instant.
     pub(super) fn churns(&self) -> bool {
         self.plan.requests_per_connection.is_some() && self.plan.open_loop.is_some()
     }
 
-    /// Before anything is open.
+    /// Makes all connections spare before the start.
     pub(super) fn spare_all(&mut self) {
         if !self.churns() {
             return;
@@ -24,14 +24,14 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// Whether connection `id` has carried all the requests that it may.
+    /// Whether connection `id` has carried its maximum number of requests.
     pub(super) fn spent(&self, id: ConnId) -> bool {
         let carried = self.conns[id as usize].requests;
         let most = self.plan.requests_per_connection;
         most.is_some_and(|most| carried >= most)
     }
 
-    /// `id`, which is down, is opened for a slot that waits, else kept for the next.
+    /// Opens `id`, which is down, for a waiting slot, or keeps it as a spare.
     pub(super) fn park(&mut self, id: ConnId) {
         let pool = &mut self.pools[self.conns[id as usize].pool as usize];
         if pool.waiting.len() > pool.connecting as usize {
@@ -43,7 +43,7 @@ impl<D: Driver> Engine<'_, D> {
         self.down -= 1;
     }
 
-    /// Opens a spare connection for the slot that has just begun to wait.
+    /// Opens a spare connection for a slot that has just begun to wait.
     pub(super) fn open_spare(&mut self, pool: usize) {
         if let Some(id) = self.pools[pool].spare.pop_front() {
             self.down += 1;
@@ -51,13 +51,13 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// The attempt that a waiting slot relied on has failed, and the slot with it.
+    /// Fails the waiting slot for which a connection attempt was made.
     pub(super) fn fail_one_waiting(&mut self, pool: usize, ending: Ending) {
-        let place = &mut self.pools[pool];
-        if place.waiting.len() <= place.connecting as usize {
+        let pool = &mut self.pools[pool];
+        if pool.waiting.len() <= pool.connecting as usize {
             return;
         }
-        let Some(w) = place.waiting.pop_front() else {
+        let Some(w) = pool.waiting.pop_front() else {
             return;
         };
         self.waiting -= 1;

@@ -1,68 +1,68 @@
-//! Connections and their pools.
+//! Connections and pools.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use tare_model::load::ErrorClass;
 
-use crate::book::Instants;
 use crate::driver::ConnId;
 use crate::http1::ResponseParser;
+use crate::record::Instants;
 
 use super::mux::Mux;
 
-/// First pause after a failed connection attempt, doubled up to the second.
+/// Shortest and longest pause after a failed connection attempt; each one is twice the last.
 const BACKOFF_NS_MIN: u64 = 10_000_000;
 const BACKOFF_NS_MAX: u64 = 1_000_000_000;
 
-/// What a connection is doing.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// Not open, and not to be opened before `retry_at`.
     Down,
-    /// Closed on purpose: opened again when a slot needs it.
+    /// Closed as planned; opened again when a slot needs it.
     Spare,
-    /// On its way.
+    /// The connection attempt is in progress.
     Connecting,
-    /// Open and free.
+    /// Open, without a request.
     Idle,
-    /// The request is not wholly written.
+    /// Part of the request is not written.
     Sending,
     /// Waiting for the response.
     Busy,
-    /// Open, and the peer's first word of HTTP/2 has not come.
-    Greeting,
-    /// Open for many requests at once: see the connection's `mux`.
-    Shared,
+    /// HTTP/2: open, waiting for the peer's SETTINGS.
+    AwaitingSettings,
+    /// HTTP/2: open; its requests are in the connection's `mux`.
+    Multiplexed,
 }
 
-/// One connection's slot in the engine's table; the sockets in it come and go.
+/// One entry of the engine's connection table, used for many sockets in turn.
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) state: State,
     pub(super) pool: u32,
-    /// Of the request on it.
+    /// Endpoint of its request.
     pub(super) endpoint: u32,
-    /// The endpoint's, which is in no near cache any more when the response comes.
+    /// Name index of the endpoint, which is in no near cache when the response arrives.
     pub(super) name: u32,
     pub(super) at: Instants,
     pub(super) parser: ResponseParser,
-    /// Requests that this socket has carried.
+    /// Requests on the current socket.
     pub(super) requests: u32,
-    /// Of a connection that speaks HTTP/2, while it is open; what is said of one
-    /// request above is not used then.
+    /// Set while an HTTP/2 connection is open; the fields of a single request above are
+    /// then unused.
     pub(super) mux: Option<Box<Mux>>,
-    /// Bytes of the request that are written.
+    /// Written bytes of the request.
     pub(super) written: usize,
-    /// Whether this socket has carried a request.
+    /// Whether the current socket has carried a request.
     pub(super) carried: bool,
-    /// Whether it stands in its pool's idle queue.
+    /// Whether it is in its pool's idle queue.
     pub(super) queued: bool,
-    /// When connecting: given up then. When down: tried again then.
+    /// While connecting: the end of the attempt. While down: the next attempt.
     pub(super) retry_at: u64,
-    /// Which of the pool's addresses it was opened to.
+    /// Index of its address in the pool.
     pub(super) addr: usize,
-    /// Attempts to open that failed.
+    /// Failed connection attempts.
     pub(super) failures: usize,
     backoff_ns: u64,
 }
@@ -88,15 +88,15 @@ impl Conn {
         }
     }
 
-    /// Goes down until a pause is over; each pause is twice the one before.
+    /// Goes down for a pause; each pause is twice the last one.
     pub(super) fn back_off(&mut self, now: u64) {
         self.state = State::Down;
         self.retry_at = now + self.backoff_ns;
         self.backoff_ns = (self.backoff_ns * 2).min(BACKOFF_NS_MAX);
     }
 
-    /// A request went through: the next pause is short again.
-    pub(super) fn proved(&mut self) {
+    /// Makes the next pause the shortest one, after a successful request.
+    pub(super) fn reset_backoff(&mut self) {
         self.backoff_ns = BACKOFF_NS_MIN;
     }
 
@@ -104,43 +104,43 @@ impl Conn {
         matches!(self.state, State::Busy | State::Sending)
     }
 
-    /// Whether it takes a request now.
+    /// Whether it can take a request now.
     #[inline]
     pub(super) fn is_free(&self) -> bool {
-        let shared = || self.mux.as_ref().is_some_and(|m| m.free() > 0);
-        self.state == State::Idle || (self.state == State::Shared && shared())
+        let has_stream = || self.mux.as_ref().is_some_and(|m| m.free() > 0);
+        self.state == State::Idle || (self.state == State::Multiplexed && has_stream())
     }
 
     pub(super) fn has_unsent(&self) -> bool {
         self.mux.as_ref().is_some_and(|m| !m.unsent.is_empty())
     }
 
-    /// Places for streams.
-    pub(super) fn places(&self) -> usize {
+    /// Number of stream slots.
+    pub(super) fn stream_slots(&self) -> usize {
         self.mux.as_ref().map_or(0, |m| m.calls.len())
     }
 }
 
-/// A due slot, which may have found every connection busy.
+/// A due slot that may wait for a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
-    /// Whether connections were open, and only streams taken.
+    /// Whether connections are open and it waits only for a stream.
     pub(super) for_stream: bool,
     pub(super) intended: u64,
-    /// When the engine wanted to send it.
+    /// When the engine was ready to send it.
     pub(super) attempt: u64,
     pub(super) endpoint: u32,
 }
 
-/// The connections to one origin, and the slots that wait for them.
+/// The connections to one origin, and the slots waiting for them.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Whether its connections speak HTTP/2.
+    /// Whether its connections use HTTP/2.
     pub(super) multiplexed: bool,
     /// Empty when the name did not resolve.
     addrs: Vec<SocketAddr>,
     addr: usize,
-    /// First in, first out: every connection has its turn and stays warm.
+    /// First in, first out, so that every connection is used in turn and stays warm.
     idle: VecDeque<ConnId>,
     pub(super) waiting: VecDeque<Waiting>,
     /// Connections to open when a slot needs one.
@@ -148,8 +148,8 @@ pub(super) struct Pool {
     pub(super) open: u32,
     pub(super) connecting: u32,
     last_error: ErrorClass,
-    /// Cards dealt, in the closed loop.
-    pub(super) dealt: u64,
+    /// Endpoints picked so far in the closed loop.
+    pub(super) picked: u64,
 }
 
 impl Pool {
@@ -164,16 +164,16 @@ impl Pool {
             open: 0,
             connecting: 0,
             last_error: ErrorClass::ConnectFailed,
-            dealt: 0,
+            picked: 0,
         }
     }
 
-    /// Where to connect; `None` when the name did not resolve.
+    /// The address for the next attempt; `None` when the name did not resolve.
     pub(super) fn addr(&self) -> Option<(usize, SocketAddr)> {
         Some((self.addr, *self.addrs.get(self.addr)?))
     }
 
-    /// Whether no connection is open, on its way or to be had, and why.
+    /// The last error if no connection is open, connecting or spare.
     pub(super) fn dead(&self) -> Option<ErrorClass> {
         if self.addrs.is_empty() {
             return Some(ErrorClass::Dns);
@@ -182,7 +182,8 @@ impl Pool {
         none.then_some(self.last_error)
     }
 
-    /// An attempt at address number `addr` failed: the next ones go to the next.
+    /// Notes a failed attempt at the address with index `addr`; the next ones use the next
+    /// address.
     pub(super) fn failed(&mut self, addr: usize, class: ErrorClass) {
         self.last_error = class;
         if addr == self.addr {
@@ -194,12 +195,12 @@ impl Pool {
         self.addrs.len()
     }
 
-    /// The connection that has been idle longest.
+    /// Takes the connection that has been idle longest.
     pub(super) fn pop_idle(&mut self, conns: &mut [Conn]) -> Option<ConnId> {
         while let Some(id) = self.idle.pop_front() {
             let conn = &mut conns[id as usize];
             conn.queued = false;
-            // One that closed while it stood here is left out.
+            // A connection that closed in the meantime is skipped.
             if conn.is_free() {
                 return Some(id);
             }
@@ -207,8 +208,8 @@ impl Pool {
         None
     }
 
-    /// Puts a connection with free streams at the end: each has its turn.
-    pub(super) fn queue_shared(&mut self, id: ConnId, conn: &mut Conn) {
+    /// Appends a connection with free streams, so that each is used in turn.
+    pub(super) fn push_multiplexed(&mut self, id: ConnId, conn: &mut Conn) {
         if !conn.queued && conn.is_free() {
             conn.queued = true;
             self.idle.push_back(id);

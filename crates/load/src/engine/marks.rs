@@ -1,15 +1,15 @@
-//! Marks in time: each second, and the ends of the window. A mark is passed when
-//! the clock and the schedule are both beyond it, so that the seconds before it
-//! are planned to the last slot even when the loop was held up.
+//! Marks in time: each second, and the start and end of the window. A mark is passed when
+//! both the clock and the schedule are beyond it, so that all slots of the seconds before
+//! it are planned even when the loop was delayed.
 
-use crate::book::SECOND_NS;
 use crate::driver::Driver;
+use crate::record::SECOND_NS;
 
-use super::{Engine, Flush, LoopEnd, Marks, Sample};
+use super::{Engine, Flush, LoopEnd, Marks, Reading};
 
 impl<D: Driver> Engine<'_, D> {
     pub(super) fn begin_marks(&mut self, start: u64) {
-        // The first whole second before the window that lies after the start.
+        // The first whole second, counted from the window, that is after the start.
         let whole = self.plan.warmup_ns / SECOND_NS;
         let mut tick = self.window_start - whole * SECOND_NS;
         if tick <= start {
@@ -36,7 +36,7 @@ impl<D: Driver> Engine<'_, D> {
         let at = self.marks.next;
         if !self.marks.window_open && !self.marks.window_over && at >= self.window_start {
             self.marks.window_open = true;
-            self.marks.at_window_start = self.sample();
+            self.marks.at_window_start = self.reading();
         }
         if self.marks.window_open && at >= self.window_end {
             self.close_window();
@@ -54,18 +54,18 @@ impl<D: Driver> Engine<'_, D> {
         self.choose_mark();
     }
 
-    fn sample(&mut self) -> Sample {
-        Sample {
+    fn reading(&mut self) -> Reading {
+        Reading {
             at: self.driver.now(),
             idle_ns: self.driver.idle_ns(),
             process_cpu_ns: self.driver.process_cpu_ns(),
         }
     }
 
-    /// Ends the window for what the loop counts of itself.
+    /// Ends the window for the loop's own counts.
     pub(super) fn close_window(&mut self) {
         if self.marks.window_open {
-            let (from, to) = (self.marks.at_window_start, self.sample());
+            let (from, to) = (self.marks.at_window_start, self.reading());
             self.end.window_ns = to.at - from.at;
             self.end.idle_ns = to.idle_ns - from.idle_ns;
             self.end.process_cpu_ns = to.process_cpu_ns - from.process_cpu_ns;
@@ -75,10 +75,10 @@ impl<D: Driver> Engine<'_, D> {
     }
 
     pub(super) fn flush(&mut self, at: Option<u64>, planned_before: u32, end: Option<LoopEnd>) {
-        let book = self.recorder.take();
+        let stats = self.recorder.take();
         let t_ns = at.map(|at| at as i64 - self.window_start as i64);
         (self.sink)(Flush {
-            book,
+            stats,
             t_ns,
             planned_before,
             end,

@@ -1,6 +1,6 @@
-//! The engine: one loop on one thread that takes slots from the schedule, puts
-//! them on connections and writes down what became of them. It knows time and
-//! sockets only as a [`Driver`].
+//! The engine: one loop on one thread. It takes slots from the schedule, sends their
+//! requests on connections and records how they end. Time and sockets come from a
+//! [`Driver`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tare_model::load::ErrorClass;
 use tare_model::load::schedule::{Schedule, SchedulePlan};
 
-use crate::book::{Book, Recorder, SECOND_NS};
 use crate::driver::{ConnId, Driver, Ready};
 use crate::http2::Event;
-use crate::targets::Targets;
+use crate::record::{LoopStats, Recorder, SECOND_NS};
+use crate::target::Targets;
 
 mod churn;
 mod conn;
@@ -25,51 +25,51 @@ mod streams;
 
 use conn::{Conn, Pool, State};
 use mux::Mux;
-use slots::Next;
+use slots::NextSlot;
 
-/// Grain of timeouts and of retries.
+/// Period of the checks for timeouts and retries.
 const SWEEP_NS: u64 = 10_000_000;
-/// Slots taken in one go before the sockets are looked at again.
+/// Most slots taken before the sockets are served again.
 const BURST: u32 = 64;
-/// Bytes read with one call.
+/// Most bytes read by one call.
 const READ_BYTES: usize = 64 * 1024;
-/// A connection attempt is given up after the request timeout, but within these.
+/// Limits of the time for a connection attempt, which otherwise is the request timeout.
 const CONNECT_NS_MIN: u64 = 1_000_000_000;
 const CONNECT_NS_MAX: u64 = 10_000_000_000;
-/// A peer on streams that gives no sign of life for the request timeout, but at least
-/// for this long, is taken for dead.
-const SILENCE_NS_MIN: u64 = 3_000_000_000;
-/// How long an interrupted engine still waits for responses.
+/// Shortest time without a reply to a PING after which an HTTP/2 connection is closed;
+/// otherwise the request timeout.
+const PING_TIMEOUT_NS_MIN: u64 = 3_000_000_000;
+/// How long an interrupted engine waits for responses.
 const INTERRUPTED_DRAIN_NS: u64 = 300_000_000;
 
-/// What one loop is to do.
+/// The work of one loop.
 #[derive(Debug, Clone)]
 pub(crate) struct LoopPlan {
     /// Endpoints.
     pub(crate) targets: Arc<Targets>,
-    /// Addresses of each origin; empty when it did not resolve.
+    /// Addresses of each origin; empty where the name did not resolve.
     pub(crate) addrs: Arc<Vec<Vec<SocketAddr>>>,
     /// Connections to each origin.
     pub(crate) connections: Vec<u32>,
-    /// Most requests at once on a connection that speaks HTTP/2.
+    /// Most concurrent requests on an HTTP/2 connection.
     pub(crate) streams: u32,
     /// `None`: closed loop.
     pub(crate) open_loop: Option<OpenLoop>,
-    /// Measured window.
+    /// Length of the measured window.
     pub(crate) window_ns: u64,
-    /// Before it.
+    /// Length of the warm-up before it.
     pub(crate) warmup_ns: u64,
-    /// From the intended instant.
+    /// Timeout of a request, from its intended instant.
     pub(crate) timeout_ns: u64,
-    /// After the window.
+    /// Longest wait for responses after the window.
     pub(crate) drain_ns: u64,
-    /// After so many a connection makes place for a new one.
+    /// Requests after which a connection is closed.
     pub(crate) requests_per_connection: Option<u32>,
 }
 
 impl LoopPlan {
-    /// The origin of each connection: their numbers lie together, and an origin that
-    /// did not resolve has none.
+    /// The origin of each connection. The connections of an origin have consecutive ids;
+    /// an origin that did not resolve has none.
     pub(crate) fn origins_of_connections(&self) -> impl Iterator<Item = usize> {
         self.connections
             .iter()
@@ -83,15 +83,15 @@ impl LoopPlan {
 /// This loop's part of the schedule.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenLoop {
-    /// The whole, over all shards.
+    /// The schedule of all shards.
     pub(crate) schedule: SchedulePlan,
-    /// This loop's.
+    /// The shard of this loop.
     pub(crate) shard: u64,
-    /// All loops of all generators.
+    /// Number of loops of all generators.
     pub(crate) shards: u64,
 }
 
-/// What a loop says of itself at its end.
+/// What a loop counts of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoopEnd {
     /// Connections that opened, before the start and after.
@@ -100,45 +100,46 @@ pub(crate) struct LoopEnd {
     pub(crate) reconnects: u64,
     /// Largest number of waiting slots.
     pub(crate) waiting_max: u64,
-    /// In the window.
+    /// Bytes sent in the window.
     pub(crate) bytes_sent: u64,
-    /// In the window.
+    /// Bytes received in the window.
     pub(crate) bytes_received: u64,
-    /// Length of the window as it was: shorter when interrupted.
+    /// Actual length of the window; shorter than planned after an interrupt.
     pub(crate) window_ns: u64,
-    /// Of it, asleep or spinning.
+    /// Time asleep or spinning in the window.
     pub(crate) idle_ns: u64,
-    /// CPU of the process over it.
+    /// CPU time of the process in the window.
     pub(crate) process_cpu_ns: u64,
-    /// Whether it was told to stop before the end of the window.
+    /// Whether it was stopped before the end of the window.
     pub(crate) interrupted: bool,
 }
 
-/// What a loop hands over about once a second, or when its book is full.
+/// What a loop hands over about once a second, or when its recorder is full.
 #[derive(Debug)]
 pub(crate) struct Flush {
-    /// Everything since the last one.
-    pub(crate) book: Book,
-    /// Since the start of the window; `None` when the book was full in between.
+    /// Everything recorded since the last flush.
+    pub(crate) stats: LoopStats,
+    /// Time since the start of the window; `None` when the recorder was full.
     pub(crate) t_ns: Option<i64>,
-    /// Seconds before this one are planned to the last slot.
+    /// All slots of the seconds before this one have been planned.
     pub(crate) planned_before: u32,
-    /// In the last one.
+    /// In the last flush only.
     pub(crate) end: Option<LoopEnd>,
 }
 
-/// What a mark in time means; see [`marks`].
+/// The next instants at which the loop flushes or opens and closes its window; see
+/// [`marks`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Marks {
     next: u64,
     tick: u64,
-    at_window_start: Sample,
+    at_window_start: Reading,
     window_open: bool,
     window_over: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Sample {
+struct Reading {
     at: u64,
     idle_ns: u64,
     process_cpu_ns: u64,
@@ -154,19 +155,19 @@ pub(crate) struct Engine<'a, D> {
     pools: Vec<Pool>,
     recorder: Recorder,
     buffer: Vec<u8>,
-    /// Of the bytes at hand; empty between two reads.
+    /// Events of the last read; empty between two reads.
     events: Vec<Event>,
-    /// Connections with streams that have something to be written.
+    /// HTTP/2 connections with output.
     dirty: Vec<ConnId>,
-    /// Closed loop: connections that came free in this turn.
+    /// Closed loop: connections that became idle in this turn.
     freed: Vec<ConnId>,
-    /// Latest reading of the clock; `stale` when a call was made since.
+    /// Latest reading of the clock; `stale` after a call that takes time.
     now: u64,
     stale: bool,
     schedule: Option<Schedule>,
-    next: Next,
-    /// What an interrupt left of the schedule: accounted for at the very end.
-    rest: Next,
+    next: NextSlot,
+    /// The rest of the schedule after an interrupt, which is accounted for at the end.
+    rest: NextSlot,
     window_start: u64,
     window_end: u64,
     drain_end: u64,
@@ -212,8 +213,8 @@ impl<'a, D: Driver> Engine<'a, D> {
             now,
             stale: false,
             schedule: None,
-            next: Next::NONE,
-            rest: Next::NONE,
+            next: NextSlot::NONE,
+            rest: NextSlot::NONE,
             window_start: u64::MAX,
             window_end: u64::MAX,
             drain_end: u64::MAX,
@@ -228,8 +229,8 @@ impl<'a, D: Driver> Engine<'a, D> {
         engine
     }
 
-    /// Opens the connections: returns when each is open or has failed at every
-    /// address, or after `limit_ns`.
+    /// Opens the connections. Returns when each one is open or has failed at every address,
+    /// or after `limit_ns`.
     pub(crate) fn open_all(&mut self, limit_ns: u64, stop: &AtomicBool) {
         let limit = self.now.saturating_add(limit_ns);
         let mut ready = Vec::new();
@@ -253,20 +254,20 @@ impl<'a, D: Driver> Engine<'a, D> {
         }
     }
 
-    /// Whether there is nothing to wait for before the start.
+    /// Whether the start does not have to wait for `conn`.
     fn settled(&self, conn: &Conn) -> bool {
         let addresses = self.pools[conn.pool as usize].addresses();
-        let open = matches!(conn.state, State::Idle | State::Shared | State::Spare);
+        let open = matches!(conn.state, State::Idle | State::Multiplexed | State::Spare);
         open || conn.failures >= addresses
     }
 
-    /// Runs the whole schedule, which begins at `start` on the driver's clock.
+    /// Runs the schedule, which begins at `start` on the driver's clock.
     pub(crate) fn run(mut self, start: u64, stop: &AtomicBool) {
         self.begin(start);
         let mut ready: Vec<Ready> = Vec::with_capacity(128);
         while !self.over() {
             let until = self.next.at.min(self.next_sweep).min(self.marks.next);
-            // Read again after a send, which else would count as idle.
+            // Read again after a send, which otherwise would count as idle time.
             let now = self.fresh_now();
             self.now = self.driver.wait(now, until, &mut ready);
             self.stale = false;
@@ -284,8 +285,8 @@ impl<'a, D: Driver> Engine<'a, D> {
                 self.pass_mark();
             }
             if self.recorder.is_full() {
-                match self.recorder.is_read_late() {
-                    true => self.recorder.keep_told(),
+                match self.recorder.reader_is_behind() {
+                    true => self.recorder.apply_log(),
                     false => self.flush(None, 0, None),
                 }
             }
@@ -324,33 +325,33 @@ impl<'a, D: Driver> Engine<'a, D> {
         self.next_sweep = self.now;
     }
 
-    /// Whether every slot has come to its end, or the time for that is over.
+    /// Whether every slot has ended, or the drain is over.
     fn over(&self) -> bool {
         let closed_loop_goes_on = self.plan.open_loop.is_none() && self.now < self.window_end;
         let nothing_left = self.next.at == u64::MAX && self.in_flight == 0 && self.waiting == 0;
-        // The mark at the window's end is passed first: the books close there.
+        // The end of the window is passed first, because it closes the statistics.
         (nothing_left && !closed_loop_goes_on && self.marks.window_over)
             || (self.now >= self.drain_end && self.next.at == u64::MAX)
     }
 
-    /// Stops planning: what is not due yet never will be.
+    /// Stops planning: the remaining slots never become due.
     fn interrupt(&mut self) {
         if self.now >= self.window_end {
-            // Only the drain is cut short: the window is complete.
+            // The window is complete; only the drain ends early.
             self.drain_end = self.now;
             return;
         }
         self.end.interrupted = true;
         self.close_window();
         self.recorder.end_window(self.now);
-        // Its slots may be billions: they must not come before the responses.
-        self.rest = std::mem::replace(&mut self.next, Next::NONE);
+        // There may be billions of slots, so that responses are handled before them.
+        self.rest = std::mem::replace(&mut self.next, NextSlot::NONE);
         self.drain_end = self
             .now
             .saturating_add(self.plan.drain_ns.min(INTERRUPTED_DRAIN_NS));
     }
 
-    /// Accounts for what is left and hands over the last book.
+    /// Accounts for the remaining slots and flushes for the last time.
     fn finish(mut self) {
         let conns = self.conns.iter().filter(|c| c.in_flight());
         let calls = self.conns.iter().filter_map(|c| c.mux.as_deref());
@@ -364,7 +365,7 @@ impl<'a, D: Driver> Engine<'a, D> {
         for (intended, endpoint, sent) in left {
             let name = self.targets.endpoints[endpoint as usize].name;
             if self.now <= self.deadline(intended) {
-                self.recorder.left_over(intended, name, sent);
+                self.recorder.unfinished(intended, name, sent);
             } else if sent {
                 self.record_timeout(intended, name, ErrorClass::Timeout);
             } else {
@@ -375,13 +376,13 @@ impl<'a, D: Driver> Engine<'a, D> {
         for id in 0..self.conns.len() {
             self.driver.close(id as u32);
         }
-        self.next = std::mem::replace(&mut self.rest, Next::NONE);
+        self.next = std::mem::replace(&mut self.rest, NextSlot::NONE);
         self.give_up_slots(None);
         let end = self.end;
         self.flush(Some(self.now), u32::MAX, Some(end));
     }
 
-    /// The clock, read again only after a call that takes time.
+    /// The time; reads the clock only after a call that took time.
     #[inline]
     fn fresh_now(&mut self) -> u64 {
         if self.stale {
@@ -397,7 +398,7 @@ impl<'a, D: Driver> Engine<'a, D> {
         intended.saturating_add(self.plan.timeout_ns)
     }
 
-    fn dns_everywhere(&self) -> bool {
+    fn no_name_resolved(&self) -> bool {
         self.pools.iter().all(|p| p.dead() == Some(ErrorClass::Dns))
     }
 

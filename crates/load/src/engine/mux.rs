@@ -1,4 +1,4 @@
-//! What a connection carries that speaks HTTP/2: many calls at once.
+//! The concurrent calls of an HTTP/2 connection.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use crate::http2::{Client, Request, Slot};
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Call {
     pub(super) live: bool,
-    /// Whether it waited for a stream, with a connection open.
+    /// Whether it waited only for a stream while a connection was open.
     pub(super) for_stream: bool,
     pub(super) endpoint: u32,
     pub(super) intended: u64,
     /// 0 until its bytes are about to be written.
     pub(super) sent: u64,
     pub(super) wait: u64,
-    /// Last message there or back.
+    /// The last message in either direction.
     pub(super) message_at: u64,
 }
 
@@ -23,42 +23,42 @@ pub(super) struct Call {
 #[derive(Debug)]
 pub(super) struct Mux {
     pub(super) client: Client,
-    /// By slot.
+    /// By stream slot.
     pub(super) calls: Vec<Call>,
-    /// Calls whose request, or next message, is in the output since the last write.
+    /// Calls whose request or next message was added to the output since the last write.
     pub(super) unsent: Vec<Slot>,
-    /// Whether the socket takes no more for now.
-    pub(super) stuck: bool,
-    /// Whether it stands in the engine's list of connections to be written.
+    /// Whether the socket's send buffer is full.
+    pub(super) blocked: bool,
+    /// Whether it is in the engine's list of connections with output.
     pub(super) dirty: bool,
-    /// No live call is intended earlier.
+    /// A lower bound of the intended instants of the live calls.
     pub(super) earliest: u64,
-    /// When the peer was asked for a sign of life that has not come; `u64::MAX`: not.
-    pub(super) asked_at: u64,
+    /// When a PING was sent that nothing has followed; `u64::MAX` without one.
+    pub(super) pinged_at: u64,
 }
 
 impl Mux {
     pub(super) fn new(requests: &Arc<[Request]>, streams: u32) -> Self {
         let client = Client::new(Arc::clone(requests), streams);
         Self {
-            calls: vec![Call::default(); client.places()],
+            calls: vec![Call::default(); client.slots()],
             client,
             unsent: Vec::new(),
-            stuck: false,
+            blocked: false,
             dirty: false,
             earliest: u64::MAX,
-            asked_at: u64::MAX,
+            pinged_at: u64::MAX,
         }
     }
 
-    /// How many more calls it takes now. None while the socket is full: they wait
-    /// outside, where waiting is counted.
+    /// How many more calls it can take now. 0 while the send buffer is full: further calls
+    /// then wait in the pool, where their wait is measured.
     #[inline]
     pub(super) fn free(&self) -> u32 {
-        if self.stuck { 0 } else { self.client.free() }
+        if self.blocked { 0 } else { self.client.free() }
     }
 
-    /// Begins a call whose bytes leave with the next write.
+    /// Begins a call; its bytes leave with the next write.
     #[inline]
     pub(super) fn begin(&mut self, request: u32, call: Call) {
         let slot = self.client.open(request);

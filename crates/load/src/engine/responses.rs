@@ -1,16 +1,16 @@
-//! From a ready connection to a slot's end.
+//! Reads responses and ends their slots.
 
 use tare_model::load::ErrorClass;
 
-use crate::book::Ending;
 use crate::driver::{ConnId, Driver, Fault, Ready, RequestTimes};
 use crate::http1::Response;
+use crate::record::Ending;
 
 use super::Engine;
 use super::conn::State;
 
 impl<D: Driver> Engine<'_, D> {
-    /// Does what can be done on a connection.
+    /// Handles a connection that is ready.
     #[inline]
     pub(super) fn handle(&mut self, ready: Ready) {
         let id = ready.conn;
@@ -19,7 +19,7 @@ impl<D: Driver> Engine<'_, D> {
             State::Idle if ready.readable => self.read_idle(id),
             State::Busy if ready.readable => self.read_response(id, ready.hangup),
             State::Sending => {
-                // An early response first: it may be the last word on this connection.
+                // An early response is read first, because the connection may end with it.
                 if ready.readable {
                     self.read_response(id, ready.hangup);
                 }
@@ -30,7 +30,7 @@ impl<D: Driver> Engine<'_, D> {
                     }
                 }
             }
-            State::Greeting | State::Shared => self.handle_streams(id, ready),
+            State::AwaitingSettings | State::Multiplexed => self.handle_streams(id, ready),
             State::Idle | State::Busy | State::Down | State::Spare => {}
         }
     }
@@ -52,7 +52,7 @@ impl<D: Driver> Engine<'_, D> {
                 match conn.parser.feed(&self.buffer[..n]) {
                     Ok(fed) => {
                         if let Some(response) = fed.response {
-                            // More bytes than the response has: nothing asked for them.
+                            // Bytes after the response belong to no request.
                             self.complete(id, response, fed.consumed == n && !hangup);
                         }
                     }
@@ -67,9 +67,9 @@ impl<D: Driver> Engine<'_, D> {
     fn complete(&mut self, id: ConnId, response: Response, clean: bool) {
         let conn = &mut self.conns[id as usize];
         let (at, done, name) = (conn.at, self.now, conn.name);
-        // A response before the request was wholly written leaves the rest unwanted.
+        // After a response to an incomplete request the connection cannot be used again.
         let whole = clean && response.keep_alive && conn.state == State::Busy;
-        conn.proved();
+        conn.reset_backoff();
         self.in_flight -= 1;
         if done > self.deadline(at.intended) {
             self.record_timeout(at.intended, name, ErrorClass::Timeout);
@@ -92,7 +92,7 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// The request on `id` ended without a response, and the connection with it.
+    /// Ends the request on `id` without a response, and closes the connection.
     pub(super) fn request_failed(&mut self, id: ConnId, class: ErrorClass) {
         let now = self.fresh_now();
         let conn = &self.conns[id as usize];
@@ -107,7 +107,7 @@ impl<D: Driver> Engine<'_, D> {
         self.reopen(id, class);
     }
 
-    /// Something arrived that nothing asked for: the end, or worse.
+    /// Handles input on an idle connection: its end, or bytes that belong to no request.
     fn read_idle(&mut self, id: ConnId) {
         let class = match self.driver.recv(id, &mut self.buffer) {
             Err(Fault::WouldBlock) => return,

@@ -1,25 +1,25 @@
-//! From the schedule to a connection.
+//! Takes slots from the schedule and sends their requests on connections.
 
 use tare_model::load::ErrorClass;
 use tare_model::load::schedule::Schedule;
 
-use crate::book::{Ending, Instants};
 use crate::driver::{ConnId, Driver};
+use crate::record::{Ending, Instants};
 
 use super::conn::{State, Waiting};
 use super::{BURST, Engine};
 
 /// The next slot of the schedule.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Next {
-    /// Its intended instant on the driver's clock; `u64::MAX` when there is none.
+pub(super) struct NextSlot {
+    /// Its intended instant on the driver's clock; `u64::MAX` without a next slot.
     pub(super) at: u64,
     index: u64,
-    /// What the schedule counts from.
+    /// The start of the schedule.
     start: u64,
 }
 
-impl Next {
+impl NextSlot {
     pub(super) const NONE: Self = Self {
         at: u64::MAX,
         index: 0,
@@ -35,7 +35,7 @@ impl<D: Driver> Engine<'_, D> {
                 self.schedule = Some(Schedule::new(&o.schedule, o.shard, o.shards));
                 self.next.start = start;
                 self.advance();
-                if self.dns_everywhere() {
+                if self.no_name_resolved() {
                     self.give_up_slots(Some(ErrorClass::Dns));
                     self.marks.window_over = true;
                 }
@@ -45,11 +45,11 @@ impl<D: Driver> Engine<'_, D> {
                 for id in 0..self.conns.len() as ConnId {
                     match self.conns[id as usize].state {
                         State::Idle => drop(self.issue(id)),
-                        State::Shared => self.streams_free(id),
+                        State::Multiplexed => self.streams_free(id),
                         _ => {}
                     }
                 }
-                if self.dns_everywhere() {
+                if self.no_name_resolved() {
                     self.window_end = self.now;
                     self.marks.window_over = true;
                 }
@@ -57,8 +57,8 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// Closed loop: without connections nothing would ever be planned there, and a
-    /// name that does not resolve must not look like no load.
+    /// Closed loop: fails one slot for each endpoint whose name does not resolve. Without
+    /// connections it would have no slots at all, and the failure would not be visible.
     fn fail_unresolved(&mut self) {
         for (pool, origin) in self.pools.iter().zip(&self.targets.origins) {
             if pool.dead() != Some(ErrorClass::Dns) {
@@ -76,16 +76,16 @@ impl<D: Driver> Engine<'_, D> {
         let slot = self.schedule.as_mut().and_then(Iterator::next);
         let start = self.next.start;
         self.next = match slot {
-            Some(s) if start.saturating_add(s.at_ns) < self.window_end => Next {
+            Some(s) if start.saturating_add(s.at_ns) < self.window_end => NextSlot {
                 at: start + s.at_ns,
                 index: s.index,
                 start,
             },
-            _ => Next::NONE,
+            _ => NextSlot::NONE,
         };
     }
 
-    /// Takes the slots that are due, up to a burst.
+    /// Takes the due slots, at most [`BURST`] of them.
     #[inline]
     pub(super) fn take_due_slots(&mut self) {
         let mut left = BURST;
@@ -102,15 +102,14 @@ impl<D: Driver> Engine<'_, D> {
 
     fn take_slot(&mut self) {
         let intended = self.next.at;
-        let endpoint = self.targets.deck.card(self.next.index) as u32;
+        let endpoint = self.targets.shuffle.pick(self.next.index) as u32;
         let target = &self.targets.endpoints[endpoint as usize];
         let (name, origin) = (target.name, target.origin as usize);
         self.recorder.planned(intended, name);
         let attempt = self.fresh_now();
         if attempt > self.deadline(intended) {
-            // The loop was held up for longer than the timeout: its own doing, and
-            // the lateness must say so.
-            self.recorder.late(intended, attempt - intended);
+            // The loop was delayed for longer than the timeout, which counts as lateness.
+            self.recorder.overdue(intended, attempt - intended);
             self.record_timeout(intended, name, ErrorClass::TimeoutUnsent);
             return;
         }
@@ -137,7 +136,7 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// A connection came free at `self.now`: it takes the slot that waits longest.
+    /// Uses a connection that became free at `self.now` for the slot that waits longest.
     pub(super) fn connection_free(&mut self, id: ConnId) {
         if self.plan.open_loop.is_none() && self.running {
             self.pools[self.conns[id as usize].pool as usize]
@@ -161,8 +160,8 @@ impl<D: Driver> Engine<'_, D> {
         self.pools[pool].push_idle(id, &mut self.conns[id as usize]);
     }
 
-    /// Closed loop: requests on all connections that came free in this turn. Reading all
-    /// of a turn before writing costs less than taking turns.
+    /// Closed loop: sends requests on all connections that became free in this turn. Reading
+    /// everything before writing costs less than alternating.
     #[inline]
     pub(super) fn refill(&mut self) {
         let mut freed = std::mem::take(&mut self.freed);
@@ -174,18 +173,17 @@ impl<D: Driver> Engine<'_, D> {
         self.freed = freed;
     }
 
-    /// Closed loop: the next request on connection `id`, now; false when its time is
-    /// over.
+    /// Closed loop: sends the next request on connection `id`; false after the window.
     pub(super) fn issue(&mut self, id: ConnId) -> bool {
         let now = self.fresh_now();
         if now >= self.window_end || self.end.interrupted {
             return false;
         }
         let origin = self.conns[id as usize].pool as usize;
-        let place = &mut self.targets.origins[origin];
-        let card = place.deck.card(self.pools[origin].dealt);
-        let endpoint = place.endpoints[card];
-        self.pools[origin].dealt += 1;
+        let target = &mut self.targets.origins[origin];
+        let picked = target.shuffle.pick(self.pools[origin].picked);
+        let endpoint = target.endpoints[picked];
+        self.pools[origin].picked += 1;
         let name = self.targets.endpoints[endpoint as usize].name;
         self.recorder.planned(now, name);
         if self.pools[origin].multiplexed {
@@ -202,7 +200,7 @@ impl<D: Driver> Engine<'_, D> {
         true
     }
 
-    /// Writes a request at `self.now`, which is its sent instant.
+    /// Writes a request; `self.now` is its sent instant.
     fn write_request(
         &mut self,
         id: ConnId,
@@ -233,7 +231,7 @@ impl<D: Driver> Engine<'_, D> {
         self.recorder.sent(at, lateness, wait);
     }
 
-    /// Writes what is left of the request on `id`.
+    /// Writes the rest of the request on `id`.
     pub(super) fn write(&mut self, id: ConnId) {
         let conn = &mut self.conns[id as usize];
         let request = &self.targets.endpoints[conn.endpoint as usize].request;
@@ -261,22 +259,22 @@ impl<D: Driver> Engine<'_, D> {
         self.record_timeout(w.intended, name, ErrorClass::TimeoutUnsent);
     }
 
-    /// A timeout ends at its deadline, whenever the loop noticed.
+    /// Records a timeout. It ends at its deadline, whenever the loop detects it.
     pub(super) fn record_timeout(&mut self, intended: u64, name: u32, class: ErrorClass) {
         let deadline = self.deadline(intended);
         self.recorder
             .ended(intended, deadline, name, Ending::Failed(class));
     }
 
-    /// Accounts for all slots not taken yet: failed with `class`, or not sent.
+    /// Accounts for all remaining slots: failed with `class`, or not sent.
     pub(super) fn give_up_slots(&mut self, class: Option<ErrorClass>) {
         let mut second = self.second_of(self.next.at);
         while self.next.at != u64::MAX {
-            let endpoint = self.targets.deck.card(self.next.index);
+            let endpoint = self.targets.shuffle.pick(self.next.index);
             let name = self.targets.endpoints[endpoint].name;
             self.recorder.given_up(self.next.at, name, class);
             self.advance();
-            // Handed over bit by bit: what is left may be days.
+            // Flushed every minute of the schedule, because the rest may be days.
             let now_in = self.second_of(self.next.at.min(self.window_end));
             if now_in >= second + 60 {
                 second = now_in;

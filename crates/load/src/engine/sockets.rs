@@ -1,9 +1,9 @@
-//! Opening connections, losing them, and the sweep over whatever took too long.
+//! Opens and replaces connections, and sweeps over everything that takes too long.
 
 use tare_model::load::ErrorClass;
 
-use crate::book::Ending;
 use crate::driver::{ConnId, Driver, Fault};
+use crate::record::Ending;
 
 use super::conn::State;
 use super::{CONNECT_NS_MAX, CONNECT_NS_MIN, Engine, SWEEP_NS};
@@ -11,7 +11,7 @@ use super::{CONNECT_NS_MAX, CONNECT_NS_MIN, Engine, SWEEP_NS};
 impl<D: Driver> Engine<'_, D> {
     /// Begins to open `id`, which is down.
     pub(super) fn open(&mut self, id: ConnId) {
-        let patience = self.patience();
+        let timeout = self.connect_timeout_ns();
         let conn = &mut self.conns[id as usize];
         let pool = &mut self.pools[conn.pool as usize];
         let Some((index, addr)) = pool.addr() else {
@@ -21,7 +21,7 @@ impl<D: Driver> Engine<'_, D> {
         conn.state = State::Connecting;
         conn.carried = false;
         conn.requests = 0;
-        conn.retry_at = self.now.saturating_add(patience);
+        conn.retry_at = self.now.saturating_add(timeout);
         pool.connecting += 1;
         self.down -= 1;
         let outcome = self.driver.connect(id, addr);
@@ -31,18 +31,18 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// How long a peer may take for a sign of life.
-    pub(super) fn patience(&self) -> u64 {
+    fn connect_timeout_ns(&self) -> u64 {
         self.plan.timeout_ns.clamp(CONNECT_NS_MIN, CONNECT_NS_MAX)
     }
 
+    /// Handles the end of a connection attempt.
     pub(super) fn connecting_over(&mut self, id: ConnId) {
         let outcome = self.driver.connected(id);
-        // A handshake takes its time.
+        // A handshake takes time.
         self.stale = true;
         match outcome {
             Ok(()) if self.pools[self.conns[id as usize].pool as usize].multiplexed => {
-                self.greet(id);
+                self.start_http2(id);
             }
             Ok(()) => {
                 self.opened(id);
@@ -54,7 +54,7 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// A connection may carry requests from now on.
+    /// Counts a connection that can carry requests from now on.
     pub(super) fn opened(&mut self, id: ConnId) {
         let pool = &mut self.pools[self.conns[id as usize].pool as usize];
         pool.connecting -= 1;
@@ -83,8 +83,8 @@ impl<D: Driver> Engine<'_, D> {
         self.fail_waiting_if_dead(pool);
     }
 
-    /// In the closed loop a failed attempt is a request that failed: a dead target
-    /// must not look like no load.
+    /// In a closed loop a failed connection attempt counts as a failed request. Otherwise the
+    /// failure of the target would not be visible.
     fn closed_loop_failure(&mut self, pool: usize, class: ErrorClass) {
         if self.now >= self.window_end || self.end.interrupted {
             return;
@@ -96,7 +96,7 @@ impl<D: Driver> Engine<'_, D> {
             .ended(self.now, self.now, name, Ending::Failed(class));
     }
 
-    /// With no connection open or on its way, waiting is in vain.
+    /// Fails the waiting slots if no connection is open or connecting.
     fn fail_waiting_if_dead(&mut self, pool: usize) {
         let Some(class) = self.pools[pool].dead() else {
             return;
@@ -113,7 +113,7 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// An open connection is lost or of no more use: another takes its place.
+    /// Closes an open connection and opens its replacement if one is needed.
     pub(super) fn reopen(&mut self, id: ConnId, class: ErrorClass) {
         self.driver.close(id);
         self.stale = true;
@@ -139,7 +139,7 @@ impl<D: Driver> Engine<'_, D> {
             conn.state = State::Down;
             self.open(id);
         } else {
-            // Closed before it carried anything: without a pause this would spin.
+            // Closed before its first request: without a pause this would spin.
             conn.back_off(now);
             let addr = conn.addr;
             self.pools[pool].failed(addr, class);
@@ -147,7 +147,7 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// Whether anything may still be sent over this pool.
+    /// Whether requests may still be sent over this pool.
     fn needs_connections(&self, pool: usize) -> bool {
         match self.plan.open_loop {
             _ if !self.running => true,
@@ -156,7 +156,7 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// Looks at everything that may have taken too long.
+    /// Checks everything that may have taken too long.
     pub(super) fn sweep(&mut self) {
         let now = self.fresh_now();
         self.next_sweep = now + SWEEP_NS;
@@ -179,8 +179,8 @@ impl<D: Driver> Engine<'_, D> {
             State::Busy | State::Sending if now > self.deadline(conn.at.intended) => {
                 self.request_failed(id, ErrorClass::Timeout);
             }
-            State::Shared => self.sweep_streams(id, now),
-            State::Connecting | State::Greeting if now >= conn.retry_at => {
+            State::Multiplexed => self.sweep_streams(id, now),
+            State::Connecting | State::AwaitingSettings if now >= conn.retry_at => {
                 let fault = self.driver.connect_too_long(id);
                 self.connect_failed(id, fault.class_of_connect());
             }

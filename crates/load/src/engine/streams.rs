@@ -1,26 +1,26 @@
-//! Calls on connections that carry many: from a free stream to a call's end.
+//! Calls on HTTP/2 connections, from a free stream to the end of the call.
 
 use tare_model::load::ErrorClass;
 
-use crate::book::{Ending, Instants};
 use crate::driver::{ConnId, Driver, Fault, Ready};
-use crate::http2::{ErrorCode, Event, What};
+use crate::http2::{ErrorCode, Event, EventKind};
+use crate::record::{Ending, Instants};
 
 use super::conn::{State, Waiting};
 use super::mux::{Call, Mux};
-use super::{CONNECT_NS_MAX, Engine, SILENCE_NS_MIN};
+use super::{CONNECT_NS_MAX, Engine, PING_TIMEOUT_NS_MIN};
 
 impl<D: Driver> Engine<'_, D> {
-    /// The connection is there: says the first word on it.
-    pub(super) fn greet(&mut self, id: ConnId) {
+    /// Sends the HTTP/2 preface on a new connection.
+    pub(super) fn start_http2(&mut self, id: ConnId) {
         let mux = Mux::new(&self.targets.requests, self.plan.streams);
         let conn = &mut self.conns[id as usize];
         conn.mux = Some(Box::new(mux));
-        conn.state = State::Greeting;
+        conn.state = State::AwaitingSettings;
         self.write_streams(id);
     }
 
-    /// Does what can be done on a connection with streams.
+    /// Handles an HTTP/2 connection that is ready.
     #[inline]
     pub(super) fn handle_streams(&mut self, id: ConnId, ready: Ready) {
         if ready.readable {
@@ -28,14 +28,14 @@ impl<D: Driver> Engine<'_, D> {
         }
         if let Some(mux) = self.conns[id as usize].mux.as_deref_mut()
             && ready.writable
-            && mux.stuck
+            && mux.blocked
         {
-            mux.stuck = false;
+            mux.blocked = false;
             self.write_streams(id);
             if self.conns[id as usize]
                 .mux
                 .as_ref()
-                .is_some_and(|m| !m.stuck)
+                .is_some_and(|m| !m.blocked)
             {
                 self.driver.want_writable(id, false);
                 self.streams_free(id);
@@ -48,10 +48,10 @@ impl<D: Driver> Engine<'_, D> {
         self.now = self.driver.now();
         self.stale = false;
         let n = match outcome {
-            Ok(0) => return self.lose(id, ErrorClass::Closed),
+            Ok(0) => return self.connection_lost(id, ErrorClass::Closed),
             Ok(n) => n,
             Err(Fault::WouldBlock) => return,
-            Err(fault) => return self.lose(id, fault.class_of_request()),
+            Err(fault) => return self.connection_lost(id, fault.class_of_request()),
         };
         if self.marks.window_open {
             self.end.bytes_received += n as u64;
@@ -60,28 +60,29 @@ impl<D: Driver> Engine<'_, D> {
         let Some(mux) = conn.mux.as_deref_mut() else {
             return;
         };
-        mux.asked_at = u64::MAX;
+        mux.pinged_at = u64::MAX;
         let fed = mux.client.feed(&self.buffer[..n], &mut self.events);
-        let greeted = mux.client.is_greeted();
-        if conn.state == State::Greeting && greeted && fed.is_ok() {
-            conn.state = State::Shared;
+        let has_settings = mux.client.has_peer_settings();
+        if conn.state == State::AwaitingSettings && has_settings && fed.is_ok() {
+            conn.state = State::Multiplexed;
             self.opened(id);
         }
         self.take_events(id);
         match fed {
             Ok(()) => self.streams_free(id),
-            Err(violation) => self.refuse(id, violation.code),
+            Err(violation) => self.end_with_error(id, violation.code),
         }
     }
 
-    /// The peer broke the protocol: tells it so, if it still listens.
-    fn refuse(&mut self, id: ConnId, code: ErrorCode) {
+    /// Ends a connection whose peer violated the protocol, with GOAWAY if the socket
+    /// accepts it.
+    fn end_with_error(&mut self, id: ConnId, code: ErrorCode) {
         if let Some(mux) = self.conns[id as usize].mux.as_deref_mut() {
-            mux.client.goodbye(code);
+            mux.client.go_away(code);
             self.driver.send(id, mux.client.output()).ok();
             self.stale = true;
         }
-        self.lose(id, ErrorClass::BadResponse);
+        self.connection_lost(id, ErrorClass::BadResponse);
     }
 
     fn take_events(&mut self, id: ConnId) {
@@ -101,7 +102,7 @@ impl<D: Driver> Engine<'_, D> {
         };
         let call = &mut mux.calls[event.slot as usize];
         let target = &self.targets.endpoints[call.endpoint as usize];
-        if let What::Messages { completed, turn } = event.what {
+        if let EventKind::Messages { completed, turn } = event.kind {
             let first = done.saturating_sub(call.message_at);
             self.recorder.messages(call.intended, first, completed);
             call.message_at = done;
@@ -116,36 +117,40 @@ impl<D: Driver> Engine<'_, D> {
         if done > self.deadline(call.intended) {
             return self.record_timeout(call.intended, name, ErrorClass::Timeout);
         }
-        let class = match event.what {
-            What::Response(outcome) => {
-                self.conns[id as usize].proved();
+        let class = match event.kind {
+            EventKind::Response(outcome) => {
+                self.conns[id as usize].reset_backoff();
                 let at = Instants {
                     intended: call.intended,
                     sent: call.sent,
                 };
                 return match outcome.grpc_status {
                     None => self.recorder.responded(at, done, name, outcome.status),
-                    Some(grpc) => self.recorder.called(at, done, name, outcome.status, grpc),
+                    Some(grpc) => {
+                        self.recorder
+                            .grpc_responded(at, done, name, outcome.status, grpc)
+                    }
                 };
             }
-            What::Reset { .. } => ErrorClass::StreamReset,
-            What::Refused => ErrorClass::GoAway,
-            What::Malformed | What::Messages { .. } => ErrorClass::BadResponse,
+            EventKind::Reset { .. } => ErrorClass::StreamReset,
+            EventKind::Refused => ErrorClass::GoAway,
+            EventKind::Malformed | EventKind::Messages { .. } => ErrorClass::BadResponse,
         };
         self.recorder
             .ended(call.intended, done, name, Ending::Failed(class));
     }
 
-    /// Something changed on `id`: what waits takes its free streams.
+    /// Uses the free streams of `id` for waiting slots, or closes a connection that is
+    /// closing and has no streams.
     pub(super) fn streams_free(&mut self, id: ConnId) {
         let conn = &self.conns[id as usize];
         let Some(mux) = conn.mux.as_deref() else {
             return;
         };
-        if mux.client.is_closing() && mux.client.live() == 0 && conn.state == State::Shared {
+        if mux.client.is_closing() && mux.client.live() == 0 && conn.state == State::Multiplexed {
             return self.reopen(id, ErrorClass::Closed);
         }
-        if conn.state == State::Shared {
+        if conn.state == State::Multiplexed {
             self.fill_streams(id);
         }
         self.will_write(id);
@@ -171,10 +176,10 @@ impl<D: Driver> Engine<'_, D> {
             }
             self.begin_call(id, w, free_at - w.attempt);
         }
-        self.pools[pool].queue_shared(id, &mut self.conns[id as usize]);
+        self.pools[pool].push_multiplexed(id, &mut self.conns[id as usize]);
     }
 
-    /// Puts a slot on a free stream; its bytes leave with the next write.
+    /// Begins a call on a free stream; its bytes leave with the next write.
     pub(super) fn begin_call(&mut self, id: ConnId, slot: Waiting, wait: u64) {
         let request = self.targets.endpoints[slot.endpoint as usize].stream_request;
         let conn = &mut self.conns[id as usize];
@@ -197,7 +202,7 @@ impl<D: Driver> Engine<'_, D> {
         self.in_flight += 1;
         self.will_write(id);
         let conn = &mut self.conns[id as usize];
-        self.pools[conn.pool as usize].queue_shared(id, conn);
+        self.pools[conn.pool as usize].push_multiplexed(id, conn);
     }
 
     fn will_write(&mut self, id: ConnId) {
@@ -210,23 +215,23 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// Writes what has gathered since the last time: one write for each connection.
+    /// Writes the output of all connections, with one write for each.
     #[inline]
     pub(super) fn write_dirty(&mut self) {
-        // A write that fails may leave work for another connection.
+        // A failed write may add output to another connection.
         while let Some(id) = self.dirty.pop() {
             self.write_streams(id);
         }
     }
 
-    /// Writes the output of `id`. This is when the calls in it are sent.
+    /// Writes the output of `id`. The calls in it count as sent at this instant.
     fn write_streams(&mut self, id: ConnId) {
-        self.stamp(id);
+        self.record_sent(id);
         let Some(mux) = self.conns[id as usize].mux.as_deref_mut() else {
             return;
         };
         mux.dirty = false;
-        if mux.stuck || mux.client.output().is_empty() {
+        if mux.blocked || mux.client.output().is_empty() {
             return;
         }
         let outcome = self.driver.send(id, mux.client.output());
@@ -239,20 +244,20 @@ impl<D: Driver> Engine<'_, D> {
                 }
             }
             Err(Fault::WouldBlock) => {}
-            Err(fault) => return self.lose(id, fault.class_of_request()),
+            Err(fault) => return self.connection_lost(id, fault.class_of_request()),
         }
         if !mux.client.output().is_empty() {
-            mux.stuck = true;
+            mux.blocked = true;
             self.driver.want_writable(id, true);
         }
     }
 
-    /// Writes down the sent instant of the calls that are about to be written.
-    fn stamp(&mut self, id: ConnId) {
+    /// Records the sent instant of the calls that are about to be written.
+    fn record_sent(&mut self, id: ConnId) {
         if !self.conns[id as usize].has_unsent() {
             return;
         }
-        // Read anew: much may have been done since the last read.
+        // The clock is read again, because handling the last read may have taken long.
         let now = self.driver.now();
         (self.now, self.stale) = (now, false);
         let Some(mux) = self.conns[id as usize].mux.as_deref_mut() else {
@@ -276,12 +281,12 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// The connection is lost, and every call on it.
-    pub(super) fn lose(&mut self, id: ConnId, class: ErrorClass) {
-        if self.conns[id as usize].state == State::Greeting {
+    /// Ends a lost connection and every call on it.
+    pub(super) fn connection_lost(&mut self, id: ConnId, class: ErrorClass) {
+        if self.conns[id as usize].state == State::AwaitingSettings {
             return self.connect_failed(id, class);
         }
-        self.stamp(id);
+        self.record_sent(id);
         let now = self.fresh_now();
         let Some(mux) = self.conns[id as usize].mux.take() else {
             return;
@@ -299,23 +304,27 @@ impl<D: Driver> Engine<'_, D> {
         self.reopen(id, class);
     }
 
-    /// Cancels what took too long on `id`. A peer that then gives no sign of life at
-    /// all is taken for dead.
+    /// Cancels the calls on `id` that took too long, and sends a PING. Closes the connection
+    /// when nothing arrives after the PING.
     pub(super) fn sweep_streams(&mut self, id: ConnId, now: u64) {
         let Some(mux) = self.conns[id as usize].mux.as_deref() else {
             return;
         };
-        let (earliest, asked_at) = (mux.earliest, mux.asked_at);
-        if asked_at.saturating_add(self.plan.timeout_ns.clamp(SILENCE_NS_MIN, CONNECT_NS_MAX)) < now
+        let (earliest, pinged_at) = (mux.earliest, mux.pinged_at);
+        if pinged_at.saturating_add(
+            self.plan
+                .timeout_ns
+                .clamp(PING_TIMEOUT_NS_MIN, CONNECT_NS_MAX),
+        ) < now
         {
-            return self.lose(id, ErrorClass::Closed);
+            return self.connection_lost(id, ErrorClass::Closed);
         }
         if now <= self.deadline(earliest) {
             return;
         }
-        self.stamp(id);
+        self.record_sent(id);
         let mut earliest = u64::MAX;
-        for slot in 0..self.conns[id as usize].places() {
+        for slot in 0..self.conns[id as usize].stream_slots() {
             let Some(mux) = self.conns[id as usize].mux.as_deref_mut() else {
                 return;
             };
@@ -330,9 +339,9 @@ impl<D: Driver> Engine<'_, D> {
             }
             call.live = false;
             mux.client.cancel(slot as u32);
-            if mux.asked_at == u64::MAX {
+            if mux.pinged_at == u64::MAX {
                 mux.client.ping();
-                mux.asked_at = now;
+                mux.pinged_at = now;
             }
             self.in_flight -= 1;
             let name = self.targets.endpoints[endpoint as usize].name;

@@ -1,16 +1,16 @@
 //! Length-prefixed messages.
 
-/// Longest message that is accepted: a length beyond it is a sign of nonsense.
+/// Longest message that is accepted.
 pub const MESSAGE_BYTES_MAX: u32 = 1 << 30;
 
-/// What is wrong with a message's prefix.
+/// Why the prefix of a message is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// Compressed, though no encoding was offered; or no flag at all.
-    #[error("a message has flag {0}, expected 0: no compression was offered")]
+    /// Compressed, although no encoding was offered, or an unknown flag.
+    #[error("found message flag {0}, expected 0: no compression was offered")]
     Flag(u8),
     /// [`MESSAGE_BYTES_MAX`].
-    #[error("a message of {0} bytes is longer than {MESSAGE_BYTES_MAX}")]
+    #[error("found a message of {0} bytes, expected at most {MESSAGE_BYTES_MAX}")]
     TooLong(u32),
 }
 
@@ -21,13 +21,13 @@ pub fn frame(out: &mut Vec<u8>, message: &[u8]) {
     out.extend_from_slice(message);
 }
 
-/// Counts the messages in a stream of bytes that comes in any pieces.
+/// Counts the messages in a stream of bytes that arrives in any pieces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Messages {
-    /// Bytes of the next prefix that are here.
+    /// Received bytes of the next prefix.
     prefix: u8,
     length: u32,
-    /// Bytes of the message that are missing; counts once the prefix is whole.
+    /// Missing bytes of the message; valid once the prefix is complete.
     left: u32,
     count: u64,
 }
@@ -36,7 +36,7 @@ impl Messages {
     /// Takes the next bytes; returns how many messages they completed.
     ///
     /// # Errors
-    /// [`MessageError`] for a prefix that cannot be.
+    /// [`MessageError`] for an invalid prefix.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<u32, MessageError> {
         let mut completed = 0;
         while !bytes.is_empty() {
@@ -70,13 +70,13 @@ impl Messages {
         Ok(completed)
     }
 
-    /// Messages so far.
+    /// Complete messages so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether no message is half here.
+    /// Whether no message is incomplete.
     #[must_use]
     pub fn at_boundary(&self) -> bool {
         self.prefix == 0
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn half_messages_and_impossible_prefixes_are_found() {
+    fn incomplete_messages_and_invalid_prefixes_are_detected() {
         let mut m = Messages::default();
         assert_eq!(m.feed(&[0, 0, 0, 0, 2, 1]), Ok(0));
         assert!(!m.at_boundary());

@@ -1,4 +1,4 @@
-//! gRPC without I/O: what it adds to HTTP/2.
+//! gRPC without I/O: message framing and timeouts on top of HTTP/2.
 //!
 //! Source: the gRPC project's "gRPC over HTTP2" protocol description.
 

@@ -1,7 +1,7 @@
 //! `grpc-timeout`: at most eight digits and a unit.
 
-/// The text of `grpc-timeout` for a deadline in nanoseconds: the finest unit in which
-/// it fits, rounded up.
+/// The value of `grpc-timeout` for a deadline in nanoseconds: in the finest unit that fits,
+/// rounded up.
 #[must_use]
 pub fn timeout(deadline_ns: u64) -> String {
     let units = [
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_finest_unit_of_eight_digits_is_used() {
+    fn the_finest_unit_with_at_most_eight_digits_is_used() {
         assert_eq!(timeout(1), "1n");
         assert_eq!(timeout(99_999_999), "99999999n");
         assert_eq!(timeout(100_000_001), "100001u");

@@ -1,6 +1,6 @@
-//! Which bytes may stand where (RFC 9110, sections 5.1 and 5.5).
+//! Valid bytes of header names and values (RFC 9110, sections 5.1 and 5.5).
 
-/// Whether `b` may stand in a method or a header's name.
+/// Whether `b` is valid in a method or a header name.
 pub(super) const fn is_token_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric()
         || matches!(
@@ -32,31 +32,31 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-/// The bytes of a token at the beginning of `line`, perhaps none, and the rest.
+/// Splits `line` after the token at its beginning, which may be empty.
 #[inline]
 pub(super) fn split_token(line: &[u8]) -> (&[u8], &[u8]) {
     let end = line.iter().position(|&b| !TOKEN[usize::from(b)]);
     line.split_at(end.unwrap_or(line.len()))
 }
 
-/// Whether `name`, which is a token, is `lower` in letters of any case; in `lower` there
-/// are small letters and hyphens only.
+/// Whether the token `name` equals `lower`, ignoring case. `lower` has only lower-case
+/// letters and hyphens.
 #[inline]
 pub(super) fn is_named<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
-    // In a token no byte but a letter becomes one with this bit, and none a hyphen.
+    // In a token, setting this bit turns no other byte into a lower-case letter or a hyphen.
     let same = |same, (&a, &b): (&u8, &u8)| same & (a | 0x20 == b);
     name.len() == N && name.iter().zip(lower).fold(true, same)
 }
 
-/// Where the line at the beginning of `bytes` has its CR LF, when it is all there and
-/// has no control bytes. `None` says nothing about the line.
+/// The position of the CR LF that ends the line at the beginning of `bytes`, if the line is
+/// complete and has no control bytes. `None` does not mean that the line is invalid.
 #[inline]
 pub(super) fn plain_line(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     let (words, rest) = bytes.as_chunks::<8>();
     let in_words = words.iter().zip((0..).step_by(8)).find_map(|(word, at)| {
         let word = u64::from_le_bytes(*word);
-        // The lowest of the marked bytes is marked rightly: a borrow only goes up.
+        // The lowest marked byte is exact, because a borrow only propagates upwards.
         let control = word.wrapping_sub(ONES * 0x20);
         let delete = (word ^ (ONES * 0x7f)).wrapping_sub(ONES);
         let marks = (control | delete) & !word & (ONES * 0x80);
@@ -71,20 +71,20 @@ pub(super) fn plain_line(bytes: &[u8]) -> Option<usize> {
 
 /// Whether `name` is a token of at least one byte.
 pub(super) fn is_token(name: &[u8]) -> bool {
-    // Without an early exit no byte waits for the one before it.
+    // Without an early exit the bytes are independent of each other.
     let good = |good, &b: &u8| good & TOKEN[usize::from(b)];
     !name.is_empty() && name.iter().fold(true, good)
 }
 
-/// Whether `value` has no control bytes but tabs.
+/// Whether `value` has no control bytes except tabs.
 pub(super) fn is_field_value(value: &[u8]) -> bool {
-    // A fold without an early exit, so that the compiler can use wide registers.
+    // Without an early exit the compiler can use vector registers.
     value.iter().fold(true, |good, &b| {
         good & ((b >= 0x20) | (b == b'\t')) & (b != 0x7f)
     })
 }
 
-/// `value` without spaces and tabs at its ends.
+/// `value` without leading and trailing spaces and tabs.
 pub(super) fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
         value = rest;
@@ -95,7 +95,7 @@ pub(super) fn trim(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// The members of a comma-separated list, trimmed, without empty ones.
+/// The trimmed members of a comma-separated list, without empty ones.
 pub(super) fn list(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     value
         .split(|&b| b == b',')
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_itself_in_any_case_and_nothing_else() {
+    fn names_are_compared_without_case() {
         let lower = b"transfer-encoding";
         assert!(is_named(b"Transfer-Encoding", lower) && is_named(b"TRANSFER-ENCODING", lower));
         assert!(!is_named(b"transfer-encodin", lower) && !is_named(b"transfer-encodings", lower));
@@ -127,14 +127,14 @@ mod tests {
         }
     }
 
-    /// What [`plain_line`] says, byte by byte.
+    /// [`plain_line`], byte by byte.
     fn byte_by_byte(bytes: &[u8]) -> Option<usize> {
         let end = bytes.iter().position(|&b| b < 0x20 || b == 0x7f)?;
         (bytes[end..].starts_with(b"\r\n")).then_some(end)
     }
 
     #[test]
-    fn every_byte_ends_a_plain_line_wherever_it_stands_or_does_not() {
+    fn a_plain_line_agrees_with_the_byte_by_byte_version_for_every_byte_and_position() {
         for length in 0..20 {
             for at in 0..length {
                 for b in 0..=u8::MAX {

@@ -1,10 +1,10 @@
-//! HTTP/1.1 without I/O: requests become bytes, bytes become responses.
+//! HTTP/1.1 without I/O: encodes requests and parses responses.
 
 mod header;
 mod request;
 mod response;
 #[cfg(test)]
-mod response_tests;
+mod tests;
 
 pub use request::{RequestError, encode_request};
 pub(crate) use request::{check_header, check_method, content_length};

@@ -1,36 +1,36 @@
-//! Requests as bytes, encoded once for each endpoint.
+//! Encodes requests, once per endpoint.
 
 use super::header::{is_field_value, is_token};
 
-/// Why a request cannot be sent as it was described.
+/// Why a request cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Not a token.
-    #[error("method {0:?} is not a token: expected letters such as GET or POST")]
+    /// The method is not a token.
+    #[error("invalid method {0:?}: expected letters, such as GET or POST")]
     Method(String),
-    /// Not a token.
-    #[error("header name {0:?} is not a token: expected letters, digits and hyphens")]
+    /// The header name is not a token.
+    #[error("invalid header name {0:?}: expected letters, digits and hyphens")]
     HeaderName(String),
-    /// Control bytes.
-    #[error("the value of header {0:?} holds control characters: remove them")]
+    /// The header value has control bytes.
+    #[error("the value of header {0:?} has control characters: remove them")]
     HeaderValue(String),
-    /// The engine frames the request itself.
-    #[error("header {0:?} is set by tare itself from the body: remove it")]
+    /// A header that the engine sets.
+    #[error("header {0:?} is set by tare: remove it")]
     Framing(String),
-    /// HTTP/2 has no such header.
-    #[error("header {0:?} belongs to HTTP/1.1: remove it")]
+    /// A header that HTTP/2 forbids.
+    #[error("header {0:?} is only valid in HTTP/1.1: remove it")]
     ConnectionSpecific(String),
-    /// CONNECT makes a tunnel, not a response.
-    #[error("method CONNECT makes a tunnel: use another method")]
+    /// CONNECT opens a tunnel and has no response.
+    #[error("method CONNECT opens a tunnel: use another method")]
     Connect,
 }
 
-/// Encodes a request: `target` is the path with its query, `authority` the Host
-/// header unless `headers` bring their own. A `Content-Length` goes with every
-/// body, and with methods that usually carry one.
+/// Encodes a request. `target` is the path with its query; `authority` is the Host header
+/// unless `headers` contain one. Adds `Content-Length` to every body, and to methods that
+/// usually have one.
 ///
 /// # Errors
-/// When the method or a header is not valid, or a header concerns framing.
+/// When the method or a header is invalid, or a header concerns framing.
 pub fn encode_request(
     method: &str,
     target: &str,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_get_has_no_body_and_a_post_always_a_length() {
+    fn a_get_has_no_body_and_a_post_always_has_a_length() {
         let agent = concat!("User-Agent: tare/", env!("CARGO_PKG_VERSION"));
         assert_eq!(
             text("GET", &[], None),
@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn a_host_header_of_ones_own_replaces_the_authority() {
+    fn a_given_host_header_replaces_the_authority() {
         let t = text("GET", &[("hOst", "other"), ("X-A", "1")], None);
         assert_eq!(t.to_lowercase().matches("host:").count(), 1);
         assert!(t.contains("hOst: other\r\nX-A: 1\r\n"));
     }
 
     #[test]
-    fn what_would_break_the_framing_is_refused() {
+    fn invalid_methods_and_headers_are_errors() {
         let bad = |m: &str, n: &str, v: &str| {
             encode_request(m, "/", "h", &[(n.to_owned(), v.to_owned())], None).unwrap_err()
         };

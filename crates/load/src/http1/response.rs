@@ -1,9 +1,8 @@
-//! The response parser: bytes in, at most one response out. Strict, because a
-//! server that answers nonsense must be counted as such; incremental, because
-//! bytes come in any pieces.
+//! The response parser: bytes in, at most one response out. It is strict, because malformed
+//! responses must be counted as errors, and incremental, because bytes arrive in any pieces.
 //!
-//! Source: RFC 9112. Where the RFC lets a client be lenient (bare line feeds,
-//! folded lines, repeated lengths that differ), this parser refuses.
+//! Source: RFC 9112. Where the RFC allows a client to be lenient (bare line feeds, folded
+//! lines, repeated lengths that differ), this parser returns an error.
 
 use memchr::memchr;
 
@@ -13,7 +12,7 @@ use super::header::{is_field_value, is_named, list, plain_line, split_token, tri
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Most header lines of one response, interim responses and trailers included.
 pub const HEADERS_MAX: u32 = 256;
-/// Most bytes of one line: of a header, or of a chunk's size with its extensions.
+/// Most bytes of one line: a header, or a chunk size with its extensions.
 pub const LINE_BYTES_MAX: usize = 32 * 1024;
 
 /// A complete response.
@@ -25,41 +24,41 @@ pub struct Response {
     pub keep_alive: bool,
 }
 
-/// What [`ResponseParser::feed`] made of its input.
+/// The outcome of [`ResponseParser::feed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fed {
-    /// Bytes that belong to this response; the rest of the input does not.
+    /// Bytes of the input that belong to this response.
     pub consumed: usize,
     /// The response, once it is complete.
     pub response: Option<Response>,
 }
 
-/// What is wrong with the bytes.
+/// Why a response is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Not `HTTP/1.x NNN reason`.
-    #[error("the status line is not one of HTTP/1.0 or HTTP/1.1")]
+    #[error("invalid status line: expected HTTP/1.0 or HTTP/1.1 with a status")]
     StatusLine,
-    /// 101 was not asked for.
-    #[error("the server switched protocols unasked")]
+    /// 101 without an upgrade request.
+    #[error("the server switched protocols without a request for it")]
     Switched,
     /// A line feed without its carriage return, or a carriage return inside a line.
     #[error("a line does not end in CR LF")]
     LineEnd,
     /// Not `name: value`.
-    #[error("a header line is not `name: value`")]
+    #[error("invalid header line: expected `name: value`")]
     Header,
     /// Not a number, or two that differ.
-    #[error("the content length is not one decimal number")]
+    #[error("invalid content length: expected one decimal number")]
     ContentLength,
     /// Not chunked, repeated, in HTTP/1.0, or together with a content length.
-    #[error("the transfer encoding is not plain chunked")]
+    #[error("invalid transfer encoding: expected chunked")]
     TransferEncoding,
     /// Not a hexadecimal size, or data not followed by a line end.
-    #[error("the chunks are malformed")]
+    #[error("malformed chunk")]
     Chunk,
     /// [`HEAD_BYTES_MAX`], [`HEADERS_MAX`] or [`LINE_BYTES_MAX`].
-    #[error("headers are larger than the limits")]
+    #[error("the headers exceed the limits")]
     TooLarge,
 }
 
@@ -76,7 +75,7 @@ enum State {
     Done,
 }
 
-/// Parses one response after the other; [`Self::reset`] between them.
+/// Parses one response after the other; call [`Self::reset`] between them.
 #[derive(Debug)]
 pub struct ResponseParser {
     state: State,
@@ -89,7 +88,7 @@ pub struct ResponseParser {
     length: Option<u64>,
     headers: u32,
     head_bytes: usize,
-    /// Beginning of a line whose end has not come yet.
+    /// Beginning of an incomplete line.
     partial: Vec<u8>,
 }
 
@@ -112,8 +111,8 @@ impl Default for ResponseParser {
 }
 
 impl ResponseParser {
-    /// Makes ready for the next response; `head_request`: it answers a HEAD and
-    /// has no body whatever its headers say.
+    /// Prepares for the next response. With `head_request` it answers a HEAD and has no body,
+    /// whatever its headers state.
     pub fn reset(&mut self, head_request: bool) {
         self.head_request = head_request;
         self.headers = 0;
@@ -134,7 +133,7 @@ impl ResponseParser {
     /// `consumed` may be less than the input's length.
     ///
     /// # Errors
-    /// When the bytes are no response; the connection is of no use afterwards.
+    /// When the response is malformed; the connection cannot be used afterwards.
     #[inline]
     pub fn feed(&mut self, input: &[u8]) -> Result<Fed, ParseError> {
         let mut pos = match self.state {
@@ -171,8 +170,8 @@ impl ResponseParser {
         })
     }
 
-    /// The peer closed: a response whose end is the end of the connection is
-    /// complete now; any other is not (`None`).
+    /// Handles the end of the connection. Returns a response that is delimited by it; `None`
+    /// for any other response, which is then incomplete.
     #[must_use]
     pub fn eof(&mut self) -> Option<Response> {
         (self.state == State::UntilClose).then(|| {
@@ -197,8 +196,8 @@ impl ResponseParser {
         }
     }
 
-    /// Takes a head as far as its lines are here as a whole and without control bytes, which
-    /// nearly all are. Returns the bytes used.
+    /// Parses the head as far as its lines are complete and have no control bytes, as nearly
+    /// all do. Returns the number of bytes used.
     fn feed_plain_head(&mut self, input: &[u8]) -> Result<usize, ParseError> {
         let Some(end) = plain_line(input) else {
             return Ok(0);
@@ -219,10 +218,10 @@ impl ResponseParser {
         Ok(pos)
     }
 
-    /// Takes one line, or what there is of it. Returns the bytes used.
+    /// Parses one line, or stores an incomplete one. Returns the number of bytes used.
     fn feed_line(&mut self, rest: &[u8]) -> Result<usize, ParseError> {
         let Some(end) = memchr(b'\n', rest) else {
-            // One more for the carriage return, which may be here already.
+            // One more for the carriage return, which may have arrived.
             if self.partial.len() + rest.len() > LINE_BYTES_MAX + 1 {
                 return Err(ParseError::TooLarge);
             }
@@ -242,7 +241,7 @@ impl ResponseParser {
         Ok(end + 1)
     }
 
-    /// Takes a line without its line feed.
+    /// Parses a line without its line feed.
     fn line(&mut self, line: &[u8]) -> Result<(), ParseError> {
         let [line @ .., b'\r'] = line else {
             return Err(ParseError::LineEnd);
@@ -267,7 +266,7 @@ impl ResponseParser {
         }
     }
 
-    /// Counts a line of `bytes` without its end against the limits.
+    /// Counts a line of `bytes` bytes, without its end, against the limits.
     #[inline]
     fn count_head(&mut self, bytes: usize) -> Result<(), ParseError> {
         self.head_bytes += bytes + 2;
@@ -409,7 +408,7 @@ impl ResponseParser {
     }
 }
 
-/// `digits` in base 10 or 16, without sign, and nothing else.
+/// Parses a number in base 10 or 16 that has only digits.
 fn number<const BASE: u32>(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

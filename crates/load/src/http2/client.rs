@@ -1,4 +1,4 @@
-//! One connection, from the client's side.
+//! The client's side of one connection.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,58 +10,58 @@ use super::hpack::Decoder;
 use super::request::Request;
 use super::settings::{self, Settings};
 use super::streams::{Stream, Streams};
-use super::{CONNECTION_WINDOW_BYTES, CUT_STREAMS_MAX, STREAM_WINDOW_BYTES};
+use super::{CONNECTION_WINDOW_BYTES, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES};
 
-/// A live stream, as the caller knows it: an index below [`Client::places`], free for
-/// another stream when this one has ended.
+/// The caller's handle of a live stream: an index below [`Client::slots`]. It is reused after
+/// the stream has ended.
 pub type Slot = u32;
 
-/// Something happened to a stream.
+/// An event on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Which stream.
+    /// The stream.
     pub slot: Slot,
-    /// What.
-    pub what: What,
+    /// What happened.
+    pub kind: EventKind,
 }
 
-/// What happened to a stream. All but [`What::Messages`] end it.
+/// What happened on a stream. All except [`EventKind::Messages`] end it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    /// So many messages of a streaming gRPC call were completed.
+pub enum EventKind {
+    /// Messages of a streaming gRPC call were completed.
     Messages {
-        /// At least 1.
+        /// Number of messages, at least 1.
         completed: u32,
-        /// Whether the next message of the request was sent for it.
+        /// Whether the next message of the request was sent in reply.
         turn: bool,
     },
     /// The response is complete.
     Response(Outcome),
-    /// The response is none, or not the one that was asked for.
+    /// The response is malformed or does not fit the request.
     Malformed,
     /// The peer reset the stream.
     Reset {
         /// Its error code.
         code: u32,
     },
-    /// The peer goes away and has not processed the request.
+    /// The peer sent GOAWAY and has not processed the request.
     Refused,
 }
 
 /// A complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of HTTP, three digits.
+    /// HTTP status, three digits.
     pub status: u16,
-    /// Of gRPC; `None` when the request was no call, or the answer not gRPC's.
+    /// gRPC status; `None` when the request is not a call or the response is not gRPC.
     pub grpc_status: Option<u32>,
 }
 
-/// A header block that goes on in CONTINUATION frames.
+/// A header block that continues in CONTINUATION frames.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) stream: u32,
-    pub(super) over: bool,
+    pub(super) ended: bool,
     pub(super) frames: u32,
     pub(super) bytes: Vec<u8>,
 }
@@ -73,36 +73,37 @@ pub struct Client {
     pub(super) peer: Settings,
     pub(super) decoder: Decoder,
     pub(super) streams: Streams,
-    /// Streams that were reset here: frames that were under way are no violation.
-    pub(super) cut: BTreeSet<u32>,
+    /// Streams that this client has reset. Late frames on them are not a violation.
+    pub(super) reset_streams: BTreeSet<u32>,
     pub(super) block: Option<Block>,
-    /// A frame whose end has not come yet.
+    /// Beginning of an incomplete frame.
     pub(super) partial: Vec<u8>,
     pub(super) out: Vec<u8>,
     out_at: usize,
     pub(super) send_window: i64,
-    /// Of the connection's receive window.
+    /// Rest of the connection's receive window.
     pub(super) receive_left: u32,
-    /// Streams with a window of their own that wait for the connection's.
+    /// Streams with a stream window that wait for the connection's window.
     pub(super) starved: VecDeque<(usize, u32)>,
-    /// Frames since the last one that brought a response further.
+    /// Frames since the last one that advanced a response.
     pub(super) idle_frames: u32,
     /// Acknowledgements since the output was last empty.
     pub(super) unread_acks: u32,
-    /// Largest id that the peer said it would still answer.
+    /// Largest stream id that the peer will still answer, from GOAWAY.
     pub(super) last_id: u32,
-    pub(super) greeted: bool,
+    pub(super) has_peer_settings: bool,
     pub(super) closing: bool,
-    most: u32,
-    headed: bool,
+    streams_max: u32,
+    /// Whether the first header block has been sent.
+    headers_sent: bool,
 }
 
 impl Client {
-    /// A connection for up to `streams` of `requests` at once; its preface is the
-    /// first output.
+    /// A connection for up to `streams` concurrent `requests`. Its first output is the
+    /// preface.
     #[must_use]
     pub fn new(requests: Arc<[Request]>, streams: u32) -> Self {
-        let most = streams.clamp(1, STREAMS_MAX);
+        let streams_max = streams.clamp(1, STREAMS_MAX);
         let mut out = PREFACE.to_vec();
         settings::announce(&mut out);
         let more = CONNECTION_WINDOW_BYTES - 65_535;
@@ -111,8 +112,8 @@ impl Client {
             requests,
             peer: Settings::default(),
             decoder: Decoder::default(),
-            streams: Streams::new(most),
-            cut: BTreeSet::new(),
+            streams: Streams::new(streams_max),
+            reset_streams: BTreeSet::new(),
             block: None,
             partial: Vec::new(),
             out,
@@ -123,32 +124,32 @@ impl Client {
             idle_frames: 0,
             unread_acks: 0,
             last_id: u32::MAX,
-            greeted: false,
+            has_peer_settings: false,
             closing: false,
-            most,
-            headed: false,
+            streams_max,
+            headers_sent: false,
         }
     }
 
-    /// Number of places for streams; every [`Slot`] is below it.
+    /// Number of stream slots; every [`Slot`] is below it.
     #[must_use]
-    pub fn places(&self) -> usize {
-        self.streams.places()
+    pub fn slots(&self) -> usize {
+        self.streams.capacity()
     }
 
-    /// Whether the peer's settings are known: no stream is opened before.
+    /// Whether the peer's SETTINGS have arrived; no stream is opened before.
     #[must_use]
-    pub fn is_greeted(&self) -> bool {
-        self.greeted
+    pub fn has_peer_settings(&self) -> bool {
+        self.has_peer_settings
     }
 
-    /// Whether no stream will be opened any more.
+    /// Whether no further stream will be opened.
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.closing
     }
 
-    /// Streams that are open.
+    /// Number of open streams.
     #[must_use]
     pub fn live(&self) -> u32 {
         self.streams.live()
@@ -158,10 +159,10 @@ impl Client {
     #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {
-        if !self.greeted || self.closing {
+        if !self.has_peer_settings || self.closing {
             return 0;
         }
-        self.most
+        self.streams_max
             .min(self.peer.concurrent)
             .saturating_sub(self.streams.live())
     }
@@ -171,8 +172,8 @@ impl Client {
     pub fn open(&mut self, request: u32) -> Slot {
         let (slot, id) = self.streams.open();
         let r = &self.requests[request as usize];
-        r.write_head(&mut self.out, id, !self.headed);
-        self.headed = true;
+        r.write_head(&mut self.out, id, !self.headers_sent);
+        self.headers_sent = true;
         self.streams[slot] = Stream {
             id,
             request,
@@ -187,19 +188,19 @@ impl Client {
         slot as Slot
     }
 
-    /// Gives up a stream: its slot is free at once, no event follows.
+    /// Cancels a stream. Its slot is free at once, and no event follows.
     pub fn cancel(&mut self, slot: Slot) {
         self.reset(slot as usize, ErrorCode::Cancel);
     }
 
-    /// Asks the peer for a sign of life.
+    /// Sends a PING.
     pub fn ping(&mut self) {
         frame::begin(&mut self.out, 8, frame::PING, 0, 0);
         self.out.extend_from_slice(b"tare\0\0\0\0");
     }
 
-    /// Says goodbye, before the connection is closed.
-    pub fn goodbye(&mut self, code: ErrorCode) {
+    /// Sends GOAWAY before the connection is closed.
+    pub fn go_away(&mut self, code: ErrorCode) {
         frame::begin(&mut self.out, 8, frame::GOAWAY, 0, 0);
         self.out.extend_from_slice(&0_u32.to_be_bytes());
         self.out.extend_from_slice(&(code as u32).to_be_bytes());
@@ -212,7 +213,7 @@ impl Client {
         &self.out[self.out_at..]
     }
 
-    /// The first `n` bytes of the output are written.
+    /// Removes the first `n` bytes of the output, which have been written.
     #[inline]
     pub fn written(&mut self, n: usize) {
         self.out_at += n;
@@ -226,35 +227,35 @@ impl Client {
     pub(super) fn reset(&mut self, slot: usize, code: ErrorCode) {
         let id = self.streams[slot].id;
         frame::number(&mut self.out, frame::RST_STREAM, id, code as u32);
-        if self.cut.len() == CUT_STREAMS_MAX {
-            self.cut.pop_first();
+        if self.reset_streams.len() == RESET_STREAMS_MAX {
+            self.reset_streams.pop_first();
         }
-        self.cut.insert(id);
+        self.reset_streams.insert(id);
         self.streams.free(slot);
     }
 
-    /// The stream's response is no response.
+    /// Resets a stream whose response is malformed.
     pub(super) fn malformed(&mut self, slot: usize, code: ErrorCode, events: &mut Vec<Event>) {
         self.reset(slot, code);
         events.push(Event {
             slot: slot as Slot,
-            what: What::Malformed,
+            kind: EventKind::Malformed,
         });
     }
 
-    pub(super) fn ended(&mut self, slot: usize, what: What, events: &mut Vec<Event>) {
+    pub(super) fn ended(&mut self, slot: usize, kind: EventKind, events: &mut Vec<Event>) {
         self.streams.free(slot);
         events.push(Event {
             slot: slot as Slot,
-            what,
+            kind,
         });
     }
 
-    /// One more frame that brings nothing further.
+    /// Counts a frame that does not advance any response.
     pub(super) fn idle_frame(&mut self) -> Result<(), Violation> {
         self.idle_frames += 1;
         if self.idle_frames > super::IDLE_FRAMES_MAX {
-            return Err(Violation::calm("a flood of frames without a response"));
+            return Err(Violation::calm("too many frames without a response"));
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! Flow control both ways. Source: RFC 9113, section 5.2.
+//! Flow control in both directions. Source: RFC 9113, section 5.2.
 
 use super::client::{Client, Event};
 use super::frame::{self, END_STREAM, ErrorCode, Header, Violation};
 use super::settings::{Settings, WINDOW_MAX};
-use super::streams::Place;
+use super::streams::StreamState;
 use super::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES};
 
 impl Client {
-    /// Sends of a stream's body what is released and what the windows allow.
+    /// Sends the released part of a stream's body as far as the windows allow.
     pub(super) fn send_body(&mut self, slot: usize) {
         loop {
             let s = &mut self.streams[slot];
@@ -32,20 +32,20 @@ impl Client {
         }
     }
 
-    /// The stream waits for the connection's window.
+    /// Queues a stream that waits for the connection's window.
     fn starve(&mut self, slot: usize) {
         if std::mem::replace(&mut self.streams[slot].queued, true) {
             return;
         }
-        if self.starved.len() >= self.streams.places() {
-            // Of streams that are over: were the window never opened, they would pile up.
+        if self.starved.len() >= self.streams.capacity() {
+            // Removes ended streams, which would accumulate if the window never opened.
             let streams = &self.streams;
             self.starved.retain(|&(slot, id)| streams[slot].id == id);
         }
         self.starved.push_back((slot, self.streams[slot].id));
     }
 
-    /// A message was answered: the next one may go. Returns whether there was one.
+    /// Sends the next message after the last one was answered. Returns whether there was one.
     pub(super) fn take_turn(&mut self, slot: usize) -> bool {
         let s = &mut self.streams[slot];
         let request = &self.requests[s.request as usize];
@@ -57,8 +57,8 @@ impl Client {
         true
     }
 
-    /// The connection's window has opened: those that wait for it go on, in turn.
-    fn feed_starved(&mut self) {
+    /// Continues the queued streams in turn after the connection's window has opened.
+    fn resume_starved(&mut self) {
         for _ in 0..self.starved.len() {
             if self.send_window <= 0 {
                 return;
@@ -80,24 +80,24 @@ impl Client {
         events: &mut Vec<Event>,
     ) -> Result<(), Violation> {
         let &[a, b, c, d] = payload else {
-            return Err(Violation::size("WINDOW_UPDATE of a length other than 4"));
+            return Err(Violation::size("WINDOW_UPDATE with a length other than 4"));
         };
         self.idle_frame()?;
         let more = i64::from(u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff);
         if header.stream == 0 {
             if more == 0 {
-                return Err(Violation::protocol("WINDOW_UPDATE by nothing"));
+                return Err(Violation::protocol("WINDOW_UPDATE with an increment of 0"));
             }
             self.send_window += more;
             if self.send_window > WINDOW_MAX {
-                let what = "the connection's window beyond its limit";
-                return Err(Violation::new(ErrorCode::FlowControl, what));
+                let problem = "the connection's window exceeds its limit";
+                return Err(Violation::new(ErrorCode::FlowControl, problem));
             }
-            self.feed_starved();
+            self.resume_starved();
             return Ok(());
         }
-        // Stragglers for streams that are over are allowed.
-        let Place::Live(slot) = self.known(header.stream)? else {
+        // Late updates for closed streams are allowed.
+        let StreamState::Live(slot) = self.stream_state(header.stream)? else {
             return Ok(());
         };
         let s = &mut self.streams[slot];
@@ -112,8 +112,8 @@ impl Client {
         Ok(())
     }
 
-    /// The peer's settings are now `new`: windows change with them.
-    pub(super) fn settle(&mut self, new: Settings) -> Result<(), Violation> {
+    /// Applies the peer's `new` settings, which change the windows.
+    pub(super) fn apply_settings(&mut self, new: Settings) -> Result<(), Violation> {
         let change = new.window - self.peer.window;
         self.peer = new;
         if change == 0 {
@@ -122,20 +122,19 @@ impl Client {
         for slot in self.streams.slots() {
             self.streams[slot].send_window += change;
             if self.streams[slot].send_window > WINDOW_MAX {
-                let what = "a stream's window beyond its limit";
-                return Err(Violation::new(ErrorCode::FlowControl, what));
+                let problem = "a stream's window exceeds its limit";
+                return Err(Violation::new(ErrorCode::FlowControl, problem));
             }
             self.send_body(slot);
         }
         Ok(())
     }
 
-    /// Takes `bytes` off the connection's receive window, and fills it up again when
-    /// half of it is used.
+    /// Takes `bytes` off the connection's receive window. Refills it when half of it is used.
     pub(super) fn received(&mut self, bytes: usize) -> Result<(), Violation> {
         let Some(left) = self.receive_left.checked_sub(bytes as u32) else {
-            let what = "more data than the connection's window";
-            return Err(Violation::new(ErrorCode::FlowControl, what));
+            let problem = "more data than the connection's window";
+            return Err(Violation::new(ErrorCode::FlowControl, problem));
         };
         self.receive_left = left;
         if left < CONNECTION_WINDOW_BYTES / 2 {
@@ -146,14 +145,15 @@ impl Client {
         Ok(())
     }
 
-    /// The same for a stream that goes on; false when its window is overrun.
-    pub(super) fn received_on(&mut self, slot: usize, bytes: usize, over: bool) -> bool {
+    /// Takes `bytes` off a stream's receive window; refills it unless the stream has `ended`.
+    /// False when the window is exceeded.
+    pub(super) fn received_on(&mut self, slot: usize, bytes: usize, ended: bool) -> bool {
         let s = &mut self.streams[slot];
         let Some(left) = s.receive_left.checked_sub(bytes as u32) else {
             return false;
         };
         s.receive_left = left;
-        if !over && left < STREAM_WINDOW_BYTES / 2 {
+        if !ended && left < STREAM_WINDOW_BYTES / 2 {
             let more = STREAM_WINDOW_BYTES - left;
             s.receive_left = STREAM_WINDOW_BYTES;
             frame::number(&mut self.out, frame::WINDOW_UPDATE, s.id, more);

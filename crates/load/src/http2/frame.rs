@@ -1,10 +1,10 @@
 //! Frame headers and error codes. Source: RFC 9113, sections 4.1, 6 and 7.
 
-/// What a client says first.
+/// The first bytes of a client.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of a frame's header.
 pub(super) const HEADER_BYTES: usize = 9;
-/// Largest payload that is accepted: the initial value, which is never changed.
+/// Largest accepted payload: the initial value, which this client does not change.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 16_384;
 
 pub(super) const DATA: u8 = 0x0;
@@ -64,18 +64,18 @@ pub(super) fn number(out: &mut Vec<u8>, kind: u8, stream: u32, value: u32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
-/// The payload without its padding.
+/// Removes the padding of a payload.
 pub(super) fn unpadded(header: Header, payload: &[u8]) -> Result<&[u8], Violation> {
     if !header.has(PADDED) {
         return Ok(payload);
     }
     let (&padding, rest) = payload
         .split_first()
-        .ok_or(Violation::size("a padded frame without its padding"))?;
+        .ok_or(Violation::size("a padded frame without a padding length"))?;
     let length = rest
         .len()
         .checked_sub(usize::from(padding))
-        .ok_or(Violation::protocol("more padding than payload"))?;
+        .ok_or(Violation::protocol("padding longer than the payload"))?;
     Ok(&rest[..length])
 }
 
@@ -83,48 +83,48 @@ pub(super) fn unpadded(header: Header, payload: &[u8]) -> Result<&[u8], Violatio
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum ErrorCode {
-    /// In order.
+    /// No error.
     NoError = 0x0,
-    /// Something that the standard forbids.
+    /// A violation of the protocol.
     Protocol = 0x1,
-    /// More data than the window had room for, or a window beyond its limit.
+    /// More data than the window allows, or a window above its limit.
     FlowControl = 0x3,
-    /// A frame for a stream that is over.
+    /// A frame for a closed stream.
     StreamClosed = 0x5,
     /// A frame of the wrong size.
     FrameSize = 0x6,
-    /// The answer is not wanted any more.
+    /// The response is not needed any more.
     Cancel = 0x8,
     /// A header block that cannot be decoded.
     Compression = 0x9,
-    /// Behaviour that costs more than it brings.
+    /// Excessive load.
     EnhanceYourCalm = 0xb,
 }
 
-/// What the peer did that ends the connection.
+/// A violation by the peer that ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the peer broke HTTP/2: {what}")]
+#[error("the peer violated HTTP/2: {problem}")]
 pub struct Violation {
-    /// Told to the peer with GOAWAY.
+    /// The code for GOAWAY.
     pub code: ErrorCode,
     /// What was found.
-    pub what: &'static str,
+    pub problem: &'static str,
 }
 
 impl Violation {
-    pub(super) const fn new(code: ErrorCode, what: &'static str) -> Self {
-        Self { code, what }
+    pub(super) const fn new(code: ErrorCode, problem: &'static str) -> Self {
+        Self { code, problem }
     }
 
-    pub(super) const fn protocol(what: &'static str) -> Self {
-        Self::new(ErrorCode::Protocol, what)
+    pub(super) const fn protocol(problem: &'static str) -> Self {
+        Self::new(ErrorCode::Protocol, problem)
     }
 
-    pub(super) const fn size(what: &'static str) -> Self {
-        Self::new(ErrorCode::FrameSize, what)
+    pub(super) const fn size(problem: &'static str) -> Self {
+        Self::new(ErrorCode::FrameSize, problem)
     }
 
-    pub(super) const fn calm(what: &'static str) -> Self {
-        Self::new(ErrorCode::EnhanceYourCalm, what)
+    pub(super) const fn calm(problem: &'static str) -> Self {
+        Self::new(ErrorCode::EnhanceYourCalm, problem)
     }
 }

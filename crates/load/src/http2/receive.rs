@@ -1,23 +1,23 @@
-//! From bytes to events.
+//! Turns received bytes into events.
 
 use tare_model::load::Streaming;
 
-use super::client::{Block, Client, Event, Outcome, Slot, What};
+use super::client::{Block, Client, Event, EventKind, Outcome, Slot};
 use super::frame::{
     self, ACK, END_HEADERS, END_STREAM, ErrorCode, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX,
     PRIORITISED, Violation, unpadded,
 };
 use super::request::RequestKind;
-use super::response::{Phase, Section, is_whole};
-use super::streams::Place;
+use super::response::{Section, is_complete};
+use super::streams::{Phase, StreamState};
 use super::{CONTINUATIONS_MAX, HEADER_LIST_BYTES_MAX, UNREAD_ACKS_MAX};
 
 impl Client {
     /// Takes the next bytes from the connection and appends to `events`.
     ///
     /// # Errors
-    /// When the peer broke the protocol: the connection is of no use afterwards. The
-    /// events before hold; [`Self::goodbye`] tells the peer.
+    /// When the peer violates the protocol. The connection cannot be used afterwards; events
+    /// before the violation are valid, and [`Self::go_away`] notifies the peer.
     pub fn feed(&mut self, mut input: &[u8], events: &mut Vec<Event>) -> Result<(), Violation> {
         while !self.partial.is_empty() {
             let wanted = match self.partial.first_chunk() {
@@ -56,12 +56,10 @@ impl Client {
     fn checked(&self, bytes: &[u8; HEADER_BYTES]) -> Result<Header, Violation> {
         let header = Header::parse(bytes);
         if header.length > PAYLOAD_BYTES_MAX {
-            return Err(Violation::size("a frame larger than the limit"));
+            return Err(Violation::size("a frame above the size limit"));
         }
-        if !self.greeted && (header.kind != frame::SETTINGS || header.has(ACK)) {
-            return Err(Violation::protocol(
-                "a connection that does not begin with SETTINGS",
-            ));
+        if !self.has_peer_settings && (header.kind != frame::SETTINGS || header.has(ACK)) {
+            return Err(Violation::protocol("the first frame is not SETTINGS"));
         }
         Ok(header)
     }
@@ -75,7 +73,7 @@ impl Client {
         if let Some(block) = &self.block
             && (header.kind, header.stream) != (frame::CONTINUATION, block.stream)
         {
-            return Err(Violation::protocol("a header block that is interrupted"));
+            return Err(Violation::protocol("a frame within a header block"));
         }
         match header.kind {
             frame::DATA => self.data(header, payload, events),
@@ -86,33 +84,37 @@ impl Client {
             frame::SETTINGS => self.settings(header, payload),
             frame::PING => self.pinged(header, payload),
             frame::GOAWAY => self.goaway(header, payload, events),
-            frame::PUSH_PROMISE => Err(Violation::protocol("a push, which was refused")),
+            frame::PUSH_PROMISE => Err(Violation::protocol(
+                "PUSH_PROMISE, although push is disabled",
+            )),
             frame::PRIORITY if header.stream == 0 => {
-                Err(Violation::protocol("PRIORITY on no stream"))
+                Err(Violation::protocol("PRIORITY on stream 0"))
             }
-            // Priorities, and whatever is not known, mean nothing here.
+            // Priorities and unknown frames are ignored.
             _ => self.idle_frame(),
         }
     }
 
-    /// Where `id` stands; a stream that nobody opened is a violation.
-    pub(super) fn known(&self, id: u32) -> Result<Place, Violation> {
+    /// The state of stream `id`, which must have been opened.
+    pub(super) fn stream_state(&self, id: u32) -> Result<StreamState, Violation> {
         match self.streams.find(id) {
-            _ if id == 0 => Err(Violation::protocol("a frame on no stream that needs one")),
-            _ if id.is_multiple_of(2) => Err(Violation::protocol("a stream of the server's own")),
-            Place::Idle => Err(Violation::protocol("a stream that was not opened")),
-            place => Ok(place),
+            _ if id == 0 => Err(Violation::protocol(
+                "a frame on stream 0 that needs a stream",
+            )),
+            _ if id.is_multiple_of(2) => Err(Violation::protocol("a frame on a server stream")),
+            StreamState::Idle => Err(Violation::protocol("a frame on an idle stream")),
+            state => Ok(state),
         }
     }
 
-    /// The place of a live stream; `None` for one that was reset here.
+    /// The slot of a live stream; `None` for a stream that this client has reset.
     fn receiving(&self, id: u32) -> Result<Option<usize>, Violation> {
-        match self.known(id)? {
-            Place::Live(slot) => Ok(Some(slot)),
-            _ if self.cut.contains(&id) => Ok(None),
+        match self.stream_state(id)? {
+            StreamState::Live(slot) => Ok(Some(slot)),
+            _ if self.reset_streams.contains(&id) => Ok(None),
             _ => Err(Violation::new(
                 ErrorCode::StreamClosed,
-                "a stream that is over",
+                "a frame on a closed stream",
             )),
         }
     }
@@ -123,33 +125,32 @@ impl Client {
         payload: &[u8],
         events: &mut Vec<Event>,
     ) -> Result<(), Violation> {
-        let place = self.receiving(header.stream)?;
+        let slot = self.receiving(header.stream)?;
         let data = unpadded(header, payload)?;
         self.received(payload.len())?;
-        let over = header.has(END_STREAM);
-        if data.is_empty() && !over {
+        let ended = header.has(END_STREAM);
+        if data.is_empty() && !ended {
             self.idle_frame()?;
         } else {
             self.idle_frames = 0;
         }
-        let Some(slot) = place else {
-            // A reset stream's data costs the peer as much as us.
+        let Some(slot) = slot else {
             return self.idle_frame();
         };
-        if !self.received_on(slot, payload.len(), over) {
+        if !self.received_on(slot, payload.len(), ended) {
             self.malformed(slot, ErrorCode::FlowControl, events);
             return Ok(());
         }
         let fits = self.streams[slot].take_content(data.len() as u64);
         if !fits || !self.take_messages(slot, data, events) {
             self.malformed(slot, ErrorCode::Protocol, events);
-        } else if over {
+        } else if ended {
             self.end_of_stream(slot, events);
         }
         Ok(())
     }
 
-    /// Counts the messages in `data`; false when it cannot be messages.
+    /// Counts the gRPC messages in `data`; false when they are malformed.
     fn take_messages(&mut self, slot: usize, data: &[u8], events: &mut Vec<Event>) -> bool {
         let s = &mut self.streams[slot];
         let request = &self.requests[s.request as usize];
@@ -166,7 +167,7 @@ impl Client {
             let turn = self.take_turn(slot);
             events.push(Event {
                 slot: slot as Slot,
-                what: What::Messages { completed, turn },
+                kind: EventKind::Messages { completed, turn },
             });
         }
         true
@@ -174,24 +175,24 @@ impl Client {
 
     fn end_of_stream(&mut self, slot: usize, events: &mut Vec<Event>) {
         let s = &self.streams[slot];
-        let kind = self.requests[s.request as usize].kind;
-        let what = match is_whole(s, kind) {
-            true => What::Response(Outcome {
+        let request = self.requests[s.request as usize].kind;
+        let kind = match is_complete(s, request) {
+            true => EventKind::Response(Outcome {
                 status: s.status,
                 grpc_status: s
                     .grpc_status
-                    .filter(|_| matches!(kind, RequestKind::Grpc(_))),
+                    .filter(|_| matches!(request, RequestKind::Grpc(_))),
             }),
-            false => What::Malformed,
+            false => EventKind::Malformed,
         };
         if s.request_over {
-            self.ended(slot, what, events);
+            self.ended(slot, kind, events);
         } else {
-            // Nobody wants the rest of the request.
+            // The rest of the request is not needed.
             self.reset(slot, ErrorCode::NoError);
             events.push(Event {
                 slot: slot as Slot,
-                what,
+                kind,
             });
         }
     }
@@ -209,13 +210,13 @@ impl Client {
                 .get(5..)
                 .ok_or(Violation::size("HEADERS too short for a priority"))?;
         }
-        let over = header.has(END_STREAM);
+        let ended = header.has(END_STREAM);
         if header.has(END_HEADERS) {
-            return self.section(header.stream, part, over, events);
+            return self.section(header.stream, part, ended, events);
         }
         self.block = Some(Block {
             stream: header.stream,
-            over,
+            ended,
             frames: 0,
             bytes: part.to_vec(),
         });
@@ -229,30 +230,30 @@ impl Client {
         events: &mut Vec<Event>,
     ) -> Result<(), Violation> {
         let Some(block) = &mut self.block else {
-            return Err(Violation::protocol("CONTINUATION of nothing"));
+            return Err(Violation::protocol("CONTINUATION without HEADERS"));
         };
         block.frames += 1;
         if block.frames > CONTINUATIONS_MAX
             || block.bytes.len() + payload.len() > HEADER_LIST_BYTES_MAX
         {
-            return Err(Violation::calm("a header block beyond the limits"));
+            return Err(Violation::calm("a header block above the limits"));
         }
         block.bytes.extend_from_slice(payload);
         if !header.has(END_HEADERS) {
             return Ok(());
         }
         match self.block.take() {
-            Some(b) => self.section(b.stream, &b.bytes, b.over, events),
+            Some(b) => self.section(b.stream, &b.bytes, b.ended, events),
             None => Ok(()),
         }
     }
 
-    /// A whole header block.
+    /// Handles a complete header block.
     fn section(
         &mut self,
         id: u32,
         block: &[u8],
-        over: bool,
+        ended: bool,
         events: &mut Vec<Event>,
     ) -> Result<(), Violation> {
         let mut section = Section::default();
@@ -265,7 +266,7 @@ impl Client {
             return self.idle_frame();
         };
         let kind = self.requests[self.streams[slot].request as usize].kind;
-        if !section.accept(&mut self.streams[slot], kind, over) {
+        if !section.accept(&mut self.streams[slot], kind, ended) {
             self.malformed(slot, ErrorCode::Protocol, events);
             return Ok(());
         }
@@ -274,7 +275,7 @@ impl Client {
             Phase::Head => return self.idle_frame(),
             Phase::Body => self.idle_frames = 0,
         }
-        if over {
+        if ended {
             self.end_of_stream(slot, events);
         }
         Ok(())
@@ -287,12 +288,12 @@ impl Client {
         events: &mut Vec<Event>,
     ) -> Result<(), Violation> {
         let &[a, b, c, d] = payload else {
-            return Err(Violation::size("RST_STREAM of a length other than 4"));
+            return Err(Violation::size("RST_STREAM with a length other than 4"));
         };
-        match self.known(header.stream)? {
-            Place::Live(slot) => {
+        match self.stream_state(header.stream)? {
+            StreamState::Live(slot) => {
                 let code = u32::from_be_bytes([a, b, c, d]);
-                self.ended(slot, What::Reset { code }, events);
+                self.ended(slot, EventKind::Reset { code }, events);
                 Ok(())
             }
             _ => self.idle_frame(),
@@ -307,22 +308,20 @@ impl Client {
         if header.has(ACK) {
             return match payload {
                 [] => Ok(()),
-                _ => Err(Violation::size(
-                    "an acknowledgement of SETTINGS with a payload",
-                )),
+                _ => Err(Violation::size("a SETTINGS acknowledgement with a payload")),
             };
         }
         let mut new = self.peer;
         new.apply(payload)?;
-        self.settle(new)?;
-        self.greeted = true;
+        self.apply_settings(new)?;
+        self.has_peer_settings = true;
         frame::begin(&mut self.out, 0, frame::SETTINGS, ACK, 0);
         self.acknowledged()
     }
 
     fn pinged(&mut self, header: Header, payload: &[u8]) -> Result<(), Violation> {
         if payload.len() != 8 {
-            return Err(Violation::size("PING of a length other than 8"));
+            return Err(Violation::size("PING with a length other than 8"));
         }
         if header.stream != 0 {
             return Err(Violation::protocol("PING on a stream"));
@@ -336,13 +335,11 @@ impl Client {
         self.acknowledged()
     }
 
-    /// A peer that asks for answers must read them.
+    /// Counts an acknowledgement that the peer has not read.
     fn acknowledged(&mut self) -> Result<(), Violation> {
         self.unread_acks += 1;
         if self.unread_acks > UNREAD_ACKS_MAX {
-            return Err(Violation::calm(
-                "acknowledgements that the peer does not read",
-            ));
+            return Err(Violation::calm("too many unread acknowledgements"));
         }
         Ok(())
     }
@@ -357,18 +354,20 @@ impl Client {
             return Err(Violation::protocol("GOAWAY on a stream"));
         }
         let Some(&[a, b, c, d]) = payload.first_chunk().filter(|_| payload.len() >= 8) else {
-            return Err(Violation::size("GOAWAY shorter than 8"));
+            return Err(Violation::size("GOAWAY with a length below 8"));
         };
         self.idle_frame()?;
         let last = u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff;
         if last > self.last_id {
-            return Err(Violation::protocol("GOAWAY that takes back an earlier one"));
+            return Err(Violation::protocol(
+                "GOAWAY with a higher stream than before",
+            ));
         }
         self.last_id = last;
         self.closing = true;
         for slot in self.streams.slots() {
             if self.streams[slot].id > last {
-                self.ended(slot, What::Refused, events);
+                self.ended(slot, EventKind::Refused, events);
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Requests, encoded once for each endpoint; only the stream id changes.
+//! Encodes requests, once per endpoint; only the stream id changes.
 
 use tare_model::load::Streaming;
 
@@ -7,24 +7,24 @@ use crate::http1::{RequestError, check_header, check_method, content_length};
 use super::frame::{self, END_HEADERS, END_STREAM, PAYLOAD_BYTES_MAX};
 use super::hpack::encode_field;
 
-/// A size update to 0: this encoder has no dynamic table. Said once on each
-/// connection, for peers that have shrunk theirs and wait for it.
+/// A dynamic table size update to 0, because this encoder has no dynamic table. Sent once per
+/// connection, for peers that have reduced their table and wait for the update.
 const NO_TABLE: u8 = 0x20;
 
-/// What kind of response belongs to a request.
+/// The kind of a request, which determines the expected response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
-    /// To a HEAD: no body whatever its headers say.
+    /// HEAD: the response has no body, whatever its headers state.
     Head,
-    /// Any other.
+    /// Any other HTTP request.
     Plain,
-    /// To a gRPC call.
+    /// A gRPC call.
     Grpc(Streaming),
 }
 
-/// Where a request goes.
+/// The target URI of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct RequestTarget<'a> {
     /// `http` or `https`.
     pub scheme: &'a str,
     /// As in the URL.
@@ -33,16 +33,16 @@ pub struct Place<'a> {
     pub target: &'a str,
 }
 
-/// One request, ready to be sent on any stream of any connection.
+/// An encoded request, which can be sent on any stream of any connection.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub(super) kind: RequestKind,
     /// HEADERS and CONTINUATION frames with stream id 0.
     head: Vec<u8>,
-    /// Where the frames' headers begin.
+    /// Positions of the frame headers in `head`.
     frames: Vec<usize>,
     pub(super) body: Vec<u8>,
-    /// Ends of the messages in `body` where they are sent by turns.
+    /// Ends of the messages in `body` that are sent in turns with the responses.
     turns: Vec<usize>,
 }
 
@@ -50,15 +50,15 @@ impl Request {
     /// Encodes a request; its body ends the stream.
     ///
     /// # Errors
-    /// When the method or a header is not valid, or a header concerns framing.
+    /// When the method or a header is invalid, or a header concerns framing.
     pub fn new(
         method: &str,
-        place: Place<'_>,
+        target: RequestTarget<'_>,
         headers: &[(String, String)],
         body: Option<Vec<u8>>,
     ) -> Result<Self, RequestError> {
         check_method(method)?;
-        let mut block = pseudo(method, place, headers);
+        let mut block = pseudo(method, target, headers);
         fields(&mut block, headers)?;
         if let Some(length) = content_length(method, body.as_deref()) {
             encode_field(&mut block, "content-length", &length.to_string());
@@ -75,19 +75,19 @@ impl Request {
         ))
     }
 
-    /// Encodes a gRPC call of `messages`, each without its length prefix. `timeout` is
-    /// the text of `grpc-timeout`.
+    /// Encodes a gRPC call with `messages`, each without its length prefix. `timeout` is the
+    /// value of `grpc-timeout`.
     ///
     /// # Errors
-    /// When a header is not valid, or one that gRPC sets itself.
+    /// When a header is invalid or set by gRPC itself.
     pub fn grpc(
         streaming: Streaming,
-        place: Place<'_>,
+        target: RequestTarget<'_>,
         metadata: &[(String, String)],
         timeout: Option<&str>,
         messages: &[Vec<u8>],
     ) -> Result<Self, RequestError> {
-        let mut block = pseudo("POST", place, metadata);
+        let mut block = pseudo("POST", target, metadata);
         for own in ["content-type", "te", "grpc-timeout", "grpc-encoding"] {
             if metadata.iter().any(|(n, _)| n.eq_ignore_ascii_case(own)) {
                 return Err(RequestError::Framing(own.to_owned()));
@@ -116,7 +116,7 @@ impl Request {
 
     fn framed(kind: RequestKind, block: &[u8], body: Vec<u8>, turns: Vec<usize>) -> Self {
         let (mut head, mut frames) = (Vec::new(), Vec::new());
-        // One byte is left for the table's size in the first block of a connection.
+        // One byte is reserved for the table size in the first block of a connection.
         let parts = block.chunks(PAYLOAD_BYTES_MAX - 1);
         let last = parts.len() - 1;
         for (i, part) in parts.enumerate() {
@@ -139,7 +139,7 @@ impl Request {
         }
     }
 
-    /// Appends the head for stream `id`; `first` on its connection.
+    /// Appends the head for stream `id`; `first`: the first one of its connection.
     #[inline]
     pub(super) fn write_head(&self, out: &mut Vec<u8>, id: u32, first: bool) {
         let start = out.len();
@@ -154,8 +154,7 @@ impl Request {
         }
     }
 
-    /// Bytes of the body that may be sent when those before `released` have been
-    /// answered.
+    /// Bytes of the body that may be sent after those before `released` have been answered.
     pub(super) fn released_after(&self, released: usize) -> usize {
         match self.turns.iter().find(|&&end| end > released) {
             Some(&end) => end,
@@ -164,16 +163,16 @@ impl Request {
     }
 }
 
-fn pseudo(method: &str, place: Place<'_>, headers: &[(String, String)]) -> Vec<u8> {
+fn pseudo(method: &str, target: RequestTarget<'_>, headers: &[(String, String)]) -> Vec<u8> {
     let own = headers.iter().find(|(n, _)| n.eq_ignore_ascii_case("host"));
     let mut block = Vec::new();
     encode_field(&mut block, ":method", method);
-    encode_field(&mut block, ":scheme", place.scheme);
-    encode_field(&mut block, ":path", place.target);
+    encode_field(&mut block, ":scheme", target.scheme);
+    encode_field(&mut block, ":path", target.target);
     encode_field(
         &mut block,
         ":authority",
-        own.map_or(place.authority, |(_, v)| v),
+        own.map_or(target.authority, |(_, v)| v),
     );
     block
 }

@@ -1,20 +1,9 @@
-//! What a response must look like, and what is remembered of it.
-//! Source: RFC 9113, section 8.
+//! Validates responses. Source: RFC 9113, section 8.
 
 use super::HEADER_LIST_BYTES_MAX;
-use super::hpack::{ENTRY_OVERHEAD_BYTES, Kind};
+use super::hpack::{ENTRY_OVERHEAD_BYTES, FieldKind};
 use super::request::RequestKind;
-use super::streams::Stream;
-
-/// How far a response is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Phase {
-    /// No final head yet.
-    #[default]
-    Head,
-    /// Data or trailers.
-    Body,
-}
+use super::streams::{Phase, Stream};
 
 /// The fields of one header block.
 #[derive(Debug, Default)]
@@ -31,41 +20,43 @@ pub(super) struct Section {
 impl Section {
     /// Takes one field.
     #[inline]
-    pub(super) fn field(&mut self, kind: Kind, name: &[u8], value: &[u8]) {
+    pub(super) fn field(&mut self, kind: FieldKind, name: &[u8], value: &[u8]) {
         self.bytes += name.len() + value.len() + ENTRY_OVERHEAD_BYTES;
         match kind {
-            Kind::Status => {
+            FieldKind::Status => {
                 let status = status(value);
                 self.malformed |= self.regular || self.status.is_some() || status.is_none();
                 self.status = status;
                 return;
             }
-            Kind::OtherPseudo | Kind::ConnectionSpecific | Kind::Invalid => self.malformed = true,
-            Kind::ContentLength => {
+            FieldKind::OtherPseudo | FieldKind::ConnectionSpecific | FieldKind::Invalid => {
+                self.malformed = true
+            }
+            FieldKind::ContentLength => {
                 let length = decimal(value);
                 let differs = self.length.is_some() && self.length != length;
                 self.malformed |= length.is_none() || differs;
                 self.length = length;
             }
-            Kind::ContentType => self.grpc_content = is_grpc(value),
-            Kind::GrpcStatus => {
+            FieldKind::ContentType => self.grpc_content = is_grpc(value),
+            FieldKind::GrpcStatus => {
                 let status = decimal(value).and_then(|n| u32::try_from(n).ok());
                 self.malformed |= status.is_none() || self.grpc_status.is_some();
                 self.grpc_status = status;
             }
-            Kind::Regular => {}
+            FieldKind::Regular => {}
         }
         self.regular = true;
     }
 
-    /// Whether the stream `s` may receive this section now; if so, remembers it.
-    pub(super) fn accept(&self, s: &mut Stream, kind: RequestKind, over: bool) -> bool {
+    /// Whether the section is valid in the current phase of stream `s`; if so, stores it.
+    pub(super) fn accept(&self, s: &mut Stream, kind: RequestKind, ended: bool) -> bool {
         if self.malformed || self.bytes > HEADER_LIST_BYTES_MAX {
             return false;
         }
         match (s.phase, self.status) {
             (Phase::Head, Some(101) | None) => return false,
-            (Phase::Head, Some(100..=199)) => return !over,
+            (Phase::Head, Some(100..=199)) => return !ended,
             (Phase::Head, Some(status)) => {
                 s.phase = Phase::Body;
                 s.status = status;
@@ -73,9 +64,9 @@ impl Section {
                 let bodiless = kind == RequestKind::Head || matches!(status, 204 | 304);
                 s.content_left = if bodiless { Some(0) } else { self.length };
             }
-            // Trailers have no status and are the last of a response.
+            // Trailers have no status and end the response.
             (Phase::Body, Some(_)) => return false,
-            (Phase::Body, None) if !over => return false,
+            (Phase::Body, None) if !ended => return false,
             (Phase::Body, None) => {}
         }
         s.grpc_status = self.grpc_status.or(s.grpc_status);
@@ -83,9 +74,8 @@ impl Section {
     }
 }
 
-/// Whether the response of `s`, whose last byte is here, is what its request asked
-/// for.
-pub(super) fn is_whole(s: &Stream, kind: RequestKind) -> bool {
+/// Whether the ended response of `s` is complete and fits a request of this `kind`.
+pub(super) fn is_complete(s: &Stream, kind: RequestKind) -> bool {
     if s.phase != Phase::Body || s.content_left.is_some_and(|n| n > 0) {
         return false;
     }
@@ -98,7 +88,7 @@ pub(super) fn is_whole(s: &Stream, kind: RequestKind) -> bool {
             s.grpc_content && s.status == 200 && count_fits && s.messages.at_boundary()
         }
         Some(_) => true,
-        // A proxy's own answer has a status of HTTP, which then counts.
+        // A response by a proxy has only an HTTP status, which then counts.
         None => s.status >= 400,
     }
 }

@@ -1,4 +1,4 @@
-//! Settings, ours and the peer's. Source: RFC 9113, section 6.5.
+//! The settings of both sides. Source: RFC 9113, section 6.5.
 
 use super::frame::{self, ErrorCode, Violation};
 use super::{HEADER_LIST_BYTES_MAX, STREAM_WINDOW_BYTES};
@@ -12,7 +12,7 @@ const MAX_HEADER_LIST_SIZE: u16 = 0x6;
 /// Largest window.
 pub(super) const WINDOW_MAX: i64 = (1 << 31) - 1;
 
-/// The peer's settings, as far as they concern a client without a dynamic table.
+/// The peer's settings that concern a client without a dynamic table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) concurrent: u32,
@@ -35,7 +35,7 @@ impl Settings {
     pub(super) fn apply(&mut self, payload: &[u8]) -> Result<(), Violation> {
         let (entries, []) = payload.as_chunks::<6>() else {
             return Err(Violation::size(
-                "SETTINGS of a length that is no multiple of 6",
+                "SETTINGS with a length that is not a multiple of 6",
             ));
         };
         for &[a, b, c, d, e, f] in entries {
@@ -49,13 +49,13 @@ impl Settings {
                     self.window = i64::from(value);
                     if self.window > WINDOW_MAX {
                         let code = ErrorCode::FlowControl;
-                        return Err(Violation::new(code, "an initial window beyond its limit"));
+                        return Err(Violation::new(code, "an initial window above its limit"));
                     }
                 }
                 MAX_FRAME_SIZE => {
                     self.payload_max = value as usize;
                     if !(16_384..=16_777_215).contains(&value) {
-                        return Err(Violation::protocol("a frame size out of its range"));
+                        return Err(Violation::protocol("a maximum frame size out of its range"));
                     }
                 }
                 _ => {}
@@ -65,7 +65,7 @@ impl Settings {
     }
 }
 
-/// Appends the preface's SETTINGS frame.
+/// Appends the SETTINGS frame of the preface.
 pub(super) fn announce(out: &mut Vec<u8>) {
     let ours = [
         (ENABLE_PUSH, 0),

@@ -1,40 +1,49 @@
-//! The streams of one connection: a ring, indexed by stream id. An id whose place is
-//! still taken is skipped, which the standard allows; so no map is needed.
+//! The streams of one connection: a ring, indexed by stream id. An id whose slot is still
+//! taken is skipped, which the standard allows, so that no map is needed.
 
 use crate::grpc::Messages;
 
-use super::response::Phase;
+/// The phase of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Phase {
+    /// Before the final head.
+    #[default]
+    Head,
+    /// Data or trailers.
+    Body,
+}
 
 /// One stream.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream {
-    /// 0 when the place is free.
+    /// 0 in a free slot.
     pub(super) id: u32,
     /// Index of its request.
     pub(super) request: u32,
     /// Bytes of the body that are in the output.
     pub(super) sent: usize,
-    /// Bytes of the body that may be: all but those of later messages.
+    /// Bytes of the body that may be sent: all except those of later messages.
     pub(super) released: usize,
-    /// Whether the request is wholly in the output.
+    /// Whether the complete request is in the output.
     pub(super) request_over: bool,
-    /// Whether it stands in the queue for the connection's window.
+    /// Whether it is in the queue for the connection's window.
     pub(super) queued: bool,
     pub(super) send_window: i64,
-    /// Of its receive window.
+    /// Rest of its receive window.
     pub(super) receive_left: u32,
     pub(super) phase: Phase,
     pub(super) status: u16,
-    /// Bytes that `content-length` still promises.
+    /// Bytes that are missing to `content-length`.
     pub(super) content_left: Option<u64>,
     pub(super) grpc_status: Option<u32>,
-    /// Whether the response says that it is gRPC.
+    /// Whether the content type of the response is gRPC.
     pub(super) grpc_content: bool,
     pub(super) messages: Messages,
 }
 
 impl Stream {
-    /// Takes `bytes` of the response's content; false when none may come, or fewer.
+    /// Counts `bytes` of content; false when they exceed `content-length` or come before the
+    /// head.
     #[inline]
     pub(super) fn take_content(&mut self, bytes: u64) -> bool {
         let left = match self.content_left {
@@ -47,7 +56,7 @@ impl Stream {
     }
 }
 
-/// All of them.
+/// All streams of a connection.
 #[derive(Debug)]
 pub(super) struct Streams {
     ring: Vec<Stream>,
@@ -55,24 +64,26 @@ pub(super) struct Streams {
     next_id: u32,
 }
 
-/// Where a stream id stands.
-pub(super) enum Place {
+/// The state of a stream id.
+pub(super) enum StreamState {
+    /// Open, with its slot.
     Live(usize),
-    Over,
+    Closed,
+    /// Not opened yet.
     Idle,
 }
 
 impl Streams {
     pub(super) fn new(most: u32) -> Self {
-        let places = (most as usize).next_power_of_two();
+        let capacity = (most as usize).next_power_of_two();
         Self {
-            ring: vec![Stream::default(); places],
+            ring: vec![Stream::default(); capacity],
             live: 0,
             next_id: 1,
         }
     }
 
-    pub(super) fn places(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.ring.len()
     }
 
@@ -80,22 +91,22 @@ impl Streams {
         self.live
     }
 
-    fn place(&self, id: u32) -> usize {
+    fn slot_of(&self, id: u32) -> usize {
         (id >> 1) as usize & (self.ring.len() - 1)
     }
 
     /// Whether there are ids left.
     pub(super) fn has_ids(&self) -> bool {
-        // At most one round is skipped.
+        // At most one round of ids is skipped.
         (self.next_id as usize) + 2 * self.ring.len() < 1 << 31
     }
 
-    /// Takes the next id whose place is free; there must be one.
+    /// Takes the next id whose slot is free; there must be one.
     #[inline]
     pub(super) fn open(&mut self) -> (usize, u32) {
         loop {
             let id = self.next_id;
-            let slot = self.place(id);
+            let slot = self.slot_of(id);
             self.next_id += 2;
             if self.ring[slot].id == 0 {
                 self.live += 1;
@@ -110,18 +121,18 @@ impl Streams {
     }
 
     #[inline]
-    pub(super) fn find(&self, id: u32) -> Place {
-        let slot = self.place(id);
+    pub(super) fn find(&self, id: u32) -> StreamState {
+        let slot = self.slot_of(id);
         if self.ring[slot].id == id {
-            Place::Live(slot)
+            StreamState::Live(slot)
         } else if id >= self.next_id {
-            Place::Idle
+            StreamState::Idle
         } else {
-            Place::Over
+            StreamState::Closed
         }
     }
 
-    /// Places of live streams.
+    /// Slots of live streams.
     pub(super) fn slots(&self) -> impl Iterator<Item = usize> + use<> {
         let live: Vec<usize> = (0..self.ring.len())
             .filter(|&slot| self.ring[slot].id != 0)
@@ -151,9 +162,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_whose_place_is_taken_is_skipped() {
+    fn an_id_whose_slot_is_taken_is_skipped() {
         let mut streams = Streams::new(2);
-        assert_eq!(streams.places(), 2);
+        assert_eq!(streams.capacity(), 2);
         let (first, id) = streams.open();
         streams[first].id = id;
         let mut ids = Vec::new();
@@ -163,10 +174,10 @@ mod tests {
             ids.push(id);
             streams.free(slot);
         }
-        // 1 lives on; 5, 9 and so on would have its place.
+        // Stream 1 stays open; 5, 9 and so on have the same slot.
         assert_eq!(ids, [3, 7, 11, 15, 19, 23]);
-        assert!(matches!(streams.find(1), Place::Live(s) if s == first));
-        assert!(matches!(streams.find(9), Place::Over));
-        assert!(matches!(streams.find(25), Place::Idle));
+        assert!(matches!(streams.find(1), StreamState::Live(s) if s == first));
+        assert!(matches!(streams.find(9), StreamState::Closed));
+        assert!(matches!(streams.find(25), StreamState::Idle));
     }
 }

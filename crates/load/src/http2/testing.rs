@@ -1,13 +1,14 @@
-//! The server's side, as bytes: for tests.
+//! The server's side of HTTP/2 for tests: frames to send, and a decoder for what the
+//! client sends.
 
 use std::sync::Arc;
 
-use super::client::{Client, Event, What};
-use super::frame::{self, ACK, END_HEADERS, END_STREAM, HEADER_BYTES, Header};
+use super::client::{Client, Event, EventKind};
+use super::frame::{self, ACK, END_HEADERS, END_STREAM, ErrorCode, HEADER_BYTES, Header};
 use super::hpack::{Decoder, encode_field};
-use super::request::{Place, Request};
+use super::request::{Request, RequestTarget};
 
-/// One frame.
+/// A frame with any content.
 pub(crate) fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame::begin(&mut out, payload.len(), kind, flags, stream);
@@ -15,7 +16,7 @@ pub(crate) fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A header block of literals.
+/// A header block of literal fields.
 pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     fields
@@ -24,15 +25,15 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-pub(crate) fn headers(stream: u32, fields: &[(&str, &str)], over: bool) -> Vec<u8> {
-    let flags = END_HEADERS | if over { END_STREAM } else { 0 };
+pub(crate) fn headers(stream: u32, fields: &[(&str, &str)], ended: bool) -> Vec<u8> {
+    let flags = END_HEADERS | if ended { END_STREAM } else { 0 };
     raw(frame::HEADERS, flags, stream, &block(fields))
 }
 
-pub(crate) fn data(stream: u32, bytes: &[u8], over: bool) -> Vec<u8> {
+pub(crate) fn data(stream: u32, bytes: &[u8], ended: bool) -> Vec<u8> {
     raw(
         frame::DATA,
-        if over { END_STREAM } else { 0 },
+        if ended { END_STREAM } else { 0 },
         stream,
         bytes,
     )
@@ -50,6 +51,10 @@ pub(crate) fn settings_ack() -> Vec<u8> {
     raw(frame::SETTINGS, ACK, 0, &[])
 }
 
+pub(crate) fn ping_ack(payload: &[u8]) -> Vec<u8> {
+    raw(frame::PING, ACK, 0, payload)
+}
+
 pub(crate) fn reset(stream: u32, code: u32) -> Vec<u8> {
     raw(frame::RST_STREAM, 0, stream, &code.to_be_bytes())
 }
@@ -63,7 +68,7 @@ pub(crate) fn window_update(stream: u32, more: u32) -> Vec<u8> {
     raw(frame::WINDOW_UPDATE, 0, stream, &more.to_be_bytes())
 }
 
-/// `200` with a body.
+/// A response `200` with `body`.
 pub(crate) fn ok(stream: u32, body: &[u8]) -> Vec<u8> {
     let length = body.len().to_string();
     let head = [(":status", "200"), ("content-length", &length)];
@@ -92,59 +97,59 @@ pub(crate) fn grpc_status(stream: u32, status: &str) -> Vec<u8> {
     headers(stream, &[("grpc-status", status)], true)
 }
 
-pub(crate) const PLACE: Place<'_> = Place {
+pub(crate) const TARGET: RequestTarget<'_> = RequestTarget {
     scheme: "http",
     authority: "h:80",
     target: "/a",
 };
 
-/// A GET.
+/// A GET request.
 pub(crate) fn get() -> Request {
-    Request::new("GET", PLACE, &[], None).unwrap()
+    Request::new("GET", TARGET, &[], None).unwrap()
 }
 
-/// A POST of so many bytes.
+/// A POST request with a body of `bytes` bytes.
 pub(crate) fn post(bytes: usize) -> Request {
     let body = (0..bytes).map(|i| i as u8).collect();
-    Request::new("POST", PLACE, &[], Some(body)).unwrap()
+    Request::new("POST", TARGET, &[], Some(body)).unwrap()
 }
 
-/// A connection that has the peer's settings, its output so far written.
+/// A connection that has received the peer's settings and has no output left.
 pub(crate) fn connected(requests: Vec<Request>, streams: u32, entries: &[(u16, u32)]) -> Client {
     let mut client = Client::new(Arc::from(requests), streams);
     let mut events = Vec::new();
     client.feed(&settings(entries), &mut events).unwrap();
-    assert!(events.is_empty() && client.is_greeted());
+    assert!(events.is_empty() && client.has_peer_settings());
     take(&mut client);
     client
 }
 
-/// Takes the output.
+/// Takes all output of `client`.
 pub(crate) fn take(client: &mut Client) -> Vec<u8> {
     let out = client.output().to_vec();
     client.written(out.len());
     out
 }
 
-/// What happened, in order.
-pub(crate) fn fed(client: &mut Client, bytes: &[u8]) -> Vec<What> {
+/// Feeds `bytes` to `client`; returns its events in order.
+pub(crate) fn fed(client: &mut Client, bytes: &[u8]) -> Vec<EventKind> {
     let mut events: Vec<Event> = Vec::new();
     client.feed(bytes, &mut events).unwrap();
-    events.into_iter().map(|e| e.what).collect()
+    events.into_iter().map(|e| e.kind).collect()
 }
 
-/// One frame, taken apart.
+/// One frame, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Frame {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
     pub(crate) payload: Vec<u8>,
 }
 
-/// Takes the whole frames off the front of `bytes`.
-pub(crate) fn frames(bytes: &mut Vec<u8>) -> Vec<Seen> {
-    let mut seen = Vec::new();
+/// Takes the complete frames off the front of `bytes`.
+pub(crate) fn frames(bytes: &mut Vec<u8>) -> Vec<Frame> {
+    let mut found = Vec::new();
     let mut at = 0;
     while let Some(h) = bytes[at..].first_chunk::<HEADER_BYTES>() {
         let header = Header::parse(h);
@@ -152,7 +157,7 @@ pub(crate) fn frames(bytes: &mut Vec<u8>) -> Vec<Seen> {
         if bytes.len() < end {
             break;
         }
-        seen.push(Seen {
+        found.push(Frame {
             kind: header.kind,
             flags: header.flags,
             stream: header.stream,
@@ -161,53 +166,57 @@ pub(crate) fn frames(bytes: &mut Vec<u8>) -> Vec<Seen> {
         at = end;
     }
     bytes.drain(..at);
-    seen
+    found
 }
 
-/// What a client's requests look like to a server: takes bytes, gives whole requests.
+/// Decodes what a client sends.
 #[derive(Debug, Default)]
-pub(crate) struct Listener {
+pub(crate) struct ClientDecoder {
     bytes: Vec<u8>,
-    preface: usize,
+    after_preface: bool,
     decoder: Decoder,
     open: Vec<(u32, String, Vec<u8>)>,
 }
 
-/// What a client did.
+/// One thing that a client sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// The preface is whole.
+pub(crate) enum Sent {
     Preface,
-    /// A request is whole: stream, path, body.
+    /// A complete request: stream, path, body.
     Request(u32, String, Vec<u8>),
-    /// Data of a request that goes on: stream, path, bytes so far.
+    /// Data of a request that continues: stream, path, body so far.
     Part(u32, String, Vec<u8>),
-    /// Anything else.
-    Frame(Seen),
+    /// SETTINGS without the ACK flag.
+    Settings,
+    /// PING without the ACK flag: its payload.
+    Ping(Vec<u8>),
+    /// RST_STREAM with the code CANCEL.
+    Cancel,
+    Other,
 }
 
-impl Listener {
-    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<Heard> {
+impl ClientDecoder {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<Sent> {
         self.bytes.extend_from_slice(bytes);
-        let mut heard = Vec::new();
+        let mut sent = Vec::new();
         let preface = frame::PREFACE.len();
-        if self.preface == 0 && self.bytes.len() >= preface {
+        if !self.after_preface && self.bytes.len() >= preface {
             assert_eq!(&self.bytes[..preface], frame::PREFACE);
             self.bytes.drain(..preface);
-            self.preface = preface;
-            heard.push(Heard::Preface);
+            self.after_preface = true;
+            sent.push(Sent::Preface);
         }
-        if self.preface > 0 {
-            for seen in frames(&mut self.bytes) {
-                heard.push(self.frame(seen));
+        if self.after_preface {
+            for frame in frames(&mut self.bytes) {
+                sent.push(self.frame(frame));
             }
         }
-        heard
+        sent
     }
 
-    fn frame(&mut self, seen: Seen) -> Heard {
-        let over = seen.flags & END_STREAM != 0;
-        match seen.kind {
+    fn frame(&mut self, frame: Frame) -> Sent {
+        let ended = frame.flags & END_STREAM != 0;
+        match frame.kind {
             frame::HEADERS => {
                 let mut path = String::new();
                 let mut field = |_, name: &[u8], value: &[u8]| {
@@ -215,25 +224,32 @@ impl Listener {
                         path = String::from_utf8(value.to_vec()).unwrap();
                     }
                 };
-                self.decoder.decode(&seen.payload, &mut field).unwrap();
-                if over {
-                    return Heard::Request(seen.stream, path, Vec::new());
+                self.decoder.decode(&frame.payload, &mut field).unwrap();
+                if ended {
+                    return Sent::Request(frame.stream, path, Vec::new());
                 }
-                self.open.push((seen.stream, path, Vec::new()));
+                self.open.push((frame.stream, path, Vec::new()));
             }
             frame::DATA => {
-                let at = self.open.iter().position(|o| o.0 == seen.stream).unwrap();
-                self.open[at].2.extend_from_slice(&seen.payload);
-                if over {
+                let at = self.open.iter().position(|o| o.0 == frame.stream).unwrap();
+                self.open[at].2.extend_from_slice(&frame.payload);
+                if ended {
                     let (stream, path, body) = self.open.remove(at);
-                    return Heard::Request(stream, path, body);
+                    return Sent::Request(stream, path, body);
                 }
                 let (stream, path, body) = self.open[at].clone();
-                return Heard::Part(stream, path, body);
+                return Sent::Part(stream, path, body);
             }
-            frame::RST_STREAM => self.open.retain(|o| o.0 != seen.stream),
+            frame::RST_STREAM => {
+                self.open.retain(|o| o.0 != frame.stream);
+                if frame.payload == (ErrorCode::Cancel as u32).to_be_bytes() {
+                    return Sent::Cancel;
+                }
+            }
+            frame::SETTINGS if frame.flags == 0 => return Sent::Settings,
+            frame::PING if frame.flags == 0 => return Sent::Ping(frame.payload),
             _ => {}
         }
-        Heard::Frame(seen)
+        Sent::Other
     }
 }

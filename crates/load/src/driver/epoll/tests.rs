@@ -1,4 +1,4 @@
-//! The driver on real sockets.
+//! Tests of the driver on real sockets.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use super::*;
 use rustix::net::{bind, getsockname, listen};
 
 #[test]
-fn a_loop_without_time_to_spare_wakes_less_often() {
+fn a_busy_loop_wakes_less_often() {
     assert_eq!(grain_ns(1_000, 1_000), GRAIN_NS_MIN);
     assert_eq!(grain_ns(1_000, 500), GRAIN_NS_MIN);
     assert_eq!(grain_ns(1_000, 0), GRAIN_NS_MAX);
@@ -15,7 +15,7 @@ fn a_loop_without_time_to_spare_wakes_less_often() {
 }
 
 #[test]
-fn what_this_machine_lacks_is_no_fault_of_the_peer() {
+fn a_local_shortage_is_not_a_failure_of_the_peer() {
     for errno in [Errno::ADDRNOTAVAIL, Errno::MFILE, Errno::NFILE] {
         assert_eq!(fault(errno).class_of_connect().key(), "local_shortage");
     }
@@ -26,12 +26,12 @@ fn what_this_machine_lacks_is_no_fault_of_the_peer() {
 }
 
 #[test]
-fn a_connection_on_its_way_is_not_taken_for_open() {
+fn an_unfinished_connection_attempt_does_not_count_as_open() {
     let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
     let listener = socket_with(inet, stream, SocketFlags::CLOEXEC, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     bind(&listener, &any).unwrap();
-    // Nobody accepts: the kernel completes a few and lets the others wait.
+    // Without accept, the kernel completes a few connections and keeps the others waiting.
     listen(&listener, 0).unwrap();
     let to = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
     let mut driver = EpollDriver::new(Pace::Spin).unwrap();
@@ -42,7 +42,7 @@ fn a_connection_on_its_way_is_not_taken_for_open() {
     assert_eq!(driver.connected(7), Err(Fault::WouldBlock));
 }
 
-/// A driver with one open connection, and the peer's end of it.
+/// A driver with one open connection, and the peer's end of the connection.
 fn connected() -> (EpollDriver, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut driver = EpollDriver::new(Pace::Spin).unwrap();
@@ -53,7 +53,7 @@ fn connected() -> (EpollDriver, std::net::TcpStream) {
     (driver, peer)
 }
 
-/// What is reported within a second, or at once where nothing is.
+/// The report within a second; `None` without one.
 fn waited(driver: &mut EpollDriver) -> Option<Ready> {
     let mut ready = Vec::new();
     let now = driver.now();
@@ -70,7 +70,7 @@ fn nothing_is_ready(driver: &mut EpollDriver) {
 }
 
 #[test]
-fn what_is_not_read_to_the_end_is_reported_again() {
+fn a_connection_is_reported_until_it_is_read_to_the_end() {
     let (mut driver, mut peer) = connected();
     nothing_is_ready(&mut driver);
     peer.write_all(b"0123456789").unwrap();
@@ -109,7 +109,7 @@ fn the_end_is_reported_until_the_connection_is_closed() {
 }
 
 #[test]
-fn what_came_before_writing_was_wanted_is_not_lost_over_it() {
+fn unread_bytes_stay_reported_when_write_interest_changes() {
     let (mut driver, mut peer) = connected();
     peer.write_all(b"0123").unwrap();
     assert!(waited(&mut driver).unwrap().readable);
@@ -125,7 +125,7 @@ fn what_came_before_writing_was_wanted_is_not_lost_over_it() {
 }
 
 #[test]
-fn an_unread_connection_makes_place_for_another() {
+fn an_unread_connection_can_be_replaced_by_another() {
     let (mut driver, mut peer) = connected();
     peer.write_all(b"0123").unwrap();
     assert!(waited(&mut driver).unwrap().readable);

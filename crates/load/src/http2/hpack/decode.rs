@@ -1,27 +1,27 @@
-//! Header blocks as fields.
+//! Decodes header blocks.
 
-use super::field::Kind;
+use super::field::FieldKind;
 use super::table::Table;
 use super::{TABLE_BYTES_MAX, huffman, integer};
 
-/// Why a block cannot be decoded. The connection is of no use afterwards: its table
-/// is not the peer's any more.
+/// Why a block cannot be decoded. The connection cannot be used afterwards, because the
+/// tables of both sides differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HpackError {
     /// The block ends within a field.
     #[error("a header block ends within a field")]
     Cut,
-    /// An index beyond both tables, or 0.
-    #[error("a header block names an entry that does not exist")]
+    /// An index above both tables, or 0.
+    #[error("a header block refers to a table entry that does not exist")]
     Index,
     /// More than 28 bits.
-    #[error("an integer of a header block is too large")]
+    #[error("an integer in a header block is too large")]
     Integer,
     /// Wrong padding, or the symbol for the end of a string.
-    #[error("a Huffman-coded string is malformed")]
+    #[error("malformed Huffman string in a header block")]
     Huffman,
-    /// Beyond the announced size, or not at the beginning of a block.
-    #[error("an update of the table's size is out of place or beyond what was announced")]
+    /// Above the announced size, or not at the beginning of a block.
+    #[error("a table size update is misplaced or above the announced size")]
     TableSize,
 }
 
@@ -29,19 +29,19 @@ pub enum HpackError {
 #[derive(Debug, Default)]
 pub struct Decoder {
     table: Table,
-    /// Name and value of the literal at hand.
+    /// Name and value of the current literal.
     literal: Vec<u8>,
 }
 
 impl Decoder {
-    /// Decodes a whole block; `field` is given kind, name and value of each field.
+    /// Decodes a complete block; calls `field` with kind, name and value of each field.
     ///
     /// # Errors
-    /// [`HpackError`]; the fields before the error have been given.
+    /// [`HpackError`], after the calls for the fields before it.
     pub fn decode(
         &mut self,
         mut block: &[u8],
-        field: &mut impl FnMut(Kind, &[u8], &[u8]),
+        field: &mut impl FnMut(FieldKind, &[u8], &[u8]),
     ) -> Result<(), HpackError> {
         let mut begun = false;
         while let Some(&first) = block.first() {
@@ -76,7 +76,7 @@ impl Decoder {
     }
 
     /// Reads a literal into its buffer; returns its kind and the length of its name.
-    fn literal(&mut self, block: &mut &[u8], bits: u32) -> Result<(Kind, usize), HpackError> {
+    fn literal(&mut self, block: &mut &[u8], bits: u32) -> Result<(FieldKind, usize), HpackError> {
         let index = integer::decode(block, bits)?;
         self.literal.clear();
         if index == 0 {
@@ -88,10 +88,10 @@ impl Decoder {
         let name_len = self.literal.len();
         string(block, &mut self.literal)?;
         let (name, value) = self.literal.split_at(name_len);
-        Ok((Kind::of(name, value), name_len))
+        Ok((FieldKind::of(name, value), name_len))
     }
 
-    /// Size of the dynamic table as the standard counts it.
+    /// Size of the dynamic table as RFC 7541 counts it.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.table.size()

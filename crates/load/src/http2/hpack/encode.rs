@@ -1,13 +1,13 @@
-//! Fields as bytes, by the static table alone.
+//! Encodes fields with the static table only.
 
 use super::integer;
 use super::table::STATIC;
 
-/// A field that no proxy may keep in a table: RFC 7541, section 7.1.3.
+/// A field that proxies must not store in a table (RFC 7541, section 7.1.3).
 const SECRET: &str = "authorization";
 
-/// Appends a field: an index where the static table holds it whole, else a literal
-/// that enters no table. `name` is in lower case.
+/// Appends a field: an index where the static table has name and value, otherwise a literal
+/// without indexing. `name` is in lower case.
 pub(in super::super) fn encode_field(out: &mut Vec<u8>, name: &str, value: &str) {
     if let Some(at) = STATIC.iter().position(|&(n, v)| (n, v) == (name, value)) {
         integer::encode(out, 0x80, 7, at + 1);

@@ -1,12 +1,12 @@
-//! What a reader of responses must know of a field. It is worked out once, when the
-//! field enters a table, and not again for each response.
+//! Classifies fields. A field is classified once, when it enters a table, instead of in each
+//! response.
 
-/// Kind of a field, by its name; and whether name and value are valid at all.
+/// FieldKind of a field by its name, and whether name and value are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     /// `:status`.
     Status,
-    /// Any other name with a colon first: none is defined for responses.
+    /// Any other name that begins with a colon; none is defined for responses.
     OtherPseudo,
     /// `content-length`.
     ContentLength,
@@ -14,15 +14,15 @@ pub enum Kind {
     ContentType,
     /// `grpc-status`.
     GrpcStatus,
-    /// Concerns one connection of HTTP/1.1, and makes a response malformed.
+    /// A connection-specific field of HTTP/1.1, which makes a response malformed.
     ConnectionSpecific,
-    /// Nothing to know.
+    /// Any other valid field.
     Regular,
-    /// Characters that neither name nor value may hold.
+    /// Invalid characters in name or value.
     Invalid,
 }
 
-impl Kind {
+impl FieldKind {
     /// Source: RFC 9113, sections 8.2 and 8.3.
     pub(super) fn of(name: &[u8], value: &[u8]) -> Self {
         if !is_value(value) {
@@ -59,12 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_values_are_judged() {
-        let of = |name: &str, value: &str| Kind::of(name.as_bytes(), value.as_bytes());
-        assert_eq!(of(":status", "200"), Kind::Status);
-        assert_eq!(of(":path", "/"), Kind::OtherPseudo);
-        assert_eq!(of("x-a", "b c"), Kind::Regular);
-        assert_eq!(of("upgrade", "h2c"), Kind::ConnectionSpecific);
+    fn fields_are_classified() {
+        let of = |name: &str, value: &str| FieldKind::of(name.as_bytes(), value.as_bytes());
+        assert_eq!(of(":status", "200"), FieldKind::Status);
+        assert_eq!(of(":path", "/"), FieldKind::OtherPseudo);
+        assert_eq!(of("x-a", "b c"), FieldKind::Regular);
+        assert_eq!(of("upgrade", "h2c"), FieldKind::ConnectionSpecific);
         for (name, value) in [
             ("X-A", "b"),
             ("", "b"),
@@ -72,7 +72,7 @@ mod tests {
             ("a", "b\n"),
             ("a", " b"),
         ] {
-            assert_eq!(of(name, value), Kind::Invalid, "{name:?} {value:?}");
+            assert_eq!(of(name, value), FieldKind::Invalid, "{name:?} {value:?}");
         }
     }
 }

@@ -1,18 +1,18 @@
-//! The static Huffman code. It is canonical: the lengths alone determine it, codes of
-//! one length being consecutive in the order of their symbols.
+//! The static Huffman code. It is canonical: the lengths determine it, because codes of one
+//! length are consecutive in the order of their symbols.
 //!
 //! Source: RFC 7541, section 5.2 and appendix B.
 
 use super::HpackError;
 
-/// Symbol that must not occur: its code is for padding only.
+/// The end-of-string symbol, whose code is only used for padding.
 const END: u16 = 256;
 /// Longest code in bits.
 const BITS_MAX: usize = 30;
-/// Codes up to this length are looked up at once.
+/// Codes up to this length are found by one table lookup.
 const QUICK_BITS: usize = 9;
 
-/// Length of each symbol's code in bits, the end of string last.
+/// Length of each symbol's code in bits; the last is the end-of-string symbol.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -37,10 +37,10 @@ const LENGTHS: [u8; 257] = [
 struct Code {
     /// All symbols in the order of their codes.
     symbols: [u16; 257],
-    /// By length: first code, and where its symbol stands.
+    /// By length: first code, and the index of its symbol.
     first: [u32; BITS_MAX + 1],
     offset: [u16; BITS_MAX + 1],
-    /// By length: the first code of greater length, aligned to 32 bits from the left.
+    /// By length: the first code of greater length, left-aligned in 32 bits.
     limit: [u64; BITS_MAX + 1],
     /// By the first bits: symbol and length; length 0 for longer codes.
     quick: [(u8, u8); 1 << QUICK_BITS],
@@ -98,10 +98,10 @@ fn lookup(window: u32) -> (u16, u32) {
     (CODE.symbols[at], bits as u32)
 }
 
-/// Appends what `input` encodes to `out`.
+/// Appends the decoded `input` to `out`.
 pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     let mut rest = input.iter();
-    // Bits not used yet, from the left.
+    // Unused bits, left-aligned.
     let (mut bits, mut count) = (0u64, 0u32);
     loop {
         while count <= 56 {
@@ -114,7 +114,7 @@ pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> 
         }
         let (symbol, length) = lookup((bits >> 32) as u32);
         if length > count {
-            // The input is used up: only padding may be left, ones and less than an octet.
+            // Only padding may be left: fewer than eight bits, all of them 1.
             let padding = count < 8 && bits >> (64 - count) == (1 << count) - 1;
             return padding.then_some(()).ok_or(HpackError::Huffman);
         }
@@ -137,9 +137,9 @@ mod tests {
         Ok(String::from_utf8(out).unwrap())
     }
 
-    /// The strings of RFC 7541, appendix C.4 and C.6.
+    /// Strings of RFC 7541, appendix C.4 and C.6.
     #[test]
-    fn the_strings_of_the_standard() {
+    fn strings_of_the_standard_decode() {
         let examples: [(&[u8], &str); 4] = [
             (
                 &[
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_is_complete_and_ends_where_the_standard_says() {
+    fn the_code_is_complete_and_ends_as_in_the_standard() {
         let share: u64 = LENGTHS
             .iter()
             .map(|&l| 1u64 << (BITS_MAX - usize::from(l)))
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_padding_and_the_end_symbol_are_refused() {
+    fn wrong_padding_and_the_end_symbol_are_errors() {
         // "0" is 00000, then three bits of padding.
         assert_eq!(decoded(&[0b0000_0111]).as_deref(), Ok("0"));
         assert_eq!(decoded(&[0b0000_0110]), Err(HpackError::Huffman));

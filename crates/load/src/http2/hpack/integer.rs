@@ -1,8 +1,8 @@
-//! Integers with a prefix. Source: RFC 7541, section 5.1.
+//! Prefixed integers. Source: RFC 7541, section 5.1.
 
 use super::HpackError;
 
-/// Further octets after the prefix: enough for 28 bits, far beyond any limit here.
+/// Most octets after the prefix: 28 bits, far above any limit here.
 const OCTETS_MAX: usize = 4;
 
 /// Reads an integer with a prefix of `bits` from the front of `input`.
@@ -29,7 +29,7 @@ pub(super) fn decode(input: &mut &[u8], bits: u32) -> Result<usize, HpackError> 
     Ok(value)
 }
 
-/// Appends `value` with a prefix of `bits`, the bits before it being those of `first`.
+/// Appends `value` with a prefix of `bits`; the bits before the prefix come from `first`.
 pub(super) fn encode(out: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
     let most = (1usize << bits) - 1;
     if value < most {
@@ -51,7 +51,7 @@ mod tests {
 
     /// RFC 7541, appendix C.1.
     #[test]
-    fn the_integers_of_the_standard() {
+    fn integers_of_the_standard_round_trip() {
         for (value, bits, bytes) in [
             (10, 5, &[0x0a][..]),
             (1337, 5, &[0x1f, 0x9a, 0x0a]),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_and_cut_integers_are_refused() {
+    fn endless_and_truncated_integers_are_errors() {
         assert_eq!(
             decode(&mut &[0xff, 0x80, 0x80, 0x80, 0x80, 0x01][..], 7),
             Err(HpackError::Integer)

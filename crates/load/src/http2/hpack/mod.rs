@@ -1,5 +1,5 @@
-//! Header compression. Requests are encoded without the dynamic table, so that one
-//! block holds for every connection; responses are decoded in full.
+//! Header compression. Requests are encoded without the dynamic table, so that one block is
+//! valid on every connection; responses are decoded with both tables.
 //!
 //! Source: RFC 7541.
 
@@ -9,13 +9,14 @@ mod field;
 mod huffman;
 mod integer;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use decode::{Decoder, HpackError};
 pub(super) use encode::encode_field;
-pub use field::Kind;
+pub use field::FieldKind;
 
-/// Size of the dynamic table that the peer may use: the initial value, which is
-/// never changed.
+/// Size of the peer's dynamic table: the initial value, which this client does not change.
 pub const TABLE_BYTES_MAX: usize = 4096;
-/// What an entry of the table, or of a list of fields, counts beside its bytes.
+/// What an entry of the table, or of a list of fields, counts in addition to its bytes.
 pub const ENTRY_OVERHEAD_BYTES: usize = 32;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::field::Kind;
+use super::field::FieldKind;
 use super::{ENTRY_OVERHEAD_BYTES, TABLE_BYTES_MAX};
 
 /// The static table; its first entry has index 1.
@@ -70,25 +70,25 @@ pub(super) const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// Evicted entries whose memory is kept for the next ones.
+/// Most evicted entries whose memory is kept for new ones.
 const SPARE_MAX: usize = 16;
 
 #[derive(Debug)]
 struct Entry {
-    kind: Kind,
-    /// Name and value, one after the other.
+    kind: FieldKind,
+    /// Name, then value.
     bytes: Vec<u8>,
     name_len: usize,
 }
 
-/// What an index stands for.
+/// The field of an index.
 pub(super) struct Field<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: FieldKind,
     pub(super) name: &'a [u8],
     pub(super) value: &'a [u8],
 }
 
-/// The table that a peer's encoder fills.
+/// The dynamic table, which the peer's encoder fills.
 #[derive(Debug)]
 pub(super) struct Table {
     /// Newest first.
@@ -110,13 +110,13 @@ impl Default for Table {
 }
 
 impl Table {
-    /// The field at `index`, from 1: the static table first.
+    /// The field at `index`, counted from 1 with the static table first.
     #[inline]
     pub(super) fn get(&self, index: usize) -> Option<Field<'_>> {
         if let Some(&(name, value)) = STATIC.get(index.wrapping_sub(1)) {
             let kind = match index {
-                8..=14 => Kind::Status,
-                _ => Kind::of(name.as_bytes(), value.as_bytes()),
+                8..=14 => FieldKind::Status,
+                _ => FieldKind::of(name.as_bytes(), value.as_bytes()),
             };
             return Some(Field {
                 kind,
@@ -133,8 +133,8 @@ impl Table {
         })
     }
 
-    /// Adds an entry; one larger than the table empties it.
-    pub(super) fn insert(&mut self, kind: Kind, field: &[u8], name_len: usize) {
+    /// Adds an entry. An entry larger than the table empties it.
+    pub(super) fn insert(&mut self, kind: FieldKind, field: &[u8], name_len: usize) {
         let size = field.len() + ENTRY_OVERHEAD_BYTES;
         self.shrink_to(self.limit.saturating_sub(size));
         if size > self.limit {
@@ -150,7 +150,7 @@ impl Table {
         });
     }
 
-    /// The peer's encoder uses at most `limit` bytes from now on.
+    /// Sets the size limit, as the peer's encoder requests.
     pub(super) fn resize(&mut self, limit: usize) {
         self.limit = limit;
         self.shrink_to(limit);

@@ -1,0 +1,3 @@
+mod client;
+mod h2_server;
+mod hostile;

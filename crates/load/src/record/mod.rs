@@ -1,0 +1,11 @@
+//! From the events of the loops to records, a result and the verdict on it.
+
+mod collector;
+mod recorder;
+mod stats;
+pub mod verdict;
+mod writer;
+
+pub(crate) use collector::{Collector, RunInfo};
+pub(crate) use recorder::{Ending, Instants, LoopStats, Recorder, SECOND_NS};
+pub use writer::RecordWriter;

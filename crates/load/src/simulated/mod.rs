@@ -1,0 +1,12 @@
+//! Tests of the whole engine: in virtual time against servers that do what a test
+//! prescribes, and the same tests on loopback sockets.
+
+mod chaos;
+mod conformance;
+pub(crate) mod driver;
+mod http1;
+mod memory;
+pub(crate) mod script;
+mod streams;
+pub(crate) mod support;
+mod tls;
