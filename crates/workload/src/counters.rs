@@ -1,21 +1,21 @@
-//! Counts of answers by endpoint.
+//! Counts responses by endpoint.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a server answered. Requests for tare's own paths are in neither map.
+/// The responses of a server. Probes are not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Requests answered well, by endpoint name.
+    /// Successful requests by endpoint name.
     pub served: BTreeMap<String, u64>,
-    /// Requests answered with an error, by endpoint name; none of them is in `served`.
+    /// Failed requests by endpoint name; not included in `served`.
     pub failed: BTreeMap<String, u64>,
 }
 
-/// Where answers to requests that fit no endpoint are counted.
+/// The name under which requests for unknown endpoints are counted.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// A counter per endpoint; the names are fixed at the start.
+/// Counters per endpoint, with names that are fixed at the start.
 #[derive(Debug)]
 pub(crate) struct Counters {
     entries: BTreeMap<String, Entry>,
@@ -35,7 +35,7 @@ impl Counters {
         }
     }
 
-    /// Counts one answer. A name that was not announced counts as [`UNKNOWN`].
+    /// Counts one response. Other names than those of the start count as [`UNKNOWN`].
     pub(crate) fn count(&self, name: &str, ok: bool) {
         let entry = self
             .entries
@@ -45,7 +45,7 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All counts so far; endpoints without any are left out.
+    /// All counts so far, without endpoints that have none.
     pub(crate) fn tally(&self) -> Tally {
         let collect = |of: fn(&Entry) -> &AtomicU64| {
             let counts = self
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_counted_once_and_strangers_under_unknown() {
+    fn responses_are_counted_once_and_unknown_endpoints_together() {
         let counters = Counters::new(["list", "vote"].into_iter());
         counters.count("list", true);
         counters.count("list", true);

@@ -1,11 +1,11 @@
-//! Events: what is worth a line in the records.
+//! Events for the records.
 
 use tokio::sync::mpsc;
 
-/// Events that are kept while nobody reads; further ones are dropped.
+/// Most unread events; further ones are dropped.
 const QUEUE_MAX: usize = 256;
 
-/// Where events go. Never blocks the one who has something to say.
+/// The sender of events. It never blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct Events(mpsc::Sender<String>);
 
@@ -15,8 +15,8 @@ impl Events {
         (Self(sender), receiver)
     }
 
-    /// Says `message`, a sentence, unless the queue is full.
-    pub(crate) fn say(&self, message: impl Into<String>) {
+    /// Sends `message`, a sentence, unless the queue is full.
+    pub(crate) fn send(&self, message: impl Into<String>) {
         let _ = self.0.try_send(message.into());
     }
 }

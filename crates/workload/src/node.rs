@@ -1,4 +1,4 @@
-//! One service of one instance: what the fronts serve.
+//! A node: one service of one instance.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -6,12 +6,11 @@ use std::sync::atomic::AtomicBool;
 use tare_model::graph::{App, Service};
 use tare_model::worker::WorkloadSpec;
 
+use crate::app::{Emoji, Synthetic, Voting, Web};
 use crate::counters::Counters;
-use crate::emojivoto::{Emoji, Voting, Web};
 use crate::events::Events;
+use crate::protocol::Upstream;
 use crate::server::WorkloadError;
-use crate::synthetic::Synthetic;
-use crate::upstream::Upstream;
 
 /// One service of one instance.
 pub(crate) struct Node {
@@ -20,11 +19,11 @@ pub(crate) struct Node {
     pub(crate) application: Application,
     pub(crate) upstreams: BTreeMap<String, Upstream>,
     pub(crate) counters: Counters,
-    /// Everything that it calls has answered.
+    /// Whether all services that it calls are ready.
     pub(crate) ready: AtomicBool,
 }
 
-/// What it does.
+/// The application of a node.
 pub(crate) enum Application {
     Web(Web),
     Emoji(Emoji),
@@ -33,10 +32,10 @@ pub(crate) enum Application {
 }
 
 impl Node {
-    /// The node that `spec` wants. Needs a running runtime.
+    /// The node of `spec`. Needs a running runtime.
     ///
     /// # Errors
-    /// Whatever does not fit in the specification.
+    /// An invalid specification.
     pub(crate) fn new(spec: &WorkloadSpec, events: &Events) -> Result<Self, WorkloadError> {
         if spec.schema_version != tare_model::SCHEMA_VERSION {
             return Err(WorkloadError::SchemaVersion(spec.schema_version));
@@ -98,14 +97,15 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Servers that were given one seed still draw differently (FNV-1a over who they are).
+/// A seed that differs between servers with the same `spec.seed`: FNV-1a over instance and
+/// service.
 fn seed_of(spec: &WorkloadSpec) -> u64 {
-    let who = spec
+    let identity = spec
         .instance
         .bytes()
         .chain([b'/'])
         .chain(spec.service.bytes());
-    who.fold(spec.seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+    identity.fold(spec.seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }

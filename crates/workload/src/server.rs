@@ -1,4 +1,4 @@
-//! One service of one instance, served.
+//! The server of a node.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,62 +15,63 @@ use tokio::sync::watch;
 
 use crate::counters::Tally;
 use crate::events::Events;
-use crate::listen;
+use crate::front;
 use crate::node::Node;
-use crate::own;
 
-/// How long requests in flight may take after the end was asked for.
+/// How long requests in flight may take after the server was stopped.
 const GRACE: Duration = Duration::from_secs(1);
-/// Longest pause between two questions whether an upstream is ready.
+/// Longest pause between two readiness probes of an upstream.
 const PROBE_PAUSE_MAX: Duration = Duration::from_millis(250);
-/// An upstream that is not ready for so long is worth an event.
-const PROBE_PATIENCE: Duration = Duration::from_secs(5);
+/// Time without readiness after which an event is sent.
+const UNREADY_EVENT_AFTER: Duration = Duration::from_secs(5);
 
 /// Why a workload server could not start.
 #[derive(Debug, Error)]
 pub enum WorkloadError {
-    /// Written by another version.
+    /// Another version of the schema.
     #[error("found schema_version {0}, expected {expected}", expected = tare_model::SCHEMA_VERSION)]
     SchemaVersion(u32),
-    /// The graph does not fit together.
-    #[error("the service graph is wrong: {0}")]
+    /// An inconsistent graph.
+    #[error("invalid service graph: {0}")]
     Graph(#[from] GraphError),
-    /// A service that the graph does not have.
+    /// A service that is not in the graph.
     #[error("found service {found:?}, expected one of: {expected}")]
     NoService {
-        /// What was written.
+        /// The service in the specification.
         found: String,
-        /// The graph's services.
+        /// The services of the graph.
         expected: String,
     },
-    /// A called service whose address is missing.
+    /// A called service without an address.
     #[error("no upstream for {0:?}, expected its address under `upstreams`")]
     NoUpstream(String),
-    /// An upstream's authority that is none.
-    #[error("found authority {0:?}, expected a host name, perhaps with a port")]
+    /// An invalid authority of an upstream.
+    #[error("invalid authority {0:?}: expected a host name with an optional port")]
     Authority(String),
-    /// A path that cannot be requested.
-    #[error("found path {0:?}, expected one that can be requested")]
+    /// An invalid path.
+    #[error("invalid path {0:?}: expected a URL path with an optional query")]
     Path(String),
     /// The kernel refused a timer.
-    #[error("cannot create a timer: {0}")]
+    #[error("failed to create a timer: {0}")]
     Timer(io::Error),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address:?}: {error}; expected a free address:port of this machine")]
+    /// The address is not available.
+    #[error(
+        "failed to listen on {address:?}: {error}; expected a free address:port of this machine"
+    )]
     Listen {
-        /// What was written.
+        /// The address in the specification or the options.
         address: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The runtime or the signals could not be set up.
-    #[error("cannot start the server: {0}")]
+    /// The runtime, a thread or the signal handlers failed to start.
+    #[error("failed to start the server: {0}")]
     Start(io::Error),
-    /// Certificates that cannot be served.
+    /// Unusable certificates.
     #[error(transparent)]
     Tls(#[from] crate::echo::TlsError),
-    /// The reader of the records went away.
-    #[error("cannot write records: {0}")]
+    /// The reader of the records closed its end.
+    #[error("failed to write records: {0}")]
     Records(#[source] io::Error),
 }
 
@@ -83,11 +84,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens and serves from now on. Needs a running runtime, best of one
-    /// thread. What happens is said on the second value, in sentences.
+    /// Starts to listen and to serve. Needs a running runtime, preferably with one thread. The
+    /// second value receives events, each a sentence.
     ///
     /// # Errors
-    /// Whatever in the specification does not fit, an address that is not free.
+    /// An invalid specification, or an address that is not available.
     pub async fn start(
         spec: &WorkloadSpec,
     ) -> Result<(Self, tokio::sync::mpsc::Receiver<String>), WorkloadError> {
@@ -104,7 +105,7 @@ impl Server {
             .service(&spec.service)
             .map_or(ServiceProtocol::Http, |s| s.protocol);
         let (stop, stopped) = watch::channel(());
-        tokio::spawn(listen::accept(listener, node.clone(), protocol, stopped));
+        tokio::spawn(front::accept(listener, node.clone(), protocol, stopped));
         let server = Self {
             node,
             address,
@@ -120,34 +121,32 @@ impl Server {
         self.address
     }
 
-    /// Returns when every service that it calls has said that it is ready; from
-    /// then on it says so itself.
+    /// Waits until every service that it calls is ready, then reports itself as ready.
     pub async fn ready(&self) {
         let upstreams = &self.node.upstreams;
-        let asked = upstreams.iter().map(|(name, upstream)| async move {
+        let probes = upstreams.iter().map(|(name, upstream)| async move {
             let mut pause = Duration::from_millis(10);
             let mut waited = Duration::ZERO;
-            while let Err(why) = own::probe(upstream).await {
-                if waited < PROBE_PATIENCE && waited + pause >= PROBE_PATIENCE {
-                    self.events.say(format!("still waiting for {name}: {why}"));
+            while let Err(why) = front::probe(upstream).await {
+                if waited < UNREADY_EVENT_AFTER && waited + pause >= UNREADY_EVENT_AFTER {
+                    self.events.send(format!("still waiting for {name}: {why}"));
                 }
                 waited += pause;
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PROBE_PAUSE_MAX);
             }
         });
-        join_all(asked).await;
+        join_all(probes).await;
         self.node.ready.store(true, Ordering::Relaxed);
     }
 
-    /// What was answered so far.
+    /// The responses so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.node.counters.tally()
     }
 
-    /// Stops accepting, lets requests in flight end for a second, and says what
-    /// was answered in all.
+    /// Stops accepting, waits up to a second for requests in flight, and returns all responses.
     pub async fn stop(self) -> Tally {
         let _ = self.stop.send(());
         let _ = tokio::time::timeout(GRACE, self.stop.closed()).await;

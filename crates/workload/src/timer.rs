@@ -1,5 +1,5 @@
-//! Sleeping with the kernel's own grain. The runtime's timers know milliseconds,
-//! delays are in microseconds.
+//! Sleeps with the resolution of the kernel. The runtime's timers have milliseconds; delays are
+//! in microseconds.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-/// One timerfd for all sleepers of a process.
+/// One timerfd for all sleepers of a thread.
 #[derive(Debug)]
 pub(crate) struct Timer {
     fd: AsyncFd<OwnedFd>,
@@ -49,13 +49,13 @@ impl Ord for Sleeper {
 }
 
 impl Timer {
-    /// A timer and the task that serves it, which ends with the runtime.
+    /// Starts a timer with its task, which ends with the runtime.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         #[expect(
             deprecated,
-            reason = "its successor is unsafe; an OwnedFd cannot be misused"
+            reason = "the replacement is unsafe, and an OwnedFd is always valid"
         )]
         let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
         let timer = Arc::new(Self {
@@ -67,12 +67,12 @@ impl Timer {
         Ok(timer)
     }
 
-    /// Returns `ns` nanoseconds from now, or as soon after it as the thread is free.
+    /// Sleeps for `ns` nanoseconds; returns later if the thread is busy.
     pub(crate) async fn sleep(&self, ns: u64) {
         self.sleep_until(now_ns() + ns).await;
     }
 
-    /// Returns at that instant of [`now_ns`], or as soon after it as the thread is free.
+    /// Sleeps until `wake_ns` on the clock of [`now_ns`]; returns later if the thread is busy.
     pub(crate) async fn sleep_until(&self, wake_ns: u64) {
         let (wake, woken) = oneshot::channel();
         {
@@ -83,7 +83,7 @@ impl Timer {
         let _ = woken.await;
     }
 
-    /// Waits for the timer once and wakes whoever is due.
+    /// Waits for the timer once and wakes all sleepers that are due.
     async fn turn(&self) -> io::Result<()> {
         let mut guard = self.fd.readable().await?;
         let mut expirations = [0; 8];
@@ -102,7 +102,7 @@ impl Timer {
         Ok(())
     }
 
-    /// Sets the timer on the earliest sleeper.
+    /// Sets the timer to the earliest sleeper.
     fn arm(&self, sleepers: &BinaryHeap<Reverse<Sleeper>>) {
         let Some(Reverse(next)) = sleepers.peek() else {
             return;
@@ -118,13 +118,13 @@ impl Timer {
                 tv_nsec: (next.wake_ns % 1_000_000_000) as i64,
             },
         };
-        // Fails only for a bad descriptor or a bad time; both are ours.
+        // Fails only for an invalid descriptor or time, and both are valid.
         let set = timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &at);
         debug_assert!(set.is_ok(), "{set:?}");
     }
 }
 
-/// The monotonic clock.
+/// The monotonic clock in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64

@@ -1,4 +1,4 @@
-//! The worker process: one server, records on standard output, an end on request.
+//! The worker process: one server that writes records until it receives a signal.
 
 use std::future::Future;
 use std::io::Write;
@@ -11,16 +11,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::server::{Server, WorkloadError};
 
-/// Serves what `spec` says until SIGTERM or SIGINT and writes
-/// [`WorkloadRecord`]s to `out`: hello, ready, events, final.
+/// Serves the node of `spec` until SIGTERM or SIGINT, and writes [`WorkloadRecord`]s to `out`:
+/// hello, ready, events, final.
 ///
 /// # Errors
-/// Whatever keeps the server from starting; a reader of the records who went away.
+/// Errors of [`Server::start`], and of writing to `out`.
 pub fn run_worker(spec: &WorkloadSpec, out: impl Write) -> Result<(), WorkloadError> {
-    block_on(async |asked_to_end| serve(spec, Records::new(out), asked_to_end).await)
+    block_on(async |shutdown| serve(spec, Records::new(out), shutdown).await)
 }
 
-/// Runs `main` on a runtime of this thread; its argument ends at SIGTERM or SIGINT.
+/// Runs `main` on a runtime of this thread. Its argument completes at SIGTERM or SIGINT.
 pub(crate) fn block_on<T>(
     main: impl AsyncFnOnce(Pin<Box<dyn Future<Output = ()>>>) -> Result<T, WorkloadError>,
 ) -> Result<T, WorkloadError> {
@@ -31,20 +31,20 @@ pub(crate) fn block_on<T>(
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).map_err(WorkloadError::Start)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(WorkloadError::Start)?;
-        let asked_to_end = async move {
+        let shutdown = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
         };
-        main(Box::pin(asked_to_end)).await
+        main(Box::pin(shutdown)).await
     })
 }
 
 async fn serve(
     spec: &WorkloadSpec,
     mut records: Records<impl Write>,
-    mut asked_to_end: Pin<Box<dyn Future<Output = ()>>>,
+    mut shutdown: Pin<Box<dyn Future<Output = ()>>>,
 ) -> Result<(), WorkloadError> {
     records.write(&WorkloadRecord::Hello(Hello {
         schema_version: tare_model::SCHEMA_VERSION,
@@ -58,7 +58,7 @@ async fn serve(
         let mut is_ready = false;
         loop {
             tokio::select! {
-                () = &mut asked_to_end => break,
+                () = &mut shutdown => break,
                 () = &mut ready, if !is_ready => {
                     is_ready = true;
                     let listen = server.address().to_string();
@@ -80,7 +80,7 @@ async fn serve(
     })
 }
 
-/// One JSON object a line, flushed, with the checksum over all of them.
+/// Writes one JSON object per line and flushes it; keeps the checksum over all lines.
 struct Records<W> {
     out: W,
     checksum: StreamChecksum,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use tare_model::graph::{self, ServiceGraph, ServiceProtocol};
 use tare_model::worker::WorkloadSpec;
-use tare_workload::Playground;
+use tare_workload::LocalInstance;
 
 /// Show or serve the applications that tare measures
 #[derive(clap::Args)]
@@ -101,9 +101,9 @@ fn find(name: &str) -> anyhow::Result<ServiceGraph> {
 
 fn play(name: &str, seed: u64) -> anyhow::Result<()> {
     let graph = find(name)?;
-    let tallies = tare_workload::run_playground(&graph, seed, |playground| {
+    let tallies = tare_workload::run_instance(&graph, seed, |instance| {
         // The services continue if nobody reads these lines.
-        let _ = describe(&graph, playground);
+        let _ = describe(&graph, instance);
     })?;
     let mut out = io::stdout().lock();
     for (service, tally) in tallies {
@@ -124,9 +124,9 @@ fn play(name: &str, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn describe(graph: &ServiceGraph, playground: &Playground) -> io::Result<()> {
+fn describe(graph: &ServiceGraph, instance: &LocalInstance) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for (name, protocol, address) in playground.services() {
+    for (name, protocol, address) in instance.services() {
         writeln!(out, "{name:<16} {}://{address}", protocol.name())?;
     }
     let endpoints = graph
@@ -136,7 +136,7 @@ fn describe(graph: &ServiceGraph, playground: &Playground) -> io::Result<()> {
     writeln!(out, "\ntry:")?;
     let mut shown = Vec::new();
     for endpoint in endpoints {
-        let served = playground.server(&endpoint.service);
+        let served = instance.server(&endpoint.service);
         let (false, Some(server)) = (shown.contains(&&endpoint.name), served) else {
             continue;
         };

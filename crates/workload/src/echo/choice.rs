@@ -1,22 +1,22 @@
-//! Values with probabilities: `1ms:10,5ms:5` is 1 ms in 10 % and 5 ms in 5 % of all
-//! cases, and nothing in the rest.
+//! Values with probabilities: `1ms:10,5ms:5` is 1 ms in 10 % and 5 ms in 5 % of all cases, and
+//! no value in the others.
 
-/// Shares above this sum are a mistake; below it they may be rounding.
+/// Largest sum of the percentages; slightly above 100 because of rounding.
 const SUM_MAX: f64 = 100.000_001;
 
-/// Some values, each with a share of the cases.
+/// Values with their shares of all cases.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Choice<T> {
-    /// Each value with the sum of the shares up to its own, in 0 to 1.
+    /// Each value with the sum of the shares up to its own, from 0 to 1.
     entries: Vec<(T, f64)>,
 }
 
 impl<T> Choice<T> {
-    /// Parses `VALUE[:PERCENT],...` with `value` for each VALUE. Values without a
-    /// percentage share all cases evenly.
+    /// Parses `VALUE[:PERCENT],...`; `value` parses each VALUE. Values without percentages share
+    /// all cases evenly.
     ///
     /// # Errors
-    /// A sentence that says what was found and what was expected.
+    /// A message with what was found and what was expected.
     pub(crate) fn parse(
         text: &str,
         value: impl Fn(&str) -> Result<T, String>,
@@ -25,7 +25,7 @@ impl<T> Choice<T> {
         let bare = parts.iter().filter(|p| !p.contains(':')).count();
         if bare != 0 && bare != parts.len() {
             return Err(format!(
-                "found {text:?} with percentages for some values only, expected one for each or for none"
+                "found {text:?} with percentages for some values only, expected percentages for all values or for none"
             ));
         }
         let mut sum = 0.0;
@@ -46,13 +46,13 @@ impl<T> Choice<T> {
         if sum > 99.999_999
             && let Some((_, last)) = entries.last_mut()
         {
-            // Else rounding would leave a sliver of nothing.
+            // Otherwise rounding would leave a few cases without a value.
             *last = 1.0;
         }
         Ok(Self { entries })
     }
 
-    /// The value for `u`, uniform in 0 to 1; `None` for what is left over.
+    /// The value for `u`, uniform in 0 to 1; `None` in the cases without a value.
     pub(crate) fn at(&self, u: f64) -> Option<&T> {
         let found = self.entries.iter().find(|(_, up_to)| u < *up_to);
         found.map(|(value, _)| value)
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_all_cases() {
+    fn percentages_are_shares_of_all_cases() {
         let choice = parse("1:10,5:5").unwrap();
         let drawn = |u| choice.at(u).copied();
         assert_eq!([drawn(0.0), drawn(0.0999)], [Some(1), Some(1)]);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn without_percentages_all_cases_are_shared_evenly() {
+    fn values_without_percentages_share_all_cases_evenly() {
         assert_eq!(parse("7").unwrap().at(0.999_999), Some(&7));
         let three = parse("1,2,3").unwrap();
         assert_eq!(three.at(0.34), Some(&2));
@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
-        let said = |text: &str| parse(text).unwrap_err();
-        assert!(said("1:60,2:50").contains("add up to 110"));
-        assert!(said("1:10,2").contains("some values only"));
-        assert!(said("1:x").contains("\"x\""));
-        assert!(said("1:-1").contains("from 0 to 100"));
-        assert!(said("a:1").contains("\"a\""));
-        assert!(said("").contains("\"\""));
+    fn errors_name_the_invalid_part() {
+        let error = |text: &str| parse(text).unwrap_err();
+        assert!(error("1:60,2:50").contains("add up to 110"));
+        assert!(error("1:10,2").contains("some values only"));
+        assert!(error("1:x").contains("\"x\""));
+        assert!(error("1:-1").contains("from 0 to 100"));
+        assert!(error("a:1").contains("\"a\""));
+        assert!(error("").contains("\"\""));
     }
 }

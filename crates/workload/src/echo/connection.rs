@@ -1,4 +1,4 @@
-//! One connection: which protocol it speaks shows in its first bytes.
+//! Serves one connection; its first bytes determine the protocol.
 
 use std::io;
 use std::pin::Pin;
@@ -14,85 +14,85 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
 
-use super::desk::Desk;
 use super::http;
 use super::knobs::Close;
-use crate::listen;
+use super::state::WorkerState;
+use crate::front;
 
-/// A handshake that takes longer is given up.
+/// Longest TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// How a request says that its connection ends.
+/// Lets a request end its connection.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct ConnectionControl {
     after: AtomicBool,
-    cut: AtomicBool,
+    abort: AtomicBool,
     reset: AtomicBool,
-    bell: Notify,
+    changed: Notify,
 }
 
-impl Line {
-    /// Ends the connection so; [`Close::Stream`] leaves it alone.
+impl ConnectionControl {
+    /// Ends the connection in this way; [`Close::Stream`] does not affect it.
     pub(crate) fn end(&self, how: Close) {
         match how {
             Close::After => self.after.store(true, Ordering::Release),
-            Close::Abort => self.cut.store(true, Ordering::Release),
+            Close::Abort => self.abort.store(true, Ordering::Release),
             Close::Reset => {
                 self.reset.store(true, Ordering::Release);
-                self.cut.store(true, Ordering::Release);
+                self.abort.store(true, Ordering::Release);
             }
             Close::Stream => return,
         }
-        self.bell.notify_one();
+        self.changed.notify_one();
     }
 }
 
-/// Serves one connection until it ends, or until `stop` changes and its requests
-/// in flight are done. Errors are the peer's affair: it went away or spoke nonsense.
+/// Serves one connection until it ends, or until `stop` changes and its requests in flight are
+/// done. Errors are ignored: the peer disconnected or sent malformed requests.
 pub(crate) async fn serve(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
-    desk: Arc<Desk>,
+    state: Arc<WorkerState>,
     stop: watch::Receiver<()>,
 ) {
     let _ = stream.set_nodelay(true);
-    desk.metrics.connected();
-    let line = Arc::new(Line::default());
-    let stream = Breakable {
+    state.metrics.connected();
+    let control = Arc::new(ConnectionControl::default());
+    let stream = ResettableStream {
         stream,
-        line: Arc::clone(&line),
+        control: Arc::clone(&control),
     };
     let Some(tls) = tls else {
-        return exchange(stream, desk, line, stop).await;
+        return exchange(stream, state, control, stop).await;
     };
     let handshake = tokio::time::timeout(HANDSHAKE_MAX, tls.accept(stream));
     if let Ok(Ok(stream)) = handshake.await {
-        exchange(stream, desk, line, stop).await;
+        exchange(stream, state, control, stop).await;
     }
 }
 
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    desk: Arc<Desk>,
-    line: Arc<Line>,
+    state: Arc<WorkerState>,
+    control: Arc<ConnectionControl>,
     mut stop: watch::Receiver<()>,
 ) {
-    let of_request = Arc::clone(&line);
+    let of_request = Arc::clone(&control);
     let service = service_fn(move |request| {
-        http::answer(Arc::clone(&desk), Arc::clone(&of_request), request)
+        http::answer(Arc::clone(&state), Arc::clone(&of_request), request)
     });
-    let builder = listen::of_both();
+    let builder = front::builder();
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let mut ending = false;
     loop {
         tokio::select! {
             biased;
-            () = line.bell.notified() => {
-                if line.cut.load(Ordering::Acquire) {
+            () = control.changed.notified() => {
+                if control.abort.load(Ordering::Acquire) {
                     return;
                 }
-                if line.after.load(Ordering::Acquire) && !ending {
+                if control.after.load(Ordering::Acquire) && !ending {
                     ending = true;
                     connection.as_mut().graceful_shutdown();
                 }
@@ -106,27 +106,27 @@ async fn exchange(
     }
 }
 
-/// A socket that ends by a reset if its line says so.
-struct Breakable {
+/// A socket that is reset instead of closed if its control requests so.
+struct ResettableStream {
     stream: TcpStream,
-    line: Arc<Line>,
+    control: Arc<ConnectionControl>,
 }
 
-impl Drop for Breakable {
+impl Drop for ResettableStream {
     fn drop(&mut self) {
-        if self.line.reset.load(Ordering::Acquire) {
+        if self.control.reset.load(Ordering::Acquire) {
             let _ = self.stream.set_zero_linger();
         }
     }
 }
 
-impl Breakable {
+impl ResettableStream {
     fn inner(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
         Pin::new(&mut self.get_mut().stream)
     }
 }
 
-impl AsyncRead for Breakable {
+impl AsyncRead for ResettableStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -136,7 +136,7 @@ impl AsyncRead for Breakable {
     }
 }
 
-impl AsyncWrite for Breakable {
+impl AsyncWrite for ResettableStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,10 +1,9 @@
-//! The gRPC side: the four kinds of methods, reflection and health.
+//! Answers gRPC: the four kinds of methods, reflection and health.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use futures_util::stream::{self, Stream};
 use hyper::body::Incoming;
@@ -14,28 +13,30 @@ use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::connection::Line;
-use super::desk::Desk;
-use super::http::{self, Cut, filling};
-use super::knobs::{BODY_MAX, Knobs, Wanted};
+use crate::protocol::grpc::Method;
+
+use super::connection::ConnectionControl;
+use super::http::{self, Aborted, filling};
+use super::knobs::{BODY_MAX, Knobs, ReplyStatus};
 use super::messages::{EchoReply, EchoRequest, SERVICE, descriptor_set};
 use super::metrics::Protocol;
+use super::state::WorkerState;
 
 type Codec = ProstCodec<EchoReply, EchoRequest>;
 type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 type Handler = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
 
-/// Room for what is around a body.
+/// Largest message: the largest body and the other fields.
 const MESSAGE_MAX: usize = BODY_MAX + 4096;
 
-/// What answers besides the echo itself, by the name of the service.
+/// The services besides the echo service, by name.
 pub(crate) struct Services(Vec<(&'static str, Handler)>);
 
 impl Services {
-    /// Reflection, old and new, and health.
+    /// Reflection in both versions, and health.
     ///
     /// # Errors
-    /// None in practice: the descriptions are part of the program.
+    /// None in practice, because the descriptors are part of the program.
     pub(crate) async fn new() -> io::Result<Self> {
         let echo = descriptor_set()?;
         let described = || {
@@ -56,7 +57,7 @@ impl Services {
     }
 }
 
-/// A generated server, its type forgotten.
+/// Boxes a generated server.
 fn handler<S>(server: S) -> Handler
 where
     S: Service<Request<Incoming>, Response = Response<Body>, Error = std::convert::Infallible>
@@ -79,45 +80,45 @@ where
 
 /// Answers one call.
 pub(crate) async fn answer(
-    desk: Arc<Desk>,
-    line: &Line,
+    state: Arc<WorkerState>,
+    connection: &ConnectionControl,
     request: Request<Incoming>,
-) -> Result<Response<Body>, Cut> {
+) -> Result<Response<Body>, Aborted> {
     let path = request.uri().path().to_owned();
     let (service, method) = path
         .trim_start_matches('/')
         .split_once('/')
         .unwrap_or((&path, ""));
-    if let Some((_, handler)) = desk.services.0.iter().find(|(name, _)| *name == service) {
+    if let Some((_, handler)) = state.services.0.iter().find(|(name, _)| *name == service) {
         return Ok(handler(request).await);
     }
-    let metrics = Arc::clone(&desk.metrics);
+    let metrics = Arc::clone(&state.metrics);
     let response = match http::from_headers(request.headers()) {
         _ if service != SERVICE => unknown(&path),
         Err(problem) => Status::invalid_argument(problem.to_string()).into_http(),
         Ok(knobs) => {
-            if let Err(cut) = http::end(line, desk.draw(knobs.clone()).close) {
+            if let Err(aborted) = http::end(connection, state.draw(knobs.clone()).close) {
                 metrics.answered(Protocol::Grpc, None);
-                return Err(cut);
+                return Err(aborted);
             }
-            call(desk, knobs, method, &path, request).await
+            call(state, knobs, method, &path, request).await
         }
     };
-    // An error's status is in the headers, a good one in the trailers.
+    // The status of an error is in the headers, status 0 in the trailers.
     let status = Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code());
     metrics.answered(Protocol::Grpc, Some(status as u16));
     Ok(response)
 }
 
 fn unknown(path: &str) -> Response<Body> {
-    let said = format!(
-        "found no method {path}, expected one of /{SERVICE}/: Unary, ServerStream, ClientStream, BidiStream"
+    let message = format!(
+        "unknown method {path}, expected one of /{SERVICE}/: Unary, ServerStream, ClientStream, BidiStream"
     );
-    Status::unimplemented(said).into_http()
+    Status::unimplemented(message).into_http()
 }
 
 async fn call(
-    desk: Arc<Desk>,
+    state: Arc<WorkerState>,
     knobs: Knobs,
     method: &str,
     path: &str,
@@ -126,31 +127,31 @@ async fn call(
     let mut grpc = tonic::server::Grpc::new(Codec::default())
         .max_decoding_message_size(MESSAGE_MAX)
         .max_encoding_message_size(MESSAGE_MAX);
-    let first = move |message| Replies::new(desk.clone(), knobs.clone(), message, 0, 1);
+    let first = move |message| Replies::new(state.clone(), knobs.clone(), message, 0, 1);
     match method {
         "Unary" => {
-            let call = Call(|message: EchoRequest| {
+            let call = Method(|message: EchoRequest| {
                 let replies = first.clone()(message);
                 async move { Ok(tonic::Response::new(replies?.one().await?)) }
             });
             grpc.unary(call, request).await
         }
         "ServerStream" => {
-            let call = Call(|message: EchoRequest| {
+            let call = Method(|message: EchoRequest| {
                 let replies = first.clone()(message);
                 async move { Ok(tonic::Response::new(replies?.into_stream())) }
             });
             grpc.server_streaming(call, request).await
         }
         "ClientStream" => {
-            let call = Call(|incoming: Streaming<EchoRequest>| {
+            let call = Method(|incoming: Streaming<EchoRequest>| {
                 let first = first.clone();
                 async move { Ok(tonic::Response::new(last_of(incoming, first).await?)) }
             });
             grpc.client_streaming(call, request).await
         }
         "BidiStream" => {
-            let call = Call(|incoming: Streaming<EchoRequest>| {
+            let call = Method(|incoming: Streaming<EchoRequest>| {
                 let conversation = Conversation {
                     incoming,
                     first: first.clone(),
@@ -168,7 +169,7 @@ async fn call(
 
 /// The replies to one message.
 struct Replies {
-    desk: Arc<Desk>,
+    state: Arc<WorkerState>,
     knobs: Knobs,
     message: EchoRequest,
     index: u64,
@@ -177,9 +178,9 @@ struct Replies {
 }
 
 impl Replies {
-    /// `knobs` are what the metadata wants; the message's own go before them.
+    /// `knobs` are those of the metadata; those of the message take precedence.
     fn new(
-        desk: Arc<Desk>,
+        state: Arc<WorkerState>,
         knobs: Knobs,
         message: EchoRequest,
         index: u64,
@@ -198,7 +199,7 @@ impl Replies {
         Ok(Self {
             left: message.count.max(1),
             knobs: own.or(&knobs),
-            desk,
+            state,
             message,
             index,
             received,
@@ -207,13 +208,13 @@ impl Replies {
 
     /// The next reply, after its delay.
     async fn one(&mut self) -> Result<EchoReply, Status> {
-        let drawn = self.desk.draw(self.knobs.clone());
-        self.desk.serve(drawn.delay_ns).await;
+        let drawn = self.state.draw(self.knobs.clone());
+        self.state.serve(drawn.delay_ns).await;
         self.left -= 1;
         let code = drawn.status.map_or(Code::Ok, code);
         if code != Code::Ok {
             self.left = 0;
-            return Err(Status::new(code, "as the request wanted"));
+            return Err(Status::new(code, "the requested status"));
         }
         let body = match drawn.size {
             Some(size) => filling(size),
@@ -239,7 +240,7 @@ impl Replies {
     }
 }
 
-/// The reply to the last message, which says how many there were.
+/// The reply to the last message, with the number of messages.
 async fn last_of(
     mut incoming: Streaming<EchoRequest>,
     first: impl Fn(EchoRequest) -> Result<Replies, Status>,
@@ -255,7 +256,7 @@ async fn last_of(
     replies.one().await
 }
 
-/// A bidirectional stream.
+/// The state of a bidirectional stream.
 struct Conversation<F> {
     incoming: Streaming<EchoRequest>,
     first: F,
@@ -294,11 +295,11 @@ impl<F: Fn(EchoRequest) -> Result<Replies, Status>> Conversation<F> {
     }
 }
 
-/// The status as gRPC has it; those of HTTP as the gRPC project maps them.
-fn code(wanted: Wanted) -> Code {
-    match wanted {
-        Wanted::Grpc(code) => code,
-        Wanted::Http(status) => match status.as_u16() {
+/// The gRPC code of a status; HTTP statuses are mapped as the gRPC project defines.
+fn code(status: ReplyStatus) -> Code {
+    match status {
+        ReplyStatus::Grpc(code) => code,
+        ReplyStatus::Http(status) => match status.as_u16() {
             200..=299 => Code::Ok,
             400 => Code::Internal,
             401 => Code::Unauthenticated,
@@ -307,26 +308,5 @@ fn code(wanted: Wanted) -> Code {
             429 | 502 | 503 | 504 => Code::Unavailable,
             _ => Code::Unknown,
         },
-    }
-}
-
-/// A closure as the service that tonic wants.
-struct Call<F>(F);
-
-impl<F, Fut, In, Out> Service<tonic::Request<In>> for Call<F>
-where
-    F: FnMut(In) -> Fut,
-    Fut: Future<Output = Result<tonic::Response<Out>, Status>>,
-{
-    type Response = tonic::Response<Out>;
-    type Error = Status;
-    type Future = Fut;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: tonic::Request<In>) -> Fut {
-        (self.0)(request.into_inner())
     }
 }

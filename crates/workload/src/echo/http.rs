@@ -1,6 +1,5 @@
-//! The HTTP side: paths, queries and headers.
+//! Answers HTTP: paths, queries and headers.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use http_body_util::{BodyExt, Either, Full, Limited};
@@ -9,25 +8,25 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Request, Response, StatusCode, Version};
 use tonic::Code;
 
-use super::connection::Line;
-use super::desk::Desk;
+use super::connection::ConnectionControl;
 use super::grpc;
-use super::knobs::{BODY_MAX, Close, Drawn, KnobError, Knobs, NAMES, Wanted};
+use super::knobs::{BODY_MAX, Close, Drawn, KnobError, Knobs, NAMES, ReplyStatus};
 use super::metrics::Protocol;
-use crate::http::query_value;
+use super::state::WorkerState;
+use crate::protocol::http::{joined, query_value};
 
 pub(crate) type Body = Either<Full<Bytes>, tonic::body::Body>;
 
-/// What headers of knobs begin with.
+/// The prefix of headers that set knobs.
 const PREFIX: &str = "tare-";
 const PATHS: &str = "/, /echo, /delay/10ms, /status/503, /bytes/1KiB, /headers, /ready, /metrics";
 
-/// A request that gets no answer, as it wanted.
+/// A request without a response, as requested.
 #[derive(Debug, thiserror::Error)]
-#[error("cut off, as the request wanted")]
-pub(crate) struct Cut;
+#[error("aborted as requested")]
+pub(crate) struct Aborted;
 
-/// What a path is about.
+/// The kind of a path.
 enum Route {
     Echo,
     Headers,
@@ -35,54 +34,56 @@ enum Route {
     Metrics,
 }
 
-/// Answers one request of either kind.
+/// Answers one request, HTTP or gRPC.
 pub(crate) async fn answer(
-    desk: Arc<Desk>,
-    line: Arc<Line>,
+    state: Arc<WorkerState>,
+    control: Arc<ConnectionControl>,
     request: Request<Incoming>,
-) -> Result<Response<Body>, Cut> {
+) -> Result<Response<Body>, Aborted> {
     let content_type = request.headers().get(CONTENT_TYPE);
     if content_type.is_some_and(|t| t.as_bytes().starts_with(b"application/grpc")) {
-        return Ok(grpc::answer(desk, &line, request).await?.map(Either::Right));
+        return Ok(grpc::answer(state, &control, request)
+            .await?
+            .map(Either::Right));
     }
     let protocol = match request.version() {
         Version::HTTP_2 => Protocol::Http2,
         _ => Protocol::Http1,
     };
-    let result = plain(&desk, &line, request).await;
+    let result = plain(&state, &control, request).await;
     let status = result.as_ref().ok().map(|r| r.status().as_u16());
-    desk.metrics.answered(protocol, status);
+    state.metrics.answered(protocol, status);
     result.map(|r| r.map(Either::Left))
 }
 
 async fn plain(
-    desk: &Desk,
-    line: &Line,
+    state: &WorkerState,
+    control: &ConnectionControl,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Cut> {
-    let (route, knobs) = match wanted(&request) {
-        Ok(wanted) => wanted,
+) -> Result<Response<Full<Bytes>>, Aborted> {
+    let (route, knobs) = match parse(&request) {
+        Ok(parsed) => parsed,
         Err((status, reason)) => return Ok(text(status, reason)),
     };
     match route {
         Route::Ready => return Ok(text(StatusCode::OK, "ready\n")),
-        Route::Metrics => return Ok(text(StatusCode::OK, desk.metrics.text())),
+        Route::Metrics => return Ok(text(StatusCode::OK, state.metrics.text())),
         Route::Headers | Route::Echo => {}
     }
     let (head, body) = request.into_parts();
     let body = match Limited::new(body, BODY_MAX).collect().await {
         Ok(body) => body.to_bytes(),
         Err(problem) if problem.is::<http_body_util::LengthLimitError>() => {
-            let said = "found a body of more than 16 MiB, expected at most that\n";
-            return Ok(text(StatusCode::PAYLOAD_TOO_LARGE, said));
+            let message = "the body is larger than 16 MiB\n";
+            return Ok(text(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
-        Err(_) => return Ok(text(StatusCode::BAD_REQUEST, "the body was cut short\n")),
+        Err(_) => return Ok(text(StatusCode::BAD_REQUEST, "the body is incomplete\n")),
     };
-    let drawn = desk.draw(knobs);
-    desk.serve(drawn.delay_ns).await;
-    let closes = end(line, drawn.close)?;
+    let drawn = state.draw(knobs);
+    state.serve(drawn.delay_ns).await;
+    let closes = end(control, drawn.close)?;
     let mut reply = match route {
-        Route::Headers => json_of_headers(&head.headers),
+        Route::Headers => headers_as_json(&head.headers),
         _ => echo(body, head.headers.get(CONTENT_TYPE), &drawn),
     };
     *reply.status_mut() = status(drawn.status);
@@ -96,20 +97,21 @@ async fn plain(
     Ok(reply)
 }
 
-/// Ends the connection as drawn; whether it goes on until after the answer and
-/// ends then.
-pub(crate) fn end(line: &Line, close: Option<Close>) -> Result<bool, Cut> {
+/// Ends the connection as drawn. Returns whether it ends after the response.
+pub(crate) fn end(control: &ConnectionControl, close: Option<Close>) -> Result<bool, Aborted> {
     let Some(close) = close else { return Ok(false) };
-    line.end(close);
+    control.end(close);
     match close {
         Close::After => Ok(true),
-        Close::Abort | Close::Reset | Close::Stream => Err(Cut),
+        Close::Abort | Close::Reset | Close::Stream => Err(Aborted),
     }
 }
 
+/// Parses path, query and headers.
+///
 /// # Errors
-/// The status and the reason to refuse with.
-fn wanted(request: &Request<Incoming>) -> Result<(Route, Knobs), (StatusCode, String)> {
+/// The status and the text of the error response.
+fn parse(request: &Request<Incoming>) -> Result<(Route, Knobs), (StatusCode, String)> {
     let refused = |e: KnobError| (StatusCode::BAD_REQUEST, format!("{e}\n"));
     let mut knobs = from_headers(request.headers()).map_err(refused)?;
     let query = request.uri().query().unwrap_or("");
@@ -126,8 +128,8 @@ fn wanted(request: &Request<Incoming>) -> Result<(Route, Knobs), (StatusCode, St
         "/metrics" => Route::Metrics,
         _ => {
             let Some((name, value)) = knob_of_path(path) else {
-                let said = format!("found the path {path}, expected one of: {PATHS}\n");
-                return Err((StatusCode::NOT_FOUND, said));
+                let message = format!("unknown path {path}, expected one of: {PATHS}\n");
+                return Err((StatusCode::NOT_FOUND, message));
             };
             knobs.set(name, &value).map_err(refused)?;
             Route::Echo
@@ -136,7 +138,8 @@ fn wanted(request: &Request<Incoming>) -> Result<(Route, Knobs), (StatusCode, St
     Ok((route, knobs))
 }
 
-/// `/delay/10ms`, `/status/503`, `/bytes/1KiB`; a bare number is a delay in seconds.
+/// The knob of `/delay/10ms`, `/status/503` or `/bytes/1KiB`. A delay without a unit is in
+/// seconds.
 fn knob_of_path(path: &str) -> Option<(&'static str, String)> {
     let (kind, value) = path.strip_prefix('/')?.split_once('/')?;
     let value = query_value(&format!("v={value}"), "v")?;
@@ -150,10 +153,10 @@ fn knob_of_path(path: &str) -> Option<(&'static str, String)> {
     Some((name, if seconds { format!("{value}s") } else { value }))
 }
 
-/// The knobs that `tare-delay` and its like set.
+/// The knobs in the headers: `tare-delay` and so on.
 ///
 /// # Errors
-/// A value that a knob cannot have, and a header of that prefix which is no knob.
+/// An invalid value of a knob, or another header with the same prefix.
 pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Knobs, KnobError> {
     let mut knobs = Knobs::default();
     for (name, value) in headers {
@@ -185,7 +188,7 @@ fn echo(body: Bytes, content_type: Option<&HeaderValue>, drawn: &Drawn) -> Respo
     reply
 }
 
-/// So many letters.
+/// A body of `size` letters.
 pub(crate) fn filling(size: usize) -> Bytes {
     static FILLING: OnceLock<Bytes> = OnceLock::new();
     let all = FILLING.get_or_init(|| {
@@ -195,33 +198,21 @@ pub(crate) fn filling(size: usize) -> Bytes {
     all.slice(..size.min(BODY_MAX))
 }
 
-fn json_of_headers(headers: &HeaderMap) -> Response<Full<Bytes>> {
-    let mut all: BTreeMap<&str, String> = BTreeMap::new();
-    for (name, value) in headers {
-        let value = String::from_utf8_lossy(value.as_bytes());
-        let joined = all.entry(name.as_str()).or_default();
-        if !joined.is_empty() {
-            joined.push_str(", ");
-        }
-        joined.push_str(&value);
-    }
-    let body = serde_json::json!({ "headers": all }).to_string();
-    let mut reply = Response::new(Full::new(Bytes::from(body)));
-    let json = HeaderValue::from_static("application/json");
-    reply.headers_mut().insert(CONTENT_TYPE, json);
-    reply
+fn headers_as_json(headers: &HeaderMap) -> Response<Full<Bytes>> {
+    let body = serde_json::json!({ "headers": joined(headers) });
+    crate::protocol::http::json(StatusCode::OK, &body)
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    crate::http::reply(status, "text/plain", body)
+    crate::protocol::http::reply(status, "text/plain", body)
 }
 
-/// The status as HTTP has it; codes of gRPC as gateways translate them.
-fn status(wanted: Option<Wanted>) -> StatusCode {
-    let code = match wanted {
+/// The HTTP status of a reply; gRPC codes are mapped as gateways do.
+fn status(status: Option<ReplyStatus>) -> StatusCode {
+    let code = match status {
         None => return StatusCode::OK,
-        Some(Wanted::Http(status)) => return status,
-        Some(Wanted::Grpc(code)) => code,
+        Some(ReplyStatus::Http(status)) => return status,
+        Some(ReplyStatus::Grpc(code)) => code,
     };
     match code {
         Code::Ok => StatusCode::OK,
@@ -247,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_knobs_too() {
+    fn paths_can_set_knobs() {
         let of = |path| knob_of_path(path);
         let known = |name, value: &str| Some((name, value.to_owned()));
         assert_eq!(of("/delay/10ms"), known("delay", "10ms"));
@@ -258,20 +249,20 @@ mod tests {
     }
 
     #[test]
-    fn a_strange_header_of_ours_is_a_mistake() {
+    fn an_unknown_header_with_the_prefix_is_an_error() {
         let mut headers = HeaderMap::new();
         headers.insert("tare-delay", HeaderValue::from_static("1ms"));
         assert!(from_headers(&headers).is_ok());
         headers.insert("tare-dealy", HeaderValue::from_static("1ms"));
-        let said = from_headers(&headers).unwrap_err().to_string();
+        let error = from_headers(&headers).unwrap_err().to_string();
         assert!(
-            said.contains("tare-dealy") && said.contains("tare-size"),
-            "{said}"
+            error.contains("tare-dealy") && error.contains("tare-size"),
+            "{error}"
         );
     }
 
     #[test]
-    fn fillings_have_their_size() {
+    fn a_filling_has_the_given_size() {
         assert_eq!(filling(3).as_ref(), b"abc");
         assert_eq!(filling(BODY_MAX).len(), BODY_MAX);
     }

@@ -1,4 +1,4 @@
-//! What a request may ask of the server: delay, size, status, close.
+//! What a request can set: delay, size, status, close.
 
 use hyper::StatusCode;
 use tare_model::units::{parse_bytes, parse_duration};
@@ -8,66 +8,66 @@ use super::choice::Choice;
 
 /// Longest delay: an hour.
 const DELAY_MAX_NS: u64 = 3_600_000_000_000;
-/// Largest body that is made or echoed.
+/// Largest body that is generated or echoed.
 pub(crate) const BODY_MAX: usize = 16 << 20;
 
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Close {
-    /// After the answer: `Connection: close`, GOAWAY.
+    /// After the response: `Connection: close`, GOAWAY.
     After,
-    /// In the place of an answer, in order (FIN).
+    /// Instead of a response: closed (FIN).
     Abort,
-    /// In the place of an answer, by a reset (RST).
+    /// Instead of a response: reset (RST).
     Reset,
-    /// The stream alone, by RST_STREAM; as [`Close::Abort`] on HTTP/1.1.
+    /// Only the stream is reset (RST_STREAM); with HTTP/1.1 as [`Close::Abort`].
     Stream,
 }
 
-/// A status to answer with: of HTTP, or of gRPC.
+/// The status of a response, HTTP or gRPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ReplyStatus {
     Http(StatusCode),
     Grpc(Code),
 }
 
-/// What a request asks for, or what the server does unasked; each with
-/// probabilities, like `1ms:10,5ms:5`.
+/// The settings of a request or the server's defaults, each with probabilities, such as
+/// `1ms:10,5ms:5`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Knobs {
     pub(crate) delay_ns: Option<Choice<u64>>,
     pub(crate) size: Option<Choice<usize>>,
-    pub(crate) status: Option<Choice<Wanted>>,
+    pub(crate) status: Option<Choice<ReplyStatus>>,
     pub(crate) close: Option<Choice<Close>>,
 }
 
-/// A knob that cannot be set so.
+/// An invalid value of a knob.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{knob}: {problem}")]
 pub struct KnobError {
-    /// Which one.
+    /// The knob.
     pub knob: &'static str,
     /// What was found and what was expected.
     pub problem: String,
 }
 
-/// One case, drawn.
+/// One drawn case.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Drawn {
     pub(crate) delay_ns: u64,
     pub(crate) size: Option<usize>,
-    pub(crate) status: Option<Wanted>,
+    pub(crate) status: Option<ReplyStatus>,
     pub(crate) close: Option<Close>,
 }
 
-/// The names of all knobs, as in queries; headers have `tare-` before them.
+/// The names of all knobs in queries; in headers they have the prefix `tare-`.
 pub(crate) const NAMES: [&str; 4] = ["delay", "size", "status", "close"];
 
 impl Knobs {
-    /// Sets the knob `name` as `text` says; `false` when there is none of that name.
+    /// Sets the knob `name` to `text`; `false` for an unknown name.
     ///
     /// # Errors
-    /// [`KnobError`] for a value that it cannot have.
+    /// [`KnobError`] for an invalid value.
     pub fn set(&mut self, name: &str, text: &str) -> Result<bool, KnobError> {
         let Some(knob) = NAMES.into_iter().find(|n| *n == name) else {
             return Ok(false);
@@ -82,7 +82,7 @@ impl Knobs {
         Ok(true)
     }
 
-    /// These knobs, and for those that are not set, the `defaults`.
+    /// These knobs; those that are not set come from `defaults`.
     pub(crate) fn or(self, defaults: &Self) -> Self {
         Self {
             delay_ns: self.delay_ns.or_else(|| defaults.delay_ns.clone()),
@@ -92,7 +92,7 @@ impl Knobs {
         }
     }
 
-    /// One case; `u` gives numbers uniform in 0 to 1.
+    /// Draws one case; `u` returns numbers uniform in 0 to 1.
     pub(crate) fn draw(&self, mut u: impl FnMut() -> f64) -> Drawn {
         Drawn {
             delay_ns: at(&self.delay_ns, u()).unwrap_or(0),
@@ -123,22 +123,22 @@ fn size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("found {text:?}, expected at most 16MiB"))
 }
 
-fn status(text: &str) -> Result<Wanted, String> {
+fn status(text: &str) -> Result<ReplyStatus, String> {
     let text = text.trim();
     let wanted = match text.parse::<u16>() {
-        Ok(n @ 0..=16) => Some(Wanted::Grpc(Code::from_i32(n.into()))),
-        Ok(n @ 200..=599) => StatusCode::from_u16(n).ok().map(Wanted::Http),
+        Ok(n @ 0..=16) => Some(ReplyStatus::Grpc(Code::from_i32(n.into()))),
+        Ok(n @ 200..=599) => StatusCode::from_u16(n).ok().map(ReplyStatus::Http),
         Ok(_) => None,
-        Err(_) => code_of(text).map(Wanted::Grpc),
+        Err(_) => code_of(text).map(ReplyStatus::Grpc),
     };
     wanted.ok_or_else(|| {
         format!(
-            "found the status {text:?}, expected an HTTP status from 200 to 599, or a gRPC code from 0 to 16 or its name, like UNAVAILABLE"
+            "found the status {text:?}, expected an HTTP status from 200 to 599, or a gRPC code from 0 to 16 or its name, such as UNAVAILABLE"
         )
     })
 }
 
-/// The code of a name, in any case, with or without underscores.
+/// The code with that name, ignoring case and underscores.
 fn code_of(name: &str) -> Option<Code> {
     let plain = |s: &str| s.replace(['_', '-'], "").to_lowercase();
     let name = match plain(name) {
@@ -157,7 +157,7 @@ fn close(text: &str) -> Result<Close, String> {
         "reset" => Ok(Close::Reset),
         "stream" => Ok(Close::Stream),
         _ => Err(format!(
-            "found {text:?}, expected 1 (after the answer), abort (no answer, FIN), reset (no answer, RST) or stream (RST_STREAM)"
+            "found {text:?}, expected 1 (after the response), abort (no response, FIN), reset (no response, RST) or stream (RST_STREAM)"
         )),
     }
 }
@@ -178,22 +178,22 @@ mod tests {
     }
 
     #[test]
-    fn each_knob_has_its_grammar() {
+    fn each_knob_parses_its_values() {
         let always = |knobs: Knobs| knobs.draw(|| 0.0);
         assert_eq!(always(set("delay", "1.5ms").unwrap()).delay_ns, 1_500_000);
         assert_eq!(always(set("size", "1KiB:3").unwrap()).size, Some(1024));
         let status = |text| always(set("status", text).unwrap()).status;
         assert_eq!(
             status("503:2"),
-            Some(Wanted::Http(StatusCode::SERVICE_UNAVAILABLE))
+            Some(ReplyStatus::Http(StatusCode::SERVICE_UNAVAILABLE))
         );
-        let unavailable = Some(Wanted::Grpc(Code::Unavailable));
+        let unavailable = Some(ReplyStatus::Grpc(Code::Unavailable));
         for name in ["14", "UNAVAILABLE", "unavailable"] {
             assert_eq!(status(name), unavailable);
         }
         assert_eq!(
             status("DEADLINE_EXCEEDED"),
-            Some(Wanted::Grpc(Code::DeadlineExceeded))
+            Some(ReplyStatus::Grpc(Code::DeadlineExceeded))
         );
         assert_eq!(
             always(set("close", "reset:1").unwrap()).close,
@@ -202,23 +202,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_knob() {
-        let said = |name, text| set(name, text).unwrap_err();
-        assert!(said("delay", "5").starts_with("delay: ") && said("delay", "5").contains("`5s`"));
-        assert!(said("delay", "2h").contains("at most 1h"));
-        assert!(said("size", "1GiB").contains("16MiB"));
-        assert!(said("status", "99").contains("200 to 599"));
-        assert!(said("close", "no").contains("abort"));
+    fn errors_name_the_knob_and_the_expected_values() {
+        let error = |name, text| set(name, text).unwrap_err();
+        assert!(error("delay", "5").starts_with("delay: ") && error("delay", "5").contains("`5s`"));
+        assert!(error("delay", "2h").contains("at most 1h"));
+        assert!(error("size", "1GiB").contains("16MiB"));
+        assert!(error("status", "99").contains("200 to 599"));
+        assert!(error("close", "no").contains("abort"));
         assert_eq!(Knobs::default().set("dealy", "1ms"), Ok(false));
     }
 
     #[test]
-    fn a_request_goes_before_the_defaults() {
+    fn a_request_takes_precedence_over_the_defaults() {
         let both = set("delay", "1ms")
             .unwrap()
             .or(&set("delay", "9ms").unwrap());
         assert_eq!(both.draw(|| 0.5).delay_ns, 1_000_000);
-        let asked_nothing = Knobs::default().or(&set("size", "7").unwrap());
-        assert_eq!(asked_nothing.draw(|| 0.5).size, Some(7));
+        let unset = Knobs::default().or(&set("size", "7").unwrap());
+        assert_eq!(unset.draw(|| 0.5).size, Some(7));
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of `tare.echo.v1`, and their description for reflection.
+//! The messages of `tare.echo.v1`, and their descriptors for reflection.
 
 use std::io;
 
@@ -41,10 +41,10 @@ pub(crate) struct EchoReply {
     pub(crate) received: u64,
 }
 
-/// The file descriptor set of the service, encoded.
+/// The encoded file descriptor set of the service.
 ///
 /// # Errors
-/// None in practice: the source is part of the program.
+/// None in practice, because the source is part of the program.
 pub(crate) fn descriptor_set() -> io::Result<Vec<u8>> {
     let mut resolver = ChainFileResolver::new();
     resolver.add(Embedded);
@@ -53,7 +53,7 @@ pub(crate) fn descriptor_set() -> io::Result<Vec<u8>> {
     Ok(compiler.file_descriptor_set().encode_to_vec())
 }
 
-/// The source that is part of the program.
+/// Resolves the embedded source.
 #[derive(Debug)]
 struct Embedded;
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_has_every_method_and_field() {
+    fn the_descriptors_have_every_method_and_field() {
         let set = descriptor_set().unwrap();
         let text = String::from_utf8_lossy(&set);
         for name in ["Unary", "ServerStream", "ClientStream", "BidiStream"] {

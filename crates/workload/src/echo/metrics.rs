@@ -1,14 +1,14 @@
-//! What the server counts, in the text format of Prometheus.
+//! The metrics of the server, in the text format of Prometheus.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Protocols by their place in [`Metrics::answers`].
+/// Protocols in the order of [`Metrics::answers`].
 const PROTOCOLS: [&str; 3] = ["http1", "http2", "grpc"];
 /// Largest status that is counted.
 const STATUS_MAX: usize = 599;
 
-/// What a request came by.
+/// The protocol of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -19,8 +19,8 @@ pub(crate) enum Protocol {
 /// Counts since the start.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// Answers by protocol and status; one more than statuses for requests that
-    /// were cut off on purpose.
+    /// Responses by protocol and status. The last entry counts requests that were aborted as
+    /// requested.
     answers: [Vec<AtomicU64>; 3],
     connections: AtomicU64,
 }
@@ -36,7 +36,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts an answer; `None` is one that was cut off.
+    /// Counts a response; `None` for an aborted request.
     pub(crate) fn answered(&self, protocol: Protocol, status: Option<u16>) {
         let at = status.map_or(STATUS_MAX + 1, |s| usize::from(s).min(STATUS_MAX));
         self.answers[protocol as usize][at].fetch_add(1, Ordering::Relaxed);
@@ -47,21 +47,21 @@ impl Metrics {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests so far, however they ended.
+    /// All requests so far.
     pub(crate) fn requests(&self) -> u64 {
         let all = self.answers.iter().flatten();
         all.map(|n| n.load(Ordering::Relaxed)).sum()
     }
 
-    /// Connections so far.
+    /// All connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// The text that Prometheus reads.
+    /// The metrics as text.
     pub(crate) fn text(&self) -> String {
         let mut out = String::from(
-            "# HELP tare_echo_requests_total Requests by protocol and status; status \"cut\" had no answer.\n# TYPE tare_echo_requests_total counter\n",
+            "# HELP tare_echo_requests_total Requests by protocol and status; status \"cut\" is a request without a response.\n# TYPE tare_echo_requests_total counter\n",
         );
         for (name, answers) in PROTOCOLS.iter().zip(&self.answers) {
             for (status, count) in answers.iter().enumerate() {
@@ -73,7 +73,7 @@ impl Metrics {
                     s if s > STATUS_MAX => "cut".to_owned(),
                     s => s.to_string(),
                 };
-                // Writing to a string does not fail.
+                // Writing to a string never fails.
                 let _ = writeln!(
                     out,
                     "tare_echo_requests_total{{protocol=\"{name}\",status=\"{status}\"}} {count}"

@@ -1,14 +1,11 @@
-//! `tare serve-echo`: a server whose behaviour the client chooses, over HTTP/1.1,
-//! HTTP/2 and gRPC, plain and with TLS, so that anyone can check an instrument
-//! against answers that are known.
+//! `tare serve-echo`: a server whose behaviour the client selects, over HTTP/1.1, HTTP/2 and
+//! gRPC, with and without TLS. It is for checking instruments against known responses.
 //!
-//! `choice` and `knobs` are what a request may ask for, `queue` is the capacity
-//! that the server is given, `http` and `grpc` answer, `connection`, `tls` and
-//! `server` carry it.
+//! `choice` and `knobs` are the settings of a request, `queue` is the capacity of the server,
+//! `http` and `grpc` answer requests, and `connection`, `tls` and `server` accept them.
 
 mod choice;
 mod connection;
-mod desk;
 mod grpc;
 mod http;
 mod knobs;
@@ -16,6 +13,7 @@ mod messages;
 mod metrics;
 mod queue;
 mod server;
+mod state;
 mod tls;
 
 pub use knobs::{KnobError, Knobs};

@@ -1,21 +1,20 @@
-//! A capacity that is exact: so many requests at a time, each as long as its delay.
+//! An exact capacity: a number of concurrent requests, each of which takes its delay.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Mutex, PoisonError};
 
-/// A queue before `n` places, first come, first served. When a request is done is
-/// known as soon as it arrives (Kiefer and Wolfowitz, "On the theory of queues with
-/// many servers", 1955), so that late timers take nothing from the capacity: `n`
-/// over the mean delay.
+/// A queue for `n` places, first come, first served. The end of a request is computed when it
+/// arrives (Kiefer and Wolfowitz, "On the theory of queues with many servers", 1955), so that
+/// late timers do not reduce the capacity, which is `n` divided by the mean delay.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// When each place is free again; `None`: there are places for all.
+    /// When each place becomes free; `None`: unlimited places.
     free_ns: Option<Mutex<BinaryHeap<Reverse<u64>>>>,
 }
 
 impl Queue {
-    /// `places` at a time; 0: any number.
+    /// A queue with this number of places; 0: unlimited.
     pub(crate) fn new(places: u32) -> Self {
         let free = || Mutex::new((0..places).map(|_| Reverse(0)).collect());
         Self {
@@ -23,7 +22,7 @@ impl Queue {
         }
     }
 
-    /// When a request that arrives at `now_ns` and takes `delay_ns` is done.
+    /// The end of a request that arrives at `now_ns` and takes `delay_ns`.
     pub(crate) fn done_ns(&self, now_ns: u64, delay_ns: u64) -> u64 {
         let Some(free) = &self.free_ns else {
             return now_ns + delay_ns;
@@ -40,14 +39,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capacity_is_places_over_delay() {
+    fn the_capacity_is_places_divided_by_delay() {
         let queue = Queue::new(2);
         let last = (0..1_000).map(|_| queue.done_ns(5, 1_000)).max();
         assert_eq!(last, Some(5 + 1_000 * 1_000 / 2));
     }
 
     #[test]
-    fn who_comes_later_than_all_are_done_waits_for_nobody() {
+    fn a_request_to_an_idle_server_does_not_wait() {
         let queue = Queue::new(1);
         assert_eq!(queue.done_ns(0, 100), 100);
         assert_eq!(queue.done_ns(40, 100), 200);

@@ -1,4 +1,4 @@
-//! The echo server as a whole: listeners, threads, end.
+//! The echo server: listeners, threads, shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,36 +14,37 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection;
-use super::desk::{Desk, Shared};
 use super::knobs::Knobs;
 use super::metrics::Metrics;
 use super::queue::Queue;
+use super::state::{Shared, WorkerState};
 use super::tls::{self, Issued, TlsOptions};
 use crate::server::WorkloadError;
 use crate::worker;
 
-/// How long requests in flight may take after the end was asked for.
+/// How long requests in flight may take after the server was stopped.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What to serve.
+/// The options of an echo server.
 #[derive(Debug, Clone)]
 pub struct EchoOptions {
-    /// `address:port` for HTTP/1.1, HTTP/2 by prior knowledge and gRPC; port 0: any free one.
+    /// `address:port` for HTTP/1.1, HTTP/2 with prior knowledge and gRPC; port 0: any free port.
     pub listen: String,
     /// `address:port` for the same with TLS.
     pub tls: Option<(String, TlsOptions)>,
-    /// Threads, each with an event loop; connections go to them in turn.
+    /// Threads, each with an event loop; connections are assigned to them in turn.
     pub threads: usize,
-    /// What requests get that ask for nothing.
+    /// The knobs of requests that set none.
     pub defaults: Knobs,
-    /// Requests served at a time, so that the capacity is this over the delay; 0: any number.
+    /// Concurrent requests, so that the capacity is this number divided by the delay; 0:
+    /// unlimited.
     pub concurrency: u32,
-    /// Seed of the probabilities.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
 impl EchoOptions {
-    /// Plain, on one thread, with nothing that a request did not ask for.
+    /// Without TLS, on one thread, without default knobs.
     #[must_use]
     pub fn at(listen: &str) -> Self {
         Self {
@@ -57,7 +58,7 @@ impl EchoOptions {
     }
 }
 
-/// A running echo server. Dropping it asks it to end without waiting.
+/// A running echo server. Dropping it stops it without waiting.
 pub struct EchoServer {
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
@@ -67,17 +68,17 @@ pub struct EchoServer {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A connection on its way to the thread that serves it.
-struct Handed {
+/// An accepted connection for one of the threads.
+struct Accepted {
     stream: std::net::TcpStream,
     secure: bool,
 }
 
 impl EchoServer {
-    /// Listens and serves from now on, on threads of its own.
+    /// Starts to listen and to serve on its own threads.
     ///
     /// # Errors
-    /// An address that is not free, certificates that do not fit.
+    /// An address that is not available, or unusable certificates.
     pub fn start(options: &EchoOptions) -> Result<Self, WorkloadError> {
         let plain = bind(&options.listen)?;
         let mut listeners = vec![(plain.0, false)];
@@ -108,18 +109,18 @@ impl EchoServer {
             stop,
             threads: Vec::new(),
         };
-        let mut desks = Vec::new();
+        let mut workers = Vec::new();
         for number in 0..options.threads.clamp(1, THREADS_MAX as usize) {
-            let (hand, handed) = mpsc::unbounded_channel();
-            desks.push(hand);
+            let (sender, accepted) = mpsc::unbounded_channel();
+            workers.push(sender);
             let (shared, acceptor, stopped) = (shared.clone(), acceptor.clone(), stopped.clone());
             server.spawn(format!("tare-echo-{number}"), async move |ready| {
-                let desk = match Desk::new(&shared, number as u64).await {
-                    Ok(desk) => desk,
+                let state = match WorkerState::new(&shared, number as u64).await {
+                    Ok(state) => state,
                     Err(e) => return drop(ready.send(Err(e))),
                 };
                 let _ = ready.send(Ok(()));
-                serve(handed, &desk, acceptor, stopped).await;
+                serve(accepted, &state, acceptor, stopped).await;
             })?;
         }
         server.spawn("tare-accept".to_owned(), async move |ready| {
@@ -129,7 +130,7 @@ impl EchoServer {
             match listeners.collect::<io::Result<Vec<_>>>() {
                 Ok(listeners) => {
                     let _ = ready.send(Ok(()));
-                    accept(listeners, &desks, stopped).await;
+                    accept(listeners, &workers, stopped).await;
                 }
                 Err(e) => drop(ready.send(Err(e))),
             }
@@ -137,8 +138,8 @@ impl EchoServer {
         Ok(server)
     }
 
-    /// Runs `body` on a thread with a runtime of its own; returns when it says that
-    /// it is ready.
+    /// Runs `body` on a thread with its own runtime; returns when `body` has reported that it is
+    /// ready.
     fn spawn<F>(&mut self, name: String, body: F) -> Result<(), WorkloadError>
     where
         F: AsyncFnOnce(blocking::Sender<io::Result<()>>) + Send + 'static,
@@ -160,32 +161,32 @@ impl EchoServer {
             .map_err(WorkloadError::Start)
     }
 
-    /// Where it listens without TLS.
+    /// The address without TLS.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens with TLS.
+    /// The address with TLS.
     #[must_use]
     pub fn tls_address(&self) -> Option<SocketAddr> {
         self.tls_address
     }
 
-    /// The certificates that were made for the occasion.
+    /// The generated certificates.
     #[must_use]
     pub fn issued(&self) -> Option<&Issued> {
         self.issued.as_ref()
     }
 
-    /// Requests and connections so far.
+    /// The number of requests and of connections so far.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.metrics.requests(), self.metrics.connections())
     }
 
-    /// Stops accepting, lets requests in flight end for a second, and says how many
-    /// requests and connections there were.
+    /// Stops accepting, waits up to a second for requests in flight, and returns the number of
+    /// requests and of connections.
     pub fn stop(mut self) -> (u64, u64) {
         let _ = self.stop.send(());
         for thread in self.threads.drain(..) {
@@ -195,24 +196,24 @@ impl EchoServer {
     }
 }
 
-/// Serves until SIGTERM or SIGINT. Calls `started` when it listens; returns how many
-/// requests and connections there were.
+/// Serves until SIGTERM or SIGINT. Calls `started` when it listens; returns the number of
+/// requests and of connections.
 ///
 /// # Errors
-/// As [`EchoServer::start`].
+/// Errors of [`EchoServer::start`].
 pub fn run_echo(
     options: &EchoOptions,
     started: impl FnOnce(&EchoServer),
 ) -> Result<(u64, u64), WorkloadError> {
-    worker::block_on(async |asked_to_end| {
+    worker::block_on(async |shutdown| {
         let server = EchoServer::start(options)?;
         started(&server);
-        asked_to_end.await;
+        shutdown.await;
         Ok(server.stop())
     })
 }
 
-/// A listener that does not block, and its address.
+/// A non-blocking listener and its address.
 fn bind(listen: &str) -> Result<(std::net::TcpListener, SocketAddr), WorkloadError> {
     let refused = |error| WorkloadError::Listen {
         address: listen.to_owned(),
@@ -224,10 +225,10 @@ fn bind(listen: &str) -> Result<(std::net::TcpListener, SocketAddr), WorkloadErr
     Ok((listener, address))
 }
 
-/// Hands new connections to the threads in turn until `stop` changes.
+/// Assigns new connections to the threads in turn until `stop` changes.
 async fn accept(
     listeners: Vec<(TcpListener, bool)>,
-    desks: &[mpsc::UnboundedSender<Handed>],
+    workers: &[mpsc::UnboundedSender<Accepted>],
     mut stop: watch::Receiver<()>,
 ) {
     let mut turn = 0;
@@ -241,39 +242,39 @@ async fn accept(
         };
         match accepted.and_then(|(stream, _)| stream.into_std()) {
             Ok(stream) => {
-                // A thread that ended takes no more; the others do.
-                let _ = desks[turn % desks.len()].send(Handed { stream, secure });
+                // Fails only for a thread that has ended; the others continue.
+                let _ = workers[turn % workers.len()].send(Accepted { stream, secure });
                 turn += 1;
             }
-            // Out of descriptors, or the peer was gone already: others may still come.
+            // Out of file descriptors, or the peer has disconnected: continue with the next.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-/// One thread: serves what it is handed until `stop` changes, then lets it end.
+/// Serves the connections of one thread until `stop` changes, then waits for their end.
 async fn serve(
-    mut handed: mpsc::UnboundedReceiver<Handed>,
-    desk: &Arc<Desk>,
+    mut accepted: mpsc::UnboundedReceiver<Accepted>,
+    state: &Arc<WorkerState>,
     acceptor: Option<TlsAcceptor>,
     mut stop: watch::Receiver<()>,
 ) {
     let mut connections = JoinSet::new();
     loop {
         let next = tokio::select! {
-            next = handed.recv() => next,
+            next = accepted.recv() => next,
             Some(_) = connections.join_next() => continue,
             _ = stop.changed() => break,
         };
-        let Some(Handed { stream, secure }) = next else {
+        let Some(Accepted { stream, secure }) = next else {
             break;
         };
         let Ok(stream) = TcpStream::from_std(stream) else {
             continue;
         };
         let tls = acceptor.clone().filter(|_| secure);
-        let (desk, stop) = (Arc::clone(desk), stop.clone());
-        connections.spawn(connection::serve(stream, tls, desk, stop));
+        let (state, stop) = (Arc::clone(state), stop.clone());
+        connections.spawn(connection::serve(stream, tls, state, stop));
     }
     let all = async { while connections.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(GRACE, all).await;

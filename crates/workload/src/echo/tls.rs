@@ -1,4 +1,4 @@
-//! Certificates: given ones, or an authority made for the occasion.
+//! TLS certificates: from files, or generated with a temporary authority.
 
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -16,57 +16,57 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-/// How to serve TLS.
+/// The TLS options of a server.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
-    /// Files with the certificate chain and its key (PEM); `None`: made for the occasion.
+    /// Files with the certificate chain and its key (PEM); `None`: generated.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Ask clients for a certificate of this authority (PEM).
+    /// Require a client certificate of this authority (PEM).
     pub client_ca: Option<PathBuf>,
-    /// Ask clients for a certificate of the authority made for the occasion.
+    /// Require a client certificate of the generated authority.
     pub mutual: bool,
-    /// Names and addresses for the certificate, besides those of loopback.
+    /// Names and addresses for the certificate, in addition to those of loopback.
     pub names: Vec<String>,
 }
 
 /// Why TLS cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file that is no PEM of its kind.
-    #[error("cannot read {path}: {problem}; expected {expected} in PEM form")]
+    /// An unreadable file, or one without the expected PEM content.
+    #[error("failed to read {path}: {problem}; expected {expected} in PEM format")]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What was found.
         problem: String,
-        /// What should be in it.
+        /// The expected content.
         expected: &'static str,
     },
-    /// A certificate could not be made.
-    #[error("cannot make a certificate: {0}")]
+    /// A certificate could not be generated.
+    #[error("failed to generate a certificate: {0}")]
     Make(#[from] rcgen::Error),
     /// The certificates could not be written.
-    #[error("cannot write the certificates to {path}: {error}")]
+    #[error("failed to write the certificates to {path}: {error}")]
     Write {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: std::io::Error,
     },
-    /// The parts do not go together.
-    #[error("cannot serve TLS with these certificates: {0}")]
+    /// Certificates that do not fit together.
+    #[error("failed to serve TLS with these certificates: {0}")]
     Config(String),
 }
 
-/// Where the certificates made for the occasion are; removed when this is dropped.
+/// The files of generated certificates, which are removed when this is dropped.
 #[derive(Debug)]
 pub struct Issued {
     dir: PathBuf,
     /// The authority to trust.
     pub ca: PathBuf,
-    /// A client's certificate.
+    /// A client certificate.
     pub client_certificate: PathBuf,
-    /// Its key.
+    /// The key of the client certificate.
     pub client_key: PathBuf,
 }
 
@@ -76,7 +76,7 @@ impl Drop for Issued {
     }
 }
 
-/// An acceptor for these options, and where the certificates are that were made for it.
+/// An acceptor for these options, and the files of generated certificates.
 pub(crate) fn acceptor(options: &TlsOptions) -> Result<(TlsAcceptor, Option<Issued>), TlsError> {
     let provider = Arc::new(ring::default_provider());
     let authority = match (&options.certificate, options.mutual) {
@@ -90,7 +90,7 @@ pub(crate) fn acceptor(options: &TlsOptions) -> Result<(TlsAcceptor, Option<Issu
             let key = PrivatePkcs8KeyDer::from(key.serialize_der());
             (vec![certificate.der().clone()], PrivateKeyDer::from(key))
         }
-        (None, None) => return Err(TlsError::Config("there are none".to_owned())),
+        (None, None) => return Err(TlsError::Config("there is no certificate".to_owned())),
     };
     let config_error = |e: &dyn std::fmt::Display| TlsError::Config(e.to_string());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -161,7 +161,8 @@ fn issue(
     Ok((certificate, key))
 }
 
-/// The authority and a client's certificate, in a new directory for this user alone.
+/// Writes the authority and a client certificate to a new directory that only this user can
+/// read.
 fn write(authority: &Authority) -> Result<Issued, TlsError> {
     let (certificate, key) = issue(authority, vec!["client".to_owned()])?;
     let mut number = 0;
@@ -205,7 +206,7 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let chain: Vec<_> = read.map_err(|e| failed(e.to_string()))?;
     if chain.is_empty() {
-        return Err(failed("there is no certificate in it".to_owned()));
+        return Err(failed("found no certificate".to_owned()));
     }
     Ok(chain)
 }
@@ -223,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_is_private_and_goes_when_it_is_done() {
+    fn generated_certificates_are_private_and_removed_when_dropped() {
         use std::os::unix::fs::PermissionsExt;
         let (_, issued) = acceptor(&TlsOptions::default()).unwrap();
         let issued = issued.unwrap();
@@ -237,16 +238,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_is_named() {
+    fn a_missing_file_is_named_in_the_error() {
         let path = PathBuf::from("/nonexistent/cert.pem");
         let options = TlsOptions {
             certificate: Some((path.clone(), path)),
             ..TlsOptions::default()
         };
-        let said = acceptor(&options).err().unwrap().to_string();
+        let error = acceptor(&options).err().unwrap().to_string();
         assert!(
-            said.contains("/nonexistent/cert.pem") && said.contains("PEM"),
-            "{said}"
+            error.contains("/nonexistent/cert.pem") && error.contains("PEM"),
+            "{error}"
         );
     }
 }

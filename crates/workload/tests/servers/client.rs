@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 client on a socket: what the tests see is what was sent.
+//! A minimal HTTP/1.1 client: the tests see exactly what was sent.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::graph::ServiceGraph;
-use tare_workload::Playground;
+use tare_workload::LocalInstance;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Longest that anything in these tests may take.
+/// Time limit of each operation in these tests.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 /// Status and body.
@@ -30,22 +30,22 @@ impl Answer {
     }
 }
 
-/// Sends `bytes` on a connection of its own and reads until the peer closes.
+/// Sends `bytes` on a new connection and reads until the peer closes.
 ///
-/// A peer that refuses what it is told may close, or reset, before it has read all of it: what it
-/// said counts, and is what the caller asserts.
+/// A peer may close or reset the connection before it has read everything; its response still
+/// counts.
 pub(crate) async fn raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let mut answer = Vec::new();
-        let told = stream.write_all(bytes).await;
-        let heard = stream.read_to_end(&mut answer).await;
-        for end in [told.err(), heard.err()].into_iter().flatten() {
-            let refused = matches!(
-                end.kind(),
+        let written = stream.write_all(bytes).await;
+        let read = stream.read_to_end(&mut answer).await;
+        for error in [written.err(), read.err()].into_iter().flatten() {
+            let closed = matches!(
+                error.kind(),
                 ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
             );
-            assert!(refused, "{end}");
+            assert!(closed, "{error}");
         }
         answer
     };
@@ -54,7 +54,7 @@ pub(crate) async fn raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
         .expect("an answer in time")
 }
 
-/// One request with `Connection: close`.
+/// Sends one request with `Connection: close`.
 pub(crate) async fn request(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     let mut bytes = format!("{head}\r\nConnection: close\r\n").into_bytes();
     if !body.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) async fn request(address: SocketAddr, head: &str, body: &[u8]) -> Ans
     let end = answer
         .windows(4)
         .position(|w| w == b"\r\n\r\n")
-        .expect("a whole head");
+        .expect("a complete head");
     let head = std::str::from_utf8(&answer[..end]).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let length = head.lines().find_map(|l| {
@@ -78,7 +78,7 @@ pub(crate) async fn request(address: SocketAddr, head: &str, body: &[u8]) -> Ans
     assert_eq!(
         body.len().to_string(),
         length.expect("a length"),
-        "whole body"
+        "complete body"
     );
     Answer { status, body }
 }
@@ -87,20 +87,20 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
     request(address, &format!("GET {path} HTTP/1.1\r\nHost: test"), b"").await
 }
 
-/// A running instance.
-pub(crate) async fn play(graph: &ServiceGraph, seed: u64) -> Playground {
-    let started = Playground::start(graph, seed);
+/// Starts an instance.
+pub(crate) async fn start(graph: &ServiceGraph, seed: u64) -> LocalInstance {
+    let started = LocalInstance::start(graph, seed);
     tokio::time::timeout(BOUND, started)
         .await
         .expect("ready in time")
         .unwrap()
 }
 
-pub(crate) fn address(playground: &Playground, service: &str) -> SocketAddr {
-    playground.server(service).unwrap().address()
+pub(crate) fn address(instance: &LocalInstance, service: &str) -> SocketAddr {
+    instance.server(service).unwrap().address()
 }
 
-/// A graph of `services` (JSON), whose default mix asks the first one for `/`.
+/// A graph of `services` (JSON) whose default mix requests `/` of the first one.
 pub(crate) fn graph(services: Value) -> ServiceGraph {
     let first = services[0]["name"].clone();
     let graph: ServiceGraph = serde_json::from_value(serde_json::json!({
@@ -114,9 +114,9 @@ pub(crate) fn graph(services: Value) -> ServiceGraph {
     graph
 }
 
-/// `served` or `failed` of a service under a name.
-pub(crate) fn counted(playground: &Playground, service: &str, name: &str) -> (u64, u64) {
-    let tally = playground.server(service).unwrap().tally();
+/// The counts `served` and `failed` of a service under a name.
+pub(crate) fn counted(instance: &LocalInstance, service: &str, name: &str) -> (u64, u64) {
+    let tally = instance.server(service).unwrap().tally();
     let of = |map: &std::collections::BTreeMap<String, u64>| map.get(name).copied().unwrap_or(0);
     (of(&tally.served), of(&tally.failed))
 }

@@ -50,7 +50,7 @@ where
 }
 
 #[tokio::test]
-async fn the_body_comes_back_and_the_knobs_turn() {
+async fn the_body_is_echoed_and_the_knobs_apply() {
     let server = start(&options());
     let address = server.address();
     let echoed = request(address, "POST /echo HTTP/1.1\r\nHost: t", b"hello").await;
@@ -75,18 +75,18 @@ async fn the_body_comes_back_and_the_knobs_turn() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_answered_with_400_and_a_reason() {
+async fn invalid_knobs_are_answered_with_400_and_a_reason() {
     let server = start(&options());
-    for (path, said) in [
+    for (path, reason) in [
         ("/?delay=5", "did you mean `5s`"),
         ("/?delay=1ms:60,2ms:50", "add up to 110"),
         ("/?status=99", "from 200 to 599"),
         ("/bytes/1GiB", "at most 16MiB"),
-        ("/?close=maybe", "expected 1 (after the answer)"),
+        ("/?close=maybe", "expected 1 (after the response)"),
     ] {
         let answer = get(server.address(), path).await;
         assert_eq!(answer.status, 400, "{path}");
-        assert!(answer.text().contains(said), "{path}: {}", answer.text());
+        assert!(answer.text().contains(reason), "{path}: {}", answer.text());
     }
     let nowhere = get(server.address(), "/nowhere").await;
     assert_eq!(nowhere.status, 404);
@@ -94,7 +94,7 @@ async fn what_is_wrong_is_answered_with_400_and_a_reason() {
 }
 
 #[tokio::test]
-async fn connections_end_as_asked() {
+async fn connections_end_as_requested() {
     let server = start(&options());
     let ask = async |query: &str| {
         let text = format!("GET /{query} HTTP/1.1\r\nHost: t\r\n\r\n");
@@ -113,7 +113,7 @@ async fn connections_end_as_asked() {
 }
 
 #[tokio::test]
-async fn shares_are_kept_over_many_requests() {
+async fn percentages_hold_over_many_requests() {
     let server = start(&options());
     let one = "GET /?status=503:20 HTTP/1.1\r\nHost: t\r\n\r\n";
     let last = "GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
@@ -121,12 +121,12 @@ async fn shares_are_kept_over_many_requests() {
     let text = String::from_utf8(answers).unwrap();
     let failed = text.matches("HTTP/1.1 503").count();
     assert_eq!(failed + text.matches("HTTP/1.1 200").count(), 1_001);
-    // Four standard deviations of 12.6 to either side.
+    // Four standard deviations of 12.6 on each side.
     assert!((150..=250).contains(&failed), "{failed}");
 }
 
 #[tokio::test]
-async fn the_capacity_is_places_over_delay() {
+async fn the_capacity_is_concurrency_divided_by_delay() {
     let mut defaults = Knobs::default();
     defaults.set("delay", "4ms").unwrap();
     let server = start(&EchoOptions {
@@ -144,7 +144,7 @@ async fn the_capacity_is_places_over_delay() {
 }
 
 #[tokio::test]
-async fn http2_is_told_from_http1_by_its_first_bytes() {
+async fn the_first_bytes_distinguish_http2_from_http1() {
     let server = start(&options());
     for h2 in [true, false] {
         let stream = TcpStream::connect(server.address()).await.unwrap();
@@ -157,7 +157,7 @@ async fn http2_is_told_from_http1_by_its_first_bytes() {
     }
 }
 
-/// A client that trusts `ca` and shows `identity`.
+/// A client that trusts `ca` and has the certificate `identity`.
 fn connector(
     ca: &std::path::Path,
     identity: Option<(&std::path::Path, &std::path::Path)>,
@@ -195,7 +195,7 @@ async fn handshake(
 }
 
 #[tokio::test]
-async fn tls_speaks_what_alpn_agreed_on_and_knows_its_clients() {
+async fn tls_uses_the_protocol_of_alpn_and_verifies_clients() {
     let tls = |mutual| TlsOptions {
         mutual,
         ..TlsOptions::default()
@@ -219,7 +219,7 @@ async fn tls_speaks_what_alpn_agreed_on_and_knows_its_clients() {
         }
         if mutual {
             let stream = handshake(address, connector(&issued.ca, None, "http/1.1")).await;
-            // TLS 1.3: the refusal arrives after the client's side of the handshake.
+            // With TLS 1.3 the alert arrives after the client's side of the handshake.
             let refused = match stream {
                 Ok(mut stream) => stream.read_to_end(&mut Vec::new()).await.is_err(),
                 Err(_) => true,

@@ -16,7 +16,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::echo::{options, start};
 
-/// The client's own view of the messages, from the .proto file.
+/// The client's messages, from the .proto file.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Ask {
     #[prost(string, tag = "1")]
@@ -32,7 +32,7 @@ struct Ask {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Told {
+struct Reply {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(bytes = "vec", tag = "2")]
@@ -59,7 +59,7 @@ fn path(method: &str) -> PathAndQuery {
     format!("/tare.echo.v1.Echo/{method}").parse().unwrap()
 }
 
-fn codec() -> ProstCodec<Ask, Told> {
+fn codec() -> ProstCodec<Ask, Reply> {
     ProstCodec::default()
 }
 
@@ -70,16 +70,16 @@ fn ask(name: &str) -> Ask {
     }
 }
 
-async fn all(mut replies: Streaming<Told>) -> Result<Vec<Told>, Status> {
-    let mut told = Vec::new();
+async fn all(mut replies: Streaming<Reply>) -> Result<Vec<Reply>, Status> {
+    let mut received = Vec::new();
     while let Some(reply) = replies.message().await? {
-        told.push(reply);
+        received.push(reply);
     }
-    Ok(told)
+    Ok(received)
 }
 
 #[tokio::test]
-async fn the_four_kinds_of_calls_echo() {
+async fn the_four_kinds_of_calls_echo_their_messages() {
     let server = start(&options());
     let mut grpc = Grpc::with_origin(http(), origin(&server));
     let sized = Ask {
@@ -98,8 +98,11 @@ async fn the_four_kinds_of_calls_echo() {
         ..ask("y")
     };
     let call = grpc.server_streaming(Request::new(three), path("ServerStream"), codec());
-    let told = all(call.await.unwrap().into_inner()).await.unwrap();
-    assert_eq!(told.iter().map(|t| t.index).collect::<Vec<_>>(), [0, 1, 2]);
+    let received = all(call.await.unwrap().into_inner()).await.unwrap();
+    assert_eq!(
+        received.iter().map(|t| t.index).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
 
     let two = Request::new(stream::iter([ask("a"), ask("b")]));
     let call = grpc
@@ -114,16 +117,16 @@ async fn the_four_kinds_of_calls_echo() {
     };
     let two = Request::new(stream::iter([ask("c"), twice]));
     let call = grpc.streaming(two, path("BidiStream"), codec()).await;
-    let told = all(call.unwrap().into_inner()).await.unwrap();
-    let told: Vec<_> = told
+    let received = all(call.unwrap().into_inner()).await.unwrap();
+    let received: Vec<_> = received
         .iter()
         .map(|t| (t.name.as_str(), t.index, t.received))
         .collect();
-    assert_eq!(told, [("c", 0, 1), ("d", 1, 2), ("d", 2, 2)]);
+    assert_eq!(received, [("c", 0, 1), ("d", 1, 2), ("d", 2, 2)]);
 }
 
 #[tokio::test]
-async fn statuses_come_as_asked_and_mistakes_with_a_reason() {
+async fn statuses_are_as_requested_and_errors_have_a_reason() {
     let server = start(&options());
     let mut grpc = Grpc::with_origin(http(), origin(&server));
     let mut fail = async |message: Ask, metadata: Option<&'static str>| {
@@ -154,7 +157,7 @@ async fn statuses_come_as_asked_and_mistakes_with_a_reason() {
     assert_eq!(mistake.code(), Code::InvalidArgument);
     assert!(mistake.message().contains("NO_SUCH"), "{mistake}");
     let unknown = grpc
-        .unary::<Ask, Told, _>(Request::new(ask("x")), path("Uanry"), codec())
+        .unary::<Ask, Reply, _>(Request::new(ask("x")), path("Uanry"), codec())
         .await;
     let unknown = unknown.unwrap_err();
     assert_eq!(unknown.code(), Code::Unimplemented);
@@ -162,7 +165,7 @@ async fn statuses_come_as_asked_and_mistakes_with_a_reason() {
 }
 
 #[tokio::test]
-async fn reflection_and_health_tell_what_is_there() {
+async fn reflection_and_health_report_the_services() {
     let server = start(&options());
     let mut client = ServerReflectionClient::with_origin(http(), origin(&server));
     let question = ServerReflectionRequest {

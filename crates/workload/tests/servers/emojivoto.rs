@@ -1,22 +1,22 @@
-//! Emojivoto as it really behaves.
+//! The behaviour of Emojivoto.
 
 use std::net::SocketAddr;
 
 use tare_model::graph::builtin;
-use tare_workload::Playground;
+use tare_workload::LocalInstance;
 
-use crate::client::{address, counted, get, play, request};
+use crate::client::{address, counted, get, request, start};
 use crate::faults::{EMPTY, grpc_status};
 
-async fn emojivoto() -> (Playground, SocketAddr) {
-    let playground = play(&builtin("emojivoto").unwrap(), 1).await;
-    let web = address(&playground, "web");
-    (playground, web)
+async fn emojivoto() -> (LocalInstance, SocketAddr) {
+    let instance = start(&builtin("emojivoto").unwrap(), 1).await;
+    let web = address(&instance, "web");
+    (instance, web)
 }
 
 #[tokio::test]
-async fn list_is_a_hundred_emoji_by_one_call() {
-    let (playground, web) = emojivoto().await;
+async fn the_list_has_a_hundred_emoji_and_makes_one_call() {
+    let (instance, web) = emojivoto().await;
     let answer = get(web, "/api/list").await;
     assert_eq!(answer.status, 200);
     let list = answer.json();
@@ -26,18 +26,18 @@ async fn list_is_a_hundred_emoji_by_one_call() {
         let text = |key: &str| e[key].as_str().unwrap().chars().count();
         text("shortcode") > 2 && text("unicode") >= 1
     }));
-    assert_eq!(counted(&playground, "emoji", "ListAll"), (1, 0));
-    assert_eq!(counted(&playground, "web", "list"), (1, 0));
+    assert_eq!(counted(&instance, "emoji", "ListAll"), (1, 0));
+    assert_eq!(counted(&instance, "web", "list"), (1, 0));
 }
 
 #[tokio::test]
 async fn a_vote_finds_the_emoji_and_counts() {
-    let (playground, web) = emojivoto().await;
+    let (instance, web) = emojivoto().await;
     for path in ["/api/vote?choice=:tada:", "/api/vote?choice=%3Atada%3A"] {
         assert_eq!(get(web, path).await.status, 200);
     }
-    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (2, 0));
-    assert_eq!(counted(&playground, "voting", "Vote"), (2, 0));
+    assert_eq!(counted(&instance, "emoji", "FindByShortcode"), (2, 0));
+    assert_eq!(counted(&instance, "voting", "Vote"), (2, 0));
     let board = get(web, "/api/leaderboard").await.json();
     assert_eq!(board[0]["shortcode"], ":tada:");
     assert_eq!(board[0]["unicode"], "\u{1F389}");
@@ -45,11 +45,11 @@ async fn a_vote_finds_the_emoji_and_counts() {
 }
 
 #[tokio::test]
-async fn votes_without_a_known_choice_are_400_and_reach_nobody_needless() {
-    let (playground, web) = emojivoto().await;
+async fn votes_without_a_known_choice_fail_with_400_and_make_no_needless_call() {
+    let (instance, web) = emojivoto().await;
     assert_eq!(get(web, "/api/vote").await.status, 400);
     assert_eq!(get(web, "/api/vote?choice=").await.status, 400);
-    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (0, 0));
+    assert_eq!(counted(&instance, "emoji", "FindByShortcode"), (0, 0));
     for path in [
         "/api/vote?choice=:nonsense:",
         "/api/vote?choice=joy",
@@ -57,50 +57,47 @@ async fn votes_without_a_known_choice_are_400_and_reach_nobody_needless() {
     ] {
         assert_eq!(get(web, path).await.status, 400, "{path}");
     }
-    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (3, 0));
-    assert_eq!(counted(&playground, "voting", "Vote"), (0, 0));
-    assert_eq!(counted(&playground, "web", "vote"), (0, 5));
+    assert_eq!(counted(&instance, "emoji", "FindByShortcode"), (3, 0));
+    assert_eq!(counted(&instance, "voting", "Vote"), (0, 0));
+    assert_eq!(counted(&instance, "web", "vote"), (0, 5));
 }
 
 #[tokio::test]
 async fn the_doughnut_always_fails() {
-    let (playground, web) = emojivoto().await;
+    let (instance, web) = emojivoto().await;
     for _ in 0..3 {
         let answer = get(web, "/api/vote?choice=:doughnut:").await;
         assert_eq!(answer.status, 500);
         assert!(answer.text().contains("doughnut"), "{}", answer.text());
     }
-    assert_eq!(counted(&playground, "voting", "Vote"), (0, 3));
+    assert_eq!(counted(&instance, "voting", "Vote"), (0, 3));
     let board = get(web, "/api/leaderboard").await.text();
     assert!(!board.contains("doughnut"));
 }
 
 #[tokio::test]
-async fn the_leaderboard_makes_one_call_per_result_from_the_first_on() {
-    let (playground, web) = emojivoto().await;
+async fn the_leaderboard_makes_one_call_per_result_from_the_start() {
+    let (instance, web) = emojivoto().await;
     for n in 1..=3 {
         let board = get(web, "/api/leaderboard").await;
         assert_eq!(board.status, 200);
         assert_eq!(board.json().as_array().unwrap().len(), 10);
-        assert_eq!(counted(&playground, "voting", "Results"), (n, 0));
-        assert_eq!(
-            counted(&playground, "emoji", "FindByShortcode"),
-            (10 * n, 0)
-        );
+        assert_eq!(counted(&instance, "voting", "Results"), (n, 0));
+        assert_eq!(counted(&instance, "emoji", "FindByShortcode"), (10 * n, 0));
     }
 }
 
 #[tokio::test]
-async fn static_pages_call_nobody() {
-    let (playground, web) = emojivoto().await;
+async fn static_pages_make_no_call() {
+    let (instance, web) = emojivoto().await;
     for path in ["/", "/leaderboard", "/leaderboard?x=1"] {
         let page = get(web, path).await;
         assert_eq!(page.status, 200);
         assert!(page.text().contains("<!doctype html>"));
     }
-    assert_eq!(counted(&playground, "web", "leaderboard-page"), (2, 0));
+    assert_eq!(counted(&instance, "web", "leaderboard-page"), (2, 0));
     for service in ["emoji", "voting"] {
-        let tally = playground.server(service).unwrap().tally();
+        let tally = instance.server(service).unwrap().tally();
         assert!(
             tally.served.is_empty() && tally.failed.is_empty(),
             "{tally:?}"
@@ -109,10 +106,10 @@ async fn static_pages_call_nobody() {
 }
 
 #[tokio::test]
-async fn every_url_of_every_mix_is_answered_well() {
+async fn every_url_of_every_mix_succeeds() {
     let graph = builtin("emojivoto").unwrap();
-    let (playground, web) = emojivoto().await;
-    let mut asked = 0;
+    let (instance, web) = emojivoto().await;
+    let mut requested = 0;
     let endpoints = graph.mixes.iter().flat_map(|m| &m.endpoints);
     let (by_http, by_grpc): (Vec<_>, Vec<_>) = endpoints.partition(|e| e.service == "web");
     for endpoint in by_http {
@@ -122,8 +119,8 @@ async fn every_url_of_every_mix_is_answered_well() {
             "{}",
             endpoint.path
         );
-        asked += 1;
-        let (served, failed) = counted(&playground, "web", &endpoint.name);
+        requested += 1;
+        let (served, failed) = counted(&instance, "web", &endpoint.name);
         assert!(
             served > 0 && failed == 0,
             "{} is counted under its name",
@@ -134,21 +131,21 @@ async fn every_url_of_every_mix_is_answered_well() {
         let service = graph.services.iter().find(|s| s.name == endpoint.service);
         let of = service.unwrap().app.unwrap().grpc_service().unwrap();
         let path = format!("/{of}/{}", endpoint.path);
-        let address = address(&playground, &endpoint.service);
+        let address = address(&instance, &endpoint.service);
         assert_eq!(grpc_status(address, &path, EMPTY).await, "0", "{path}");
-        asked += 1;
+        requested += 1;
     }
-    assert_eq!(asked, 26);
+    assert_eq!(requested, 26);
     let board = get(web, "/api/leaderboard").await.json();
     assert_eq!(board.as_array().unwrap().len(), 10);
 }
 
 #[tokio::test]
-async fn other_paths_and_methods_are_refused() {
-    let (playground, web) = emojivoto().await;
+async fn unknown_paths_and_methods_are_errors() {
+    let (instance, web) = emojivoto().await;
     assert_eq!(get(web, "/api").await.status, 404);
     assert_eq!(get(web, "/api/list/").await.status, 404);
     let post = request(web, "POST /api/vote?choice=:joy: HTTP/1.1\r\nHost: t", b"x").await;
     assert_eq!(post.status, 405);
-    assert_eq!(counted(&playground, "web", "unknown"), (0, 3));
+    assert_eq!(counted(&instance, "web", "unknown"), (0, 3));
 }

@@ -1,4 +1,4 @@
-//! What goes wrong is answered, and nothing hangs.
+//! Failures are answered, and no request hangs.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use tare_model::graph::builtin;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::client::{BOUND, address, counted, get, graph, play, raw};
+use crate::client::{BOUND, address, counted, get, graph, raw, start};
 
 #[tokio::test]
-async fn a_service_that_went_away_is_503_and_the_rest_goes_on() {
-    let mut playground = play(&builtin("emojivoto").unwrap(), 1).await;
-    let web = address(&playground, "web");
+async fn calls_to_a_stopped_service_fail_with_503_and_others_succeed() {
+    let mut instance = start(&builtin("emojivoto").unwrap(), 1).await;
+    let web = address(&instance, "web");
     assert_eq!(get(web, "/api/vote?choice=:joy:").await.status, 200);
-    assert!(playground.stop("voting").await);
+    assert!(instance.stop("voting").await);
     for _ in 0..3 {
         let answer = tokio::time::timeout(BOUND, get(web, "/api/vote?choice=:joy:"))
             .await
@@ -28,10 +28,10 @@ async fn a_service_that_went_away_is_503_and_the_rest_goes_on() {
     }
     assert_eq!(get(web, "/api/list").await.status, 200);
     assert_eq!(get(web, "/api/leaderboard").await.status, 503);
-    assert_eq!(counted(&playground, "web", "vote"), (1, 3));
+    assert_eq!(counted(&instance, "web", "vote"), (1, 3));
 }
 
-/// A relay that can cut all its connections, as the death of a service does.
+/// A relay that can cut all of its connections, as when a service dies.
 struct Relay {
     address: std::net::SocketAddr,
     tasks: tokio::sync::watch::Sender<()>,
@@ -69,16 +69,16 @@ impl Relay {
     }
 }
 
-/// `front` calls `back` by way of a relay; `back` takes its time.
-async fn cut_midway(protocol: &str, path: &str) {
+/// `front` calls `back` through a relay, which cuts the connection during the call.
+async fn cut_during_a_call(protocol: &str, path: &str) {
     let two = graph(json!([
         {"name": "front", "protocol": "http", "endpoints": [
             {"path": "/", "calls": [{"service": "back", "path": path}]}]},
         {"name": "back", "protocol": protocol, "endpoints": [
             {"path": path, "delay_us": 1_000_000}]},
     ]));
-    let playground = play(&two, 1).await;
-    let back = address(&playground, "back");
+    let instance = start(&two, 1).await;
+    let back = address(&instance, "back");
     let relay = Relay::start(back, "127.0.0.1:0").await;
     let through = relay.address.to_string();
     let to = tare_model::worker::Upstream {
@@ -114,7 +114,7 @@ async fn cut_midway(protocol: &str, path: &str) {
             .unwrap()
             .contains("back is not reachable")
     );
-    // The way is there again: the next request finds it by itself.
+    // The next request reconnects.
     let relay = Relay::start(back, &through).await;
     let again = tokio::time::timeout(BOUND, get(front.address(), "/"))
         .await
@@ -125,50 +125,50 @@ async fn cut_midway(protocol: &str, path: &str) {
 }
 
 #[tokio::test]
-async fn a_grpc_upstream_killed_midway_is_an_error_and_comes_back() {
-    cut_midway("grpc", "Get").await;
+async fn a_grpc_upstream_that_is_cut_off_fails_the_call_and_reconnects() {
+    cut_during_a_call("grpc", "Get").await;
 }
 
 #[tokio::test]
-async fn an_http_upstream_killed_midway_is_an_error_and_comes_back() {
-    cut_midway("http", "/").await;
+async fn an_http_upstream_that_is_cut_off_fails_the_call_and_reconnects() {
+    cut_during_a_call("http", "/").await;
 }
 
 #[tokio::test]
-async fn nonsense_is_refused_and_the_server_lives() {
-    let playground = play(&builtin("emojivoto").unwrap(), 1).await;
-    let web = address(&playground, "web");
-    for nonsense in [
+async fn malformed_requests_are_answered_and_the_server_continues() {
+    let instance = start(&builtin("emojivoto").unwrap(), 1).await;
+    let web = address(&instance, "web");
+    for malformed in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
         b"GET\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
     ] {
-        let mut bytes = nonsense.to_vec();
+        let mut bytes = malformed.to_vec();
         bytes.extend(b"\r\n\r\n");
         let answer = raw(web, &bytes).await;
         let text = String::from_utf8_lossy(&answer).into_owned();
-        assert!(text.starts_with("HTTP/1.1 400 "), "{nonsense:?}: {text:?}");
+        assert!(text.starts_with("HTTP/1.1 400 "), "{malformed:?}: {text:?}");
     }
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
     let text = String::from_utf8_lossy(&raw(web, long.as_bytes()).await).into_owned();
     assert!(text.starts_with("HTTP/1.1 4"), "{text:?}");
-    // By HTTP/1.1 a gRPC port answers what every server answers, and ends with anything else.
-    let emoji = address(&playground, "emoji");
+    // Over HTTP/1.1 a gRPC port answers the probes and nothing else.
+    let emoji = address(&instance, "emoji");
     let answer = raw(emoji, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(answer.starts_with(b"HTTP/1.1 505 "));
     assert_eq!(get(emoji, "/tare/ready").await.status, 200);
     assert_eq!(get(web, "/api/list").await.status, 200);
-    assert_eq!(counted(&playground, "web", "list"), (1, 0));
+    assert_eq!(counted(&instance, "web", "list"), (1, 0));
 }
 
 #[tokio::test]
-async fn a_request_body_cut_short_counts_as_failed() {
+async fn an_incomplete_request_body_counts_as_failed() {
     let one = graph(json!([
         {"name": "front", "protocol": "http", "endpoints": [{"path": "/"}]}]));
-    let playground = play(&one, 1).await;
-    let front = address(&playground, "front");
+    let instance = start(&one, 1).await;
+    let front = address(&instance, "front");
     let mut stream = TcpStream::connect(front).await.unwrap();
     stream
         .write_all(b"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nhalf")
@@ -185,10 +185,10 @@ async fn a_request_body_cut_short_counts_as_failed() {
         "{text:?}"
     );
     assert_eq!(get(front, "/").await.status, 200);
-    assert_eq!(counted(&playground, "front", "/"), (1, 2));
+    assert_eq!(counted(&instance, "front", "/"), (1, 2));
 }
 
-/// `grpc-status` of the answer to a call with these bytes as its body.
+/// The `grpc-status` of a call with these bytes as its body.
 pub(crate) async fn grpc_status(
     address: std::net::SocketAddr,
     path: &str,
@@ -218,13 +218,13 @@ pub(crate) async fn grpc_status(
     trailers["grpc-status"].to_str().unwrap().to_owned()
 }
 
-/// A message without a field.
+/// An empty message.
 pub(crate) const EMPTY: &[u8] = b"\0\0\0\0\0";
 
 #[tokio::test]
-async fn grpc_nonsense_is_refused_with_a_status() {
-    let playground = play(&builtin("emojivoto").unwrap(), 1).await;
-    let emoji = address(&playground, "emoji");
+async fn malformed_grpc_calls_are_answered_with_a_status() {
+    let instance = start(&builtin("emojivoto").unwrap(), 1).await;
+    let emoji = address(&instance, "emoji");
     let find = "/emojivoto.v1.EmojiService/FindByShortcode";
     assert_eq!(grpc_status(emoji, find, EMPTY).await, "0");
     for unknown in ["/emojivoto.v1.EmojiService/Nope", "/nope", "/a/b/c"] {
@@ -232,27 +232,27 @@ async fn grpc_nonsense_is_refused_with_a_status() {
     }
     for broken in [
         &b""[..],                    // no message
-        b"\0\0\0\0\x05\x0a",         // cut short
+        b"\0\0\0\0\x05\x0a",         // incomplete
         b"\0\0\0\0\x03\x0a\x7fx",    // a field longer than the message
         b"\0\0\0\0\x03\x0a\x01\xff", // not UTF-8
-        b"\0\xff\xff\xff\xff",       // 4 GiB are announced
-        b"\x01\0\0\0\0",             // compressed, unannounced
+        b"\0\xff\xff\xff\xff",       // a length of 4 GiB
+        b"\x01\0\0\0\0",             // compressed without an encoding
     ] {
         let status = grpc_status(emoji, find, broken).await;
         assert_ne!(status, "0", "{broken:?}");
     }
-    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (1, 6));
-    assert_eq!(counted(&playground, "emoji", "unknown"), (0, 3));
+    assert_eq!(counted(&instance, "emoji", "FindByShortcode"), (1, 6));
+    assert_eq!(counted(&instance, "emoji", "unknown"), (0, 3));
 }
 
 #[tokio::test]
-async fn a_burst_of_connections_is_served_whole() {
-    let playground = play(&builtin("emojivoto").unwrap(), 1).await;
-    let web = address(&playground, "web");
+async fn a_burst_of_connections_is_served_completely() {
+    let instance = start(&builtin("emojivoto").unwrap(), 1).await;
+    let web = address(&instance, "web");
     let all = (0..150).map(|_| get(web, "/api/leaderboard"));
     let answers = futures_util::future::join_all(all);
     let answers = tokio::time::timeout(BOUND, answers).await.unwrap();
     assert!(answers.iter().all(|a| a.status == 200));
-    assert_eq!(counted(&playground, "web", "leaderboard"), (150, 0));
-    assert_eq!(counted(&playground, "emoji", "FindByShortcode"), (1500, 0));
+    assert_eq!(counted(&instance, "web", "leaderboard"), (150, 0));
+    assert_eq!(counted(&instance, "emoji", "FindByShortcode"), (1500, 0));
 }

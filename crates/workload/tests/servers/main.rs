@@ -1,4 +1,4 @@
-//! Servers of whole graphs on loopback, asked over real sockets.
+//! Servers of complete graphs on loopback, over real sockets.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
@@ -7,5 +7,5 @@ mod echo;
 mod echo_grpc;
 mod emojivoto;
 mod faults;
-mod own;
+mod probes;
 mod synthetic;

@@ -1,14 +1,14 @@
-//! Synthetic services: sizes, work, errors, calls in sequence and at once.
+//! Synthetic services: sizes, work, errors, calls in sequence and in parallel.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tare_model::graph::{builtin, builtins};
 
-use crate::client::{address, counted, get, graph, play, request};
+use crate::client::{address, counted, get, graph, request, start};
 
 #[tokio::test]
-async fn sizes_are_exact_both_ways() {
+async fn sizes_are_exact_in_both_directions() {
     let sizes = graph(json!([
         {"name": "front", "protocol": "http", "endpoints": [
             {"path": "/", "response_bytes": 5000, "calls": [
@@ -20,21 +20,21 @@ async fn sizes_are_exact_both_ways() {
         {"name": "web", "protocol": "http", "endpoints": [
             {"path": "/sub", "response_bytes": 2_000_000}]},
     ]));
-    let playground = play(&sizes, 1).await;
-    let front = address(&playground, "front");
+    let instance = start(&sizes, 1).await;
+    let front = address(&instance, "front");
     let answer = get(front, "/").await;
     assert_eq!((answer.status, answer.body.len()), (200, 5000));
     assert_eq!(get(front, "/empty").await.body.len(), 0);
     let posted = request(front, "POST / HTTP/1.1\r\nHost: t", &[b'x'; 100_000]).await;
     assert_eq!(posted.status, 200);
-    assert_eq!(counted(&playground, "rpc", "Get"), (2, 0));
-    assert_eq!(counted(&playground, "web", "/sub"), (2, 0));
-    assert_eq!(counted(&playground, "front", "/empty"), (1, 0));
+    assert_eq!(counted(&instance, "rpc", "Get"), (2, 0));
+    assert_eq!(counted(&instance, "web", "/sub"), (2, 0));
+    assert_eq!(counted(&instance, "front", "/empty"), (1, 0));
     assert_eq!(get(front, "/nowhere").await.status, 404);
 }
 
 #[tokio::test]
-async fn errors_come_at_their_rate_and_the_same_for_the_same_seed() {
+async fn errors_have_their_rate_and_repeat_with_the_seed() {
     let flaky = graph(json!([
         {"name": "front", "protocol": "http", "endpoints": [
             {"path": "/", "error_rate": 0.3},
@@ -43,8 +43,8 @@ async fn errors_come_at_their_rate_and_the_same_for_the_same_seed() {
     ]));
     let mut runs = Vec::new();
     for seed in [7, 7, 8] {
-        let playground = play(&flaky, seed).await;
-        let front = address(&playground, "front");
+        let instance = start(&flaky, seed).await;
+        let front = address(&instance, "front");
         let mut statuses = Vec::new();
         for _ in 0..200 {
             statuses.push(get(front, "/").await.status);
@@ -52,7 +52,7 @@ async fn errors_come_at_their_rate_and_the_same_for_the_same_seed() {
         let failed = statuses.iter().filter(|s| **s == 503).count();
         assert!((35..=85).contains(&failed), "{failed} of 200");
         assert_eq!(
-            counted(&playground, "front", "/"),
+            counted(&instance, "front", "/"),
             (200 - failed as u64, failed as u64)
         );
         assert_eq!(get(front, "/never").await.status, 200);
@@ -64,7 +64,7 @@ async fn errors_come_at_their_rate_and_the_same_for_the_same_seed() {
 }
 
 #[tokio::test]
-async fn a_callees_error_is_the_callers_and_ends_the_sequence() {
+async fn a_callees_error_fails_the_caller_and_ends_the_sequence() {
     let chain = graph(json!([
         {"name": "front", "protocol": "http", "endpoints": [
             {"path": "/", "calls": [
@@ -74,8 +74,8 @@ async fn a_callees_error_is_the_callers_and_ends_the_sequence() {
         {"name": "last", "protocol": "http", "endpoints": [
             {"path": "/"}, {"path": "/fail", "error_rate": 1.0}]},
     ]));
-    let playground = play(&chain, 1).await;
-    let front = address(&playground, "front");
+    let instance = start(&chain, 1).await;
+    let front = address(&instance, "front");
     let answer = get(front, "/").await;
     assert!([502, 503].contains(&answer.status), "{}", answer.status);
     assert!(
@@ -83,15 +83,15 @@ async fn a_callees_error_is_the_callers_and_ends_the_sequence() {
         "{}",
         answer.text()
     );
-    assert_eq!(counted(&playground, "bad", "Fail"), (0, 1));
-    assert_eq!(counted(&playground, "last", "/"), (0, 0));
+    assert_eq!(counted(&instance, "bad", "Fail"), (0, 1));
+    assert_eq!(counted(&instance, "last", "/"), (0, 0));
     let answer = get(front, "/http").await;
     assert_eq!(answer.status, 502);
-    assert_eq!(counted(&playground, "last", "/fail"), (0, 1));
+    assert_eq!(counted(&instance, "last", "/fail"), (0, 1));
 }
 
 #[tokio::test]
-async fn steps_follow_each_other_and_parallel_calls_do_not() {
+async fn steps_run_in_sequence_and_parallel_calls_at_once() {
     let slow = |path| json!({"service": "slow", "path": path});
     let timed = graph(json!([
         {"name": "front", "protocol": "http", "endpoints": [
@@ -103,8 +103,8 @@ async fn steps_follow_each_other_and_parallel_calls_do_not() {
         {"name": "slow", "protocol": "http", "endpoints": [
             {"path": "/a", "delay_us": 200_000}, {"path": "/b", "delay_us": 200_000}]},
     ]));
-    let playground = play(&timed, 1).await;
-    let front = address(&playground, "front");
+    let instance = start(&timed, 1).await;
+    let front = address(&instance, "front");
     let took = async |path| {
         let start = Instant::now();
         assert_eq!(get(front, path).await.status, 200);
@@ -112,34 +112,34 @@ async fn steps_follow_each_other_and_parallel_calls_do_not() {
     };
     assert!(took("/").await >= Duration::from_millis(600));
     assert!(took("/times").await >= Duration::from_millis(600));
-    // One after the other they would take 1.6 s.
+    // In sequence they would take 1.6 s.
     assert!(took("/at-once").await < Duration::from_millis(1400));
-    assert_eq!(counted(&playground, "slow", "/a"), (2 + 3 + 4, 0));
-    assert_eq!(counted(&playground, "slow", "/b"), (1 + 4, 0));
+    assert_eq!(counted(&instance, "slow", "/a"), (2 + 3 + 4, 0));
+    assert_eq!(counted(&instance, "slow", "/b"), (1 + 4, 0));
 }
 
 #[tokio::test]
-async fn delays_and_burns_take_at_least_their_time() {
+async fn delays_and_cpu_work_take_at_least_their_time() {
     let work = graph(json!([
         {"name": "front", "protocol": "http", "endpoints": [
             {"path": "/", "cpu_us": 20_000, "delay_us": 30_000}]},
     ]));
-    let playground = play(&work, 1).await;
+    let instance = start(&work, 1).await;
     let start = Instant::now();
-    assert_eq!(get(address(&playground, "front"), "/").await.status, 200);
+    assert_eq!(get(address(&instance, "front"), "/").await.status, 200);
     assert!(start.elapsed() >= Duration::from_millis(50));
 }
 
 #[tokio::test]
-async fn a_share_of_the_requests_makes_a_call() {
-    let playground = play(&builtin("bookinfo").unwrap(), 5).await;
-    let front = address(&playground, "productpage");
+async fn only_the_given_share_of_requests_makes_a_call() {
+    let instance = start(&builtin("bookinfo").unwrap(), 5).await;
+    let front = address(&instance, "productpage");
     for _ in 0..150 {
         assert_eq!(get(front, "/productpage?u=test").await.body.len(), 5_179);
     }
-    assert_eq!(counted(&playground, "details", "/details/0"), (150, 0));
-    assert_eq!(counted(&playground, "reviews", "/reviews/0"), (150, 0));
-    let (called, _) = counted(&playground, "ratings", "/ratings/0");
+    assert_eq!(counted(&instance, "details", "/details/0"), (150, 0));
+    assert_eq!(counted(&instance, "reviews", "/reviews/0"), (150, 0));
+    let (called, _) = counted(&instance, "ratings", "/ratings/0");
     assert!(
         (75..=125).contains(&called),
         "{called} of 150, expected about 100"
@@ -147,20 +147,20 @@ async fn a_share_of_the_requests_makes_a_call() {
 }
 
 #[tokio::test]
-async fn every_builtin_serves_its_default_mix() {
+async fn every_built_in_graph_serves_its_default_mix() {
     for b in builtins() {
         let graph = builtin(b.example).unwrap();
-        let playground = play(&graph, 1).await;
+        let instance = start(&graph, 1).await;
         for endpoint in &graph.mix("default").unwrap().endpoints {
-            let server = address(&playground, &endpoint.service);
+            let server = address(&instance, &endpoint.service);
             let status = get(server, &endpoint.path).await.status;
             assert_eq!(status, 200, "{} {}", b.example, endpoint.path);
         }
     }
     let graph = builtin("fanout-10").unwrap();
-    let playground = play(&graph, 1).await;
-    get(address(&playground, "front"), "/").await;
+    let instance = start(&graph, 1).await;
+    get(address(&instance, "front"), "/").await;
     for i in 1..=10 {
-        assert_eq!(counted(&playground, &format!("leaf{i}"), "/"), (1, 0));
+        assert_eq!(counted(&instance, &format!("leaf{i}"), "/"), (1, 0));
     }
 }

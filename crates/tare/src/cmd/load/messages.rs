@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use tare_model::load::Streaming;
-    use tare_workload::{EchoOptions, EchoServer, Playground, TlsOptions};
+    use tare_workload::{EchoOptions, EchoServer, LocalInstance, TlsOptions};
 
     #[derive(Parser)]
     struct Line {
@@ -254,8 +254,8 @@ mod tests {
             .build()
             .unwrap();
         let graph = tare_model::graph::builtin("emojivoto").unwrap();
-        let playground = runtime.block_on(Playground::start(&graph, 1)).unwrap();
-        let (_, _, address) = playground
+        let instance = runtime.block_on(LocalInstance::start(&graph, 1)).unwrap();
+        let (_, _, address) = instance
             .services()
             .find(|(name, ..)| *name == "emoji")
             .unwrap();
@@ -263,7 +263,7 @@ mod tests {
         let serving = std::thread::spawn(move || {
             runtime.block_on(async {
                 let _ = end.await;
-                drop(playground);
+                drop(instance);
             });
         });
         let url = format!("grpc://{address}/tare.echo.v1.Echo/Unary");

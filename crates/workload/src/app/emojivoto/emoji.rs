@@ -10,16 +10,16 @@ use super::messages::{
     ListAllEmojiResponse,
 };
 use crate::counters::UNKNOWN;
-use crate::grpc::{unary, unimplemented};
+use crate::protocol::grpc::{unary, unimplemented};
 
-/// Knows the emoji.
+/// Lists and finds emoji.
 #[derive(Debug, Default)]
 pub(crate) struct Emoji;
 
 impl Emoji {
     pub(crate) const METHODS: &[&str] = &["ListAll", "FindByShortcode"];
 
-    /// The answer, and the name to count it under.
+    /// The response, and the name under which it is counted.
     pub(crate) async fn answer(
         &self,
         method: &str,

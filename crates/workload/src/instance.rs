@@ -1,4 +1,4 @@
-//! A whole instance in one process, for trying a graph out.
+//! A complete instance in one process, for trying out a graph.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,29 +10,29 @@ use crate::counters::Tally;
 use crate::server::{Server, WorkloadError};
 use crate::worker;
 
-/// Every service of a graph on a loopback port of its own. For playing and for
-/// tests: in a trial each service is a process.
-pub struct Playground {
-    servers: Vec<Played>,
+/// All services of a graph, each on its own loopback port. In a trial each service is a
+/// process instead.
+pub struct LocalInstance {
+    servers: Vec<Running>,
 }
 
-struct Played {
+struct Running {
     name: String,
     protocol: ServiceProtocol,
     server: Server,
 }
 
-impl Playground {
+impl LocalInstance {
     /// Starts all services and waits until they are ready. Needs a running runtime.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// Errors of [`Server::start`].
     pub async fn start(graph: &ServiceGraph, seed: u64) -> Result<Self, WorkloadError> {
         graph.validate()?;
         let mut upstreams: BTreeMap<String, Upstream> = BTreeMap::new();
         let mut servers = Vec::new();
-        // Callees first: their addresses are what the callers need. The graph has
-        // no cycle, so that each round starts at least one.
+        // Callees first, because the callers need their addresses. The graph has no cycle, so
+        // that each round starts at least one service.
         while servers.len() < graph.services.len() {
             for service in &graph.services {
                 let callees = graph.callees(&service.name);
@@ -57,7 +57,7 @@ impl Playground {
                     authority: address,
                 };
                 upstreams.insert(service.name.clone(), upstream);
-                servers.push(Played {
+                servers.push(Running {
                     name: service.name.clone(),
                     protocol: service.protocol,
                     server,
@@ -69,22 +69,22 @@ impl Playground {
 
     /// Name, protocol and address of each service, callees first.
     pub fn services(&self) -> impl Iterator<Item = (&str, ServiceProtocol, SocketAddr)> {
-        let served = self.servers.iter();
-        served.map(|p| (p.name.as_str(), p.protocol, p.server.address()))
+        let servers = self.servers.iter();
+        servers.map(|s| (s.name.as_str(), s.protocol, s.server.address()))
     }
 
-    /// The server of that name.
+    /// The server with that name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<&Server> {
         self.servers
             .iter()
-            .find(|p| p.name == name)
-            .map(|p| &p.server)
+            .find(|s| s.name == name)
+            .map(|s| &s.server)
     }
 
-    /// Stops one service, so that its callers find it gone; `false` when there is none.
+    /// Stops one service and leaves its callers running; `false` when there is no such service.
     pub async fn stop(&mut self, name: &str) -> bool {
-        let Some(at) = self.servers.iter().position(|p| p.name == name) else {
+        let Some(at) = self.servers.iter().position(|s| s.name == name) else {
             return false;
         };
         self.servers.remove(at).server.stop().await;
@@ -92,24 +92,24 @@ impl Playground {
     }
 }
 
-/// Serves a whole instance until SIGTERM or SIGINT. Calls `started` when all
-/// services are ready; returns what each of them answered.
+/// Serves a complete instance until SIGTERM or SIGINT. Calls `started` when all services are
+/// ready; returns the responses of each service.
 ///
 /// # Errors
-/// As [`Server::start`].
-pub fn run_playground(
+/// Errors of [`Server::start`].
+pub fn run_instance(
     graph: &ServiceGraph,
     seed: u64,
-    started: impl FnOnce(&Playground),
+    started: impl FnOnce(&LocalInstance),
 ) -> Result<Vec<(String, Tally)>, WorkloadError> {
-    worker::block_on(async |asked_to_end| {
-        let playground = Playground::start(graph, seed).await?;
-        started(&playground);
-        asked_to_end.await;
-        // Callers first, so that nobody misses a service.
+    worker::block_on(async |shutdown| {
+        let instance = LocalInstance::start(graph, seed).await?;
+        started(&instance);
+        shutdown.await;
+        // Callers first, so that no caller fails because a callee has stopped.
         let mut tallies = Vec::new();
-        for played in playground.servers.into_iter().rev() {
-            tallies.push((played.name, played.server.stop().await));
+        for running in instance.servers.into_iter().rev() {
+            tallies.push((running.name, running.server.stop().await));
         }
         Ok(tallies)
     })

@@ -1,4 +1,4 @@
-//! The messages of package `emojivoto.v1`, and its paths.
+//! Messages and paths of the package `emojivoto.v1`.
 
 use hyper::http::uri::PathAndQuery;
 
@@ -19,7 +19,7 @@ pub(crate) const RESULTS: PathAndQuery =
 pub(crate) struct Emoji {
     #[prost(string, tag = "1")]
     pub(crate) unicode: String,
-    /// With its colons, as `:joy:`.
+    /// With colons, such as `:joy:`.
     #[prost(string, tag = "2")]
     pub(crate) shortcode: String,
 }
@@ -39,7 +39,7 @@ pub(crate) struct FindByShortcodeRequest {
     pub(crate) shortcode: String,
 }
 
-/// Without `emoji` when there is none of that shortcode.
+/// `emoji` is absent for an unknown shortcode.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct FindByShortcodeResponse {
     #[prost(message, optional, tag = "1")]

@@ -1,4 +1,4 @@
-//! Accepting connections, and letting them go.
+//! Accepts connections and serves them until the server stops.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,11 +15,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::node::Node;
-use crate::upstream::WINDOW_BYTES;
-use crate::{grpc, http};
+use crate::protocol::WINDOW_BYTES;
 
-/// Serves connections until `stop` changes, then ends them after their requests
-/// in flight. Every task holds a receiver of `stop`: when all are gone, all is done.
+use super::{grpc, http};
+
+/// Serves connections until `stop` changes; they then end after their requests in flight.
+/// Every task holds a receiver of `stop`, so that the server has ended when all receivers are
+/// dropped.
 pub(crate) async fn accept(
     listener: TcpListener,
     node: Arc<Node>,
@@ -32,7 +34,7 @@ pub(crate) async fn accept(
             _ = stop.changed() => return,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of descriptors, or the peer was gone already: others may still come.
+            // Out of file descriptors, or the peer has disconnected: continue with the next.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
@@ -50,8 +52,8 @@ pub(crate) async fn accept(
     }
 }
 
-/// Errors of a connection are its peer's affair: it went away or spoke nonsense,
-/// which hyper has answered.
+/// Serves one connection. Its errors are ignored: the peer disconnected, or sent malformed
+/// requests that hyper has answered.
 async fn serve<S, B>(stream: TcpStream, service: S, mut stop: watch::Receiver<()>)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
@@ -61,7 +63,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let _ = stream.set_nodelay(true);
-    let builder = of_both();
+    let builder = builder();
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
@@ -71,16 +73,16 @@ where
     let _ = connection.await;
 }
 
-/// HTTP/1.1, or HTTP/2 from a client that knows.
-pub(crate) fn of_both() -> auto::Builder<TokioExecutor> {
+/// A builder for HTTP/1.1 and HTTP/2 with prior knowledge.
+pub(crate) fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http2()
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
-        // A sidecar or a web front sends all its calls on one connection.
+        // A sidecar or a web service sends all of its calls on one connection.
         .max_concurrent_streams(STREAMS_MAX)
-        // A generator that ends cancels many calls at once; that is no attack.
+        // A generator resets many streams when it ends, which hyper must not treat as an attack.
         .max_pending_accept_reset_streams(STREAMS_MAX as usize);
     builder
 }

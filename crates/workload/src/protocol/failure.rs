@@ -1,18 +1,18 @@
-//! Why a request was not answered well, and how that looks by HTTP and by gRPC.
+//! Failures of requests, and their statuses in HTTP and gRPC.
 
 use hyper::StatusCode;
 use tonic::Status;
 
-/// One failure.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The endpoint's error rate wants it so.
-    Drawn,
-    /// A called service could not be reached, or the connection was lost.
+    /// Injected by the endpoint's `error_rate`.
+    Injected,
+    /// A called service could not be reached, or its connection was lost.
     Unreachable {
         /// The called service.
         service: String,
-        /// What the connection said.
+        /// The error of the connection.
         why: String,
     },
     /// A called service answered with an error.
@@ -25,10 +25,10 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// 503 where nothing was answered, 502 where an error was.
+    /// 502 after an error response of a called service, otherwise 503.
     pub(crate) fn http_status(&self) -> StatusCode {
         match self {
-            Self::Drawn | Self::Unreachable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Injected | Self::Unreachable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Answered { .. } => StatusCode::BAD_GATEWAY,
         }
     }
@@ -37,7 +37,9 @@ impl Failure {
 impl From<Failure> for Status {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Drawn | Failure::Unreachable { .. } => Self::unavailable(failure.to_string()),
+            Failure::Injected | Failure::Unreachable { .. } => {
+                Self::unavailable(failure.to_string())
+            }
             Failure::Answered { .. } => Self::internal(failure.to_string()),
         }
     }
@@ -46,7 +48,7 @@ impl From<Failure> for Status {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Drawn => write!(f, "an error, as the endpoint's error_rate wants"),
+            Self::Injected => write!(f, "injected by the endpoint's error_rate"),
             Self::Unreachable { service, why } => write!(f, "{service} is not reachable: {why}"),
             Self::Answered { service, status } => write!(f, "{service} answered {status}"),
         }

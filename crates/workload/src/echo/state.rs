@@ -1,4 +1,4 @@
-//! What all connections of a thread share, and the waiting that each request does.
+//! State that all connections of a thread share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,9 +10,9 @@ use super::metrics::Metrics;
 use super::queue::Queue;
 use crate::timer::{Timer, now_ns};
 
-/// One for each thread; what is behind an `Arc` is one for all.
-pub(crate) struct Desk {
-    /// What a request gets that asks for nothing.
+/// The state of one thread; values in an `Arc` are shared by all threads.
+pub(crate) struct WorkerState {
+    /// The knobs of requests that set none.
     pub(crate) defaults: Arc<Knobs>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) metrics: Arc<Metrics>,
@@ -21,7 +21,7 @@ pub(crate) struct Desk {
     rng: Mutex<Rng>,
 }
 
-/// The parts of a [`Desk`] that all threads share.
+/// The parts of a [`WorkerState`] that all threads share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) defaults: Arc<Knobs>,
@@ -30,8 +30,8 @@ pub(crate) struct Shared {
     pub(crate) seed: u64,
 }
 
-impl Desk {
-    /// The desk of thread number `thread`, on its runtime.
+impl WorkerState {
+    /// The state of thread number `thread`; call it on the thread's runtime.
     pub(crate) async fn new(shared: &Shared, thread: u64) -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             defaults: Arc::clone(&shared.defaults),
@@ -43,13 +43,13 @@ impl Desk {
         }))
     }
 
-    /// One case of these knobs, or of the server's defaults where they are not set.
+    /// Draws one case of these knobs; those that are not set use the server's defaults.
     pub(crate) fn draw(&self, knobs: Knobs) -> Drawn {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         knobs.or(&self.defaults).draw(|| rng.next_f64())
     }
 
-    /// Waits for a place and then for as long as the request takes.
+    /// Waits for a free server place, and then for the delay of the request.
     pub(crate) async fn serve(&self, delay_ns: u64) {
         let now_ns = now_ns();
         let done_ns = self.queue.done_ns(now_ns, delay_ns);

@@ -1,22 +1,22 @@
-//! Burning CPU time, measured on the thread's own CPU clock.
+//! Uses CPU time, measured on the thread's own CPU clock.
 
 use std::hint::black_box;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of work between two looks at the clock, at most.
+/// Most nanoseconds of work between two readings of the clock.
 const CHUNK_NS: u64 = 50_000;
 
-/// Burns CPU time in user mode. Time in which the thread is not running does
-/// not count: under contention a burn takes longer, and still costs the same.
+/// Uses CPU time in user mode. Time in which the thread does not run does not count: under
+/// contention the work takes longer, and costs the same.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Burner {
+pub(super) struct CpuWork {
     rounds_per_ns: f64,
 }
 
-impl Burner {
+impl CpuWork {
     /// Calibrates on this thread; takes about 3 ms of CPU time.
-    pub(crate) fn calibrate() -> Self {
+    pub(super) fn calibrate() -> Self {
         const ROUNDS: u64 = 200_000;
         let fastest_ns = (0..5)
             .map(|_| {
@@ -31,14 +31,14 @@ impl Burner {
     }
 
     /// Uses `ns` nanoseconds of this thread's CPU time, or a few hundred more.
-    pub(crate) fn burn(self, ns: u64) {
+    pub(super) fn spend(self, ns: u64) {
         let start = thread_cpu_ns();
         loop {
             let left = ns.saturating_sub(thread_cpu_ns() - start);
             if left == 0 {
                 return;
             }
-            // A little less than what is left: the looks at the clock cost time too.
+            // A little less than the rest, because reading the clock takes time, too.
             let rounds = left.min(CHUNK_NS) as f64 * self.rounds_per_ns * 0.95;
             work(rounds as u64);
         }
@@ -62,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burn_costs_what_it_says() {
-        let burner = Burner::calibrate();
+    fn cpu_work_uses_the_given_time() {
+        let cpu = CpuWork::calibrate();
         for ns in [20_000, 1_000_000, 20_000_000] {
             let start = thread_cpu_ns();
-            burner.burn(ns);
+            cpu.spend(ns);
             let spent = thread_cpu_ns() - start;
             assert!(spent >= ns, "{spent} of {ns}");
-            // CPU time, so that other processes do not disturb; the margin is for page faults.
+            // Other processes do not affect CPU time; the margin is for page faults.
             assert!(spent < ns + ns / 2 + 200_000, "{spent} of {ns}");
         }
     }

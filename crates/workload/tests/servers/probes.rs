@@ -1,4 +1,4 @@
-//! What every server answers besides its business: the echo, readiness.
+//! The probes of every node: echo and readiness.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tare_model::graph::builtin;
 use tare_model::worker::{Upstream, WorkloadSpec};
 use tare_workload::{Server, WorkloadError};
 
-use crate::client::{BOUND, address, counted, get, graph, play, request};
+use crate::client::{BOUND, address, counted, get, graph, request, start};
 
 fn spec(service: &str) -> WorkloadSpec {
     WorkloadSpec {
@@ -23,27 +23,27 @@ fn spec(service: &str) -> WorkloadSpec {
 }
 
 #[tokio::test]
-async fn the_echo_shows_headers_as_received_and_is_no_load() {
-    let playground = play(&builtin("emojivoto").unwrap(), 1).await;
+async fn the_echo_returns_the_headers_and_is_not_counted() {
+    let instance = start(&builtin("emojivoto").unwrap(), 1).await;
     let head = "GET /tare/echo?x HTTP/1.1\r\nHost: web.example:80\r\n\
         X-Forwarded-Client-Cert: By=spiffe://a;Hash=1\r\nx-two: a\r\nX-Two: b";
-    let heard = request(address(&playground, "web"), head, b"").await;
-    assert_eq!(heard.status, 200);
-    let heard = heard.json();
-    assert_eq!(heard["service"], "web");
-    assert_eq!(heard["instance"], "emojivoto-0");
-    assert_eq!(heard["authority"], "web.example:80");
+    let echo = request(address(&instance, "web"), head, b"").await;
+    assert_eq!(echo.status, 200);
+    let echo = echo.json();
+    assert_eq!(echo["service"], "web");
+    assert_eq!(echo["instance"], "emojivoto-0");
+    assert_eq!(echo["authority"], "web.example:80");
     assert_eq!(
-        heard["headers"]["x-forwarded-client-cert"],
+        echo["headers"]["x-forwarded-client-cert"],
         "By=spiffe://a;Hash=1"
     );
-    assert_eq!(heard["headers"]["x-two"], "a, b");
-    let tally = playground.server("web").unwrap().tally();
+    assert_eq!(echo["headers"]["x-two"], "a, b");
+    let tally = instance.server("web").unwrap().tally();
     assert!(tally.served.is_empty() && tally.failed.is_empty());
 }
 
 #[tokio::test]
-async fn the_echo_goes_by_way_of_upstreams_with_their_authority() {
+async fn the_echo_is_forwarded_to_upstreams_with_their_authority() {
     let mut web = spec("web");
     let (emoji, _) = Server::start(&spec("emoji")).await.unwrap();
     let (voting, _) = Server::start(&spec("voting")).await.unwrap();
@@ -57,22 +57,22 @@ async fn the_echo_goes_by_way_of_upstreams_with_their_authority() {
         web.upstreams.insert(name.to_owned(), to);
     }
     let (web, _) = Server::start(&web).await.unwrap();
-    let heard = get(web.address(), "/tare/echo?via=emoji").await.json();
-    assert_eq!(heard["service"], "emoji");
-    assert_eq!(heard["authority"], "emoji.emojivoto-7:8080");
-    assert_eq!(heard["headers"]["te"], "trailers");
-    let stranger = get(web.address(), "/tare/echo?via=nobody").await;
-    assert_eq!(stranger.status, 404);
+    let echo = get(web.address(), "/tare/echo?via=emoji").await.json();
+    assert_eq!(echo["service"], "emoji");
+    assert_eq!(echo["authority"], "emoji.emojivoto-7:8080");
+    assert_eq!(echo["headers"]["te"], "trailers");
+    let unknown = get(web.address(), "/tare/echo?via=nobody").await;
+    assert_eq!(unknown.status, 404);
     assert!(
-        stranger.text().contains("emoji, voting"),
+        unknown.text().contains("emoji, voting"),
         "{}",
-        stranger.text()
+        unknown.text()
     );
     assert!(emoji.tally().served.is_empty());
 }
 
 #[tokio::test]
-async fn the_echo_goes_through_a_mixed_chain() {
+async fn the_echo_is_forwarded_through_a_chain_of_both_protocols() {
     let chain = graph(json!([
         {"name": "a", "protocol": "http", "endpoints": [
             {"path": "/", "calls": [{"service": "b", "path": "Get"}]}]},
@@ -80,21 +80,21 @@ async fn the_echo_goes_through_a_mixed_chain() {
             {"path": "Get", "calls": [{"service": "c", "path": "/c"}]}]},
         {"name": "c", "protocol": "http", "endpoints": [{"path": "/c"}]},
     ]));
-    let playground = play(&chain, 1).await;
-    let heard = get(address(&playground, "a"), "/tare/echo?via=b,c").await;
-    assert_eq!(heard.status, 200, "{}", heard.text());
-    assert_eq!(heard.json()["service"], "c");
+    let instance = start(&chain, 1).await;
+    let echo = get(address(&instance, "a"), "/tare/echo?via=b,c").await;
+    assert_eq!(echo.status, 200, "{}", echo.text());
+    assert_eq!(echo.json()["service"], "c");
     assert_eq!(
-        heard.json()["authority"],
-        address(&playground, "c").to_string()
+        echo.json()["authority"],
+        address(&instance, "c").to_string()
     );
-    let lost = get(address(&playground, "a"), "/tare/echo?via=b,x").await;
+    let lost = get(address(&instance, "a"), "/tare/echo?via=b,x").await;
     assert_eq!(lost.status, 502);
-    assert_eq!(counted(&playground, "b", "Get"), (0, 0));
+    assert_eq!(counted(&instance, "b", "Get"), (0, 0));
 }
 
 #[tokio::test]
-async fn ready_waits_for_what_is_called() {
+async fn readiness_waits_for_the_called_services() {
     let (emoji, _) = Server::start(&spec("emoji")).await.unwrap();
     let (voting, _) = Server::start(&spec("voting")).await.unwrap();
     let mut web = spec("web");
@@ -108,7 +108,7 @@ async fn ready_waits_for_what_is_called() {
     }
     let (web, _) = Server::start(&web).await.unwrap();
     emoji.ready().await;
-    // voting listens, and has not yet said that it is ready.
+    // voting listens but is not ready.
     let early = tokio::time::timeout(Duration::from_millis(100), web.ready()).await;
     assert!(early.is_err());
     assert_eq!(get(web.address(), "/tare/ready").await.status, 503);
@@ -118,34 +118,28 @@ async fn ready_waits_for_what_is_called() {
 }
 
 #[tokio::test]
-async fn specifications_that_do_not_fit_are_refused() {
-    async fn refusal(spec: &WorkloadSpec) -> WorkloadError {
+async fn invalid_specifications_are_errors() {
+    async fn error(spec: &WorkloadSpec) -> WorkloadError {
         match Server::start(spec).await {
             Ok(_) => panic!("started"),
             Err(error) => error,
         }
     }
-    let missing = refusal(&spec("web")).await.to_string();
+    let missing = error(&spec("web")).await.to_string();
     assert!(missing.contains("no upstream for \"emoji\""), "{missing}");
-    let stranger = refusal(&spec("wbe")).await.to_string();
+    let unknown = error(&spec("wbe")).await.to_string();
     assert!(
-        stranger.contains("expected one of: web, emoji, voting"),
-        "{stranger}"
+        unknown.contains("expected one of: web, emoji, voting"),
+        "{unknown}"
     );
     let mut taken = spec("emoji");
     let (first, _) = Server::start(&taken).await.unwrap();
     taken.listen = first.address().to_string();
-    assert!(matches!(
-        refusal(&taken).await,
-        WorkloadError::Listen { .. }
-    ));
+    assert!(matches!(error(&taken).await, WorkloadError::Listen { .. }));
     let mut old = spec("emoji");
     old.schema_version = 0;
-    assert!(matches!(
-        refusal(&old).await,
-        WorkloadError::SchemaVersion(0)
-    ));
+    assert!(matches!(error(&old).await, WorkloadError::SchemaVersion(0)));
     let mut empty = spec("emoji");
     empty.graph.services.clear();
-    assert!(matches!(refusal(&empty).await, WorkloadError::Graph(_)));
+    assert!(matches!(error(&empty).await, WorkloadError::Graph(_)));
 }

@@ -1,4 +1,4 @@
-//! Synthetic endpoints: answers of a given size after given work, calls and errors.
+//! Synthetic endpoints: responses of a given size after given work, calls and errors.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,17 +10,17 @@ use hyper::http::uri::PathAndQuery;
 use tare_model::graph::{Call, Service, ServiceEndpoint};
 use tare_model::rng::Rng;
 
-use crate::burn::Burner;
-use crate::failure::Failure;
-use crate::grpc::{self, Payload};
+use crate::protocol::grpc::{Payload, synthetic_path};
+use crate::protocol::{Failure, Upstream};
 use crate::server::WorkloadError;
 use crate::timer::Timer;
-use crate::upstream::Upstream;
+
+use super::cpu::CpuWork;
 
 /// The endpoints of one service.
 pub(crate) struct Synthetic {
     endpoints: HashMap<String, Endpoint>,
-    burner: Option<Burner>,
+    cpu: Option<CpuWork>,
     timer: Option<Arc<Timer>>,
 }
 
@@ -30,11 +30,11 @@ struct Endpoint {
     delay_ns: u64,
     error_rate: f64,
     errors: Mutex<Rng>,
-    steps: Vec<Vec<Prepared>>,
+    steps: Vec<Vec<PreparedCall>>,
 }
 
-/// A call with everything made ready that is the same each time.
-struct Prepared {
+/// A call with its constant parts prepared.
+struct PreparedCall {
     upstream: Upstream,
     path: PathAndQuery,
     body: Bytes,
@@ -44,11 +44,12 @@ struct Prepared {
 }
 
 impl Synthetic {
-    /// Needs a running runtime when an endpoint has a delay. `seed` is of this
-    /// service of this instance; each endpoint and call has a stream of its own.
+    /// The endpoints of `service`. Needs a running runtime when an endpoint has a delay. `seed`
+    /// belongs to this service of this instance; each endpoint and call has its own random
+    /// stream.
     ///
     /// # Errors
-    /// A call to a service without an upstream, a timer that could not be had.
+    /// A call to a service without an upstream, or a timer that the kernel refuses.
     pub(crate) fn new(
         service: &Service,
         upstreams: &std::collections::BTreeMap<String, Upstream>,
@@ -61,11 +62,11 @@ impl Synthetic {
             let prepared = Endpoint::new(e, upstreams, &mut rng)?;
             endpoints.insert(e.path.clone(), prepared);
         }
-        let burns = service.endpoints.iter().any(|e| e.cpu_us > 0);
+        let uses_cpu = service.endpoints.iter().any(|e| e.cpu_us > 0);
         let sleeps = service.endpoints.iter().any(|e| e.delay_us > 0);
         Ok(Self {
             endpoints,
-            burner: burns.then(Burner::calibrate),
+            cpu: uses_cpu.then(CpuWork::calibrate),
             timer: sleeps
                 .then(Timer::start)
                 .transpose()
@@ -73,35 +74,35 @@ impl Synthetic {
         })
     }
 
-    /// Its path, when there is such an endpoint.
+    /// The path of the endpoint, if it exists.
     pub(crate) fn endpoint(&self, path: &str) -> Option<&str> {
         self.endpoints
             .get_key_value(path)
             .map(|(path, _)| path.as_str())
     }
 
-    /// The body of the answer, after all that goes before it.
+    /// Does the work of the endpoint; returns the body of its response.
     pub(crate) async fn answer(&self, path: &str) -> Result<Bytes, Failure> {
         let Some(endpoint) = self.endpoints.get(path) else {
-            return Err(Failure::Drawn);
+            return Err(Failure::Injected);
         };
         if happens(endpoint.error_rate, &endpoint.errors) {
-            return Err(Failure::Drawn);
+            return Err(Failure::Injected);
         }
-        if let (Some(burner), 1..) = (self.burner, endpoint.cpu_ns) {
-            burner.burn(endpoint.cpu_ns);
+        if let (Some(cpu), 1..) = (self.cpu, endpoint.cpu_ns) {
+            cpu.spend(endpoint.cpu_ns);
         }
         if let (Some(timer), 1..) = (&self.timer, endpoint.delay_ns) {
             timer.sleep(endpoint.delay_ns).await;
         }
         for step in &endpoint.steps {
-            // All of a step are waited for, even when one has failed: dropping the
+            // Waits for all calls of a step even when one has failed, because dropping the
             // others would close their connections.
             match step.as_slice() {
-                [only] => only.make().await?,
+                [only] => only.call().await?,
                 several => {
-                    let made = join_all(several.iter().map(Prepared::make)).await;
-                    made.into_iter().collect::<Result<(), _>>()?;
+                    let results = join_all(several.iter().map(PreparedCall::call)).await;
+                    results.into_iter().collect::<Result<(), _>>()?;
                 }
             }
         }
@@ -121,7 +122,7 @@ impl Endpoint {
             let calls = step
                 .parallel
                 .iter()
-                .map(|c| Prepared::new(c, upstreams, rng()));
+                .map(|c| PreparedCall::new(c, upstreams, rng()));
             steps.push(calls.collect::<Result<_, _>>()?);
         }
         Ok(Self {
@@ -135,7 +136,7 @@ impl Endpoint {
     }
 }
 
-impl Prepared {
+impl PreparedCall {
     fn new(
         call: &Call,
         upstreams: &std::collections::BTreeMap<String, Upstream>,
@@ -145,7 +146,7 @@ impl Prepared {
         let upstream = upstream.ok_or_else(|| WorkloadError::NoUpstream(call.service.clone()))?;
         let path = match upstream {
             Upstream::Http(_) => call.path.parse(),
-            Upstream::Grpc(_) => grpc::synthetic_path(&call.path),
+            Upstream::Grpc(_) => synthetic_path(&call.path),
         };
         Ok(Self {
             upstream: upstream.clone(),
@@ -157,7 +158,7 @@ impl Prepared {
         })
     }
 
-    async fn make(&self) -> Result<(), Failure> {
+    async fn call(&self) -> Result<(), Failure> {
         if !happens(self.share, &self.draws) {
             return Ok(());
         }
@@ -181,7 +182,7 @@ impl Prepared {
     }
 }
 
-/// Draws only where chance decides: a share of 1 costs no random number.
+/// Whether a case with the probability `share` happens. Draws no random number for 0 and 1.
 fn happens(share: f64, rng: &Mutex<Rng>) -> bool {
     if share <= 0.0 || share >= 1.0 {
         return share >= 1.0;

@@ -1,5 +1,5 @@
-//! The called services: one connection each by gRPC, a pool by HTTP/1.1; both
-//! connect again by themselves.
+//! Calls to other services: one connection per service with gRPC, a pool with HTTP/1.1. Both
+//! reconnect automatically.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -23,13 +23,14 @@ use tonic_prost::ProstCodec;
 use tower_service::Service;
 
 use crate::events::Events;
-use crate::failure::Failure;
+
+use super::failure::Failure;
 
 /// Longest wait for a connection to open.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Largest message of either side: the largest body with room for what is around it.
+/// Largest message in either direction: the largest body and its framing.
 pub(crate) const MESSAGE_MAX: usize = BYTES_MAX as usize + 4096;
-/// HTTP/2 flow-control window, so that no message of usual size waits for credit.
+/// HTTP/2 flow-control window: large enough that usual messages do not wait for it.
 pub(crate) const WINDOW_BYTES: u32 = 1 << 20;
 
 /// A called service.
@@ -39,14 +40,14 @@ pub(crate) enum Upstream {
     Grpc(Arc<GrpcUpstream>),
 }
 
-/// A service called by HTTP/1.1.
+/// A service that is called with HTTP/1.1.
 pub(crate) struct HttpUpstream {
     link: Link,
     origin: Uri,
     client: Client<Connector, Full<Bytes>>,
 }
 
-/// A service called by gRPC.
+/// A service that is called with gRPC.
 pub(crate) struct GrpcUpstream {
     link: Link,
     origin: Uri,
@@ -54,11 +55,10 @@ pub(crate) struct GrpcUpstream {
 }
 
 impl Upstream {
-    /// An upstream that connects when it is first called. `service` is its name
-    /// in the graph.
+    /// An upstream that connects at the first call. `service` is its name in the graph.
     ///
     /// # Errors
-    /// An authority that cannot be one.
+    /// An invalid authority.
     pub(crate) fn new(
         service: &str,
         protocol: ServiceProtocol,
@@ -98,7 +98,7 @@ impl Upstream {
 }
 
 impl HttpUpstream {
-    /// One exchange: the status and the whole body, whatever the status.
+    /// Sends one request; returns any status with the complete body.
     pub(crate) async fn call(
         &self,
         method: Method,
@@ -108,10 +108,10 @@ impl HttpUpstream {
         let result = self.exchange(method, path, body).await;
         match result {
             Ok(answer) => {
-                self.link.found();
+                self.link.mark_reachable();
                 Ok(answer)
             }
-            Err(why) => Err(self.link.lost(why)),
+            Err(why) => Err(self.link.unreachable(why)),
         }
     }
 
@@ -158,7 +158,7 @@ impl HttpUpstream {
 }
 
 impl GrpcUpstream {
-    /// One unary call.
+    /// Makes one unary call.
     pub(crate) async fn unary<M1, M2>(&self, path: PathAndQuery, message: M1) -> Result<M2, Failure>
     where
         M1: prost::Message + 'static,
@@ -167,25 +167,25 @@ impl GrpcUpstream {
         let client = self.client.clone();
         let mut grpc = tonic::client::Grpc::with_origin(client, self.origin.clone())
             .max_decoding_message_size(MESSAGE_MAX);
-        // The client is ready at all times; its requests wait for the connection.
+        // The client needs no readiness check: requests wait for the connection.
         let codec = ProstCodec::<M1, M2>::default();
         match grpc.unary(tonic::Request::new(message), path, codec).await {
             Ok(response) => {
-                self.link.found();
+                self.link.mark_reachable();
                 Ok(response.into_inner())
             }
             Err(status) => Err(self.failure(&status)),
         }
     }
 
-    /// A status with a source was made on this side, of a connection's error;
-    /// UNAVAILABLE is what proxies answer for a service that they cannot reach.
+    /// The failure of a call. A status with a source comes from this side's connection; a
+    /// proxy answers UNAVAILABLE for a service that it cannot reach.
     fn failure(&self, status: &Status) -> Failure {
         if let Some(source) = status.source() {
-            return self.link.lost(innermost(source));
+            return self.link.unreachable(innermost(source));
         }
         if status.code() == tonic::Code::Unavailable {
-            return self.link.lost(status.message().to_owned());
+            return self.link.unreachable(status.message().to_owned());
         }
         Failure::Answered {
             service: self.link.service.clone(),
@@ -194,7 +194,7 @@ impl GrpcUpstream {
     }
 }
 
-/// The state of the way to a service, for events.
+/// Whether a service is reachable, for events.
 struct Link {
     service: String,
     address: String,
@@ -203,28 +203,28 @@ struct Link {
 }
 
 impl Link {
-    fn found(&self) {
+    fn mark_reachable(&self) {
         if self.lost.load(Ordering::Relaxed) {
             self.lost.store(false, Ordering::Relaxed);
             self.events
-                .say(format!("{} is reachable again", self.service));
+                .send(format!("{} is reachable again", self.service));
         }
     }
 
-    fn lost(&self, why: String) -> Failure {
+    fn unreachable(&self, why: String) -> Failure {
         let failure = Failure::Unreachable {
             service: self.service.clone(),
             why,
         };
         if !self.lost.swap(true, Ordering::Relaxed) {
             self.events
-                .say(format!("{failure} (by way of {})", self.address));
+                .send(format!("{failure} (connecting to {})", self.address));
         }
         failure
     }
 }
 
-/// The deepest cause: the outer ones only say that something failed.
+/// The innermost cause; the outer ones only state that something failed.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -233,8 +233,8 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     cause.to_string()
 }
 
-/// Connects to one address, whatever the URI says: the authority is for the
-/// proxy that listens there.
+/// Connects to one address and ignores the URI, whose authority is meant for the proxy that
+/// listens there.
 #[derive(Debug, Clone)]
 struct Connector(Arc<str>);
 

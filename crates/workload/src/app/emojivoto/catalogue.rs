@@ -1,6 +1,6 @@
 //! The hundred emoji.
 
-/// The one for which voting always fails, on purpose.
+/// The emoji for which voting always fails, as in the original.
 pub(super) const DOUGHNUT: &str = "doughnut";
 
 /// Shortcode without colons, and the character.
@@ -108,7 +108,7 @@ pub(super) const CATALOGUE: [(&str, &str); 100] = [
     ("star", "\u{2B50}"),
 ];
 
-/// Name of the RPC that votes for an emoji: `heart_eyes` to `VoteHeartEyes`.
+/// The name of the method that votes for an emoji: `VoteHeartEyes` for `heart_eyes`.
 pub(super) fn vote_method(name: &str) -> String {
     let mut method = String::from("Vote");
     for word in name.split('_') {
@@ -126,7 +126,7 @@ mod tests {
     use tare_model::graph::builtin;
 
     #[test]
-    fn a_hundred_different_emoji_with_a_method_each() {
+    fn a_hundred_distinct_emoji_have_distinct_methods() {
         let names: BTreeSet<_> = CATALOGUE.iter().map(|(n, _)| n).collect();
         let characters: BTreeSet<_> = CATALOGUE.iter().map(|(_, c)| c).collect();
         let methods: BTreeSet<_> = CATALOGUE.iter().map(|(n, _)| vote_method(n)).collect();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn every_vote_of_the_mixes_is_for_one_of_them() {
+    fn every_vote_of_the_mixes_is_for_a_known_emoji() {
         let graph = builtin("emojivoto").unwrap();
         let mut votes = 0;
         for e in graph.mixes.iter().flat_map(|m| &m.endpoints) {

@@ -12,10 +12,10 @@ use tonic::body::Body;
 use super::catalogue::{CATALOGUE, DOUGHNUT, vote_method};
 use super::messages::{ResultsRequest, ResultsResponse, VoteRequest, VoteResponse, VotingResult};
 use crate::counters::UNKNOWN;
-use crate::grpc::{unary, unimplemented};
-use crate::http::query_value;
+use crate::protocol::grpc::{unary, unimplemented};
+use crate::protocol::http::query_value;
 
-/// Keeps the votes, in memory.
+/// Keeps the votes in memory.
 #[derive(Debug)]
 pub(crate) struct Voting {
     /// In the order of the catalogue.
@@ -27,9 +27,9 @@ pub(crate) struct Voting {
 impl Voting {
     pub(crate) const METHODS: &[&str] = &["Vote", "Results"];
 
-    /// Starts with one vote for each emoji that a mix of the graph votes for: the
-    /// leaderboard then has its final length from the first request on, and every
-    /// leaderboard request of a trial makes the same number of calls.
+    /// Starts with one vote for each emoji that a mix of the graph votes for. The leaderboard
+    /// then has its final length from the start, and every leaderboard request of a trial makes
+    /// the same number of calls.
     pub(crate) fn new(graph: &ServiceGraph) -> Self {
         let voting = Self {
             votes: CATALOGUE.iter().map(|_| AtomicI32::new(0)).collect(),
@@ -49,7 +49,7 @@ impl Voting {
         voting
     }
 
-    /// The answer, and the name to count it under: all votes are `Vote`.
+    /// The response, and the name under which it is counted; all votes count as `Vote`.
     pub(crate) async fn answer(
         &self,
         method: &str,
@@ -73,13 +73,13 @@ impl Voting {
 
     fn vote(&self, index: usize) -> Result<tonic::Response<VoteResponse>, Status> {
         if CATALOGUE[index].0 == DOUGHNUT {
-            return Err(Status::unknown("nobody may vote for the doughnut"));
+            return Err(Status::unknown("votes for the doughnut always fail"));
         }
         self.votes[index].fetch_add(1, Ordering::Relaxed);
         Ok(tonic::Response::new(VoteResponse {}))
     }
 
-    /// Those with votes, most votes first.
+    /// The emoji with votes, most votes first.
     fn results(&self) -> Vec<VotingResult> {
         let counted = CATALOGUE
             .iter()
@@ -94,7 +94,7 @@ impl Voting {
     }
 }
 
-/// The choices of all vote URLs of all mixes, and the methods that mixes vote by.
+/// The choices of the vote URLs and the vote methods in all mixes.
 fn voted_for(graph: &ServiceGraph) -> impl Iterator<Item = String> {
     let endpoints = graph.mixes.iter().flat_map(|m| &m.endpoints);
     endpoints.filter_map(|e| match graph.service(&e.service)?.app? {
@@ -107,11 +107,11 @@ fn voted_for(graph: &ServiceGraph) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emojivoto::messages;
+    use crate::app::messages;
     use tare_model::graph::{App, builtin};
 
     #[test]
-    fn mixes_may_name_what_is_answered() {
+    fn every_method_that_a_mix_may_use_is_implemented() {
         let voting = Voting::new(&builtin("emojivoto").unwrap());
         let votes = |path: &&str| voting.methods.contains_key(*path);
         let (known, others): (Vec<&str>, Vec<&str>) =
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn votes_by_grpc_are_there_from_the_start() {
+    fn emoji_that_are_voted_for_over_grpc_have_a_vote_from_the_start() {
         let mut graph = builtin("emojivoto").unwrap();
         graph.mixes.retain(|m| m.name == "grpc");
         let results = Voting::new(&graph).results();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leaderboard_has_its_length_from_the_start() {
+    fn the_leaderboard_has_its_final_length_from_the_start() {
         let graph = builtin("emojivoto").unwrap();
         let voting = Voting::new(&graph);
         let first = voting.results();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_a_vote_for_the_doughnut() {
+    fn votes_for_the_doughnut_fail() {
         let mut graph = builtin("emojivoto").unwrap();
         graph.mixes[0].endpoints[1].path = "/api/vote?choice=:doughnut:".to_owned();
         let voting = Voting::new(&graph);

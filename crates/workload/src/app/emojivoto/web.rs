@@ -1,4 +1,4 @@
-//! The web front.
+//! The web service.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,18 +16,17 @@ use super::messages::{
     VoteRequest, VoteResponse,
 };
 use crate::counters::UNKNOWN;
-use crate::failure::Failure;
-use crate::http::{Reply, error, failed, json, no_such_path, query_value, reply};
+use crate::protocol::http::{Reply, error, failed, json, no_such_path, query_value, reply};
+use crate::protocol::{Failure, GrpcUpstream, Upstream};
 use crate::server::WorkloadError;
-use crate::upstream::{GrpcUpstream, Upstream};
 
 const PAGE: &str = include_str!("page.html");
 
-/// Pages and the API behind them.
+/// Serves the pages and the API.
 pub(crate) struct Web {
     emoji: Arc<GrpcUpstream>,
     voting: Arc<GrpcUpstream>,
-    /// Shortcode with colons to the path of its vote.
+    /// From a shortcode with colons to the path of its vote method.
     votes: HashMap<String, PathAndQuery>,
 }
 
@@ -48,13 +47,13 @@ impl Web {
     pub(crate) const ENDPOINTS: &[&str] =
         &["index", "leaderboard-page", "list", "vote", "leaderboard"];
 
-    /// Finds its two partners by their application among the services that it uses.
+    /// Finds the emoji and voting services by their application among the services in `uses`.
     pub(crate) fn new(
         spec: &WorkloadSpec,
         service: &Service,
         upstreams: &BTreeMap<String, Upstream>,
     ) -> Result<Self, WorkloadError> {
-        let partner = |app: App| {
+        let upstream = |app: App| {
             let is = |name: &&String| spec.graph.service(name).is_some_and(|s| s.app == Some(app));
             let name = service.uses.iter().find(is);
             match name.and_then(|n| upstreams.get(n)) {
@@ -69,13 +68,13 @@ impl Web {
             votes.insert(format!(":{name}:"), path);
         }
         Ok(Self {
-            emoji: partner(App::EmojivotoEmoji)?,
-            voting: partner(App::EmojivotoVoting)?,
+            emoji: upstream(App::EmojivotoEmoji)?,
+            voting: upstream(App::EmojivotoVoting)?,
             votes,
         })
     }
 
-    /// The answer, and the name to count it under.
+    /// The response, and the name under which it is counted.
     pub(crate) async fn answer(&self, path: &str, query: Option<&str>) -> (&'static str, Reply) {
         let page = || reply(StatusCode::OK, "text/html; charset=utf-8", PAGE);
         match path {
@@ -108,7 +107,7 @@ impl Web {
 
     async fn vote(&self, choice: String) -> Result<Reply, Failure> {
         if choice.is_empty() {
-            let message = "found no choice, expected a shortcode, as /api/vote?choice=:joy:";
+            let message = "found no choice, expected a shortcode, such as /api/vote?choice=:joy:";
             return Ok(error(StatusCode::BAD_REQUEST, message));
         }
         let Some(emoji) = self.find(choice.clone()).await? else {
@@ -116,12 +115,12 @@ impl Web {
             return Ok(error(StatusCode::BAD_REQUEST, &message));
         };
         let Some(path) = self.votes.get(&emoji.shortcode) else {
-            let message = format!("there is no vote for {:?}", emoji.shortcode);
+            let message = format!("no vote method for {:?}", emoji.shortcode);
             return Ok(error(StatusCode::BAD_REQUEST, &message));
         };
         match self.voting.unary(path.clone(), VoteRequest {}).await {
             Ok(VoteResponse {}) => Ok(reply(StatusCode::OK, "application/json", "{}")),
-            // The application's own error, not the way to it.
+            // An error of the application instead of the connection.
             Err(failure @ Failure::Answered { .. }) => Ok(error(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 &failure.to_string(),
@@ -133,8 +132,7 @@ impl Web {
     async fn leaderboard(&self) -> Result<Reply, Failure> {
         let board: ResultsResponse = self.voting.unary(RESULTS, ResultsRequest {}).await?;
         let mut ranks = Vec::with_capacity(board.results.len());
-        // One after the other, as the original does: it is what makes this page
-        // sensitive to the cost of a hop.
+        // In sequence, as in the original: this makes the page sensitive to the cost of a hop.
         for result in board.results {
             let found = self.find(result.shortcode.clone()).await?;
             ranks.push(Ranked {

@@ -1,0 +1,10 @@
+//! The server side of a node: accepts connections, answers by HTTP/1.1 or gRPC, and
+//! answers the probes that every node has.
+
+mod grpc;
+mod http;
+mod listen;
+mod probes;
+
+pub(crate) use listen::{accept, builder};
+pub(crate) use probes::probe;
