@@ -73,7 +73,7 @@ deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
 fuzz: ## Feed every parser with mutated input, FUZZ_SECONDS each (coverage-guided: cd fuzz; cargo +nightly fuzz run TARGET --features libfuzzer)
 	$(CARGO) run --locked --profile fuzz -p tare-fuzz --bin mutate -- $(FUZZ_SECONDS)
 
-bench: ## Cost and truth of the load engine beside wrk, oha, fortio, h2load and ghz, interleaved
+bench: ## Cost and accuracy of the load engine beside wrk, oha, fortio, h2load and ghz, interleaved
 	$(CARGO) build --release --locked --workspace --bins --examples
 	$(CARGO) build --release --locked -p tare-load --example counting --features unrecorded
 	$(CARGO) bench --locked -p tare-load --bench peers

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode};
-use tare_model::load::schedule::SchedulePlan;
 use tare_analysis::LoadStream;
+use tare_model::load::schedule::SchedulePlan;
+use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode};
 
 use crate::driver::Driver;
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};

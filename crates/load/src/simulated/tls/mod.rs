@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use rustls::{ServerConfig, version};
+use tare_model::load::transport::{TlsResult, TlsSpec, TlsVersion};
 use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Protocol};
 use tare_model::rng::Rng;
-use tare_model::load::transport::{TlsResult, TlsSpec, TlsVersion};
 use tare_model::verdict::Finding;
 
 use crate::driver::{ConnId, Driver, EpollDriver, Fault, Ready, TlsDriver};
