@@ -42,6 +42,30 @@ mod tests {
 
     use clap::{Command, CommandFactory as _};
 
+    const HEAD: &str = "\
+# Command line
+
+The help of every command, made from its definition.
+
+| exit code | meaning |
+|---|---|
+| 0 | success |
+| 1 | an objective is missed, or a threshold is exceeded |
+| 2 | wrong usage, a wrong plan or specification, or something that is needed is missing |
+| 3 | the run or the measurement is invalid |
+| 130 | interrupted |
+
+| environment variable | meaning |
+|---|---|
+| `TARE_LOG` | log level, as `-v`, or modules with their levels |
+| `TARE_ENVOY` | the Envoy to use; default: `envoy` on the PATH, else one that is installed with pip |
+| `TARE_KUBECONFIG` | kubeconfig; default: `KUBECONFIG`, else `~/.kube/config` |
+| `TARE_CLUSTER` | default of `--cluster` |
+| `TARE_HELM` | the Helm to use; default: `helm` on the PATH |
+| `XDG_CACHE_HOME` | folder of the cache; default: `~/.cache` |
+| `NO_COLOR` | no colours |
+";
+
     /// The help of a command and of those below it, each in a section of its own.
     fn sections(command: &mut Command, name: &str, page: &mut String) {
         let help = command.render_long_help().to_string();
@@ -64,8 +88,7 @@ mod tests {
     fn the_page_of_the_command_line_is_made_from_its_definitions() {
         let mut command = super::Cli::command().term_width(100);
         command.build();
-        let mut page =
-            "# Command line\n\nThe help of every command, made from its definition.\n".to_owned();
+        let mut page = HEAD.to_owned();
         sections(&mut command, "tare", &mut page);
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
         if std::env::var_os("TARE_WRITE_DOCS").is_some() {
