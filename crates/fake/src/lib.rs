@@ -18,7 +18,7 @@ use tare_model::rng::Rng;
 use tare_model::trial::{Event, Proof, TrialSpec};
 use tare_model::verdict::Verdict;
 use tare_model::worker::{AgentSpec, Plane, Upstream, WatchedProcess};
-use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
+use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
 use tare_run::experiment::{self, Observer, Outcome, RunError, Update};
 use tare_run::store::RunDir;
 use tare_stats::Histogram;
@@ -167,23 +167,22 @@ impl Environment for Fake {
     async fn start(
         &mut self,
         deployment: &mut FakeDeployment,
-        role: Role,
-        spec_json: String,
+        spec: WorkerSpec,
         _: &Path,
     ) -> Result<Worker, EnvironmentError> {
         let index = deployment.trial.index;
-        let mut lines = match role {
-            Role::Generator => generator_lines(&deployment.trial, &spec_json),
-            Role::Agent => agent_lines(&deployment.trial, &spec_json),
+        let mut lines = match &spec {
+            WorkerSpec::Generator(spec) => load_lines(spec, Service::new(&deployment.trial)),
+            WorkerSpec::Agent(spec) => agent_lines(&deployment.trial, spec),
         };
-        match role {
-            Role::Generator if self.has(Fault::GeneratorDies(index)) => {
+        match spec {
+            WorkerSpec::Generator(_) if self.has(Fault::GeneratorDies(index)) => {
                 lines.truncate(lines.len() / 2)
             }
-            Role::Generator if self.has(Fault::RecordDamaged(index)) => {
+            WorkerSpec::Generator(_) if self.has(Fault::RecordDamaged(index)) => {
                 lines[3] = lines[3].replacen("\"sent\":", "\"sent\":1", 1);
             }
-            Role::Agent if self.has(Fault::AgentDies(index)) => lines.truncate(2),
+            WorkerSpec::Agent(_) if self.has(Fault::AgentDies(index)) => lines.truncate(2),
             _ => {}
         }
         let (sender, receiver) = mpsc::channel(lines.len().max(1));
@@ -393,13 +392,6 @@ impl Second {
     }
 }
 
-fn generator_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
-    match serde_json::from_str::<LoadSpec>(spec_json) {
-        Ok(spec) => load_lines(&spec, Service::new(trial)),
-        Err(_) => Vec::new(),
-    }
-}
-
 /// Returns the records of a generator whose service has this median latency.
 #[must_use]
 pub fn load_records(spec: &LoadSpec, median_ns: f64) -> Vec<String> {
@@ -519,16 +511,13 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
     }
 }
 
-fn agent_lines(trial: &TrialSpec, spec_json: &str) -> Vec<String> {
-    let Ok(spec) = serde_json::from_str::<AgentSpec>(spec_json) else {
-        return Vec::new();
-    };
+fn agent_lines(trial: &TrialSpec, spec: &AgentSpec) -> Vec<String> {
     // The virtual data plane uses 0.1 cores per 1,000 rps and process, 0.15 with mTLS.
     let mtls = trial.mesh.settings.mtls == Mtls::Strict;
     let per_rps = if mtls { 0.15e-3 } else { 0.1e-3 };
     let mut rng = Rng::stream(trial.seed, u64::from(trial.index) + 99);
     let cores = trial.load.rate_rps * per_rps * (1.0 + 0.02 * (rng.next_f64() - 0.5));
-    agent_records(&spec, cores)
+    agent_records(spec, cores)
 }
 
 /// Returns the records of an agent whose data-plane processes use `cores` each.

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_model::layout::Fingerprint;
+use tare_model::load::LoadSpec;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
-use tare_model::worker::{Plane, Upstream, WatchedProcess};
+use tare_model::worker::{AgentSpec, Upstream, WatchedProcess};
 use tokio::sync::mpsc;
 
 /// Where trials happen. Calls come in this order: `prepare` once; then for each
@@ -51,15 +52,14 @@ pub trait Environment {
         phase: Phase,
     ) -> Result<Vec<Proof>, EnvironmentError>;
 
-    /// Starts a worker with its specification.
+    /// Starts a worker.
     ///
     /// # Errors
     /// When it cannot be started.
     async fn start(
         &mut self,
         deployment: &mut Self::Deployment,
-        role: Role,
-        spec_json: String,
+        spec: WorkerSpec,
         dir: &Path,
     ) -> Result<Worker, EnvironmentError>;
 
@@ -97,24 +97,13 @@ pub enum Phase {
     },
 }
 
-/// The role of a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+/// A worker to start, with its specification.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WorkerSpec {
     /// A generator: `tare load --spec -`.
-    Generator,
+    Generator(LoadSpec),
     /// A sampler: `tare agent --spec -`.
-    Agent,
-}
-
-impl Role {
-    /// The plane that its own resources belong to.
-    #[must_use]
-    pub fn plane(self) -> Plane {
-        match self {
-            Self::Generator => Plane::Generator,
-            Self::Agent => Plane::Tare,
-        }
-    }
+    Agent(AgentSpec),
 }
 
 /// A running worker. Dropping it ends the worker.

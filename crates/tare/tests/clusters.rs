@@ -1,9 +1,9 @@
 //! `tare run` with several contexts, against simulated API servers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-#[path = "../../run/tests/kube/rights.rs"]
+#[path = "../../run/tests/kube/rbac.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
-mod rights;
+mod rbac;
 #[path = "../../run/tests/kube/server.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod server;
@@ -140,7 +140,7 @@ async fn each_cluster_has_a_run_of_its_own_and_the_one_that_is_unlike_is_named()
 #[tokio::test]
 async fn a_cluster_that_fails_takes_nothing_of_the_others_and_is_gone_on_with() {
     let (blue, green) = (Server::start(3).await, Server::start(3).await);
-    green.world.lock().unwrap().away = usize::MAX;
+    green.world.lock().unwrap().unavailable_answers = usize::MAX;
     let dir = tempfile::tempdir().unwrap();
     plan(dir.path());
     let config = kubeconfig(dir.path(), &[("blue", &blue), ("green", &green)]);
@@ -155,7 +155,7 @@ async fn a_cluster_that_fails_takes_nothing_of_the_others_and_is_gone_on_with() 
     assert!(!both.join("green").exists());
     let first: RunManifest = read(&both.join("blue/run.json"));
 
-    green.world.lock().unwrap().away = 0;
+    green.world.lock().unwrap().unavailable_answers = 0;
     let requests = blue
         .world
         .lock()
@@ -179,7 +179,7 @@ async fn a_cluster_that_fails_takes_nothing_of_the_others_and_is_gone_on_with() 
 async fn ctrl_c_ends_all_of_them_cleanly() {
     let (blue, green) = (Server::start(3).await, Server::start(3).await);
     for server in [&blue, &green] {
-        server.world.lock().unwrap().silent = true;
+        server.world.lock().unwrap().logs_hang = true;
     }
     let dir = tempfile::tempdir().unwrap();
     plan(dir.path());
@@ -209,7 +209,10 @@ async fn two_contexts_of_one_cluster_are_refused() {
     let config = kubeconfig(dir.path(), &[("blue", &blue), ("green", &blue)]);
     let (code, _, errors) = ended(&mut tare(dir.path(), &config, &RUN)).await;
     assert_eq!(code, Some(2));
-    assert!(errors.contains("blue and green of one cluster"), "{errors}");
+    assert!(
+        errors.contains("blue and green of the same cluster"),
+        "{errors}"
+    );
     assert!(!dir.path().join("both").exists());
     assert_eq!(blue.world.lock().unwrap().requests, 0);
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::live::LiveCpu;
 use super::run::RunError;
 use super::updates::{Observer, Stage, Update};
-use crate::environment::{Deployed, Environment, Role, Worker};
+use crate::environment::{Deployed, Environment, Worker, WorkerSpec};
 use crate::now::{event, unix_ns};
 use crate::store::TrialWriter;
 
@@ -69,16 +69,15 @@ pub(super) struct Measurement {
 
 impl Measurement {
     pub(super) async fn start<E: Environment>(
-        spec: &LoadSpec,
+        spec: LoadSpec,
         observer: &mut dyn Observer,
         environment: &mut E,
         deployment: &mut E::Deployment,
         writer: &TrialWriter,
     ) -> Result<Self, RunError> {
         let life = spec.warmup_ns + spec.duration_ns + spec.drain_ns.unwrap_or(spec.timeout_ns);
-        let json = serde_json::to_string(spec).unwrap_or_default();
         let generator = environment
-            .start(deployment, Role::Generator, json, writer.path())
+            .start(deployment, WorkerSpec::Generator(spec), writer.path())
             .await?;
         observer.update(Update::Stage(Stage::WarmUp));
         Ok(Self {
@@ -119,8 +118,8 @@ impl Measurement {
                     Some(line) => {
                         writer.load(&line)?;
                         if let Some(spec) = self.load_line(&line, observer, deployment) {
-                            let json = serde_json::to_string(&spec).unwrap_or_default();
-                            self.agent = Some(environment.start(deployment, Role::Agent, json, writer.path()).await?);
+                            let agent = WorkerSpec::Agent(spec.clone());
+                            self.agent = Some(environment.start(deployment, agent, writer.path()).await?);
                             self.agent_spec = Some(spec);
                             agent_open = true;
                         }

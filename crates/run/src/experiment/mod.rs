@@ -12,5 +12,3 @@ mod updates;
 pub use run::{Outcome, RunError, run};
 pub use stopping::NARROW_ENOUGH;
 pub use updates::{Observer, Stage, Update};
-
-pub(crate) use crate::now::{event, unix_ns};

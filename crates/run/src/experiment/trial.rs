@@ -113,7 +113,7 @@ impl TrialRun<'_> {
         }
         let spec = load_spec(self.plan, self.spec, deployment);
         let mut measurement =
-            Measurement::start(&spec, self.observer, environment, deployment, writer).await?;
+            Measurement::start(spec, self.observer, environment, deployment, writer).await?;
         measurement
             .drive(
                 self.observer,

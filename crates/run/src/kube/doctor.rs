@@ -1,28 +1,29 @@
-//! Is this cluster fit for a run? Asked before one, changing nothing.
+//! Checks before a run whether a cluster is fit for it, without a change on the cluster.
 
 use serde_json::{Value, json};
 use tare_model::mesh::MeshKubernetes;
 use tare_model::plan::KubernetesSettings;
 
-use super::kinds::{Needed, POD, used};
-use super::mesh_role::mesh_role;
-use super::names::MANAGED;
-use super::pods::Pod;
-use super::{connect, ledger, nodes};
+use super::api::kinds::{Needed, POD, needed};
+use super::api::{ApiClient, ApiError, kubeconfig};
+use super::ledger;
+use super::mesh::{Helm, mesh_role};
+use super::objects::names::MANAGED;
+use super::objects::{Node, Pod, node};
 use crate::environment::EnvironmentError;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What.
+    /// What was checked.
     pub what: String,
-    /// `None`: worth knowing, no obstacle.
+    /// Whether the check passed; `None` for a note.
     pub good: Option<bool>,
-    /// What was found, with what to do where it is bad.
+    /// What was found and, after a failure, what to do.
     pub found: String,
 }
 
-/// Rights of meshes that are named when they are missing.
+/// Missing rights that a message lists.
 const MISSING_SHOWN: usize = 8;
 
 fn check(what: &str, good: Option<bool>, found: impl Into<String>) -> Check {
@@ -33,20 +34,17 @@ fn check(what: &str, good: Option<bool>, found: impl Into<String>) -> Check {
     }
 }
 
-/// Looks at the cluster, for a run with these meshes.
+/// Checks a cluster for a run with these meshes.
 ///
 /// # Errors
-/// When it cannot be reached at all.
+/// When the cluster does not answer.
 pub async fn examine(
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
 ) -> Result<Vec<Check>, EnvironmentError> {
-    let (api, helm) = connect(settings).await?;
+    let api = kubeconfig::connect(settings).await?;
     let version = api.document("/version").await?;
-    let version = version["gitVersion"]
-        .as_str()
-        .unwrap_or("unknown")
-        .to_owned();
+    let version = version["gitVersion"].as_str().unwrap_or("unknown");
     let mut checks = vec![check(
         "reachable",
         Some(true),
@@ -55,7 +53,7 @@ pub async fn examine(
     checks.push(rights(&api, settings).await?);
     checks.extend(mesh_rights(&api, settings, meshes).await?);
     let installs = meshes.iter().any(|m| !m.releases.is_empty());
-    checks.push(match helm.version().await {
+    checks.push(match Helm::new(settings).version().await {
         Ok(version) => check("helm", Some(true), version),
         Err(error) if installs => check("helm", Some(false), error.to_string()),
         Err(error) => check(
@@ -64,15 +62,39 @@ pub async fn examine(
             format!("{error}; only plans that install meshes need it"),
         ),
     });
-    let usable = nodes::usable(&api, settings).await?;
-    let names: Vec<&str> = usable.iter().map(|n| n.name.as_str()).collect();
-    let machines = nodes::machines(&usable);
-    let cores = nodes::cores(&usable);
-    checks.push(match usable.len() {
+    let nodes = node::usable(&api, settings).await?;
+    checks.extend(node_checks(&nodes));
+    checks.push(other_pods(&api, &nodes).await?);
+    let runs = ledger::runs(&api).await?;
+    let ids: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
+    checks.push(match ids.is_empty() {
+        true => check("leftovers", Some(true), "none from earlier runs"),
+        false => {
+            let found = format!(
+                "objects of {}; remove them with `tare clean --all` unless one of these runs is \
+                 still running",
+                ids.join(", ")
+            );
+            check("leftovers", Some(false), found)
+        }
+    });
+    let image = format!(
+        "{} ({}); not pulled yet: the first trial shows whether the nodes can pull it",
+        settings.image,
+        settings.image_pull_policy.word()
+    );
+    checks.push(check("image", None, image));
+    Ok(checks)
+}
+
+fn node_checks(nodes: &[Node]) -> Vec<Check> {
+    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+    let machines = node::machines(nodes);
+    let mut checks = vec![match nodes.len() {
         0 => check(
             "nodes",
             Some(false),
-            "no node takes pods; see `kubectl get nodes`",
+            "no node accepts pods; see `kubectl get nodes`",
         ),
         1 => check(
             "nodes",
@@ -86,106 +108,93 @@ pub async fn examine(
             "nodes",
             Some(true),
             format!(
-                "{n} nodes ({}) with {cores} cores on {machines} machines",
-                names.join(", ")
+                "{n} nodes ({}) with {} cores on {} machines",
+                names.join(", "),
+                machines.cores,
+                machines.count
             ),
         ),
-    });
-    if machines < usable.len() {
-        let found = "several nodes are one machine: they share its cores, and no node is the generators' alone";
+    }];
+    if machines.count < nodes.len() {
+        let found = "some nodes are on the same machine and share its cores, so the generators \
+                     have no machine of their own";
         checks.push(check("machines", None, found));
     }
-    checks.push(neighbours(&api, &names).await?);
-    let left = ledger::runs(&api).await?;
-    let left: Vec<&str> = left.iter().map(|(_, id)| id.as_str()).collect();
-    checks.push(match left.is_empty() {
-        true => check("leftovers", Some(true), "none of earlier runs"),
-        false => check(
-            "leftovers",
-            Some(false),
-            format!(
-                "of {}: `tare clean --all`, unless one of them is under way",
-                left.join(", ")
-            ),
-        ),
-    });
-    let image = format!(
-        "{} ({}); the first trial tells whether nodes can get it",
-        settings.image,
-        settings.image_pull_policy.word()
-    );
-    checks.push(check("image", None, image));
-    Ok(checks)
+    checks
 }
 
-/// Every right that these settings take, asked one by one.
-async fn rights(
-    api: &super::api::Api,
-    settings: &KubernetesSettings,
-) -> Result<Check, EnvironmentError> {
+/// Reviews every right that a run with these settings needs.
+async fn rights(api: &ApiClient, settings: &KubernetesSettings) -> Result<Check, ApiError> {
     let mut missing = Vec::new();
-    let mut asked = 0;
-    for kind in used(settings) {
+    let mut reviewed = 0;
+    for kind in needed(settings) {
         let (plural, sub) = kind.plural.split_once('/').unwrap_or((kind.plural, ""));
-        let mut what = json!({"group": kind.group, "resource": plural, "subresource": sub});
-        let named = kind.needed == Needed::NamedSecrets;
-        let names = settings.image_pull_secrets.iter().filter(|_| named);
-        let names: Vec<&str> = names.map(String::as_str).collect();
-        if named {
-            what["namespace"] = settings.image_pull_secrets_from.as_str().into();
+        let mut right = json!({"group": kind.group, "resource": plural, "subresource": sub});
+        let mut names = vec![""];
+        if kind.needed == Needed::NamedSecrets {
+            right["namespace"] = settings.image_pull_secrets_from.as_str().into();
+            names = settings
+                .image_pull_secrets
+                .iter()
+                .map(String::as_str)
+                .collect();
         }
-        for name in if named { names.as_slice() } else { &[""] } {
-            what["name"] = (*name).into();
+        for name in names {
+            right["name"] = name.into();
             for verb in kind.verbs {
-                what["verb"] = (*verb).into();
-                asked += 1;
-                if !allowed(api, &json!({"resourceAttributes": what})).await? {
+                right["verb"] = (*verb).into();
+                reviewed += 1;
+                if !is_allowed(api, &json!({"resourceAttributes": right})).await? {
                     missing.push(format!("{verb} {} {name}", kind.plural).trim().to_owned());
                 }
             }
         }
     }
     Ok(match missing.is_empty() {
-        true => check("rights", Some(true), format!("all {asked} that tare uses")),
+        true => check(
+            "rights",
+            Some(true),
+            format!("all {reviewed} that tare needs"),
+        ),
         false => check(
             "rights",
             Some(false),
             format!(
-                "not allowed: {}; `tare doctor --rbac` prints the role",
+                "missing: {}; `tare doctor --rbac` prints the role",
                 missing.join(", ")
             ),
         ),
     })
 }
 
-async fn allowed(api: &super::api::Api, what: &Value) -> Result<bool, EnvironmentError> {
+async fn is_allowed(api: &ApiClient, right: &Value) -> Result<bool, ApiError> {
     let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": what});
-    let answer = api.review(&review).await?;
+        "spec": right});
+    let answer = api.review_access(&review).await?;
     Ok(answer["status"]["allowed"] == true)
 }
 
-/// Every right that installing these meshes takes, asked one by one, of the whole cluster;
-/// `None` where it takes none.
+/// Reviews every right, in the whole cluster, that the installation of these meshes needs; `None`
+/// if it needs none.
 async fn mesh_rights(
-    api: &super::api::Api,
+    api: &ApiClient,
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
-) -> Result<Option<Check>, EnvironmentError> {
-    let asks = match mesh_role(settings, meshes).await {
-        Ok(role) => role.asks(),
+) -> Result<Option<Check>, ApiError> {
+    let reviews = match mesh_role(settings, meshes).await {
+        Ok(role) => role.reviews(),
         Err(error) => {
-            let found = format!("not known: {error}");
+            let found = format!("not checked: {error}");
             return Ok(Some(check("mesh rights", None, found)));
         }
     };
-    if asks.is_empty() {
+    if reviews.is_empty() {
         return Ok(None);
     }
     let mut missing = Vec::new();
-    for (words, what) in &asks {
-        if !allowed(api, what).await? {
-            missing.push(words.as_str());
+    for (description, right) in &reviews {
+        if !is_allowed(api, right).await? {
+            missing.push(description.as_str());
         }
     }
     let more = match missing.len().saturating_sub(MISSING_SHOWN) {
@@ -196,35 +205,38 @@ async fn mesh_rights(
         0 => check(
             "mesh rights",
             Some(true),
-            format!("all {} that installing the meshes takes", asks.len()),
+            format!(
+                "all {} that the installation of the meshes needs",
+                reviews.len()
+            ),
         ),
         _ => check(
             "mesh rights",
             Some(false),
             format!(
-                "not allowed on the whole cluster: {}{more}; `tare doctor --rbac --plan PLAN` prints the role",
+                "missing in the whole cluster: {}{more}; `tare doctor --rbac --plan PLAN` prints the role",
                 missing[..missing.len().min(MISSING_SHOWN)].join(", ")
             ),
         ),
     }))
 }
 
-/// Pods of others on the nodes that will be used.
-async fn neighbours(api: &super::api::Api, nodes: &[&str]) -> Result<Check, EnvironmentError> {
+/// Counts the running pods of others on the nodes that a run uses.
+async fn other_pods(api: &ApiClient, nodes: &[Node]) -> Result<Check, ApiError> {
     let pods = api.list(POD, None, &format!("{MANAGED}!=tare")).await?;
     let others = pods.iter().map(Pod).filter(|p| {
-        p.namespace() != "kube-system" && p.phase() == "Running" && nodes.contains(&p.node())
+        p.namespace() != "kube-system"
+            && p.phase() == "Running"
+            && nodes.iter().any(|n| n.name == p.node())
     });
-    let names: Vec<String> = others
-        .map(|p| format!("{}/{}", p.namespace(), p.name()))
-        .collect();
+    let names: Vec<String> = others.map(Pod::key).collect();
     Ok(match names.len() {
-        0 => check("neighbours", Some(true), "no pods of others on these nodes"),
+        0 => check("neighbours", Some(true), "no other pods on these nodes"),
         n => check(
             "neighbours",
             None,
             format!(
-                "{n} pods of others, as {}: their noise is in the figures",
+                "{n} other pods on these nodes, such as {}: their load is in the measurement",
                 names[0]
             ),
         ),

@@ -1,201 +1,207 @@
-//! What a run has on the cluster, written down on the cluster: whoever cleans up
-//! after a power cut finds it there, from any machine.
+//! The ledger of a run: what the run creates on the cluster, stored on the cluster, so that any
+//! machine can remove it after a crash.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tare_model::mesh::MeshKubernetes;
 use tare_model::trial::Event;
 use tokio::time::Instant;
 
-use super::api::{Api, ApiError};
-use super::forced::Forced;
-use super::helm::Helm;
-use super::kinds::{CONFIG_MAP, NAMESPACE};
-use super::meshes::{self, Site};
-use super::names::{MANAGED, Names, RUN, TRIAL};
-use super::nodes;
-use super::snapshot::Snapshot;
-use crate::experiment::event;
+use super::api::kinds::{CONFIG_MAP, NAMESPACE};
+use super::api::{ApiClient, ApiError};
+use super::cleanup::{ForcedDeletion, Snapshot};
+use super::mesh::{self, Helm, MeshInstaller};
+use super::objects::names::{MANAGED, Names, RUN, TRIAL};
+use super::objects::{manifests, node};
+use crate::now::event;
 
 const NAME: &str = "tare-ledger";
 const POLL: Duration = Duration::from_millis(500);
-/// Namespaces that are not gone by then have a reason not to go.
+/// Longest wait for namespaces that are being deleted.
 const GONE_WITHIN: Duration = Duration::from_secs(180);
 
 /// The ledger of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(super) struct Ledger {
-    /// Id of the run's directory.
-    pub(super) id: String,
+pub(crate) struct Ledger {
+    /// Name of the run's directory.
+    pub(crate) id: String,
     /// The cluster before the run.
-    pub(super) before: Snapshot,
-    /// The mesh that is installed, or about to be.
-    pub(super) mesh: Option<MeshKubernetes>,
+    pub(crate) before: Snapshot,
+    /// The mesh that is installed or about to be installed.
+    pub(crate) mesh: Option<MeshKubernetes>,
 }
 
 impl Ledger {
-    /// The ledger in a namespace; `None` without one.
-    pub(super) async fn read(api: &Api, namespace: &str) -> Result<Option<Self>, ApiError> {
+    /// Reads the ledger in a namespace; `None` if there is none.
+    pub(crate) async fn read(api: &ApiClient, namespace: &str) -> Result<Option<Self>, ApiError> {
         match api.get(CONFIG_MAP, namespace, NAME).await {
             Ok(map) => {
                 let text = map["data"]["ledger.json"].as_str().unwrap_or_default();
                 Ok(serde_json::from_str(text).ok())
             }
-            Err(error) if error.is_absent() => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    pub(super) async fn write(&self, api: &Api, names: &Names) -> Result<(), ApiError> {
+    pub(crate) async fn write(&self, api: &ApiClient, names: &Names) -> Result<(), ApiError> {
         let labels = json!({MANAGED: "tare", RUN: names.run});
-        let space = super::objects::namespace(&names.base(), labels.clone(), None, false);
-        api.apply(NAMESPACE, &space).await?;
+        let namespace = manifests::namespace(&names.namespace(), labels.clone(), None, false);
+        api.apply(NAMESPACE, &namespace).await?;
         let text = serde_json::to_string(self).unwrap_or_default();
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": names.base(), "labels": labels},
+            "metadata": {"name": NAME, "namespace": names.namespace(), "labels": labels},
             "data": {"ledger.json": text}});
         api.apply(CONFIG_MAP, &map).await.map(drop)
     }
-}
 
-/// Removes everything of a run's trials: application first, then the mesh. What cannot
-/// be removed is an event of kind `left`.
-pub(super) async fn clear(
-    api: &Api,
-    helm: &Helm,
-    names: &Names,
-    ledger: &mut Ledger,
-) -> Result<Vec<Event>, ApiError> {
-    let mut events = remove_namespaces(api, &format!("{RUN}={},{TRIAL}", names.run)).await?;
-    if let Some(mesh) = ledger.mesh.clone() {
-        let site = Site {
-            api,
-            helm,
-            before: &ledger.before,
-            ready_within: Duration::ZERO,
-        };
-        let left = meshes::uninstall(site, &mesh).await;
-        if left.iter().all(|e| e.kind != "left") {
-            ledger.mesh = None;
-            ledger.write(api, names).await?;
-        }
-        events.extend(left);
-    }
-    Ok(events)
-}
-
-/// Ends a run on the cluster: all of the above, its node, its ledger; and says what is
-/// not as it was before.
-pub(super) async fn end(
-    api: &Api,
-    helm: &Helm,
-    names: &Names,
-    ledger: &mut Ledger,
-) -> Result<Vec<Event>, ApiError> {
-    let mut events = clear(api, helm, names, ledger).await?;
-    nodes::release(api, &names.run).await?;
-    if ledger.mesh.is_none() {
-        events.extend(remove_namespaces(api, &format!("{RUN}={}", names.run)).await?);
-    }
-    events.extend(meshes::differences(api, &ledger.before).await?);
-    Ok(events)
-}
-
-/// What keeps a namespace that was deleted: its conditions, and the finalizers of others.
-fn held_by(space: &serde_json::Value) -> String {
-    let array = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
-    let conditions = array(&space["status"]["conditions"]).into_iter();
-    let mut why: Vec<String> = conditions
-        .filter(|c| c["status"] == "True")
-        .filter_map(|c| c["message"].as_str().map(str::to_owned))
-        .collect();
-    let finalizers = array(&space["metadata"]["finalizers"]);
-    let finalizers: Vec<&str> = finalizers.iter().filter_map(|f| f.as_str()).collect();
-    if !finalizers.is_empty() {
-        why.push(format!("finalizers hold it: {}", finalizers.join(", ")));
-    }
-    if why.is_empty() {
-        why.push("the cluster does not say why".to_owned());
-    }
-    why.join("; ")
-}
-
-async fn remove_namespaces(api: &Api, selector: &str) -> Result<Vec<Event>, ApiError> {
-    let until = Instant::now() + GONE_WITHIN;
-    let mut forced = Forced::new();
-    let mut events = Vec::new();
-    let mut asked = std::collections::BTreeSet::new();
-    loop {
-        let mut left = Vec::new();
-        for space in api.list(NAMESPACE, None, selector).await? {
-            let name = space["metadata"]["name"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            if asked.insert(name.clone()) {
-                api.delete(NAMESPACE, None, &name).await?;
+    /// Removes the run's trials: the application, then the mesh. Events of kind `left` name what
+    /// could not be removed.
+    pub(crate) async fn clear(
+        &mut self,
+        api: &ApiClient,
+        helm: &Helm,
+        names: &Names,
+    ) -> Result<Vec<Event>, ApiError> {
+        let mut events = delete_namespaces(api, &format!("{RUN}={},{TRIAL}", names.run)).await?;
+        if let Some(mesh) = self.mesh.clone() {
+            let installer = MeshInstaller {
+                api,
+                helm,
+                before: &self.before,
+                ready_within: Duration::ZERO,
+            };
+            let uninstalled = installer.uninstall(&mesh).await;
+            if uninstalled.iter().all(|e| e.kind != "left") {
+                self.mesh = None;
+                self.write(api, names).await?;
             }
-            left.push((name, space));
+            events.extend(uninstalled);
         }
+        Ok(events)
+    }
+
+    /// Removes the whole run: its trials, the reservation of a node, and the ledger. Reports how
+    /// the cluster differs from before the run.
+    pub(crate) async fn end(
+        &mut self,
+        api: &ApiClient,
+        helm: &Helm,
+        names: &Names,
+    ) -> Result<Vec<Event>, ApiError> {
+        let mut events = self.clear(api, helm, names).await?;
+        node::release(api, &names.run).await?;
+        if self.mesh.is_none() {
+            events.extend(delete_namespaces(api, &format!("{RUN}={}", names.run)).await?);
+        }
+        events.extend(mesh::differences(api, &self.before).await?);
+        Ok(events)
+    }
+}
+
+/// A run with a ledger on a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LedgerEntry {
+    /// Namespace of the ledger.
+    pub(crate) namespace: String,
+    /// Name of the run's directory.
+    pub(crate) id: String,
+}
+
+/// Lists all runs with a ledger on a cluster.
+pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> {
+    let mut runs = Vec::new();
+    let selector = format!("{MANAGED}=tare,{RUN}");
+    for namespace in api.list(NAMESPACE, None, &selector).await? {
+        let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
+        if let Some(ledger) = Ledger::read(api, name).await? {
+            runs.push(LedgerEntry {
+                namespace: name.to_owned(),
+                id: ledger.id,
+            });
+        }
+    }
+    runs.retain(|run| !run.id.is_empty());
+    Ok(runs)
+}
+
+/// Deletes the namespaces that match a label selector and waits until they are gone.
+async fn delete_namespaces(api: &ApiClient, selector: &str) -> Result<Vec<Event>, ApiError> {
+    let start = Instant::now();
+    let until = start + GONE_WITHIN;
+    let mut forced_deletion = ForcedDeletion::new();
+    let mut events = Vec::new();
+    let mut deleted = BTreeSet::new();
+    loop {
+        let left = api.list(NAMESPACE, None, selector).await?;
         if left.is_empty() {
+            let elapsed = start.elapsed();
+            tracing::debug!(selector, ?elapsed, "waited until namespaces are deleted");
             return Ok(events);
         }
-        let spaces = left.iter().map(|(name, _)| name.as_str());
-        events.extend(forced.when_due(api, spaces).await?);
+        let name = |n: &'_ Value| n["metadata"]["name"].as_str().unwrap_or("").to_owned();
+        let names: Vec<String> = left.iter().map(name).collect();
+        for name in &names {
+            if deleted.insert(name.clone()) {
+                api.delete(NAMESPACE, None, name).await?;
+            }
+        }
+        let forced = forced_deletion.when_due(api, names.iter().map(String::as_str));
+        events.extend(forced.await?);
         if Instant::now() > until {
-            let said = |(name, space): &(String, serde_json::Value)| {
-                let why = held_by(space);
-                event(
-                    "left",
-                    format!("namespace {name} does not go: {why}; kubectl delete namespace {name}"),
+            let message = |(namespace, name): (&Value, &String)| {
+                let reason = terminating_reason(namespace);
+                format!(
+                    "namespace {name} is still terminating: {reason}; kubectl delete namespace {name}"
                 )
             };
-            events.extend(left.iter().map(said));
+            let messages = left.iter().zip(&names).map(message);
+            events.extend(messages.map(|message| event("left", message)));
             return Ok(events);
         }
         tokio::time::sleep(POLL).await;
     }
 }
 
-/// Runs that have left something on a cluster: id on the cluster, and of the directory.
-pub(super) async fn runs(api: &Api) -> Result<Vec<(String, String)>, ApiError> {
-    let mut runs = Vec::new();
-    for space in api
-        .list(NAMESPACE, None, &format!("{MANAGED}=tare,{RUN}"))
-        .await?
-    {
-        let run = space["metadata"]["labels"][RUN]
-            .as_str()
-            .unwrap_or_default();
-        let name = space["metadata"]["name"].as_str().unwrap_or_default();
-        if let Some(ledger) = Ledger::read(api, name).await? {
-            runs.push((name.to_owned(), ledger.id));
-        } else if !runs
-            .iter()
-            .any(|(n, _): &(String, String)| n.ends_with(run))
-        {
-            runs.push((name.to_owned(), String::new()));
-        }
+/// Why a namespace is still terminating: its conditions, and the finalizers of other programs.
+fn terminating_reason(namespace: &Value) -> String {
+    let conditions = namespace["status"]["conditions"].as_array();
+    let conditions = conditions.into_iter().flatten();
+    let mut reasons: Vec<String> = conditions
+        .filter(|c| c["status"] == "True")
+        .filter_map(|c| c["message"].as_str().map(str::to_owned))
+        .collect();
+    let finalizers = namespace["metadata"]["finalizers"].as_array();
+    let finalizers = finalizers.into_iter().flatten();
+    let finalizers: Vec<&str> = finalizers.filter_map(Value::as_str).collect();
+    if !finalizers.is_empty() {
+        reasons.push(format!("it has the finalizers {}", finalizers.join(", ")));
     }
-    runs.retain(|(_, id)| !id.is_empty());
-    Ok(runs)
+    if reasons.is_empty() {
+        reasons.push("its status gives no reason".to_owned());
+    }
+    reasons.join("; ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::held_by;
+    use super::terminating_reason;
     use serde_json::json;
 
     #[test]
-    fn a_namespace_that_stays_says_what_holds_it() {
+    fn conditions_and_finalizers_are_the_reason_of_a_terminating_namespace() {
         let content = json!({"status": {"conditions": [
             {"status": "True", "message": "1 pod remains"},
             {"status": "False", "message": "not this"}]}});
-        assert_eq!(held_by(&content), "1 pod remains");
+        assert_eq!(terminating_reason(&content), "1 pod remains");
         let held = json!({"metadata": {"finalizers": ["a.b/c", "d.e/f"]}});
-        assert_eq!(held_by(&held), "finalizers hold it: a.b/c, d.e/f");
-        assert_eq!(held_by(&json!({})), "the cluster does not say why");
+        assert_eq!(
+            terminating_reason(&held),
+            "it has the finalizers a.b/c, d.e/f"
+        );
+        assert_eq!(terminating_reason(&json!({})), "its status gives no reason");
     }
 }

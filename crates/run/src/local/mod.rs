@@ -27,11 +27,11 @@ use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
 use tare_model::worker::{Upstream, WatchedProcess};
 
-use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
+use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
 use crate::envoy::admin::{self, Requests};
 use crate::envoy::install::{self, Envoy};
-use crate::experiment::event;
 use crate::fingerprint;
+use crate::now::event;
 use crate::sidecar;
 
 pub use die::{DieError, die_with_parent, exec, is_worker};
@@ -277,11 +277,10 @@ impl Environment for Local {
     async fn start(
         &mut self,
         deployment: &mut LocalDeployment,
-        role: Role,
-        spec_json: String,
+        spec: WorkerSpec,
         dir: &Path,
     ) -> Result<Worker, EnvironmentError> {
-        let (worker, task) = workers::start(&self.settings.tare, role, spec_json, dir).await?;
+        let (worker, task) = workers::start(&self.settings.tare, &spec, dir).await?;
         deployment.workers.push(task);
         Ok(worker)
     }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::child::{Launch, Process};
-use crate::environment::{EnvironmentError, Role, Worker};
+use crate::environment::{EnvironmentError, Worker, WorkerSpec};
 
 /// How many lines may wait for the experiment: those of many generators in a minute.
 const LINES_WAITING_MAX: usize = 4096;
@@ -19,13 +19,12 @@ const ARMED_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) async fn start(
     tare: &Path,
-    role: Role,
-    spec_json: String,
+    spec: &WorkerSpec,
     dir: &Path,
 ) -> Result<(Worker, JoinHandle<()>), EnvironmentError> {
-    let (name, command) = match role {
-        Role::Generator => ("generator", "load"),
-        Role::Agent => ("agent", "agent"),
+    let (name, command, json) = match spec {
+        WorkerSpec::Generator(spec) => ("generator", "load", serde_json::to_vec(spec)),
+        WorkerSpec::Agent(spec) => ("agent", "agent", serde_json::to_vec(spec)),
     };
     let failed = |e: std::io::Error| EnvironmentError::Start {
         name: name.to_owned(),
@@ -39,7 +38,7 @@ pub(super) async fn start(
     let mut process = launch.worker(&[command, "--spec", "-"]).map_err(failed)?;
     if let Some(mut stdin) = process.child().stdin.take() {
         // A broken pipe means that the worker ended, which its stream shows.
-        let _ = stdin.write_all(spec_json.as_bytes()).await;
+        let _ = stdin.write_all(&json.unwrap_or_default()).await;
     }
     let watched = vec![
         WatchedProcess::process("generator", Plane::Generator, process.pid),

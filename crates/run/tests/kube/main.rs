@@ -1,25 +1,23 @@
-//! The environment `kubernetes` against a simulated API server: what it makes, what it
-//! repairs, what it leaves, and how its work grows.
+//! Tests of the environment `kubernetes` with a simulated API server.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-mod beginning;
-mod rights;
+mod container_ends;
+mod interrupted_runs;
+mod proxy_config;
+mod rbac;
 mod server;
-mod sidecar;
-mod vanishing;
 
 use std::path::Path;
 
-use rights::Roles;
+use rbac::Roles;
 use server::Server;
 use tare_analysis::AgentStream;
 use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
 use tare_model::plan::{KubernetesSettings, Plan, SamplingSource, resolve};
 use tare_model::trial::order;
 use tare_model::worker::AgentSpec;
-use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role, Worker};
-use tare_run::kube::kinds::role_yaml;
-use tare_run::kube::{Kubernetes, KubernetesOptions};
+use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
+use tare_run::kube::{Kubernetes, KubernetesOptions, role_yaml};
 
 fn plan(server: &Server, instances: u32, mesh: &str) -> Plan {
     let config = server.kubeconfig();
@@ -34,7 +32,7 @@ fn plan(server: &Server, instances: u32, mesh: &str) -> Plan {
     resolve("sim.yaml", &text, &[], &none).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A mesh that is there already: no Helm is needed.
+/// A mesh that is installed already, so that Helm is not needed.
 const INJECTED: &str = "{name: there, mesh: installed, kubernetes: {join: {namespace_labels: {istio-injection: enabled}}, parts: {sidecar: istio-proxy}, \
     proxy_config: {config_dump: 'http://127.0.0.1:15000/config_dump'}}}";
 
@@ -57,7 +55,7 @@ fn folder() -> tempfile::TempDir {
     dir
 }
 
-async fn deployed(
+async fn deploy(
     cluster: &mut Kubernetes,
     plan: &Plan,
     mesh: &str,
@@ -70,7 +68,7 @@ async fn deployed(
     cluster.deploy(plan, &trial, dir).await
 }
 
-fn taints(server: &Server) -> usize {
+fn tainted_nodes(server: &Server) -> usize {
     let world = server.world.lock().unwrap();
     let nodes = world
         .objects
@@ -81,7 +79,7 @@ fn taints(server: &Server) -> usize {
         .count()
 }
 
-fn all_is_labelled(server: &Server, before: &[String]) {
+fn assert_new_objects_are_labelled(server: &Server, before: &[String]) {
     let world = server.world.lock().unwrap();
     let labelled = |p: &&String| !before.contains(*p) && !p.contains("/pods/");
     for path in world.objects.keys().filter(labelled) {
@@ -92,13 +90,13 @@ fn all_is_labelled(server: &Server, before: &[String]) {
 }
 
 #[tokio::test]
-async fn a_trial_is_made_proven_and_removed_and_the_cluster_is_as_before() {
+async fn after_a_trial_the_cluster_is_as_before() {
     let server = Server::start(3).await;
     let before = server.paths("");
     let plan = plan(&server, 2, INJECTED);
     let mut cluster = prepared(&plan).await;
     let dir = folder();
-    let mut deployment = deployed(&mut cluster, &plan, "bare", dir.path())
+    let mut deployment = deploy(&mut cluster, &plan, "bare", dir.path())
         .await
         .unwrap();
     assert_eq!(
@@ -106,7 +104,11 @@ async fn a_trial_is_made_proven_and_removed_and_the_cluster_is_as_before() {
         6,
         "two instances of three services"
     );
-    assert_eq!(taints(&server), 1, "a node is the generators'");
+    assert_eq!(
+        tainted_nodes(&server),
+        1,
+        "one node is reserved for the generators"
+    );
     assert_eq!(deployment.targets().len(), 2);
     assert!(
         deployment
@@ -117,7 +119,7 @@ async fn a_trial_is_made_proven_and_removed_and_the_cluster_is_as_before() {
     let proofs = cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     assert!(proofs.iter().all(|p| p.holds), "{proofs:?}");
     assert_eq!(deployment.watched().len(), 6);
-    all_is_labelled(&server, &before);
+    assert_new_objects_are_labelled(&server, &before);
     assert!(
         cluster
             .teardown(deployment)
@@ -127,17 +129,17 @@ async fn a_trial_is_made_proven_and_removed_and_the_cluster_is_as_before() {
     );
     assert!(cluster.close().await.is_empty());
     assert_eq!(server.paths(""), before);
-    assert_eq!(taints(&server), 0);
+    assert_eq!(tainted_nodes(&server), 0);
 }
 
 #[tokio::test]
-async fn pods_from_before_the_injector_was_ready_are_made_again_and_that_is_recorded() {
+async fn pods_without_their_sidecar_are_recreated_and_reported() {
     let server = Server::start(3).await;
     let plan = plan(&server, 2, INJECTED);
     let mut cluster = prepared(&plan).await;
-    server.world.lock().unwrap().injector_sleeps = 2;
+    server.world.lock().unwrap().uninjected_pods = 2;
     let dir = folder();
-    let mut deployment = deployed(&mut cluster, &plan, "there", dir.path())
+    let mut deployment = deploy(&mut cluster, &plan, "there", dir.path())
         .await
         .unwrap();
     let events = deployment.exited();
@@ -149,23 +151,23 @@ async fn pods_from_before_the_injector_was_ready_are_made_again_and_that_is_reco
 }
 
 #[tokio::test]
-async fn a_proxy_that_nobody_planned_breaks_the_proof_of_bare() {
+async fn an_unexpected_proxy_fails_the_proof_of_bare() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
     let mut cluster = prepared(&plan).await;
     let dir = folder();
-    let mut deployment = deployed(&mut cluster, &plan, "bare", dir.path())
+    let mut deployment = deploy(&mut cluster, &plan, "bare", dir.path())
         .await
         .unwrap();
     cluster.teardown(deployment).await;
-    let mut sneaky = plan.clone();
-    let bare = sneaky
+    let mut without_sidecar = plan.clone();
+    let mesh = without_sidecar
         .meshes
         .iter_mut()
         .find(|m| m.name == "there")
         .unwrap();
-    bare.kubernetes.as_mut().unwrap().parts.sidecar = None;
-    deployment = deployed(&mut cluster, &sneaky, "there", dir.path())
+    mesh.kubernetes.as_mut().unwrap().parts.sidecar = None;
+    deployment = deploy(&mut cluster, &without_sidecar, "there", dir.path())
         .await
         .unwrap();
     let proofs = cluster.prove(&mut deployment, Phase::Before).await.unwrap();
@@ -178,17 +180,17 @@ async fn a_proxy_that_nobody_planned_breaks_the_proof_of_bare() {
 }
 
 #[tokio::test]
-async fn what_does_not_start_is_named_with_its_reason_and_leaves_nothing() {
+async fn a_pod_that_does_not_start_is_reported_with_its_reason_and_removed() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
     let mut cluster = prepared(&plan).await;
-    server.world.lock().unwrap().stuck = true;
+    server.world.lock().unwrap().never_ready = true;
     let dir = folder();
-    let error = deployed(&mut cluster, &plan, "bare", dir.path())
+    let error = deploy(&mut cluster, &plan, "bare", dir.path())
         .await
         .unwrap_err();
     assert!(
-        error.to_string().contains("the image cannot be had"),
+        error.to_string().contains("cannot pull the image"),
         "{error}"
     );
     assert!(server.paths("/deployments/").is_empty());
@@ -197,27 +199,47 @@ async fn what_does_not_start_is_named_with_its_reason_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_is_waited_for() {
+async fn requests_are_repeated_while_the_server_restarts() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
     let mut cluster = prepared(&plan).await;
-    server.world.lock().unwrap().away = 5;
+    server.world.lock().unwrap().unavailable_answers = 5;
     let dir = folder();
-    let deployment = deployed(&mut cluster, &plan, "bare", dir.path())
+    let deployment = deploy(&mut cluster, &plan, "bare", dir.path())
         .await
         .unwrap();
     cluster.teardown(deployment).await;
     assert!(cluster.close().await.is_empty());
 }
 
-/// Requests for one deployment of so many instances.
+#[tokio::test]
+async fn every_repeated_request_is_counted() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    let mut cluster = prepared(&plan).await;
+    let dir = folder();
+    let mut deployment = deploy(&mut cluster, &plan, "bare", dir.path())
+        .await
+        .unwrap();
+    cluster.prove(&mut deployment, Phase::Before).await.unwrap();
+    server.world.lock().unwrap().unavailable_answers = 2;
+    let after = Phase::After { load_sent: 0 };
+    cluster.prove(&mut deployment, after).await.unwrap();
+    let events = cluster.teardown(deployment).await;
+    let event = events.iter().find(|e| e.kind == "server_away").unwrap();
+    let expected = "2 requests were sent again";
+    assert!(event.message.ends_with(expected), "{}", event.message);
+    cluster.close().await;
+}
+
+/// Number of requests to deploy and remove this number of instances.
 async fn requests(instances: u32) -> usize {
     let server = Server::start(3).await;
     let plan = plan(&server, instances, INJECTED);
     let mut cluster = prepared(&plan).await;
     let before = server.world.lock().unwrap().requests;
     let dir = folder();
-    let deployment = deployed(&mut cluster, &plan, "bare", dir.path())
+    let deployment = deploy(&mut cluster, &plan, "bare", dir.path())
         .await
         .unwrap();
     let pods = server.paths("/pods/").len();
@@ -228,7 +250,7 @@ async fn requests(instances: u32) -> usize {
 }
 
 #[tokio::test]
-async fn work_grows_no_faster_than_instances_up_to_180_services() {
+async fn requests_grow_at_most_linearly_up_to_180_services() {
     let few = requests(6).await;
     let many = requests(60).await;
     assert!(
@@ -241,8 +263,8 @@ fn set(plan: &mut Plan, change: impl FnOnce(&mut KubernetesSettings)) {
     change(plan.kubernetes.as_mut().unwrap());
 }
 
-/// A generator's specification, short.
-fn load() -> String {
+/// A short load.
+fn load() -> LoadSpec {
     let second_ns = 1_000_000_000;
     let mode = Mode::Open {
         rate_rps: 50.0,
@@ -252,16 +274,15 @@ fn load() -> String {
         name: "e".into(),
         ..Endpoint::get("http://a/")
     };
-    let spec = LoadSpec {
+    LoadSpec {
         timeout_ns: second_ns,
         connections: 2,
         ..LoadSpec::new(vec![endpoint], mode, second_ns)
-    };
-    serde_json::to_string(&spec).unwrap()
+    }
 }
 
-/// The lines of a worker, all of them.
-async fn heard(mut worker: Worker) -> Vec<String> {
+/// All lines of a worker.
+async fn lines_of(mut worker: Worker) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some(line) = worker.lines.recv().await {
         lines.push(line);
@@ -269,7 +290,7 @@ async fn heard(mut worker: Worker) -> Vec<String> {
     lines
 }
 
-/// What an agent is to watch of a deployment, from `lead_ms` on for `window_ms`.
+/// Specification to sample a deployment for `window_ms`, starting in `lead_ms`.
 fn agent_spec(
     deployment: &<Kubernetes as Environment>::Deployment,
     lead_ms: u64,
@@ -286,35 +307,35 @@ fn agent_spec(
     }
 }
 
-/// A trial with everything that one asks of a cluster but the experiment around it.
+/// Runs a whole trial: deployment, proofs, generators, agents, removal.
 async fn whole_trial(cluster: &mut Kubernetes, plan: &Plan, mesh: &str) {
     let dir = folder();
-    let mut deployment = deployed(cluster, plan, mesh, dir.path()).await.unwrap();
+    let mut deployment = deploy(cluster, plan, mesh, dir.path()).await.unwrap();
     cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     let generator = cluster
-        .start(&mut deployment, Role::Generator, load(), dir.path())
+        .start(&mut deployment, WorkerSpec::Generator(load()), dir.path())
         .await
         .unwrap();
-    assert!(heard(generator).await.last().unwrap().contains("final"));
-    let spec = serde_json::to_string(&agent_spec(&deployment, 0, 1000)).unwrap();
+    assert!(lines_of(generator).await.last().unwrap().contains("final"));
+    let spec = WorkerSpec::Agent(agent_spec(&deployment, 0, 1000));
     let agent = cluster
-        .start(&mut deployment, Role::Agent, spec, dir.path())
+        .start(&mut deployment, spec, dir.path())
         .await
         .unwrap();
-    assert!(heard(agent).await.last().unwrap().contains("final"));
+    assert!(lines_of(agent).await.last().unwrap().contains("final"));
     let events = cluster.teardown(deployment).await;
     assert!(events.iter().all(|e| e.kind != "left"), "{events:?}");
 }
 
 #[tokio::test]
-async fn a_run_uses_the_printed_role_and_nothing_more_and_nothing_less() {
+async fn a_run_uses_exactly_the_rights_of_the_printed_role() {
     let server = Server::start(3).await;
     let plan = plan(&server, 2, INJECTED);
     let roles = Roles::read(&role_yaml(plan.kubernetes.as_ref().unwrap()));
     {
         let mut world = server.world.lock().unwrap();
         world.roles = Some(roles.clone());
-        world.injector_sleeps = 1;
+        world.uninjected_pods = 1;
     }
     let mut cluster = prepared(&plan).await;
     whole_trial(&mut cluster, &plan, "bare").await;
@@ -322,13 +343,13 @@ async fn a_run_uses_the_printed_role_and_nothing_more_and_nothing_less() {
     assert!(cluster.close().await.is_empty());
     let used = server.world.lock().unwrap().used.clone();
     let mut all = roles.all();
-    // Only where generators' pods come too late for their start.
+    // A job is deleted only if its pods start too late.
     assert!(all.remove("delete batch jobs"));
     assert_eq!(used, all);
 }
 
 #[tokio::test]
-async fn pull_secrets_are_read_where_they_lie_and_nowhere_else() {
+async fn only_the_named_pull_secrets_are_read() {
     let server = Server::start(3).await;
     let mut plan = plan(&server, 1, INJECTED);
     set(&mut plan, |k| {
@@ -348,7 +369,7 @@ async fn pull_secrets_are_read_where_they_lie_and_nowhere_else() {
     }
     let mut cluster = prepared(&plan).await;
     let dir = folder();
-    let deployment = deployed(&mut cluster, &plan, "bare", dir.path())
+    let deployment = deploy(&mut cluster, &plan, "bare", dir.path())
         .await
         .unwrap();
     let copies = server.paths("/secrets/pull");
@@ -361,7 +382,7 @@ async fn pull_secrets_are_read_where_they_lie_and_nowhere_else() {
     cluster.close().await;
     set(&mut plan, |k| k.image_pull_secrets = vec!["other".into()]);
     let mut cluster = prepared(&plan).await;
-    let error = deployed(&mut cluster, &plan, "bare", dir.path())
+    let error = deploy(&mut cluster, &plan, "bare", dir.path())
         .await
         .unwrap_err();
     assert!(error.to_string().contains("forbidden"), "{error}");
@@ -369,7 +390,7 @@ async fn pull_secrets_are_read_where_they_lie_and_nowhere_else() {
     assert_eq!(server.paths("/secrets/").len(), 2);
 }
 
-/// The samples of a deployment over two seconds and a half, summed up, with the trial's events.
+/// The resources of a deployment, sampled over 2.5 s, and the events of the trial.
 async fn sampled(
     server: &Server,
     plan: &Plan,
@@ -381,18 +402,17 @@ async fn sampled(
     let mut cluster = prepared(plan).await;
     server.world.lock().unwrap().cores = 0.25;
     let dir = folder();
-    let mut deployment = deployed(&mut cluster, plan, "bare", dir.path())
+    let mut deployment = deploy(&mut cluster, plan, "bare", dir.path())
         .await
         .unwrap();
     cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     let spec = agent_spec(&deployment, lead_ms, 2500);
-    let json = serde_json::to_string(&spec).unwrap();
     let agent = cluster
-        .start(&mut deployment, Role::Agent, json, dir.path())
+        .start(&mut deployment, WorkerSpec::Agent(spec.clone()), dir.path())
         .await
         .unwrap();
     let mut stream = AgentStream::new();
-    for line in heard(agent).await {
+    for line in lines_of(agent).await {
         stream.line(&line).unwrap();
     }
     let (records, problem) = stream.finish();
@@ -405,10 +425,10 @@ async fn sampled(
     (resources, events)
 }
 
-fn is_of_kubelets(
+fn assert_from_kubelets(
     resources: &tare_model::trial::Resources,
     events: &[tare_model::trial::Event],
-    why: &str,
+    reason: &str,
 ) {
     assert_eq!(resources.processes.len(), 3);
     for process in &resources.processes {
@@ -417,29 +437,29 @@ fn is_of_kubelets(
     }
     assert!((resources.machine.busy_cores - 1.0).abs() < 0.05);
     let age = resources.kubelet_age_ns_max.unwrap();
-    assert!(age >= 1_000_000_000, "values are a second old: {age}");
-    let said = events.iter().find(|e| e.kind == "sampled").unwrap();
-    assert!(said.message.contains(why), "{}", said.message);
+    assert!(age >= 1_000_000_000, "the values are 1 s old: {age}");
+    let event = events.iter().find(|e| e.kind == "sampled").unwrap();
+    assert!(event.message.contains(reason), "{}", event.message);
 }
 
 #[tokio::test]
-async fn where_admission_refuses_agents_the_kubelets_are_asked() {
+async fn kubelets_replace_agents_that_admission_rejects() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
-    server.world.lock().unwrap().restricted = true;
+    server.world.lock().unwrap().rejects_host_access = true;
     let (resources, events) = sampled(&server, &plan, 500).await;
-    is_of_kubelets(&resources.unwrap(), &events, "violates PodSecurity");
+    assert_from_kubelets(&resources.unwrap(), &events, "violates PodSecurity");
 }
 
 #[tokio::test]
-async fn where_the_plan_says_so_the_kubelets_are_asked_with_the_right_that_is_printed() {
+async fn sampling_kubelet_uses_the_printed_right() {
     let server = Server::start(3).await;
     let mut plan = plan(&server, 1, INJECTED);
     set(&mut plan, |k| k.sampling = SamplingSource::Kubelet);
     let roles = role_yaml(plan.kubernetes.as_ref().unwrap());
     server.world.lock().unwrap().roles = Some(Roles::read(&roles));
     let (resources, events) = sampled(&server, &plan, 500).await;
-    is_of_kubelets(&resources.unwrap(), &events, "as the plan says");
+    assert_from_kubelets(&resources.unwrap(), &events, "sampling: kubelet");
     assert!(
         server
             .world
@@ -451,7 +471,7 @@ async fn where_the_plan_says_so_the_kubelets_are_asked_with_the_right_that_is_pr
 }
 
 #[tokio::test]
-async fn a_kubelet_that_answers_no_more_makes_the_window_invalid_and_is_named() {
+async fn a_kubelet_that_stops_answering_makes_the_window_invalid_and_is_reported() {
     let server = Server::start(3).await;
     let mut plan = plan(&server, 1, INJECTED);
     set(&mut plan, |k| k.sampling = SamplingSource::Kubelet);
@@ -461,35 +481,35 @@ async fn a_kubelet_that_answers_no_more_makes_the_window_invalid_and_is_named() 
     let age = resources.kubelet_age_ns_max.unwrap() as f64;
     let share = age / resources.window_ns as f64;
     assert!(share > tare_analysis::judge::KUBELET_AGE_INVALID, "{share}");
-    let said = events.iter().find(|e| e.kind == "agent").unwrap();
-    assert!(said.message.contains("node1 ("), "{}", said.message);
+    let event = events.iter().find(|e| e.kind == "agent").unwrap();
+    assert!(event.message.contains("node1 ("), "{}", event.message);
 }
 
 #[tokio::test]
-async fn agents_that_do_not_run_are_replaced_by_kubelets_that_answer() {
+async fn kubelets_replace_agents_that_do_not_run() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
-    server.world.lock().unwrap().agents_wait = true;
+    server.world.lock().unwrap().agents_do_not_run = true;
     let (resources, events) = sampled(&server, &plan, 7000).await;
-    is_of_kubelets(&resources.unwrap(), &events, "no such path");
+    assert_from_kubelets(&resources.unwrap(), &events, "no such path");
 }
 
 #[tokio::test]
-async fn without_agents_and_without_the_right_to_ask_kubelets_that_is_said() {
+async fn without_agents_and_kubelets_the_remedy_is_reported() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
     {
         let mut world = server.world.lock().unwrap();
         let roles = role_yaml(plan.kubernetes.as_ref().unwrap());
         world.roles = Some(Roles::read(&roles));
-        world.restricted = true;
+        world.rejects_host_access = true;
     }
     let (resources, events) = sampled(&server, &plan, 500).await;
     assert!(resources.is_none());
-    let said = events.iter().find(|e| e.kind == "agent").unwrap();
+    let event = events.iter().find(|e| e.kind == "agent").unwrap();
     assert!(
-        said.message.contains("sampling: kubelet"),
+        event.message.contains("sampling: kubelet"),
         "{}",
-        said.message
+        event.message
     );
 }

@@ -1,5 +1,5 @@
-//! A simulated API server: objects in memory, and what controllers and kubelets would
-//! make of them, at once.
+//! A simulated API server: objects in memory. What controllers, the scheduler and kubelets do happens
+//! at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -18,45 +18,45 @@ use tare_analysis::config::proxy_config::{Packer, missing};
 use tare_model::load::LoadSpec;
 use tare_model::record::StreamChecksum;
 
-use crate::rights::{Right, Roles};
+use crate::rbac::{Right, Roles};
 
-/// What the simulated cluster does.
+/// The simulated cluster and its faults.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     /// Objects by path.
     pub(crate) objects: BTreeMap<String, Value>,
     /// Requests answered.
     pub(crate) requests: usize,
-    /// The next so many pods come without the sidecar that their namespace asks for.
-    pub(crate) injector_sleeps: usize,
-    /// The next so many requests fail, as those of a server that restarts.
-    pub(crate) away: usize,
+    /// Number of next pods without the sidecar that their namespace requires.
+    pub(crate) uninjected_pods: usize,
+    /// Number of next requests that fail with 503, as while a server restarts.
+    pub(crate) unavailable_answers: usize,
     /// Pods never become ready.
-    pub(crate) stuck: bool,
-    /// What the caller may do; everything without.
+    pub(crate) never_ready: bool,
+    /// Rights of the caller; `None`: all.
     pub(crate) roles: Option<Roles>,
     /// Rights that were used.
     pub(crate) used: BTreeSet<String>,
-    /// Admission refuses pods that want the host's processes and paths.
-    pub(crate) restricted: bool,
-    /// Agents are admitted and do not run.
-    pub(crate) agents_wait: bool,
-    /// Cores that each container uses, as its kubelet tells.
+    /// Admission rejects pods with access to the host's processes and paths.
+    pub(crate) rejects_host_access: bool,
+    /// Agents are admitted but do not run.
+    pub(crate) agents_do_not_run: bool,
+    /// Cores that each container uses, in the kubelets' summaries.
     pub(crate) cores: f64,
-    /// So many questions kubelets still answer; all without.
+    /// Number of requests that kubelets still answer; `None`: all.
     pub(crate) summaries_left: Option<u32>,
-    /// Median latency of the application, as generators tell.
+    /// Median latency in the records of generators.
     pub(crate) median_ns: f64,
-    /// Logs of workers do not come.
-    pub(crate) silent: bool,
-    /// Pods that went, as they were last; who watches hears of them.
-    pub(crate) went: Vec<Value>,
-    /// Requests that wait for changes.
+    /// Requests for logs get no answer.
+    pub(crate) logs_hang: bool,
+    /// Last state of the pods that were deleted, for watches.
+    pub(crate) deleted_pods: Vec<Value>,
+    /// Number of open watches.
     pub(crate) watching: usize,
-    /// What a generator's sidecar answers when it is asked for its configuration.
+    /// Configuration of a generator's sidecar; `None`: it does not answer.
     pub(crate) proxy_config: Option<Value>,
-    /// The first log that has this text is cut in the middle of its second line with it.
-    pub(crate) cut_within: Option<String>,
+    /// The first log is cut within the second occurrence of this text.
+    pub(crate) log_cut_at: Option<String>,
     version: u64,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With so many nodes.
+    /// Starts a server with this number of nodes.
     pub(crate) async fn start(nodes: usize) -> Self {
         let mut world = World {
             median_ns: 1e6,
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Its address, as a kubeconfig has it.
+    /// Its URL for a kubeconfig.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -122,7 +122,7 @@ impl Server {
         path
     }
 
-    /// Paths of all objects that have a word in them.
+    /// Paths of objects that contain a word.
     pub(crate) fn paths(&self, word: &str) -> Vec<String> {
         let world = self.world.lock().unwrap();
         world
@@ -161,9 +161,9 @@ impl World {
         object
     }
 
-    /// What a kubelet makes of a pod that is bound to its node.
+    /// What a kubelet does with a pod that is bound to its node.
     fn agent(&mut self, path: &str) {
-        let state = match self.agents_wait {
+        let state = match self.agents_do_not_run {
             true => {
                 json!({"waiting": {"reason": "CreateContainerError", "message": "no such path"}})
             }
@@ -174,7 +174,7 @@ impl World {
             {"name": "tare", "containerID": "containerd://agent", "state": state}]});
     }
 
-    /// The records of a worker, who then ends.
+    /// The log of a worker, which then ends.
     fn log(&mut self, path: &str) -> Option<String> {
         let pod = self.objects.get(path)?;
         let metadata = &pod["metadata"];
@@ -199,7 +199,7 @@ impl World {
             }
         };
         let text = lines.join("\n") + "\n";
-        if let Some(word) = self.cut_within.take() {
+        if let Some(word) = self.log_cut_at.take() {
             let second = text.match_indices(&word).nth(1)?.0;
             return Some(text[..second + word.len()].to_owned());
         }
@@ -208,7 +208,7 @@ impl World {
         Some(text)
     }
 
-    /// The records with those of the documents that were asked for before the last.
+    /// Adds the records of the requested documents before the final record.
     fn with_proxy_config(&self, mut lines: Vec<String>, spec: &LoadSpec) -> Vec<String> {
         let last = lines.pop().unwrap();
         let mut packer = Packer::default();
@@ -227,12 +227,12 @@ impl World {
         lines
     }
 
-    /// A kubelet's summary: every container has used its cores since 1970.
+    /// A kubelet's summary. Every container has used its cores since 2020.
     fn summary(&self, node: &str) -> Value {
         let now = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap();
-        // A second old.
+        // The values are 1 s old.
         let ns = now.as_nanos() as u64 - 1_000_000_000;
         let time = tare_analysis::formats::rfc3339(ns);
         let base_ns = 1_600_000_000_000_000_000;
@@ -256,14 +256,14 @@ impl World {
                 "memory": {"availableBytes": 1 << 30}}})
     }
 
-    /// Why a request is refused; notes what it used.
+    /// Why a request is refused. Records the rights that it uses.
     fn refusal(&mut self, parts: &Parts, path: &str, body: &[u8]) -> Option<String> {
         let mut right = Right::of(&parts.method, path)?;
         if watches(parts) {
             right = right.as_verb("watch");
         }
         let mut rights = vec![right.clone()];
-        // An apply of what is not there makes it.
+        // A server-side apply of an object that does not exist creates it.
         if right.verb == "patch" && !self.objects.contains_key(path) {
             rights.push(right.as_verb("create"));
         }
@@ -281,11 +281,11 @@ impl World {
             let pod: Value = serde_json::from_slice(body).unwrap_or_default();
             pod["spec"]["hostPID"] == true
         };
-        (self.restricted && right.verb == "patch" && wants_host())
+        (self.rejects_host_access && right.verb == "patch" && wants_host())
             .then(|| "violates PodSecurity \"restricted:latest\"".to_owned())
     }
 
-    /// What a controller, the scheduler and a kubelet make of a template.
+    /// What a controller, the scheduler and a kubelet do with a pod template.
     fn pod(&mut self, owner: &Value, index: u64) {
         let namespace = owner["metadata"]["namespace"].as_str().unwrap().to_owned();
         let template = &owner["spec"]["template"];
@@ -306,8 +306,8 @@ impl World {
         let space = &self.objects[&format!("/api/v1/namespaces/{namespace}")];
         let mut containers = vec!["tare"];
         if space["metadata"]["labels"]["istio-injection"] == "enabled" {
-            if self.injector_sleeps > 0 {
-                self.injector_sleeps -= 1;
+            if self.uninjected_pods > 0 {
+                self.uninjected_pods -= 1;
             } else {
                 containers.push("istio-proxy");
                 spec["containers"]
@@ -320,28 +320,29 @@ impl World {
             json!({"name": c, "ready": true, "state": {"running": {}}, "image": c, "imageID": "sha256:0",
                 "containerID": format!("containerd://{name}-{c}")})
         };
-        let ready = if self.stuck { "False" } else { "True" };
+        let ready = if self.never_ready { "False" } else { "True" };
         let status = json!({"phase": "Running", "containerStatuses": containers.iter().map(status).collect::<Vec<_>>(),
-            "conditions": [{"type": "Ready", "status": ready, "reason": "Stuck", "message": "the image cannot be had"}]});
+            "conditions": [{"type": "Ready", "status": ready, "reason": "Stuck", "message": "cannot pull the image"}]});
         let mut pod = json!({"metadata": metadata, "spec": spec, "status": status});
         pod["owner"] = owner.clone();
         self.put(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), pod);
     }
 
-    /// As by the Eviction API: the pod says why it goes, is gone at once, and another takes its place.
+    /// Evicts a pod as the Eviction API does: its status has the reason, and it is gone at once. Its
+    /// controller creates another.
     pub(crate) fn evict(&mut self, path: &str) {
         let mut pod = self.objects[path].clone();
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True",
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}]);
-        self.went.push(pod);
-        // They are answered now, and ask again.
+        self.deleted_pods.push(pod);
+        // The watches are answered now and will be opened again.
         self.watching = 0;
         self.delete(path);
     }
 
-    /// As by a kubelet whose node runs out of memory: the pod ends, stays to be seen, and
-    /// another takes its place.
+    /// Evicts a pod as a kubelet does whose node runs out of memory: the pod fails, and its object
+    /// stays. Its controller creates another.
     pub(crate) fn evict_by_kubelet(&mut self, path: &str) {
         let pod = self.objects.get_mut(path).unwrap();
         let status = &mut pod["status"];
@@ -355,7 +356,7 @@ impl World {
         self.pod(&owner, 0);
     }
 
-    /// As by the kernel, for a limit of memory: the container ends and its kubelet starts it again.
+    /// Ends a container as the kernel does at a memory limit; its kubelet starts it again.
     pub(crate) fn kill_for_memory(&mut self, path: &str, container: &str) {
         let pod = self.objects.get_mut(path).unwrap();
         let mut all = pod["status"]["containerStatuses"]
@@ -434,19 +435,22 @@ fn watches(parts: &Parts) -> bool {
     parts.uri.query().is_some_and(|q| q.contains("watch=true"))
 }
 
-/// The next pods that go: a stream that ends with them, as a server may end one at any time.
-async fn watched(world: &Mutex<World>, selector: &str) -> Answer {
-    let had = {
+/// Answers a watch with the next pods that are deleted, and ends it: a server may end a watch at any
+/// time.
+async fn watch(world: &Mutex<World>, selector: &str) -> Answer {
+    let before = {
         let mut world = world.lock().unwrap();
         world.watching += 1;
-        world.went.len()
+        world.deleted_pods.len()
     };
     loop {
         {
             let world = world.lock().unwrap();
-            let went = world.went[had..].iter().filter(|p| selected(p, selector));
+            let deleted = world.deleted_pods[before..]
+                .iter()
+                .filter(|p| selected(p, selector));
             let line = |pod: &Value| json!({"type": "DELETED", "object": pod}).to_string() + "\n";
-            let lines: String = went.map(line).collect();
+            let lines: String = deleted.map(line).collect();
             if !lines.is_empty() {
                 return Response::new(Full::new(Bytes::from(lines)));
             }
@@ -461,11 +465,11 @@ fn reply(status: StatusCode, body: &Value) -> Answer {
     response
 }
 
-fn said(status: StatusCode, message: &str) -> Answer {
+fn message(status: StatusCode, message: &str) -> Answer {
     reply(status, &json!({"message": message}))
 }
 
-fn or_absent(object: Option<&Value>) -> Answer {
+fn or_not_found(object: Option<&Value>) -> Answer {
     let status =
         json!({"kind": "Status", "status": "Failure", "message": "not found", "code": 404});
     match object {
@@ -474,7 +478,7 @@ fn or_absent(object: Option<&Value>) -> Answer {
     }
 }
 
-/// Whether objects of a kind are asked for, and not one of them.
+/// Whether a path is of all objects of a kind.
 fn is_list(path: &str) -> bool {
     let plural = path.rsplit('/').next().unwrap_or("");
     let in_namespace = path.contains("/namespaces/") && path.split('/').count().is_multiple_of(2);
@@ -501,36 +505,36 @@ async fn answer(
         .split('&')
         .find_map(|q| q.strip_prefix("labelSelector="));
     let selector = decoded(selector.unwrap_or(""));
-    let silent = path.ends_with("/log") && world.lock().unwrap().silent;
-    if silent {
+    let hangs = path.ends_with("/log") && world.lock().unwrap().logs_hang;
+    if hangs {
         tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
     }
     if watches(&parts) {
         let refusal = world.lock().unwrap().refusal(&parts, &path, &body);
         return Ok(match refusal {
-            Some(why) => said(StatusCode::FORBIDDEN, &why),
-            None => watched(&world, &selector).await,
+            Some(why) => message(StatusCode::FORBIDDEN, &why),
+            None => watch(&world, &selector).await,
         });
     }
     let mut world = world.lock().unwrap();
     Ok(world.answer(&parts, &path, &selector, &body))
 }
 
-/// What an API server does with a request.
+/// Answers to requests.
 impl World {
     fn answer(&mut self, parts: &Parts, path: &str, selector: &str, body: &[u8]) -> Answer {
         self.requests += 1;
-        if self.away > 0 {
-            self.away -= 1;
-            return said(StatusCode::SERVICE_UNAVAILABLE, "starting");
+        if self.unavailable_answers > 0 {
+            self.unavailable_answers -= 1;
+            return message(StatusCode::SERVICE_UNAVAILABLE, "starting");
         }
         if let Some(why) = self.refusal(parts, path, body) {
-            return said(StatusCode::FORBIDDEN, &why);
+            return message(StatusCode::FORBIDDEN, &why);
         }
         if let Some(pod) = path.strip_suffix("/log") {
             return match self.log(pod) {
                 Some(text) => Response::new(Full::new(Bytes::from(text))),
-                None => or_absent(None),
+                None => or_not_found(None),
             };
         }
         if let Some(node) = path.strip_suffix("/proxy/stats/summary") {
@@ -547,21 +551,21 @@ impl World {
                 let items = self.list(path, selector);
                 reply(StatusCode::OK, &json!({"items": items}))
             }
-            Method::GET => or_absent(self.objects.get(path)),
+            Method::GET => or_not_found(self.objects.get(path)),
             Method::POST => self.create(path, body),
             Method::DELETE => match self.delete(path) {
                 true => reply(StatusCode::OK, &json!({"status": "Success"})),
-                false => or_absent(None),
+                false => or_not_found(None),
             },
             Method::PATCH => self.patch(parts, path, body),
-            _ => or_absent(None),
+            _ => or_not_found(None),
         }
     }
 
     fn kubelet(&mut self, node: &str) -> Answer {
         if self.summaries_left == Some(0) {
             let found = "error trying to reach service";
-            return said(StatusCode::SERVICE_UNAVAILABLE, found);
+            return message(StatusCode::SERVICE_UNAVAILABLE, found);
         }
         self.summaries_left = self.summaries_left.map(|left| left - 1);
         reply(StatusCode::OK, &self.summary(node))
@@ -571,7 +575,7 @@ impl World {
         let object: Value = serde_json::from_slice(body).unwrap();
         let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
         match self.objects.contains_key(&path) {
-            true => said(StatusCode::CONFLICT, "already exists"),
+            true => message(StatusCode::CONFLICT, "already exists"),
             false => reply(StatusCode::CREATED, &self.put(&path, object)),
         }
     }

@@ -8,15 +8,15 @@ use tare_run::kube;
 
 use super::exit;
 
-/// Remove what interrupted runs have left on a cluster.
+/// Remove what interrupted runs left on a cluster.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     cluster: super::cluster::Flags,
-    /// Id of one run, as the list without flags names it.
+    /// Id of the run to remove, as `tare clean` without flags lists it.
     #[arg(long, conflicts_with = "all")]
     run: Option<String>,
-    /// What all runs have left, those under way too.
+    /// Remove the objects of all runs, including runs that are still running.
     #[arg(long)]
     all: bool,
 }
@@ -26,27 +26,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let mut left = false;
-    let mut found_there = Vec::new();
+    // Whether the requested run may have objects: a cluster had some, or does not answer.
+    let mut may_exist = false;
+    let mut others = Vec::new();
     for settings in args.cluster.settings()? {
         let place = match &settings.context {
-            Some(context) => format!("the cluster of {context}"),
+            Some(context) => format!("cluster {context}"),
             None => "this cluster".to_owned(),
         };
-        // One that does not answer keeps nothing on the others.
-        match runtime.block_on(clean(args, &settings, &place, &mut found_there)) {
-            Ok(some) => left |= some,
+        // The other clusters are still cleaned.
+        match runtime.block_on(clean(args, &settings, &place)) {
+            Ok(Cleaned::Nothing) => {}
+            Ok(Cleaned::OtherRuns(found)) => others.push(found),
+            Ok(Cleaned::Removed { all }) => {
+                may_exist = true;
+                left |= !all;
+            }
             Err(error) => {
                 super::say(format_args!("tare: {place}: {error:#}"));
-                found_there.push(String::new());
+                may_exist = true;
                 left = true;
             }
         }
     }
     if let Some(run) = &args.run
-        && !found_there.is_empty()
-        && found_there.iter().all(|there| !there.is_empty())
+        && !may_exist
+        && !others.is_empty()
     {
-        bail!("run {run} has left nothing; {}", found_there.join("; "));
+        bail!("found no objects of run {run}; {}", others.join("; "));
     }
     Ok(if left {
         ExitCode::from(exit::INVALID)
@@ -55,34 +62,38 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Whether something is left of what was to go.
-async fn clean(
-    args: &Args,
-    settings: &KubernetesSettings,
-    place: &str,
-    found_there: &mut Vec<String>,
-) -> anyhow::Result<bool> {
+/// What was removed from a cluster.
+enum Cleaned {
+    /// Nothing was found, or only listed.
+    Nothing,
+    /// The requested run has no objects; a description of the runs that do.
+    OtherRuns(String),
+    /// Objects were removed, all of them or not.
+    Removed { all: bool },
+}
+
+async fn clean(args: &Args, settings: &KubernetesSettings, place: &str) -> anyhow::Result<Cleaned> {
     let found = kube::leftovers(settings).await?;
     if found.is_empty() {
-        super::say(format_args!("Nothing of tare is on {place}."));
-        return Ok(false);
+        super::say(format_args!("No objects of tare on {place}."));
+        return Ok(Cleaned::Nothing);
     }
-    let there = found.join(", ");
+    let ids = found.join(", ");
     if args.run.is_none() && !args.all {
         super::say(format_args!(
-            "These runs have something on {place}: {there}.\nRemove it with --run ID, or with --all."
+            "Runs with objects on {place}: {ids}.\nRemove the objects with --run ID or --all."
         ));
-        return Ok(false);
+        return Ok(Cleaned::Nothing);
     }
     if args.run.as_ref().is_some_and(|run| !found.contains(run)) {
-        found_there.push(format!("{place} has: {there}"));
-        return Ok(false);
+        let found = format!("{place} has objects of: {ids}");
+        return Ok(Cleaned::OtherRuns(found));
     }
-    found_there.push(String::new());
     let mut say = |line: &str| super::say(line);
     let events = kube::clean(settings, args.run.as_deref(), &mut say).await?;
     for event in &events {
         super::say(format_args!("tare: {}: {}", event.kind, event.message));
     }
-    Ok(events.iter().any(|e| e.kind == "left"))
+    let all = events.iter().all(|e| e.kind != "left");
+    Ok(Cleaned::Removed { all })
 }

@@ -1,4 +1,4 @@
-//! Flags that say which cluster, and what is particular to it.
+//! Flags that select clusters and their settings.
 
 use std::path::{Path, PathBuf};
 
@@ -6,31 +6,31 @@ use anyhow::{Context, bail};
 use tare_model::mesh;
 use tare_model::plan::{EnvironmentKind, KubernetesSettings, Plan};
 
-/// Which cluster.
+/// Flags that select clusters and their settings.
 #[derive(clap::Args)]
 pub(crate) struct Flags {
-    /// Context of the kubeconfig, for the environment kubernetes; several times for
-    /// several clusters.
+    /// Context of the kubeconfig, for the environment kubernetes. Repeat it to use several
+    /// clusters.
     #[arg(long)]
     context: Vec<String>,
-    /// File with what is particular to a cluster: keys of `kubernetes`, merged over the plan's.
-    /// Default: the file that TARE_CLUSTER names.
+    /// YAML file with the settings of a cluster: keys of `kubernetes`, merged over the plan's.
+    /// Default: the file in TARE_CLUSTER.
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
 }
 
 impl Flags {
-    /// The contexts that were named.
+    /// Contexts on the command line.
     pub(crate) fn contexts(&self) -> &[String] {
         &self.context
     }
 
-    /// Puts the flags over a plan; of several contexts none.
+    /// Applies the flags to a plan. Of several contexts none is applied.
     pub(crate) fn apply(&self, plan: &mut Plan) -> anyhow::Result<()> {
         if plan.environment != EnvironmentKind::Kubernetes {
             if !self.context.is_empty() || self.cluster.is_some() {
                 bail!(
-                    "--context and --cluster are for the environment kubernetes: add --environment kubernetes"
+                    "--context and --cluster need the environment kubernetes: add --environment kubernetes"
                 );
             }
             return Ok(());
@@ -39,7 +39,7 @@ impl Flags {
         let before = settings.meshes.clone();
         let settings = self.over(settings)?;
         for mesh in &mut plan.meshes {
-            // What the plan's own overlays did is done; only the cluster's come on top.
+            // The plan's own overlays are applied already.
             let added = KubernetesSettings {
                 meshes: settings
                     .meshes
@@ -51,13 +51,13 @@ impl Flags {
             };
             let name = mesh.name.clone();
             added.apply(mesh).map_err(|found| {
-                anyhow::anyhow!("mesh {name} with the cluster's overlay: {found}")
+                anyhow::anyhow!("mesh {name} with the overlay of the cluster: {found}")
             })?;
         }
         plan.kubernetes = Some(Box::new(settings));
         if let Some(bytes) = plan.excess_body_bytes() {
             bail!(
-                "with the cluster's settings, request bodies are {bytes} bytes (endpoints x instances x generators), \
+                "with the settings of the cluster, request bodies take {bytes} bytes (endpoints x instances x generators), \
                  expected at most {}: lower `request_bytes` of the mix, or the number of instances or generators",
                 Plan::BODY_BYTES_MAX
             );
@@ -65,12 +65,12 @@ impl Flags {
         Ok(())
     }
 
-    /// Settings of each cluster alone, at least of one.
+    /// Settings of each cluster, without a plan; at least one.
     pub(crate) fn settings(&self) -> anyhow::Result<Vec<KubernetesSettings>> {
         Ok(self.each(&self.over(KubernetesSettings::default())?))
     }
 
-    /// The settings once for each context.
+    /// The settings with each context.
     pub(crate) fn each(&self, settings: &KubernetesSettings) -> Vec<KubernetesSettings> {
         if self.context.is_empty() {
             return vec![settings.clone()];
@@ -91,7 +91,7 @@ impl Flags {
         let mut settings = match self.cluster.clone().or_else(from_env) {
             None => settings,
             Some(path) => merged(&settings, &path)
-                .with_context(|| format!("the cluster's file {}", path.display()))?,
+                .with_context(|| format!("cluster file {}", path.display()))?,
         };
         if let [context] = self.context.as_slice() {
             settings.context = Some(context.clone());
@@ -106,7 +106,7 @@ fn merged(settings: &KubernetesSettings, path: &Path) -> anyhow::Result<Kubernet
         .map_err(|problems| anyhow::anyhow!("{problems}"))?;
     let mut whole = serde_json::to_value(settings)?;
     mesh::merge(&mut whole, &overlay);
-    // Overlays of meshes keep their nulls: there they take away a chart's default.
+    // A null in an overlay of a mesh removes a chart's default, so it must not remove the key here.
     if let Some(meshes) = overlay.get("meshes") {
         whole["meshes"] = meshes.clone();
     }

@@ -1,5 +1,5 @@
-//! `tare run` on several clusters at once: a whole run for each, side by side, and what
-//! the clusters have in common at the end.
+//! `tare run` on several clusters at once: a complete run on each cluster, at the same time, and a
+//! comparison of the clusters at the end.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -22,14 +22,14 @@ use super::report::Output;
 use super::run::{EndedRun, RunStart, analyse, conclude, go};
 use crate::progress::Display;
 
-/// The directory that holds a run for each cluster.
+/// The directory with a run for each cluster.
 pub(crate) struct Clusters {
     dir: PathBuf,
     manifest: ClustersManifest,
 }
 
 impl Clusters {
-    /// Makes the directory. Nothing is asked of the clusters yet.
+    /// Creates the directory; sends nothing to the clusters.
     pub(crate) fn begin(
         dir: PathBuf,
         (id, started_unix_ns): (String, u64),
@@ -37,24 +37,25 @@ impl Clusters {
         contexts: &[String],
     ) -> anyhow::Result<Self> {
         if plan.environment != EnvironmentKind::Kubernetes {
-            bail!(
-                "several contexts are for the environment kubernetes: add --environment kubernetes"
-            );
+            bail!("several contexts need the environment kubernetes: add --environment kubernetes");
         }
         let mut clusters: Vec<ClusterRun> = Vec::new();
         let mut servers: BTreeMap<String, &str> = BTreeMap::new();
         for context in contexts {
             let mut settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
             settings.context = Some(context.clone());
-            // Two runs on one cluster would measure each other.
+            // Two runs on the same cluster would disturb each other.
             if let Some(same) = servers.insert(server(&settings)?, context) {
                 bail!(
-                    "found the contexts {same} and {context} of one cluster, expected different clusters"
+                    "found contexts {same} and {context} of the same cluster, expected different clusters"
                 );
             }
             let dir = file_name(context);
             if clusters.iter().any(|c| c.dir == dir) {
-                bail!("the contexts have names too alike for directories: {dir}");
+                bail!(
+                    "found two contexts with the directory name {dir}, expected different names: \
+                     rename one context"
+                );
             }
             clusters.push(ClusterRun {
                 context: context.clone(),
@@ -71,10 +72,7 @@ impl Clusters {
         };
         let path = dir.join(layout::CLUSTERS);
         if path.exists() || dir.join(layout::RUN).exists() {
-            bail!(
-                "{}: found a run there, expected a new directory",
-                dir.display()
-            );
+            bail!("found a run in {}, expected a new directory", dir.display());
         }
         std::fs::create_dir_all(&dir)
             .and_then(|()| std::fs::write(&path, serde_json::to_vec_pretty(&manifest)?))
@@ -82,7 +80,7 @@ impl Clusters {
         Ok(Self { dir, manifest })
     }
 
-    /// The clusters of a directory; `None` where there is no such directory.
+    /// Opens a directory; `None` if it is not of several clusters.
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Option<Self>> {
         let path = dir.join(layout::CLUSTERS);
         let text = match std::fs::read(&path) {
@@ -95,9 +93,10 @@ impl Clusters {
         let plain = |dir: &str| dir == file_name(dir);
         if let Some(odd) = manifest.clusters.iter().find(|c| !plain(&c.dir)) {
             bail!(
-                "{}: found the directory `{}`, expected a plain name",
+                "{}: found the directory `{}`, expected a name like `{}`",
                 path.display(),
-                odd.dir
+                odd.dir,
+                file_name(&odd.dir)
             );
         }
         Ok(Some(Self {
@@ -106,7 +105,7 @@ impl Clusters {
         }))
     }
 
-    /// Runs the plan on all of them, each on its own: one that fails takes nothing of the others.
+    /// Runs the plan on all clusters. A failure on one of them does not stop the others.
     pub(crate) async fn run(
         &self,
         stop: watch::Receiver<bool>,
@@ -115,14 +114,14 @@ impl Clusters {
         let runs = self.manifest.clusters.iter().map(|cluster| {
             let (stop, bars) = (stop.clone(), &bars);
             async move {
-                let (begun, plan, name) = self.begun(cluster)?;
+                let (start, plan, name) = self.start_of(cluster)?;
                 let options = KubernetesOptions {
                     run: name.0.clone(),
                 };
                 let display = Display::beside(&plan, &order(&plan), bars, &cluster.context);
                 go(
                     Kubernetes::new(options),
-                    begun,
+                    start,
                     &plan,
                     name,
                     stop,
@@ -135,8 +134,8 @@ impl Clusters {
         join_all(runs).await
     }
 
-    /// A cluster's part: begun before, or new.
-    fn begun(&self, cluster: &ClusterRun) -> anyhow::Result<(RunStart, Plan, (String, u64))> {
+    /// The run of one cluster: new, or interrupted before.
+    fn start_of(&self, cluster: &ClusterRun) -> anyhow::Result<(RunStart, Plan, (String, u64))> {
         let dir = self.dir.join(&cluster.dir);
         if dir.join(layout::RUN).exists() {
             let run = RunDir::resume(&dir)?;
@@ -149,14 +148,14 @@ impl Clusters {
         settings.context = Some(cluster.context.clone());
         plan.kubernetes = Some(settings);
         let id = format!("{}-{}", self.manifest.id, cluster.dir);
-        let begun = RunStart::New {
+        let start = RunStart::New {
             out: Some(dir),
             text: self.manifest.plan_text.clone(),
         };
-        Ok((begun, plan, (id, self.manifest.started_unix_ns)))
+        Ok((start, plan, (id, self.manifest.started_unix_ns)))
     }
 
-    /// Every cluster's own analysis, then how they compare, and why each ended.
+    /// Prints the analysis of each cluster, how it ended, and the comparison.
     pub(crate) fn conclude(
         &self,
         ended: &[anyhow::Result<Option<EndedRun>>],
@@ -176,7 +175,7 @@ impl Clusters {
                     let output = (output == Output::Text).then_some(output);
                     let analysed = analyse(done, output);
                     super::say(format_args!("tare: cluster {context}:"));
-                    // One whose analysis fails takes nothing of the others.
+                    // The other clusters are still analysed.
                     conclude(done, analysed).unwrap_or_else(|error| {
                         super::say(format_args!("tare: cluster {context}: {error:#}"));
                         exit::INVALID
@@ -193,7 +192,9 @@ impl Clusters {
         let any = |code: u8| codes.contains(&code);
         if any(exit::INTERRUPTED) || any(exit::INVALID) {
             let dir = self.dir.display();
-            super::say(format_args!("All clusters: tare run --resume {dir}"));
+            super::say(format_args!(
+                "Resume all clusters with: tare run --resume {dir}"
+            ));
         }
         Ok(ExitCode::from(match () {
             () if any(exit::INTERRUPTED) => exit::INTERRUPTED,
@@ -202,7 +203,7 @@ impl Clusters {
         }))
     }
 
-    /// Compares what is on disk, prints and saves it.
+    /// Compares the runs on disk, prints the comparison and saves it.
     pub(crate) fn compare(&self, output: Output) -> anyhow::Result<()> {
         let (comparison, missing) = tare_report::write_clusters(&self.dir, &self.manifest)?;
         let mut out = std::io::stdout().lock();
@@ -228,7 +229,7 @@ impl Clusters {
     }
 }
 
-/// A context's name as the name of a directory.
+/// The name of a context as the name of a directory.
 fn file_name(context: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let name: String = context
@@ -246,7 +247,7 @@ mod tests {
     use super::file_name;
 
     #[test]
-    fn contexts_become_plain_names() {
+    fn contexts_become_directory_names() {
         assert_eq!(file_name("arn:aws:eks/blue"), "arn-aws-eks-blue");
         assert_eq!(file_name("../up"), "-up");
         assert_eq!(file_name(".."), "cluster");

@@ -4,28 +4,28 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use tare_run::kube::mesh_role::mesh_role;
-use tare_run::kube::{doctor, kinds};
+use tare_run::kube::{doctor, mesh_role, role_yaml};
 
 use super::exit;
 
-/// Ask whether a cluster is fit for a run, changing nothing.
+/// Check whether a cluster is fit for a run, without changing it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which environment: kubernetes.
+    /// Environment to check: kubernetes.
     #[arg(long, default_value = "kubernetes")]
     environment: String,
     #[command(flatten)]
     cluster: super::cluster::Flags,
-    /// Print the role that tare needs, as YAML for `kubectl apply -f -`, and nothing else. With
-    /// --plan also what installing its meshes takes; Helm renders their charts for it.
+    /// Print the role that tare needs as YAML for `kubectl apply -f -`, without checking the
+    /// cluster. With --plan it includes the rights to install the plan's meshes, for which Helm
+    /// renders their charts.
     #[arg(long)]
     rbac: bool,
-    /// A plan file or the name of a built-in plan, whose `kubernetes` and meshes decide what is
-    /// needed (pull secrets, sampling by kubelets, objects of charts).
+    /// Plan file or name of a built-in plan. Its `kubernetes` section and its meshes determine the
+    /// rights that tare needs (pull secrets, sampling by kubelets, objects of charts).
     #[arg(long)]
     plan: Option<String>,
-    /// With --plan: leave out what installing its meshes takes, since they are there.
+    /// With --plan: omit the rights to install its meshes, because they are installed already.
     #[arg(long, requires = "plan")]
     without_meshes: bool,
 }
@@ -58,11 +58,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .filter_map(|m| m.kubernetes.as_deref())
         .collect();
     if args.rbac {
-        // All of it or nothing: half a role on standard output would be applied.
+        // `kubectl apply` would apply an incomplete role, so nothing is printed before it is complete.
         let more = runtime.block_on(mesh_role(&clusters[0], &installed))?;
-        let mut role = kinds::role_yaml(&clusters[0]) + &more.yaml();
+        let mut role = role_yaml(&clusters[0]) + &more.yaml();
         if args.plan.is_none() {
-            role += "# Installing a plan's meshes takes more: tare doctor --rbac --plan PLAN\n";
+            role += "# To install the meshes of a plan, tare needs more rights: tare doctor --rbac --plan PLAN\n";
         }
         out.write_all(role.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -74,7 +74,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             writeln!(out, "cluster {context}")?;
         }
         let checks = match runtime.block_on(doctor::examine(settings, &installed)) {
-            // One that does not answer says nothing of the others.
+            // The other clusters are still checked.
             Err(error) if clusters.len() > 1 => {
                 writeln!(out, "{:<5} {error}", "BAD")?;
                 bad = true;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tare_model::layout::CONFIG;
 use tare_model::worker::{AgentSpec, Plane};
-use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Role};
+use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, WorkerSpec};
 
 use crate::bench::{Bench, bare, envoy, is_running, strict};
 
@@ -155,11 +155,10 @@ async fn an_agent_weighs_a_deployment() {
         window_start_unix_ns: now.as_nanos() as u64 + 300_000_000,
         window_ns: 1_200_000_000,
     };
-    let json = serde_json::to_string(&spec).unwrap();
     let dir = bench.dir.path().join("trial");
     let mut worker = bench
         .local
-        .start(&mut deployment, Role::Agent, json, &dir)
+        .start(&mut deployment, WorkerSpec::Agent(spec.clone()), &dir)
         .await
         .unwrap();
     let mut records = Vec::new();
@@ -188,11 +187,10 @@ async fn a_dropped_worker_ends() {
         window_start_unix_ns: u64::MAX / 4,
         window_ns: 1_000_000_000,
     };
-    let json = serde_json::to_string(&spec).unwrap();
     let dir = bench.dir.path().join("trial");
     let worker = bench
         .local
-        .start(&mut deployment, Role::Agent, json, &dir)
+        .start(&mut deployment, WorkerSpec::Agent(spec), &dir)
         .await
         .unwrap();
     let pid = worker.watched[0].pid;

@@ -1,0 +1,437 @@
+//! Requests to the API server. kube builds each request; this client sends it, limits the
+//! wait for the answer, and sends it again while the server is away or busy, so that a
+//! restart of the server in the middle of a trial costs nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http_body_util::BodyExt;
+use hyper::body::Bytes;
+use hyper::{Method, Response, StatusCode};
+use kube::api::{
+    DeleteParams, GetParams, ListParams, LogParams, Patch, PatchParams, PostParams, Request,
+    WatchParams,
+};
+use kube::client::Body;
+use kube::core::request;
+use kube::{Client, Config};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::kinds::{Kind, POD, POD_LOG, POD_PROXY};
+use super::lines::Lines;
+use crate::environment::EnvironmentError;
+
+/// How long a request is sent again while the server is away or busy.
+const RETRY_FOR: Duration = Duration::from_secs(60);
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(3);
+/// Longest wait for the head of an answer, and then for its body.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Requests that are sent at the same time.
+const CONCURRENT_MAX: usize = 16;
+/// How long the server may keep a watch open, in seconds.
+const WATCH_S: u32 = 3600;
+
+type HttpRequest = hyper::Request<Vec<u8>>;
+
+/// A request that failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{request}: {found}")]
+pub(crate) struct ApiError {
+    /// Method and path.
+    pub(crate) request: String,
+    /// HTTP status; `None` without an answer.
+    pub(crate) status: Option<u16>,
+    /// The server's message, or why there is no answer.
+    pub(crate) found: String,
+}
+
+impl ApiError {
+    fn new(request: &HttpRequest, status: Option<StatusCode>, found: String) -> Self {
+        Self {
+            request: format!("{} {}", request.method(), request.uri().path()),
+            status: status.map(|s| s.as_u16()),
+            found,
+        }
+    }
+
+    fn no_answer(request: &HttpRequest) -> Self {
+        let found = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
+        Self::new(request, None, found)
+    }
+
+    /// Whether the object does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.status == Some(404)
+    }
+
+    /// Whether RBAC forbids the request.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.status == Some(403)
+    }
+
+    /// Whether another writer was faster, or an object of this name exists.
+    fn is_conflict(&self) -> bool {
+        self.status == Some(409)
+    }
+
+    /// Whether the same request may succeed later.
+    fn is_transient(&self) -> bool {
+        self.is_conflict() || self.status.is_none_or(|s| s == 429 || s >= 500)
+    }
+}
+
+impl From<ApiError> for EnvironmentError {
+    fn from(error: ApiError) -> Self {
+        Self::Cluster {
+            doing: error.request,
+            found: error.found,
+        }
+    }
+}
+
+/// A connection to one cluster.
+#[derive(Clone)]
+pub(crate) struct ApiClient {
+    client: Client,
+    retries: Arc<AtomicU32>,
+}
+
+impl std::fmt::Debug for ApiClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ApiClient")
+    }
+}
+
+impl ApiClient {
+    /// Makes a client; sends nothing.
+    pub(crate) fn new(mut config: Config) -> Result<Self, kube::Error> {
+        config.connect_timeout = Some(Duration::from_secs(5));
+        // A watch or a log may be silent for long.
+        config.read_timeout = None;
+        // Retries are made in this file, where they are counted.
+        config.default_retry = false;
+        Ok(Self {
+            client: Client::try_from(config)?,
+            retries: Arc::default(),
+        })
+    }
+
+    /// Number of requests that were sent again so far.
+    pub(crate) fn retries(&self) -> u32 {
+        self.retries.load(Ordering::Relaxed)
+    }
+
+    /// Sends a request once and returns the answer, if its status is a success.
+    async fn send(&self, request: &HttpRequest) -> Result<Response<Body>, ApiError> {
+        let start = Instant::now();
+        let sent = self.client.send(request.clone().map(Body::from));
+        let answer = match timeout(ANSWER_WITHIN, sent).await {
+            Ok(answer) => answer.map_err(|e| ApiError::new(request, None, innermost(&e))),
+            Err(_) => Err(ApiError::no_answer(request)),
+        };
+        let (method, path, elapsed) = (request.method(), request.uri().path(), start.elapsed());
+        match &answer {
+            Ok(response) => {
+                let status = response.status().as_u16();
+                tracing::debug!(%method, path, status, ?elapsed, "request");
+            }
+            Err(error) => {
+                tracing::debug!(%method, path, error = error.found, ?elapsed, "request");
+            }
+        }
+        let response = answer?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = body(request, response).await.unwrap_or_default();
+        Err(ApiError::new(request, Some(status), message(status, &body)))
+    }
+
+    async fn send_for_json(&self, request: &HttpRequest) -> Result<Value, ApiError> {
+        let body = body(request, self.send(request).await?).await?;
+        serde_json::from_slice(&body).map_err(|e| {
+            let found = format!("the answer is not valid JSON: {e}");
+            ApiError::new(request, None, found)
+        })
+    }
+
+    /// Sends a request, and sends it again while the server is away or busy.
+    async fn retry(&self, request: Result<HttpRequest, request::Error>) -> Result<Value, ApiError> {
+        let request = built(request)?;
+        let until = Instant::now() + RETRY_FOR;
+        let mut pause = PAUSE_FIRST;
+        loop {
+            let error = match self.send_for_json(&request).await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            // An object that exists is not created later, either.
+            let exists = request.method() == Method::POST && error.is_conflict();
+            if exists || !error.is_transient() || Instant::now() > until {
+                return Err(error);
+            }
+            self.retries.fetch_add(1, Ordering::Relaxed);
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Gets one object.
+    pub(crate) async fn get(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Value, ApiError> {
+        let objects = objects(kind, "get", Some(namespace))?;
+        self.retry(objects.get(name, &GetParams::default())).await
+    }
+
+    /// Lists the objects that match a label selector (empty: all objects), in one namespace or,
+    /// with `None`, in all.
+    pub(crate) async fn list(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        selector: &str,
+    ) -> Result<Vec<Value>, ApiError> {
+        let mut params = ListParams::default();
+        if !selector.is_empty() {
+            params = params.labels(selector);
+        }
+        let objects = objects(kind, "list", namespace)?;
+        let mut list = self.retry(objects.list(&params)).await?;
+        match list["items"].take() {
+            Value::Array(items) => Ok(items),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Creates an object in a namespace of the run. If an object of this name exists, an earlier
+    /// attempt created it and its answer was lost: that is a success.
+    pub(crate) async fn create(&self, kind: Kind, object: &Value) -> Result<(), ApiError> {
+        let namespace = object["metadata"]["namespace"].as_str();
+        let objects = objects(kind, "create", namespace)?;
+        let request = objects.create(&PostParams::default(), json(object));
+        match self.retry(request).await {
+            Err(error) if error.is_conflict() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Creates or changes an object by server-side apply.
+    pub(crate) async fn apply(&self, kind: Kind, object: &Value) -> Result<Value, ApiError> {
+        let namespace = object["metadata"]["namespace"].as_str();
+        objects(kind, "create", namespace)?;
+        let objects = objects(kind, "patch", namespace)?;
+        self.apply_at(objects, object).await
+    }
+
+    /// Applies objects, several at a time, and returns them in the same order. The first error ends
+    /// it.
+    pub(crate) async fn apply_all(
+        &self,
+        objects: Vec<(Kind, Value)>,
+    ) -> Result<Vec<Value>, ApiError> {
+        let apply = |(kind, object): (Kind, Value)| async move { self.apply(kind, &object).await };
+        let requests = stream::iter(objects.into_iter().map(apply));
+        requests.buffered(CONCURRENT_MAX).try_collect().await
+    }
+
+    /// Creates or changes an object of any kind, with a request builder for the path of its kind.
+    pub(crate) async fn apply_at(
+        &self,
+        objects: Request,
+        object: &Value,
+    ) -> Result<Value, ApiError> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let params = PatchParams::apply("tare").force();
+        self.retry(objects.patch(name, &params, &Patch::Apply(object)))
+            .await
+    }
+
+    /// Changes some fields of a cluster-scoped object by a merge patch.
+    pub(crate) async fn merge(
+        &self,
+        kind: Kind,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value, ApiError> {
+        let objects = objects(kind, "patch", None)?;
+        self.retry(objects.patch(name, &PatchParams::default(), &Patch::Merge(patch)))
+            .await
+    }
+
+    /// Deletes an object; its dependents are deleted in the background. It is no error when the
+    /// object does not exist.
+    pub(crate) async fn delete(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<(), ApiError> {
+        self.delete_with(kind, namespace, name, &DeleteParams::background())
+            .await
+    }
+
+    /// Deletes an object without a grace period.
+    pub(crate) async fn delete_now(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), ApiError> {
+        let now = DeleteParams::default().grace_period(0);
+        self.delete_with(kind, Some(namespace), name, &now).await
+    }
+
+    async fn delete_with(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        params: &DeleteParams,
+    ) -> Result<(), ApiError> {
+        let objects = objects(kind, "delete", namespace)?;
+        match self.retry(objects.delete(name, params)).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Sends a `SelfSubjectAccessReview` and returns the server's answer.
+    pub(crate) async fn review_access(&self, review: &Value) -> Result<Value, ApiError> {
+        let reviews = Request::new("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
+        self.retry(reviews.create(&PostParams::default(), json(review)))
+            .await
+    }
+
+    /// Gets a JSON document by its path, without a retry.
+    pub(crate) async fn document(&self, path: &str) -> Result<Value, ApiError> {
+        self.send_for_json(&get(path)?).await
+    }
+
+    /// Gets a text from a port of a pod through the API server, without a retry: a failure is a
+    /// result, too.
+    pub(crate) async fn pod_text(
+        &self,
+        (namespace, pod): (&str, &str),
+        port: u16,
+        path: &str,
+    ) -> Result<String, ApiError> {
+        let target = POD_PROXY.object(Some(namespace), &format!("{pod}:{port}"));
+        let request = get(&format!("{target}{path}"))?;
+        let body = body(&request, self.send(&request).await?).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Follows the log of a container; each line starts with its timestamp.
+    pub(crate) async fn log(
+        &self,
+        (namespace, pod): (&str, &str),
+        container: &str,
+    ) -> Result<Lines, ApiError> {
+        let params = LogParams {
+            container: Some(container.to_owned()),
+            follow: true,
+            timestamps: true,
+            ..LogParams::default()
+        };
+        let pods = objects(POD_LOG, "get", Some(namespace))?;
+        self.lines(pods.logs(pod, &params)).await
+    }
+
+    /// Watches the pods that match a label selector: one change a line, at first the pods that
+    /// exist.
+    pub(crate) async fn watch_pods(&self, selector: &str) -> Result<Lines, ApiError> {
+        let params = WatchParams::default()
+            .labels(selector)
+            .timeout(WATCH_S)
+            .disable_bookmarks();
+        self.lines(objects(POD, "watch", None)?.watch(&params, ""))
+            .await
+    }
+
+    async fn lines(&self, request: Result<HttpRequest, request::Error>) -> Result<Lines, ApiError> {
+        let response = self.send(&built(request)?).await?;
+        Ok(Lines::new(response.into_body()))
+    }
+}
+
+/// A request builder for the objects of a kind. RBAC is never the first to find a verb that
+/// the printed role lacks.
+fn objects(kind: Kind, verb: &str, namespace: Option<&str>) -> Result<Request, ApiError> {
+    if kind.has(verb) {
+        return Ok(Request::new(kind.path(namespace)));
+    }
+    Err(ApiError {
+        request: format!("{verb} {}", kind.plural),
+        status: None,
+        found: "bug: missing from tare's RBAC table, please report it".to_owned(),
+    })
+}
+
+fn get(path: &str) -> Result<HttpRequest, ApiError> {
+    let request = hyper::Request::get(path).body(Vec::new());
+    built(request.map_err(request::Error::BuildRequest))
+}
+
+fn built(request: Result<HttpRequest, request::Error>) -> Result<HttpRequest, ApiError> {
+    request.map_err(|e| ApiError {
+        request: "build a request".to_owned(),
+        status: None,
+        found: e.to_string(),
+    })
+}
+
+fn json(object: &Value) -> Vec<u8> {
+    object.to_string().into_bytes()
+}
+
+async fn body(request: &HttpRequest, response: Response<Body>) -> Result<Bytes, ApiError> {
+    let body = timeout(ANSWER_WITHIN, response.into_body().collect()).await;
+    let body = body.map_err(|_| ApiError::no_answer(request))?;
+    body.map(|b| b.to_bytes())
+        .map_err(|e| ApiError::new(request, None, innermost(&e)))
+}
+
+/// The message of a Kubernetes status, or the start of any other body.
+fn message(status: StatusCode, body: &[u8]) -> String {
+    let document = serde_json::from_slice::<Value>(body).ok();
+    match document.as_ref().and_then(|v| v["message"].as_str()) {
+        Some(message) => message.to_owned(),
+        None => {
+            let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
+            format!("{status} {}", text.trim())
+        }
+    }
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kinds::SERVICE;
+    use super::*;
+
+    #[test]
+    fn a_verb_that_the_rbac_table_lacks_is_never_sent() {
+        assert!(objects(SERVICE, "patch", None).is_ok());
+        let error = objects(SERVICE, "delete", None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "delete services: bug: missing from tare's RBAC table, please report it"
+        );
+    }
+}

@@ -1,0 +1,8 @@
+//! The Kubernetes API: kubeconfig, requests, kinds of objects and their RBAC rules.
+
+mod client;
+pub(crate) mod kinds;
+pub(crate) mod kubeconfig;
+mod lines;
+
+pub(crate) use client::{ApiClient, ApiError};

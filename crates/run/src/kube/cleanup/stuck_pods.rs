@@ -1,0 +1,58 @@
+//! Deletes pods without a grace period when their node does not answer: their kubelet never confirms
+//! that they ended, so their namespace would never be deleted.
+
+use std::time::Duration;
+
+use tare_model::trial::Event;
+use tokio::time::Instant;
+
+use crate::kube::api::kinds::POD;
+use crate::kube::api::{ApiClient, ApiError};
+use crate::kube::objects::Pod;
+use crate::now::event;
+
+/// Longer than any pod of a run or of a mesh may take to end.
+const AFTER: Duration = Duration::from_secs(45);
+
+/// Forces deletion once, some time after its creation.
+#[derive(Debug)]
+pub(crate) struct ForcedDeletion {
+    due: Option<Instant>,
+}
+
+impl ForcedDeletion {
+    pub(crate) fn new() -> Self {
+        Self {
+            due: Some(Instant::now() + AFTER),
+        }
+    }
+
+    /// When it is due, deletes the pods of these namespaces that are still terminating; each is an
+    /// event.
+    pub(crate) async fn when_due(
+        &mut self,
+        api: &ApiClient,
+        namespaces: impl Iterator<Item = &str>,
+    ) -> Result<Vec<Event>, ApiError> {
+        let mut events = Vec::new();
+        if self.due.is_none_or(|due| Instant::now() < due) {
+            return Ok(events);
+        }
+        self.due = None;
+        for namespace in namespaces {
+            for pod in api.list(POD, Some(namespace), "").await? {
+                let pod = Pod(&pod);
+                if pod.is_terminating() {
+                    api.delete_now(POD, namespace, pod.name()).await?;
+                    let message = format!(
+                        "{} did not terminate on node {} and was deleted by force",
+                        pod.title(),
+                        pod.node()
+                    );
+                    events.push(event("forced", message));
+                }
+            }
+        }
+        Ok(events)
+    }
+}

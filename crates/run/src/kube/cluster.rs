@@ -1,0 +1,235 @@
+//! A cluster during a run: what is known of it, what the run has on it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use tare_model::layout::{self, Fingerprint};
+use tare_model::plan::{KubernetesSettings, Plan};
+use tare_model::trial::{Event, TrialSpec};
+use tokio::task::JoinSet;
+
+use super::api::{ApiClient, ApiError, kubeconfig};
+use super::cleanup::Snapshot;
+use super::ledger::Ledger;
+use super::leftovers::refuse_other_runs;
+use super::mesh::{Helm, MeshInstaller};
+use super::objects::names::Names;
+use super::objects::{Node, node};
+use super::trial::deploy::{self, Inputs};
+use super::trial::{Deployment, Events, PodTerminations, hooks};
+use crate::environment::EnvironmentError;
+use crate::now::event;
+
+/// A cluster during a run.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    api: ApiClient,
+    helm: Helm,
+    settings: KubernetesSettings,
+    names: Names,
+    ledger: Ledger,
+    nodes: Vec<Node>,
+    /// The block that has a node reserved for its generators, and the name of the node.
+    reserved: Option<(u32, String)>,
+}
+
+impl Cluster {
+    /// Checks the cluster and finds what is on it; creates nothing.
+    pub(crate) async fn prepare(
+        plan: &Plan,
+        id: &str,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(Self, Fingerprint), EnvironmentError> {
+        let settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
+        let api = kubeconfig::connect(&settings).await?;
+        let helm = Helm::new(&settings);
+        let version = api.document("/version").await;
+        let version = version.map_err(|e| EnvironmentError::Missing {
+            what: format!("no answer from the cluster: {}", e.found),
+            remedy: "run `tare doctor --environment kubernetes` for details".to_owned(),
+        })?;
+        refuse_other_runs(&api, id, &settings).await?;
+        let names = Names::new(&settings.namespace_prefix, id);
+        let ledger = match Ledger::read(&api, &names.namespace()).await? {
+            Some(ledger) => {
+                say("removing what the interrupted part of this run left");
+                ledger
+            }
+            None => Ledger {
+                id: id.to_owned(),
+                before: Snapshot::take(&api).await?,
+                mesh: None,
+            },
+        };
+        node::release(&api, &names.run).await?;
+        let nodes = node::usable(&api, &settings).await?;
+        if nodes.is_empty() {
+            return Err(EnvironmentError::Missing {
+                what: "no node accepts pods".to_owned(),
+                remedy: "see `kubectl get nodes`, or change `kubernetes.node_labels`".to_owned(),
+            });
+        }
+        let mut programs = BTreeMap::new();
+        let mut meshes = plan.meshes.iter().filter_map(|m| m.kubernetes.as_ref());
+        if meshes.any(|m| !m.releases.is_empty()) {
+            programs.insert("helm".to_owned(), helm.version().await?);
+        }
+        let version = version["gitVersion"].as_str().unwrap_or("unknown");
+        programs.insert("kubernetes".to_owned(), version.to_owned());
+        let cluster = Self {
+            api,
+            helm,
+            settings,
+            names,
+            ledger,
+            nodes,
+            reserved: None,
+        };
+        let fingerprint = cluster.fingerprint(programs);
+        Ok((cluster, fingerprint))
+    }
+
+    fn fingerprint(&self, mut programs: BTreeMap<String, String>) -> Fingerprint {
+        let settings = &self.settings;
+        programs.insert("image".to_owned(), settings.image.clone());
+        if let Some(context) = &settings.context {
+            programs.insert("cluster".to_owned(), context.clone());
+        }
+        for node in &self.nodes {
+            let text = format!("{} cores, {}", node.cores, node.software);
+            programs.insert(format!("node {}", node.name), text);
+        }
+        if !settings.note.is_empty() {
+            programs.insert("note".to_owned(), settings.note.clone());
+        }
+        let machines = node::machines(&self.nodes);
+        Fingerprint {
+            kernel: self.nodes[0].software.clone(),
+            cpu_model: format!("{} nodes on {} machines", self.nodes.len(), machines.count),
+            cores: machines.cores,
+            memory_bytes: machines.memory_bytes,
+            programs,
+            ..Fingerprint::default()
+        }
+    }
+
+    pub(crate) fn api(&self) -> &ApiClient {
+        &self.api
+    }
+
+    pub(crate) fn settings(&self) -> &KubernetesSettings {
+        &self.settings
+    }
+
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Writes the ledger, the first object of a run on the cluster.
+    pub(crate) async fn claim(
+        &mut self,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), EnvironmentError> {
+        self.ledger.write(&self.api, &self.names).await?;
+        // Another run may have started since the first check.
+        refuse_other_runs(&self.api, &self.ledger.id, &self.settings).await?;
+        let cleared = self
+            .ledger
+            .clear(&self.api, &self.helm, &self.names)
+            .await?;
+        cleared.iter().for_each(|event| say(&event.message));
+        Ok(())
+    }
+
+    /// Reserves a node for the generators of this block, and releases that of the block before.
+    async fn reserve(&mut self, plan: &Plan, block: u32) -> Result<(), EnvironmentError> {
+        if self.reserved.as_ref().is_some_and(|(b, _)| *b == block) {
+            return Ok(());
+        }
+        self.reserved = None;
+        node::release(&self.api, &self.names.run).await?;
+        if let Some(node) = node::choose(&self.nodes, &self.settings, plan.seed, block) {
+            node::reserve(&self.api, &node.name, &self.names.run).await?;
+            self.reserved = Some((block, node.name.clone()));
+        }
+        Ok(())
+    }
+
+    /// Installs the trial's mesh, deploys its application, and waits until both are ready.
+    pub(crate) async fn deploy(
+        &mut self,
+        plan: &Plan,
+        trial: &TrialSpec,
+        dir: &Path,
+    ) -> Result<Deployment, EnvironmentError> {
+        let reserved = self.reserved.as_ref();
+        let new_block = reserved.is_none_or(|(b, _)| *b != trial.block);
+        hooks::before_trial(&self.settings, trial, new_block, dir).await?;
+        self.reserve(plan, trial.block).await?;
+        let mut deployment = Deployment {
+            names: self.names.trial(trial.index),
+            mesh: trial.mesh.clone(),
+            graph: plan.workload.graph.clone(),
+            fronts: deploy::fronts(plan),
+            dir: dir.to_owned(),
+            generator_node: self.reserved.as_ref().map(|(_, node)| node.clone()),
+            targets: BTreeMap::new(),
+            watched: Vec::new(),
+            pods: Vec::new(),
+            counters: BTreeMap::new(),
+            events: Events::default(),
+            terminations: PodTerminations::default(),
+            container_watch: None,
+            tasks: JoinSet::new(),
+        };
+        if let Some(node) = &deployment.generator_node {
+            let message = format!("generators are on {node}");
+            deployment.events.push("node", message);
+        }
+        if let Some(mesh) = deployment.section().filter(|m| !m.releases.is_empty()) {
+            // The ledger names the mesh before anything of it is on the cluster.
+            self.ledger.mesh = Some(mesh.clone());
+            self.ledger.write(&self.api, &self.names).await?;
+            let installer = MeshInstaller {
+                api: &self.api,
+                helm: &self.helm,
+                before: &self.ledger.before,
+                ready_within: Duration::from_secs(u64::from(self.settings.ready_within_s)),
+            };
+            let logs = dir.join(layout::LOGS);
+            installer.install(mesh, &self.names.run, &logs).await?;
+        }
+        let generator_node = deployment.generator_node.as_ref();
+        let nodes = self.nodes.iter().map(|n| &n.name);
+        let nodes = nodes.filter(|n| Some(*n) != generator_node).cloned();
+        let nodes: Vec<String> = nodes.collect();
+        let inputs = Inputs {
+            api: &self.api,
+            plan,
+            settings: &self.settings,
+            trial,
+            nodes: &nodes,
+        };
+        deploy::create(inputs, &mut deployment).await?;
+        deploy::wait_ready(inputs, &mut deployment).await?;
+        Ok(deployment)
+    }
+
+    /// Removes all trials; what could not be removed is an event.
+    pub(crate) async fn clear(&mut self) -> Vec<Event> {
+        let cleared = self.ledger.clear(&self.api, &self.helm, &self.names).await;
+        cleared.unwrap_or_else(|error| vec![not_cleared(&error)])
+    }
+
+    /// Removes the whole run; what could not be removed is an event.
+    pub(crate) async fn end(mut self) -> Vec<Event> {
+        let ended = self.ledger.end(&self.api, &self.helm, &self.names).await;
+        ended.unwrap_or_else(|error| vec![not_cleared(&error)])
+    }
+}
+
+fn not_cleared(error: &ApiError) -> Event {
+    let message = format!("cannot clean the cluster: {error}; run `tare clean`");
+    event("left", message)
+}

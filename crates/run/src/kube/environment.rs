@@ -1,0 +1,146 @@
+//! The environment `kubernetes`.
+
+use std::path::Path;
+
+use tare_model::layout::Fingerprint;
+use tare_model::plan::Plan;
+use tare_model::trial::{Event, Proof, TrialSpec};
+
+use super::cluster::Cluster;
+use super::sampling::agents;
+use super::trial::generators::{self, StartDelay};
+use super::trial::{ContainerWatch, Deployment, hooks, prove};
+use crate::environment::{Environment, EnvironmentError, Phase, Worker, WorkerSpec};
+use crate::now::event;
+
+/// What the environment needs beside the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubernetesOptions {
+    /// Id of the run, the name of its directory. What an interrupted part of the same run left on
+    /// the cluster is removed first.
+    pub run: String,
+}
+
+/// A cluster as an environment.
+#[derive(Debug)]
+pub struct Kubernetes {
+    options: KubernetesOptions,
+    cluster: Option<Cluster>,
+    start_delay: StartDelay,
+}
+
+impl Kubernetes {
+    /// Makes the environment; sends nothing to the cluster.
+    #[must_use]
+    pub fn new(options: KubernetesOptions) -> Self {
+        Self {
+            options,
+            cluster: None,
+            start_delay: StartDelay::default(),
+        }
+    }
+
+    fn cluster(&mut self) -> Result<&mut Cluster, EnvironmentError> {
+        self.cluster
+            .as_mut()
+            .ok_or_else(|| EnvironmentError::Missing {
+                what: "bug: the environment is not prepared".to_owned(),
+                remedy: "report it".to_owned(),
+            })
+    }
+}
+
+impl Environment for Kubernetes {
+    type Deployment = Deployment;
+
+    async fn prepare(
+        &mut self,
+        plan: &Plan,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Fingerprint, EnvironmentError> {
+        let (cluster, fingerprint) = Cluster::prepare(plan, &self.options.run, say).await?;
+        // Stored before the first object is created, so that `close` cleans up after a failure.
+        let cluster = self.cluster.insert(cluster);
+        cluster.claim(say).await?;
+        hooks::before_run(cluster.settings()).await?;
+        Ok(fingerprint)
+    }
+
+    async fn deploy(
+        &mut self,
+        plan: &Plan,
+        trial: &TrialSpec,
+        dir: &Path,
+    ) -> Result<Deployment, EnvironmentError> {
+        let cluster = self.cluster()?;
+        let deployed = cluster.deploy(plan, trial, dir).await;
+        if deployed.is_err() {
+            // `close` tries again, and reports what cannot be removed.
+            let _ = cluster.clear().await;
+        }
+        deployed
+    }
+
+    async fn prove(
+        &mut self,
+        deployment: &mut Deployment,
+        phase: Phase,
+    ) -> Result<Vec<Proof>, EnvironmentError> {
+        let api = self.cluster()?.api();
+        match phase {
+            Phase::Before => {
+                let proofs = prove::before(api, deployment).await?;
+                let watch = ContainerWatch::start(api, deployment.watch_scope());
+                deployment.container_watch = Some(watch);
+                Ok(proofs)
+            }
+            Phase::After { load_sent } => {
+                let proofs = prove::after(api, deployment, load_sent).await;
+                if let Some(watch) = deployment.container_watch.take() {
+                    watch.end().await;
+                }
+                Ok(proofs)
+            }
+        }
+    }
+
+    async fn start(
+        &mut self,
+        deployment: &mut Deployment,
+        spec: WorkerSpec,
+        _: &Path,
+    ) -> Result<Worker, EnvironmentError> {
+        let mut start_delay = self.start_delay;
+        let cluster = self.cluster()?;
+        let (api, settings) = (cluster.api(), cluster.settings());
+        match spec {
+            WorkerSpec::Generator(spec) => {
+                let started =
+                    generators::start(api, settings, deployment, &mut start_delay, &spec).await;
+                self.start_delay = start_delay;
+                started
+            }
+            WorkerSpec::Agent(spec) => {
+                let started = agents::start(api, settings, deployment, cluster.nodes(), spec).await;
+                Ok(started?)
+            }
+        }
+    }
+
+    async fn teardown(&mut self, deployment: Deployment) -> Vec<Event> {
+        let mut events = deployment.events.take();
+        drop(deployment);
+        match self.cluster() {
+            Ok(cluster) => events.extend(cluster.clear().await),
+            Err(error) => events.push(event("left", error.to_string())),
+        }
+        events
+    }
+
+    async fn close(self) -> Vec<Event> {
+        match self.cluster {
+            Some(cluster) => cluster.end().await,
+            None => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What interrupted runs left on a cluster, and its removal.
+
+use tare_model::plan::KubernetesSettings;
+use tare_model::trial::Event;
+
+use super::api::{ApiClient, kubeconfig};
+use super::ledger::{self, Ledger};
+use super::mesh::Helm;
+use super::objects::names::Names;
+use crate::environment::EnvironmentError;
+
+/// Removes what runs left on a cluster: all runs or, with `only`, the run with this id. Events of
+/// kind `left` name what could not be removed.
+///
+/// # Errors
+/// When the cluster does not answer.
+pub async fn clean(
+    settings: &KubernetesSettings,
+    only: Option<&str>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<Event>, EnvironmentError> {
+    let api = kubeconfig::connect(settings).await?;
+    let helm = Helm::new(settings);
+    let mut events = Vec::new();
+    for run in ledger::runs(&api).await? {
+        if only.is_some_and(|only| only != run.id) {
+            continue;
+        }
+        say(&format!("removing what run {} left", run.id));
+        if let Some(mut ledger) = Ledger::read(&api, &run.namespace).await? {
+            let names = Names::of_namespace(&run.namespace, &run.id);
+            events.extend(ledger.end(&api, &helm, &names).await?);
+        }
+    }
+    Ok(events)
+}
+
+/// Ids of the runs that left something on a cluster.
+///
+/// # Errors
+/// When the cluster does not answer.
+pub async fn leftovers(settings: &KubernetesSettings) -> Result<Vec<String>, EnvironmentError> {
+    let api = kubeconfig::connect(settings).await?;
+    let runs = ledger::runs(&api).await?;
+    Ok(runs.into_iter().map(|run| run.id).collect())
+}
+
+/// Fails if the cluster has objects of another run: they would change the measurement.
+pub(crate) async fn refuse_other_runs(
+    api: &ApiClient,
+    id: &str,
+    settings: &KubernetesSettings,
+) -> Result<(), EnvironmentError> {
+    let runs = ledger::runs(api).await?;
+    let Some(other) = runs.iter().find(|run| run.id != id) else {
+        return Ok(());
+    };
+    let context = settings.context.as_ref();
+    let context = context.map_or(String::new(), |c| format!(" --context {c}"));
+    Err(EnvironmentError::Missing {
+        what: format!(
+            "run {} has objects on this cluster: it is running or was interrupted",
+            other.id
+        ),
+        remedy: format!(
+            "wait for its end, resume it with `tare run --resume`, or remove its objects with \
+             `tare clean --run {}{context}`",
+            other.id
+        ),
+    })
+}

@@ -1,0 +1,221 @@
+//! Runs Helm. Values go through its standard input, because they contain keys, which must be neither
+//! on disk nor on a command line.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+use tare_model::mesh::HelmRelease;
+use tare_model::plan::KubernetesSettings;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::Instant;
+
+use crate::environment::EnvironmentError;
+use crate::kube::api::kubeconfig;
+
+/// Longest part of Helm's output in a message, in bytes.
+const OUTPUT_MAX: usize = 600;
+
+/// The program Helm and the cluster that it uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Helm {
+    program: PathBuf,
+    kubeconfig: Option<String>,
+    context: Option<String>,
+}
+
+impl Helm {
+    /// The program TARE_HELM, or `helm` on PATH, for the cluster of the settings.
+    pub(crate) fn new(settings: &KubernetesSettings) -> Self {
+        let program = std::env::var_os("TARE_HELM").map_or_else(|| "helm".into(), PathBuf::from);
+        Self {
+            program,
+            kubeconfig: kubeconfig::path(settings),
+            context: settings.context.clone(),
+        }
+    }
+
+    /// Returns Helm's version.
+    pub(crate) async fn version(&self) -> Result<String, EnvironmentError> {
+        let output = self.run(&["version", "--short"], None, None).await;
+        output
+            .map(|v| v.trim().to_owned())
+            .map_err(|error| EnvironmentError::Missing {
+                what: format!("cannot run helm: {error}"),
+                remedy: "install Helm 3.14 or later on PATH, or set TARE_HELM".to_owned(),
+            })
+    }
+
+    /// Installs or upgrades a release.
+    pub(crate) async fn install(
+        &self,
+        release: &HelmRelease,
+        values: &Value,
+        logs: &Path,
+    ) -> Result<(), EnvironmentError> {
+        let arguments = arguments(&["upgrade", "--install"], release);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let log = logs.join(format!("helm-{}.log", release.name));
+        let values = serde_json::to_vec(values).unwrap_or_default();
+        self.run(&arguments, Some(&values), Some(&log))
+            .await
+            .map(drop)
+    }
+
+    /// Renders the objects of a release, with its custom resource definitions.
+    pub(crate) async fn render(
+        &self,
+        release: &HelmRelease,
+        values: &Value,
+    ) -> Result<Vec<Value>, EnvironmentError> {
+        let mut arguments = arguments(&["template"], release);
+        arguments.push("--include-crds".to_owned());
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let values = serde_json::to_vec(values).unwrap_or_default();
+        let text = self.run(&arguments, Some(&values), None).await?;
+        documents(&text).map_err(|found| EnvironmentError::Start {
+            name: format!("helm template {}", release.name),
+            found,
+        })
+    }
+
+    /// Uninstalls a release; it is no error if the release does not exist.
+    pub(crate) async fn uninstall(
+        &self,
+        name: &str,
+        namespace: &str,
+    ) -> Result<(), EnvironmentError> {
+        let arguments = [
+            "uninstall",
+            name,
+            "--namespace",
+            namespace,
+            "--ignore-not-found",
+            "--timeout",
+            "60s",
+        ];
+        self.run(&arguments, None, None).await.map(drop)
+    }
+
+    async fn run(
+        &self,
+        arguments: &[&str],
+        stdin: Option<&[u8]>,
+        log: Option<&Path>,
+    ) -> Result<String, EnvironmentError> {
+        let failed = |source: std::io::Error| EnvironmentError::Io {
+            doing: format!("run {}", self.program.display()),
+            source,
+        };
+        let mut command = Command::new(&self.program);
+        command.args(arguments).kill_on_drop(true);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(path) = &self.kubeconfig {
+            command.arg("--kubeconfig").arg(path);
+        }
+        if let Some(context) = &self.context {
+            command.arg("--kube-context").arg(context);
+        }
+        let start = Instant::now();
+        let mut child = command.spawn().map_err(failed)?;
+        if let Some(mut pipe) = child.stdin.take() {
+            // If Helm ends early, its status below is the error.
+            let _ = pipe.write_all(stdin.unwrap_or_default()).await;
+        }
+        let output = child.wait_with_output().await.map_err(failed)?;
+        let (status, elapsed) = (output.status, start.elapsed());
+        // The remaining arguments may contain a repository's credentials.
+        let command = arguments[..arguments.len().min(3)].join(" ");
+        tracing::debug!(command, %status, ?elapsed, "helm");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if let Some(log) = log {
+            let _ = std::fs::write(log, errors.as_bytes());
+        }
+        if status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(EnvironmentError::Start {
+            name: format!("helm {command}"),
+            found: tail(errors.trim()).to_owned(),
+        })
+    }
+}
+
+fn tail(text: &str) -> &str {
+    let mut from = text.len().saturating_sub(OUTPUT_MAX);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
+}
+
+fn documents(text: &str) -> Result<Vec<Value>, String> {
+    serde_saphyr::from_multiple(text).map_err(|e| e.to_string())
+}
+
+fn arguments(command: &[&str], release: &HelmRelease) -> Vec<String> {
+    let words = command.iter().copied();
+    let mut all: Vec<String> = words
+        .chain([release.name.as_str(), release.chart.as_str()])
+        .map(ToOwned::to_owned)
+        .collect();
+    let mut more = |flag: &str, value: &str| all.extend([flag.to_owned(), value.to_owned()]);
+    more("--namespace", &release.namespace);
+    more("--values", "-");
+    if let Some(repo) = &release.repo {
+        more("--repo", repo);
+    }
+    if let Some(version) = &release.version {
+        more("--version", version);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_command_line_has_repository_and_version_but_no_values() {
+        let release = HelmRelease {
+            name: "istiod".into(),
+            chart: "istiod".into(),
+            repo: Some("https://charts.example".into()),
+            version: Some("1.2.3".into()),
+            namespace: "istio-system".into(),
+        };
+        assert_eq!(
+            arguments(&["upgrade", "--install"], &release).join(" "),
+            "upgrade --install istiod istiod --namespace istio-system --values - \
+             --repo https://charts.example --version 1.2.3"
+        );
+        let local = HelmRelease {
+            repo: None,
+            version: None,
+            chart: "/charts/istiod".into(),
+            ..release
+        };
+        assert!(
+            arguments(&["template"], &local)
+                .join(" ")
+                .ends_with("--values -")
+        );
+    }
+
+    #[test]
+    fn a_rendered_chart_is_read_document_by_document() {
+        let text =
+            "---\n# Source: a.yaml\nkind: A\n---\n---\n# none\n---\nkind: B\nx: |\n  ---\n  y\n";
+        let kinds: Vec<Value> = documents(text).unwrap();
+        assert_eq!(
+            kinds,
+            [json!({"kind": "A"}), json!({"kind": "B", "x": "---\ny\n"})]
+        );
+        assert!(documents("a: [").is_err());
+    }
+}

@@ -1,0 +1,255 @@
+//! Installs a mesh by its definition.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kube::api::Request;
+use serde_json::{Value, json};
+use tare_model::mesh::{MeshKubernetes, WorkloadRef};
+use tokio::time::Instant;
+
+use super::certificates;
+use super::helm::Helm;
+use crate::environment::EnvironmentError;
+use crate::kube::api::kinds::{DAEMON_SET, DEPLOYMENT, NAMESPACE, POD};
+use crate::kube::api::{ApiClient, ApiError};
+use crate::kube::cleanup::Snapshot;
+use crate::kube::objects::names::{MANAGED, RUN};
+use crate::kube::objects::{Pod, manifests};
+
+const POLL: Duration = Duration::from_millis(500);
+/// How long a custom resource definition may take until the API server serves its kind.
+const SERVED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Installs and uninstalls meshes on a cluster.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MeshInstaller<'a> {
+    pub(crate) api: &'a ApiClient,
+    pub(crate) helm: &'a Helm,
+    /// The cluster before the run.
+    pub(crate) before: &'a Snapshot,
+    pub(crate) ready_within: Duration,
+}
+
+/// All namespaces of a mesh.
+pub(crate) fn namespaces(mesh: &MeshKubernetes) -> Vec<String> {
+    let named = mesh.namespaces.iter().map(|n| n.name.clone());
+    let mut all: Vec<String> = named
+        .chain(mesh.releases.iter().map(|r| r.namespace.clone()))
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Helm values of a release, with new certificates for their placeholders.
+pub(crate) fn values(mesh: &MeshKubernetes, release: &str) -> Result<Value, EnvironmentError> {
+    let values = mesh.values.get(release).cloned();
+    let mut values = values.unwrap_or_else(|| json!({}));
+    certificates::fill(&mut values)?;
+    Ok(values)
+}
+
+impl MeshInstaller<'_> {
+    /// Installs a mesh and waits until it is ready for pods.
+    pub(crate) async fn install(
+        self,
+        mesh: &MeshKubernetes,
+        run: &str,
+        logs: &Path,
+    ) -> Result<(), EnvironmentError> {
+        let namespaces = namespaces(mesh);
+        if let Some(existing) = namespaces.iter().find(|n| self.before.has(NAMESPACE, n)) {
+            return Err(EnvironmentError::Missing {
+                what: format!(
+                    "namespace {existing} existed before the run: a mesh is already installed"
+                ),
+                remedy: "measure it with the mesh `installed`, or uninstall it".to_owned(),
+            });
+        }
+        for name in &namespaces {
+            let mut labels = json!({MANAGED: "tare", RUN: run});
+            let own = mesh.namespaces.iter().find(|n| n.name == *name);
+            for (key, value) in own.into_iter().flat_map(|n| &n.labels) {
+                labels[key.as_str()] = value.as_str().into();
+            }
+            let object = manifests::namespace(name, labels, None, true);
+            self.api.apply(NAMESPACE, &object).await?;
+        }
+        for release in &mesh.releases {
+            let values = values(mesh, &release.name)?;
+            self.helm.install(release, &values, logs).await?;
+        }
+        self.wait_ready(&mesh.parts.ready).await?;
+        for manifest in &mesh.manifests {
+            apply_manifest(self.api, manifest).await?;
+        }
+        Ok(())
+    }
+
+    async fn wait_ready(self, workloads: &[WorkloadRef]) -> Result<(), EnvironmentError> {
+        let start = Instant::now();
+        let until = start + self.ready_within;
+        for workload in workloads {
+            let kind = match workload.kind.as_str() {
+                "DaemonSet" => DAEMON_SET,
+                _ => DEPLOYMENT,
+            };
+            let (namespace, name) = (&workload.namespace, &workload.name);
+            loop {
+                let (object, found) = match self.api.get(kind, namespace, name).await {
+                    Ok(object) => match unavailable(&object) {
+                        None => break,
+                        Some(found) => (object, found),
+                    },
+                    Err(error) if error.is_not_found() => {
+                        (Value::Null, "it does not exist".to_owned())
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                if Instant::now() > until {
+                    let within_s = self.ready_within.as_secs();
+                    let mut found = format!("not ready within {within_s} s: {found}");
+                    if let Some(reason) = not_ready_pod(self.api, namespace, &object).await {
+                        found += &format!("; {reason}");
+                    }
+                    return Err(EnvironmentError::Start {
+                        name: format!("{namespace}/{name}"),
+                        found,
+                    });
+                }
+                tokio::time::sleep(POLL).await;
+            }
+            let elapsed = start.elapsed();
+            tracing::debug!(
+                kind = kind.kind,
+                namespace,
+                name,
+                ?elapsed,
+                "waited until ready"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The first pod of a Deployment or DaemonSet that is not ready, with the reason.
+async fn not_ready_pod(api: &ApiClient, namespace: &str, object: &Value) -> Option<String> {
+    let pods = api.list(POD, Some(namespace), &selector(object)?).await;
+    let pods = pods.ok()?;
+    let pod = pods.iter().map(Pod).find(|p| !p.is_ready())?;
+    Some(format!("{}: {}", pod.name(), pod.not_ready_reason()))
+}
+
+/// The label selector of a Deployment or DaemonSet.
+fn selector(object: &Value) -> Option<String> {
+    let labels = object["spec"]["selector"]["matchLabels"].as_object();
+    let each = labels
+        .filter(|l| !l.is_empty())?
+        .iter()
+        .map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+    Some(each.collect::<Option<Vec<_>>>()?.join(","))
+}
+
+/// How many pods of a Deployment or DaemonSet are available; `None` if all are.
+fn unavailable(object: &Value) -> Option<String> {
+    let status = &object["status"];
+    let number = |v: &Value| v.as_u64().unwrap_or(0);
+    let (available, expected) = if object["kind"] == "DaemonSet" {
+        (
+            number(&status["numberAvailable"]),
+            number(&status["desiredNumberScheduled"]).max(1),
+        )
+    } else {
+        (
+            number(&status["availableReplicas"]),
+            object["spec"]["replicas"].as_u64().unwrap_or(1),
+        )
+    };
+    let generation = number(&object["metadata"]["generation"]);
+    let is_current = number(&status["observedGeneration"]) >= generation;
+    (!is_current || available < expected)
+        .then(|| format!("{available} of {expected} pods are available"))
+}
+
+/// Applies an object of any kind. The API server's discovery gives the path of the kind.
+pub(crate) async fn apply_manifest(
+    api: &ApiClient,
+    manifest: &Value,
+) -> Result<(), EnvironmentError> {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text(&manifest["apiVersion"]), text(&manifest["kind"]));
+    let root = if version.contains('/') { "apis" } else { "api" };
+    let group = format!("/{root}/{version}");
+    let until = Instant::now() + SERVED_WITHIN;
+    let (plural, namespaced) = loop {
+        if let Some(found) = discover(api, &group, &kind).await? {
+            break found;
+        }
+        if Instant::now() > until {
+            return Err(EnvironmentError::Missing {
+                what: format!("the cluster has no kind {kind} in {version}"),
+                remedy: "install its custom resource definition first".to_owned(),
+            });
+        }
+        tokio::time::sleep(POLL).await;
+    };
+    let path = match manifest["metadata"]["namespace"].as_str() {
+        Some(namespace) if namespaced => format!("{group}/namespaces/{namespace}/{plural}"),
+        _ => format!("{group}/{plural}"),
+    };
+    api.apply_at(Request::new(path), manifest).await?;
+    Ok(())
+}
+
+/// The plural of a kind, and whether it is namespaced; `None` if the group lacks the kind.
+async fn discover(
+    api: &ApiClient,
+    group: &str,
+    kind: &str,
+) -> Result<Option<(String, bool)>, ApiError> {
+    let list = match api.document(group).await {
+        Ok(list) => list,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let resources = list["resources"].as_array();
+    let found = resources.into_iter().flatten().find_map(|r| {
+        let plural = r["name"].as_str().filter(|n| !n.contains('/'))?;
+        (r["kind"] == kind).then(|| (plural.to_owned(), r["namespaced"] == true))
+    });
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deployment_selects_its_pods_by_label() {
+        let of = |labels: Value| selector(&json!({"spec": {"selector": {"matchLabels": labels}}}));
+        let found = of(json!({"app": "istiod", "istio.io/rev": "default"}));
+        assert_eq!(found.unwrap(), "app=istiod,istio.io/rev=default");
+        assert_eq!(of(Value::Null), None);
+        assert_eq!(of(json!({})), None, "an empty selector selects all pods");
+    }
+
+    #[test]
+    fn a_deployment_is_available_when_the_pods_of_its_newest_generation_are() {
+        let d = |available, generation| {
+            json!({"kind": "Deployment", "metadata": {"generation": 2}, "spec": {"replicas": 2},
+                "status": {"availableReplicas": available, "observedGeneration": generation}})
+        };
+        assert_eq!(unavailable(&d(2, 2)), None);
+        assert!(unavailable(&d(1, 2)).is_some());
+        assert!(
+            unavailable(&d(2, 1)).is_some(),
+            "the status of an older generation"
+        );
+        let none = json!({"kind": "DaemonSet", "metadata": {}, "status": {}});
+        assert!(
+            unavailable(&none).is_some(),
+            "a DaemonSet without pods is not ready"
+        );
+    }
+}

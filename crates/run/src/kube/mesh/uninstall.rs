@@ -1,0 +1,114 @@
+//! Uninstalls a mesh until nothing of it remains.
+
+use std::time::Duration;
+
+use tare_model::mesh::MeshKubernetes;
+use tare_model::trial::Event;
+use tokio::time::Instant;
+
+use super::install::{MeshInstaller, namespaces};
+use crate::kube::api::kinds::{CONFIG_MAP, NAMESPACE, NODE};
+use crate::kube::api::{ApiClient, ApiError};
+use crate::kube::cleanup::{ForcedDeletion, Snapshot, snapshot};
+use crate::now::event;
+
+const POLL: Duration = Duration::from_millis(500);
+/// Longest wait for objects that are being deleted.
+const GONE_WITHIN: Duration = Duration::from_secs(120);
+
+impl MeshInstaller<'_> {
+    /// Uninstalls the releases in reverse order, then deletes what remains of the mesh. Events of
+    /// kind `left` name what could not be removed, with the command to remove it.
+    pub(crate) async fn uninstall(self, mesh: &MeshKubernetes) -> Vec<Event> {
+        let mut events = Vec::new();
+        for release in mesh.releases.iter().rev() {
+            let (name, namespace) = (&release.name, &release.namespace);
+            if let Err(error) = self.helm.uninstall(name, namespace).await {
+                let message =
+                    format!("release {name}: {error}; helm uninstall {name} -n {namespace}");
+                events.push(event("left", message));
+            }
+        }
+        if let Err(error) = self.delete_remains(mesh, &mut events).await {
+            let message =
+                format!("cannot remove the remains of the mesh: {error}; run `tare clean`");
+            events.push(event("left", message));
+        }
+        events
+    }
+
+    async fn delete_remains(
+        self,
+        mesh: &MeshKubernetes,
+        events: &mut Vec<Event>,
+    ) -> Result<(), ApiError> {
+        let mesh_namespaces = namespaces(mesh);
+        let start = Instant::now();
+        let until = start + GONE_WITHIN;
+        let mut forced_deletion = ForcedDeletion::new();
+        loop {
+            let now = Snapshot::take_all(self.api).await?;
+            let mut left = Vec::new();
+            for (kind, name) in self.before.new_in(&now) {
+                if snapshot::belongs(kind, &name, &mesh.gone, &mesh_namespaces) {
+                    self.api.delete(kind, None, &name).await?;
+                    left.push((kind, name));
+                }
+            }
+            for (namespace, name) in self.before.new_config_maps(&now) {
+                if mesh.gone.config_maps.contains(&name) {
+                    self.api.delete(CONFIG_MAP, Some(&namespace), &name).await?;
+                    left.push((CONFIG_MAP, format!("{name} -n {namespace}")));
+                }
+            }
+            if left.is_empty() {
+                tracing::debug!(elapsed = ?start.elapsed(), "waited until the mesh is removed");
+                return Ok(());
+            }
+            let namespaces = left.iter().filter(|(kind, _)| *kind == NAMESPACE);
+            let namespaces = namespaces.map(|(_, name)| name.as_str());
+            events.extend(forced_deletion.when_due(self.api, namespaces).await?);
+            if Instant::now() > until {
+                for (kind, name) in left {
+                    let command = snapshot::command(kind, &name);
+                    let message = format!("{} {name} still exists; {command}", kind.kind);
+                    events.push(event("left", message));
+                }
+                return Ok(());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+/// Events for objects that exist since the run, each with the command to remove it.
+pub(crate) async fn differences(
+    api: &ApiClient,
+    before: &Snapshot,
+) -> Result<Vec<Event>, ApiError> {
+    let now = Snapshot::take(api).await?;
+    let mut events = Vec::new();
+    let mut appeared = |object: String, command: String| {
+        let message = format!(
+            "{object} did not exist before the run; to delete it if it is not yours: {command}"
+        );
+        events.push(event("appeared", message));
+    };
+    for (kind, name) in before.new_in(&now) {
+        appeared(
+            format!("{} {name}", kind.kind),
+            snapshot::command(kind, &name),
+        );
+    }
+    for (namespace, name) in before.new_config_maps(&now) {
+        let command = snapshot::command(CONFIG_MAP, &name);
+        let command = format!("{command} -n {namespace}");
+        appeared(format!("ConfigMap {namespace}/{name}"), command);
+    }
+    for mark in before.new_marks(&now) {
+        let node = mark.split(':').next().unwrap_or_default();
+        let message = format!("{mark}; kubectl edit {} {node}", NODE.plural);
+        events.push(event("left", message));
+    }
+    Ok(events)
+}

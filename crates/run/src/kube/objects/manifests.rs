@@ -1,0 +1,218 @@
+//! Manifests as values; nothing here sends a request.
+
+use serde_json::{Value, json};
+use tare_model::graph::ServiceProtocol;
+use tare_model::mesh::Join;
+use tare_model::plan::{KubernetesSettings, Placement};
+
+use super::names::{CONTAINER, GENERATOR, INSTANCE, PORT, ROLE, TRIAL, TrialNames};
+
+/// A user without files of its own.
+const NOBODY: u32 = 65_532;
+
+fn with(mut labels: Value, more: &[(&str, &str)]) -> Value {
+    for (key, value) in more {
+        labels[*key] = (*value).into();
+    }
+    labels
+}
+
+fn extend<'a>(into: &mut Value, more: impl IntoIterator<Item = (&'a String, &'a String)>) {
+    for (key, value) in more {
+        into[key.as_str()] = value.as_str().into();
+    }
+}
+
+/// Namespace; with `join` a part of the mesh.
+pub(crate) fn namespace(name: &str, labels: Value, join: Option<&Join>, privileged: bool) -> Value {
+    let mut labels = labels;
+    let mut annotations = json!({});
+    if let Some(join) = join {
+        extend(&mut labels, &join.namespace_labels);
+        extend(&mut annotations, &join.namespace_annotations);
+    }
+    if privileged {
+        labels["pod-security.kubernetes.io/enforce"] = "privileged".into();
+    }
+    json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations}})
+}
+
+/// Kubernetes service of a service of the graph.
+pub(crate) fn service(
+    names: &TrialNames,
+    namespace: &str,
+    service: &str,
+    protocol: ServiceProtocol,
+) -> Value {
+    let protocol = protocol.name();
+    json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": service, "namespace": namespace,
+            "labels": with(names.labels(), &[("app", service)])},
+        "spec": {"selector": {"app": service},
+            "ports": [{"name": protocol, "appProtocol": protocol, "port": PORT, "targetPort": PORT}]}})
+}
+
+/// ConfigMap with files for workers, each a name and a text.
+pub(crate) fn config_map(
+    names: &TrialNames,
+    namespace: &str,
+    name: &str,
+    files: &[(String, String)],
+) -> Value {
+    let data: serde_json::Map<String, Value> = files
+        .iter()
+        .map(|(name, text)| (name.clone(), text.as_str().into()))
+        .collect();
+    json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": names.labels()},
+        "data": data})
+}
+
+/// Container of tare, with its specification mounted at `/spec`.
+fn container(settings: &KubernetesSettings, args: &[&str]) -> Value {
+    json!({"name": CONTAINER, "image": settings.image,
+        "imagePullPolicy": settings.image_pull_policy.word(),
+        "command": ["/tare"], "args": args,
+        "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "runAsNonRoot": true, "runAsUser": NOBODY,
+            "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}},
+        "volumeMounts": [{"name": "spec", "mountPath": "/spec", "readOnly": true}]})
+}
+
+fn pod_spec(settings: &KubernetesSettings, container: Value, config_map: &str) -> Value {
+    let secrets: Vec<Value> = settings
+        .image_pull_secrets
+        .iter()
+        .map(|s| json!({"name": s}))
+        .collect();
+    json!({"containers": [container], "imagePullSecrets": secrets,
+        "automountServiceAccountToken": false, "enableServiceLinks": false,
+        "terminationGracePeriodSeconds": 5,
+        "volumes": [{"name": "spec", "configMap": {"name": config_map}}]})
+}
+
+/// Placement of the pods of an instance.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PodPlacement<'a> {
+    /// Names of the nodes for applications.
+    pub(crate) nodes: &'a [String],
+    pub(crate) instance: u32,
+}
+
+/// Deployment of one service of an instance.
+pub(crate) fn deployment(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    join: Option<&Join>,
+    (namespace, service, instance): (&str, &str, &str),
+    protocol: ServiceProtocol,
+    placement: PodPlacement<'_>,
+) -> Value {
+    let file = format!("/spec/{service}.json");
+    let mut container = container(settings, &["workload", "--spec", &file]);
+    container["ports"] = json!([{"name": protocol.name(), "containerPort": PORT}]);
+    // A startup probe ends when the pod is ready, so it does not disturb the measurement.
+    container["startupProbe"] =
+        json!({"periodSeconds": 1, "failureThreshold": 600, "timeoutSeconds": 5});
+    match protocol {
+        ServiceProtocol::Http => {
+            container["startupProbe"]["httpGet"] = json!({"path": "/tare/ready", "port": PORT});
+        }
+        ServiceProtocol::Grpc => container["startupProbe"]["grpc"] = json!({"port": PORT}),
+    }
+    let mut pod = pod_spec(settings, container, "spec");
+    match settings.placement {
+        Placement::Packed if !placement.nodes.is_empty() => {
+            let node = &placement.nodes[placement.instance as usize % placement.nodes.len()];
+            pod["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+        }
+        _ => {
+            pod["nodeSelector"] = json!(settings.node_labels);
+            pod["topologySpreadConstraints"] = json!([{"maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {TRIAL: names.trial, ROLE: "application"}}}]);
+        }
+    }
+    let mut labels = with(
+        names.labels(),
+        &[
+            ("app", service),
+            (ROLE, "application"),
+            (INSTANCE, instance),
+        ],
+    );
+    let own = labels.clone();
+    let mut annotations = json!({});
+    if let Some(join) = join {
+        extend(&mut labels, &join.pod_labels);
+        extend(&mut annotations, &join.pod_annotations);
+    }
+    json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": service, "namespace": namespace, "labels": own},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": service}},
+            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}}})
+}
+
+/// Indexed job with one pod for each generator.
+pub(crate) fn generators(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    join: Option<&Join>,
+    reserved: bool,
+    attempt: u32,
+) -> Value {
+    let mut container = container(settings, &["load", "--spec", "/spec/$(INDEX).json"]);
+    container["env"] = json!([{"name": "INDEX", "valueFrom": {"fieldRef":
+        {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}]);
+    let mut pod = pod_spec(settings, container, &format!("spec-{attempt}"));
+    pod["restartPolicy"] = "Never".into();
+    if reserved {
+        pod["nodeSelector"] = json!({GENERATOR: names.run});
+        pod["tolerations"] = json!([{"key": GENERATOR, "operator": "Equal", "value": names.run, "effect": "NoSchedule"}]);
+    } else {
+        pod["nodeSelector"] = json!(settings.node_labels);
+    }
+    let mut labels = with(names.labels(), &[("app", "generator"), (ROLE, "generator")]);
+    let mut annotations = json!({});
+    if let Some(join) = join {
+        extend(&mut labels, &join.pod_labels);
+        extend(&mut annotations, &join.pod_annotations);
+        extend(&mut annotations, &join.generator_annotations);
+    }
+    json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": format!("generator-{attempt}"), "namespace": names.load(), "labels": names.labels()},
+        "spec": {"completions": settings.generators, "parallelism": settings.generators,
+            "completionMode": "Indexed", "backoffLimit": 0,
+            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}}})
+}
+
+/// Pod of an agent, bound to its node. It reads the processes and control groups of the node,
+/// changes nothing and opens no port.
+pub(crate) fn agent(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    node: &str,
+    file: &str,
+) -> Value {
+    let path = format!("/spec/{file}");
+    let mut container = container(settings, &["agent", "--spec", &path]);
+    container["env"] = json!([{"name": "TARE_CGROUP_ROOT", "value": "/host/cgroup"}]);
+    // Only root may read the memory of other users' processes. It has no capabilities.
+    container["securityContext"]["runAsNonRoot"] = false.into();
+    container["securityContext"]["runAsUser"] = 0.into();
+    container["volumeMounts"] = json!([
+        {"name": "spec", "mountPath": "/spec", "readOnly": true},
+        {"name": "cgroup", "mountPath": "/host/cgroup", "readOnly": true, "mountPropagation": "HostToContainer"}]);
+    let mut pod = pod_spec(settings, container, "spec");
+    pod["volumes"] = json!([{"name": "spec", "configMap": {"name": "spec"}},
+        {"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}}]);
+    pod["nodeName"] = node.into();
+    pod["hostPID"] = true.into();
+    pod["restartPolicy"] = "Never".into();
+    pod["tolerations"] = json!([{"operator": "Exists"}]);
+    let labels = with(names.labels(), &[(ROLE, "agent")]);
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("agent-{}", file.trim_end_matches(".json")), "namespace": names.agents(), "labels": labels},
+        "spec": pod})
+}

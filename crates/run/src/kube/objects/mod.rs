@@ -1,0 +1,10 @@
+//! Kubernetes objects as values: names, manifests to apply, and readers of pods and nodes.
+
+pub(crate) mod manifests;
+pub(crate) mod names;
+pub(crate) mod node;
+mod pod;
+pub(crate) mod timestamp;
+
+pub(crate) use node::Node;
+pub(crate) use pod::Pod;

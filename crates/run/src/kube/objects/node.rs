@@ -1,0 +1,227 @@
+//! Nodes: which ones a run may use, and the one that it reserves for the generators.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tare_model::plan::{GeneratorNode, KubernetesSettings};
+use tare_model::rng::Rng;
+
+use super::names::GENERATOR;
+use crate::kube::api::kinds::NODE;
+use crate::kube::api::{ApiClient, ApiError};
+
+/// Separates the choice of a node from all other uses of the plan's seed.
+const SEED_STREAM: u64 = 0x6e6f_6465;
+
+/// A node that accepts pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// Boot id of its machine; several nodes may share one machine and its cores.
+    pub(crate) machine: String,
+    pub(crate) cores: u32,
+    pub(crate) memory_bytes: u64,
+    /// Versions of the operating system, kernel, container runtime and kubelet.
+    pub(crate) software: String,
+}
+
+/// Nodes that a plan may use: ready, schedulable, without taints of others, with the plan's
+/// labels.
+pub(crate) async fn usable(
+    api: &ApiClient,
+    settings: &KubernetesSettings,
+) -> Result<Vec<Node>, ApiError> {
+    let mut nodes = Vec::new();
+    for node in api.list(NODE, None, "").await? {
+        if is_usable(&node, &settings.node_labels) {
+            nodes.push(read(&node));
+        }
+    }
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(nodes)
+}
+
+fn is_usable(node: &Value, wanted: &BTreeMap<String, String>) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|c| c["type"] == "Ready" && c["status"] == "True");
+    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    let closed = node["spec"]["unschedulable"] == true
+        || taints.any(|t| t["key"] != GENERATOR && t["effect"] != "PreferNoSchedule");
+    let labels = &node["metadata"]["labels"];
+    ready && !closed && wanted.iter().all(|(k, v)| labels[k.as_str()] == v.as_str())
+}
+
+fn read(node: &Value) -> Node {
+    let text = |pointer: &str| node.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+    let name = text("/metadata/name").to_owned();
+    let machine = match text("/status/nodeInfo/bootID") {
+        "" => name.clone(),
+        id => id.to_owned(),
+    };
+    Node {
+        machine,
+        cores: text("/status/capacity/cpu").parse().unwrap_or(0),
+        memory_bytes: bytes(text("/status/capacity/memory")),
+        software: format!(
+            "{} {}, {}, kubelet {}",
+            text("/status/nodeInfo/osImage"),
+            text("/status/nodeInfo/kernelVersion"),
+            text("/status/nodeInfo/containerRuntimeVersion"),
+            text("/status/nodeInfo/kubeletVersion")
+        ),
+        name,
+    }
+}
+
+/// Parses a quantity like `16384Ki`; 0 if it is neither KiB nor bytes.
+fn bytes(text: &str) -> u64 {
+    let number = text.trim_end_matches("Ki");
+    number
+        .parse::<u64>()
+        .map_or(0, |n| if number == text { n } else { n << 10 })
+}
+
+/// Totals of the machines of some nodes; nodes of one machine count once.
+pub(crate) struct Machines {
+    pub(crate) count: usize,
+    pub(crate) cores: u32,
+    pub(crate) memory_bytes: u64,
+}
+
+pub(crate) fn machines(nodes: &[Node]) -> Machines {
+    let machines: BTreeMap<&str, &Node> = nodes.iter().map(|n| (n.machine.as_str(), n)).collect();
+    Machines {
+        count: machines.len(),
+        cores: machines.values().map(|n| n.cores).sum(),
+        memory_bytes: machines.values().map(|n| n.memory_bytes).sum(),
+    }
+}
+
+/// Chooses the generators' node for a block from the plan's seed; `None` when generators share
+/// nodes with the application.
+pub(crate) fn choose<'a>(
+    nodes: &'a [Node],
+    settings: &KubernetesSettings,
+    seed: u64,
+    block: u32,
+) -> Option<&'a Node> {
+    if settings.generator_node == GeneratorNode::Shared || nodes.len() < 2 {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    Rng::stream(seed ^ SEED_STREAM, u64::from(block)).shuffle(&mut order);
+    nodes.get(order[0])
+}
+
+/// Adds the taint and the label of `run` to a node.
+pub(crate) async fn reserve(api: &ApiClient, node: &str, run: &str) -> Result<(), ApiError> {
+    change(api, node, Some(run)).await
+}
+
+/// Removes the taint and the label of `run` from all nodes.
+pub(crate) async fn release(api: &ApiClient, run: &str) -> Result<(), ApiError> {
+    for node in api.list(NODE, None, &format!("{GENERATOR}={run}")).await? {
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        change(api, name, None).await?;
+    }
+    Ok(())
+}
+
+async fn change(api: &ApiClient, name: &str, run: Option<&str>) -> Result<(), ApiError> {
+    let node = api.get(NODE, "", name).await?;
+    let patch = reservation_patch(&node, run);
+    api.merge(NODE, name, &patch).await.map(drop)
+}
+
+/// A patch replaces the whole list of taints, so it names the version that was read: a change
+/// by somebody else in between is a conflict.
+fn reservation_patch(node: &Value, run: Option<&str>) -> Value {
+    let taints = node["spec"]["taints"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let mut taints: Vec<Value> = taints
+        .into_iter()
+        .filter(|t| t["key"] != GENERATOR)
+        .collect();
+    if let Some(run) = run {
+        taints.push(json!({"key": GENERATOR, "value": run, "effect": "NoSchedule"}));
+    }
+    let taints = if taints.is_empty() {
+        Value::Null
+    } else {
+        taints.into()
+    };
+    json!({"metadata": {"resourceVersion": node["metadata"]["resourceVersion"],
+            "labels": {GENERATOR: run}},
+        "spec": {"taints": taints}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn node(name: &str) -> Node {
+        Node {
+            name: name.into(),
+            machine: "one".into(),
+            cores: 2,
+            memory_bytes: 4,
+            software: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_seed_chooses_a_node_for_each_block() {
+        let nodes: Vec<Node> = ["a", "b", "c"].map(node).into();
+        let settings = KubernetesSettings::default();
+        let name = |seed, block| choose(&nodes, &settings, seed, block).unwrap().name.clone();
+        let chosen: Vec<String> = (0..20).map(|b| name(1, b)).collect();
+        assert_eq!(chosen, (0..20).map(|b| name(1, b)).collect::<Vec<_>>());
+        assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), 3);
+        assert!(
+            choose(&nodes[..1], &settings, 1, 0).is_none(),
+            "a single node is shared"
+        );
+        let machines = machines(&nodes);
+        assert_eq!((machines.count, machines.cores), (1, 2));
+    }
+
+    #[test]
+    fn only_the_taint_of_the_run_is_added_and_removed() {
+        let other = json!({"key": "gpu", "effect": "NoSchedule"});
+        let before = json!({"metadata": {"resourceVersion": "5"}, "spec": {"taints": [other]}});
+        let on = reservation_patch(&before, Some("r"));
+        assert_eq!(on["spec"]["taints"].as_array().unwrap().len(), 2);
+        assert_eq!(on["metadata"]["labels"][GENERATOR], "r");
+        let off = reservation_patch(&on, None);
+        assert_eq!(off["spec"]["taints"], json!([other]));
+        assert!(off["metadata"]["labels"][GENERATOR].is_null());
+        let bare = reservation_patch(&json!({"metadata": {}, "spec": {}}), None);
+        assert!(
+            bare["spec"]["taints"].is_null(),
+            "without taints there is no list"
+        );
+    }
+
+    #[test]
+    fn cordoned_and_tainted_nodes_are_not_used() {
+        let node = |spec: Value| {
+            json!({"metadata": {"name": "n", "labels": {"zone": "a"}}, "spec": spec,
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+        };
+        let any = BTreeMap::new();
+        assert!(is_usable(&node(json!({})), &any));
+        assert!(!is_usable(&node(json!({"unschedulable": true})), &any));
+        let tainted = json!({"taints": [{"key": "control-plane", "effect": "NoSchedule"}]});
+        assert!(!is_usable(&node(tainted), &any));
+        let ours = json!({"taints": [{"key": GENERATOR, "effect": "NoSchedule"}]});
+        assert!(is_usable(&node(ours), &any));
+        let wanted = BTreeMap::from([("zone".to_owned(), "b".to_owned())]);
+        assert!(!is_usable(&node(json!({})), &wanted));
+    }
+}

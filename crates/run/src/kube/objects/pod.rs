@@ -1,0 +1,299 @@
+//! Reads a pod's object: whether it is ready or why not, its containers, how they ended.
+
+use serde_json::Value;
+use tare_model::worker::{Plane, WatchedProcess};
+
+use super::names::{CONTAINER, INSTANCE, ROLE};
+
+/// A pod's object.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pod<'a>(pub(crate) &'a Value);
+
+impl<'a> Pod<'a> {
+    /// The text at a JSON pointer; empty if there is none.
+    fn text(self, pointer: &str) -> &'a str {
+        self.0
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or("")
+    }
+
+    /// The array at a JSON pointer; empty if there is none.
+    fn array(self, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let array = self.0.pointer(pointer).and_then(Value::as_array);
+        array.into_iter().flatten()
+    }
+
+    /// Containers and init containers of the specification.
+    fn specified(self) -> impl Iterator<Item = &'a Value> {
+        self.array("/spec/containers")
+            .chain(self.array("/spec/initContainers"))
+    }
+
+    pub(crate) fn name(self) -> &'a str {
+        self.text("/metadata/name")
+    }
+
+    pub(crate) fn namespace(self) -> &'a str {
+        self.text("/metadata/namespace")
+    }
+
+    pub(crate) fn node(self) -> &'a str {
+        self.text("/spec/nodeName")
+    }
+
+    pub(crate) fn phase(self) -> &'a str {
+        self.text("/status/phase")
+    }
+
+    pub(crate) fn label(self, name: &str) -> &'a str {
+        self.0["metadata"]["labels"][name].as_str().unwrap_or("")
+    }
+
+    pub(crate) fn annotation(self, name: &str) -> &'a str {
+        self.0["metadata"]["annotations"][name]
+            .as_str()
+            .unwrap_or("")
+    }
+
+    /// Namespace and name.
+    pub(crate) fn key(self) -> String {
+        format!("{}/{}", self.namespace(), self.name())
+    }
+
+    pub(crate) fn is_terminating(self) -> bool {
+        self.0["metadata"]["deletionTimestamp"].is_string()
+    }
+
+    pub(crate) fn is_ready(self) -> bool {
+        self.array("/status/conditions")
+            .any(|c| c["type"] == "Ready" && c["status"] == "True")
+    }
+
+    /// Name for people: `emojivoto-0/web`, `generator-1`, or namespace and name.
+    pub(crate) fn title(self) -> String {
+        match self.label(ROLE) {
+            "application" => format!("{}/{}", self.label(INSTANCE), self.label("app")),
+            "generator" => format!("generator-{}", self.completion_index()),
+            _ => self.key(),
+        }
+    }
+
+    /// Index of this pod in its indexed job.
+    pub(crate) fn completion_index(self) -> u32 {
+        let index = self.annotation("batch.kubernetes.io/job-completion-index");
+        index.parse().unwrap_or(0)
+    }
+
+    /// Containers with a status, native sidecars included; init containers are left out.
+    pub(crate) fn containers(self) -> Vec<Container<'a>> {
+        let native_sidecar = |status: &&Value| {
+            self.array("/spec/initContainers")
+                .any(|c| c["name"] == status["name"] && c["restartPolicy"] == "Always")
+        };
+        let init = self.array("/status/initContainerStatuses");
+        init.filter(native_sidecar)
+            .chain(self.array("/status/containerStatuses"))
+            .map(|status| Container { status })
+            .collect()
+    }
+
+    /// The container of this name in the pod's specification.
+    pub(crate) fn container(self, name: &str) -> Option<&'a Value> {
+        self.specified().find(|c| c["name"] == name)
+    }
+
+    /// Names of the containers that other programs added to the pod.
+    pub(crate) fn injected(self) -> Vec<&'a str> {
+        let names = self.specified().filter_map(|c| c["name"].as_str());
+        names.filter(|n| *n != CONTAINER).collect()
+    }
+
+    /// Why the pod is not ready, as far as its status shows.
+    pub(crate) fn not_ready_reason(self) -> String {
+        let reason = |status: &'a Value, state: &str| {
+            let state = &status["state"][state];
+            let name = status["name"].as_str().unwrap_or_default();
+            let message = state["message"].as_str().unwrap_or_default();
+            let text = format!("{name}: {} {message}", state["reason"].as_str()?);
+            Some(text.trim_end().to_owned())
+        };
+        // While an init container waits, all containers wait with `PodInitializing`.
+        let init = self.array("/status/initContainerStatuses");
+        let init = init.filter(|c| c["state"]["waiting"]["reason"] != "PodInitializing");
+        let waiting = init
+            .filter_map(|c| reason(c, "waiting"))
+            .chain(self.containers().into_iter().filter_map(|c| {
+                reason(c.status, "waiting").or_else(|| reason(c.status, "terminated"))
+            }))
+            .next();
+        let unscheduled = || {
+            let mut conditions = self.array("/status/conditions");
+            let failed = conditions.find(|c| c["status"] == "False")?;
+            let (reason, message) = (failed["reason"].as_str()?, failed["message"].as_str()?);
+            Some(format!("{reason}: {message}"))
+        };
+        waiting
+            .or_else(unscheduled)
+            .unwrap_or_else(|| format!("phase {}", self.phase()))
+    }
+
+    /// Why the pod is being or was terminated, as a predicate; `None` while it is not.
+    ///
+    /// Source: Kubernetes' documentation, "Disruptions", pod disruption conditions, and
+    /// "Node-pressure Eviction".
+    pub(crate) fn termination(self) -> Option<String> {
+        let reason = self.text("/status/reason");
+        if self.phase() == "Failed" && !reason.is_empty() {
+            let verb = match reason {
+                "Evicted" => "was evicted by its node",
+                _ => "failed",
+            };
+            let message = self.text("/status/message");
+            return Some(format!("{verb} ({reason}: {message})"));
+        }
+        let mut conditions = self.array("/status/conditions");
+        let target = conditions.find(|c| c["type"] == "DisruptionTarget" && c["status"] == "True");
+        if let Some(target) = target {
+            let text = |key: &str| target[key].as_str().unwrap_or("");
+            let (reason, message) = (text("reason"), text("message"));
+            return Some(format!("was evicted ({reason}: {message})"));
+        }
+        self.is_terminating().then(|| "was deleted".to_owned())
+    }
+
+    /// Running containers, for the agents.
+    pub(crate) fn watched(self, sidecar: Option<&str>) -> Vec<WatchedProcess> {
+        let role = self.label(ROLE);
+        let mut all = Vec::new();
+        for container in self.containers() {
+            let Some(id) = container.id() else { continue };
+            let (plane, name) = match (role, container.name()) {
+                ("application", CONTAINER) => (Plane::Application, self.title()),
+                ("generator", CONTAINER) => (Plane::Generator, self.title()),
+                ("application", other) if Some(other) == sidecar => {
+                    (Plane::DataPlane, format!("{}/sidecar", self.title()))
+                }
+                (role, other) => {
+                    let plane = match role {
+                        "generator" => Plane::GeneratorProxy,
+                        "application" => Plane::DataPlane,
+                        _ => Plane::ControlPlane,
+                    };
+                    (plane, format!("{}/{other}", self.title()))
+                }
+            };
+            all.push(WatchedProcess {
+                name,
+                plane,
+                pid: 0,
+                container: Some(format!("{}/{id}", self.node())),
+            });
+        }
+        all
+    }
+}
+
+/// A container's status.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Container<'a> {
+    status: &'a Value,
+}
+
+impl<'a> Container<'a> {
+    pub(crate) fn name(self) -> &'a str {
+        self.status["name"].as_str().unwrap_or("")
+    }
+
+    /// Id of a running container, without the prefix of its runtime.
+    pub(crate) fn id(self) -> Option<&'a str> {
+        let id = self.status["containerID"].as_str()?;
+        self.status["state"]["running"].is_object().then_some(())?;
+        id.rsplit("//").next().filter(|id| !id.is_empty())
+    }
+
+    pub(crate) fn is_ready(self) -> bool {
+        self.status["ready"] == true
+    }
+
+    pub(crate) fn image(self) -> String {
+        let text = |key: &str| self.status[key].as_str().unwrap_or("");
+        format!("{} {}", text("image"), text("imageID"))
+    }
+
+    pub(crate) fn restarts(self) -> u64 {
+        self.status["restartCount"].as_u64().unwrap_or(0)
+    }
+
+    /// Reason and exit code of a container that ended, now or before its last restart.
+    pub(crate) fn ended(self) -> Option<(String, i64)> {
+        let now = &self.status["state"]["terminated"];
+        let before = &self.status["lastState"]["terminated"];
+        let end = [now, before].into_iter().find(|t| t.is_object())?;
+        let code = end["exitCode"].as_i64().unwrap_or(-1);
+        Some((end["reason"].as_str().unwrap_or("").to_owned(), code))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_first_container_that_waits_for_no_other_is_the_reason() {
+        let waits = |name: &str, reason: &str, message: &str| {
+            json!({"name": name,
+            "state": {"waiting": {"reason": reason, "message": message}}})
+        };
+        let of = |init: Value, own: Value| {
+            let pod = json!({"status": {"phase": "Pending",
+                "initContainerStatuses": init, "containerStatuses": own}});
+            Pod(&pod).not_ready_reason()
+        };
+        let later = waits("identity", "PodInitializing", "");
+        let missing = waits("linkerd-init", "ErrImagePull", "not found");
+        let done = json!({"name": "a", "state": {"terminated": {"reason": "Completed"}}});
+        assert_eq!(
+            of(json!([missing]), json!([later])),
+            "linkerd-init: ErrImagePull not found"
+        );
+        let crash = waits("istiod", "CrashLoopBackOff", "");
+        assert_eq!(
+            of(json!([done]), json!([crash])),
+            "istiod: CrashLoopBackOff"
+        );
+        assert_eq!(of(json!([]), json!([])), "phase Pending");
+    }
+
+    #[test]
+    fn each_container_has_a_plane_and_init_containers_are_left_out() {
+        let running = |name: &str| {
+            json!({"name": name, "ready": true, "containerID": format!("containerd://{name}-id"),
+                "state": {"running": {}}})
+        };
+        let pod = json!({
+            "metadata": {"name": "web-1", "namespace": "n", "labels": {ROLE: "application", INSTANCE: "shop-0", "app": "web"}},
+            "spec": {"nodeName": "w1", "containers": [{"name": "tare"}],
+                "initContainers": [{"name": "istio-init"}, {"name": "istio-proxy", "restartPolicy": "Always"}]},
+            "status": {"phase": "Running",
+                "initContainerStatuses": [
+                    {"name": "istio-init", "state": {"terminated": {"exitCode": 0}}}, running("istio-proxy")],
+                "containerStatuses": [running("tare")]}});
+        let pod = Pod(&pod);
+        let watched = pod.watched(Some("istio-proxy"));
+        let seen: Vec<(&str, Plane, &str)> = watched
+            .iter()
+            .map(|w| (w.name.as_str(), w.plane, w.container.as_deref().unwrap()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("shop-0/web/sidecar", Plane::DataPlane, "w1/istio-proxy-id"),
+                ("shop-0/web", Plane::Application, "w1/tare-id"),
+            ]
+        );
+        assert!(pod.container("istio-proxy").is_some());
+        assert_eq!(pod.container("linkerd-proxy"), None);
+    }
+}

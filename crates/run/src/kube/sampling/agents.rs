@@ -1,0 +1,176 @@
+//! Sampling of CPU and memory: a pod with `tare agent` on every node that runs a part of the trial.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tare_model::plan::{KubernetesSettings, SamplingSource};
+use tare_model::worker::AgentSpec;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::kubelet::{self, KubeletSampling, SampledNode};
+use super::merge::{MergedSamples, NodePart, divide, merge};
+use crate::environment::Worker;
+use crate::kube::api::kinds::{CONFIG_MAP, POD};
+use crate::kube::api::{ApiClient, ApiError};
+use crate::kube::objects::names::{ROLE, TrialNames};
+use crate::kube::objects::{Node, Pod, manifests};
+use crate::kube::trial::{Deployment, Events, PodLog};
+use crate::now::unix_ns;
+
+const BUFFERED_LINES_MAX: usize = 4096;
+/// Agents must run this long before the window starts,
+const BEFORE_WINDOW: Duration = Duration::from_secs(1);
+/// but they get at least this time to start.
+const START_WITHIN_MIN: Duration = Duration::from_secs(4);
+const POLL: Duration = Duration::from_millis(250);
+
+/// Creates the agents and starts to read their records. Where agents may not run, the samples come
+/// from the kubelets.
+pub(crate) async fn start(
+    api: &ApiClient,
+    settings: &KubernetesSettings,
+    deployment: &mut Deployment,
+    nodes: &[Node],
+    spec: AgentSpec,
+) -> Result<Worker, ApiError> {
+    let parts = divide(&spec, nodes);
+    let created = match settings.sampling {
+        SamplingSource::Kubelet => Err("the plan sets `sampling: kubelet`".to_owned()),
+        SamplingSource::Agents => create(api, settings, &deployment.names, &parts).await?,
+    };
+    let (sender, lines) = mpsc::channel(BUFFERED_LINES_MAX);
+    let (stop, _) = mpsc::channel(1);
+    let (api, names) = (api.clone(), deployment.names.clone());
+    let events = deployment.events.clone();
+    deployment.tasks.spawn(async move {
+        let running = match created {
+            Ok(pods) => match not_running(&api, &names, &spec, &parts).await {
+                None => Ok(pods),
+                Some(reason) => Err(reason),
+            },
+            Err(reason) => Err(reason),
+        };
+        match running {
+            Ok(pods) => {
+                let processes = spec.processes.len();
+                read(&api, &names, (parts, processes), &pods, sender, events).await;
+            }
+            Err(reason) => {
+                let node = |part: NodePart| SampledNode {
+                    name: part.node,
+                    machine_cores: part.machine_cores,
+                };
+                let sampling = KubeletSampling {
+                    spec,
+                    nodes: parts.into_iter().map(node).collect(),
+                    reason,
+                };
+                kubelet::sample(api, sampling, sender, events).await;
+            }
+        }
+    });
+    Ok(Worker {
+        watched: Vec::new(),
+        armed_within: Duration::MAX,
+        lines,
+        stop,
+    })
+}
+
+/// Creates the agents and returns the names of their pods, or why the cluster rejects them.
+async fn create(
+    api: &ApiClient,
+    settings: &KubernetesSettings,
+    names: &TrialNames,
+    parts: &[NodePart],
+) -> Result<Result<Vec<String>, String>, ApiError> {
+    let file = |i: usize| format!("{i}.json");
+    let files: Vec<(String, String)> = parts
+        .iter()
+        .enumerate()
+        .map(|(i, p)| (file(i), serde_json::to_string(&p.spec).unwrap_or_default()))
+        .collect();
+    let map = manifests::config_map(names, &names.agents(), "spec", &files);
+    api.apply(CONFIG_MAP, &map).await?;
+    let pods = parts
+        .iter()
+        .enumerate()
+        .map(|(i, p)| (POD, manifests::agent(names, settings, &p.node, &file(i))))
+        .collect();
+    match api.apply_all(pods).await {
+        Ok(pods) => Ok(Ok(pods.iter().map(|p| Pod(p).name().to_owned()).collect())),
+        // Admission rejects the privileges or the host paths of the pod.
+        Err(error) if matches!(error.status, Some(400 | 403 | 422)) => {
+            Ok(Err(format!("agents may not run ({})", error.found)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits until the agents run. Returns the reason if they do not run in time while the kubelets
+/// answer.
+async fn not_running(
+    api: &ApiClient,
+    names: &TrialNames,
+    spec: &AgentSpec,
+    parts: &[NodePart],
+) -> Option<String> {
+    let to_window = Duration::from_nanos(spec.window_start_unix_ns.saturating_sub(unix_ns()));
+    let within = to_window.saturating_sub(BEFORE_WINDOW);
+    let start = Instant::now();
+    let until = start + within.max(START_WITHIN_MIN);
+    let selector = format!("{},{ROLE}=agent", names.selector());
+    let mut reason = "reason unknown".to_owned();
+    loop {
+        // If the API server does not answer, the agents may still run.
+        if let Ok(pods) = api.list(POD, Some(&names.agents()), &selector).await {
+            let started = |p: &&Value| {
+                let containers = Pod(p).containers();
+                let mut containers = containers.iter();
+                containers.any(|c| c.id().is_some() || c.ended().is_some())
+            };
+            if pods.iter().filter(started).count() == parts.len() {
+                let elapsed = start.elapsed();
+                tracing::debug!(pods = pods.len(), ?elapsed, "waited until agents run");
+                return None;
+            }
+            if let Some(pod) = pods.iter().find(|p| !started(p)) {
+                reason = Pod(pod).not_ready_reason();
+            }
+        }
+        if Instant::now() > until {
+            break;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    let kubelet_answers = kubelet::summary(api, &parts.first()?.node).await.is_ok();
+    kubelet_answers.then(|| format!("agents do not run ({reason})"))
+}
+
+/// Reads the logs of the agents and merges their records.
+async fn read(
+    api: &ApiClient,
+    names: &TrialNames,
+    (parts, processes): (Vec<NodePart>, usize),
+    pods: &[String],
+    out: mpsc::Sender<String>,
+    events: Events,
+) {
+    let (log_sender, logs) = mpsc::channel(BUFFERED_LINES_MAX);
+    // Dropped, and so aborted, at the end of this function.
+    let mut followers = JoinSet::new();
+    for (index, pod) in pods.iter().enumerate() {
+        let log = PodLog {
+            index,
+            worker: format!("the agent on {}", parts[index].node),
+            namespace: names.agents(),
+            pod: pod.clone(),
+        };
+        followers.spawn(log.follow(api.clone(), log_sender.clone(), events.clone()));
+    }
+    drop(log_sender);
+    let merged = MergedSamples::new(parts, processes);
+    merge(merged, logs, out, events).await;
+}

@@ -1,0 +1,471 @@
+//! Merges the streams of the agents of all nodes into one, sample by sample.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use tare_analysis::AgentStream;
+use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample, StreamChecksum};
+use tare_model::worker::AgentSpec;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::kube::objects::Node;
+use crate::kube::trial::{Events, Line};
+use crate::now::unix_ns;
+
+/// How long after the window the last records of agents may arrive.
+const LAST_RECORDS_WITHIN: Duration = Duration::from_secs(8);
+
+/// The part of a specification for the agent of one node.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NodePart {
+    pub(crate) node: String,
+    /// Cores of its machine, if this node represents the machine.
+    pub(crate) machine_cores: Option<u32>,
+    /// Indexes of its processes in the whole specification.
+    indexes: Vec<usize>,
+    pub(crate) spec: AgentSpec,
+}
+
+/// Divides a specification by nodes. One node of each machine represents the machine.
+pub(crate) fn divide(spec: &AgentSpec, nodes: &[Node]) -> Vec<NodePart> {
+    let mut by_node: BTreeMap<&str, NodePart> = BTreeMap::new();
+    for (index, watched) in spec.processes.iter().enumerate() {
+        let Some((node, id)) = watched.container.as_deref().and_then(|c| c.split_once('/')) else {
+            continue;
+        };
+        let part = by_node.entry(node).or_insert_with(|| NodePart {
+            node: node.to_owned(),
+            machine_cores: None,
+            indexes: Vec::new(),
+            spec: AgentSpec {
+                processes: Vec::new(),
+                ..spec.clone()
+            },
+        });
+        let mut watched = watched.clone();
+        watched.container = Some(id.to_owned());
+        part.indexes.push(index);
+        part.spec.processes.push(watched);
+    }
+    let mut represented = BTreeSet::new();
+    let mut parts: Vec<NodePart> = by_node.into_values().collect();
+    for part in &mut parts {
+        let node = nodes.iter().find(|n| n.name == part.node);
+        if represented.insert(node.map_or(part.node.clone(), |n| n.machine.clone())) {
+            part.machine_cores = Some(node.map_or(0, |n| n.cores));
+        }
+    }
+    parts
+}
+
+/// Merges the agents' lines until all streams end. A fault is an event; a stream that ends early
+/// ends in the merged stream at the same instant.
+pub(crate) async fn merge(
+    mut merged: MergedSamples,
+    mut logs: mpsc::Receiver<Line>,
+    out: mpsc::Sender<String>,
+    events: Events,
+) {
+    let until = merged.until();
+    while let Ok(Some(line)) = timeout_at(until, logs.recv()).await {
+        match merged.line(line.source, &line.text) {
+            Ok(lines) => {
+                for line in lines {
+                    if out.send(line).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Err(found) => return events.push("agent", found),
+        }
+    }
+    let unfinished = merged.unfinished();
+    for (node, last_ns) in &unfinished {
+        let message = format!(
+            "{node} is lost: no samples from its agent after {:.1} s of the window",
+            *last_ns as f64 / 1e9
+        );
+        events.push("exited", message);
+    }
+    if let n @ 1.. = merged.unpaired()
+        && unfinished.is_empty()
+    {
+        let message = format!("{n} samples are of seconds that other agents did not sample");
+        events.push("agent", message);
+    }
+    match merged.finish() {
+        Ok(last) => {
+            for line in last {
+                let _ = out.send(line).await;
+            }
+        }
+        Err(found) => events.push("agent", found),
+    }
+}
+
+/// The second of the window that a sample belongs to.
+fn second(sample: &ResourceSample) -> i64 {
+    (sample.t_ns as f64 / 1e9).round() as i64
+}
+
+/// The merged stream and the samples that wait for those of other nodes.
+pub(crate) struct MergedSamples {
+    parts: Vec<NodePart>,
+    /// Number of processes in the whole specification.
+    processes: usize,
+    streams: Vec<AgentStream>,
+    waiting: Vec<VecDeque<ResourceSample>>,
+    /// Whether each stream has its final record.
+    finished: Vec<bool>,
+    /// Time of the last sample of each stream, since the start of the window.
+    last_ns: Vec<i64>,
+    checksum: StreamChecksum,
+    has_hello: bool,
+    own_cpu_ns: u64,
+    elapsed_ns: u64,
+    /// Samples of seconds that not every agent sampled.
+    dropped: usize,
+}
+
+impl MergedSamples {
+    pub(crate) fn new(parts: Vec<NodePart>, processes: usize) -> Self {
+        Self {
+            streams: parts.iter().map(|_| AgentStream::new()).collect(),
+            waiting: parts.iter().map(|_| VecDeque::new()).collect(),
+            finished: vec![false; parts.len()],
+            last_ns: vec![0; parts.len()],
+            parts,
+            processes,
+            checksum: StreamChecksum::default(),
+            has_hello: false,
+            own_cpu_ns: 0,
+            elapsed_ns: 0,
+            dropped: 0,
+        }
+    }
+
+    /// When to stop waiting for records.
+    fn until(&self) -> Instant {
+        let spec = self.parts.first().map(|p| &p.spec);
+        let end = spec.map_or(0, |s| s.window_start_unix_ns + s.window_ns);
+        let left = Duration::from_nanos(end.saturating_sub(unix_ns()));
+        Instant::now() + left + LAST_RECORDS_WITHIN
+    }
+
+    /// Nodes whose agents wrote no final record, and the time of their last sample.
+    fn unfinished(&self) -> Vec<(String, i64)> {
+        let all = self.parts.iter().zip(&self.last_ns).zip(&self.finished);
+        all.filter(|(_, finished)| !**finished)
+            .map(|((part, last_ns), _)| (part.node.clone(), *last_ns))
+            .collect()
+    }
+
+    fn push(&mut self, out: &mut Vec<String>, record: &AgentRecord) {
+        let line = serde_json::to_string(record).unwrap_or_default();
+        self.checksum.line(&line);
+        out.push(line);
+    }
+
+    /// Takes a line of an agent and returns the lines that it adds to the merged stream.
+    fn line(&mut self, source: usize, line: &str) -> Result<Vec<String>, String> {
+        let node = &self.parts[source].node;
+        let record = self.streams[source].line(line);
+        let record = record.map_err(|e| format!("agent on {node}: {e}"))?.clone();
+        let mut out = Vec::new();
+        match record {
+            AgentRecord::Hello(hello) => {
+                if !std::mem::replace(&mut self.has_hello, true) {
+                    self.push(&mut out, &AgentRecord::Hello(Hello { pid: 0, ..hello }));
+                }
+            }
+            AgentRecord::Gone { process, t_ns } => {
+                let index = self.parts[source].indexes.get(process as usize).copied();
+                let process = index.unwrap_or_default() as u32;
+                self.push(&mut out, &AgentRecord::Gone { process, t_ns });
+            }
+            AgentRecord::Sample(sample) => {
+                self.last_ns[source] = sample.t_ns;
+                self.waiting[source].push_back(sample);
+                while self.next_is_complete() {
+                    let merged = self.next_sample();
+                    self.push(&mut out, &AgentRecord::Sample(merged));
+                }
+            }
+            AgentRecord::Kubelet { .. } => {}
+            AgentRecord::Final {
+                own_cpu_ns,
+                elapsed_ns,
+                ..
+            } => {
+                self.finished[source] = true;
+                self.own_cpu_ns += own_cpu_ns;
+                self.elapsed_ns = self.elapsed_ns.max(elapsed_ns);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Whether every node has a sample of the same second. Drops samples of earlier seconds than
+    /// the latest of the first ones; their CPU time is in the later ones, which are cumulative.
+    fn next_is_complete(&mut self) -> bool {
+        loop {
+            let first: Option<Vec<i64>> =
+                self.waiting.iter().map(|w| w.front().map(second)).collect();
+            let Some((first, latest)) = first.and_then(|f| f.iter().copied().max().map(|l| (f, l)))
+            else {
+                return false;
+            };
+            if first.iter().all(|s| *s == latest) {
+                return true;
+            }
+            for (waiting, second) in self.waiting.iter_mut().zip(first) {
+                if second < latest {
+                    waiting.pop_front();
+                    self.dropped += 1;
+                }
+            }
+        }
+    }
+
+    /// Number of samples without a counterpart on every other node.
+    fn unpaired(&self) -> usize {
+        self.dropped + self.waiting.iter().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// Merges the first waiting sample of every node: they are of the same second.
+    fn next_sample(&mut self) -> ResourceSample {
+        let mut merged = ResourceSample {
+            t_ns: i64::MAX,
+            processes: vec![None; self.processes],
+            machine: MachineSample {
+                cpus: 0,
+                idle_ns: 0,
+                stolen_ns: 0,
+                memory_available_bytes: 0,
+            },
+            throttled_ns: None,
+        };
+        for (part, waiting) in self.parts.iter().zip(&mut self.waiting) {
+            let Some(sample) = waiting.pop_front() else {
+                continue;
+            };
+            if part.machine_cores.is_some() {
+                let machine = &mut merged.machine;
+                machine.cpus += sample.machine.cpus;
+                machine.idle_ns += sample.machine.idle_ns;
+                machine.stolen_ns += sample.machine.stolen_ns;
+                machine.memory_available_bytes += sample.machine.memory_available_bytes;
+            }
+            merged.t_ns = merged.t_ns.min(sample.t_ns);
+            for (index, process) in part.indexes.iter().zip(sample.processes) {
+                merged.processes[*index] = process;
+            }
+        }
+        merged
+    }
+
+    /// Returns the last lines. The processes of an unfinished stream are gone since its last
+    /// sample.
+    fn finish(mut self) -> Result<Vec<String>, String> {
+        let mut out = Vec::new();
+        let streams = std::mem::take(&mut self.streams);
+        for (source, stream) in streams.into_iter().enumerate() {
+            if self.finished[source] {
+                if let Some(problem) = stream.finish().1 {
+                    return Err(format!("agent on {}: {problem}", self.parts[source].node));
+                }
+                continue;
+            }
+            for index in self.parts[source].indexes.clone() {
+                let gone = AgentRecord::Gone {
+                    process: index as u32,
+                    t_ns: self.last_ns[source],
+                };
+                self.push(&mut out, &gone);
+            }
+        }
+        let last = AgentRecord::Final {
+            checksum: self.checksum.hex(),
+            own_cpu_ns: self.own_cpu_ns,
+            elapsed_ns: self.elapsed_ns,
+        };
+        out.push(serde_json::to_string(&last).unwrap_or_default());
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::record::ProcessSample;
+    use tare_model::worker::{Plane, WatchedProcess};
+
+    fn spec() -> AgentSpec {
+        let watched = |name: &str, container: &str| WatchedProcess {
+            container: Some(container.to_owned()),
+            ..WatchedProcess::process(name, Plane::Application, 0)
+        };
+        AgentSpec {
+            schema_version: tare_model::SCHEMA_VERSION,
+            processes: vec![
+                watched("a", "n2/x"),
+                watched("b", "n1/y"),
+                watched("c", "n2/z"),
+            ],
+            window_start_unix_ns: 0,
+            window_ns: 1,
+        }
+    }
+
+    fn node(name: &str, machine: &str) -> Node {
+        Node {
+            name: name.into(),
+            machine: machine.into(),
+            cores: 2,
+            memory_bytes: 1,
+            software: String::new(),
+        }
+    }
+
+    fn stream(samples: &[Vec<u64>], cpus: u32) -> Vec<String> {
+        stream_from(0, samples, cpus)
+    }
+
+    /// A stream without its first samples.
+    fn stream_from(first: usize, samples: &[Vec<u64>], cpus: u32) -> Vec<String> {
+        let mut checksum = StreamChecksum::default();
+        let mut lines = Vec::new();
+        for (second, cpu) in samples.iter().enumerate().skip(first) {
+            let t_ns = second as i64 * 1_000_000_000 + 3_000_000;
+            let process = |cpu_ns: &u64| {
+                Some(ProcessSample {
+                    t_ns,
+                    cpu_ns: *cpu_ns,
+                    rss_bytes: 1,
+                    pss_bytes: None,
+                    working_set_bytes: Some(2),
+                })
+            };
+            let record = AgentRecord::Sample(ResourceSample {
+                t_ns,
+                processes: cpu.iter().map(process).collect(),
+                machine: MachineSample {
+                    cpus,
+                    idle_ns: 1,
+                    stolen_ns: 0,
+                    memory_available_bytes: 1,
+                },
+                throttled_ns: None,
+            });
+            let line = serde_json::to_string(&record).unwrap();
+            checksum.line(&line);
+            lines.push(line);
+        }
+        let last = AgentRecord::Final {
+            checksum: checksum.hex(),
+            own_cpu_ns: 5,
+            elapsed_ns: 9,
+        };
+        lines.push(serde_json::to_string(&last).unwrap());
+        lines
+    }
+
+    fn merged(nodes: &[Node], cut: usize) -> Result<Vec<AgentRecord>, String> {
+        let parts = divide(&spec(), nodes);
+        let mut merged = MergedSamples::new(parts, 3);
+        let n1 = stream(&[vec![1], vec![2]], 2);
+        let n2 = stream(&[vec![10, 100], vec![20, 200]], 4);
+        let mut lines = Vec::new();
+        for line in &n2 {
+            lines.extend(merged.line(1, line)?);
+        }
+        for line in &n1[..n1.len() - cut] {
+            lines.extend(merged.line(0, line)?);
+        }
+        assert_eq!(merged.unfinished().len(), usize::from(cut > 0));
+        lines.extend(merged.finish()?);
+        let mut whole = AgentStream::new();
+        for line in &lines {
+            whole.line(line).unwrap();
+        }
+        let (records, problem) = whole.finish();
+        assert_eq!(problem, None);
+        Ok(records)
+    }
+
+    #[test]
+    fn samples_of_all_nodes_are_merged_in_the_order_of_the_specification() {
+        let nodes = [node("n1", "m1"), node("n2", "m2")];
+        let records = merged(&nodes, 0).unwrap();
+        let AgentRecord::Sample(second) = &records[1] else {
+            panic!("{records:?}")
+        };
+        let cpu: Vec<u64> = second.processes.iter().map(|p| p.unwrap().cpu_ns).collect();
+        assert_eq!(cpu, [20, 2, 200]);
+        assert_eq!(second.machine.cpus, 6);
+        assert!(matches!(
+            records[2],
+            AgentRecord::Final { own_cpu_ns: 10, .. }
+        ));
+    }
+
+    #[test]
+    fn the_cores_of_a_machine_with_two_nodes_count_once() {
+        let nodes = [node("n1", "m"), node("n2", "m")];
+        let records = merged(&nodes, 0).unwrap();
+        let AgentRecord::Sample(first) = &records[0] else {
+            panic!("{records:?}")
+        };
+        assert_eq!(first.machine.cpus, 2);
+    }
+
+    #[test]
+    fn the_containers_of_a_lost_node_keep_their_samples() {
+        let nodes = [node("n1", "m1"), node("n2", "m2")];
+        let records = merged(&nodes, 2).unwrap();
+        let samples = records
+            .iter()
+            .filter(|r| matches!(r, AgentRecord::Sample(_)));
+        assert_eq!(samples.count(), 1, "one second that both sampled");
+        let gone = AgentRecord::Gone {
+            process: 1,
+            t_ns: 3_000_000,
+        };
+        assert!(records.contains(&gone), "{records:?}");
+    }
+
+    #[test]
+    fn samples_of_one_second_stay_together_when_an_agent_starts_late() {
+        let parts = divide(&spec(), &[node("n1", "m1"), node("n2", "m2")]);
+        let mut merged = MergedSamples::new(parts, 3);
+        let n1 = stream_from(1, &[vec![1], vec![2], vec![3]], 2);
+        let n2 = stream(&[vec![10, 100], vec![20, 200], vec![30, 300]], 4);
+        let mut lines = Vec::new();
+        for (source, stream) in [(1, n2), (0, n1)] {
+            for line in stream {
+                lines.extend(merged.line(source, &line).unwrap());
+            }
+        }
+        assert_eq!(merged.unpaired(), 1, "n1 did not sample the first second");
+        let cpu: Vec<Vec<u64>> = lines
+            .iter()
+            .map(|line| match serde_json::from_str(line).unwrap() {
+                AgentRecord::Sample(s) => s.processes.iter().map(|p| p.unwrap().cpu_ns).collect(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(cpu, [[20, 2, 200], [30, 3, 300]]);
+    }
+
+    #[test]
+    fn a_damaged_stream_is_reported_with_its_node() {
+        let parts = divide(&spec(), &[node("n1", "m1"), node("n2", "m2")]);
+        let mut merged = MergedSamples::new(parts, 3);
+        for line in stream(&[vec![1], vec![2]], 2).iter().skip(1) {
+            merged.line(0, line).unwrap();
+        }
+        let found = merged.finish().unwrap_err();
+        assert!(found.contains("agent on n1"), "{found}");
+    }
+}

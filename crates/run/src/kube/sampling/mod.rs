@@ -1,0 +1,6 @@
+//! Sampling of CPU and memory, by agents or from kubelets.
+
+pub(crate) mod agents;
+mod kubelet;
+mod merge;
+mod readings;

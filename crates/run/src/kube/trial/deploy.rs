@@ -1,0 +1,284 @@
+//! Deploys the application of a trial: N instances, each in a namespace of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+use tare_model::graph::ServiceGraph;
+use tare_model::mesh::Join;
+use tare_model::plan::{KubernetesSettings, Plan};
+use tare_model::trial::TrialSpec;
+use tare_model::worker::{Upstream, WorkloadSpec};
+use tokio::time::Instant;
+
+use super::deployment::Deployment;
+use super::pull_secrets;
+use crate::environment::EnvironmentError;
+use crate::kube::api::kinds::{CONFIG_MAP, DEPLOYMENT, Kind, NAMESPACE, POD, SERVICE};
+use crate::kube::api::{ApiClient, ApiError};
+use crate::kube::mesh::apply_manifest;
+use crate::kube::objects::Pod;
+use crate::kube::objects::manifests::{self, PodPlacement};
+use crate::kube::objects::names::{PORT, ROLE, TrialNames};
+
+const POLL: Duration = Duration::from_millis(500);
+
+/// What a deployment is made from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) api: &'a ApiClient,
+    pub(crate) plan: &'a Plan,
+    pub(crate) settings: &'a KubernetesSettings,
+    pub(crate) trial: &'a TrialSpec,
+    /// Names of the nodes for applications.
+    pub(crate) nodes: &'a [String],
+}
+
+/// Creates namespaces, services and deployments; does not wait for the pods.
+pub(crate) async fn create(
+    inputs: Inputs<'_>,
+    deployment: &mut Deployment,
+) -> Result<(), EnvironmentError> {
+    let api = inputs.api;
+    let names = deployment.names.clone();
+    let instances = inputs.plan.workload.instances;
+    let join = deployment.join().cloned();
+    let mut namespaces: Vec<String> = (0..instances).map(|i| names.instance(i)).collect();
+    namespaces.push(names.load());
+    let labels = || names.labels();
+    let meshed = |name: &String| manifests::namespace(name, labels(), join.as_ref(), false);
+    let mut objects: Vec<(Kind, Value)> =
+        namespaces.iter().map(|n| (NAMESPACE, meshed(n))).collect();
+    let agents = manifests::namespace(&names.agents(), labels(), None, true);
+    objects.push((NAMESPACE, agents));
+    namespaces.push(names.agents());
+    api.apply_all(objects).await?;
+    pull_secrets::copy(api, inputs.settings, &names, &namespaces).await?;
+    if let Some(join) = &join {
+        apply_join_manifests(api, &names, instances, join).await?;
+    }
+
+    let mut services = Vec::new();
+    for i in 0..instances {
+        for s in &deployment.graph.services {
+            let service = manifests::service(&names, &names.instance(i), &s.name, s.protocol);
+            services.push((SERVICE, service));
+        }
+    }
+    let addresses = addresses(&api.apply_all(services).await?);
+    deployment.targets = targets(inputs.plan, &names, &addresses)?;
+    let mut objects = Vec::new();
+    for i in 0..instances {
+        objects.extend(instance(inputs, deployment, join.as_ref(), i, &addresses)?);
+    }
+    api.apply_all(objects).await?;
+    Ok(())
+}
+
+/// Applies the mesh's own objects in the namespace of each instance.
+async fn apply_join_manifests(
+    api: &ApiClient,
+    names: &TrialNames,
+    instances: u32,
+    join: &Join,
+) -> Result<(), EnvironmentError> {
+    for i in 0..instances {
+        for manifest in &join.manifests {
+            let mut manifest = manifest.clone();
+            manifest["metadata"]["namespace"] = names.instance(i).into();
+            apply_manifest(api, &manifest).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Cluster IPs by namespace and service.
+type Addresses = BTreeMap<(String, String), String>;
+
+fn addresses(services: &[Value]) -> Addresses {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    services
+        .iter()
+        .map(|s| {
+            let metadata = &s["metadata"];
+            let key = (text(&metadata["namespace"]), text(&metadata["name"]));
+            (key, text(&s["spec"]["clusterIP"]))
+        })
+        .collect()
+}
+
+/// A service by its cluster IP, so that faults of a name server are not measured as faults of
+/// the mesh. The authority is its name, by which proxies route.
+fn upstream(
+    addresses: &Addresses,
+    namespace: &str,
+    service: &str,
+) -> Result<Upstream, EnvironmentError> {
+    let address = addresses.get(&(namespace.to_owned(), service.to_owned()));
+    let Some(address) = address.filter(|a| !a.is_empty()) else {
+        return Err(EnvironmentError::Cluster {
+            doing: format!("create service {namespace}/{service}"),
+            found: "the cluster assigned no cluster IP".to_owned(),
+        });
+    };
+    let is_ipv6 = address.contains(':');
+    Ok(Upstream {
+        connect: match is_ipv6 {
+            true => format!("[{address}]:{PORT}"),
+            false => format!("{address}:{PORT}"),
+        },
+        authority: format!("{service}.{namespace}:{PORT}"),
+    })
+}
+
+fn instance_name(graph: &ServiceGraph, index: u32) -> String {
+    format!("{}-{index}", graph.name)
+}
+
+/// Services that the plan's mix calls.
+pub(crate) fn fronts(plan: &Plan) -> BTreeSet<String> {
+    let mix = plan.workload.graph.mix(&plan.workload.mix);
+    let endpoints = mix.into_iter().flat_map(|m| &m.endpoints);
+    endpoints.map(|e| e.service.clone()).collect()
+}
+
+fn targets(
+    plan: &Plan,
+    names: &TrialNames,
+    addresses: &Addresses,
+) -> Result<BTreeMap<(String, String), Upstream>, EnvironmentError> {
+    let mut targets = BTreeMap::new();
+    for i in 0..plan.workload.instances {
+        for front in fronts(plan) {
+            let upstream = upstream(addresses, &names.instance(i), &front)?;
+            targets.insert((instance_name(&plan.workload.graph, i), front), upstream);
+        }
+    }
+    Ok(targets)
+}
+
+/// ConfigMap and deployments of one instance.
+fn instance(
+    inputs: Inputs<'_>,
+    deployment: &Deployment,
+    join: Option<&Join>,
+    index: u32,
+    addresses: &Addresses,
+) -> Result<Vec<(Kind, Value)>, EnvironmentError> {
+    let (names, graph) = (&deployment.names, &deployment.graph);
+    let namespace = names.instance(index);
+    let name = instance_name(graph, index);
+    let placement = PodPlacement {
+        nodes: inputs.nodes,
+        instance: index,
+    };
+    let mut files = Vec::new();
+    let mut objects = Vec::new();
+    for (i, service) in graph.services.iter().enumerate() {
+        let mut upstreams = BTreeMap::new();
+        for callee in graph.callees(&service.name) {
+            upstreams.insert(callee.to_owned(), upstream(addresses, &namespace, callee)?);
+        }
+        let number = u64::from(index) * graph.services.len() as u64 + i as u64;
+        let spec = WorkloadSpec {
+            schema_version: tare_model::SCHEMA_VERSION,
+            graph: graph.clone(),
+            service: service.name.clone(),
+            instance: name.clone(),
+            listen: format!("0.0.0.0:{PORT}"),
+            upstreams,
+            seed: inputs.trial.seed.wrapping_add(number),
+        };
+        let text = serde_json::to_string(&spec).unwrap_or_default();
+        files.push((format!("{}.json", service.name), text));
+        let object = manifests::deployment(
+            names,
+            inputs.settings,
+            join,
+            (&namespace, &service.name, &name),
+            service.protocol,
+            placement,
+        );
+        objects.push((DEPLOYMENT, object));
+    }
+    let map = manifests::config_map(names, &namespace, "spec", &files);
+    objects.insert(0, (CONFIG_MAP, map));
+    Ok(objects)
+}
+
+/// Waits until every pod is ready and has its sidecar.
+pub(crate) async fn wait_ready(
+    inputs: Inputs<'_>,
+    deployment: &mut Deployment,
+) -> Result<(), EnvironmentError> {
+    let expected = deployment.graph.services.len() * inputs.plan.workload.instances as usize;
+    let within_s = inputs.settings.ready_within_s;
+    let start = Instant::now();
+    let until = start + Duration::from_secs(u64::from(within_s));
+    let selector = format!("{},{ROLE}=application", deployment.names.selector());
+    let mut recreated: BTreeSet<String> = BTreeSet::new();
+    loop {
+        let mut pods = inputs.api.list(POD, None, &selector).await?;
+        pods.retain(|p| !Pod(p).is_terminating());
+        recreate_without_sidecar(inputs.api, deployment, &pods, &mut recreated).await?;
+        let sidecar = deployment.sidecar();
+        let complete = |p: &&Value| {
+            let pod = Pod(p);
+            pod.is_ready() && sidecar.is_none_or(|s| pod.container(s).is_some())
+        };
+        if pods.len() == expected && pods.iter().filter(complete).count() == expected {
+            let elapsed = start.elapsed();
+            tracing::debug!(
+                pods = expected,
+                ?elapsed,
+                "waited until the application is ready"
+            );
+            deployment.pods = pods;
+            return Ok(());
+        }
+        if Instant::now() > until {
+            return Err(not_ready(&pods, expected, within_s));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Recreates, once, each pod without its sidecar: it was created before the mesh's injector was
+/// ready. Each is an event.
+async fn recreate_without_sidecar(
+    api: &ApiClient,
+    deployment: &Deployment,
+    pods: &[Value],
+    recreated: &mut BTreeSet<String>,
+) -> Result<(), ApiError> {
+    let Some(sidecar) = deployment.sidecar() else {
+        return Ok(());
+    };
+    for pod in pods
+        .iter()
+        .map(Pod)
+        .filter(|p| p.container(sidecar).is_none())
+    {
+        if recreated.insert(pod.title()) {
+            let message = format!(
+                "{} had no container {sidecar} and was recreated",
+                pod.title()
+            );
+            deployment.events.push("repaired", message);
+            api.delete(POD, Some(pod.namespace()), pod.name()).await?;
+        }
+    }
+    Ok(())
+}
+
+fn not_ready(pods: &[Value], expected: usize, within_s: u32) -> EnvironmentError {
+    let first = pods.iter().map(Pod).find(|p| !p.is_ready());
+    let reason = first.map_or_else(
+        || format!("{} of {expected} pods exist", pods.len()),
+        Pod::not_ready_reason,
+    );
+    EnvironmentError::Start {
+        name: first.map_or_else(|| "application".to_owned(), Pod::title),
+        found: format!("not ready within {within_s} s: {reason}"),
+    }
+}

@@ -1,0 +1,89 @@
+//! A deployed trial.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tare_model::graph::ServiceGraph;
+use tare_model::mesh::{Join, Mesh, MeshKubernetes};
+use tare_model::trial::Event;
+use tare_model::worker::{Upstream, WatchedProcess};
+use tokio::task::JoinSet;
+
+use super::container_watch::{ContainerWatch, WatchScope};
+use super::events::Events;
+use super::termination::PodTerminations;
+use crate::environment::Deployed;
+use crate::kube::objects::names::TrialNames;
+
+/// A deployed trial. Dropping it aborts its tasks; its objects stay on the cluster.
+#[derive(Debug)]
+pub struct Deployment {
+    pub(crate) names: TrialNames,
+    pub(crate) mesh: Mesh,
+    pub(crate) graph: ServiceGraph,
+    /// Services that the load calls.
+    pub(crate) fronts: BTreeSet<String>,
+    /// The trial's directory.
+    pub(crate) dir: PathBuf,
+    /// Name of the node that is reserved for the generators.
+    pub(crate) generator_node: Option<String>,
+    pub(crate) targets: BTreeMap<(String, String), Upstream>,
+    pub(crate) watched: Vec<WatchedProcess>,
+    /// Pods of the application when they became ready.
+    pub(crate) pods: Vec<Value>,
+    /// Sums of the proxies' counters before the load, by namespace and name of the pod.
+    pub(crate) counters: BTreeMap<String, f64>,
+    pub(crate) events: Events,
+    pub(crate) terminations: PodTerminations,
+    pub(crate) container_watch: Option<ContainerWatch>,
+    pub(crate) tasks: JoinSet<()>,
+}
+
+impl Deployed for Deployment {
+    fn targets(&self) -> &BTreeMap<(String, String), Upstream> {
+        &self.targets
+    }
+
+    fn watched(&self) -> Vec<WatchedProcess> {
+        self.watched.clone()
+    }
+
+    fn exited(&mut self) -> Vec<Event> {
+        self.events.take()
+    }
+}
+
+impl Deployment {
+    pub(crate) fn section(&self) -> Option<&MeshKubernetes> {
+        self.mesh.kubernetes.as_deref()
+    }
+
+    pub(crate) fn join(&self) -> Option<&Join> {
+        self.section().map(|s| &s.join)
+    }
+
+    /// What to watch while the load runs.
+    pub(crate) fn watch_scope(&self) -> WatchScope<'_> {
+        WatchScope {
+            names: &self.names,
+            parts: self.section().map(|s| s.parts.clone()).unwrap_or_default(),
+            pods: &self.pods,
+            watched: &self.watched,
+            events: &self.events,
+            terminations: &self.terminations,
+        }
+    }
+
+    /// Name of the sidecar's container.
+    pub(crate) fn sidecar(&self) -> Option<&str> {
+        self.section()?.parts.sidecar.as_deref()
+    }
+
+    /// Addresses of the generator's sidecar that serve its configuration, by name; empty without
+    /// a sidecar.
+    pub(crate) fn proxy_config(&self) -> BTreeMap<String, String> {
+        let section = self.section().filter(|s| s.parts.sidecar.is_some());
+        section.map_or_else(BTreeMap::new, |s| s.proxy_config.clone())
+    }
+}

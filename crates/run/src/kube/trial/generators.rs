@@ -1,0 +1,247 @@
+//! The generators of a trial: an indexed job whose pods start their load at the same instant.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use tare_analysis::config::proxy_config::{ASKS_AFTER, ASKS_WITHIN};
+use tare_model::load::{LoadSpec, Shard};
+use tare_model::plan::KubernetesSettings;
+use tokio::time::Instant;
+
+use super::deployment::Deployment;
+use super::generator_records;
+use crate::environment::{EnvironmentError, Worker};
+use crate::kube::api::ApiClient;
+use crate::kube::api::kinds::{CONFIG_MAP, JOB, POD};
+use crate::kube::objects::Pod;
+use crate::kube::objects::manifests;
+use crate::kube::objects::names::{CONTAINER, ROLE, TrialNames};
+use crate::now::unix_ns;
+
+/// Start delay of the first trial, when the start-up time of pods is not known yet.
+const DELAY_FIRST: Duration = Duration::from_secs(12);
+const DELAY_MIN: Duration = Duration::from_secs(6);
+const DELAY_MAX: Duration = Duration::from_secs(120);
+/// Time that a running pod needs to resolve names and open its connections.
+const CONNECTING: Duration = Duration::from_secs(2);
+/// Jobs that are created before a trial fails to start.
+const ATTEMPTS_MAX: u32 = 3;
+const POLL: Duration = Duration::from_millis(200);
+/// How long after their planned end the last records of generators may arrive.
+const LAST_RECORDS_WITHIN: Duration = Duration::from_secs(8);
+
+/// Time from the creation of the job to the first request, adapted to the start-up time of the
+/// pods in the trial before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StartDelay(Duration);
+
+impl Default for StartDelay {
+    fn default() -> Self {
+        Self(DELAY_FIRST)
+    }
+}
+
+impl StartDelay {
+    fn adapt(&mut self, pods_took: Duration) {
+        let needed = pods_took.mul_f64(1.5) + CONNECTING + Duration::from_secs(1);
+        self.0 = needed.clamp(DELAY_MIN, DELAY_MAX);
+    }
+
+    fn double(&mut self) {
+        self.0 = (self.0 * 2).min(DELAY_MAX);
+    }
+}
+
+/// Divides a load: each generator sends its share of the one schedule over its share of the
+/// connections. The first one also requests the configuration of its sidecar.
+fn shards(
+    spec: &LoadSpec,
+    count: u32,
+    start_unix_ns: u64,
+    proxy_config: &BTreeMap<String, String>,
+) -> Vec<LoadSpec> {
+    let each = spec.connections / count;
+    let more = spec.connections % count;
+    (0..count)
+        .map(|index| LoadSpec {
+            shard: Shard { index, count },
+            connections: each + u32::from(index < more),
+            start_unix_ns: Some(start_unix_ns),
+            proxy_config: match index {
+                0 => proxy_config.clone(),
+                _ => BTreeMap::new(),
+            },
+            ..spec.clone()
+        })
+        .collect()
+}
+
+/// Time from the first request to the last record of a generator.
+fn duration(spec: &LoadSpec, with_proxy_config: bool) -> Duration {
+    let drain_ns = spec.drain_ns.unwrap_or(spec.timeout_ns);
+    let load = Duration::from_nanos(spec.warmup_ns + spec.duration_ns + drain_ns);
+    match with_proxy_config {
+        true => load + ASKS_AFTER + ASKS_WITHIN,
+        false => load,
+    }
+}
+
+/// Creates the job, waits until all of its pods run, and starts to read their records.
+pub(crate) async fn start(
+    api: &ApiClient,
+    settings: &KubernetesSettings,
+    deployment: &mut Deployment,
+    delay: &mut StartDelay,
+    spec: &LoadSpec,
+) -> Result<Worker, EnvironmentError> {
+    let proxy_config = deployment.proxy_config();
+    for attempt in 0..ATTEMPTS_MAX {
+        let begin = Instant::now();
+        let start_unix_ns = unix_ns() + delay.0.as_nanos() as u64;
+        let shards = shards(spec, settings.generators, start_unix_ns, &proxy_config);
+        create(api, settings, deployment, attempt, &shards).await?;
+        let pods = wait_running(api, settings, &deployment.names, attempt).await?;
+        let took = begin.elapsed();
+        delay.adapt(took);
+        if unix_ns() + (CONNECTING.as_nanos() as u64) < start_unix_ns {
+            let sidecar = deployment.sidecar();
+            let watched = pods.iter().flat_map(|pod| Pod(pod).watched(sidecar));
+            let watched = watched.collect();
+            let to_start = Duration::from_nanos(start_unix_ns.saturating_sub(unix_ns()));
+            let load = duration(spec, !proxy_config.is_empty());
+            let until = Instant::now() + to_start + load + LAST_RECORDS_WITHIN;
+            let (stop, _) = tokio::sync::mpsc::channel(1);
+            return Ok(Worker {
+                watched,
+                armed_within: DELAY_MAX,
+                lines: generator_records::read(api, deployment, &pods, until),
+                stop,
+            });
+        }
+        let message = format!(
+            "generators took {:.1} s to run, too long for their start time, and are started again",
+            took.as_secs_f64()
+        );
+        deployment.events.push("late_start", message);
+        delay.double();
+        let name = format!("generator-{attempt}");
+        let namespace = deployment.names.load();
+        api.delete(JOB, Some(&namespace), &name).await?;
+    }
+    Err(EnvironmentError::Start {
+        name: "generators".to_owned(),
+        found: format!("their pods did not run in time in {ATTEMPTS_MAX} attempts"),
+    })
+}
+
+async fn create(
+    api: &ApiClient,
+    settings: &KubernetesSettings,
+    deployment: &Deployment,
+    attempt: u32,
+    shards: &[LoadSpec],
+) -> Result<(), EnvironmentError> {
+    let names = &deployment.names;
+    let files = shards.iter().enumerate().map(|(index, shard)| {
+        let text = serde_json::to_string(shard).unwrap_or_default();
+        (format!("{index}.json"), text)
+    });
+    let files: Vec<(String, String)> = files.collect();
+    let map = manifests::config_map(names, &names.load(), &format!("spec-{attempt}"), &files);
+    api.apply(CONFIG_MAP, &map).await?;
+    let reserved = deployment.generator_node.is_some();
+    let job = manifests::generators(names, settings, deployment.join(), reserved, attempt);
+    api.apply(JOB, &job).await?;
+    Ok(())
+}
+
+/// Waits until all pods of an attempt run and returns them in the order of their index.
+async fn wait_running(
+    api: &ApiClient,
+    settings: &KubernetesSettings,
+    names: &TrialNames,
+    attempt: u32,
+) -> Result<Vec<Value>, EnvironmentError> {
+    let start = Instant::now();
+    let until = start + Duration::from_secs(u64::from(settings.ready_within_s));
+    let selector = format!("{ROLE}=generator,batch.kubernetes.io/job-name=generator-{attempt}");
+    loop {
+        let mut pods = api.list(POD, Some(&names.load()), &selector).await?;
+        pods.sort_by_key(|p| Pod(p).completion_index());
+        let runs = |p: &Value| {
+            let containers = Pod(p).containers();
+            let mut own = containers.iter().filter(|c| c.name() == CONTAINER);
+            own.any(|c| c.id().is_some())
+        };
+        if pods.len() == settings.generators as usize && pods.iter().all(runs) {
+            let elapsed = start.elapsed();
+            tracing::debug!(pods = pods.len(), ?elapsed, "waited until generators run");
+            return Ok(pods);
+        }
+        let failed = pods.iter().find(|p| Pod(p).phase() == "Failed");
+        if failed.is_some() || Instant::now() > until {
+            let pod = failed.or_else(|| pods.iter().find(|p| !runs(p))).map(Pod);
+            return Err(EnvironmentError::Start {
+                name: pod.map_or_else(|| "generators".to_owned(), Pod::title),
+                found: pod.map_or_else(|| "no pod exists".to_owned(), Pod::not_ready_reason),
+            });
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::load::{Arrivals, Mode};
+
+    #[test]
+    fn generators_share_connections_and_the_schedule() {
+        let mode = Mode::Open {
+            rate_rps: 100.0,
+            arrivals: Arrivals::Constant,
+        };
+        let spec = LoadSpec {
+            connections: 8,
+            ..LoadSpec::new(Vec::new(), mode, 1)
+        };
+        let proxy_config = BTreeMap::from([("dump".to_owned(), "http://127.0.0.1:1/".to_owned())]);
+        let shards = shards(&spec, 3, 7, &proxy_config);
+        let connections: Vec<u32> = shards.iter().map(|s| s.connections).collect();
+        assert_eq!(connections, [3, 3, 2]);
+        assert!(
+            shards
+                .iter()
+                .all(|p| p.mode == spec.mode && p.start_unix_ns == Some(7))
+        );
+        assert_eq!(shards[2].shard, Shard { index: 2, count: 3 });
+        let with: Vec<bool> = shards
+            .iter()
+            .map(|s| s.proxy_config == proxy_config)
+            .collect();
+        assert_eq!(with, [true, false, false]);
+    }
+
+    #[test]
+    fn the_start_delay_follows_the_start_up_time_of_pods() {
+        let mut delay = StartDelay::default();
+        delay.adapt(Duration::from_secs(1));
+        assert_eq!(delay.0, DELAY_MIN);
+        delay.adapt(Duration::from_secs(20));
+        assert_eq!(delay.0, Duration::from_secs(33));
+        delay.adapt(Duration::from_secs(900));
+        assert_eq!(delay.0, DELAY_MAX);
+    }
+
+    #[test]
+    fn a_generator_with_proxy_config_runs_longer() {
+        let spec = LoadSpec {
+            warmup_ns: 1_000_000_000,
+            drain_ns: Some(2_000_000_000),
+            ..LoadSpec::new(Vec::new(), Mode::Saturate, 10_000_000_000)
+        };
+        assert_eq!(duration(&spec, false), Duration::from_secs(13));
+        assert_eq!(duration(&spec, true), Duration::from_millis(16_500));
+    }
+}

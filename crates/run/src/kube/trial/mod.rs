@@ -1,0 +1,20 @@
+//! One trial: the application, the generators, the proofs, and what is recorded meanwhile.
+
+mod artifacts;
+mod container_watch;
+pub(crate) mod deploy;
+pub(crate) mod deployment;
+mod events;
+mod generator_records;
+pub(crate) mod generators;
+pub(crate) mod hooks;
+mod pod_log;
+pub(crate) mod prove;
+mod pull_secrets;
+mod termination;
+
+pub(crate) use container_watch::ContainerWatch;
+pub(crate) use deployment::Deployment;
+pub(crate) use events::Events;
+pub(crate) use pod_log::{Line, PodLog};
+pub(crate) use termination::PodTerminations;

@@ -1,0 +1,339 @@
+//! Proofs that the mesh of a trial is in the path: pods have their proxies, plain text is refused
+//! where it must be, and the proxies' own counters grow with the load.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tare_model::mesh::{DataPlaneKind, Mtls, ProofSource};
+use tare_model::trial::Proof;
+use tare_model::worker::{Plane, WatchedProcess};
+
+use super::artifacts;
+use super::deployment::Deployment;
+use crate::environment::EnvironmentError;
+use crate::kube::api::kinds::POD;
+use crate::kube::api::{ApiClient, ApiError};
+use crate::kube::objects::Pod;
+use crate::kube::objects::names::{PORT, ROLE};
+
+/// Pods of the called services that get a request in plain text.
+const PLAINTEXT_PODS_MAX: usize = 2;
+/// A request without an answer in this time counts as refused.
+const PLAINTEXT_ANSWER_WITHIN: Duration = Duration::from_secs(4);
+
+fn proof(claim: &str, holds: bool, seen: String) -> Proof {
+    Proof {
+        claim: claim.to_owned(),
+        holds,
+        seen,
+    }
+}
+
+/// Proofs before the load. Also finds the containers to sample, saves the artifacts of the trial,
+/// and reads the proxies' counters.
+pub(crate) async fn before(
+    api: &ApiClient,
+    deployment: &mut Deployment,
+) -> Result<Vec<Proof>, EnvironmentError> {
+    let proxies = proxies(deployment);
+    deployment.watched = watched(api, deployment).await?;
+    let plaintext = plaintext(api, deployment).await;
+    artifacts::save(api, deployment).await?;
+    if let Some(source) = deployment.section().and_then(|s| s.proof.clone()) {
+        let pods = counting_pods(api, deployment, &source).await;
+        deployment.counters = counters(api, &pods, &source).await;
+    }
+    Ok(vec![proxies, plaintext])
+}
+
+/// With a sidecar: every pod has one, and it is ready. Without: no pod has an injected container.
+fn proxies(deployment: &Deployment) -> Proof {
+    let pods = || deployment.pods.iter().map(Pod);
+    let total = deployment.pods.len();
+    let Some(sidecar) = deployment.sidecar() else {
+        let claim = "no pod carries a proxy";
+        return match pods().find(|p| !p.injected().is_empty()) {
+            None => proof(claim, true, format!("{total} pods with one container each")),
+            Some(pod) => {
+                let injected = pod.injected().join(", ");
+                proof(claim, false, format!("{} has {injected}", pod.title()))
+            }
+        };
+    };
+    let is_ready = |pod: &Pod<'_>| {
+        let containers = pod.containers();
+        containers
+            .iter()
+            .any(|c| c.name() == sidecar && c.is_ready())
+    };
+    let missing: Vec<String> = pods().filter(|p| !is_ready(p)).map(Pod::title).collect();
+    let ready = total - missing.len();
+    let mut seen = format!("{sidecar} is ready in {ready} of {total} pods");
+    if let Some(first) = missing.first() {
+        seen += &format!("; not in {first}");
+    }
+    proof("every pod carries its proxy", missing.is_empty(), seen)
+}
+
+/// Containers of the application, the proxies and the control plane, for the agents.
+async fn watched(
+    api: &ApiClient,
+    deployment: &Deployment,
+) -> Result<Vec<WatchedProcess>, ApiError> {
+    let sidecar = deployment.sidecar();
+    let pods = deployment.pods.iter().map(Pod);
+    let mut watched: Vec<WatchedProcess> = pods.flat_map(|p| p.watched(sidecar)).collect();
+    let Some(section) = deployment.section() else {
+        return Ok(watched);
+    };
+    let mut add = |pod: Pod<'_>, plane: Plane| {
+        let containers = pod.watched(None).into_iter();
+        watched.extend(containers.map(|w| WatchedProcess { plane, ..w }));
+    };
+    let parts = &section.parts;
+    let control_plane = parts.control_plane.iter().map(|s| (s, Plane::ControlPlane));
+    let node_proxies = parts.node_proxies.iter().map(|s| (s, Plane::DataPlane));
+    for (selector, plane) in control_plane.chain(node_proxies) {
+        let namespace = Some(selector.namespace.as_str());
+        let pods = api.list(POD, namespace, &selector.selector).await?;
+        for pod in pods.iter().map(Pod) {
+            add(
+                pod,
+                plane_of(plane, pod, deployment.generator_node.as_deref()),
+            );
+        }
+    }
+    if let Some(selector) = &parts.waypoints {
+        let pods = api.list(POD, None, selector).await?;
+        let pods = pods.iter().map(Pod);
+        for pod in pods.filter(|p| deployment.names.owns(p.namespace())) {
+            add(pod, Plane::DataPlane);
+        }
+    }
+    Ok(watched)
+}
+
+/// The plane of a mesh's pod. A node proxy on the generators' own node carries only their side of
+/// a connection, as a generator's sidecar does.
+fn plane_of(plane: Plane, pod: Pod<'_>, generator_node: Option<&str>) -> Plane {
+    match plane {
+        Plane::DataPlane if generator_node == Some(pod.node()) => Plane::GeneratorProxy,
+        plane => plane,
+    }
+}
+
+/// The API server is in no mesh and sends a request in plain text to the application's port. With
+/// strict mTLS it must be refused; otherwise it must be answered, or a refusal would prove nothing.
+async fn plaintext(api: &ApiClient, deployment: &Deployment) -> Proof {
+    let fronts = &deployment.fronts;
+    let pods = deployment.pods.iter().map(Pod);
+    let pods = pods.filter(|p| fronts.contains(p.label("app")));
+    let mut answered = 0;
+    let mut refused = Vec::new();
+    for pod in pods.take(PLAINTEXT_PODS_MAX) {
+        let request = api.pod_text((pod.namespace(), pod.name()), PORT, "/tare/ready");
+        match tokio::time::timeout(PLAINTEXT_ANSWER_WITHIN, request).await {
+            Ok(Ok(_)) => answered += 1,
+            Ok(Err(error)) => refused.push(format!("{}: {}", pod.title(), error.found)),
+            Err(_) => refused.push(format!("{}: no answer", pod.title())),
+        }
+    }
+    let mut seen = format!("{answered} answered, {} refused", refused.len());
+    if let Some(first) = refused.first() {
+        seen += &format!(" ({first})");
+    }
+    let strict = deployment.mesh.settings.mtls == Mtls::Strict
+        && deployment.mesh.data_plane != DataPlaneKind::None;
+    if strict {
+        let holds = answered == 0 && !refused.is_empty();
+        return proof("plain text from outside the mesh is refused", holds, seen);
+    }
+    let holds = refused.is_empty() && answered > 0;
+    proof("plain text from outside the mesh is answered", holds, seen)
+}
+
+/// Proof after the load: the proxies' own counters grew.
+pub(crate) async fn after(api: &ApiClient, deployment: &Deployment, load_sent: u64) -> Vec<Proof> {
+    let Some(source) = deployment.section().and_then(|s| s.proof.clone()) else {
+        return Vec::new();
+    };
+    let pods = counting_pods(api, deployment, &source).await;
+    let now = counters(api, &pods, &source).await;
+    let growth = |pod: &String, n: &f64| n - deployment.counters.get(pod).copied().unwrap_or(0.0);
+    let answered = format!("{} of {} proxies answered", now.len(), pods.len());
+    if source.of_node_proxies {
+        let by_node = pods.iter().filter_map(|pod| {
+            let key = pod.key();
+            Some((pod.node.as_str(), growth(&key, now.get(&key)?)))
+        });
+        let generator_node = deployment.generator_node.as_deref();
+        return vec![node_proxies(by_node.collect(), generator_node, &answered)];
+    }
+    let grown: f64 = now.iter().map(|(pod, n)| growth(pod, n)).sum();
+    let seen = format!("{grown} requests counted, {load_sent} sent, {answered}");
+    let holds = grown >= load_sent as f64 && load_sent > 0;
+    vec![proof(
+        "the proxies of the fronts counted every request",
+        holds,
+        seen,
+    )]
+}
+
+/// Proof from the growth of the counters of node proxies, by node. On the generators' own node they
+/// must have grown, too: elsewhere, connections inside the application would be enough.
+fn node_proxies(grown: Vec<(&str, f64)>, generator_node: Option<&str>, answered: &str) -> Proof {
+    let all: f64 = grown.iter().map(|(_, n)| n).sum();
+    let of_generators = generator_node.map(|node| -> f64 {
+        let there = grown.iter().filter(|(n, _)| *n == node);
+        there.map(|(_, n)| n).sum()
+    });
+    let mut seen = format!("{all} connections");
+    if let Some(n) = of_generators {
+        seen += &format!(", {n} of them on the generators' node");
+    }
+    proof(
+        "the node proxies' counters grew",
+        all > 0.0 && of_generators.is_none_or(|n| n > 0.0),
+        format!("{seen}, {answered}"),
+    )
+}
+
+/// A pod whose proxy has counters.
+struct CountingPod {
+    namespace: String,
+    name: String,
+    node: String,
+}
+
+impl CountingPod {
+    fn new(pod: Pod<'_>) -> Self {
+        Self {
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            node: pod.node().to_owned(),
+        }
+    }
+
+    fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+async fn counting_pods(
+    api: &ApiClient,
+    deployment: &Deployment,
+    source: &ProofSource,
+) -> Vec<CountingPod> {
+    if !source.of_node_proxies {
+        let fronts = &deployment.fronts;
+        let pods = deployment.pods.iter().map(Pod);
+        return pods
+            .filter(|p| p.label(ROLE) == "application" && fronts.contains(p.label("app")))
+            .map(CountingPod::new)
+            .collect();
+    }
+    let mut all = Vec::new();
+    for selector in deployment
+        .section()
+        .into_iter()
+        .flat_map(|s| &s.parts.node_proxies)
+    {
+        let namespace = Some(selector.namespace.as_str());
+        let pods = api.list(POD, namespace, &selector.selector).await;
+        all.extend(
+            pods.unwrap_or_default()
+                .iter()
+                .map(Pod)
+                .map(CountingPod::new),
+        );
+    }
+    all
+}
+
+/// Sums of counters by namespace and name of the pod, of the pods that answer.
+async fn counters(
+    api: &ApiClient,
+    pods: &[CountingPod],
+    source: &ProofSource,
+) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for pod in pods {
+        let text = api.pod_text((&pod.namespace, &pod.name), source.port, &source.path);
+        if let Ok(text) = text.await {
+            sums.insert(pod.key(), sum(&text, &source.counters));
+        }
+    }
+    sums
+}
+
+/// Sums the first of `counters` that is in a Prometheus text; 0 if none is.
+fn sum(text: &str, counters: &[String]) -> f64 {
+    for counter in counters {
+        let (name, labels) = counter.split_once('{').unwrap_or((counter, ""));
+        let labels = labels.trim_end_matches('}').split(',');
+        let labels: Vec<&str> = labels.filter(|l| !l.is_empty()).collect();
+        let values = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            if !rest.starts_with(['{', ' ']) || !labels.iter().all(|l| rest.contains(l)) {
+                return None;
+            }
+            rest.rsplit(' ').next()?.parse::<f64>().ok()
+        });
+        let values: Vec<f64> = values.collect();
+        if !values.is_empty() {
+            return values.iter().sum();
+        }
+    }
+    0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_must_grow_on_the_generators_node() {
+        let of = |grown: &[(&str, f64)], node| node_proxies(grown.to_vec(), node, "answered");
+        let both = of(&[("a", 16.0), ("g", 8.0)], Some("g"));
+        assert!(both.holds);
+        assert_eq!(
+            both.seen,
+            "24 connections, 8 of them on the generators' node, answered"
+        );
+        assert!(!of(&[("a", 16.0), ("g", 0.0)], Some("g")).holds);
+        assert!(!of(&[("a", 16.0)], Some("g")).holds, "it did not answer");
+        assert!(of(&[("a", 16.0), ("g", 0.0)], None).holds);
+        assert!(!of(&[], None).holds);
+    }
+
+    #[test]
+    fn a_node_proxy_on_the_generators_node_is_a_generator_proxy() {
+        let pod = serde_json::json!({"spec": {"nodeName": "node2"}});
+        let plane = |plane, node| plane_of(plane, Pod(&pod), node);
+        assert_eq!(
+            plane(Plane::DataPlane, Some("node2")),
+            Plane::GeneratorProxy
+        );
+        assert_eq!(plane(Plane::DataPlane, Some("node1")), Plane::DataPlane);
+        assert_eq!(plane(Plane::DataPlane, None), Plane::DataPlane);
+        let control = plane(Plane::ControlPlane, Some("node2"));
+        assert_eq!(control, Plane::ControlPlane);
+    }
+
+    #[test]
+    fn counters_are_summed_by_name_and_labels() {
+        let text = "# TYPE request_total counter\n\
+            request_total{direction=\"inbound\",tls=\"true\",a=\"1\"} 3\n\
+            request_total{direction=\"outbound\",tls=\"true\"} 50\n\
+            request_total{tls=\"true\",direction=\"inbound\"} 4\n\
+            request_total_other{direction=\"inbound\",tls=\"true\"} 9\n\
+            plain 7\n";
+        let of = |c: &[&str]| sum(text, &c.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(
+            of(&["request_total{direction=\"inbound\",tls=\"true\""]),
+            7.0
+        );
+        assert_eq!(of(&["absent", "plain"]), 7.0);
+        assert_eq!(of(&["absent"]), 0.0);
+    }
+}

@@ -1,0 +1,119 @@
+//! Runs that are interrupted, resumed, or started beside another run.
+
+use std::future::Future as _;
+use std::task::Poll;
+
+use tare_model::plan::Plan;
+use tare_run::environment::{Environment as _, EnvironmentError};
+use tare_run::kube::{Kubernetes, KubernetesOptions, leftovers};
+
+use super::server::Server;
+use super::{INJECTED, deploy, environment, folder, plan, prepared, tainted_nodes};
+
+#[tokio::test]
+async fn a_killed_run_is_listed_and_a_resumed_run_removes_its_objects() {
+    let server = Server::start(3).await;
+    let before = server.paths("");
+    let plan = plan(&server, 1, INJECTED);
+    let mut killed = prepared(&plan).await;
+    let dir = folder();
+    let deployment = deploy(&mut killed, &plan, "bare", dir.path())
+        .await
+        .unwrap();
+    // As after `kill -9`: no cleanup runs.
+    drop(deployment);
+    drop(killed);
+    let settings = plan.kubernetes.clone().unwrap();
+    assert_eq!(leftovers(&settings).await.unwrap(), ["20260101-000000-sim"]);
+
+    // Another run would share the cluster with the objects of the killed one.
+    let objects = server.paths("");
+    let run = "20260102-000000-other".to_owned();
+    let mut other = Kubernetes::new(KubernetesOptions { run });
+    let refused = other.prepare(&plan, &mut |_| {}).await.unwrap_err();
+    let message = refused.to_string();
+    assert!(
+        message.contains("run 20260101-000000-sim has objects"),
+        "{message}"
+    );
+    assert!(other.close().await.is_empty());
+    assert_eq!(server.paths(""), objects);
+
+    let resumed = prepared(&plan).await;
+    assert!(server.paths("/deployments/").is_empty());
+    assert_eq!(tainted_nodes(&server), 0);
+    assert!(resumed.close().await.is_empty());
+    assert_eq!(server.paths(""), before);
+}
+
+/// Prepares a cluster and calls `then` when the first object of the run is on the server. If `then`
+/// returns false, the preparation is dropped, and the result is `None`.
+async fn at_its_first_object(
+    cluster: &mut Kubernetes,
+    plan: &Plan,
+    server: &Server,
+    then: impl Fn() -> bool,
+) -> Option<Result<(), EnvironmentError>> {
+    let mut say = |_: &str| {};
+    let mut prepare = std::pin::pin!(cluster.prepare(plan, &mut say));
+    let mut seen = false;
+    std::future::poll_fn(|context| {
+        let polled = prepare.as_mut().poll(context);
+        if !seen && !server.paths("/namespaces/tare").is_empty() {
+            seen = true;
+            if !then() {
+                return Poll::Ready(None);
+            }
+        }
+        polled.map(|done| Some(done.map(drop)))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_run_interrupted_in_its_preparation_leaves_no_objects() {
+    let server = Server::start(3).await;
+    let before = server.paths("");
+    let plan = plan(&server, 1, INJECTED);
+    let mut cluster = environment();
+    let cut = at_its_first_object(&mut cluster, &plan, &server, || false).await;
+    assert!(cut.is_none(), "the preparation ended before: {cut:?}");
+    assert_ne!(server.paths(""), before);
+    assert!(cluster.close().await.is_empty());
+    assert_eq!(server.paths(""), before);
+}
+
+#[tokio::test]
+async fn of_two_runs_that_start_at_once_the_later_one_fails() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    let before = server.world.lock().unwrap().objects.clone();
+    let run = "20260102-000000-other".to_owned();
+    let mut other = Kubernetes::new(KubernetesOptions { run });
+    other.prepare(&plan, &mut |_| {}).await.unwrap();
+    let created = std::mem::replace(&mut server.world.lock().unwrap().objects, before.clone());
+    let created: Vec<_> = created
+        .into_iter()
+        .filter(|(path, _)| !before.contains_key(path))
+        .collect();
+    assert!(!created.is_empty());
+
+    let mut cluster = environment();
+    let then = || {
+        server.world.lock().unwrap().objects.extend(created.clone());
+        true
+    };
+    let refused = at_its_first_object(&mut cluster, &plan, &server, then).await;
+    let message = refused.unwrap().unwrap_err().to_string();
+    assert!(
+        message.contains("run 20260102-000000-other has"),
+        "{message}"
+    );
+    cluster.close().await;
+    let left = server.paths("/namespaces/tare");
+    assert_eq!(left.len(), created.len(), "{left:?}");
+    assert!(
+        created.iter().all(|(path, _)| left.contains(path)),
+        "{left:?}"
+    );
+}

@@ -1,0 +1,114 @@
+//! The configuration of the generator's sidecar comes through the generator's log into the trial's
+//! directory.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tare_analysis::LoadStream;
+use tare_model::plan::Plan;
+use tare_model::trial::Event;
+use tare_run::environment::{Environment, WorkerSpec};
+use tare_run::kube::Kubernetes;
+
+use crate::server::Server;
+use crate::{INJECTED, deploy, folder, lines_of, load, plan, prepared, set};
+
+const FILE: &str = "config/generator-sidecar-config_dump.json";
+const PEM: &str = "-----BEGIN PRIVATE KEY-----\nMIGH\n-----END PRIVATE KEY-----\n";
+
+/// The lines of a trial's generators, and the events of the trial.
+async fn measured(
+    cluster: &mut Kubernetes,
+    plan: &Plan,
+    mesh: &str,
+    dir: &Path,
+) -> (Vec<String>, Vec<Event>) {
+    let mut deployment = deploy(cluster, plan, mesh, dir).await.unwrap();
+    let generator = cluster
+        .start(&mut deployment, WorkerSpec::Generator(load()), dir)
+        .await
+        .unwrap();
+    let lines = lines_of(generator).await;
+    (lines, cluster.teardown(deployment).await)
+}
+
+/// The stream is complete and contains no configuration.
+fn assert_complete(lines: &[String]) {
+    let mut stream = LoadStream::new();
+    for line in lines {
+        assert!(!line.contains("proxy_config"), "{line}");
+        stream.line(line).unwrap();
+    }
+    assert!(stream.finish().unwrap().counts.ok > 0);
+}
+
+fn saved(dir: &Path) -> Value {
+    let text = std::fs::read_to_string(dir.join(FILE)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A configuration that is larger than a record, even when packed.
+fn dump() -> Value {
+    let mut rng = tare_model::rng::Rng::stream(1, 1);
+    let names = (0..9000).map(|_| format!("{:016x}", rng.next_u64()));
+    json!({"listeners": names.collect::<Vec<_>>(), "leaked": PEM,
+        "private_key": {"inline_bytes": "REVSIGtleQ=="}})
+}
+
+#[tokio::test]
+async fn the_configuration_of_the_generators_sidecar_is_saved_without_secrets() {
+    let server = Server::start(3).await;
+    let mut plan = plan(&server, 1, INJECTED);
+    set(&mut plan, |k| k.generators = 2);
+    let mut cluster = prepared(&plan).await;
+    server.world.lock().unwrap().proxy_config = Some(dump());
+    let dir = folder();
+    let (lines, events) = measured(&mut cluster, &plan, "there", dir.path()).await;
+    assert_complete(&lines);
+    let saved = saved(dir.path());
+    assert_eq!(saved["listeners"], dump()["listeners"]);
+    assert_eq!(saved["leaked"], "[redacted]");
+    assert_eq!(saved["private_key"]["inline_bytes"], "[redacted]");
+    assert!(
+        events.iter().all(|e| e.kind != "proxy_config"),
+        "{events:?}"
+    );
+    let dir = folder();
+    let (lines, _) = measured(&mut cluster, &plan, "bare", dir.path()).await;
+    assert_complete(&lines);
+    assert!(!dir.path().join(FILE).exists(), "bare has no sidecar");
+    cluster.close().await;
+}
+
+#[tokio::test]
+async fn a_log_that_is_cut_within_the_configuration_is_read_again() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    let mut cluster = prepared(&plan).await;
+    {
+        let mut world = server.world.lock().unwrap();
+        world.proxy_config = Some(dump());
+        world.log_cut_at = Some("\"proxy_config\"".to_owned());
+    }
+    let dir = folder();
+    let (lines, events) = measured(&mut cluster, &plan, "there", dir.path()).await;
+    assert_complete(&lines);
+    let saved = saved(dir.path());
+    assert_eq!(saved["listeners"], dump()["listeners"]);
+    assert!(events.iter().any(|e| e.kind == "log_again"), "{events:?}");
+    cluster.close().await;
+}
+
+#[tokio::test]
+async fn a_sidecar_that_does_not_answer_is_an_event_and_the_trial_stays_complete() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    let mut cluster = prepared(&plan).await;
+    let dir = folder();
+    let (lines, events) = measured(&mut cluster, &plan, "there", dir.path()).await;
+    assert_complete(&lines);
+    assert!(!dir.path().join(FILE).exists());
+    let event = events.iter().find(|e| e.kind == "proxy_config").unwrap();
+    assert!(event.message.contains("connection refused"), "{event:?}");
+    cluster.close().await;
+}
