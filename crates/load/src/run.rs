@@ -37,7 +37,7 @@ pub enum LoadError {
     Tls(#[from] TlsError),
     /// The kernel has no event loop for this process.
     #[error(
-        "failed to create the event loop: {0}; it needs Linux 5.11 or later and a seccomp profile that allows epoll_pwait2"
+        "failed to create the event loop: {0}; it needs epoll_pwait2 or timerfd_create: allow one of them in the seccomp profile"
     )]
     Driver(std::io::Error),
     /// Too few file descriptors.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 
+use nix::sys::epoll::Epoll;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -15,6 +16,9 @@ use tare_model::load::Pace;
 
 use super::kernel_timestamps::KernelTimestamps;
 use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes};
+use timer::Timer;
+
+mod timer;
 
 const BATCH: usize = 128;
 /// Sleeps before the start that measure how late the kernel wakes this thread.
@@ -61,7 +65,9 @@ impl Socket {
 /// The driver for measurements. Create it on the thread that uses it, because timer slack
 /// is a property of a thread.
 pub(crate) struct EpollDriver {
-    epoll: OwnedFd,
+    epoll: Epoll,
+    /// Ends waits where `epoll_pwait2` is missing.
+    timer: Option<Timer>,
     sockets: Vec<Option<Socket>>,
     /// Sockets that may be unread, without duplicates.
     unread: Vec<ConnId>,
@@ -84,14 +90,32 @@ impl EpollDriver {
     /// [`Pace::Sleep`], measures for a few milliseconds how late sleeps end.
     ///
     /// # Errors
-    /// When the kernel refuses an epoll instance or lacks `epoll_pwait2` (Linux 5.11).
+    /// When the kernel refuses an epoll instance or, where it lacks `epoll_pwait2`, a timer.
     pub(crate) fn new(pace: Pace) -> std::io::Result<Self> {
+        let mut driver = Self::uncalibrated()?;
+        // Linux before 5.11 and some emulators lack the call; some seccomp profiles forbid it.
+        if let Err(Errno::NOSYS | Errno::PERM) = driver.poll(0) {
+            driver.timer = Some(Timer::new(&driver.epoll)?);
+        }
+        driver.calibrated(pace)
+    }
+
+    /// A driver as on a kernel without `epoll_pwait2`.
+    #[cfg(test)]
+    pub(crate) fn with_timer(pace: Pace) -> std::io::Result<Self> {
+        let mut driver = Self::uncalibrated()?;
+        driver.timer = Some(Timer::new(&driver.epoll)?);
+        driver.calibrated(pace)
+    }
+
+    fn uncalibrated() -> std::io::Result<Self> {
         let event = epoll::Event {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
         };
-        let mut driver = Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        Ok(Self {
+            epoll: Epoll(epoll::create(epoll::CreateFlags::CLOEXEC)?),
+            timer: None,
             sockets: Vec::new(),
             unread: Vec::new(),
             timestamps: None,
@@ -103,14 +127,17 @@ impl EpollDriver {
             grain_ns: GRAIN_NS_MIN,
             grain_since: 0,
             grain_idle_ns: 0,
-        };
+        })
+    }
+
+    fn calibrated(mut self, pace: Pace) -> std::io::Result<Self> {
         // Without it sleeps end up to 50 us late, which the calibration below compensates.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).ok();
-        driver.poll(0)?;
+        self.poll(0)?;
         if pace == Pace::Sleep {
-            driver.margin_ns = driver.calibrate();
+            self.margin_ns = self.calibrate();
         }
-        Ok(driver)
+        Ok(self)
     }
 
     fn calibrate(&mut self) -> u64 {
@@ -150,11 +177,14 @@ impl EpollDriver {
     }
 
     fn poll(&mut self, timeout_ns: u64) -> Result<usize, Errno> {
-        let timeout = Timespec {
-            tv_sec: (timeout_ns / 1_000_000_000) as i64,
-            tv_nsec: (timeout_ns % 1_000_000_000) as _,
+        let outcome = match &mut self.timer {
+            None => {
+                let timeout = timespec(timeout_ns);
+                epoll::wait(&self.epoll.0, &mut self.events[..], Some(&timeout))
+            }
+            Some(timer) => timer.wait(&self.epoll, timeout_ns, &mut self.events),
         };
-        match epoll::wait(&self.epoll, &mut self.events[..], Some(&timeout)) {
+        match outcome {
             Err(Errno::INTR) => Ok(0),
             other => other,
         }
@@ -235,9 +265,9 @@ impl EpollDriver {
         flags |= if writable { F::OUT } else { F::ET };
         let data = epoll::EventData::new_u64(u64::from(socket.generation) << 32 | u64::from(conn));
         if add {
-            epoll::add(&self.epoll, &socket.fd, data, flags)
+            epoll::add(&self.epoll.0, &socket.fd, data, flags)
         } else {
-            epoll::modify(&self.epoll, &socket.fd, data, flags)
+            epoll::modify(&self.epoll.0, &socket.fd, data, flags)
         }
     }
 
@@ -271,6 +301,13 @@ fn grain_ns(elapsed_ns: u64, idle_ns: u64) -> u64 {
     let busy = 1.0 - idle_ns as f64 / elapsed_ns.max(1) as f64;
     let near = ((busy - BUSY_FROM) / (BUSY_UP_TO - BUSY_FROM)).clamp(0.0, 1.0);
     GRAIN_NS_MIN + (near * (GRAIN_NS_MAX - GRAIN_NS_MIN) as f64) as u64
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    }
 }
 
 #[inline]

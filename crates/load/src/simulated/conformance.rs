@@ -159,7 +159,8 @@ impl World for Simulated {
     }
 }
 
-struct Loopback;
+/// On sockets, with this driver.
+struct Loopback(fn(Pace) -> std::io::Result<EpollDriver>);
 
 impl World for Loopback {
     fn run(&self, spec: &LoadSpec) -> LoadResult {
@@ -187,7 +188,7 @@ impl World for Loopback {
                 }
             })
         };
-        let mut driver = EpollDriver::new(spec.pace).unwrap();
+        let mut driver = self.0(spec.pace).unwrap();
         let result = drive(
             &mut driver,
             spec,
@@ -448,18 +449,24 @@ fn http2_servers_in_virtual_time() {
 
 #[test]
 fn http1_servers_on_loopback() {
-    all(&Loopback, Protocol::Http1);
+    all(&Loopback(EpollDriver::new), Protocol::Http1);
 }
 
 #[test]
 fn http2_servers_on_loopback() {
-    all(&Loopback, Protocol::Http2);
+    all(&Loopback(EpollDriver::new), Protocol::Http2);
+}
+
+#[test]
+fn servers_on_loopback_without_epoll_pwait2() {
+    all(&Loopback(EpollDriver::with_timer), Protocol::Http1);
+    all(&Loopback(EpollDriver::with_timer), Protocol::Http2);
 }
 
 #[test]
 fn a_spinning_loop_on_loopback() {
     let mut s = of(Protocol::Http1, "http://server/delay");
     s.pace = Pace::Spin;
-    let r = Loopback.run(&s);
+    let r = Loopback(EpollDriver::new).run(&s);
     assert_eq!(r.counts.ok, 100, "{:?}", r.errors);
 }

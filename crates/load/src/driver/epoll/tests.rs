@@ -42,6 +42,40 @@ fn an_unfinished_connection_attempt_does_not_count_as_open() {
     assert_eq!(driver.connected(7), Err(Fault::WouldBlock));
 }
 
+#[test]
+fn a_timer_ends_waits_with_nanosecond_grain() {
+    let mut driver = EpollDriver::with_timer(Pace::Sleep).unwrap();
+    assert!(driver.timer.is_some());
+    let wait_ns = 300_000;
+    let mut waits: Vec<u64> = (0..20)
+        .map(|_| {
+            let before = clock();
+            assert_eq!(driver.poll(wait_ns), Ok(0));
+            clock() - before
+        })
+        .collect();
+    waits.sort_unstable();
+    assert!(waits[0] >= wait_ns, "{waits:?}");
+    // The shortest of them: others may be late on a busy machine.
+    assert!(waits[0] < 1_000_000, "{waits:?}");
+}
+
+#[test]
+fn an_expiration_after_its_wait_is_discarded() {
+    let (mut driver, mut peer) = connected();
+    driver.timer = Some(Timer::new(&driver.epoll).unwrap());
+    peer.write_all(b"0123").unwrap();
+    assert_eq!(driver.poll(1_000_000_000), Ok(1));
+    peer.write_all(b"4567").unwrap();
+    assert_eq!(driver.poll(1_000_000), Ok(1));
+    let armed = clock();
+    while clock() - armed < 3_000_000 {}
+    assert_eq!(driver.poll(0), Ok(0));
+    let before = clock();
+    assert_eq!(driver.poll(2_000_000), Ok(0));
+    assert!(clock() - before >= 2_000_000);
+}
+
 /// A driver with one open connection, and the peer's end of the connection.
 fn connected() -> (EpollDriver, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
