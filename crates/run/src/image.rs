@@ -1,4 +1,4 @@
-//! An OCI image of one static program, and its archive.
+//! An OCI image of one static program for each architecture, and its archive.
 //!
 //! Source: Open Container Initiative, image format and image layout, version 1.
 
@@ -12,6 +12,9 @@ const BLOCK: usize = 512;
 /// `e_machine` of ELF files, with the name of the architecture in images.
 const MACHINES: [(u16, &str); 2] = [(62, "amd64"), (183, "arm64")];
 
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
 /// Why no image could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -23,17 +26,68 @@ pub enum ImageError {
         "the program is dynamically linked: build it with --target x86_64-unknown-linux-musl (`make image`)"
     )]
     Dynamic,
+    /// An index has one image for each architecture.
+    #[error("found two programs for {0}, expected one for each architecture")]
+    Twice(String),
     /// The archive could not be written.
     #[error("failed to write the archive: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Writes an archive with an image that contains `program` as `/tare`, and returns the digest of its
-/// manifest. The same program gives the same bytes.
+/// Writes an archive with an image of `programs` as `/tare`, and returns the image's digest.
+/// The same programs give the same bytes. The digest is that of the manifest or, of several
+/// programs, of the index over their manifests.
 ///
 /// # Errors
-/// When the program is not static or not of a supported architecture, or `out` fails.
-pub fn write(program: &[u8], name: &str, out: &mut impl Write) -> Result<String, ImageError> {
+/// When a program is not static or not of a supported architecture, two have the same architecture,
+/// or `out` fails.
+pub fn write(programs: &[Vec<u8>], name: &str, out: &mut impl Write) -> Result<String, ImageError> {
+    let mut blobs = Vec::new();
+    let mut images = Vec::new();
+    for program in programs {
+        let image = image(program, &mut blobs)?;
+        if images
+            .iter()
+            .any(|other| platform(other) == platform(&image))
+        {
+            return Err(ImageError::Twice(platform(&image).to_owned()));
+        }
+        images.push(image);
+    }
+    let mut files = vec![("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec())];
+    let mut named = match images.as_slice() {
+        [] => return Err(ImageError::Machine),
+        [image] => {
+            // Older versions of `docker load` need this file.
+            let (config, layer) = (blob(&blobs[0]), blob(&blobs[1]));
+            let docker = json!([{"Config": config, "RepoTags": [name], "Layers": [layer]}]);
+            files.push(("manifest.json", docker.to_string().into_bytes()));
+            image.clone()
+        }
+        // One name for all of them: importers take one image for each descriptor of index.json.
+        several => {
+            let index = index(several);
+            let of_index = descriptor(INDEX, &index);
+            blobs.push(index);
+            of_index
+        }
+    };
+    named["annotations"] = json!({"io.containerd.image.name": name,
+        "org.opencontainers.image.ref.name": name.rsplit_once(':').map_or("latest", |(_, tag)| tag)});
+    files.insert(1, ("index.json", index(std::slice::from_ref(&named))));
+    for (path, bytes) in &files {
+        entry(out, path, bytes, 0o644)?;
+    }
+    for bytes in &blobs {
+        entry(out, &blob(bytes), bytes, 0o644)?;
+    }
+    end(out)?;
+    out.flush()?;
+    Ok(named["digest"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The descriptor of an image of `program`, whose configuration, layer and manifest join `blobs`.
+fn image(program: &[u8], blobs: &mut Vec<Vec<u8>>) -> Result<Value, ImageError> {
     let machine = machine(program)?;
     let mut layer = Vec::new();
     entry(&mut layer, "tare", program, 0o755)?;
@@ -43,31 +97,25 @@ pub fn write(program: &[u8], name: &str, out: &mut impl Write) -> Result<String,
         "rootfs": {"type": "layers", "diff_ids": [sha256(&layer)]},
         "history": [{"created_by": "tare image"}]});
     let config = config.to_string().into_bytes();
-    let manifest = json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
         "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
         "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)]});
     let manifest = manifest.to_string().into_bytes();
-    let mut of_index = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
-    of_index["platform"] = json!({"architecture": machine, "os": "linux"});
-    of_index["annotations"] = json!({"io.containerd.image.name": name,
-        "org.opencontainers.image.ref.name": name.rsplit_once(':').map_or("latest", |(_, tag)| tag)});
-    let index = json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [of_index]});
-    entry(
-        out,
-        "oci-layout",
-        br#"{"imageLayoutVersion":"1.0.0"}"#,
-        0o644,
-    )?;
-    entry(out, "index.json", index.to_string().as_bytes(), 0o644)?;
-    // Older versions of `docker load` need this file.
-    let docker = json!([{"Config": blob(&config), "RepoTags": [name], "Layers": [blob(&layer)]}]);
-    entry(out, "manifest.json", docker.to_string().as_bytes(), 0o644)?;
-    for bytes in [&config, &manifest, &layer] {
-        entry(out, &blob(bytes), bytes, 0o644)?;
-    }
-    end(out)?;
-    out.flush()?;
-    Ok(sha256(&manifest))
+    let mut image = descriptor(MANIFEST, &manifest);
+    image["platform"] = json!({"architecture": machine, "os": "linux"});
+    blobs.extend([config, layer, manifest]);
+    Ok(image)
+}
+
+fn index(manifests: &[Value]) -> Vec<u8> {
+    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
+    index.to_string().into_bytes()
+}
+
+fn platform(image: &Value) -> &str {
+    image["platform"]["architecture"]
+        .as_str()
+        .unwrap_or_default()
 }
 
 fn descriptor(kind: &str, bytes: &[u8]) -> Value {
@@ -138,11 +186,11 @@ fn end(out: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A 64-bit x86 ELF header with one program header of this type.
-    fn elf(kind: u8) -> Vec<u8> {
+    /// A 64-bit ELF header with one program header of this type.
+    fn elf(machine: u8, kind: u8) -> Vec<u8> {
         let mut bytes = vec![0; 64 + 56];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        bytes[18] = 62;
+        bytes[18] = machine;
         bytes[32] = 64;
         bytes[54] = 56;
         bytes[56] = 1;
@@ -150,12 +198,13 @@ mod tests {
         bytes
     }
 
-    #[test]
-    fn tar_reads_the_archive_and_every_blob_is_named_by_its_digest() {
+    /// Unpacks an archive of `programs`; returns the JSON documents below its digest, outermost
+    /// first, after a check of every digest, and the number of blobs.
+    fn unpacked(programs: &[Vec<u8>]) -> (tempfile::TempDir, Vec<Value>, usize) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("image.tar");
         let mut file = std::fs::File::create(&path).unwrap();
-        let said = write(&elf(1), "localhost/tare:1", &mut file).unwrap();
+        let digest = write(programs, "localhost/tare:1", &mut file).unwrap();
         let done = std::process::Command::new("tar")
             .arg("-xf")
             .arg(&path)
@@ -164,30 +213,73 @@ mod tests {
         assert!(done.unwrap().success());
         let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
         let index: Value = serde_json::from_slice(&read("index.json")).unwrap();
-        assert_eq!(index["manifests"][0]["digest"], said.as_str());
-        let mut next = vec![said];
-        let mut seen = 0;
-        while let Some(digest) = next.pop() {
+        let named = &index["manifests"][0];
+        assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
+        assert_eq!(named["digest"], digest.as_str());
+        assert_eq!(
+            named["annotations"]["io.containerd.image.name"],
+            "localhost/tare:1"
+        );
+        let mut next = vec![named.clone()];
+        let (mut documents, mut blobs) = (Vec::new(), 0);
+        while let Some(descriptor) = next.pop() {
+            let digest = descriptor["digest"].as_str().unwrap();
             let bytes = read(&format!("blobs/{}", digest.replace(':', "/")));
             assert_eq!(sha256(&bytes), digest);
-            seen += 1;
-            if let Ok(manifest) = serde_json::from_slice::<Value>(&bytes) {
-                let layers = manifest["layers"].as_array().cloned().unwrap_or_default();
-                for part in layers.iter().chain([&manifest["config"]]) {
-                    next.extend(part["digest"].as_str().map(ToOwned::to_owned));
-                }
+            assert_eq!(descriptor["size"], bytes.len());
+            blobs += 1;
+            let Ok(document) = serde_json::from_slice::<Value>(&bytes) else {
+                continue;
+            };
+            for key in ["manifests", "layers"] {
+                next.extend(document[key].as_array().into_iter().flatten().cloned());
             }
+            next.extend(
+                document
+                    .get("config")
+                    .filter(|c| c.get("digest").is_some())
+                    .cloned(),
+            );
+            documents.push(document);
         }
-        assert_eq!(seen, 3, "manifest, configuration, layer");
+        (dir, documents, blobs)
+    }
+
+    #[test]
+    fn tar_reads_the_archive_and_every_blob_is_named_by_its_digest() {
+        let (dir, documents, blobs) = unpacked(&[elf(62, 1)]);
+        assert_eq!(blobs, 3, "manifest, configuration, layer");
+        assert_eq!(documents[0]["mediaType"], MANIFEST);
+        let docker = std::fs::read(dir.path().join("manifest.json")).unwrap();
+        let docker: Value = serde_json::from_slice(&docker).unwrap();
+        for path in [&docker[0]["Config"], &docker[0]["Layers"][0]] {
+            assert!(dir.path().join(path.as_str().unwrap()).is_file());
+        }
+    }
+
+    #[test]
+    fn two_architectures_make_one_index() {
+        let (dir, documents, blobs) = unpacked(&[elf(62, 1), elf(183, 1)]);
+        assert_eq!(blobs, 1 + 2 * 3, "index; manifests, configurations, layers");
+        let index = &documents[0];
+        assert_eq!(index["mediaType"], INDEX);
+        let platforms: Vec<&str> = index["manifests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(platform)
+            .collect();
+        assert_eq!(platforms, ["amd64", "arm64"]);
+        assert!(!dir.path().join("manifest.json").exists());
     }
 
     #[test]
     fn a_dynamically_linked_program_is_rejected() {
-        let refused = write(&elf(3), "x", &mut Vec::new());
-        assert!(matches!(refused, Err(ImageError::Dynamic)));
-        assert!(matches!(
-            write(b"#!/bin/sh", "x", &mut Vec::new()),
-            Err(ImageError::Machine)
-        ));
+        let refuse = |programs: &[Vec<u8>]| write(programs, "x", &mut Vec::new()).unwrap_err();
+        assert!(matches!(refuse(&[elf(62, 3)]), ImageError::Dynamic));
+        let script = b"#!/bin/sh".to_vec();
+        assert!(matches!(refuse(&[script]), ImageError::Machine));
+        let twice = refuse(&[elf(62, 1), elf(62, 1)]);
+        assert!(matches!(twice, ImageError::Twice(a) if a == "amd64"));
     }
 }

@@ -1,4 +1,4 @@
-//! `tare image`: writes an OCI archive of a static program.
+//! `tare image`: writes an OCI archive of a static program for each architecture.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,9 +9,9 @@ use tare_run::image;
 /// Write a container image of tare as an OCI archive, for `ctr image import`, `docker load` or `skopeo copy`
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The program, which must be statically linked [default: this program].
-    #[arg(long, value_name = "FILE")]
-    program: Option<PathBuf>,
+    /// A statically linked program; repeat the option for an image of several architectures [default: this program].
+    #[arg(long = "program", value_name = "FILE")]
+    programs: Vec<PathBuf>,
     /// Name of the image.
     #[arg(long, default_value = concat!("localhost/tare:", env!("CARGO_PKG_VERSION")))]
     name: String,
@@ -21,15 +21,19 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let program = match &args.program {
-        Some(path) => path.clone(),
-        None => std::env::current_exe()?,
+    let mut paths = args.programs.clone();
+    if paths.is_empty() {
+        paths.push(std::env::current_exe()?);
+    }
+    let read = |path: &PathBuf| {
+        std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))
     };
-    let bytes =
-        std::fs::read(&program).with_context(|| format!("failed to read {}", program.display()))?;
+    let programs: Vec<Vec<u8>> = paths.iter().map(read).collect::<anyhow::Result<_>>()?;
     let mut archive = Vec::new();
-    let digest = image::write(&bytes, &args.name, &mut archive)
-        .with_context(|| format!("failed to make an image of {}", program.display()))?;
+    let digest = image::write(&programs, &args.name, &mut archive).with_context(|| {
+        let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+        format!("failed to make an image of {}", names.join(" and "))
+    })?;
     std::fs::write(&args.out, archive)
         .with_context(|| format!("failed to write {}", args.out.display()))?;
     super::say(format_args!(

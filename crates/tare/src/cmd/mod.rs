@@ -9,12 +9,14 @@ mod clean;
 mod cluster;
 mod clusters;
 mod compare;
+mod completions;
 mod doctor;
 mod exec;
 mod export;
 mod grpc;
 mod image;
 mod load;
+mod man;
 mod mde;
 mod merge;
 mod plan;
@@ -56,6 +58,9 @@ pub(crate) enum Command {
     Grpc(grpc::Args),
     ServeEcho(serve_echo::Args),
     Schema(schema::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
     #[command(hide = true)]
     Agent(agent::Args),
     #[command(name = "__exec", hide = true)]
@@ -81,6 +86,8 @@ impl Command {
             Self::Search(args) => search::run(*args),
             Self::ServeEcho(args) => serve_echo::run(args),
             Self::Schema(args) => schema::run(&args),
+            Self::Completions(args) => completions::run(&args),
+            Self::Man(args) => man::run(&args),
             Self::Agent(args) => agent::run(args),
             Self::Exec(args) => exec::run(args),
         }
