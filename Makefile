@@ -1,61 +1,70 @@
-# `make help` prints this menu. CI calls `make test`.
+# `make help` prints this menu. CI runs the same targets.
 .DEFAULT_GOAL := help
-.PHONY: help web build image demo test test-quick lint unit web-test deny fuzz bench bench-peers witness testbed testbed-down testbed-test cluster-test cluster-faults clean
+.PHONY: help web build image demo dist test test-quick lint unit web-test deny deny-test fuzz worlds bench bench-peers witness testbed testbed-down testbed-test cluster-test cluster-faults nightly clean
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+WORLDS ?= 100000
 TARE := target/release/tare
 PEERS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tare/bench
 
-help: ## This menu
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+help: ## Print this menu
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
 
-build: ## Build the release binary, target/release/tare
-	$(CARGO) build --release --locked
+build: ## Build target/release/tare
+	$(CARGO) build --release --locked -p tare
 
 STATIC := $(shell uname -m)-unknown-linux-musl
-image: ## tare-image.tar, an OCI archive of the static program for Kubernetes
-	rustup target add $(STATIC)
+image: ## Build the static program and write tare-image.tar, an OCI archive for Kubernetes
+	test -d "$$(rustc --print sysroot)/lib/rustlib/$(STATIC)" || rustup target add $(STATIC)
 	CC_$(subst -,_,$(STATIC))=$(or $(shell command -v musl-gcc),gcc) $(CARGO) build --release --locked -p tare --target $(STATIC)
 	target/$(STATIC)/release/tare image --out tare-image.tar
 
-demo: build ## The main job: weigh Envoy sidecars on this machine (about 2 minutes after the build)
+dist: ## Build all release files for x86-64 and ARM64 in target/packages, and run them
+	scripts/dist
+
+demo: build ## Compare Envoy sidecars on this machine: 2 minutes after the build
 	$(TARE) run
 
-test: ## All tests; on a real Kubernetes with Istio, too, where root and Go are there (CLUSTER=no: without)
+test: ## Run all tests; those on Kubernetes need root and Go (CLUSTER=no omits them)
 	$(MAKE) test-quick
 	$(MAKE) cluster-test-if-possible
 
-test-quick: web/node_modules/typescript/package.json lint unit web-test web-browser-test-if-there ## All but the cluster: format, lints, unit, end to end on real Envoys, web front end
+test-quick: web/node_modules/typescript/package.json lint unit web-test web-browser-test-if-there ## Run all tests but those on Kubernetes
 
-lint:
+SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba)?sh$$' scripts testbed .ci)
+lint: ## Check the format, and run the linters for Rust and for shell scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@set -e; for script in $(SHELL_SCRIPTS); do bash -n $$script; \
+	  if command -v shellcheck >/dev/null; then shellcheck --severity=warning $$script; fi; done
 
-unit:
+unit: ## Run the Rust tests: unit tests, and end-to-end tests with real Envoys
 	$(CARGO) test --workspace --locked
 
 web/node_modules/typescript/package.json: web/package-lock.json
 	cd web && npm ci --ignore-scripts --no-audit --no-fund
 	touch $@
 
-web: web/node_modules/typescript/package.json ## Bundle the front end of the report page into web/dist (Node.js 20 or later)
+web: web/node_modules/typescript/package.json ## Bundle the front end of the report page into web/dist (needs Node.js 20 or later)
 	cd web && npm run --silent build
 
-web-test: web/node_modules/typescript/package.json
+web-test: web/node_modules/typescript/package.json ## Check and test the front end of the report page
 	cd web && npm run --silent check && npm test --silent
 
 REPORTS := $(CURDIR)/target/browser-test
 BROWSER := $(or $(CHROMIUM),$(shell for b in chromium chromium-browser google-chrome; do command -v $$b && break; done))
 
 .PHONY: web-browser-test web-browser-test-if-there
-web-browser-test: web/node_modules/typescript/package.json ## The report page in a real Chromium (CHROMIUM names its binary)
+web-browser-test: web/node_modules/typescript/package.json ## Test the report page in a real Chromium (CHROMIUM names its binary)
 	@test -n "$(BROWSER)" || { echo "web-browser-test: found no Chromium; install it (apt-get install chromium) or set CHROMIUM" >&2; exit 1; }
 	rm -rf $(REPORTS)
+	# With the features of the whole workspace, as the Rust tests: nothing is built twice.
+	$(CARGO) build --quiet --locked --workspace --bins --examples
 	for kind in quick doubts hostile; do \
-	  $(CARGO) run --quiet --locked -p tare-report --example synthetic -- $(REPORTS)/$$kind $$kind >/dev/null || exit 1; \
+	  target/debug/examples/synthetic $(REPORTS)/$$kind $$kind >/dev/null || exit 1; \
 	done
 	cp -r $(REPORTS)/quick $(REPORTS)/quick-without-5-16
-	$(CARGO) run --quiet --locked -p tare -- report $(REPORTS)/quick-without-5-16 --exclude 5,16 >/dev/null
+	target/debug/tare report $(REPORTS)/quick-without-5-16 --exclude 5,16 >/dev/null
 	cd web && CHROMIUM="$(BROWSER)" REPORTS=$(REPORTS) node --test browser/*.test.mjs
 
 web-browser-test-if-there:
@@ -63,40 +72,47 @@ web-browser-test-if-there:
 	else echo "make test: found no Chromium, so the page was NOT tested in a browser (make web-browser-test)" >&2; fi
 
 .PHONY: grafana-test
-grafana-test: ## Every query of docs/grafana on a real Prometheus (PROMETHEUS names its binary)
+grafana-test: ## Run every query of docs/grafana on a real Prometheus (PROMETHEUS names its binary)
 	@test -n "$(or $(PROMETHEUS),$(shell command -v prometheus))" || { echo "grafana-test: found no Prometheus; install it or set PROMETHEUS" >&2; exit 1; }
 	PROMETHEUS="$(or $(PROMETHEUS),$(shell command -v prometheus))" $(CARGO) test --locked -p tare-report --test grafana -- --ignored
 
-deny: ## Licences, sources and bans of the dependencies (needs cargo-deny)
+deny: ## Check licences, sources and security advisories of the dependencies (needs cargo-deny)
 	$(CARGO) deny --locked check licenses bans sources
+	scripts/advisories
 
-fuzz: ## Feed every parser with mutated input, FUZZ_SECONDS each (coverage-guided: cd fuzz; cargo +nightly fuzz run TARGET --features libfuzzer)
+deny-test: ## Test that an advisory fails `make deny` (needs cargo-deny)
+	$(CARGO) test --locked -p tare --test packaging -- --ignored advisor
+
+fuzz: ## Send mutated input to every parser, FUZZ_SECONDS each (coverage-guided: cd fuzz; cargo +nightly fuzz run TARGET --features libfuzzer)
 	$(CARGO) run --locked --profile fuzz -p tare-fuzz --bin mutate -- $(FUZZ_SECONDS)
 
-bench: ## Cost and accuracy of the load engine beside wrk, oha, fortio, h2load and ghz, interleaved
-	$(CARGO) build --release --locked --workspace --bins --examples
-	$(CARGO) build --release --locked -p tare-load --example counting --features unrecorded
-	$(CARGO) bench --locked -p tare-load --bench peers
+worlds: ## Run the load engine in WORLDS simulated faulty worlds: resets, stalls, partial responses
+	TARE_WORLDS=$(WORLDS) $(CARGO) test --locked --profile fuzz -p tare-load --lib -- faulty_worlds
 
-bench-peers: ## Install oha, fortio and ghz for `make bench` (apt-get install wrk nghttp2-client)
+bench: ## Measure cost and accuracy of the load engine beside wrk, oha, fortio, h2load and ghz, interleaved
+	$(CARGO) build --profile dist --locked --workspace --bins --examples
+	$(CARGO) build --profile dist --locked -p tare-load --example counting --features unrecorded
+	$(CARGO) bench --profile dist --locked -p tare-load --bench peers
+
+bench-peers: ## Install oha, fortio and ghz for `make bench` (Debian has the others: wrk, nghttp2-client)
 	$(CARGO) install oha --version 1.16.0 --locked --root $(PEERS)
 	GOBIN=$(PEERS)/bin go install fortio.org/fortio@v1.68.0
 	GOBIN=$(PEERS)/bin go install github.com/bojand/ghz/cmd/ghz@v0.121.0
 
-witness: ## Reported service times beside a packet capture on loopback (root, tcpdump, tshark)
+witness: ## Compare reported service times with a packet capture on loopback (needs root, tcpdump, tshark)
 	$(CARGO) build --release --locked -p tare -p tare-load --bins --examples
 	scripts/witness
 
-testbed: ## A real Kubernetes with three nodes on this machine, without Docker (root; builds 7 minutes once)
+testbed: ## Start a Kubernetes cluster with three nodes on this machine (needs root and Go; the first build takes 7 minutes)
 	testbed/testbed up
 
-testbed-down: ## End it, and check that nothing is left
+testbed-down: ## Stop that cluster, and check that nothing is left
 	testbed/testbed down
 
-testbed-test: ## Unit tests and go vet of the testbed's own programs (Go)
+testbed-test: ## Test the testbed's own programs: go vet and unit tests (needs Go)
 	cd testbed && go vet ./... && go test ./...
 
-cluster-test: image ## Weigh Istio on the testbed and assert what it finds (root, Go; 15 minutes, 22 from cold)
+cluster-test: image ## Compare meshes on a Kubernetes cluster of its own and check the results (needs root and Go; 15 minutes)
 	testbed/cluster-test tare-image.tar target/$(STATIC)/release/tare
 
 CLUSTER := $(if $(filter 0,$(shell id -u)),$(if $(shell command -v go),yes,no: found no go),no: not root)
@@ -106,9 +122,16 @@ cluster-test-if-possible:
 	elif testbed/testbed check; then exec $(MAKE) cluster-test; else why="see above"; fi; \
 	echo "make test: NOT tested on a real Kubernetes ($$why); make cluster-test does it" >&2
 
-cluster-faults: image ## Kill tare, servers, pods and a node in mid-run on the testbed, evict pods, fill memory and disk: what comes of it (root, Go; 18 minutes)
+cluster-faults: image ## Kill tare, servers, pods and a node during runs on such a cluster (needs root and Go; 18 minutes)
 	testbed/cluster-test tare-image.tar target/$(STATIC)/release/tare faults
 
-clean: ## Remove what was built (run directories stay)
+nightly: ## Run the long tests: all tests, cluster faults, fuzzing, simulated worlds, release files
+	$(MAKE) test
+	$(MAKE) cluster-faults
+	$(MAKE) fuzz
+	$(MAKE) worlds
+	$(MAKE) dist
+
+clean: ## Remove build results; run directories stay
 	$(CARGO) clean
 	rm -rf web/node_modules

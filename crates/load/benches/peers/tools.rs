@@ -22,7 +22,9 @@ pub struct Tools {
 
 impl Tools {
     pub fn find() -> Self {
-        let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release");
+        // The bench is target/PROFILE/deps/peers-HASH; what it measures has the same profile.
+        let bench = std::env::current_exe().expect("the path of this program");
+        let release = bench.ancestors().nth(2).expect("a target folder");
         let built = |p: PathBuf| {
             assert!(p.is_file(), "{} is missing: use `make bench`", p.display());
             p
