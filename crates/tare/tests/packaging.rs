@@ -27,6 +27,10 @@ fn completions_name_commands_and_options_in_every_shell() {
         for expected in ["serve-echo", "connections", "kernel-timestamps"] {
             assert!(script.contains(expected), "{shell} lacks {expected}");
         }
+        assert!(
+            !script.contains("__exec"),
+            "{shell} offers a hidden command"
+        );
     }
     let unknown = Command::new(env!("CARGO_BIN_EXE_tare"))
         .args(["completions", "tcsh"])

@@ -1,9 +1,9 @@
-//! `tare completions`: what a shell completes, from the command line's own definition.
+//! `tare completions`: prints shell completions, made from the command line's own definition.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
 /// Print completions for a shell
@@ -12,15 +12,26 @@ use clap_complete::Shell;
     after_help = "Example: tare completions bash > ~/.local/share/bash-completion/completions/tare"
 )]
 pub(crate) struct Args {
-    /// The shell
+    /// The shell.
     shell: Shell,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "tare", &mut script);
+    clap_complete::generate(args.shell, &mut visible(), "tare", &mut script);
     let mut out = std::io::stdout().lock();
     out.write_all(&script)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command line without its hidden commands: `clap_complete` would offer them.
+fn visible() -> Command {
+    let all = crate::Cli::command();
+    let commands = all.get_subcommands().filter(|c| !c.is_hide_set()).cloned();
+    Command::new("tare")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .args(all.get_arguments().cloned())
+        .subcommands(commands)
 }
