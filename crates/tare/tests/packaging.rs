@@ -161,6 +161,31 @@ fn the_bill_of_materials_lists_the_crates_of_the_program() {
     }
 }
 
+#[test]
+fn workflows_are_valid_yaml_and_run_targets_of_the_makefile() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let makefile = read(&root.join("Makefile"));
+    let mut ran = BTreeSet::new();
+    for file in std::fs::read_dir(root.join(".github/workflows")).unwrap() {
+        let path = file.unwrap().path();
+        let text = read(&path);
+        let workflow: Value =
+            serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        for job in workflow["jobs"].as_object().unwrap().values() {
+            for step in job["steps"].as_array().unwrap() {
+                let run = step["run"].as_str().unwrap_or_default();
+                let target = run.strip_prefix("make ").and_then(|t| t.split(' ').next());
+                ran.extend(target.map(str::to_owned));
+            }
+        }
+    }
+    for target in &ran {
+        let rule = format!("\n{target}:");
+        assert!(makefile.contains(&rule), "the Makefile lacks {target}");
+    }
+    assert!(ran.contains("test") && ran.contains("dist"), "{ran:?}");
+}
+
 /// A repository with one advisory, for all versions of `package`, and a configuration that names it.
 struct Advisories(tempfile::TempDir);
 
