@@ -2,7 +2,7 @@
 //! saw around it. Thresholds are constants; docs/method.md states them.
 
 use tare_model::load::LoadResult;
-use tare_model::trial::{Event, MachineUse, ProcessUse, Proof, Resources};
+use tare_model::trial::{Event, EventKind, MachineUse, ProcessUse, Proof, Resources};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
@@ -44,22 +44,15 @@ pub struct Evidence<'a> {
 pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     let mut findings = Vec::new();
     for event in evidence.events {
-        match event.kind.as_str() {
-            "exited" => findings.push(Finding::new(
-                Grade::Invalid,
-                Reason::Restart,
-                &event.message,
-            )),
-            "not_started" => findings.push(Finding::new(
-                Grade::Invalid,
-                Reason::NotStarted,
-                &event.message,
-            )),
-            _ => {}
-        }
+        let reason = match event.kind {
+            EventKind::Exited => Reason::Restart,
+            EventKind::NotStarted => Reason::NotStarted,
+            _ => continue,
+        };
+        findings.push(Finding::new(Grade::Invalid, reason, event.to_string()));
     }
     for proof in evidence.proofs.iter().filter(|p| !p.holds) {
-        let found = format!("not so: {} (seen: {})", proof.claim, proof.seen);
+        let found = format!("proof failed: {proof}");
         findings.push(Finding::new(Grade::Invalid, Reason::NotMeshed, found));
     }
     for what in evidence.incomplete {
@@ -87,12 +80,9 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
 /// Where the sampling found nothing more to read in a window of this length, or nothing at
 /// all, and nothing else has said why.
 fn gone(resources: &Resources, window_ns: u64, events: &[Event], findings: &mut Vec<Finding>) {
-    let told = |name: &str| {
-        let mut exited = events.iter().filter(|e| e.kind == "exited");
-        exited.any(|e| {
-            let first = e.message.split(' ').next();
-            first.is_some_and(|word| word.trim_end_matches(':') == name)
-        })
+    let has_event = |name: &str| {
+        let mut exited = events.iter().filter(|e| e.kind == EventKind::Exited);
+        exited.any(|e| e.subject == name)
     };
     let early = |p: &&ProcessUse| {
         // Generators may end with the window: whether they did their work is in their records.
@@ -101,7 +91,7 @@ fn gone(resources: &Resources, window_ns: u64, events: &[Event], findings: &mut 
             .is_some_and(|t_ns| !own || t_ns.unsigned_abs() < window_ns)
     };
     let all = resources.processes.iter().filter(early);
-    let all = all.filter(|p| !told(&p.name));
+    let all = all.filter(|p| !has_event(&p.name));
     let (never, vanished): (Vec<&ProcessUse>, Vec<&ProcessUse>) =
         all.partition(|p| p.gone_at_ns == Some(0));
     let more = |all: &[&ProcessUse]| match all.len() {
@@ -229,6 +219,15 @@ mod tests {
         incomplete: &[],
         debug_build: false,
     };
+
+    fn exit_of(name: &str) -> Event {
+        Event {
+            at_unix_ns: 1,
+            kind: EventKind::Exited,
+            subject: name.into(),
+            found: "ended with signal 9".into(),
+        }
+    }
 
     fn process(name: &str, cpu_cores: f64) -> ProcessUse {
         ProcessUse {
@@ -383,12 +382,7 @@ mod tests {
             sampling_cores: 0.0,
             kubelet_age_ns_max: None,
         };
-        let event = |message: &&str| Event {
-            at_unix_ns: 1,
-            kind: "exited".into(),
-            message: (*message).into(),
-        };
-        let events: Vec<Event> = exited.iter().map(event).collect();
+        let events: Vec<Event> = exited.iter().copied().map(exit_of).collect();
         let load = LoadResult {
             window_ns: 10_000_000_000,
             ..nothing_sent()
@@ -420,7 +414,7 @@ mod tests {
             (v.grade, v.reasons[0].reason),
             (Grade::Invalid, Reason::Restart)
         );
-        let v = with_gone(&all, &["web/sidecar ended: OOMKilled", "api is gone"]);
+        let v = with_gone(&all, &["web/sidecar", "api"]);
         assert_eq!(v.reasons.len(), 2, "said once: {:?}", v.reasons);
     }
 
@@ -463,9 +457,9 @@ mod tests {
     #[test]
     fn a_generator_whose_records_were_wrong_is_told_once() {
         let all = [("generator-0", Plane::Generator, Some(4.0))];
-        let v = with_gone(&all, &["generator-0: its records: no JSON"]);
+        let v = with_gone(&all, &["generator-0"]);
         assert_eq!(v.reasons.len(), 1, "{:?}", v.reasons);
-        let v = with_gone(&all, &["generator-01: its records: no JSON"]);
+        let v = with_gone(&all, &["generator-01"]);
         assert_eq!(v.reasons.len(), 2, "another one: {:?}", v.reasons);
     }
 
@@ -501,18 +495,14 @@ mod tests {
             (v.grade, v.reasons[0].reason),
             (Grade::Invalid, Reason::NotMeshed)
         );
-        let events = [Event {
-            at_unix_ns: 1,
-            kind: "exited".into(),
-            message: "web ended".into(),
-        }];
+        let events = [exit_of("web")];
         let v = judge(&Evidence {
             events: &events,
             ..NOTHING
         });
         assert_eq!(
-            (v.grade, v.reasons[0].reason),
-            (Grade::Invalid, Reason::Restart)
+            (v.grade, v.reasons[0].reason, v.reasons[0].found.as_str()),
+            (Grade::Invalid, Reason::Restart, "web: ended with signal 9")
         );
         let v = judge(&Evidence {
             incomplete: &["cut".into()],

@@ -15,7 +15,7 @@ use tare_model::record::{
     Progress, ResourceSample, StreamChecksum,
 };
 use tare_model::rng::Rng;
-use tare_model::trial::{Event, Proof, TrialSpec};
+use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::verdict::Verdict;
 use tare_model::worker::{AgentSpec, Plane, Upstream, WatchedProcess};
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
@@ -142,8 +142,9 @@ impl Environment for Fake {
             exited: if exits {
                 vec![Event {
                     at_unix_ns: EPOCH_UNIX_NS,
-                    kind: "exited".into(),
-                    message: "sidecar-1 ended with signal 9".into(),
+                    kind: EventKind::Exited,
+                    subject: "sidecar-1".into(),
+                    found: "ended with signal 9".into(),
                 }]
             } else {
                 vec![]

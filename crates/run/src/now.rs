@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tare_model::trial::Event;
+use tare_model::trial::{Event, EventKind};
 
 /// Returns the wall-clock time in nanoseconds since 1970.
 pub(crate) fn unix_ns() -> u64 {
@@ -11,11 +11,21 @@ pub(crate) fn unix_ns() -> u64 {
         .map_or(0, |d| d.as_nanos() as u64)
 }
 
-/// Returns an event with the current time.
-pub(crate) fn event(kind: &str, message: impl Into<String>) -> Event {
+/// Returns an event for something that the run created and that was not removed.
+pub(crate) fn not_removed(subject: impl Into<String>, found: impl Into<String>) -> Event {
+    event(EventKind::NotRemoved, subject, found)
+}
+
+/// Returns an event with the current time. An empty subject is the whole trial or run.
+pub(crate) fn event(
+    kind: EventKind,
+    subject: impl Into<String>,
+    found: impl Into<String>,
+) -> Event {
     Event {
         at_unix_ns: unix_ns(),
-        kind: kind.to_owned(),
-        message: message.into(),
+        kind,
+        subject: subject.into(),
+        found: found.into(),
     }
 }

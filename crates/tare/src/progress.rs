@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tare_model::plan::Plan;
 use tare_model::record::Progress;
-use tare_model::trial::{TrialResult, TrialSpec};
+use tare_model::trial::{EventKind, TrialResult, TrialSpec};
 use tare_model::units::format_duration_ns;
-use tare_run::experiment::{NARROW_ENOUGH, Observer, Stage, Update};
+use tare_run::experiment::{Observer, Stage, Update};
 
 /// Estimated time for deployment, proofs and tear-down, before the first trial has ended.
 const OVERHEAD_GUESS: Duration = Duration::from_secs(2);
@@ -204,7 +204,9 @@ impl Observer for Display {
             }
             Update::Progress(progress) => self.progress(progress),
             Update::DataPlaneCores(cores) => self.cores = format!("data plane {cores:.2} cores"),
-            Update::Event(event) if event.kind == NARROW_ENOUGH => self.say(&event.message),
+            Update::Event(event) if event.kind == EventKind::NarrowEnough => {
+                self.say(&event.to_string())
+            }
             Update::Event(_) => {}
             Update::Done(result) => self.done(result),
         }

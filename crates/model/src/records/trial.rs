@@ -115,6 +115,12 @@ pub struct Proof {
     pub seen: String,
 }
 
+impl std::fmt::Display for Proof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (observed: {})", self.claim, self.seen)
+    }
+}
+
 /// CPU and memory over the measured window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -211,14 +217,145 @@ pub struct MachineUse {
     pub throttled_ns: Option<u64>,
 }
 
-/// Something that happened, one line of `events.ndjson` of a trial or a run.
+/// What an [`Event`] reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A run started with no trial on disk.
+    #[serde(alias = "begun")]
+    Started,
+    /// A run continued from the trials on disk.
+    Resumed,
+    /// An adaptive run stopped, because its intervals are narrow enough.
+    NarrowEnough,
+    /// A run was asked to stop.
+    Interrupted,
+    /// A run finished.
+    #[serde(alias = "ended")]
+    Finished,
+    /// A trial failed before measurement.
+    NotStarted,
+    /// A proof held.
+    Proved,
+    /// A proof failed.
+    NotProved,
+    /// Data of a trial are missing or damaged.
+    Incomplete,
+    /// A process, a container or a node ended during a trial.
+    Exited,
+    /// The generators have a node of their own.
+    #[serde(alias = "node")]
+    GeneratorNode,
+    /// A pod was created without its sidecar, and was created again.
+    #[serde(alias = "repaired")]
+    Recreated,
+    /// Generators did not run in time, and were started again.
+    LateStart,
+    /// The stream of a log was cut, and was read again.
+    #[serde(alias = "log_again")]
+    LogReread,
+    /// The API server did not answer for a time.
+    #[serde(alias = "server_away")]
+    ApiServerUnavailable,
+    /// The clocks of the generators differ.
+    #[serde(alias = "skew")]
+    ClockSkew,
+    /// CPU and memory were not sampled, or only in part.
+    #[serde(alias = "agent")]
+    SamplingFailed,
+    /// CPU and memory come from kubelets.
+    #[serde(alias = "sampled")]
+    SampledByKubelets,
+    /// The configuration of a proxy was not saved.
+    #[serde(alias = "proxy_config")]
+    ProxyConfigMissing,
+    /// A pod did not end, and was removed by force.
+    #[serde(alias = "forced")]
+    RemovedByForce,
+    /// Something that the run created was not removed.
+    #[serde(alias = "left")]
+    NotRemoved,
+    /// An object on the cluster did not exist before the run, and is not known to be part of it.
+    Appeared,
+}
+
+/// Something that happened: one line of `events.ndjson` of a trial or a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// When.
+    /// Wall-clock time.
     pub at_unix_ns: u64,
-    /// A word: `started`, `proved`, `exited`...
-    pub kind: String,
-    /// A sentence.
-    pub message: String,
+    /// What is reported.
+    pub kind: EventKind,
+    /// Name of the process, container, pod, node or object; empty where the event concerns the
+    /// whole trial or run, and in files of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub subject: String,
+    /// What happened to it. Earlier versions wrote a sentence that names the subject, as `message`.
+    #[serde(alias = "message")]
+    pub found: String,
+}
+
+/// The event as one line for people.
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.subject.as_str() {
+            "" => f.write_str(&self.found),
+            subject => write!(f, "{subject}: {}", self.found),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_earlier_versions_are_read() {
+        let old = r#"{"at_unix_ns":1,"kind":"server_away","message":"the API server was away"}"#;
+        let event: Event = serde_json::from_str(old).unwrap();
+        assert_eq!(event.kind, EventKind::ApiServerUnavailable);
+        assert_eq!(event.to_string(), "the API server was away");
+        let kinds = [
+            "begun",
+            "resumed",
+            "narrow_enough",
+            "interrupted",
+            "ended",
+            "not_started",
+            "proved",
+            "not_proved",
+            "incomplete",
+            "exited",
+            "node",
+            "repaired",
+            "late_start",
+            "log_again",
+            "server_away",
+            "skew",
+            "agent",
+            "sampled",
+            "proxy_config",
+            "forced",
+            "left",
+            "appeared",
+        ];
+        for kind in kinds {
+            let old = old.replace("server_away", kind);
+            assert!(serde_json::from_str::<Event>(&old).is_ok(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn an_event_names_its_subject_first() {
+        let event = Event {
+            at_unix_ns: 1,
+            kind: EventKind::Exited,
+            subject: "web".into(),
+            found: "ended with signal 9".into(),
+        };
+        assert_eq!(event.to_string(), "web: ended with signal 9");
+        let stored = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&stored).unwrap(), event);
+    }
 }

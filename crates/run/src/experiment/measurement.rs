@@ -5,7 +5,7 @@ use std::time::Duration;
 use tare_analysis::{AgentStream, LoadStream};
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::{AgentRecord, LoadRecord};
-use tare_model::trial::{Event, Proof, Resources};
+use tare_model::trial::{Event, EventKind, Proof, Resources};
 use tare_model::worker::AgentSpec;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -44,10 +44,13 @@ impl Findings {
     /// Proofs and missing data as events.
     pub(super) fn remarks(&self) -> Vec<Event> {
         let proof = |p: &Proof| {
-            let kind = if p.holds { "proved" } else { "not_proved" };
-            event(kind, format!("{} (observed: {})", p.claim, p.seen))
+            let kind = match p.holds {
+                true => EventKind::Proved,
+                false => EventKind::NotProved,
+            };
+            event(kind, &p.claim, format!("observed: {}", p.seen))
         };
-        let lost = |what: &String| event("incomplete", what);
+        let lost = |what: &String| event(EventKind::Incomplete, "", what);
         let proofs = self.proofs.iter().map(proof);
         proofs.chain(self.incomplete.iter().map(lost)).collect()
     }

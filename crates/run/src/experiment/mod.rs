@@ -10,5 +10,4 @@ mod trial;
 mod updates;
 
 pub use run::{Outcome, RunError, run};
-pub use stopping::NARROW_ENOUGH;
 pub use updates::{Observer, Stage, Update};

@@ -1,7 +1,7 @@
 //! The loop over the trials of a run.
 
 use tare_model::plan::Plan;
-use tare_model::trial;
+use tare_model::trial::{self, EventKind};
 use tokio::sync::watch;
 
 use super::stopping;
@@ -60,9 +60,13 @@ pub async fn run<E: Environment>(
     let mut planned = order.len() as u32;
     let mut done = order.iter().filter(|t| run.has(t)).count() as u32;
     let mut failures = 0;
-    let kind = if done == 0 { "begun" } else { "resumed" };
+    let kind = match done {
+        0 => EventKind::Started,
+        _ => EventKind::Resumed,
+    };
     run.event(&event(
         kind,
+        "",
         format!("{done} of {planned} trials are on disk"),
     ))?;
     let mut block = None;
@@ -110,9 +114,13 @@ pub async fn run<E: Environment>(
         }
     }
     let interrupted = *stop.borrow() && done < planned;
-    let kind = if interrupted { "interrupted" } else { "ended" };
+    let kind = match interrupted {
+        true => EventKind::Interrupted,
+        false => EventKind::Finished,
+    };
     run.event(&event(
         kind,
+        "",
         format!("{done} of {planned} trials are on disk"),
     ))?;
     Ok(Outcome {

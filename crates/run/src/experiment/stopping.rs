@@ -4,13 +4,10 @@
 use tare_analysis::compare::stopping;
 use tare_analysis::summary::StoredTrial;
 use tare_model::summary::Stopping;
-use tare_model::trial::{Event, TrialSpec};
+use tare_model::trial::{Event, EventKind, TrialSpec};
 
 use crate::now::event;
 use crate::store::RunDir;
-
-/// Kind of the event of an adaptive plan that stops.
-pub const NARROW_ENOUGH: &str = "narrow_enough";
 
 /// Returns the reason to stop before block `block`, if there is one.
 pub(super) fn narrow_enough(run: &RunDir, order: &[TrialSpec], block: u32) -> Option<Event> {
@@ -30,7 +27,8 @@ pub(super) fn narrow_enough(run: &RunDir, order: &[TrialSpec], block: u32) -> Op
         })
         .collect();
     let stopping = stopping::look(plan, &stored)?;
-    (stopping.reached_after? <= block).then(|| event(NARROW_ENOUGH, words(&stopping, block)))
+    let stop = stopping.reached_after? <= block;
+    stop.then(|| event(EventKind::NarrowEnough, "", words(&stopping, block)))
 }
 
 fn words(stopping: &Stopping, block: u32) -> String {

@@ -2,7 +2,7 @@
 
 use tare_analysis::judge::{Evidence, judge};
 use tare_model::plan::Plan;
-use tare_model::trial::{TrialResult, TrialSpec};
+use tare_model::trial::{EventKind, TrialResult, TrialSpec};
 use tokio::sync::watch;
 
 use super::measurement::{Findings, Measurement, stopped};
@@ -75,7 +75,7 @@ impl TrialRun<'_> {
     fn failed(&mut self, error: &EnvironmentError, findings: &mut Findings) {
         findings
             .events
-            .push(event("not_started", error.to_string()));
+            .push(event(EventKind::NotStarted, "", error.to_string()));
         findings.failure = Some(error.to_string());
     }
 
@@ -105,10 +105,7 @@ impl TrialRun<'_> {
             }
         }
         if let Some(broken) = findings.proofs.iter().find(|p| !p.holds) {
-            findings.failure = Some(format!(
-                "proof failed: {} (observed: {})",
-                broken.claim, broken.seen
-            ));
+            findings.failure = Some(format!("proof failed: {broken}"));
             return Ok(());
         }
         let spec = load_spec(self.plan, self.spec, deployment);

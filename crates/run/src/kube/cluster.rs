@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tare_model::layout::{self, Fingerprint};
 use tare_model::plan::{KubernetesSettings, Plan};
-use tare_model::trial::{Event, TrialSpec};
+use tare_model::trial::{Event, EventKind, TrialSpec};
 use tokio::task::JoinSet;
 
 use super::api::{ApiClient, ApiError, kubeconfig};
@@ -19,7 +19,7 @@ use super::objects::{Node, node};
 use super::trial::deploy::{self, Inputs};
 use super::trial::{Deployment, Events, PodTerminations, hooks};
 use crate::environment::EnvironmentError;
-use crate::now::event;
+use crate::now::not_removed;
 
 /// A cluster during a run.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Cluster {
             .ledger
             .clear(&self.api, &self.helm, &self.names)
             .await?;
-        cleared.iter().for_each(|event| say(&event.message));
+        cleared.iter().for_each(|event| say(&event.to_string()));
         Ok(())
     }
 
@@ -184,8 +184,8 @@ impl Cluster {
             tasks: JoinSet::new(),
         };
         if let Some(node) = &deployment.generator_node {
-            let message = format!("generators are on {node}");
-            deployment.events.push("node", message);
+            let (events, found) = (&deployment.events, "runs the generators");
+            events.push(EventKind::GeneratorNode, node.to_string(), found);
         }
         if let Some(mesh) = deployment.section().filter(|m| !m.releases.is_empty()) {
             // The ledger names the mesh before anything of it is on the cluster.
@@ -230,6 +230,6 @@ impl Cluster {
 }
 
 fn not_cleared(error: &ApiError) -> Event {
-    let message = format!("cannot clean the cluster: {error}; run `tare clean`");
-    event("left", message)
+    let found = format!("not removed: {error}; run `tare clean`");
+    not_removed("objects of the run", found)
 }

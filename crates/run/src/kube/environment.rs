@@ -11,7 +11,7 @@ use super::sampling::agents;
 use super::trial::generators::{self, StartDelay};
 use super::trial::{ContainerWatch, Deployment, hooks, prove};
 use crate::environment::{Environment, EnvironmentError, Phase, Worker, WorkerSpec};
-use crate::now::event;
+use crate::now::not_removed;
 
 /// What the environment needs beside the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Environment for Kubernetes {
         drop(deployment);
         match self.cluster() {
             Ok(cluster) => events.extend(cluster.clear().await),
-            Err(error) => events.push(event("left", error.to_string())),
+            Err(error) => events.push(not_removed("", error.to_string())),
         }
         events
     }

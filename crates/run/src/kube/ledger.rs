@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tare_model::mesh::MeshKubernetes;
-use tare_model::trial::Event;
+use tare_model::trial::{Event, EventKind};
 use tokio::time::Instant;
 
 use super::api::kinds::{CONFIG_MAP, NAMESPACE};
@@ -16,7 +16,7 @@ use super::cleanup::{ForcedDeletion, Snapshot};
 use super::mesh::{self, Helm, MeshInstaller};
 use super::objects::names::{MANAGED, Names, RUN, TRIAL};
 use super::objects::{manifests, node};
-use crate::now::event;
+use crate::now::not_removed;
 
 const NAME: &str = "tare-ledger";
 const POLL: Duration = Duration::from_millis(500);
@@ -58,8 +58,8 @@ impl Ledger {
         api.apply(CONFIG_MAP, &map).await.map(drop)
     }
 
-    /// Removes the run's trials: the application, then the mesh. Events of kind `left` name what
-    /// could not be removed.
+    /// Removes the run's trials: the application, then the mesh. Events of kind
+    /// [`EventKind::NotRemoved`] name what could not be removed.
     pub(crate) async fn clear(
         &mut self,
         api: &ApiClient,
@@ -75,7 +75,7 @@ impl Ledger {
                 ready_within: Duration::ZERO,
             };
             let uninstalled = installer.uninstall(&mesh).await;
-            if uninstalled.iter().all(|e| e.kind != "left") {
+            if uninstalled.iter().all(|e| e.kind != EventKind::NotRemoved) {
                 self.mesh = None;
                 self.write(api, names).await?;
             }
@@ -152,14 +152,12 @@ async fn delete_namespaces(api: &ApiClient, selector: &str) -> Result<Vec<Event>
         let forced = forced_deletion.when_due(api, names.iter().map(String::as_str));
         events.extend(forced.await?);
         if Instant::now() > until {
-            let message = |(namespace, name): (&Value, &String)| {
+            let remaining = |(namespace, name): (&Value, &String)| {
                 let reason = terminating_reason(namespace);
-                format!(
-                    "namespace {name} is still terminating: {reason}; kubectl delete namespace {name}"
-                )
+                let found = format!("still terminating: {reason}; kubectl delete namespace {name}");
+                not_removed(format!("namespace {name}"), found)
             };
-            let messages = left.iter().zip(&names).map(message);
-            events.extend(messages.map(|message| event("left", message)));
+            events.extend(left.iter().zip(&names).map(remaining));
             return Ok(events);
         }
         tokio::time::sleep(POLL).await;

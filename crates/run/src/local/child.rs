@@ -100,11 +100,7 @@ impl Process {
         let status = self.child.try_wait().ok()??;
         self.ended = Some(status);
         tracing::debug!(name = %self.name, pid = self.pid, %status, "process ended by itself");
-        Some(format!(
-            "{} ended with {status}{}",
-            self.name,
-            self.log_tail()
-        ))
+        Some(format!("ended with {status}{}", self.log_tail()))
     }
 
     /// Returns the last lines of its log for a message, or an empty string.

@@ -24,7 +24,7 @@ use tare_analysis::config::proxy_config;
 use tare_model::layout::{Fingerprint, IdleCores};
 use tare_model::mesh::Mtls;
 use tare_model::plan::Plan;
-use tare_model::trial::{Event, Proof, TrialSpec};
+use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::worker::{Upstream, WatchedProcess};
 
 use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
@@ -181,8 +181,8 @@ impl LocalDeployment {
                 .map_err(|e| e.to_string())
                 .and_then(|json| proxy_config::document(&json).map_err(|e| e.to_string()));
             if let Err(found) = text.and_then(|text| sidecar::save(&self.config, name, &text)) {
-                let message = format!("the generator's sidecar, {name}: {found}");
-                self.remarks.push(event("proxy_config", message));
+                self.remarks
+                    .push(event(EventKind::ProxyConfigMissing, name, found));
             }
         }
     }
@@ -198,8 +198,10 @@ impl Deployed for LocalDeployment {
     }
 
     fn exited(&mut self) -> Vec<Event> {
-        let ended = self.processes.iter_mut().filter_map(Process::ended_now);
-        let ended = ended.map(|message| event("exited", message));
+        let ended = self.processes.iter_mut().filter_map(|process| {
+            let found = process.ended_now()?;
+            Some(event(EventKind::Exited, &process.name, found))
+        });
         std::mem::take(&mut self.remarks)
             .into_iter()
             .chain(ended)
@@ -294,10 +296,11 @@ impl Environment for Local {
             let _ = worker.await;
         }
         let left = child::end_all(std::mem::take(&mut deployment.processes)).await;
-        events.extend(
-            left.into_iter()
-                .map(|name| event("left", format!("failed to end {name}: it is still running"))),
-        );
+        let left = left.into_iter();
+        events.extend(left.map(|name| {
+            let found = "failed to end it: it is still running";
+            event(EventKind::NotRemoved, name, found)
+        }));
         events
     }
 
@@ -305,11 +308,9 @@ impl Environment for Local {
         let path = self.scratch.path().to_owned();
         drop(self);
         if path.exists() {
-            let message = format!(
-                "failed to remove {}, which contains private keys",
-                path.display()
-            );
-            return vec![event("left", message)];
+            let subject = path.display().to_string();
+            let found = "failed to remove it: it contains private keys; delete it";
+            return vec![event(EventKind::NotRemoved, subject, found)];
         }
         Vec::new()
     }

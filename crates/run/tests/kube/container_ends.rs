@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tare_model::trial::EventKind;
 use tare_run::environment::{Deployed, Environment, Phase};
 
 use crate::server::{Server, World};
@@ -54,8 +55,8 @@ async fn messages_with(
     let events = deployment.exited();
     cluster.teardown(deployment).await;
     assert!(cluster.close().await.is_empty());
-    let exited = events.into_iter().filter(|e| e.kind == "exited");
-    exited.map(|e| e.message).collect()
+    let exited = events.into_iter().filter(|e| e.kind == EventKind::Exited);
+    exited.map(|e| e.to_string()).collect()
 }
 
 #[tokio::test]
@@ -131,7 +132,7 @@ async fn only_the_proxy_that_ran_out_of_memory_is_reported() {
     })
     .await;
     assert_eq!(messages.len(), 1, "{messages:?}");
-    let start = "emojivoto-0/emoji/sidecar ended: OOMKilled, exit code 137, 1 restarts (pod ";
+    let start = "emojivoto-0/emoji/sidecar: ended: OOMKilled, exit code 137, 1 restarts (pod ";
     assert!(messages[0].starts_with(start), "{messages:?}");
     assert!(
         messages[0].ends_with("container istio-proxy)"),

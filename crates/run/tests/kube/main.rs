@@ -14,7 +14,7 @@ use server::Server;
 use tare_analysis::AgentStream;
 use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
 use tare_model::plan::{KubernetesSettings, Plan, SamplingSource, resolve};
-use tare_model::trial::order;
+use tare_model::trial::{EventKind, order};
 use tare_model::worker::AgentSpec;
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
 use tare_run::kube::{Kubernetes, KubernetesOptions, role_yaml};
@@ -125,7 +125,7 @@ async fn after_a_trial_the_cluster_is_as_before() {
             .teardown(deployment)
             .await
             .iter()
-            .all(|e| e.kind != "left")
+            .all(|e| e.kind != EventKind::NotRemoved)
     );
     assert!(cluster.close().await.is_empty());
     assert_eq!(server.paths(""), before);
@@ -143,7 +143,10 @@ async fn pods_without_their_sidecar_are_recreated_and_reported() {
         .await
         .unwrap();
     let events = deployment.exited();
-    let repaired = events.iter().filter(|e| e.kind == "repaired").count();
+    let repaired = events
+        .iter()
+        .filter(|e| e.kind == EventKind::Recreated)
+        .count();
     assert_eq!(repaired, 2, "{events:?}");
     let proofs = cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     assert_eq!(proofs[0].claim, "every pod carries its proxy");
@@ -226,9 +229,12 @@ async fn every_repeated_request_is_counted() {
     let after = Phase::After { load_sent: 0 };
     cluster.prove(&mut deployment, after).await.unwrap();
     let events = cluster.teardown(deployment).await;
-    let event = events.iter().find(|e| e.kind == "server_away").unwrap();
+    let event = events
+        .iter()
+        .find(|e| e.kind == EventKind::ApiServerUnavailable)
+        .unwrap();
     let expected = "2 requests were sent again";
-    assert!(event.message.ends_with(expected), "{}", event.message);
+    assert!(event.found.ends_with(expected), "{}", event.found);
     cluster.close().await;
 }
 
@@ -324,7 +330,10 @@ async fn whole_trial(cluster: &mut Kubernetes, plan: &Plan, mesh: &str) {
         .unwrap();
     assert!(lines_of(agent).await.last().unwrap().contains("final"));
     let events = cluster.teardown(deployment).await;
-    assert!(events.iter().all(|e| e.kind != "left"), "{events:?}");
+    assert!(
+        events.iter().all(|e| e.kind != EventKind::NotRemoved),
+        "{events:?}"
+    );
 }
 
 #[tokio::test]
@@ -438,8 +447,11 @@ fn assert_from_kubelets(
     assert!((resources.machine.busy_cores - 1.0).abs() < 0.05);
     let age = resources.kubelet_age_ns_max.unwrap();
     assert!(age >= 1_000_000_000, "the values are 1 s old: {age}");
-    let event = events.iter().find(|e| e.kind == "sampled").unwrap();
-    assert!(event.message.contains(reason), "{}", event.message);
+    let event = events
+        .iter()
+        .find(|e| e.kind == EventKind::SampledByKubelets)
+        .unwrap();
+    assert!(event.found.contains(reason), "{}", event.found);
 }
 
 #[tokio::test]
@@ -481,8 +493,11 @@ async fn a_kubelet_that_stops_answering_makes_the_window_invalid_and_is_reported
     let age = resources.kubelet_age_ns_max.unwrap() as f64;
     let share = age / resources.window_ns as f64;
     assert!(share > tare_analysis::judge::KUBELET_AGE_INVALID, "{share}");
-    let event = events.iter().find(|e| e.kind == "agent").unwrap();
-    assert!(event.message.contains("node1 ("), "{}", event.message);
+    let event = events
+        .iter()
+        .find(|e| e.kind == EventKind::SamplingFailed)
+        .unwrap();
+    assert!(event.found.contains("node1 ("), "{}", event.found);
 }
 
 #[tokio::test]
@@ -506,10 +521,9 @@ async fn without_agents_and_kubelets_the_remedy_is_reported() {
     }
     let (resources, events) = sampled(&server, &plan, 500).await;
     assert!(resources.is_none());
-    let event = events.iter().find(|e| e.kind == "agent").unwrap();
-    assert!(
-        event.message.contains("sampling: kubelet"),
-        "{}",
-        event.message
-    );
+    let event = events
+        .iter()
+        .find(|e| e.kind == EventKind::SamplingFailed)
+        .unwrap();
+    assert!(event.found.contains("sampling: kubelet"), "{}", event.found);
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tare_analysis::LoadStream;
 use tare_model::plan::Plan;
-use tare_model::trial::Event;
+use tare_model::trial::{Event, EventKind};
 use tare_run::environment::{Environment, WorkerSpec};
 use tare_run::kube::Kubernetes;
 
@@ -70,7 +70,9 @@ async fn the_configuration_of_the_generators_sidecar_is_saved_without_secrets() 
     assert_eq!(saved["leaked"], "[redacted]");
     assert_eq!(saved["private_key"]["inline_bytes"], "[redacted]");
     assert!(
-        events.iter().all(|e| e.kind != "proxy_config"),
+        events
+            .iter()
+            .all(|e| e.kind != EventKind::ProxyConfigMissing),
         "{events:?}"
     );
     let dir = folder();
@@ -95,7 +97,10 @@ async fn a_log_that_is_cut_within_the_configuration_is_read_again() {
     assert_complete(&lines);
     let saved = saved(dir.path());
     assert_eq!(saved["listeners"], dump()["listeners"]);
-    assert!(events.iter().any(|e| e.kind == "log_again"), "{events:?}");
+    assert!(
+        events.iter().any(|e| e.kind == EventKind::LogReread),
+        "{events:?}"
+    );
     cluster.close().await;
 }
 
@@ -108,7 +113,10 @@ async fn a_sidecar_that_does_not_answer_is_an_event_and_the_trial_stays_complete
     let (lines, events) = measured(&mut cluster, &plan, "there", dir.path()).await;
     assert_complete(&lines);
     assert!(!dir.path().join(FILE).exists());
-    let event = events.iter().find(|e| e.kind == "proxy_config").unwrap();
-    assert!(event.message.contains("connection refused"), "{event:?}");
+    let event = events
+        .iter()
+        .find(|e| e.kind == EventKind::ProxyConfigMissing)
+        .unwrap();
+    assert!(event.found.contains("connection refused"), "{event:?}");
     cluster.close().await;
 }

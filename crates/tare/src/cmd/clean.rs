@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use tare_model::plan::KubernetesSettings;
+use tare_model::trial::EventKind;
 use tare_run::kube;
 
 use super::exit;
@@ -92,8 +93,8 @@ async fn clean(args: &Args, settings: &KubernetesSettings, place: &str) -> anyho
     let mut say = |line: &str| super::say(line);
     let events = kube::clean(settings, args.run.as_deref(), &mut say).await?;
     for event in &events {
-        super::say(format_args!("tare: {}: {}", event.kind, event.message));
+        super::say(format_args!("tare: {event}"));
     }
-    let all = events.iter().all(|e| e.kind != "left");
+    let all = events.iter().all(|e| e.kind != EventKind::NotRemoved);
     Ok(Cleaned::Removed { all })
 }

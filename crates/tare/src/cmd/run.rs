@@ -249,7 +249,7 @@ pub(super) async fn go<E: Environment>(
     };
     display.finish();
     for event in environment.close().await {
-        display.say(&format!("tare: {}: {}", event.kind, event.message));
+        display.say(&format!("tare: {event}"));
     }
     done
 }

@@ -14,7 +14,7 @@ use std::process::Command;
 use kubectl::kubectl;
 use site::{Site, ended, events, has, kill, pods, program, read, said, testbed, wait};
 use tare_model::summary::Summary;
-use tare_model::trial::{ProcessUse, TrialResult};
+use tare_model::trial::{EventKind, ProcessUse, TrialResult};
 use tare_model::verdict::{Grade, Reason};
 
 /// Slots of 10 s at 40 rps.
@@ -170,7 +170,7 @@ fn killed_in_each_phase_and_gone_on_with_no_trial_is_repeated_and_none_is_missin
         whole(&read(&trial.join("result.json")));
     }
     let begun = events(&site.dir);
-    said(&begun, "resumed", "1 of 2");
+    said(&begun, EventKind::Resumed, "1 of 2");
     site.cluster_is_as_before();
 }
 
@@ -183,7 +183,7 @@ fn an_api_server_that_restarts_in_mid_trial_costs_nothing() {
     testbed(&["kill", "kube-apiserver"]);
     let (result, events) = site.only_trial(child);
     whole(&result);
-    said(&events, "server_away", "sent again");
+    said(&events, EventKind::ApiServerUnavailable, "sent again");
     site.cluster_is_as_before();
 }
 
@@ -197,7 +197,7 @@ fn a_log_that_is_cut_is_read_again_and_nothing_is_lost() {
     testbed(&["kill", &format!("kubelet@{node}")]);
     let (result, events) = site.only_trial(child);
     whole(&result);
-    said(&events, "log_again", "generator-");
+    said(&events, EventKind::LogReread, "generator-");
     site.cluster_is_as_before();
 }
 
@@ -219,7 +219,7 @@ fn a_generator_that_is_killed_is_named_and_its_trial_is_invalid() {
     ])
     .unwrap();
     let (result, events) = site.only_trial(child);
-    said(&events, "exited", "generator-");
+    said(&events, EventKind::Exited, "generator-");
     assert_eq!(result.verdict.grade, Grade::Invalid);
     assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
     site.cluster_is_as_before();
@@ -236,7 +236,11 @@ fn a_sidecar_that_is_killed_is_named_and_stays_in_the_figures() {
     let quit = ["pilot-agent", "request", "POST", "quitquitquit"];
     kubectl(&[&in_sidecar[..], &quit].concat()).expect("Envoy ends");
     let (result, events) = site.only_trial(child);
-    said(&events, "exited", "emojivoto-0/emoji/sidecar ended: ");
+    said(
+        &events,
+        EventKind::Exited,
+        "emojivoto-0/emoji/sidecar: ended: ",
+    );
     assert_eq!(result.verdict.grade, Grade::Invalid);
     assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
     let resources = result.resources.as_ref().unwrap();
@@ -265,8 +269,8 @@ fn a_node_that_is_lost_is_named_and_its_containers_stay_in_the_figures() {
     testbed(&["node", "kill", &node]);
     let told = std::panic::catch_unwind(|| {
         let (result, events) = site.only_trial(child);
-        said(&events, "exited", &node);
-        said(&events, "forced", &node);
+        said(&events, EventKind::Exited, &node);
+        said(&events, EventKind::RemovedByForce, &node);
         assert_eq!(result.verdict.grade, Grade::Invalid);
         assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
         let load = result

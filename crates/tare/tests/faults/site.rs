@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::kubectl::kubectl;
 use rustix::process::{Pid, Signal, kill_process};
-use tare_model::trial::{Event, TrialResult};
+use tare_model::trial::{Event, EventKind, TrialResult};
 use tare_model::verdict::Reason;
 
 /// Longer than any phase takes on a busy machine of two cores.
@@ -121,11 +121,11 @@ pub(crate) fn events(dir: &Path) -> Vec<Event> {
         .collect()
 }
 
-pub(crate) fn said<'a>(events: &'a [Event], kind: &str, word: &str) -> &'a Event {
+pub(crate) fn said<'a>(events: &'a [Event], kind: EventKind, word: &str) -> &'a Event {
     let found = events
         .iter()
-        .find(|e| e.kind == kind && e.message.contains(word));
-    found.unwrap_or_else(|| panic!("no event {kind} with `{word}`: {events:#?}"))
+        .find(|e| e.kind == kind && e.to_string().contains(word));
+    found.unwrap_or_else(|| panic!("no event {kind:?} with `{word}`: {events:#?}"))
 }
 
 pub(crate) fn has(result: &TrialResult, reason: Reason) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::trial::{Event, ProcessUse, TrialResult};
+use tare_model::trial::{Event, EventKind, ProcessUse, TrialResult};
 use tare_model::verdict::{Grade, Reason};
 
 use crate::kubectl::kubectl;
@@ -93,10 +93,10 @@ fn a_sidecar_that_runs_out_of_memory_is_named_with_the_kernels_verdict_and_stays
     assert!(ended.ends_with(&was), "{ended} ended, not {was}");
     assert_eq!(reason, "OOMKilled");
     let (result, events) = site.only_trial(child);
-    let how = format!("emojivoto-0/emoji/sidecar ended: OOMKilled, exit code {code}");
-    let told = said(&events, "exited", &how);
-    assert!(told.message.contains(&pod), "{told:?}");
-    assert!(told.message.contains("istio-proxy"), "{told:?}");
+    let how = format!("emojivoto-0/emoji/sidecar: ended: OOMKilled, exit code {code}");
+    let told = said(&events, EventKind::Exited, &how);
+    assert!(told.found.contains(&pod), "{told:?}");
+    assert!(told.found.contains("istio-proxy"), "{told:?}");
     stay_in_the_figures(&result, &["emojivoto-0/emoji/sidecar"]);
     site.cluster_is_as_before();
 }
@@ -116,9 +116,9 @@ fn evict(site: &Site, namespace: &str, pod: &str) {
 const EVICTED: &str = "; its pod was evicted (EvictionByEvictionAPI: ";
 
 fn is_evicted(events: &[Event], name: &str, pod: &str) {
-    let told = said(events, "exited", &format!("{name} "));
-    assert!(told.message.contains(EVICTED), "{told:?}");
-    assert!(told.message.contains(pod), "{told:?}");
+    let told = said(events, EventKind::Exited, &format!("{name}: "));
+    assert!(told.found.contains(EVICTED), "{told:?}");
+    assert!(told.found.contains(pod), "{told:?}");
 }
 
 /// A service's pod is evicted in mid-trial; these are what goes with it.
@@ -158,8 +158,8 @@ fn a_generator_that_is_evicted_is_named_and_its_trial_is_invalid() {
     let (namespace, pod, _) = pods("tare.run/role=generator").remove(0);
     evict(&site, &namespace, &pod);
     let (result, events) = site.only_trial(child);
-    let told = said(&events, "exited", "generator-");
-    assert!(told.message.contains(EVICTED), "{told:?}");
+    let told = said(&events, EventKind::Exited, "generator-");
+    assert!(told.found.contains(EVICTED), "{told:?}");
     assert_eq!(result.verdict.grade, Grade::Invalid);
     assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
     site.cluster_is_as_before();

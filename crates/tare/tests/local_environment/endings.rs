@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tare_model::layout::CONFIG;
+use tare_model::trial::EventKind;
 use tare_model::worker::{AgentSpec, Plane};
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, WorkerSpec};
 
@@ -67,13 +68,13 @@ async fn a_part_that_ends_in_mid_trial_is_noticed() {
         events = deployment.exited();
     }
     assert_eq!(events.len(), 1);
-    assert_eq!(events[0].kind, "exited");
+    assert_eq!(events[0].kind, EventKind::Exited);
     assert!(
         events[0]
-            .message
-            .contains("shop-0/back/sidecar ended with signal: 9"),
+            .to_string()
+            .starts_with("shop-0/back/sidecar: ended with signal: 9"),
         "{}",
-        events[0].message
+        events[0]
     );
     assert_eq!(deployment.exited(), [], "each is told once");
     let proofs = bench

@@ -13,7 +13,7 @@ use tare_load::verdict::assess;
 use tare_model::layout::{self, RunManifest};
 use tare_model::plan::EnvironmentKind;
 use tare_model::summary::{Summary, TrialRow};
-use tare_model::trial::{Event, TrialResult};
+use tare_model::trial::{Event, EventKind, TrialResult};
 use tare_model::verdict::{Finding, Grade, Reason};
 
 /// What a busy host, and nothing in tare or in a mesh, can make a trial invalid by.
@@ -61,8 +61,8 @@ fn of_trial(dir: &Path, row: &TrialRow, manifest: &RunManifest) {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let lost = events.iter().filter(|e| e.kind == "incomplete");
-    let lost: Vec<String> = lost.map(|e| e.message.clone()).collect();
+    let lost = events.iter().filter(|e| e.kind == EventKind::Incomplete);
+    let lost: Vec<String> = lost.map(|e| e.found.clone()).collect();
     let expected = judge(&Evidence {
         load: result.load.as_ref(),
         resources: result.resources.as_ref(),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tare_model::trial::Event;
+use tare_model::trial::{Event, EventKind};
 use tokio::time::Instant;
 
 use crate::kube::api::kinds::POD;
@@ -44,12 +44,11 @@ impl ForcedDeletion {
                 let pod = Pod(&pod);
                 if pod.is_terminating() {
                     api.delete_now(POD, namespace, pod.name()).await?;
-                    let message = format!(
-                        "{} did not terminate on node {} and was deleted by force",
-                        pod.title(),
+                    let found = format!(
+                        "did not terminate on node {} and was deleted by force",
                         pod.node()
                     );
-                    events.push(event("forced", message));
+                    events.push(event(EventKind::RemovedByForce, pod.title(), found));
                 }
             }
         }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use tare_model::mesh::MeshKubernetes;
-use tare_model::trial::Event;
+use tare_model::trial::{Event, EventKind};
 use tokio::time::Instant;
 
 use super::install::{MeshInstaller, namespaces};
 use crate::kube::api::kinds::{CONFIG_MAP, NAMESPACE, NODE};
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::cleanup::{ForcedDeletion, Snapshot, snapshot};
-use crate::now::event;
+use crate::now::{event, not_removed};
 
 const POLL: Duration = Duration::from_millis(500);
 /// Longest wait for objects that are being deleted.
@@ -18,21 +18,20 @@ const GONE_WITHIN: Duration = Duration::from_secs(120);
 
 impl MeshInstaller<'_> {
     /// Uninstalls the releases in reverse order, then deletes what remains of the mesh. Events of
-    /// kind `left` name what could not be removed, with the command to remove it.
+    /// kind [`EventKind::NotRemoved`] name what could not be removed, with the command to remove
+    /// it.
     pub(crate) async fn uninstall(self, mesh: &MeshKubernetes) -> Vec<Event> {
         let mut events = Vec::new();
         for release in mesh.releases.iter().rev() {
             let (name, namespace) = (&release.name, &release.namespace);
             if let Err(error) = self.helm.uninstall(name, namespace).await {
-                let message =
-                    format!("release {name}: {error}; helm uninstall {name} -n {namespace}");
-                events.push(event("left", message));
+                let found = format!("not removed: {error}; helm uninstall {name} -n {namespace}");
+                events.push(not_removed(format!("release {name}"), found));
             }
         }
         if let Err(error) = self.delete_remains(mesh, &mut events).await {
-            let message =
-                format!("cannot remove the remains of the mesh: {error}; run `tare clean`");
-            events.push(event("left", message));
+            let found = format!("not removed: {error}; run `tare clean`");
+            events.push(not_removed("remains of the mesh", found));
         }
         events
     }
@@ -70,9 +69,8 @@ impl MeshInstaller<'_> {
             events.extend(forced_deletion.when_due(self.api, namespaces).await?);
             if Instant::now() > until {
                 for (kind, name) in left {
-                    let command = snapshot::command(kind, &name);
-                    let message = format!("{} {name} still exists; {command}", kind.kind);
-                    events.push(event("left", message));
+                    let found = format!("not removed; {}", snapshot::command(kind, &name));
+                    events.push(not_removed(format!("{} {name}", kind.kind), found));
                 }
                 return Ok(());
             }
@@ -89,10 +87,9 @@ pub(crate) async fn differences(
     let now = Snapshot::take(api).await?;
     let mut events = Vec::new();
     let mut appeared = |object: String, command: String| {
-        let message = format!(
-            "{object} did not exist before the run; to delete it if it is not yours: {command}"
-        );
-        events.push(event("appeared", message));
+        let found =
+            format!("did not exist before the run; to delete it if it is not yours: {command}");
+        events.push(event(EventKind::Appeared, object, found));
     };
     for (kind, name) in before.new_in(&now) {
         appeared(
@@ -107,8 +104,8 @@ pub(crate) async fn differences(
     }
     for mark in before.new_marks(&now) {
         let node = mark.split(':').next().unwrap_or_default();
-        let message = format!("{mark}; kubectl edit {} {node}", NODE.plural);
-        events.push(event("left", message));
+        let found = format!("not removed: {mark}; kubectl edit {} {node}", NODE.plural);
+        events.push(not_removed(format!("node {node}"), found));
     }
     Ok(events)
 }

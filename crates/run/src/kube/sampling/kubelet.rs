@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::record::{AgentRecord, Hello, StreamChecksum};
+use tare_model::trial::EventKind;
 use tare_model::worker::{AgentSpec, WatchedProcess};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -83,7 +84,10 @@ pub(crate) async fn sample(
     let reason = &sampling.reason;
     let keys = match container_keys(&api, &sampling.spec).await {
         Ok(keys) => keys,
-        Err(error) => return events.push("agent", format!("{reason}; {error}")),
+        Err(error) => {
+            let found = format!("{reason}; {error}");
+            return events.push(EventKind::SamplingFailed, "", found);
+        }
     };
     let mut summaries = Summaries::new(&sampling, &keys);
     let start = sampling.spec.window_start_unix_ns as i64;
@@ -107,11 +111,11 @@ pub(crate) async fn sample(
             "{reason}; no kubelet answers, either: {error}; `tare doctor --rbac` with \
              `kubernetes.sampling: kubelet` prints the necessary role"
         );
-        return events.push("agent", message);
+        return events.push(EventKind::SamplingFailed, "", message);
     }
     summaries.include_extrapolation((start, end - start));
     if let Some(message) = summaries.unanswered() {
-        events.push("agent", message);
+        events.push(EventKind::SamplingFailed, "", message);
     }
     let message = format!(
         "{reason}: CPU and memory are from kubelet summaries, requested every {} s; values were \
@@ -119,7 +123,7 @@ pub(crate) async fn sample(
         EVERY.as_secs(),
         summaries.age_ns_max as f64 / 1e9
     );
-    events.push("sampled", message);
+    events.push(EventKind::SampledByKubelets, "", message);
     for line in summaries.stream((start, end - start)) {
         if out.send(line).await.is_err() {
             return;

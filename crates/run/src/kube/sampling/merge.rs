@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tare_analysis::AgentStream;
 use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample, StreamChecksum};
+use tare_model::trial::EventKind;
 use tare_model::worker::AgentSpec;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -77,22 +78,22 @@ pub(crate) async fn merge(
                     }
                 }
             }
-            Err(found) => return events.push("agent", found),
+            Err(found) => return events.push(EventKind::SamplingFailed, "", found),
         }
     }
     let unfinished = merged.unfinished();
     for (node, last_ns) in &unfinished {
-        let message = format!(
-            "{node} is lost: no samples from its agent after {:.1} s of the window",
+        let found = format!(
+            "lost: no samples from its agent after {:.1} s of the window",
             *last_ns as f64 / 1e9
         );
-        events.push("exited", message);
+        events.push(EventKind::Exited, node, found);
     }
     if let n @ 1.. = merged.unpaired()
         && unfinished.is_empty()
     {
-        let message = format!("{n} samples are of seconds that other agents did not sample");
-        events.push("agent", message);
+        let found = format!("{n} samples are of seconds that other agents did not sample");
+        events.push(EventKind::SamplingFailed, "", found);
     }
     match merged.finish() {
         Ok(last) => {
@@ -100,7 +101,7 @@ pub(crate) async fn merge(
                 let _ = out.send(line).await;
             }
         }
-        Err(found) => events.push("agent", found),
+        Err(found) => events.push(EventKind::SamplingFailed, "", found),
     }
 }
 

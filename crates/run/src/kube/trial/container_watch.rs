@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::mesh::MeshParts;
+use tare_model::trial::EventKind;
 use tare_model::worker::WatchedProcess;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -100,9 +101,10 @@ impl ContainerWatch {
             checked.await.ok()
         };
         if tokio::time::timeout(LAST_CHECK_WITHIN, check).await != Ok(Some(true)) {
-            let message = "no answer from the API server at the end of the trial: containers that \
-                           ended in its last seconds are not reported";
-            self.events.push("server_away", message);
+            let found = "no answer at the end of the trial: containers that ended in its last \
+                         seconds are not reported";
+            self.events
+                .push(EventKind::ApiServerUnavailable, "API server", found);
         }
     }
 }
@@ -172,11 +174,11 @@ impl Checks {
         if more > 0 {
             self.retries += more;
             let seconds = start.elapsed().as_secs_f64();
-            let message = format!(
-                "API server unavailable or overloaded for about {seconds:.1} s: {more} requests \
-                 were sent again"
+            let found = format!(
+                "unavailable or overloaded for about {seconds:.1} s: {more} requests were sent again"
             );
-            self.events.push("server_away", message);
+            self.events
+                .push(EventKind::ApiServerUnavailable, "API server", found);
         }
         let Ok(pods) = pods else {
             return false;
@@ -184,9 +186,10 @@ impl Checks {
         for pod in pods.iter().map(Pod) {
             self.terminations.record(pod);
         }
-        for (id, message) in ended(&pods, &self.running, &self.terminations) {
-            self.events.push("exited", message);
-            self.running.remove(&id);
+        for (id, found) in ended(&pods, &self.running, &self.terminations) {
+            if let Some(container) = self.running.remove(&id) {
+                self.events.push(EventKind::Exited, container.name, found);
+            }
         }
         true
     }
@@ -223,14 +226,10 @@ fn ended(
         .iter()
         .filter(|(id, _)| !running.contains(id.as_str()));
     gone.map(|(id, gone)| {
-        let WatchedContainer {
-            name,
-            pod,
-            container,
-        } = gone;
+        let WatchedContainer { pod, container, .. } = gone;
         let end = ends.get(&(pod.clone(), container.as_str()));
         let end = end.map_or("is gone", String::as_str);
-        let mut message = format!("{name} {end} (pod {pod}, container {container})");
+        let mut message = format!("{end} (pod {pod}, container {container})");
         match terminations.suffix(pod) {
             reason if reason.is_empty() && !exists(pod) => message += "; its pod was deleted",
             reason => message += &reason,
@@ -289,8 +288,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                "shop-0/api/sidecar ended: OOMKilled, exit code 137, 1 restarts (pod n/api-1, container istio-proxy)",
-                "shop-0/api ended: Error, exit code 1, 0 restarts (pod n/api-1, container tare)",
+                "ended: OOMKilled, exit code 137, 1 restarts (pod n/api-1, container istio-proxy)",
+                "ended: Error, exit code 1, 0 restarts (pod n/api-1, container tare)",
             ]
         );
     }
@@ -312,8 +311,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                "shop-0/web is gone (pod n/web-1, container tare); its pod was deleted",
-                "shop-0/api ended: Error, exit code 137, 0 restarts (pod n/api-1, container tare); \
+                "is gone (pod n/web-1, container tare); its pod was deleted",
+                "ended: Error, exit code 137, 0 restarts (pod n/api-1, container tare); \
                  its pod was evicted by its node (Evicted: low on memory)",
             ]
         );

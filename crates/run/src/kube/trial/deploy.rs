@@ -7,7 +7,7 @@ use serde_json::Value;
 use tare_model::graph::ServiceGraph;
 use tare_model::mesh::Join;
 use tare_model::plan::{KubernetesSettings, Plan};
-use tare_model::trial::TrialSpec;
+use tare_model::trial::{EventKind, TrialSpec};
 use tare_model::worker::{Upstream, WorkloadSpec};
 use tokio::time::Instant;
 
@@ -260,11 +260,9 @@ async fn recreate_without_sidecar(
         .filter(|p| p.container(sidecar).is_none())
     {
         if recreated.insert(pod.title()) {
-            let message = format!(
-                "{} had no container {sidecar} and was recreated",
-                pod.title()
-            );
-            deployment.events.push("repaired", message);
+            let found = format!("had no container {sidecar} and was recreated");
+            let events = &deployment.events;
+            events.push(EventKind::Recreated, pod.title(), found);
             api.delete(POD, Some(pod.namespace()), pod.name()).await?;
         }
     }

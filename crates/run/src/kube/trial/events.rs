@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tare_model::trial::Event;
+use tare_model::trial::{Event, EventKind};
 
 use crate::now::event;
 
@@ -11,9 +11,14 @@ use crate::now::event;
 pub(crate) struct Events(Arc<Mutex<Vec<Event>>>);
 
 impl Events {
-    pub(crate) fn push(&self, kind: &str, message: impl Into<String>) {
+    pub(crate) fn push(
+        &self,
+        kind: EventKind,
+        subject: impl Into<String>,
+        found: impl Into<String>,
+    ) {
         if let Ok(mut events) = self.0.lock() {
-            events.push(event(kind, message));
+            events.push(event(kind, subject, found));
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tare_analysis::streams::generators::GeneratorStreams;
 use tare_model::layout;
+use tare_model::trial::EventKind;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -99,7 +100,7 @@ impl Merge {
                     }
                 }
                 Err(error) => {
-                    let found = format!(": damaged records: {}", error.error);
+                    let found = format!("damaged records: {}", error.error);
                     self.exited(error.generator, &found);
                     return;
                 }
@@ -112,16 +113,16 @@ impl Merge {
 
     fn exited(&self, index: usize, found: &str) {
         let reason = self.terminations.suffix(&self.pods[index]);
-        let message = format!("generator-{index}{found}{reason}");
-        self.events.push("exited", message);
+        let (name, found) = (format!("generator-{index}"), format!("{found}{reason}"));
+        self.events.push(EventKind::Exited, name, found);
     }
 
     /// Returns the final record of the merged stream, if all streams are complete.
     fn finish(mut self) -> Option<String> {
         if let Some(skew_ns) = skew_ns(&self.delays_ns) {
             let ms = skew_ns as f64 / 1e6;
-            let message = format!("clocks of generators differ by up to {ms:.3} ms");
-            self.events.push("skew", message);
+            let found = format!("clocks of generators differ by up to {ms:.3} ms");
+            self.events.push(EventKind::ClockSkew, "", found);
         }
         self.save_proxy_config();
         let streams = std::mem::replace(&mut self.streams, GeneratorStreams::new(0));
@@ -130,12 +131,12 @@ impl Merge {
                 // A generator gets a signal to stop only if its pod is deleted or evicted, or
                 // its node shuts down.
                 for index in (0..results.len()).filter(|&i| results[i].interrupted) {
-                    self.exited(index, " was stopped before its end");
+                    self.exited(index, "was stopped before its end");
                 }
                 Some(last)
             }
             Err(error) => {
-                let found = format!(" ended early: {}", error.error);
+                let found = format!("ended early: {}", error.error);
                 self.exited(error.generator, &found);
                 None
             }
@@ -147,8 +148,7 @@ impl Merge {
             let document = document.map_err(|e| e.to_string());
             if let Err(found) = document.and_then(|text| sidecar::save(&self.config, &name, &text))
             {
-                let message = format!("the generator's sidecar, {name}: {found}");
-                self.events.push("proxy_config", message);
+                self.events.push(EventKind::ProxyConfigMissing, name, found);
             }
         }
     }

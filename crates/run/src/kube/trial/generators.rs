@@ -7,6 +7,7 @@ use serde_json::Value;
 use tare_analysis::config::proxy_config::{ASKS_AFTER, ASKS_WITHIN};
 use tare_model::load::{LoadSpec, Shard};
 use tare_model::plan::KubernetesSettings;
+use tare_model::trial::EventKind;
 use tokio::time::Instant;
 
 use super::deployment::Deployment;
@@ -119,11 +120,12 @@ pub(crate) async fn start(
                 stop,
             });
         }
-        let message = format!(
-            "generators took {:.1} s to run, too long for their start time, and are started again",
+        let found = format!(
+            "took {:.1} s to run, too long for their start time, and are started again",
             took.as_secs_f64()
         );
-        deployment.events.push("late_start", message);
+        let events = &deployment.events;
+        events.push(EventKind::LateStart, "generators", found);
         delay.double();
         let name = format!("generator-{attempt}");
         let namespace = deployment.names.load();

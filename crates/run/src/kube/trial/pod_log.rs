@@ -2,6 +2,7 @@
 //! from its start, without the lines that were read before.
 
 use std::time::Duration;
+use tare_model::trial::EventKind;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -56,13 +57,12 @@ impl PodLog {
             }
             if read > before {
                 if before > 0 {
-                    let message = format!(
-                        "connection to the log of {} lost after line {before}; {} more lines were \
-                         read after reconnecting",
-                        self.worker,
+                    let found = format!(
+                        "connection to its log lost after line {before}; {} more lines were read \
+                         after reconnecting",
                         read - before
                     );
-                    events.push("log_again", message);
+                    events.push(EventKind::LogReread, &self.worker, found);
                 }
                 last = Instant::now();
             }
