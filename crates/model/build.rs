@@ -2,10 +2,6 @@
 //! them is built in without a line of code. Reads the three folders and starts nothing.
 
 #![expect(clippy::disallowed_methods, reason = "a build script writes a file")]
-#![expect(
-    clippy::print_stdout,
-    reason = "a build script talks to Cargo on stdout"
-)]
 
 use std::fmt::Write as _;
 use std::path::Path;
