@@ -84,6 +84,16 @@ impl ApiError {
     }
 }
 
+impl From<request::Error> for ApiError {
+    fn from(error: request::Error) -> Self {
+        Self {
+            request: "build a request".to_owned(),
+            status: None,
+            found: error.to_string(),
+        }
+    }
+}
+
 impl From<ApiError> for EnvironmentError {
     fn from(error: ApiError) -> Self {
         Self::Cluster {
@@ -134,15 +144,11 @@ impl ApiClient {
             Err(_) => Err(ApiError::no_answer(request)),
         };
         let (method, path, elapsed) = (request.method(), request.uri().path(), start.elapsed());
-        match &answer {
-            Ok(response) => {
-                let status = response.status().as_u16();
-                tracing::debug!(%method, path, status, ?elapsed, "request");
-            }
-            Err(error) => {
-                tracing::debug!(%method, path, error = error.found, ?elapsed, "request");
-            }
-        }
+        let status = match &answer {
+            Ok(response) => response.status().to_string(),
+            Err(error) => error.found.clone(),
+        };
+        tracing::debug!(%method, path, status, ?elapsed, "request");
         let response = answer?;
         let status = response.status();
         if status.is_success() {
@@ -161,8 +167,7 @@ impl ApiClient {
     }
 
     /// Sends a request, and sends it again while the server is away or busy.
-    async fn retry(&self, request: Result<HttpRequest, request::Error>) -> Result<Value, ApiError> {
-        let request = built(request)?;
+    async fn retry(&self, request: HttpRequest) -> Result<Value, ApiError> {
         let until = Instant::now() + RETRY_FOR;
         let mut pause = PAUSE_FIRST;
         loop {
@@ -189,7 +194,7 @@ impl ApiClient {
         name: &str,
     ) -> Result<Value, ApiError> {
         let objects = objects(kind, "get", Some(namespace))?;
-        self.retry(objects.get(name, &GetParams::default())).await
+        self.retry(objects.get(name, &GetParams::default())?).await
     }
 
     /// Lists the objects that match a label selector (empty: all objects), in one namespace or,
@@ -205,7 +210,7 @@ impl ApiClient {
             params = params.labels(selector);
         }
         let objects = objects(kind, "list", namespace)?;
-        let mut list = self.retry(objects.list(&params)).await?;
+        let mut list = self.retry(objects.list(&params)?).await?;
         match list["items"].take() {
             Value::Array(items) => Ok(items),
             _ => Ok(Vec::new()),
@@ -217,7 +222,7 @@ impl ApiClient {
     pub(crate) async fn create(&self, kind: Kind, object: &Value) -> Result<(), ApiError> {
         let namespace = object["metadata"]["namespace"].as_str();
         let objects = objects(kind, "create", namespace)?;
-        let request = objects.create(&PostParams::default(), json(object));
+        let request = objects.create(&PostParams::default(), json(object))?;
         match self.retry(request).await {
             Err(error) if error.is_conflict() => Ok(()),
             other => other.map(drop),
@@ -251,7 +256,7 @@ impl ApiClient {
     ) -> Result<Value, ApiError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let params = PatchParams::apply("tare").force();
-        self.retry(objects.patch(name, &params, &Patch::Apply(object)))
+        self.retry(objects.patch(name, &params, &Patch::Apply(object))?)
             .await
     }
 
@@ -263,7 +268,7 @@ impl ApiClient {
         patch: &Value,
     ) -> Result<Value, ApiError> {
         let objects = objects(kind, "patch", None)?;
-        self.retry(objects.patch(name, &PatchParams::default(), &Patch::Merge(patch)))
+        self.retry(objects.patch(name, &PatchParams::default(), &Patch::Merge(patch))?)
             .await
     }
 
@@ -298,7 +303,7 @@ impl ApiClient {
         params: &DeleteParams,
     ) -> Result<(), ApiError> {
         let objects = objects(kind, "delete", namespace)?;
-        match self.retry(objects.delete(name, params)).await {
+        match self.retry(objects.delete(name, params)?).await {
             Err(error) if error.is_not_found() => Ok(()),
             other => other.map(drop),
         }
@@ -307,7 +312,7 @@ impl ApiClient {
     /// Sends a `SelfSubjectAccessReview` and returns the server's answer.
     pub(crate) async fn review_access(&self, review: &Value) -> Result<Value, ApiError> {
         let reviews = Request::new("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
-        self.retry(reviews.create(&PostParams::default(), json(review)))
+        self.retry(reviews.create(&PostParams::default(), json(review))?)
             .await
     }
 
@@ -343,7 +348,7 @@ impl ApiClient {
             ..LogParams::default()
         };
         let pods = objects(POD_LOG, "get", Some(namespace))?;
-        self.lines(pods.logs(pod, &params)).await
+        self.lines(&pods.logs(pod, &params)?).await
     }
 
     /// Watches the pods that match a label selector: one change a line, at first the pods that
@@ -353,13 +358,12 @@ impl ApiClient {
             .labels(selector)
             .timeout(WATCH_S)
             .disable_bookmarks();
-        self.lines(objects(POD, "watch", None)?.watch(&params, ""))
-            .await
+        let pods = objects(POD, "watch", None)?;
+        self.lines(&pods.watch(&params, "")?).await
     }
 
-    async fn lines(&self, request: Result<HttpRequest, request::Error>) -> Result<Lines, ApiError> {
-        let response = self.send(&built(request)?).await?;
-        Ok(Lines::new(response.into_body()))
+    async fn lines(&self, request: &HttpRequest) -> Result<Lines, ApiError> {
+        Ok(Lines::new(self.send(request).await?.into_body()))
     }
 }
 
@@ -378,15 +382,7 @@ fn objects(kind: Kind, verb: &str, namespace: Option<&str>) -> Result<Request, A
 
 fn get(path: &str) -> Result<HttpRequest, ApiError> {
     let request = hyper::Request::get(path).body(Vec::new());
-    built(request.map_err(request::Error::BuildRequest))
-}
-
-fn built(request: Result<HttpRequest, request::Error>) -> Result<HttpRequest, ApiError> {
-    request.map_err(|e| ApiError {
-        request: "build a request".to_owned(),
-        status: None,
-        found: e.to_string(),
-    })
+    Ok(request.map_err(request::Error::BuildRequest)?)
 }
 
 fn json(object: &Value) -> Vec<u8> {
@@ -407,7 +403,7 @@ fn message(status: StatusCode, body: &[u8]) -> String {
         Some(message) => message.to_owned(),
         None => {
             let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
-            format!("{status} {}", text.trim())
+            format!("{status}: {}", text.trim())
         }
     }
 }
