@@ -123,9 +123,9 @@ fn proven(summary: &Summary) {
     for trial in &summary.trials {
         assert!(trial.proofs.iter().all(|p| p.holds), "{trial:#?}");
         let claim = match trial.mesh.as_str() {
-            "bare" => "no pod carries a proxy",
+            "bare" => "no pod has a proxy",
             "istio/minimal" => "plain text from outside the mesh is refused",
-            _ => "the proxies of the fronts counted every request",
+            _ => "the proxies of the called services counted every request",
         };
         assert!(trial.proofs.iter().any(|p| p.claim == claim), "{trial:#?}");
     }

@@ -147,7 +147,7 @@ async fn a_cluster_that_fails_takes_nothing_of_the_others_and_is_gone_on_with() 
     let (code, out, errors) = ended(&mut tare(dir.path(), &config, &RUN)).await;
     assert_eq!(code, Some(3), "{out}\n{errors}");
     assert!(
-        errors.contains("cluster green: the cluster does not answer"),
+        errors.contains("cluster green: no response from the cluster"),
         "{errors}"
     );
     let both = dir.path().join("both");

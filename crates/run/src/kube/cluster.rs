@@ -46,7 +46,7 @@ impl Cluster {
         let helm = Helm::new(&settings);
         let version = api.document("/version").await;
         let version = version.map_err(|e| EnvironmentError::Missing {
-            what: format!("no answer from the cluster: {}", e.found),
+            what: format!("no response from the cluster: {}", e.found),
             remedy: "run `tare doctor --environment kubernetes` for details".to_owned(),
         })?;
         refuse_other_runs(&api, id, &settings).await?;

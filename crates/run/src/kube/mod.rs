@@ -1,5 +1,5 @@
 //! The environment `kubernetes`: every instance of the application has a namespace, every service a
-//! pod. The mesh is installed anew for each trial by its own charts. Generators and agents are pods,
+//! pod. The mesh is installed again for each trial by its own charts. Generators and agents are pods,
 //! and their logs are the records.
 
 mod api;

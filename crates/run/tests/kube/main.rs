@@ -149,7 +149,7 @@ async fn pods_without_their_sidecar_are_recreated_and_reported() {
         .count();
     assert_eq!(repaired, 2, "{events:?}");
     let proofs = cluster.prove(&mut deployment, Phase::Before).await.unwrap();
-    assert_eq!(proofs[0].claim, "every pod carries its proxy");
+    assert_eq!(proofs[0].claim, "every pod has a ready proxy");
     assert!(proofs[0].holds, "{proofs:?}");
 }
 
@@ -177,7 +177,7 @@ async fn an_unexpected_proxy_fails_the_proof_of_bare() {
     assert!(
         proofs
             .iter()
-            .any(|p| p.claim == "no pod carries a proxy" && !p.holds),
+            .any(|p| p.claim == "no pod has a proxy" && !p.holds),
         "{proofs:?}"
     );
 }

@@ -1,5 +1,5 @@
 //! Requests to the API server. kube builds each request; this client sends it, limits the
-//! wait for the answer, and sends it again while the server is away or busy, so that a
+//! wait for the response, and sends it again while the server is away or busy, so that a
 //! restart of the server in the middle of a trial costs nothing.
 
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use crate::environment::EnvironmentError;
 const RETRY_FOR: Duration = Duration::from_secs(60);
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(3);
-/// Longest wait for the head of an answer, and then for its body.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Longest wait for the head of a response, and then for its body.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(30);
 /// Requests that are sent at the same time.
 const CONCURRENT_MAX: usize = 16;
 /// How long the server may keep a watch open, in seconds.
@@ -43,9 +43,9 @@ type HttpRequest = hyper::Request<Vec<u8>>;
 pub(crate) struct ApiError {
     /// Method and path.
     pub(crate) request: String,
-    /// HTTP status; `None` without an answer.
+    /// HTTP status; `None` without a response.
     pub(crate) status: Option<u16>,
-    /// The server's message, or why there is no answer.
+    /// The server's message, or why there is no response.
     pub(crate) found: String,
 }
 
@@ -58,8 +58,8 @@ impl ApiError {
         }
     }
 
-    fn no_answer(request: &HttpRequest) -> Self {
-        let found = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
+    fn no_response(request: &HttpRequest) -> Self {
+        let found = format!("no response within {} s", RESPONSE_WITHIN.as_secs());
         Self::new(request, None, found)
     }
 
@@ -135,21 +135,21 @@ impl ApiClient {
         self.retries.load(Ordering::Relaxed)
     }
 
-    /// Sends a request once and returns the answer, if its status is a success.
+    /// Sends a request once and returns the response, if its status is a success.
     async fn send(&self, request: &HttpRequest) -> Result<Response<Body>, ApiError> {
         let start = Instant::now();
         let sent = self.client.send(request.clone().map(Body::from));
-        let answer = match timeout(ANSWER_WITHIN, sent).await {
-            Ok(answer) => answer.map_err(|e| ApiError::new(request, None, innermost(&e))),
-            Err(_) => Err(ApiError::no_answer(request)),
+        let response = match timeout(RESPONSE_WITHIN, sent).await {
+            Ok(response) => response.map_err(|e| ApiError::new(request, None, innermost(&e))),
+            Err(_) => Err(ApiError::no_response(request)),
         };
         let (method, path, elapsed) = (request.method(), request.uri().path(), start.elapsed());
-        let status = match &answer {
+        let status = match &response {
             Ok(response) => response.status().to_string(),
             Err(error) => error.found.clone(),
         };
         tracing::debug!(%method, path, status, ?elapsed, "request");
-        let response = answer?;
+        let response = response?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -161,7 +161,7 @@ impl ApiClient {
     async fn send_for_json(&self, request: &HttpRequest) -> Result<Value, ApiError> {
         let body = body(request, self.send(request).await?).await?;
         serde_json::from_slice(&body).map_err(|e| {
-            let found = format!("the answer is not valid JSON: {e}");
+            let found = format!("the response is not valid JSON: {e}");
             ApiError::new(request, None, found)
         })
     }
@@ -218,7 +218,7 @@ impl ApiClient {
     }
 
     /// Creates an object in a namespace of the run. If an object of this name exists, an earlier
-    /// attempt created it and its answer was lost: that is a success.
+    /// attempt created it and its response was lost: that is a success.
     pub(crate) async fn create(&self, kind: Kind, object: &Value) -> Result<(), ApiError> {
         let namespace = object["metadata"]["namespace"].as_str();
         let objects = objects(kind, "create", namespace)?;
@@ -309,7 +309,7 @@ impl ApiClient {
         }
     }
 
-    /// Sends a `SelfSubjectAccessReview` and returns the server's answer.
+    /// Sends a `SelfSubjectAccessReview` and returns the server's response.
     pub(crate) async fn review_access(&self, review: &Value) -> Result<Value, ApiError> {
         let reviews = Request::new("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
         self.retry(reviews.create(&PostParams::default(), json(review))?)
@@ -390,8 +390,8 @@ fn json(object: &Value) -> Vec<u8> {
 }
 
 async fn body(request: &HttpRequest, response: Response<Body>) -> Result<Bytes, ApiError> {
-    let body = timeout(ANSWER_WITHIN, response.into_body().collect()).await;
-    let body = body.map_err(|_| ApiError::no_answer(request))?;
+    let body = timeout(RESPONSE_WITHIN, response.into_body().collect()).await;
+    let body = body.map_err(|_| ApiError::no_response(request))?;
     body.map(|b| b.to_bytes())
         .map_err(|e| ApiError::new(request, None, innermost(&e)))
 }

@@ -1,4 +1,4 @@
-//! The lines of a streamed answer: a log or a watch.
+//! The lines of a streamed response: a log or a watch.
 
 use http_body_util::BodyExt as _;
 use kube::client::Body;

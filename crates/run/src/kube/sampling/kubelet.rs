@@ -108,7 +108,7 @@ pub(crate) async fn sample(
         && let Some(error) = &summaries.error
     {
         let message = format!(
-            "{reason}; no kubelet answers, either: {error}; `tare doctor --rbac` with \
+            "{reason}; no kubelet responds, either: {error}; `tare doctor --rbac` with \
              `kubernetes.sampling: kubelet` prints the necessary role"
         );
         return events.push(EventKind::SamplingFailed, "", message);
@@ -186,7 +186,7 @@ impl<'a> Summaries<'a> {
                     self.error = Some(error);
                 }
                 Err(_) => {
-                    let found = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
+                    let found = format!("no response within {} s", ANSWER_WITHIN.as_secs());
                     self.miss(node, found);
                 }
             }
@@ -205,7 +205,7 @@ impl<'a> Summaries<'a> {
             format!("{node} ({count} of {all} requests; {found})")
         });
         let nodes: Vec<String> = nodes.collect();
-        (!nodes.is_empty()).then(|| format!("kubelets did not answer: {}", nodes.join(", ")))
+        (!nodes.is_empty()).then(|| format!("kubelets did not respond: {}", nodes.join(", ")))
     }
 
     /// Adds a summary that was received `now`.
@@ -419,7 +419,7 @@ mod tests {
         summaries.add("n1", &summary("n1", START, true), (0, 0));
         assert_eq!(summaries.unanswered(), None);
         summaries.miss("n2".to_owned(), "refused".to_owned());
-        summaries.miss("n2".to_owned(), "no answer within 4 s".to_owned());
+        summaries.miss("n2".to_owned(), "no response within 4 s".to_owned());
         summaries.miss("n1".to_owned(), "refused".to_owned());
         let message = summaries.unanswered().unwrap();
         assert!(
@@ -427,7 +427,7 @@ mod tests {
             "{message}"
         );
         assert!(
-            message.contains("n2 (2 of 2 requests; no answer"),
+            message.contains("n2 (2 of 2 requests; no response"),
             "{message}"
         );
     }

@@ -52,7 +52,7 @@ pub(crate) struct WatchScope<'a> {
 /// A running watch; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct ContainerWatch {
-    /// Requests the last check; the answer is whether the API server replied.
+    /// Requests the last check; the reply is whether the API server responded.
     end: mpsc::Sender<oneshot::Sender<bool>>,
     events: Events,
     _tasks: JoinSet<()>,
@@ -101,7 +101,7 @@ impl ContainerWatch {
             checked.await.ok()
         };
         if tokio::time::timeout(LAST_CHECK_WITHIN, check).await != Ok(Some(true)) {
-            let found = "no answer at the end of the trial: containers that ended in its last \
+            let found = "no response at the end of the trial: containers that ended in its last \
                          seconds are not reported";
             self.events
                 .push(EventKind::ApiServerUnavailable, "API server", found);

@@ -51,7 +51,7 @@ fn proxies(deployment: &Deployment) -> Proof {
     let pods = || deployment.pods.iter().map(Pod);
     let total = deployment.pods.len();
     let Some(sidecar) = deployment.sidecar() else {
-        let claim = "no pod carries a proxy";
+        let claim = "no pod has a proxy";
         return match pods().find(|p| !p.injected().is_empty()) {
             None => proof(claim, true, format!("{total} pods with one container each")),
             Some(pod) => {
@@ -72,7 +72,7 @@ fn proxies(deployment: &Deployment) -> Proof {
     if let Some(first) = missing.first() {
         seen += &format!("; not in {first}");
     }
-    proof("every pod carries its proxy", missing.is_empty(), seen)
+    proof("every pod has a ready proxy", missing.is_empty(), seen)
 }
 
 /// Containers of the application, the proxies and the control plane, for the agents.
@@ -135,7 +135,7 @@ async fn plaintext(api: &ApiClient, deployment: &Deployment) -> Proof {
         match tokio::time::timeout(PLAINTEXT_ANSWER_WITHIN, request).await {
             Ok(Ok(_)) => answered += 1,
             Ok(Err(error)) => refused.push(format!("{}: {}", pod.title(), error.found)),
-            Err(_) => refused.push(format!("{}: no answer", pod.title())),
+            Err(_) => refused.push(format!("{}: no response", pod.title())),
         }
     }
     let mut seen = format!("{answered} answered, {} refused", refused.len());
@@ -160,7 +160,7 @@ pub(crate) async fn after(api: &ApiClient, deployment: &Deployment, load_sent: u
     let pods = counting_pods(api, deployment, &source).await;
     let now = counters(api, &pods, &source).await;
     let growth = |pod: &String, n: &f64| n - deployment.counters.get(pod).copied().unwrap_or(0.0);
-    let answered = format!("{} of {} proxies answered", now.len(), pods.len());
+    let answered = format!("{} of {} proxies responded", now.len(), pods.len());
     if source.of_node_proxies {
         let by_node = pods.iter().filter_map(|pod| {
             let key = pod.key();
@@ -173,7 +173,7 @@ pub(crate) async fn after(api: &ApiClient, deployment: &Deployment, load_sent: u
     let seen = format!("{grown} requests counted, {load_sent} sent, {answered}");
     let holds = grown >= load_sent as f64 && load_sent > 0;
     vec![proof(
-        "the proxies of the fronts counted every request",
+        "the proxies of the called services counted every request",
         holds,
         seen,
     )]
