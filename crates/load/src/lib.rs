@@ -25,7 +25,4 @@ mod target;
 pub use machine::{Awake, NotAwake, core_to_core_ns};
 pub use record::{RecordWriter, verdict};
 pub use run::{LoadError, run};
-pub use target::{
-    EncodedEndpoint, HttpUrl, Origin, SpecError, Targets, UrlError, WEIGHT_SUM_MAX,
-    WeightedShuffle, WeightsError, connections_of, host_port, tls,
-};
+pub use target::{Origin, SpecError, Targets, host_port, tls};

@@ -81,15 +81,6 @@ impl LocalInstance {
             .find(|s| s.name == name)
             .map(|s| &s.server)
     }
-
-    /// Stops one service and leaves its callers running; `false` when there is no such service.
-    pub async fn stop(&mut self, name: &str) -> bool {
-        let Some(at) = self.servers.iter().position(|s| s.name == name) else {
-            return false;
-        };
-        self.servers.remove(at).server.stop().await;
-        true
-    }
 }
 
 /// Serves a complete instance until SIGTERM or SIGINT. Calls `started` when all services are

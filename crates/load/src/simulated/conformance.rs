@@ -134,7 +134,7 @@ fn addrs(spec: &LoadSpec, server: SocketAddr, refused: SocketAddr) -> Vec<Vec<So
         .unwrap()
         .origins
         .iter()
-        .map(|o| match o.authority.as_str() {
+        .map(|o| match o.server_name.as_str() {
             "server" => vec![server],
             "refused" => vec![refused],
             _ => Vec::new(),

@@ -10,7 +10,7 @@ pub mod tls;
 mod url;
 
 pub(crate) use resolve::resolve;
-pub use shuffle::{WEIGHT_SUM_MAX, WeightedShuffle, WeightsError};
 pub use spec::SpecError;
-pub use targets::{EncodedEndpoint, Origin, Targets, connections_of};
-pub use url::{HttpUrl, UrlError, host_port};
+pub(crate) use targets::connections_of;
+pub use targets::{Origin, Targets};
+pub use url::host_port;

@@ -8,7 +8,7 @@
 use tare_model::rng::Rng;
 
 /// Largest sum of the weights, divided by their common factor.
-pub const WEIGHT_SUM_MAX: u64 = 1 << 22;
+const WEIGHT_SUM_MAX: u64 = 1 << 22;
 
 /// The sum of the weights is too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ const BATCH: usize = 16;
 
 /// Endpoints by weight, shuffled anew in every cycle.
 #[derive(Debug, Clone)]
-pub struct WeightedShuffle {
+pub(crate) struct WeightedShuffle {
     /// Each endpoint as often as its weight.
     entries: Vec<u32>,
     bits: u32,
@@ -43,7 +43,7 @@ impl WeightedShuffle {
     ///
     /// # Errors
     /// When the sum of the weights exceeds [`WEIGHT_SUM_MAX`].
-    pub fn new(weights: &[u32], seed: u64) -> Result<Self, WeightsError> {
+    pub(crate) fn new(weights: &[u32], seed: u64) -> Result<Self, WeightsError> {
         let divisor = weights.iter().fold(0, |a, &b| gcd(a, u64::from(b))).max(1);
         let total = weights.iter().map(|&w| u64::from(w)).sum::<u64>() / divisor;
         if total > WEIGHT_SUM_MAX {
@@ -74,7 +74,7 @@ impl WeightedShuffle {
 
     /// The endpoint of slot `index`. Cheapest when indices rise in equal steps.
     #[inline]
-    pub fn pick(&mut self, index: u64) -> usize {
+    pub(crate) fn pick(&mut self, index: u64) -> usize {
         if self.entries.len() <= 1 {
             return self.entries.first().map_or(0, |&entry| entry as usize);
         }

@@ -18,51 +18,50 @@ use super::url::{HttpUrl, UrlError, host_port};
 #[derive(Debug, Clone)]
 pub struct Targets {
     /// In the order of the specification.
-    pub endpoints: Vec<EncodedEndpoint>,
+    pub(crate) endpoints: Vec<EncodedEndpoint>,
     /// Names in the order of first appearance.
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// Where connections go.
     pub origins: Vec<Origin>,
     /// From the index of a slot to its endpoint.
-    pub shuffle: WeightedShuffle,
+    pub(crate) shuffle: WeightedShuffle,
     /// Requests of HTTP/2; see [`EncodedEndpoint::stream_request`].
-    pub requests: Arc<[Request]>,
+    pub(crate) requests: Arc<[Request]>,
 }
 
 /// An endpoint with its encoded request.
 #[derive(Debug, Clone)]
-pub struct EncodedEndpoint {
+pub(crate) struct EncodedEndpoint {
     /// The complete HTTP/1.1 request; empty with HTTP/2.
-    pub request: Vec<u8>,
+    pub(crate) request: Vec<u8>,
     /// With HTTP/2, index into [`Targets::requests`].
-    pub stream_request: u32,
+    pub(crate) stream_request: u32,
     /// Whether the method is HEAD: the response has no body, whatever its headers state.
-    pub head_request: bool,
+    pub(crate) head_request: bool,
     /// Index into [`Targets::names`].
-    pub name: u32,
+    pub(crate) name: u32,
     /// Index into [`Targets::origins`].
-    pub origin: u32,
+    pub(crate) origin: u32,
 }
 
-/// A host and port to connect to, and the endpoints that are requested there.
+/// A host and port to connect to, and the endpoints that are requested there. Each authority
+/// of the URLs has its own origin.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// Authority of the URLs. Authorities do not share connections.
-    pub authority: String,
     /// Whether its protocol is HTTP/2. HTTP/1.1 and HTTP/2 do not share connections.
-    pub multiplexed: bool,
+    pub(crate) multiplexed: bool,
     /// Host to resolve.
-    pub host: String,
+    pub(crate) host: String,
     /// Port.
     pub port: u16,
     /// Whether to use TLS.
-    pub tls: bool,
+    pub(crate) tls: bool,
     /// Host of the URLs, which the server's certificate must name.
-    pub server_name: String,
+    pub(crate) server_name: String,
     /// The order of its endpoints in a closed loop; yields indices into `endpoints`.
-    pub shuffle: WeightedShuffle,
+    pub(crate) shuffle: WeightedShuffle,
     /// Indices into [`Targets::endpoints`].
-    pub endpoints: Vec<u32>,
+    pub(crate) endpoints: Vec<u32>,
 }
 
 impl Targets {
@@ -152,7 +151,6 @@ fn origin(
     let server_name = host_port(&key.authority, key.port)
         .map_or_else(|_| key.host.clone(), |(host, _)| host.to_owned());
     Ok(Origin {
-        authority: key.authority,
         multiplexed: key.multiplexed,
         host: key.host,
         port: key.port,
@@ -177,8 +175,7 @@ fn parse_url(endpoint: &Endpoint) -> Result<HttpUrl, SpecError> {
 /// The number of connections from thread `thread` of `threads` to origin `origin` of
 /// `origins` when `connections` are spread evenly. At least one, since each thread has slots
 /// for each origin.
-#[must_use]
-pub fn connections_of(
+pub(crate) fn connections_of(
     connections: u32,
     origin: u32,
     origins: u32,

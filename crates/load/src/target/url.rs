@@ -2,13 +2,13 @@
 
 /// The parts of a URL that a request needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpUrl {
+pub(super) struct HttpUrl {
     /// Whether it begins with `https://`.
-    pub tls: bool,
+    pub(super) tls: bool,
     /// As written; the Host header.
-    pub authority: String,
+    pub(super) authority: String,
     /// Path and query; at least `/`.
-    pub target: String,
+    pub(super) target: String,
 }
 
 /// Why a URL cannot be used.
@@ -30,7 +30,7 @@ impl HttpUrl {
     ///
     /// # Errors
     /// When `text` is not an HTTP URL with a host and an optional port.
-    pub fn parse(text: &str) -> Result<Self, UrlError> {
+    pub(super) fn parse(text: &str) -> Result<Self, UrlError> {
         let scheme_end = text.find("://").unwrap_or(0);
         let scheme = &text[..scheme_end];
         let tls = scheme.eq_ignore_ascii_case("https");
@@ -59,8 +59,7 @@ impl HttpUrl {
     }
 
     /// The port of an authority without one.
-    #[must_use]
-    pub fn default_port(&self) -> u16 {
+    pub(super) fn default_port(&self) -> u16 {
         if self.tls { 443 } else { 80 }
     }
 }

@@ -8,13 +8,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::{BOUND, address, counted, get, graph, raw, start};
+use crate::probes;
 
 #[tokio::test]
 async fn calls_to_a_stopped_service_fail_with_503_and_others_succeed() {
-    let mut instance = start(&builtin("emojivoto").unwrap(), 1).await;
-    let web = address(&instance, "web");
+    let (emoji, voting) = (probes::leaf("emoji").await, probes::leaf("voting").await);
+    let server = probes::web(&emoji, &voting).await;
+    let web = server.address();
     assert_eq!(get(web, "/api/vote?choice=:joy:").await.status, 200);
-    assert!(instance.stop("voting").await);
+    voting.stop().await;
     for _ in 0..3 {
         let answer = tokio::time::timeout(BOUND, get(web, "/api/vote?choice=:joy:"))
             .await
@@ -28,7 +30,8 @@ async fn calls_to_a_stopped_service_fail_with_503_and_others_succeed() {
     }
     assert_eq!(get(web, "/api/list").await.status, 200);
     assert_eq!(get(web, "/api/leaderboard").await.status, 503);
-    assert_eq!(counted(&instance, "web", "vote"), (1, 3));
+    let tally = server.tally();
+    assert_eq!((tally.served["vote"], tally.failed["vote"]), (1, 3));
 }
 
 /// A relay that can cut all of its connections, as when a service dies.

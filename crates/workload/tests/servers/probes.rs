@@ -22,6 +22,25 @@ fn spec(service: &str) -> WorkloadSpec {
     }
 }
 
+/// Starts a service of Emojivoto that makes no calls.
+pub(crate) async fn leaf(service: &str) -> Server {
+    Server::start(&spec(service)).await.unwrap().0
+}
+
+/// Starts the web service of Emojivoto.
+pub(crate) async fn web(emoji: &Server, voting: &Server) -> Server {
+    let mut web = spec("web");
+    for (name, server) in [("emoji", emoji), ("voting", voting)] {
+        let at = server.address().to_string();
+        let to = Upstream {
+            connect: at.clone(),
+            authority: at,
+        };
+        web.upstreams.insert(name.to_owned(), to);
+    }
+    Server::start(&web).await.unwrap().0
+}
+
 #[tokio::test]
 async fn the_echo_returns_the_headers_and_is_not_counted() {
     let instance = start(&builtin("emojivoto").unwrap(), 1).await;
@@ -45,8 +64,7 @@ async fn the_echo_returns_the_headers_and_is_not_counted() {
 #[tokio::test]
 async fn the_echo_is_forwarded_to_upstreams_with_their_authority() {
     let mut web = spec("web");
-    let (emoji, _) = Server::start(&spec("emoji")).await.unwrap();
-    let (voting, _) = Server::start(&spec("voting")).await.unwrap();
+    let (emoji, voting) = (leaf("emoji").await, leaf("voting").await);
     emoji.ready().await;
     voting.ready().await;
     for (name, server) in [("emoji", &emoji), ("voting", &voting)] {
@@ -95,18 +113,8 @@ async fn the_echo_is_forwarded_through_a_chain_of_both_protocols() {
 
 #[tokio::test]
 async fn readiness_waits_for_the_called_services() {
-    let (emoji, _) = Server::start(&spec("emoji")).await.unwrap();
-    let (voting, _) = Server::start(&spec("voting")).await.unwrap();
-    let mut web = spec("web");
-    for (name, server) in [("emoji", &emoji), ("voting", &voting)] {
-        let at = server.address().to_string();
-        let to = Upstream {
-            connect: at.clone(),
-            authority: at,
-        };
-        web.upstreams.insert(name.to_owned(), to);
-    }
-    let (web, _) = Server::start(&web).await.unwrap();
+    let (emoji, voting) = (leaf("emoji").await, leaf("voting").await);
+    let web = web(&emoji, &voting).await;
     emoji.ready().await;
     // voting listens but is not ready.
     let early = tokio::time::timeout(Duration::from_millis(100), web.ready()).await;
