@@ -8,6 +8,7 @@
 //! and is negative in the warm-up.
 
 mod builtin_files;
+mod cause;
 pub mod graph;
 pub mod limits;
 pub mod load;
@@ -20,6 +21,7 @@ mod source;
 pub mod summary;
 pub mod units;
 
+pub use cause::innermost;
 pub use records::{hist, layout, record, trial, verdict, worker};
 pub use source::nearest;
 

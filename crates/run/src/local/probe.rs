@@ -11,6 +11,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tare_model::graph::ServiceProtocol;
+use tare_model::innermost;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -184,11 +185,6 @@ where
     })
 }
 
-/// The innermost cause: the outer ones only say that a connection failed.
 fn refused(error: hyper::Error) -> ProbeError {
-    let mut cause: &dyn std::error::Error = &error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    ProbeError::Refused(cause.to_string())
+    ProbeError::Refused(innermost(&error))
 }

@@ -9,6 +9,7 @@ use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
 use prost_reflect::{DescriptorError, DescriptorPool};
 use tare_load::tls::TlsPeer;
+use tare_model::innermost;
 use tonic::codegen::http::uri::{InvalidUri, PathAndQuery};
 use tonic::metadata::{MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
@@ -277,17 +278,6 @@ fn first_missing(files: &BTreeMap<String, FileDescriptorProto>) -> Option<String
         .into_iter()
         .find(|d| !files.contains_key(*d))
         .cloned()
-}
-
-/// Returns the innermost cause; the outer ones carry no information.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        text = deeper.to_string();
-        cause = deeper.source();
-    }
-    text
 }
 
 #[cfg(test)]

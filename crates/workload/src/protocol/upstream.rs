@@ -17,6 +17,7 @@ use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tare_model::graph::{BYTES_MAX, ServiceProtocol};
+use tare_model::innermost;
 use tokio::net::TcpStream;
 use tonic::Status;
 use tonic_prost::ProstCodec;
@@ -222,15 +223,6 @@ impl Link {
         }
         failure
     }
-}
-
-/// The innermost cause; the outer ones only state that something failed.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 /// Connects to one address and ignores the URI, whose authority is meant for the proxy that

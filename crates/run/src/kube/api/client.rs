@@ -18,6 +18,7 @@ use kube::client::Body;
 use kube::core::request;
 use kube::{Client, Config};
 use serde_json::Value;
+use tare_model::innermost;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::kinds::{Kind, POD, POD_LOG, POD_PROXY};
@@ -406,14 +407,6 @@ fn message(status: StatusCode, body: &[u8]) -> String {
             format!("{status}: {}", text.trim())
         }
     }
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]
