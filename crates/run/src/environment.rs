@@ -99,6 +99,10 @@ pub enum Phase {
 
 /// A worker to start, with its specification.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each worker of a trial"
+)]
 pub enum WorkerSpec {
     /// A generator: `tare load --spec -`.
     Generator(LoadSpec),
