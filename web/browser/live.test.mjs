@@ -1,4 +1,4 @@
-// The page of a run that goes on, with a server that tells what `tare run --web` would.
+// The page of a run in progress, with a server that sends the updates of `tare run --web`.
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { launch } from "./support.mjs";
 
-test("the live page shows the trial that is running, and loads again after it", async () => {
+test("the live page shows the current trial and reloads after it", async () => {
   const html = await readFile(join(process.env.REPORTS ?? "", "quick", "live.html"));
   let loads = 0;
   let listener;
@@ -28,25 +28,25 @@ test("the live page shows the trial that is running, and loads again after it", 
     const complaints = [];
     page.on("console", (m) => m.type() === "error" && complaints.push(m.text()));
     page.on("pageerror", (e) => complaints.push(e.message));
-    const tell = (told) => listener.write(`data: ${JSON.stringify(told)}\n\n`);
+    const send = (update) => listener.write(`data: ${JSON.stringify(update)}\n\n`);
     await page.goto(`http://127.0.0.1:${server.address().port}/`);
     await page.waitForSelector("html[data-drawn=yes]");
     const words = page.locator("[data-live]");
-    tell({ type: "started", index: 4, block: 0, mesh: "envoy", load: "200rps", done: 4, planned: 18 });
-    tell({ type: "stage", stage: "measuring" });
+    send({ type: "started", index: 4, block: 0, mesh: "envoy", load: "200rps", done: 4, planned: 18 });
+    send({ type: "stage", stage: "measuring" });
     for (const second of [-1, 0, 1, 2]) {
-      tell({ type: "progress", progress: { t_ns: second * 1e9, rate_rps: 200, p50_ns: 1.5e6, p99_ns: 4e6, errors: 0, lateness_p50_ns: 1 } });
-      tell({ type: "cores", cores: 0.25 });
+      send({ type: "progress", progress: { t_ns: second * 1e9, rate_rps: 200, p50_ns: 1.5e6, p99_ns: 4e6, errors: 0, lateness_p50_ns: 1 } });
+      send({ type: "cores", cores: 0.25 });
     }
     await page.locator("[data-live-charts] figure").nth(2).waitFor();
     const text = await words.textContent();
     assert.match(text, /Block 1, trial 5 of 18: envoy at 200rps · measuring · 200 rps, median 1\.50 ms, p99 4\.00 ms/);
     assert.equal(await page.locator("[data-live-charts] figure").count(), 3);
-    tell({ type: "done" });
+    send({ type: "done" });
     const gone = listener;
     while (loads < 2 || listener === gone) await new Promise((resume) => setTimeout(resume, 20));
-    tell({ type: "over", report: "runs/x/report.html" });
-    await page.getByText("The run is over. Its report: runs/x/report.html").waitFor();
+    send({ type: "over", report: "runs/x/report.html" });
+    await page.getByText("The run has ended. Report: runs/x/report.html").waitFor();
     assert.deepEqual(complaints, []);
   } finally {
     await browser.close();

@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** Opens a report, acts, and fails on whatever the page complained about. */
+/** Opens a report, acts, and fails on every complaint of the page. */
 async function on(name, options, act) {
   const { page, complaints } = await open(browser, report(name), options);
   try {
@@ -29,7 +29,7 @@ async function on(name, options, act) {
 
 const CHARTS = ["headline", "latency", "overhead", "cpu", "memory", "scaling", "endpoints", "time", "distributions", "lateness"];
 
-test("every chart is there, described, and gives its drawing and its data", async () => {
+test("every chart has a description and can be saved as SVG and CSV", async () => {
   await on("quick", {}, async (page) => {
     const names = await page.$$eval("[data-chart]", (places) => places.map((p) => p.dataset.chart));
     assert.deepEqual(names, CHARTS);
@@ -39,7 +39,7 @@ test("every chart is there, described, and gives its drawing and its data", asyn
     ]);
     assert.equal(download.suggestedFilename(), "tare-at-a-glance.csv");
     assert.match(await readFile(await download.path(), "utf8"), /^figure,mesh,value,low,high/);
-    // Browsers allow few downloads in a row: the others are caught on their way.
+    // Browsers limit downloads in a row, so the others are intercepted.
     await page.evaluate(() => {
       const make = URL.createObjectURL;
       URL.createObjectURL = (blob) => {
@@ -58,16 +58,16 @@ test("every chart is there, described, and gives its drawing and its data", asyn
         const words = await svg.getAttribute("aria-label");
         assert.equal(await svg.getAttribute("role"), "img");
         assert.match(words ?? "", /\d/, `${name}: its description has no figure`);
-        assert.ok(!/NaN|undefined|Infinity/.test(await figure.innerHTML()), `${name}: a figure that is none`);
+        assert.ok(!/NaN|undefined|Infinity/.test(await figure.innerHTML()), `${name}: not a number`);
         const csv = await saved(page, figure, "CSV");
         assert.ok(csv.text.split("\r\n").length > 2, `${csv.name}: no rows`);
-        assert.ok(!/NaN|undefined|Infinity/.test(csv.text), `${csv.name}: a figure that is none`);
+        assert.ok(!/NaN|undefined|Infinity/.test(csv.text), `${csv.name}: not a number`);
         const drawing = await saved(page, figure, "SVG");
         const whole = await page.evaluate((text) => {
           const parsed = new DOMParser().parseFromString(text, "image/svg+xml");
           return parsed.querySelector("parsererror") === null && !/var\(--(ink|quiet|grid|paper|mesh|invalid)/.test(text);
         }, drawing.text);
-        assert.ok(whole, `${drawing.name} does not stand on its own`);
+        assert.ok(whole, `${drawing.name} is not standalone`);
       }
     }
   });
@@ -78,7 +78,7 @@ async function saved(page, figure, kind) {
   return page.evaluate(async () => ({ name: globalThis.caughtName, text: await globalThis.caught }));
 }
 
-test("the command that leaves trials out is in the page, and what it wrote names them", async () => {
+test("the page shows the command that excludes trials, and then the excluded trials", async () => {
   const command = async (name) => {
     let text;
     await on(name, {}, async (page) => {
@@ -96,7 +96,7 @@ test("the command that leaves trials out is in the page, and what it wrote names
   });
 });
 
-test("the list of trials is filtered, and leads to each over time", async () => {
+test("the list of trials can be filtered and links to each trial over time", async () => {
   await on("doubts", { hash: "#trial-7" }, async (page) => {
     const trial = page.locator('[data-chart="time"] select');
     assert.equal(await trial.inputValue(), "7");
@@ -110,7 +110,7 @@ test("the list of trials is filtered, and leads to each over time", async () => 
   });
 });
 
-test("measures and distributions are chosen with the keyboard", async () => {
+test("measures and distributions can be chosen with the keyboard", async () => {
   await on("quick", {}, async (page) => {
     const cpu = page.locator('[data-chart="cpu"]');
     const label = () => cpu.locator("svg").first().getAttribute("aria-label");
@@ -125,7 +125,7 @@ test("measures and distributions are chosen with the keyboard", async () => {
   });
 });
 
-test("published figures are laid beside the run's on request, labelled, and in the data", async () => {
+test("published figures appear on request, labelled, and in the CSV", async () => {
   await on("quick", {}, async (page) => {
     await page.evaluate(() => {
       URL.createObjectURL = (blob) => {
@@ -147,10 +147,10 @@ test("published figures are laid beside the run's on request, labelled, and in t
       const box = panel.getByRole("checkbox", { name: "published on other machines" });
       const source = panel.getByRole("combobox");
       if (!(await box.isChecked())) {
-        assert.ok(!/published/.test((await drawing.getAttribute("aria-label")) + (await drawing.textContent())), "shown unasked");
+        assert.ok(!/published/.test((await drawing.getAttribute("aria-label")) + (await drawing.textContent())), "shown by default");
         assert.ok(!/published/.test((await saved(page, panel.locator("figure").first(), "CSV")).text));
         assert.ok(!(await source.isVisible()));
-        // By keyboard, as whoever has no mouse.
+        // With the keyboard only.
         await box.focus();
         await page.keyboard.press("Space");
       }
@@ -162,7 +162,7 @@ test("published figures are laid beside the run's on request, labelled, and in t
       assert.match(text, /^source,/);
       assert.match(text, /\r\nthis run,/);
       assert.match(text, /\r\npublished on other machines: /);
-      assert.ok(!/NaN|undefined|Infinity/.test((await panel.innerHTML()) + text), `${chart}: a figure that is none`);
+      assert.ok(!/NaN|undefined|Infinity/.test((await panel.innerHTML()) + text), `${chart}: not a number`);
     }
     const memory = page.locator('[data-chart="memory"]');
     await memory.getByRole("button", { name: "per process" }).click();
@@ -172,15 +172,15 @@ test("published figures are laid beside the run's on request, labelled, and in t
   });
 });
 
-test("the instrument's own error is in the page", async () => {
+test("the page has the instrument error", async () => {
   await on("quick", {}, async (page) => {
-    const table = page.locator('[data-part="instrument"] table').first();
+    const table = page.locator('section[aria-labelledby="instrument"] table').first();
     assert.match(await table.textContent(), /added p99/);
     assert.match(await table.textContent(), /µs/);
   });
 });
 
-test("hostile names are text", async () => {
+test("hostile names are shown as text", async () => {
   await on("hostile", {}, async (page) => {
     const count = await page.evaluate(() => [document.images.length, document.querySelectorAll("main script").length]);
     assert.deepEqual(count, [0, 0]);
@@ -188,7 +188,7 @@ test("hostile names are text", async () => {
   });
 });
 
-test("no width, and no medium, is too narrow", async () => {
+test("the page fits every width and paper", async () => {
   for (const [width, colorScheme] of [[320, "light"], [375, "dark"], [768, "light"], [1600, "dark"]]) {
     for (const name of ["quick", "hostile"]) {
       await on(name, { width, colorScheme }, async (page) => {
@@ -201,16 +201,16 @@ test("no width, and no medium, is too narrow", async () => {
     await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
     assert.ok((await overflow(page)) <= 0, `${await overflow(page)} pixels too wide for paper`);
     assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(255, 255, 255)");
-    assert.ok(await page.locator('[data-part="latency"] table').first().isVisible(), "figures are folded on paper");
+    assert.ok(await page.locator('section[aria-labelledby="latency"] table').first().isVisible(), "figures are hidden on paper");
     assert.ok(!(await page.locator(".tools").first().isVisible()));
     const shown = (cells) => cells.filter((c) => getComputedStyle(c).display !== "none").length;
     const heads = await page.locator("table.trials thead th").evaluateAll(shown);
     const figures = await page.locator("table.trials tr[data-trial]").first().locator("td").evaluateAll(shown);
-    assert.equal(heads, figures, "figures of trials stand below the headings of others");
+    assert.equal(heads, figures, "the columns of the trials do not match their headings");
   });
 });
 
-test("text stands out from its ground, and meshes from theirs", async () => {
+test("text and mesh colours have enough contrast", async () => {
   for (const colorScheme of ["light", "dark"]) {
     await on("doubts", { colorScheme }, async (page) => {
       const faint = await page.evaluate(() => {
@@ -252,7 +252,7 @@ test("text stands out from its ground, and meshes from theirs", async () => {
   }
 });
 
-test("whatever can be used has a name", async () => {
+test("every control has a name", async () => {
   await on("doubts", {}, async (page) => {
     const nameless = await page.$$eval("button, input, select, a", (all) =>
       all.filter((e) => !(e.ariaLabel || e.textContent.trim() || e.labels?.[0]?.textContent.trim())).map((e) => e.outerHTML));

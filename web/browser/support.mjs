@@ -1,4 +1,4 @@
-// A headless Chromium, and pages that complain about whatever a report must not do.
+// A headless Chromium, and pages that record everything that a report must not do.
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -36,7 +36,7 @@ export async function launch() {
   });
 }
 
-/** An open report: the page, and `complaints`, which must stay empty. */
+/** Opens a report. Returns the page, and its `complaints`, which must stay empty. */
 export async function open(browser, file, { width = 1200, height = 860, colorScheme = "light", hash = "" } = {}) {
   const url = pathToFileURL(file).href;
   const context = await browser.newContext({
@@ -58,7 +58,7 @@ export async function open(browser, file, { width = 1200, height = 860, colorSch
   return { page, complaints };
 }
 
-/** How much wider than the window the page is, in pixels. */
+/** Returns how much wider than the window the page is, in pixels. */
 export function overflow(page) {
   return page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
 }

@@ -34,7 +34,7 @@ await build({
   logLevel: "warning",
 });
 
-// Inside a script element nothing may look like its end.
+// The script must not contain the end of its own element.
 const path = join(out, "page.js");
 const script = (await readFile(path, "utf8"))
   .replaceAll("</script", "<\\/script")

@@ -1,10 +1,9 @@
-// Pictures of a report page from a headless Chromium: light, dark, narrow, print.
+// Takes screenshots of a report page with a headless Chromium: light, dark, narrow, print.
 //
 //   node scripts/shot.mjs REPORT.html OUTPUT_DIRECTORY [--chart NAME]
 //
-// With --chart only the pictures for a README are made: the named chart in light and
-// dark. Fails when the page asks for anything from the network or logs an error.
-// CHROMIUM names the browser's binary.
+// With --chart it takes only the named chart in light and dark, for a README. Fails if the page
+// makes a network request or logs an error. CHROMIUM is the path of the browser.
 import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { launch, open as openReport, overflow } from "../browser/support.mjs";

@@ -1,8 +1,7 @@
-// From the embedded summary to rows for charts. No figure is computed here that
-// the summary does not hold; only units and positions.
+// Rows for charts from the embedded summary. Only units and positions are computed here; every figure is in the summary.
 import type { Cell, Difference, Load, Summary } from "./summary";
 
-/** Latency at a place on the axis of nines. */
+/** Latency at a percentile. */
 export interface CurvePoint {
   mesh: string;
   q: number;
@@ -13,7 +12,7 @@ export interface CurvePoint {
   supported: boolean;
 }
 
-/** A difference to the baseline, in milliseconds. */
+/** A difference from the baseline, in milliseconds. */
 export interface OverheadRow {
   mesh: string;
   percentile: string;
@@ -23,12 +22,12 @@ export interface OverheadRow {
   distinct: boolean;
 }
 
-/** Where a quantile lies on the axis: 0.9 at 1, 0.99 at 2, 0.999 at 3. */
+/** Position of a quantile on the axis: 0.9 at 1, 0.99 at 2, 0.999 at 3. */
 export function nines(q: number): number {
   return -Math.log10(1 - q);
 }
 
-/** The percentile at a place on the axis, as people write it: `99.9`. */
+/** The percentile at a position on the axis, such as `99.9`. */
 export function percentile(at: number): string {
   const q = 100 * (1 - 10 ** -at);
   return String(Number(q.toFixed(Math.max(0, Math.ceil(at) - 2) + (at % 1 === 0 ? 0 : 1))));
@@ -67,12 +66,12 @@ export function curves(cells: Cell[]): CurvePoint[] {
   );
 }
 
-/** The part of the curves that may be stated, and the part that may not, which
- * begins at the last supported point so that the line does not break. */
-export function splitBySupport(points: CurvePoint[]): { firm: CurvePoint[]; thin: CurvePoint[] } {
-  const firm = points.filter((p) => p.supported);
-  const thin = points.filter((p, i) => !p.supported || (points[i + 1]?.mesh === p.mesh && !points[i + 1]?.supported));
-  return { firm, thin };
+/** The part of the curves with enough responses, and the part with too few. The latter begins at the last point of the
+ * former, so that the line is continuous. */
+export function splitBySupport(points: CurvePoint[]): { supported: CurvePoint[]; unsupported: CurvePoint[] } {
+  const supported = points.filter((p) => p.supported);
+  const unsupported = points.filter((p, i) => !p.supported || (points[i + 1]?.mesh === p.mesh && !points[i + 1]?.supported));
+  return { supported, unsupported };
 }
 
 export function overheads(cells: Cell[]): OverheadRow[] {
@@ -86,37 +85,4 @@ export function overheads(cells: Cell[]): OverheadRow[] {
       distinct: d.distinction === "higher" || d.distinction === "lower",
     })),
   );
-}
-
-/** Moves labels apart to at least `gap`, keeping their order and staying in [top, bottom]. */
-export function spreadLabels(at: number[], gap: number, top: number, bottom: number): number[] {
-  const order = at.map((y, i) => ({ y, i })).sort((a, b) => a.y - b.y);
-  let floor = top;
-  for (const label of order) {
-    label.y = Math.max(label.y, floor);
-    floor = label.y + gap;
-  }
-  let ceiling = bottom;
-  for (const label of order.reverse()) {
-    label.y = Math.min(label.y, ceiling);
-    ceiling = label.y - gap;
-  }
-  const placed = new Array<number>(at.length);
-  for (const label of order) placed[label.i] = label.y;
-  return placed;
-}
-
-/** Comma-separated values (RFC 4180), with a column for each key of any row. A cell that a spreadsheet could take for a
- * formula is kept as text. */
-export function csv(rows: object[]): string {
-  if (rows.length === 0) return "";
-  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  const field = (value: unknown): string => {
-    if (value === null || value === undefined) return "";
-    let text = Array.isArray(value) ? value.join(" ") : String(value);
-    if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
-    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  const lines = rows.map((row) => columns.map((c) => field((row as Record<string, unknown>)[c])).join(","));
-  return [columns.join(","), ...lines].join("\r\n") + "\r\n";
 }

@@ -1,15 +1,15 @@
-// The frame of a chart: title, drawing, buttons to save it, a description for
-// readers by ear, and drawing again when its width changes.
-import { csv } from "./data";
+// The frame of a chart: title, drawing, buttons to save it, a description for screen readers. It is drawn again when its
+// width changes.
+import { csv } from "./csv";
 
 export interface Chart {
-  /** What stands above it. */
+  /** The title above it. */
   title: string;
-  /** What a reader who does not see it should know. */
+  /** A description for screen readers. */
   description: string;
-  /** Name of saved files, without ending. */
+  /** Name of saved files, without extension. */
   file: string;
-  /** Its data, for CSV. */
+  /** Its data as CSV rows. */
   rows: object[];
   /** Draws at a width in CSS pixels. */
   draw: (width: number) => SVGSVGElement;
@@ -71,7 +71,7 @@ function save(name: string, type: string, text: string): void {
 
 const COPIED = ["fill", "stroke", "color", "font-size", "font-family", "font-weight", "font-variant-numeric"];
 
-/** The drawing as a file of its own: colours resolved, a ground, a title. */
+/** The drawing as a standalone file: with resolved colours, a background and a title. */
 export function standalone(svg: SVGSVGElement | null, title: string): string {
   if (!svg) return "";
   const copy = svg.cloneNode(true) as SVGSVGElement;
@@ -82,7 +82,7 @@ export function standalone(svg: SVGSVGElement | null, title: string): string {
     for (const property of COPIED) {
       to[i]?.style.setProperty(property, style.getPropertyValue(property));
     }
-    // What is now in the style must not also refer to the page's own properties.
+    // The style replaces attributes that refer to properties of the page.
     for (const name of to[i]?.getAttributeNames() ?? []) {
       if (name !== "style" && to[i]?.getAttribute(name)?.startsWith("var(")) to[i]?.removeAttribute(name);
     }
@@ -98,7 +98,7 @@ export function standalone(svg: SVGSVGElement | null, title: string): string {
     return element;
   };
   const page = getComputedStyle(document.body);
-  const ground = make("rect", {
+  const background = make("rect", {
     x: "0",
     y: String(-space),
     width: String(width),
@@ -115,6 +115,11 @@ export function standalone(svg: SVGSVGElement | null, title: string): string {
     "text-anchor": "start",
   });
   heading.textContent = title;
-  copy.prepend(ground, heading);
+  copy.prepend(background, heading);
   return new XMLSerializer().serializeToString(copy);
+}
+
+/** Replaces characters of a label that a file name should not have. */
+export function fileName(text: string): string {
+  return text.replace(/[^\w.-]/g, "-");
 }

@@ -1,11 +1,11 @@
-// The trial that is running, in the page of a run that still goes on.
+// The current trial, on the page of a run in progress.
 import { liveCharts, type Moment } from "./charts/live";
 import { mount } from "./figure";
 import type { Summary } from "./summary";
 import { milliseconds, significant } from "./words";
 
-/** What the server tells; `crates/tare/src/web/feed.rs` writes it. */
-type Told =
+/** An update from the server; `crates/tare/src/web/feed.rs` writes it. */
+type Update =
   | { type: "started"; index: number; block: number; mesh: string; load: string; done: number; planned: number }
   | { type: "stage"; stage: string }
   | { type: "progress"; progress: { t_ns: number; rate_rps: number; p50_ns: number; p99_ns: number; errors: number } }
@@ -13,8 +13,8 @@ type Told =
   | { type: "done" }
   | { type: "over"; report: string };
 
-/** Follows the run, where the page is one of a run that goes on. */
-export function follow(summary: Summary): void {
+/** Shows the current trial, if the page is that of a run in progress. */
+export function followRun(summary: Summary): void {
   const words = document.querySelector<HTMLElement>("[data-live]");
   const done = document.querySelector<HTMLProgressElement>("[data-live-done]");
   const place = document.querySelector<HTMLElement>("[data-live-charts]");
@@ -40,31 +40,31 @@ export function follow(summary: Summary): void {
   };
   const source = new EventSource("events");
   source.addEventListener("message", (message) => {
-    const told = JSON.parse(message.data as string) as Told;
-    switch (told.type) {
+    const update = JSON.parse(message.data as string) as Update;
+    switch (update.type) {
       case "started":
-        ({ mesh } = told);
+        ({ mesh } = update);
         moments = [];
-        label = `Block ${told.block + 1}, trial ${told.done + 1} of ${told.planned}: ${told.mesh} at ${told.load}`;
-        [done.value, done.max] = [told.done, told.planned];
+        label = `Block ${update.block + 1}, trial ${update.done + 1} of ${update.planned}: ${update.mesh} at ${update.load}`;
+        [done.value, done.max] = [update.done, update.planned];
         chart();
         break;
       case "stage":
-        ({ stage } = told);
+        ({ stage } = update);
         break;
       case "progress": {
-        const { t_ns, rate_rps, p50_ns, p99_ns, errors } = told.progress;
+        const { t_ns, rate_rps, p50_ns, p99_ns, errors } = update.progress;
         moments.push({ second: t_ns / 1e9, rps: rate_rps, p50_ms: p50_ns / 1e6, p99_ms: p99_ns / 1e6, errors, cores: null });
         chart();
         break;
       }
       case "cores": {
         const last = moments.at(-1);
-        if (last) last.cores = told.cores;
+        if (last) last.cores = update.cores;
         break;
       }
       case "done":
-        // The page with the trial in it; where it was scrolled to, it stays.
+        // The new page includes the trial. The browser keeps the scroll position.
         location.reload();
         break;
       case "over":
@@ -72,12 +72,12 @@ export function follow(summary: Summary): void {
         source.close();
         place.replaceChildren();
         done.hidden = true;
-        [label, stage, moments] = [`The run is over. Its report: ${told.report}`, "", []];
+        [label, stage, moments] = [`The run has ended. Report: ${update.report}`, "", []];
         break;
     }
     draw();
   });
   source.addEventListener("error", () => {
-    if (!over && source.readyState === EventSource.CLOSED) words.textContent = "The run cannot be reached any more.";
+    if (!over && source.readyState === EventSource.CLOSED) words.textContent = "The connection to the run is lost.";
   });
 }

@@ -1,5 +1,4 @@
-// Draws the charts of the report page from the data embedded in it, and again when
-// the reader leaves trials out.
+// Draws the charts of the report page from the embedded data.
 import { distributions } from "./charts/distributions";
 import { endpointCharts } from "./charts/endpoints";
 import { headline } from "./charts/headline";
@@ -10,7 +9,7 @@ import { cpu, memory } from "./charts/resources";
 import { scalingCharts } from "./charts/scaling";
 import { showTrial, time } from "./charts/time";
 import type { Details } from "./details";
-import { follow as followRun } from "./live";
+import { followRun } from "./live";
 import { drawPanel, type Panel } from "./panel";
 import type { Summary } from "./summary";
 import { trialFilter } from "./trials";
@@ -37,8 +36,8 @@ function draw(view: View): void {
   }
 }
 
-/** Goes to the trial that the address names, as `#trial-7`. */
-function follow(view: View): void {
+/** Shows the trial that the address names, as `#trial-7`. */
+function followAddress(view: View): void {
   const index = /^#trial-(\d+)$/.exec(location.hash)?.[1];
   if (index === undefined) return;
   const place = document.querySelector<HTMLElement>('[data-chart="time"]');
@@ -54,12 +53,12 @@ async function start(): Promise<void> {
   view.details = await unpackJson<Details>("details").catch(() => null);
   draw(view);
   document.querySelector<HTMLElement>("[data-trials]")?.append(trialFilter());
-  addEventListener("hashchange", () => follow(view));
-  follow(view);
+  addEventListener("hashchange", () => followAddress(view));
+  followAddress(view);
   followRun(view.summary);
-  // On paper nothing unfolds. What others published is the same in every report.
+  // Paper shows all tables except the published figures, which are the same in every report.
   addEventListener("beforeprint", () => {
-    for (const folded of document.querySelectorAll<HTMLDetailsElement>("details:not(.elsewhere)")) folded.open = true;
+    for (const folded of document.querySelectorAll<HTMLDetailsElement>("details:not(.publication)")) folded.open = true;
   });
 }
 

@@ -1,9 +1,9 @@
-// A place in the page with charts of one kind, and what chooses between them.
+// A place on the page with charts of one kind and their controls.
 import { type Chart, mount } from "./figure";
 import type { View } from "./view";
 
 export interface Panel {
-  /** Elements that choose what is drawn; they call `redraw` when the choice changes. */
+  /** Elements that select what is drawn; they call `redraw` after a change. */
   controls?: (view: View, redraw: () => void) => HTMLElement[];
   charts: (view: View) => Chart[];
 }
@@ -27,11 +27,11 @@ export function drawPanel(place: HTMLElement, panel: Panel, view: View): void {
 function nothing(): HTMLElement {
   const words = document.createElement("p");
   words.className = "caption";
-  words.textContent = "Nothing to draw: no usable trial has these figures.";
+  words.textContent = "No chart: no usable trial has these figures.";
   return words;
 }
 
-/** One of a few words, as a row of buttons. */
+/** A choice of few options, as a row of buttons. */
 export function choice<T extends string>(
   label: string, options: readonly T[], chosen: T, choose: (option: T) => void,
 ): HTMLElement {
@@ -56,7 +56,7 @@ export function choice<T extends string>(
   return group;
 }
 
-/** One of many, as a list that folds out. */
+/** A choice of many options, as a list. */
 export function select(
   label: string, options: { value: string; words: string }[], chosen: string, choose: (value: string) => void,
 ): HTMLElement {
@@ -68,7 +68,7 @@ export function select(
   return outer;
 }
 
-/** Something that is on or off. */
+/** A switch. */
 export function checkbox(label: string, on: boolean, choose: (on: boolean) => void): HTMLElement {
   const outer = document.createElement("label");
   const box = document.createElement("input");

@@ -1,25 +1,24 @@
-// Published figures that a reader lays beside the run's: off until asked for, drawn in
-// a way of their own, and labelled as measured elsewhere.
+// Published figures in the charts of the run: off by default, drawn differently, and labelled as from other machines.
 import { checkbox, select } from "./panel";
 import type { Bound, Load, Published, PublishedFigure, Summary } from "./summary";
 
-export const ELSEWHERE = "published on other machines";
+export const PUBLISHED = "published on other machines";
 
-/** What one panel shows of publications. */
+/** The published figures of one panel. */
 export interface Overlay {
   controls: (summary: Summary, redraw: () => void) => HTMLElement[];
-  /** Of the chosen publication; none while it is switched off. */
-  beside: (summary: Summary, load: Load) => Beside | null;
+  /** Those of the chosen publication; none while they are off. */
+  atLoad: (summary: Summary, load: Load) => PublishedAtLoad | null;
 }
 
-/** A publication's figures at its rate next to that of a load. */
-export interface Beside {
-  /** Its name, and at which rate. */
+/** A publication's figures at its rate nearest to that of a load. */
+export interface PublishedAtLoad {
+  /** Name of the publication, and the rate. */
   source: string;
   figures: PublishedFigure[];
 }
 
-/** `fits` says which figures the panel can draw at all. */
+/** `fits` selects the figures that the panel can draw. */
 export function overlay(fits: (figure: PublishedFigure) => boolean): Overlay {
   let shown = false;
   let chosen: string | null = null;
@@ -37,28 +36,28 @@ export function overlay(fits: (figure: PublishedFigure) => boolean): Overlay {
         redraw();
       });
       list.hidden = !shown;
-      const box = checkbox(`figures ${ELSEWHERE}`, shown, (on) => {
+      const box = checkbox(`show figures ${PUBLISHED}`, shown, (on) => {
         shown = on;
         list.hidden = !on;
         redraw();
       });
       return [box, list];
     },
-    beside: (summary, load) => {
+    atLoad: (summary, load) => {
       const publication = shown ? source(summary) : undefined;
       return publication ? nearest(publication, load.rate_rps, fits) : null;
     },
   };
 }
 
-/** Those with most to show first. */
+/** The publications, those with most figures first. */
 function sources(summary: Summary, fits: (figure: PublishedFigure) => boolean): Published[] {
   const count = (p: Published): number => p.figures.filter(fits).length;
   return summary.published.filter((p) => count(p) > 0).sort((a, b) => count(b) - count(a));
 }
 
-/** The figures of the rate whose ratio to `rate` is smallest, and those without a rate. */
-export function nearest(publication: Published, rate: number, fits: (figure: PublishedFigure) => boolean): Beside {
+/** The figures at the rate nearest to `rate` (by ratio), and those without a rate. */
+export function nearest(publication: Published, rate: number, fits: (figure: PublishedFigure) => boolean): PublishedAtLoad {
   const all = publication.figures.filter(fits);
   const away = (rps: number): number => Math.abs(Math.log(rps / rate));
   const rates = all.flatMap((f) => (f.rate_rps === null ? [] : [f.rate_rps]));
@@ -69,16 +68,16 @@ export function nearest(publication: Published, rate: number, fits: (figure: Pub
   };
 }
 
-/** `over 1000`: a number with what the publication says of it. */
+/** A number with its bound, as `over 1000`. */
 export function withBound(words: string, bound: Bound): string {
   return bound === "exact" ? words : `${bound} ${words}`;
 }
 
-/** The rows of a chart's CSV, each with where it is from. */
-export function rowsWithSource(own: object[], beside: Beside | null, published: object[]): object[] {
-  if (!beside) return own;
+/** The rows of a chart's CSV, each with its source. */
+export function rowsWithSource(own: object[], from: PublishedAtLoad | null, published: object[]): object[] {
+  if (!from) return own;
   return [
     ...own.map((row) => ({ source: "this run", ...row })),
-    ...published.map((row) => ({ source: `${ELSEWHERE}: ${beside.source}`, ...row })),
+    ...published.map((row) => ({ source: `${PUBLISHED}: ${from.source}`, ...row })),
   ];
 }

@@ -32,7 +32,7 @@ export interface Answer {
   text: string;
 }
 
-export type Arrivals = "constant" | "poisson" | { bursts: { slots: number } } | { ramp: { from_rps: number; to_rps: number } } | { steps: Step[] } | { trace: Trace } | "wrk2";
+export type Arrivals = "constant" | "poisson" | { bursts: { slots: number } } | { ramp: { from_rps: number; to_rps: number } } | { steps: RateStep[] } | { trace: Trace } | "wrk2";
 
 export type Bound = "exact" | "over" | "under";
 
@@ -48,7 +48,7 @@ export interface Cell {
   load: string;
   machine_busy_cores: Estimate | null;
   mesh: string;
-  named: NamedSummary[];
+  named: MethodSummary[];
   overhead: Overhead | null;
   planes: Partial<Record<string, PlaneEstimate>>;
   rate_rps: number;
@@ -107,7 +107,7 @@ export interface EndpointRow {
   name: string;
 }
 
-export type EnvironmentKind = "local" | "kubernetes" | "fake";
+export type EnvironmentKind = "local" | "kubernetes";
 
 export interface Estimate {
   high: number | null;
@@ -134,12 +134,6 @@ export interface Fingerprint {
   memory_bytes: number;
   programs: Partial<Record<string, string>>;
   virtualised: string | null;
-}
-
-export interface Gone {
-  config_maps?: string[];
-  crd_groups?: string[];
-  name_prefixes?: string[];
 }
 
 export type Grade = "valid" | "suspect" | "invalid";
@@ -205,6 +199,12 @@ export interface LatencySummary {
   p99_999: number;
 }
 
+export interface Leftovers {
+  config_maps?: string[];
+  crd_groups?: string[];
+  name_prefixes?: string[];
+}
+
 export interface Load {
   arrivals: Arrivals;
   connections: number;
@@ -228,12 +228,12 @@ export interface Mesh {
 }
 
 export interface MeshKubernetes {
-  gone?: Gone;
+  gone?: Leftovers;
   join?: Join;
   manifests?: unknown[];
   namespaces?: MeshNamespace[];
-  parts?: Parts;
-  proof: ProofOf | null;
+  parts?: MeshParts;
+  proof: ProofSource | null;
   proxy_config?: Partial<Record<string, string>>;
   releases?: HelmRelease[];
   tried?: string;
@@ -245,6 +245,14 @@ export interface MeshNamespace {
   name?: string;
 }
 
+export interface MeshParts {
+  control_plane?: PodSelector[];
+  node_proxies?: PodSelector[];
+  ready?: WorkloadRef[];
+  sidecar: string | null;
+  waypoints: string | null;
+}
+
 export interface MeshSettings {
   access_log?: boolean;
   concurrency?: number;
@@ -252,9 +260,7 @@ export interface MeshSettings {
   mtls?: Mtls;
 }
 
-export type Mtls = "off" | "permissive" | "strict";
-
-export interface NamedFigure {
+export interface MethodFigure {
   high: number | null;
   low: number | null;
   runs: number[];
@@ -262,12 +268,14 @@ export interface NamedFigure {
   what: string;
 }
 
-export interface NamedSummary {
+export interface MethodSummary {
   dropped: number | null;
-  figures: NamedFigure[];
+  figures: MethodFigure[];
   method: string;
   words: string;
 }
+
+export type Mtls = "off" | "permissive" | "strict";
 
 export interface Outlier {
   cores: OutlierCores | null;
@@ -289,14 +297,6 @@ export interface Overhead {
 }
 
 export type Pace = "sleep" | "spin";
-
-export interface Parts {
-  control_plane?: PodSelector[];
-  node_proxies?: PodSelector[];
-  ready?: Workloads[];
-  sidecar: string | null;
-  waypoints: string | null;
-}
 
 export interface PlaneEstimate {
   cpu_cores: Estimate;
@@ -327,14 +327,12 @@ export interface Proof {
   seen: string;
 }
 
-export interface ProofOf {
+export interface ProofSource {
   counters?: string[];
   of_node_proxies?: boolean;
   path?: string;
   port?: number;
 }
-
-export type Protocol = "http" | "grpc";
 
 export interface Published {
   figures: PublishedFigure[];
@@ -360,21 +358,19 @@ export interface Quantile {
   name: string;
   q: number;
   runs_ns: number[];
-  sampling: Sampling | null;
+  sampling: Uncertainty | null;
   supported: boolean;
   value_ns: number;
 }
 
+export interface RateStep {
+  duration_ns: number;
+  rate_rps: number;
+}
+
 export type Reason = "rate_not_achieved" | "lateness" | "generator_saturated" | "machine_saturated" | "throttled" | "errors" | "drain_cut" | "restart" | "not_meshed" | "too_few_samples" | "too_few_blocks" | "noisy_neighbour" | "accounting" | "interrupted" | "incomplete" | "closed_loop" | "not_started" | "debug_build" | "not_steady" | "warm_up_visible" | "start_skew" | "generators_differ" | "local_shortage" | "compatibility_mode";
 
-export interface Sampling {
-  between_runs: number | null;
-  effective_samples: number | null;
-  order_high_ns: number;
-  order_low_ns: number;
-  within_high_ns: number | null;
-  within_low_ns: number | null;
-}
+export type ServiceProtocol = "http" | "grpc";
 
 export interface Setup {
   command: string[];
@@ -385,7 +381,7 @@ export interface Setup {
   meshes: Mesh[];
   mix: string;
   prices: Prices | null;
-  protocols?: Protocol[];
+  protocols?: ServiceProtocol[];
   repeats: number;
   seed: string;
   services: string[];
@@ -409,11 +405,6 @@ export interface Stability {
   period_seconds: number | null;
   seconds: number;
   warmup_seconds: number | null;
-}
-
-export interface Step {
-  duration_ns: number;
-  rate_rps: number;
 }
 
 export interface StopTarget {
@@ -467,12 +458,21 @@ export interface TrialRow {
   verdict: Verdict;
 }
 
+export interface Uncertainty {
+  between_runs: number | null;
+  effective_samples: number | null;
+  order_high_ns: number;
+  order_low_ns: number;
+  within_high_ns: number | null;
+  within_low_ns: number | null;
+}
+
 export interface Verdict {
   grade: Grade;
   reasons: Finding[];
 }
 
-export interface Workloads {
+export interface WorkloadRef {
   kind?: string;
   name?: string;
   namespace?: string;

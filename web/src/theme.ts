@@ -1,5 +1,4 @@
-// Colours come from the page's custom properties, so that charts follow light,
-// dark and print without being drawn again.
+// Colours are the page's custom properties, so that charts need not be drawn again for light, dark and print.
 import type * as Plot from "@observablehq/plot";
 import { colourIndex } from "./data";
 import type { Summary } from "./summary";
@@ -14,10 +13,10 @@ export const GRID = "var(--grid)";
 export const PAPER = "var(--paper)";
 export const BAD = "var(--invalid)";
 
-/** What all plots have. */
+/** Options of all plots. */
 export const BASE: Plot.PlotOptions = {
   style: { background: "transparent", color: INK, fontSize: "12px" },
 };
 
-/** The look of a box with words under the pointer. */
+/** Style of the box under the pointer. */
 export const TIP = { fill: PAPER, stroke: GRID } as const;

@@ -1,6 +1,6 @@
 // The filter of the list of trials.
 
-/** Shows only the rows that contain every word typed, with the reasons below them. */
+/** Shows only the trials whose row or reasons contain every typed word. */
 export function trialFilter(): HTMLElement {
   const label = document.createElement("label");
   const input = document.createElement("input");
@@ -17,6 +17,6 @@ export function trialFilter(): HTMLElement {
       if (reasons) reasons.hidden = row.hidden;
     }
   });
-  label.append("Show only ", input);
+  label.append("Filter ", input);
   return label;
 }

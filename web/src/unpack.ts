@@ -1,6 +1,6 @@
 // Data embedded in the page: JSON, compressed (zlib) and in base64.
 
-/** The document with this id; null where the page has none. */
+/** Returns the document with this id, or null if the page has none. */
 export async function unpackJson<T>(id: string): Promise<T | null> {
   const text = document.getElementById(id)?.textContent;
   if (!text) return null;

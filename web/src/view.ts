@@ -1,11 +1,10 @@
-// What the page shows at the moment: the analysis, perhaps without some trials, and
-// what does not depend on which trials are used.
+// The data of the page.
 import type { Details, TrialSeries } from "./details";
 import type { Summary, TrialRow } from "./summary";
 
 export interface View {
   summary: Summary;
-  /** Absent in a page that was made from an analysis alone. */
+  /** Absent on a page that was made from a summary alone. */
   details: Details | null;
 }
 
@@ -13,7 +12,7 @@ export function seriesOf(view: View, index: number): TrialSeries | undefined {
   return view.details?.series.find((s) => s.index === index);
 }
 
-/** A trial in a line: `7: envoy at 400rps, block 2`. */
+/** A trial on one line: `7: envoy at 400rps, block 2`. */
 export function trialWords(trial: TrialRow): string {
   return `${trial.index}: ${trial.mesh} at ${trial.load}, block ${trial.block + 1}`;
 }

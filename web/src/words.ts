@@ -1,4 +1,4 @@
-// Numbers in charts, written as the tables write them.
+// Numbers and names in charts, formatted as in the tables.
 import type { Load } from "./summary";
 
 /** Three significant digits, without an exponent. */
@@ -20,7 +20,7 @@ export function loadWords(load: Load): string {
   return load.name.replaceAll(" ", "") === rate.replace(/[ ,]/g, "") ? rate : `${load.name} (${rate})`;
 }
 
-/** A mesh's name where there is little room. */
+/** The name of a mesh, shortened. */
 export function short(name: string): string {
   return name.length > 13 ? `${name.slice(0, 12)}…` : name;
 }

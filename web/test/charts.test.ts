@@ -2,24 +2,24 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bucketMs, histogram } from "../src/buckets";
 import { type PlaneRow, planeRows, reach } from "../src/charts/resources";
-import { logDomain, logTicks } from "../src/charts/ticks";
+import { logDomain, logTicks } from "../src/charts/layout";
 import type { TrialSeries } from "../src/details";
 import type { Load, PlaneEstimate, Summary } from "../src/summary";
 
-test("buckets are twenty to a factor of ten, from a microsecond", () => {
+test("there are twenty buckets per factor of ten, from one microsecond", () => {
   assert.equal(bucketMs(0), 0.001);
   assert.ok(Math.abs(bucketMs(60) - 1) < 1e-12);
   assert.ok(Math.abs(bucketMs(61) / bucketMs(60) - 10 ** 0.05) < 1e-12);
 });
 
-test("a histogram adds up over columns and trials", () => {
+test("a histogram sums columns and trials", () => {
   const series = (buckets: [number, number][][]): TrialSeries =>
     ({ columns: buckets.map((b) => ({ buckets: b })) }) as unknown as TrialSeries;
   const counts = histogram([series([[[3, 1], [5, 2]], [[5, 4]]]), series([[[3, 10]]])]);
   assert.deepEqual([...counts], [[3, 11], [5, 6]]);
 });
 
-test("logarithmic axes hold what they show", () => {
+test("logarithmic axes contain their values", () => {
   assert.deepEqual(logTicks([0.4, 12]), [0.5, 1, 2, 5, 10]);
   assert.deepEqual(logTicks([0.5, 5000]), [1, 10, 100, 1000]);
   const [low, high] = logDomain([0, 2, 8]);
@@ -27,7 +27,7 @@ test("logarithmic axes hold what they show", () => {
   assert.deepEqual(logDomain([]), [0.1, 1]);
 });
 
-test("the control plane stands on the data plane, other planes on nothing", () => {
+test("only the control plane is stacked, on the data plane", () => {
   const plane = (value: number): PlaneEstimate =>
     ({ processes: 2, cpu_cores: { value, low: null, high: null, runs: [value] } }) as unknown as PlaneEstimate;
   const cell = {
@@ -43,7 +43,7 @@ test("the control plane stands on the data plane, other planes on nothing", () =
   ]);
 });
 
-test("a figure stands right of the longest whisker of its stack", () => {
+test("a figure is right of the longest whisker of its stack", () => {
   const row = (plane: string, from: number, value: number, high: number | null, runs: number[]): PlaneRow =>
     ({ mesh: "m", group: "mesh", plane, from, value, low: null, high, runs });
   const [data, control] = [row("data plane", 0, 7, 11, [6, 8]), row("control plane", 7, 1, 1.5, [1])];

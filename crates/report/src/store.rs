@@ -1,8 +1,8 @@
-//! Reading a run directory. Whatever is missing or damaged in a trial becomes a
-//! note, and the rest of the run goes on; only without `run.json` is there no run.
+//! Reads a run directory. What is missing or damaged in a trial becomes a note, and the other trials
+//! are read. Only `run.json` is required.
 //!
-//! Nothing in the directory is trusted: links are not followed, files have a
-//! largest size, names are only ever shown, escaped.
+//! Nothing in the directory is trusted: links are not followed, the size of files is limited, and
+//! names are escaped before they are shown.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -28,38 +28,38 @@ const JSON_BYTES_MAX: u64 = 256 << 20;
 /// Longest line of a stream that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// How much of a stream is read at once.
+/// Size of the read buffer of a stream, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// A run as it was found on disk.
+/// A run as it is on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedRun {
-    /// Where it lies.
+    /// Its directory.
     pub dir: PathBuf,
     /// `run.json`.
     pub manifest: RunManifest,
     /// The trials that could be read, in order of their names.
     pub trials: Vec<StoredTrial>,
-    /// What could not be read, and why, in sentences without a full stop.
+    /// What could not be read, and why, without full stops.
     pub notes: Vec<String>,
 }
 
-/// Why a directory is no run.
+/// Why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no `run.json`.
     #[error(
-        "{dir}: found no {}; expected the directory of a run, as `tare run` names it",
+        "{dir}: no {} found; expected a run directory, as printed by `tare run`",
         layout::RUN
     )]
     NoRun {
         /// The directory.
         dir: PathBuf,
     },
-    /// `run.json` cannot be used.
+    /// `run.json` is damaged or too new.
     #[error("{path}: {found}")]
     Manifest {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         found: String,
@@ -69,13 +69,13 @@ pub enum StoreError {
 /// Reads the run in `dir`.
 ///
 /// # Errors
-/// [`StoreError`] when there is no readable `run.json`.
+/// [`StoreError`] if there is no readable `run.json`.
 pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     load_run_with(dir, cores)
 }
 
-/// [`load_run`] on that many threads.
+/// Does the same as [`load_run`] on this many threads.
 pub(crate) fn load_run_with(dir: &Path, threads: usize) -> Result<LoadedRun, StoreError> {
     let path = dir.join(layout::RUN);
     if !path.is_file() {
@@ -96,10 +96,8 @@ pub(crate) fn load_run_with(dir: &Path, threads: usize) -> Result<LoadedRun, Sto
     let names = match trial_names(&dir.join(layout::TRIALS), &mut run.notes) {
         Ok(names) => names,
         Err(error) => {
-            run.notes.push(format!(
-                "{}: {error}; no trial could be read",
-                layout::TRIALS
-            ));
+            run.notes
+                .push(format!("{}: {error}; no trial was read", layout::TRIALS));
             Vec::new()
         }
     };
@@ -110,13 +108,13 @@ pub(crate) fn load_run_with(dir: &Path, threads: usize) -> Result<LoadedRun, Sto
     Ok(run)
 }
 
-/// What became of one directory.
+/// One trial directory, or why it was skipped.
 struct ReadTrial {
     trial: Option<StoredTrial>,
     note: Option<String>,
 }
 
-/// Reads all trials, on `threads` threads, in the order of `names`.
+/// Reads all trials on `threads` threads and returns them in the order of `names`.
 fn read_trials(trials: &Path, names: &[OsString], threads: usize) -> Vec<ReadTrial> {
     let share = names.len().div_ceil(threads).max(1);
     let read = |names: &[OsString]| -> Vec<ReadTrial> {
@@ -130,7 +128,7 @@ fn read_trials(trials: &Path, names: &[OsString], threads: usize) -> Vec<ReadTri
             .chunks(share)
             .map(|names| (names, scope.spawn(move || read(names))))
             .collect();
-        // Reading panics for no input; if it should, it does here, too.
+        // Reading does not panic on any input. If it did, reading again here would panic, too.
         parts
             .into_iter()
             .flat_map(|(names, part)| part.join().unwrap_or_else(|_| read(names)))
@@ -155,7 +153,7 @@ fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
         }
         Err(found) => ReadTrial {
             note: Some(format!(
-                "{shown}: {}: {found}; the trial is left out",
+                "{shown}: {}: {found}; the trial is skipped",
                 layout::RESULT
             )),
             trial: None,
@@ -163,7 +161,7 @@ fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
     }
 }
 
-/// Names of trial directories, sorted. Others become notes.
+/// Returns the names of the trial directories, sorted. Other entries become notes.
 fn trial_names(trials: &Path, notes: &mut Vec<String>) -> std::io::Result<Vec<std::ffi::OsString>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(trials)? {
@@ -172,13 +170,13 @@ fn trial_names(trials: &Path, notes: &mut Vec<String>) -> std::io::Result<Vec<st
         let shown = printable(&name.to_string_lossy());
         if shown.starts_with(layout::PARTIAL_PREFIX) {
             notes.push(format!(
-                "{shown}: the trial was not completed; it is left out"
+                "{shown}: the trial was not completed; it is skipped"
             ));
         } else if entry.file_type()?.is_dir() {
             names.push(name);
         } else {
             notes.push(format!(
-                "{shown}: found no directory of a trial; it is left out"
+                "{shown}: not a directory of a trial; it is skipped"
             ));
         }
     }
@@ -187,25 +185,25 @@ fn trial_names(trials: &Path, notes: &mut Vec<String>) -> std::io::Result<Vec<st
     Ok(names)
 }
 
-/// What every document of tare begins with, whatever its version.
+/// The field that every document of tare has, in every version.
 #[derive(Deserialize)]
 struct Versioned {
     schema_version: u32,
 }
 
-/// Reads a JSON document; the error is a fragment that says what was found.
+/// Reads a JSON document. The error is a fragment that states what was found.
 fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let metadata = std::fs::symlink_metadata(path).map_err(|e| plain(&e))?;
+    let metadata = std::fs::symlink_metadata(path).map_err(|e| io_words(&e))?;
     if !metadata.is_file() {
-        return Err("found something else than a plain file".to_owned());
+        return Err("not a regular file".to_owned());
     }
     if metadata.len() > JSON_BYTES_MAX {
         return Err(format!(
-            "found {} bytes, at most {JSON_BYTES_MAX} are read",
+            "{} bytes; the limit is {JSON_BYTES_MAX}",
             metadata.len()
         ));
     }
-    let bytes = std::fs::read(path).map_err(|e| plain(&e))?;
+    let bytes = std::fs::read(path).map_err(|e| io_words(&e))?;
     let version = match leading_version(&bytes) {
         Some(version) => version,
         None => {
@@ -215,18 +213,18 @@ fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     };
     if version > SCHEMA_VERSION {
         return Err(format!(
-            "written by a newer tare: schema {version}, this one reads up to {SCHEMA_VERSION}"
+            "written by a newer tare: schema {version}; this version reads schemas up to {SCHEMA_VERSION}"
         ));
     }
-    // Text that was proven to be text is not asked again string by string.
+    // Checking UTF-8 once is faster than checking each string.
     match std::str::from_utf8(&bytes) {
         Ok(text) => serde_json::from_str(text).map_err(|e| damaged(&e)),
         Err(_) => serde_json::from_slice(&bytes).map_err(|e| damaged(&e)),
     }
 }
 
-/// The version where tare writes it, at the head of a document, which is spared being
-/// read twice; `None` when it stands elsewhere.
+/// Returns the version if it is the first field, where tare writes it; then the document is parsed
+/// only once.
 fn leading_version(document: &[u8]) -> Option<u32> {
     let mut rest = document;
     for token in [&b"{"[..], b"\"schema_version\"", b":"] {
@@ -243,7 +241,7 @@ fn leading_version(document: &[u8]) -> Option<u32> {
         .ok()
 }
 
-fn plain(error: &std::io::Error) -> String {
+fn io_words(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "the file is missing".to_owned(),
         _ => error.to_string(),
@@ -251,10 +249,10 @@ fn plain(error: &std::io::Error) -> String {
 }
 
 fn damaged(error: &serde_json::Error) -> String {
-    // The other way round than an old document: what it lacks has a default.
+    // A document of an older version lacks fields, which have defaults; it has no unknown ones.
     if error.to_string().starts_with("unknown field") {
         return format!(
-            "it has more than this tare {} knows, and may be from a newer one: {}",
+            "{1}; the file may be from a newer version than this tare {0}",
             env!("CARGO_PKG_VERSION"),
             printable(&error.to_string())
         );
@@ -263,8 +261,8 @@ fn damaged(error: &serde_json::Error) -> String {
     format!("{what}: {}", printable(&error.to_string()))
 }
 
-/// The result with its latencies by second; as invalid, with a note, when the records
-/// beside it do not bear it out: then nobody knows what was measured.
+/// Returns the result with its latencies by second. If the records disagree with it, the result is
+/// invalid and there is a note, because what was measured is unknown.
 fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Vec<Second>, Option<String>) {
     let Some(load) = &result.load else {
         return (result, Vec::new(), None);
@@ -273,48 +271,45 @@ fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Vec<Second>, O
         Ok(seconds) => return (result, seconds, None),
         Err(found) => found,
     };
-    let found = format!(
-        "{} does not bear out {}: {found}",
-        layout::LOAD,
-        layout::RESULT
-    );
-    let doubt = Finding::new(Grade::Invalid, Reason::Incomplete, found.clone());
-    result.verdict = result.verdict.and(Verdict::from_findings(vec![doubt]));
+    let found = format!("{} and {} disagree: {found}", layout::LOAD, layout::RESULT);
+    let finding = Finding::new(Grade::Invalid, Reason::Incomplete, found.clone());
+    result.verdict = result.verdict.and(Verdict::from_findings(vec![finding]));
     (result, Vec::new(), Some(found))
 }
 
-/// Reads the generator's records again: checksum, sums of the intervals, and the
-/// same result in its final one.
+/// Reads the generator's records and verifies the checksum, the sums of the intervals, and that the
+/// final record has the same result.
 fn verify_stream(path: &Path, result: &LoadResult) -> Result<Vec<Second>, String> {
     let read = read_stream(path, LoadStream::new().keeping_seconds())?;
     if read.result == *result {
         Ok(read.seconds)
     } else {
-        Err("its final record and the result are not the same".to_owned())
+        Err("the final record differs from the result".to_owned())
     }
 }
 
-/// The interval log of a generator's records, which must be whole.
+/// Returns the interval log of a generator's records, which must be complete.
 pub(crate) fn log_of(path: &Path) -> Result<String, String> {
     let read = read_stream(path, LoadStream::logging())?;
     read.log
-        .ok_or_else(|| "its records do not say when the window began".to_owned())
+        .ok_or_else(|| "the records lack the start of the window".to_owned())
 }
 
-/// What a whole stream holds.
-struct Whole {
+/// The content of a complete stream.
+struct Content {
     result: LoadResult,
     seconds: Vec<Second>,
-    /// The interval log of a stream that is read for it.
+    /// The interval log, if it was requested.
     log: Option<String>,
 }
 
-fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Whole, String> {
-    let metadata = std::fs::symlink_metadata(path).map_err(|e| plain(&e))?;
+fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Content, String> {
+    let metadata = std::fs::symlink_metadata(path).map_err(|e| io_words(&e))?;
     if !metadata.is_file() {
-        return Err("found something else than a plain file".to_owned());
+        return Err("not a regular file".to_owned());
     }
-    let mut reader = BufReader::with_capacity(READ_BYTES, File::open(path).map_err(|e| plain(&e))?);
+    let mut reader =
+        BufReader::with_capacity(READ_BYTES, File::open(path).map_err(|e| io_words(&e))?);
     let mut line = String::new();
     loop {
         line.clear();
@@ -322,7 +317,7 @@ fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Whole, String> {
             .by_ref()
             .take(LINE_BYTES_MAX)
             .read_line(&mut line)
-            .map_err(|e| plain(&e))?;
+            .map_err(|e| io_words(&e))?;
         if read == 0 {
             break;
         }
@@ -332,7 +327,7 @@ fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Whole, String> {
     }
     let (log, seconds) = (stream.hlog(), stream.take_seconds());
     let result = stream.finish().map_err(|e| printable(&e.to_string()))?;
-    Ok(Whole {
+    Ok(Content {
         result,
         seconds,
         log,

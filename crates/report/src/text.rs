@@ -1,7 +1,7 @@
-//! Text that may come from anywhere, made fit for a terminal.
+//! Makes text from anywhere safe for a terminal.
 
-/// `text` with control characters written out, so that a name cannot move the
-/// cursor, change colours or hide what follows it.
+/// Returns `text` with control characters escaped, so that a name cannot move the cursor, change
+/// colours or hide other text.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
@@ -16,12 +16,12 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Marks that reorder or hide text.
+/// Returns whether the character reorders or hides text.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// `text` in at most `width` characters, cut at its end with an ellipsis.
+/// Returns `text` in at most `width` characters; an ellipsis ends a shortened text.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     let text = printable(text);
     if text.chars().count() <= width {
@@ -32,7 +32,7 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
     cut
 }
 
-/// `text` in lines of at most `width` characters, the further ones indented.
+/// Splits `text` into lines of at most `width` characters; `first` and `further` begin the lines.
 pub(crate) fn wrap(text: &str, width: usize, first: &str, further: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = first.to_owned();
@@ -57,14 +57,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_cannot_reach_the_terminal() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("a\x1b[31mb\r\n"), "a\\u{1b}[31mb\\u{d}\\u{a}");
         assert_eq!(printable("x\u{202e}y"), "x\\u{202e}y");
         assert_eq!(printable("Größe <b>"), "Größe <b>");
     }
 
     #[test]
-    fn fitting_and_wrapping_keep_to_the_width() {
+    fn text_is_shortened_and_wrapped_to_the_width() {
         assert_eq!(fit("envoy/mtls", 20), "envoy/mtls");
         assert_eq!(fit("envoy/mtls", 6), "envoy…");
         let lines = wrap("one two three four", 10, "- ", "  ");

@@ -1,4 +1,4 @@
-//! What the analysis says, on runs whose truth is known.
+//! The analysis of runs with known properties.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -14,7 +14,6 @@ use tare_model::summary::{Cell, Distinction, Estimate, Summary, Tls};
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
-use tare_report::{cores_words, instrument_words};
 use tare_stats::Histogram;
 use tare_stats::special::t_quantile;
 
@@ -32,6 +31,12 @@ fn analysed(plan: &tare_model::plan::Plan, mut change: impl FnMut(&mut TrialResu
         })
         .collect();
     summarise(&support::manifest(plan), &trials, Vec::new())
+}
+
+/// The table without line breaks, in which the legend is.
+fn legend(summary: &Summary) -> String {
+    let table = tare_report::render_table(summary, tare_report::TableOptions::default());
+    table.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn against_itself() -> tare_model::plan::Plan {
@@ -105,7 +110,7 @@ fn too_few_samples_give_a_reason_on_the_cell() {
 }
 
 #[test]
-fn a_percentile_without_enough_samples_is_not_stated() {
+fn a_percentile_with_too_few_samples_is_not_shown() {
     // 20 rps for 10 s: 200 responses in one block, 600 in three.
     let at = |blocks| {
         let meshes = [("bare", "No mesh"), ("envoy", "Envoy sidecars")];
@@ -160,7 +165,8 @@ fn a_percentile_without_enough_samples_is_not_stated() {
     assert!(over.unwrap().ends_with(" -"), "{table}");
     // By endpoint there are 180 responses each, too few for p99 of either.
     let page = tare_report::render_page(&one_sided);
-    let endpoints = &page[page.find("By endpoint").unwrap()..page.find("id=\"trials\"").unwrap()];
+    let endpoints =
+        &page[page.find("Latency by endpoint").unwrap()..page.find("id=\"trials\"").unwrap()];
     assert_eq!(
         endpoints
             .matches("<td><b>-</b></td><td><b>-</b></td>")
@@ -170,7 +176,7 @@ fn a_percentile_without_enough_samples_is_not_stated() {
 }
 
 #[test]
-fn meshes_of_one_title_are_told_apart_by_their_names() {
+fn meshes_with_the_same_title_are_named() {
     let meshes = [
         ("bare", "No mesh"),
         ("one", "Envoy"),
@@ -187,7 +193,7 @@ fn meshes_of_one_title_are_told_apart_by_their_names() {
 }
 
 #[test]
-fn doubts_of_trials_about_samples_end_with_pooling() {
+fn findings_about_too_few_samples_end_with_pooling() {
     let plan = support::quick();
     let summary = analysed(&plan, |result| {
         result.verdict = Verdict::from_findings(vec![Finding::new(
@@ -211,7 +217,7 @@ fn doubts_of_trials_about_samples_end_with_pooling() {
 }
 
 #[test]
-fn one_block_says_nothing() {
+fn one_block_gives_no_interval() {
     let plan = support::plan(&[("bare", ""), ("envoy", "Envoy")], &[400.0], 1);
     let summary = analysed(&plan, |_| {});
     let overhead = summary.cells[1].overhead.as_ref().unwrap();
@@ -233,7 +239,7 @@ fn one_block_says_nothing() {
 }
 
 #[test]
-fn without_a_usable_trial_nothing_is_said() {
+fn without_a_usable_trial_there_is_no_answer() {
     let plan = support::quick();
     let of_mesh = analysed(&plan, |r| {
         if r.trial.mesh.name == "envoy" {
@@ -330,7 +336,7 @@ fn the_same_trial_twice_counts_once() {
 }
 
 #[test]
-fn a_reason_of_every_trial_is_given_once() {
+fn a_reason_that_all_trials_have_is_shown_once() {
     let plan = support::quick();
     let summary = analysed(&plan, |r| {
         r.verdict = Verdict::from_findings(vec![Finding::new(
@@ -354,7 +360,7 @@ fn a_reason_of_every_trial_is_given_once() {
 }
 
 #[test]
-fn resources_of_an_adaptive_plan_pay_for_its_looks_too() {
+fn resources_of_an_adaptive_plan_have_the_raised_confidence() {
     let fixed = support::quick();
     let mut adaptive = fixed.clone();
     adaptive.until = Some(StopRule {
@@ -384,7 +390,7 @@ fn resources_of_an_adaptive_plan_pay_for_its_looks_too() {
 }
 
 #[test]
-fn the_instruments_own_error_is_pooled_and_said() {
+fn the_instrument_error_is_pooled_and_shown() {
     let summary = analysed(&support::quick(), |_| {});
     let cell = &summary.cells[0];
     let found = cell.instrument.as_ref().unwrap();
@@ -403,12 +409,9 @@ fn the_instruments_own_error_is_pooled_and_said() {
         r.load.as_mut().unwrap().instrument_error = None;
     });
     assert_eq!(silent.cells[0].instrument, None);
-    let words = instrument_words(&summary).unwrap();
-    assert!(
-        words.starts_with("the instrument adds at most p50 5.96 µs"),
-        "{words}"
-    );
-    assert_eq!(instrument_words(&silent), None);
+    let words = "the generator adds at most 5.96 µs at p50";
+    assert!(legend(&summary).contains(words), "{}", legend(&summary));
+    assert!(!legend(&silent).contains("the generator adds"));
 }
 
 #[test]
@@ -442,7 +445,7 @@ fn tls_of_the_generators_is_pooled() {
 }
 
 #[test]
-fn cores_that_the_host_moved_are_said_with_the_mesh_that_met_them() {
+fn a_varying_core_distance_is_shown_by_mesh() {
     let looked = |of: fn(&str) -> Vec<[f64; 2]>| {
         analysed(&against_itself(), |r| {
             let looks = of(&r.trial.mesh.name);
@@ -460,13 +463,11 @@ fn cores_that_the_host_moved_are_said_with_the_mesh_that_met_them() {
         .collect();
     assert_eq!((found[0].least_ns, found[0].most_ns), (38.0, 40.0));
     assert_eq!((found[1].median_ns, found[1].most_ns), (115.0, 190.0));
-    let said = cores_words(&moved).unwrap();
-    assert!(said.contains("took 38 ns to 190 ns"), "{said}");
-    assert!(tare_report::render_page(&moved).contains(&said));
-    assert_eq!(cores_words(&looked(|_| vec![[38.0, 70.0]])), None);
-    let nobody = looked(|_| Vec::new());
-    assert_eq!(
-        (nobody.cells[0].core_to_core, cores_words(&nobody)),
-        (None, None)
-    );
+    let words = "a cache line took 38 ns to 190 ns from core to core";
+    assert!(legend(&moved).contains(words), "{}", legend(&moved));
+    assert!(tare_report::render_page(&moved).contains(words));
+    assert!(!legend(&looked(|_| vec![[38.0, 70.0]])).contains("core to core"));
+    let unknown = looked(|_| Vec::new());
+    assert_eq!(unknown.cells[0].core_to_core, None);
+    assert!(!legend(&unknown).contains("core to core"));
 }

@@ -1,5 +1,4 @@
-//! Two runs side by side, of which it is known what changed; and the figures beside
-//! the pooled ones.
+//! Comparisons of two runs with known changes, and the figures beside the pooled ones.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -85,7 +84,7 @@ fn compared(before: &[StoredTrial], after: &[StoredTrial], limits: &[&str]) -> C
 }
 
 #[test]
-fn equal_runs_are_not_told_apart_and_keep_every_threshold() {
+fn equal_runs_are_not_distinguishable_and_exceed_no_threshold() {
     let found = compared(
         &trials(&plan(6, 1), |_| {}),
         &trials(&plan(6, 2), |_| {}),
@@ -151,7 +150,7 @@ fn a_slower_mesh_is_found_where_it_is_slower() {
 }
 
 #[test]
-fn one_block_judges_nothing_by_its_bound() {
+fn one_block_exceeds_no_threshold_by_its_bound() {
     let one = |seed| -> Vec<StoredTrial> {
         let all = trials(&plan(6, seed), |_| {});
         all.into_iter()
@@ -169,7 +168,7 @@ fn one_block_judges_nothing_by_its_bound() {
 }
 
 #[test]
-fn other_machines_and_settings_are_named() {
+fn different_machines_and_settings_are_named() {
     let before = support::manifest(&plan(3, 1));
     let mut after = support::manifest(&plan(3, 1));
     after.fingerprint.cores = 8;
@@ -209,7 +208,7 @@ fn analysed(plan: &Plan, change: impl FnMut(&mut TrialResult)) -> Summary {
 }
 
 #[test]
-fn methods_of_published_benchmarks_by_hand() {
+fn methods_of_published_benchmarks_give_the_figures_computed_by_hand() {
     let summary = analysed(&plan(4, 1), |_| {});
     let cell = &summary.cells[1];
     let names: Vec<&str> = cell.named.iter().map(|n| n.method.as_str()).collect();
@@ -259,7 +258,7 @@ fn methods_of_published_benchmarks_by_hand() {
         published.contains("linkerd edge-19.5.2 at 500 rps: p99 6.70 ms"),
         "{published}"
     );
-    assert!(published.starts_with("Published figures, measured by others on other machines"));
+    assert!(published.starts_with("Published figures: measured by others on other machines"));
     assert!(
         published.lines().all(|l| l.chars().count() <= 80),
         "{published}"
@@ -267,7 +266,7 @@ fn methods_of_published_benchmarks_by_hand() {
 }
 
 #[test]
-fn many_comparisons_take_certainty_away_and_say_so() {
+fn many_comparisons_cause_a_caution() {
     let meshes: Vec<(String, f64)> = (0..12).map(|i| (format!("m{i}"), 1.0)).collect();
     let mut names: Vec<(&str, &str)> = vec![("bare", "No mesh")];
     names.extend(meshes.iter().map(|(n, _)| (n.as_str(), "Like bare")));
@@ -324,7 +323,7 @@ fn equivalence_and_detectable_effects_are_stated() {
 }
 
 #[test]
-fn seconds_tell_what_longer_trials_could_mend() {
+fn seconds_show_what_longer_trials_would_improve() {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &plan(5, 3), |_| {});
     let loaded = tare_report::load_run(dir.path()).unwrap();
@@ -356,7 +355,7 @@ fn seconds_tell_what_longer_trials_could_mend() {
 }
 
 #[test]
-fn an_outlier_is_named_and_kept() {
+fn an_outlier_is_named_and_used() {
     let plan = plan(6, 4);
     let odd = order(&plan)
         .iter()
@@ -381,18 +380,18 @@ fn an_outlier_is_named_and_kept() {
     assert!(summary.cells[1].trials_used.contains(&odd));
     let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
     assert!(
-        table.contains(&format!("outlier, kept: trial {odd}, envoy")),
+        table.contains(&format!("outlier, used: trial {odd}, envoy")),
         "{table}"
     );
     let unwrapped = table.replace("\n  ", " ");
     assert!(
-        unwrapped.contains("; its cores were 165 ns apart, elsewhere 42 ns."),
+        unwrapped.contains("; core to core took 165 ns, in the other trials 42 ns."),
         "{table}"
     );
 }
 
 #[test]
-fn an_adaptive_run_that_stopped_is_whole() {
+fn an_adaptive_run_that_stopped_is_complete() {
     let adaptive = Plan {
         until: Some(StopRule {
             targets: vec![PrecisionTarget {

@@ -1,5 +1,4 @@
-//! Exports of a synthetic run: the same numbers everywhere, and valid by the rules of
-//! each format.
+//! Exports of a synthetic run: the same numbers in all formats, and each format's own rules.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -148,7 +147,7 @@ fn page_table_json_and_csv_show_the_same_numbers() {
 }
 
 #[test]
-fn distributions_and_logs_hold_the_pooled_counts() {
+fn distributions_and_logs_have_the_pooled_counts() {
     let (_dir, run, summary) = run();
     let distributions = files(&run, &summary, Format::Hgrm);
     let logs = files(&run, &summary, Format::Hlog);
@@ -198,7 +197,7 @@ fn distributions_and_logs_hold_the_pooled_counts() {
 }
 
 #[test]
-fn a_damaged_trial_costs_its_own_files_only() {
+fn a_damaged_trial_affects_only_its_own_files() {
     let (dir, whole, _) = run();
     let victim = dir.path().join(layout::TRIALS).join(&whole.trials[0].dir);
     let path = victim.join(layout::LOAD);
@@ -272,7 +271,7 @@ fn check_openmetrics(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn openmetrics_keeps_the_rules_and_the_dashboard_asks_for_nothing_else() {
+fn openmetrics_is_valid_and_the_dashboard_uses_only_exported_names() {
     let (_dir, run, summary) = run();
     let names = check_openmetrics(&text(&run, &summary, Format::Openmetrics));
     let load = run.trials[0].result.load.as_ref().unwrap();
@@ -372,7 +371,7 @@ fn push_to(
 }
 
 #[test]
-fn a_push_carries_every_sample_of_the_export() {
+fn a_push_has_every_sample_of_the_export() {
     let (_dir, run, summary) = run();
     let families = metrics::of(&run, &summary).unwrap();
     let good = "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n";

@@ -1,5 +1,5 @@
-//! Run directories of earlier versions stay readable: each folder under `runs/` was
-//! written by the version that first had its schema, and is never written again.
+//! Run directories of earlier versions stay readable: each directory under `runs/` was written by the
+//! first version with its schema and is never changed.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -65,7 +65,7 @@ fn runs_of_every_schema_so_far_are_read_whole() {
 }
 
 #[test]
-fn what_a_newer_version_wrote_is_said_to_be_newer() {
+fn a_document_of_a_newer_version_is_reported_as_newer() {
     let copy = copied(1);
     let trial = copy.path().join(layout::TRIALS).join("000-b0-bare-20rps");
     let result = trial.join(layout::RESULT);
@@ -73,7 +73,7 @@ fn what_a_newer_version_wrote_is_said_to_be_newer() {
     let run = load_run(copy.path()).unwrap();
     assert_eq!(run.trials.len(), 0);
     assert!(
-        run.notes[0].contains("may be from a newer one"),
+        run.notes[0].contains("may be from a newer version"),
         "{:?}",
         run.notes
     );

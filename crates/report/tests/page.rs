@@ -1,5 +1,4 @@
-//! The page of a whole run: what it carries, that it stays small, and that it can do
-//! again what the command line does.
+//! The page of a whole run: its content, its size, excluded trials and prices.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -21,7 +20,7 @@ fn loaded(plan: &tare_model::plan::Plan) -> (tempfile::TempDir, LoadedRun) {
 }
 
 #[test]
-fn a_trial_left_out_is_in_no_figure_and_named() {
+fn an_excluded_trial_is_named_and_in_no_figure() {
     let (dir, run) = loaded(&support::quick());
     let out = run.trials[0].result.trial.clone();
     let summary = write_derived_without(dir.path(), &[out.index]).unwrap();
@@ -39,7 +38,7 @@ fn a_trial_left_out_is_in_no_figure_and_named() {
     let note = format!("left out at the reader's wish: trial {}", out.index);
     assert!(summary.notes.contains(&note), "{:?}", summary.notes);
     let page = std::fs::read_to_string(dir.path().join(layout::REPORT)).unwrap();
-    assert!(page.contains("1 left out by the reader"));
+    assert!(page.contains("1 excluded by --exclude"));
     assert!(page.contains(&format!("--exclude {}</code>", out.index)));
 
     let error = write_derived_without(dir.path(), &[99])
@@ -62,7 +61,7 @@ fn the_plan_is_shown_as_text() {
 }
 
 #[test]
-fn a_large_run_stays_small() {
+fn the_page_of_a_large_run_is_small() {
     let meshes = ["bare", "envoy", "envoy/mtls", "other", "another"].map(|m| (m, m));
     let plan = support::plan(&meshes, &[400.0], 10);
     let (_dir, mut run) = loaded(&plan);
@@ -94,7 +93,7 @@ fn a_large_run_stays_small() {
 }
 
 #[test]
-fn prices_become_money_at_the_size_asked_for() {
+fn prices_become_a_monthly_cost_at_the_given_size() {
     let mut plan = support::quick();
     plan.prices = Some(Prices {
         core_hour: 0.04,

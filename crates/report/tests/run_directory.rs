@@ -1,5 +1,5 @@
-//! From a run directory to what people see: damage becomes words, names cannot do
-//! harm, and every output shows the same numbers.
+//! From a run directory to its outputs: damage becomes notes, names are escaped, and every output
+//! shows the same numbers.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -36,7 +36,7 @@ fn table(summary: &Summary) -> String {
 }
 
 #[test]
-fn a_whole_run_has_no_notes_and_tells_the_meshes_apart() {
+fn a_complete_run_has_no_notes_and_distinguishes_the_meshes() {
     let dir = written();
     let summary = analysed(dir.path());
     assert_eq!(summary.notes, Vec::<String>::new());
@@ -56,7 +56,7 @@ fn a_whole_run_has_no_notes_and_tells_the_meshes_apart() {
 }
 
 #[test]
-fn many_runs_at_once_are_the_runs_one_by_one() {
+fn many_runs_at_once_give_the_same_summaries_as_one_by_one() {
     let runs: Vec<tempfile::TempDir> = (0..5).map(|_| written()).collect();
     let mut dirs: Vec<PathBuf> = runs.iter().map(|d| d.path().to_path_buf()).collect();
     for (i, dir) in dirs.iter().enumerate() {
@@ -74,7 +74,7 @@ fn many_runs_at_once_are_the_runs_one_by_one() {
 }
 
 #[test]
-fn a_version_is_found_wherever_it_stands() {
+fn the_schema_version_is_found_at_any_position() {
     let dir = written();
     let path = trial_dirs(dir.path())[0].join(layout::RESULT);
     let text = std::fs::read_to_string(&path).unwrap();
@@ -97,7 +97,7 @@ fn a_version_is_found_wherever_it_stands() {
 }
 
 #[test]
-fn the_table_is_the_one_we_know() {
+fn the_table_equals_the_stored_one() {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &support::quick(), support::with_doubts);
     let found = table(&analysed(dir.path()));
@@ -175,7 +175,7 @@ fn table_page_and_json_show_the_same_numbers() {
 }
 
 #[test]
-fn over_the_baseline_are_differences_and_the_baseline_has_its_own_row() {
+fn the_overhead_has_differences_only_and_the_baseline_has_a_row_of_its_own() {
     let mut plan = support::quick();
     plan.baseline = "envoy".to_owned();
     plan.loads.truncate(1);
@@ -202,7 +202,7 @@ fn over_the_baseline_are_differences_and_the_baseline_has_its_own_row() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_has_a_sign() {
+fn a_difference_that_is_not_distinguishable_has_a_sign() {
     let dir = tempfile::tempdir().unwrap();
     let meshes = [("bare", "No mesh"), ("again", "Once more")];
     support::write_run(dir.path(), &support::plan(&meshes, &[200.0], 3), |_| {});
@@ -230,7 +230,7 @@ fn what_cannot_be_told_apart_has_a_sign() {
 }
 
 #[test]
-fn a_partial_run_counts_the_blocks_that_are_there() {
+fn a_partial_run_counts_its_existing_blocks() {
     let dir = written();
     for trial in trial_dirs(dir.path()).iter().skip(12) {
         std::fs::remove_dir_all(trial).unwrap();
@@ -269,7 +269,7 @@ fn invalid_trials_are_listed_and_never_used() {
 }
 
 #[test]
-fn damage_becomes_words_and_the_rest_goes_on() {
+fn damaged_trials_become_notes_and_the_others_are_read() {
     let dir = written();
     let trials = trial_dirs(dir.path());
     let result = |i: usize| trials[i].join(layout::RESULT);
@@ -330,7 +330,7 @@ fn damage_becomes_words_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_result_that_its_records_do_not_bear_out_is_invalid() {
+fn a_result_that_disagrees_with_its_records_is_invalid() {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &support::quick(), |result| {
         let load = result.load.as_mut().unwrap();
@@ -349,7 +349,8 @@ fn a_result_that_its_records_do_not_bear_out_is_invalid() {
         let damaged = trial.index < 3;
         assert_eq!(trial.verdict.grade == Grade::Invalid, damaged, "{trial:?}");
         assert_eq!(trial.used, !damaged);
-        let noted = |n: &&String| n.starts_with(&trial.dir) && n.contains("are not the same");
+        let noted =
+            |n: &&String| n.starts_with(&trial.dir) && n.contains("differs from the result");
         assert_eq!(
             summary.notes.iter().filter(noted).count(),
             usize::from(damaged)
@@ -358,7 +359,7 @@ fn a_result_that_its_records_do_not_bear_out_is_invalid() {
 }
 
 #[test]
-fn an_error_of_writing_gives_its_cause_once() {
+fn a_write_error_states_its_cause_once() {
     let dir = written();
     std::fs::create_dir_all(dir.path().join(layout::SUMMARY).join("in the way")).unwrap();
     let error = tare_report::write_derived(dir.path()).unwrap_err();
@@ -367,14 +368,14 @@ fn an_error_of_writing_gives_its_cause_once() {
 }
 
 #[test]
-fn what_is_no_run_is_refused_in_words() {
+fn a_directory_without_a_run_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let error = load_run(dir.path()).unwrap_err();
     assert!(matches!(error, StoreError::NoRun { .. }), "{error}");
     std::fs::write(dir.path().join(layout::RUN), "{\"schema_version\": 7}").unwrap();
     let error = load_run(dir.path()).unwrap_err().to_string();
     assert!(
-        error.contains("schema 7, this one reads up to 1"),
+        error.contains("schema 7; this version reads schemas up to 1"),
         "{error}"
     );
     assert!(tare_report::write_derived(dir.path()).is_err());
@@ -382,7 +383,7 @@ fn what_is_no_run_is_refused_in_words() {
 }
 
 #[test]
-fn a_run_without_any_trial_says_so() {
+fn a_run_without_trials_is_invalid() {
     let dir = written();
     std::fs::remove_dir_all(dir.path().join(layout::TRIALS)).unwrap();
     let summary = analysed(dir.path());
@@ -397,7 +398,7 @@ fn a_run_without_any_trial_says_so() {
 }
 
 #[test]
-fn hostile_names_stay_text() {
+fn hostile_names_are_shown_as_text() {
     use support::EVIL;
     let mut plan = support::quick();
     support::make_hostile(&mut plan);
@@ -411,7 +412,7 @@ fn hostile_names_stay_text() {
     let page = render_page(&summary);
     assert!(!page.contains("<img"), "markup from a name");
     assert!(!page.contains('\x1b'));
-    // Two script elements are ours; a third end would be somebody else's.
+    // The page has two script elements of its own.
     assert_eq!(page.matches("</script>").count(), 2);
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
     let table = table(&summary);

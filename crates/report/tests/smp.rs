@@ -1,5 +1,5 @@
-//! The Service Mesh Performance files against the format's definition, written here
-//! once more as names, numbers and types.
+//! Checks the Service Mesh Performance files against the definition of the format, written here
+//! again as names, numbers and types.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -251,7 +251,7 @@ fn pool() -> DescriptorPool {
 }
 
 #[test]
-fn every_file_is_valid_by_the_definition_and_both_forms_say_the_same() {
+fn every_file_is_valid_and_both_encodings_are_equal() {
     let dir = tempfile::tempdir().unwrap();
     let meshes = [
         ("bare", "No mesh"),
@@ -313,7 +313,7 @@ fn every_file_is_valid_by_the_definition_and_both_forms_say_the_same() {
 }
 
 #[test]
-fn a_test_says_which_protocol_was_asked() {
+fn a_test_names_the_protocol_of_the_requests() {
     use tare_model::graph::ServiceProtocol;
 
     let asked = |front: ServiceProtocol, second: &str| {

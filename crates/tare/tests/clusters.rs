@@ -127,7 +127,7 @@ async fn each_cluster_has_a_run_of_its_own_and_the_one_that_is_unlike_is_named()
     let cells: Vec<_> = median.cells.iter().flatten().collect();
     assert!(cells.iter().all(|c| c.unlike), "{median:#?}");
     assert!(cells[1].difference > 1e6, "{median:#?}");
-    assert!(out.contains("Unlike: green"), "{out}");
+    assert!(out.contains("Different: green"), "{out}");
     let saved = std::fs::read_to_string(both.join("comparison.txt")).unwrap();
     assert!(out.contains(saved.trim()), "{saved}");
     let (code, again, _) = ended(&mut tare(dir.path(), &config, &["report", "both"])).await;

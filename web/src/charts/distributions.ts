@@ -1,4 +1,4 @@
-// Two distributions over each other: whole meshes, or single trials.
+// Two distributions in one chart: of meshes, or of single trials.
 import * as Plot from "@observablehq/plot";
 import { bucketMs, histogram } from "../buckets";
 import type { Chart } from "../figure";
@@ -7,9 +7,9 @@ import { BASE, colour, GRID, INK, TIP } from "../theme";
 import { seriesOf, trialWords, type View } from "../view";
 import { milliseconds, significant } from "../words";
 import { answerLoad } from "./headline";
-import { logDomain, logTicks, tickWords } from "./ticks";
+import { logDomain, logTicks, tickWords } from "./layout";
 
-/** One of the two: a mesh under a load (all used trials), or a trial. */
+/** One of the two: a mesh under a load (all used trials) or a trial. */
 interface Source {
   value: string;
   words: string;
@@ -31,7 +31,7 @@ function sources(view: View): Source[] {
   return [...cells, ...trials];
 }
 
-/** The two that are shown: at first the baseline and the last mesh, under the answers' load. */
+/** The two that are shown. Default: the baseline and the last mesh, under the load of the answers. */
 function pair(view: View): [Source, Source] | null {
   const all = sources(view);
   const load = answerLoad(view.summary)?.name;
@@ -85,7 +85,7 @@ function charts(view: View, [a, b]: [Source, Source]): Chart[] {
   const inks: [string, string] = [inkOf(a.mesh), a.mesh === b.mesh ? INK : inkOf(b.mesh)];
   const words = [a, b].map((s, i) => {
     const half = rows.find((r) => r.side === "AB"[i] && r.below >= 50);
-    return half ? `${"AB"[i]}, ${s.words}: half of the responses were done after ${milliseconds(half.high_ms)}` : "";
+    return half ? `${"AB"[i]}, ${s.words}: half of the responses took at most ${milliseconds(half.high_ms)}` : "";
   });
   const names: [string, string] = [a.words, b.words];
   const of = (title: string, file: string, draw: Chart["draw"]): Chart => ({
@@ -93,7 +93,7 @@ function charts(view: View, [a, b]: [Source, Source]): Chart[] {
   });
   return [
     of("Share of responses", "share", (width) => plot(rows, "share", inks, names, width)),
-    of("Done by then", "done", (width) => plot(rows, "below", inks, names, width)),
+    of("Cumulative share", "cumulative", (width) => plot(rows, "below", inks, names, width)),
   ];
 }
 
@@ -109,7 +109,7 @@ function plot(rows: Row[], key: "share" | "below", inks: [string, string], names
         ]
       : [Plot.line(here, { x: "high_ms", y: "below", stroke: ink, strokeWidth: 2.25 })],
   );
-  // A peak may stand anywhere, so shares have their names above; a sum is high at the right.
+  // A peak can be anywhere, so the names are above the shares; a cumulative share leaves room at the lower right.
   const above = key === "share" ? 32 : 0;
   const legend = sides.map(({ ink }, i) =>
     Plot.text([names[i as 0 | 1]], { text: (t: string) => `${"AB"[i]} ${t}`, frameAnchor: above ? "top-right" : "bottom-right", textAnchor: "end", lineAnchor: above ? "bottom" : "middle", dy: (above ? -22 : -24) + 16 * i, dx: -6, fill: ink, fontWeight: 600 }));
@@ -126,13 +126,13 @@ function plot(rows: Row[], key: "share" | "below", inks: [string, string], names
       Plot.ruleY([0], { stroke: INK }),
       Plot.tip(rows, Plot.pointer({
         x: "high_ms", y: key, ...TIP,
-        title: (r: Row) => `${r.side}: ${milliseconds(r.low_ms)} to ${milliseconds(r.high_ms)}\n${r.count} responses, ${significant(r.share)} %\n${significant(r.below)} % done by then`,
+        title: (r: Row) => `${r.side}: ${milliseconds(r.low_ms)} to ${milliseconds(r.high_ms)}\n${r.count} responses, ${significant(r.share)} %\n${significant(r.below)} % up to here`,
       })),
     ],
   }) as SVGSVGElement;
 }
 
-/** The upper edge of the bars as one line, down to zero between those apart. */
+/** The upper edge of the bars as one line, with zeros in the gaps. */
 function outline(rows: Row[]): [number, number][] {
   const points: [number, number][] = [];
   rows.forEach((row, i) => {

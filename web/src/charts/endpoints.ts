@@ -1,12 +1,12 @@
 // Each endpoint's median and 99th percentile, the slowest first.
 import * as Plot from "@observablehq/plot";
 import { cellsOf, meshes } from "../data";
-import type { Chart } from "../figure";
+import { type Chart, fileName } from "../figure";
 import type { Cell, Load, Summary } from "../summary";
 import { BASE, colour, GRID, TIP } from "../theme";
 import type { View } from "../view";
 import { loadWords, milliseconds } from "../words";
-import { fileWord, logDomain, logTicks, tickWords } from "./ticks";
+import { logDomain, logTicks, tickWords } from "./layout";
 
 interface Row {
   endpoint: string;
@@ -16,7 +16,7 @@ interface Row {
   requests: number;
 }
 
-/** Most endpoints in a chart; the table has all. */
+/** Most endpoints in a chart. The table has all. */
 const MOST = 12;
 
 export function endpointCharts({ summary }: View): Chart[] {
@@ -48,7 +48,7 @@ function one(summary: Summary, load: Load, rows: Row[]): Chart {
   return {
     title: `${loadWords(load)}${more}`,
     description: words.join("; "),
-    file: `tare-endpoints-${fileWord(load.name)}`,
+    file: `tare-endpoints-${fileName(load.name)}`,
     rows,
     draw: (width) => draw(summary, rows.filter((r) => shown.includes(r.endpoint)), shown, width),
   };

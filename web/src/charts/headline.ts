@@ -1,5 +1,5 @@
-// The answer as a picture: latency, CPU and memory of all meshes under the load that
-// the answers speak of, bars from zero, with intervals.
+// The answers as a chart: latency, CPU and memory of all meshes under the load of the answers, bars from zero, with
+// intervals.
 import * as Plot from "@observablehq/plot";
 import { cellsOf, meshes } from "../data";
 import type { Chart } from "../figure";
@@ -7,7 +7,7 @@ import type { Cell, Estimate, Load, Summary } from "../summary";
 import { BASE, colour, GRID, INK, TIP } from "../theme";
 import type { View } from "../view";
 import { loadWords, milliseconds, short, significant } from "../words";
-import { compose } from "./ticks";
+import { compose } from "./layout";
 
 interface Bar {
   figure: string;
@@ -54,7 +54,7 @@ const FIGURES: Figure[] = [
   },
 ];
 
-/** The load that the answers speak of. */
+/** The load of the answers. */
 export function answerLoad(summary: Summary): Load | undefined {
   const name = summary.answers[0]?.load;
   const highest = [...summary.setup.loads].sort((a, b) => b.rate_rps - a.rate_rps)[0];
@@ -91,7 +91,7 @@ const HEAD = 26;
 function draw(summary: Summary, bars: Bar[], width: number): SVGSVGElement {
   const names = meshes(summary);
   const figures = FIGURES.map((f) => f.name).filter((f) => bars.some((b) => b.figure === f));
-  // Below, the longest heading would meet its neighbour.
+  // In narrower columns the longest heading would overlap its neighbour.
   const columns = width >= 980 ? figures.length : width >= 520 ? 2 : 1;
   const labels = Math.min(LABELS, 18 + 7 * Math.max(...names.map((n) => short(n).length)));
   const panel = (width - labels) / columns;

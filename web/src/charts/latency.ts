@@ -1,31 +1,30 @@
-// Latency by percentile: both axes logarithmic, one line per mesh, the range of
-// the runs as a band.
+// Latency by percentile: both axes logarithmic, one line per mesh, the range of the trials as a band.
 import * as Plot from "@observablehq/plot";
-import { cellsOf, type CurvePoint, curves, meshes, nines, percentile, splitBySupport, spreadLabels } from "../data";
-import type { Chart } from "../figure";
+import { cellsOf, type CurvePoint, curves, meshes, nines, percentile, splitBySupport } from "../data";
+import { type Chart, fileName } from "../figure";
 import type { Panel } from "../panel";
 import { overlay, rowsWithSource } from "../published";
 import type { Load, Summary } from "../summary";
 import { BASE, colour, GRID, INK, TIP } from "../theme";
 import type { View } from "../view";
 import { loadWords, milliseconds, short } from "../words";
-import { isLatency, type Points, publishedMarks, publishedPoints, WORDS_HEIGHT } from "./beside";
-import { fileWord, logTicks, tickWords } from "./ticks";
+import { isLatency, type Points, publishedMarks, publishedPoints, SOURCE_HEIGHT } from "./published_latency";
+import { logTicks, spreadLabels, tickWords } from "./layout";
 
 const HEIGHT = 360;
 const MARGIN = { top: 16, right: 100, bottom: 44, left: 56 };
 
-/** Lowest and highest latency over all loads: all panels share the axis. */
+/** The range of latency over all loads, which share the axis. */
 function domain(points: { low: number; high: number }[]): [number, number] {
   const low = Math.min(...points.map((p) => p.low).filter((ms) => ms > 0));
   const high = Math.max(...points.map((p) => p.high));
   return [low / 1.15, high * 1.15];
 }
 
-const published = overlay(isLatency);
+const publishedOverlay = overlay(isLatency);
 
 export const latency: Panel = {
-  controls: ({ summary }, redraw) => published.controls(summary, redraw),
+  controls: ({ summary }, redraw) => publishedOverlay.controls(summary, redraw),
   charts: latencyCharts,
 };
 
@@ -34,13 +33,13 @@ function latencyCharts({ summary }: View): Chart[] {
   const all = loads.flatMap((load) => curves(cellsOf(summary, load)));
   if (all.length === 0) return [];
   const last = Math.max(...all.map((p) => p.nines));
-  const beside = loads.map((load) => publishedPoints(published.beside(summary, load), last));
-  const others = beside.flatMap((b) => b?.points ?? []).map(({ ms }) => ({ low: ms, high: ms }));
+  const published = loads.map((load) => publishedPoints(publishedOverlay.atLoad(summary, load), last));
+  const others = published.flatMap((p) => p?.points ?? []).map(({ ms }) => ({ low: ms, high: ms }));
   const y = domain([...all, ...loads.flatMap((load) => bars(summary, load)), ...others]);
-  return loads.map((load, i) => one(summary, load, beside[i] ?? null, y, last));
+  return loads.map((load, i) => one(summary, load, published[i] ?? null, y, last));
 }
 
-function one(summary: Summary, load: Load, beside: Points | null, y: [number, number], last: number): Chart {
+function one(summary: Summary, load: Load, published: Points | null, y: [number, number], last: number): Chart {
   const points = curves(cellsOf(summary, load));
   const words = meshes(summary).flatMap((mesh) => {
     const cell = summary.cells.find((c) => c.mesh === mesh && c.load === load.name);
@@ -52,10 +51,10 @@ function one(summary: Summary, load: Load, beside: Points | null, y: [number, nu
   });
   return {
     title: loadWords(load),
-    description: [`Latency over percentile. ${words.join("; ")}.`, ...(beside ? [beside.words] : []), "The figures are in the table below."].join(" "),
-    file: `tare-latency-${fileWord(load.name)}`,
-    rows: rowsWithSource(points, beside, beside?.points ?? []),
-    draw: (width) => draw(summary, points, bars(summary, load), beside, y, last, width),
+    description: [`Latency by percentile. ${words.join("; ")}.`, ...(published ? [published.words] : []), "The figures are in the table below."].join(" "),
+    file: `tare-latency-${fileName(load.name)}`,
+    rows: rowsWithSource(points, published, published?.points ?? []),
+    draw: (width) => draw(summary, points, bars(summary, load), published, y, last, width),
   };
 }
 
@@ -66,7 +65,7 @@ interface Whisker {
   ms: number;
   low: number;
   high: number;
-  /** Pixels aside, so that those of several meshes do not hide each other. */
+  /** Shift in pixels, so that the whiskers of several meshes do not overlap. */
   dx: number;
 }
 
@@ -85,19 +84,19 @@ function draw(
   summary: Summary,
   points: CurvePoint[],
   whiskers: Whisker[],
-  beside: Points | null,
+  published: Points | null,
   y: [number, number],
   last: number,
   width: number,
 ): SVGSVGElement {
-  const { firm, thin } = splitBySupport(points);
+  const { supported, unsupported } = splitBySupport(points);
   const fill = (p: CurvePoint): string => colour(summary, p.mesh);
   const ticks = [0.301, 1, 2, 3, 4, 5, 6].filter((t) => t <= last + 0.01);
   return Plot.plot({
     ...BASE,
     width,
-    height: HEIGHT + (beside ? WORDS_HEIGHT : 0),
-    marginTop: MARGIN.top + (beside ? WORDS_HEIGHT : 0),
+    height: HEIGHT + (published ? SOURCE_HEIGHT : 0),
+    marginTop: MARGIN.top + (published ? SOURCE_HEIGHT : 0),
     marginRight: MARGIN.right,
     marginBottom: MARGIN.bottom,
     marginLeft: MARGIN.left,
@@ -106,17 +105,16 @@ function draw(
     marks: [
       Plot.gridY(logTicks(y), { stroke: GRID, strokeOpacity: 1 }),
       Plot.gridX(ticks, { stroke: GRID, strokeOpacity: 1 }),
-      // `ticks: Infinity` keeps the scale from blanking labels that it finds crowded.
       Plot.axisY(logTicks(y), { ticks: Infinity, tickSize: 0, tickFormat: tickWords, label: "↑ latency, ms" }),
-      Plot.areaY(firm, { x: "nines", y1: "low", y2: "high", z: "mesh", fill, fillOpacity: 0.16 }),
-      Plot.line(firm, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 2.25, strokeLinejoin: "round" }),
-      Plot.line(thin, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 1.75, strokeDasharray: "1.5 4", strokeLinecap: "round" }),
+      Plot.areaY(supported, { x: "nines", y1: "low", y2: "high", z: "mesh", fill, fillOpacity: 0.16 }),
+      Plot.line(supported, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 2.25, strokeLinejoin: "round" }),
+      Plot.line(unsupported, { x: "nines", y: "ms", z: "mesh", stroke: fill, strokeWidth: 1.75, strokeDasharray: "1.5 4", strokeLinecap: "round" }),
       ...whiskers.map((w) =>
         Plot.link([w], { x1: "nines", x2: "nines", y1: "low", y2: "high", stroke: colour(summary, w.mesh), strokeWidth: 2.5, strokeLinecap: "butt", dx: w.dx }),
       ),
       ...whiskers.map((w) => Plot.dot([w], { x: "nines", y: "ms", r: 3.2, fill: colour(summary, w.mesh), dx: w.dx })),
       ...labels(summary, points, y),
-      ...(beside ? publishedMarks(beside, y, HEIGHT - MARGIN.top - MARGIN.bottom, width) : []),
+      ...(published ? publishedMarks(published, y, HEIGHT - MARGIN.top - MARGIN.bottom, width) : []),
       Plot.ruleX(points, Plot.pointerX({ x: "nines", stroke: INK, strokeOpacity: 0.3, py: "ms" })),
       Plot.tip(
         points,
@@ -124,8 +122,8 @@ function draw(
           x: "nines",
           y: "ms",
           title: (p: CurvePoint) =>
-            `${p.mesh}, p${percentile(Math.round(p.nines * 100) / 100)}\n${milliseconds(p.ms)}\nruns ${milliseconds(p.low)} to ${milliseconds(p.high)}` +
-            (p.supported ? "" : "\ntoo few requests to state it"),
+            `${p.mesh}, p${percentile(Math.round(p.nines * 100) / 100)}\n${milliseconds(p.ms)}\ntrials ${milliseconds(p.low)} to ${milliseconds(p.high)}` +
+            (p.supported ? "" : "\ntoo few responses"),
           ...TIP,
         }),
       ),
@@ -133,7 +131,7 @@ function draw(
   }) as SVGSVGElement;
 }
 
-/** Names at the ends of the lines, moved apart. */
+/** Names at the ends of the lines, without overlap. */
 function labels(summary: Summary, points: CurvePoint[], y: [number, number]): Plot.Markish[] {
   const ends = meshes(summary).flatMap((mesh) => points.filter((p) => p.mesh === mesh).slice(-1));
   const inner = HEIGHT - MARGIN.top - MARGIN.bottom;

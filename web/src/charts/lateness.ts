@@ -1,12 +1,12 @@
-// The generator's own error beside what it measured.
+// The generator's own delay compared with the latency.
 import * as Plot from "@observablehq/plot";
 import { cellsOf, meshes } from "../data";
-import type { Chart } from "../figure";
+import { type Chart, fileName } from "../figure";
 import type { Load, Quantile, Summary } from "../summary";
 import { BASE, colour, GRID, TIP } from "../theme";
 import type { View } from "../view";
 import { loadWords, milliseconds, short } from "../words";
-import { fileWord, logDomain, logTicks, tickWords } from "./ticks";
+import { logDomain, logTicks, tickWords } from "./layout";
 
 interface Row {
   mesh: string;
@@ -31,14 +31,14 @@ export function latenessCharts({ summary }: View): Chart[] {
 }
 
 function words(r: Row): string {
-  return `lateness ${milliseconds(r.lateness_p50_ms)} (median), ${milliseconds(r.lateness_p99_ms)} (p99), beside a median latency of ${milliseconds(r.latency_p50_ms)}`;
+  return `lateness ${milliseconds(r.lateness_p50_ms)} (median), ${milliseconds(r.lateness_p99_ms)} (p99), median latency ${milliseconds(r.latency_p50_ms)}`;
 }
 
 function one(summary: Summary, load: Load, rows: Row[]): Chart {
   return {
     title: loadWords(load),
     description: rows.map((r) => `${r.mesh}: ${words(r)}`).join("; "),
-    file: `tare-lateness-${fileWord(load.name)}`,
+    file: `tare-lateness-${fileName(load.name)}`,
     rows,
     draw: (width) => draw(summary, rows, width),
   };

@@ -1,12 +1,12 @@
-// The seconds of the trial that is running.
+// The seconds of the current trial.
 import * as Plot from "@observablehq/plot";
 import type { Chart } from "../figure";
 import type { Summary } from "../summary";
 import { BASE, colour, GRID, INK } from "../theme";
 import { milliseconds, significant } from "../words";
-import { logDomain, logTicks, tickWords } from "./ticks";
+import { logDomain, logTicks, tickWords } from "./layout";
 
-/** A second; before 0 it is warm-up. Latency is that of the window so far. */
+/** One second; negative during the warm-up. Latency is that of the window so far. */
 export interface Moment {
   second: number;
   rps: number;

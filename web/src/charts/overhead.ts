@@ -1,13 +1,12 @@
-// What each mesh adds at each percentile: a dot with its interval, on a scale that
-// shows zero.
+// What each mesh adds at each percentile: a dot with its interval, on a scale that includes zero.
 import * as Plot from "@observablehq/plot";
 import { cellsOf, meshes, type OverheadRow, overheads } from "../data";
-import type { Chart } from "../figure";
+import { type Chart, fileName } from "../figure";
 import type { Load, Summary } from "../summary";
 import { BASE, colour, GRID, INK, PAPER, TIP } from "../theme";
 import type { View } from "../view";
 import { loadWords, milliseconds, short } from "../words";
-import { compose, fileWord } from "./ticks";
+import { compose } from "./layout";
 
 export function overheadCharts({ summary }: View): Chart[] {
   return summary.setup.loads.flatMap((load) => {
@@ -21,7 +20,7 @@ function one(summary: Summary, load: Load, rows: OverheadRow[]): Chart {
   return {
     title: loadWords(load),
     description: `Latency added over ${summary.baseline}: ${words.join("; ")}.`,
-    file: `tare-overhead-${fileWord(load.name)}`,
+    file: `tare-overhead-${fileName(load.name)}`,
     rows,
     draw: (width) => draw(summary, rows, width),
   };
@@ -38,8 +37,8 @@ const GAP = 14;
 const HEADING = 30;
 const ROW = 20;
 
-/** Percentiles whose differences are of one size share a scale; one whose interval is
- * more than four times as wide as the first's gets a scale of its own. */
+/** Groups the percentiles by scale. One that extends more than four times as far as the first of its group begins a new
+ * group. */
 export function groupsByScale(rows: OverheadRow[]): OverheadRow[][] {
   const extent = (r: OverheadRow): number => Math.max(Math.abs(r.low ?? r.ms), Math.abs(r.high ?? r.ms));
   const groups: { first: number; rows: OverheadRow[] }[] = [];
@@ -53,7 +52,7 @@ export function groupsByScale(rows: OverheadRow[]): OverheadRow[][] {
   return groups.map((group) => group.rows);
 }
 
-/** The groups below each other, each with its axis. */
+/** Draws the groups below each other, each with its axis. */
 function draw(summary: Summary, rows: OverheadRow[], width: number): SVGSVGElement {
   let height = 0;
   const parts = groupsByScale(rows).map((group) => {

@@ -1,22 +1,21 @@
-// CPU and memory: the mesh's planes stacked, bars from zero, the interval as a whisker,
-// each run as a dot; beside it what is not the mesh's own.
+// CPU and memory: the planes of the mesh stacked, bars from zero, the interval as a whisker, each trial as a dot. Below,
+// the application and the generator's proxy.
 import * as Plot from "@observablehq/plot";
 import { cellsOf, meshes } from "../data";
-import type { Chart } from "../figure";
+import { type Chart, fileName } from "../figure";
 import { choice, type Panel } from "../panel";
-import { type Beside, ELSEWHERE, overlay, rowsWithSource, withBound } from "../published";
+import { overlay, PUBLISHED, type PublishedAtLoad, rowsWithSource, withBound } from "../published";
 import type { Bound, Estimate, Load, PlaneEstimate, PublishedFigure, Summary } from "../summary";
 import { BASE, colour, GRID, INK, PAPER, QUIET, TIP } from "../theme";
 import { loadWords, short, significant } from "../words";
-import { fileWord } from "./ticks";
 
 /** Use of one plane by one mesh. */
 export interface PlaneRow {
   mesh: string;
-  /** What is stacked: `mesh` holds data and control plane. */
+  /** The stack: `mesh` has data and control plane. */
   group: string;
   plane: string;
-  /** Where its bar begins: the end of the plane below it. */
+  /** Start of the bar: the end of the plane below it in the stack. */
   from: number;
   value: number;
   low: number | null;
@@ -31,7 +30,7 @@ const PLANES: [keyof Summary["cells"][number]["planes"] & string, string, string
   ["generator_proxy", "generator's proxy", "generator's proxy"],
 ];
 
-/** A published figure as a bar; nothing stands on it but its own control plane. */
+/** A published figure as a bar; only its own control plane is stacked on it. */
 interface PublishedRow extends Omit<PlaneRow, "low" | "high" | "runs"> {
   low: null;
   high: null;
@@ -39,17 +38,16 @@ interface PublishedRow extends Omit<PlaneRow, "low" | "high" | "runs"> {
   bound: Bound;
 }
 
-const MEASURES = ["in all", "per process", "per 1,000 rps"] as const;
+const MEASURES = ["total", "per process", "per 1,000 rps"] as const;
 type Measure = (typeof MEASURES)[number];
 
 interface Kind {
   name: string;
   unit: string;
   measures: readonly Measure[];
-  /** The figure, and what it is divided by. */
+  /** The figure and its divisor. */
   pick: (plane: PlaneEstimate, measure: Measure) => [Estimate | null, number];
-  /** Published figures of the same kind, in the order in which they are stacked, and
-   * what they are divided by. */
+  /** Published figures of the same kind, in the order of the stack, and their divisor. */
   published: { what: string; plane: string; measure: Measure }[];
   publishedScale: number;
 }
@@ -62,9 +60,9 @@ const CPU: Kind = {
   pick: (p, measure) =>
     measure === "per 1,000 rps" ? [p.cpu_cores_per_krps, 1] : [p.cpu_cores, measure === "per process" ? p.processes : 1],
   published: [
-    { what: "data_plane_cpu", plane: "data plane", measure: "in all" },
-    { what: "control_plane_cpu", plane: "control plane", measure: "in all" },
-    { what: "cpu", plane: "data and control plane", measure: "in all" },
+    { what: "data_plane_cpu", plane: "data plane", measure: "total" },
+    { what: "control_plane_cpu", plane: "control plane", measure: "total" },
+    { what: "cpu", plane: "data and control plane", measure: "total" },
     { what: "proxy_cpu", plane: "a proxy", measure: "per process" },
   ],
   publishedScale: 1,
@@ -72,15 +70,15 @@ const CPU: Kind = {
 const MEMORY: Kind = {
   name: "memory",
   unit: "MiB",
-  measures: ["in all", "per process"],
+  measures: ["total", "per process"],
   pick: (p, measure) => [p.memory_bytes, MIB * (measure === "per process" ? p.processes : 1)],
   published: [
-    { what: "data_plane_memory", plane: "data plane", measure: "in all" },
-    { what: "control_plane_memory", plane: "control plane", measure: "in all" },
+    { what: "data_plane_memory", plane: "data plane", measure: "total" },
+    { what: "control_plane_memory", plane: "control plane", measure: "total" },
     { what: "proxy_memory", plane: "a proxy", measure: "per process" },
     { what: "largest_proxy_memory", plane: "the largest proxy", measure: "per process" },
   ],
-  // Published in MB.
+  // Publications use MB.
   publishedScale: MIB / 1e6,
 };
 
@@ -88,21 +86,21 @@ export const cpu = panel(CPU);
 export const memory = panel(MEMORY);
 
 function panel(kind: Kind): Panel {
-  let measure: Measure = "in all";
-  const published = overlay((f) => kind.published.some((p) => p.what === f.what));
+  let measure: Measure = "total";
+  const publishedOverlay = overlay((f) => kind.published.some((p) => p.what === f.what));
   return {
     controls: ({ summary }, redraw) => [
-      choice(`${kind.name}: measure`, kind.measures, measure, (chosen) => {
+      choice(`Show ${kind.name}`, kind.measures, measure, (chosen) => {
         measure = chosen;
         redraw();
       }),
-      ...published.controls(summary, redraw),
+      ...publishedOverlay.controls(summary, redraw),
     ],
-    charts: ({ summary }) => charts(summary, kind, measure, (load) => published.beside(summary, load)),
+    charts: ({ summary }) => charts(summary, kind, measure, (load) => publishedOverlay.atLoad(summary, load)),
   };
 }
 
-/** One row for each mesh and plane of interest. */
+/** One row per mesh and plane. */
 export function planeRows(summary: Summary, load: Load, pick: (p: PlaneEstimate) => [Estimate | null, number]): PlaneRow[] {
   return cellsOf(summary, load).flatMap((cell) => {
     const ends = new Map<string, number>();
@@ -123,7 +121,7 @@ export function planeRows(summary: Summary, load: Load, pick: (p: PlaneEstimate)
   });
 }
 
-/** The figures beside, as far as they are of this measure. */
+/** The published figures of this measure. */
 export function publishedRows(figures: PublishedFigure[], kind: Kind, measure: Measure): PublishedRow[] {
   const ends = new Map<string, number>();
   return kind.published.filter((p) => p.measure === measure).flatMap(({ what, plane }) =>
@@ -131,32 +129,32 @@ export function publishedRows(figures: PublishedFigure[], kind: Kind, measure: M
       const value = f.value / kind.publishedScale;
       const from = plane === "control plane" ? (ends.get(f.mesh) ?? 0) : 0;
       ends.set(f.mesh, from + value);
-      return { mesh: f.mesh, group: ELSEWHERE, plane, from, value, low: null, high: null, runs: [], bound: f.bound };
+      return { mesh: f.mesh, group: PUBLISHED, plane, from, value, low: null, high: null, runs: [], bound: f.bound };
     }),
   );
 }
 
-function charts(summary: Summary, kind: Kind, measure: Measure, besideOf: (load: Load) => Beside | null): Chart[] {
+function charts(summary: Summary, kind: Kind, measure: Measure, publishedOf: (load: Load) => PublishedAtLoad | null): Chart[] {
   const panels = summary.setup.loads.map((load) => {
-    const beside = besideOf(load);
-    const published = publishedRows(beside?.figures ?? [], kind, measure);
-    return { load, beside, published, rows: planeRows(summary, load, (p) => kind.pick(p, measure)) };
+    const from = publishedOf(load);
+    const published = publishedRows(from?.figures ?? [], kind, measure);
+    return { load, from, published, rows: planeRows(summary, load, (p) => kind.pick(p, measure)) };
   });
   const ends = panels.flatMap((p) => [...p.rows, ...p.published]).map((r) => r.from + Math.max(r.high ?? 0, r.value));
-  const unit = measure === "in all" ? kind.unit : `${kind.unit} ${measure}`;
+  const unit = measure === "total" ? kind.unit : `${kind.unit} ${measure}`;
   const scale = { unit, most: Math.max(0, ...ends) };
-  return panels.flatMap(({ load, beside, published, rows }) => {
+  return panels.flatMap(({ load, from, published, rows }) => {
     if (rows.length === 0) return [];
-    const source = beside && `${ELSEWHERE}: ${beside.source}${published.length > 0 ? "" : ` (nothing ${measure})`}`;
+    const source = from && `${PUBLISHED}: ${from.source}${published.length > 0 ? "" : ` (no figures: ${measure})`}`;
     const described = [
       rows.map((r) => `${r.mesh}, ${r.plane}: ${words(r, unit)}`).join("; "),
       ...(source ? [[source, ...published.map((r) => `${r.mesh}, ${r.plane}: ${publishedWords(r, unit)}`)].join("; ")] : []),
     ];
     return [{
       title: loadWords(load),
-      description: described.join(". Beside it, "),
-      file: `tare-${kind.name}-${fileWord(measure)}-${fileWord(load.name)}`,
-      rows: rowsWithSource(rows, beside, published),
+      description: described.join(". For comparison, "),
+      file: `tare-${kind.name}-${fileName(measure)}-${fileName(load.name)}`,
+      rows: rowsWithSource(rows, from, published),
       draw: (width: number) => draw(summary, rows, { rows: published, source }, scale, width),
     }];
   });
@@ -173,12 +171,12 @@ function publishedWords(row: PublishedRow, unit: string): string {
   return withBound(`${significant(row.value)} ${unit}`, row.bound);
 }
 
-/** A place on the axis: a row of a group, or with an empty name the group's heading. */
-function place(group: string, name: string): string {
+/** A position on the axis: a row of a group, or with an empty name the heading of the group. */
+function position(group: string, name: string): string {
   return `${group}\n${name}`;
 }
 
-/** How far right anything of a row's stack is drawn: a whisker of the plane below may be longer than all bars. */
+/** The right end of everything in a stack: a whisker of the plane below can be longer than all bars. */
 export function reach(rows: PlaneRow[], top: PlaneRow): number {
   const stack = rows.filter((r) => r.mesh === top.mesh && r.group === top.group);
   return Math.max(...stack.map((r) => r.from + Math.max(r.high ?? r.value, ...r.runs, r.value)));
@@ -201,17 +199,17 @@ function draw(
   const tops = rows.filter((r) => !rows.some((o) => o.mesh === r.mesh && o.group === r.group && o.from > r.from));
   const heading = (g: string): string =>
     g === "mesh" ? (control.length > 0 ? "data plane + control plane" : "data plane") : g;
-  const elsewhere = published.source ? [ELSEWHERE] : [];
+  const elsewhere = published.source ? [PUBLISHED] : [];
   const named = [
     ...groups.flatMap((group) => names.map((name) => ({ group, name }))),
-    ...[...new Set(published.rows.map((r) => r.mesh))].map((name) => ({ group: ELSEWHERE, name })),
+    ...[...new Set(published.rows.map((r) => r.mesh))].map((name) => ({ group: PUBLISHED, name })),
   ];
   const domain = [...groups, ...elsewhere].flatMap((group) => [
-    place(group, ""), ...named.filter((n) => n.group === group).map((n) => place(group, n.name)),
+    position(group, ""), ...named.filter((n) => n.group === group).map((n) => position(group, n.name)),
   ]);
-  const y = (r: { group: string; mesh: string }): string => place(r.group, r.mesh);
+  const y = (r: { group: string; mesh: string }): string => position(r.group, r.mesh);
   const end = (r: PlaneRow | PublishedRow): number => r.from + r.value;
-  // Names of publications have versions in them, and need room where there is some.
+  // Names in publications include versions and are long.
   const wide = elsewhere.length > 0 && width >= 420;
   const left = wide ? 142 : elsewhere.length > 0 ? 100 : 92;
   return Plot.plot({
@@ -223,8 +221,8 @@ function draw(
     y: { domain, axis: null, padding: 0.25 },
     marks: [
       Plot.gridX({ stroke: GRID, strokeOpacity: 1 }),
-      Plot.text(groups, { y: (g: string) => place(g, ""), text: heading, frameAnchor: "left", textAnchor: "start", dx: 7 - left, dy: 3, fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
-      Plot.text(named, { y: (n: { group: string; name: string }) => place(n.group, n.name), text: (n: { name: string }) => (wide ? n.name.slice(0, 24) : short(n.name)), frameAnchor: "left", textAnchor: "end", dx: -7 }),
+      Plot.text(groups, { y: (g: string) => position(g, ""), text: heading, frameAnchor: "left", textAnchor: "start", dx: 7 - left, dy: 3, fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
+      Plot.text(named, { y: (n: { group: string; name: string }) => position(n.group, n.name), text: (n: { name: string }) => (wide ? n.name.slice(0, 24) : short(n.name)), frameAnchor: "left", textAnchor: "end", dx: -7 }),
       Plot.barX(full, { x1: "from", x2: end, y, fill, rx2: 2 }),
       Plot.barX(control, { x1: "from", x2: end, y, fill, fillOpacity: 0.4, stroke: fill, rx2: 2 }),
       Plot.link(whiskers, { x1: (r: PlaneRow) => r.from + (r.low ?? 0), x2: (r: PlaneRow) => r.from + (r.high ?? 0), y1: y, y2: y, stroke: INK, strokeWidth: 1.5 }),
@@ -243,7 +241,7 @@ function draw(
   }) as SVGSVGElement;
 }
 
-/** Hollow and dashed, under a heading that says where they are from. */
+/** Hollow and dashed bars under a heading with their source. */
 function publishedMarks(
   { rows, source }: { rows: PublishedRow[]; source: string | null },
   y: (r: { group: string; mesh: string }) => string,
@@ -256,7 +254,7 @@ function publishedMarks(
   const full = rows.filter((r) => r.plane !== "control plane");
   const style = { x1: "from", x2: end, y, fill: QUIET, stroke: INK, strokeDasharray: "4 3", strokeWidth: 1 } as const;
   return [
-    Plot.text([source], { y: () => place(ELSEWHERE, ""), frameAnchor: "left", textAnchor: "start", dx: 7 - left, dy: 3, fontStyle: "italic", fontSize, fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
+    Plot.text([source], { y: () => position(PUBLISHED, ""), frameAnchor: "left", textAnchor: "start", dx: 7 - left, dy: 3, fontStyle: "italic", fontSize, fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
     Plot.barX(full, { ...style, fillOpacity: 0.22 }),
     Plot.barX(control, { ...style, fillOpacity: 0.06 }),
     Plot.text(rows.filter((r) => !rows.some((o) => o.mesh === r.mesh && o.from > r.from)), {

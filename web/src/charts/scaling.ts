@@ -1,12 +1,12 @@
-// How latency and CPU follow the rate: one point for each load.
+// Latency and CPU by rate: one point per load.
 import * as Plot from "@observablehq/plot";
-import { meshes, spreadLabels } from "../data";
+import { meshes } from "../data";
 import type { Chart } from "../figure";
 import type { Cell, Summary } from "../summary";
 import { BASE, colour, GRID, INK, TIP } from "../theme";
 import type { View } from "../view";
 import { milliseconds, short, significant } from "../words";
-import { logDomain, logTicks, tickWords } from "./ticks";
+import { logDomain, logTicks, spreadLabels, tickWords } from "./layout";
 
 interface Point {
   mesh: string;

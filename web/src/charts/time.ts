@@ -1,5 +1,4 @@
-// One trial over time: how long responses took, what left and came back, what the
-// processes used.
+// One trial over time: latency, rate, CPU and memory.
 import * as Plot from "@observablehq/plot";
 import { bucketMs } from "../buckets";
 import type { Column, TrialSeries } from "../details";
@@ -9,25 +8,25 @@ import type { Summary, TrialRow } from "../summary";
 import { BAD, BASE, colour, GRID, INK, QUIET, TIP } from "../theme";
 import { seriesOf, trialWords, type View } from "../view";
 import { milliseconds, significant } from "../words";
-import { logDomain, logTicks, tickWords } from "./ticks";
+import { logDomain, logTicks, tickWords } from "./layout";
 
 let shown: number | null = null;
 
-/** Chooses the trial that is drawn; false where the page has none of that number. */
+/** Selects the trial that is drawn. Returns false if the page has no data of it. */
 export function showTrial(view: View, index: number): boolean {
   if (!seriesOf(view, index)) return false;
   shown = index;
   return true;
 }
 
-/** The trials that can be drawn, and which of them is. */
+/** The trials that can be drawn, and the one that is. */
 function chosen(view: View): { trials: TrialRow[]; now: TrialRow | undefined } {
   const trials = view.summary.trials.filter((t) => seriesOf(view, t.index));
-  // At first one of a mesh under the highest load, which has most to show.
-  const likely = view.summary.answers.at(-1);
+  // Default: a trial of the last mesh under the load of the answers.
+  const last = view.summary.answers.at(-1);
   const now =
     trials.find((t) => t.index === shown) ??
-    trials.find((t) => t.mesh === likely?.mesh && t.load === likely.load) ??
+    trials.find((t) => t.mesh === last?.mesh && t.load === last.load) ??
     trials[0];
   return { trials, now };
 }
@@ -50,18 +49,18 @@ export const time: Panel = {
   },
 };
 
-interface Stretch extends Column {
+interface Span extends Column {
   from: number;
   to: number;
 }
 
 function charts(summary: Summary, trial: TrialRow, series: TrialSeries): Chart[] {
-  const stretches = series.columns.map((c, i) => ({ ...c, from: i * series.step_s, to: (i + 1) * series.step_s }));
+  const spans = series.columns.map((c, i) => ({ ...c, from: i * series.step_s, to: (i + 1) * series.step_s }));
   const ink = colour(summary, trial.mesh);
   const file = `tare-trial-${trial.index}`;
   const all: Chart[] = [];
-  if (stretches.some((s) => s.ok > 0)) all.push(heat(stretches, ink, trial, file));
-  if (stretches.length > 0) all.push(rate(stretches, series.step_s, ink, trial, file));
+  if (spans.some((s) => s.ok > 0)) all.push(heat(spans, ink, trial, file));
+  if (spans.length > 0) all.push(rate(spans, series.step_s, ink, trial, file));
   all.push(...use(series, ink, trial, file));
   return all;
 }
@@ -70,19 +69,19 @@ const FRAME = { ...BASE, marginLeft: 54, marginRight: 18, marginTop: 22, marginB
 const seconds = (to: number): Plot.ScaleOptions => ({ domain: [0, to], label: "seconds →", labelAnchor: "right", tickSize: 0 });
 
 /** Responses by time and latency. */
-function heat(stretches: Stretch[], ink: string, trial: TrialRow, file: string): Chart {
-  const cells = stretches.flatMap((s) =>
+function heat(spans: Span[], ink: string, trial: TrialRow, file: string): Chart {
+  const cells = spans.flatMap((s) =>
     s.buckets.map(([bucket, count]) => ({ from_s: s.from, to_s: s.to, low_ms: bucketMs(bucket), high_ms: bucketMs(bucket + 1), count })),
   );
   const most = Math.max(...cells.map((c) => c.count));
   const y = logDomain(cells.flatMap((c) => [c.low_ms, c.high_ms]), 1);
-  const end = stretches.at(-1)?.to ?? 1;
+  const end = spans.at(-1)?.to ?? 1;
   const lines = (["p50_ns", "p99_ns"] as const).map((key) =>
-    Plot.line(stretches.filter((s) => s.ok > 0), { x: (s: Stretch) => (s.from + s.to) / 2, y: (s: Stretch) => s[key] / 1e6, stroke: INK, strokeWidth: 1.75, strokeDasharray: key === "p50_ns" ? "" : "4 3" }));
-  const last = stretches.filter((s) => s.ok > 0).slice(-1);
+    Plot.line(spans.filter((s) => s.ok > 0), { x: (s: Span) => (s.from + s.to) / 2, y: (s: Span) => s[key] / 1e6, stroke: INK, strokeWidth: 1.75, strokeDasharray: key === "p50_ns" ? "" : "4 3" }));
+  const last = spans.filter((s) => s.ok > 0).slice(-1);
   return {
     title: "Latency: counts, median and p99",
-    description: `Heat map of trial ${trialWords(trial)}. ${stretches.map((s) => `second ${s.from}: median ${milliseconds(s.p50_ns / 1e6)}, p99 ${milliseconds(s.p99_ns / 1e6)}`).join("; ")}`,
+    description: `Heat map of trial ${trialWords(trial)}. ${spans.map((s) => `second ${s.from}: median ${milliseconds(s.p50_ns / 1e6)}, p99 ${milliseconds(s.p99_ns / 1e6)}`).join("; ")}`,
     file: `${file}-heat`,
     rows: cells,
     draw: (width) =>
@@ -95,25 +94,25 @@ function heat(stretches: Stretch[], ink: string, trial: TrialRow, file: string):
           Plot.axisY(logTicks(y), { ticks: Infinity, tickSize: 0, tickFormat: tickWords, label: "↑ latency, ms" }),
           Plot.rect(cells, { x1: "from_s", x2: "to_s", y1: "low_ms", y2: "high_ms", fill: ink, fillOpacity: (c: { count: number }) => 0.1 + 0.9 * Math.sqrt(c.count / most), insetRight: 1, insetTop: 0.5 }),
           ...lines,
-          Plot.text(last, { x: (s: Stretch) => s.to, y: (s: Stretch) => s.p50_ns / 1e6, text: () => "p50", textAnchor: "start", dx: 5 }),
-          Plot.text(last, { x: (s: Stretch) => s.to, y: (s: Stretch) => s.p99_ns / 1e6, text: () => "p99", textAnchor: "start", dx: 5 }),
-          Plot.tip(stretches, Plot.pointerX({
-            x: (s: Stretch) => (s.from + s.to) / 2, y: (s: Stretch) => Math.max(s.p50_ns / 1e6, y[0]), ...TIP,
-            title: (s: Stretch) => `second ${s.from}\n${s.ok} responses\nmedian ${milliseconds(s.p50_ns / 1e6)}\np99 ${milliseconds(s.p99_ns / 1e6)}`,
+          Plot.text(last, { x: (s: Span) => s.to, y: (s: Span) => s.p50_ns / 1e6, text: () => "p50", textAnchor: "start", dx: 5 }),
+          Plot.text(last, { x: (s: Span) => s.to, y: (s: Span) => s.p99_ns / 1e6, text: () => "p99", textAnchor: "start", dx: 5 }),
+          Plot.tip(spans, Plot.pointerX({
+            x: (s: Span) => (s.from + s.to) / 2, y: (s: Span) => Math.max(s.p50_ns / 1e6, y[0]), ...TIP,
+            title: (s: Span) => `second ${s.from}\n${s.ok} responses\nmedian ${milliseconds(s.p50_ns / 1e6)}\np99 ${milliseconds(s.p99_ns / 1e6)}`,
           })),
         ],
       }) as SVGSVGElement,
   };
 }
 
-function rate(stretches: Stretch[], step: number, ink: string, trial: TrialRow, file: string): Chart {
+function rate(spans: Span[], step: number, ink: string, trial: TrialRow, file: string): Chart {
   const per = (n: number): number => n / step;
-  const rows = stretches.map((s) => ({ from_s: s.from, to_s: s.to, planned_rps: per(s.planned), sent_rps: per(s.sent), ok_rps: per(s.ok), failed_rps: per(s.failed) }));
+  const rows = spans.map((s) => ({ from_s: s.from, to_s: s.to, planned_rps: per(s.planned), sent_rps: per(s.sent), ok_rps: per(s.ok), failed_rps: per(s.failed) }));
   type Row = (typeof rows)[number];
   const most = Math.max(...rows.flatMap((r) => [r.planned_rps, r.sent_rps, r.ok_rps]));
   const failed = rows.filter((r) => r.failed_rps > 0);
   return {
-    title: "Rate: planned (line), answered (full)",
+    title: "Rate: planned (line), answered (filled)",
     description: `Requests per second of trial ${trialWords(trial)}. ${rows.map((r) => `second ${r.from_s}: ${significant(r.ok_rps)} of ${significant(r.planned_rps)}${r.failed_rps > 0 ? `, ${significant(r.failed_rps)} failed` : ""}`).join("; ")}`,
     file: `${file}-rate`,
     rows,

@@ -1,5 +1,5 @@
-//! The analysis as families of metrics, for OpenMetrics files and for Prometheus.
-//! `docs/grafana` holds a dashboard of exactly these names.
+//! The analysis as families of metrics, for OpenMetrics files and for Prometheus. The dashboard in
+//! `docs/grafana` uses these names.
 
 use tare_analysis::formats::families::{Family, Kind, Sample};
 use tare_analysis::formats::histogram_samples;
@@ -11,10 +11,10 @@ use crate::store::LoadedRun;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// All families of a run, without those that have nothing to state.
+/// Returns all families of a run that have samples.
 ///
 /// # Errors
-/// [`ExportError`] when a histogram of a used trial is damaged.
+/// [`ExportError`] if the histogram of a used trial is damaged.
 pub fn of(run: &LoadedRun, summary: &Summary) -> Result<Vec<Family>, ExportError> {
     let mut set = Set::default();
     about(&mut set, summary);
@@ -35,7 +35,7 @@ pub fn of(run: &LoadedRun, summary: &Summary) -> Result<Vec<Family>, ExportError
     Ok(set.0)
 }
 
-/// Families in order of first appearance.
+/// Families in the order in which they were added.
 #[derive(Default)]
 struct Set(Vec<Family>);
 
@@ -67,7 +67,7 @@ impl Set {
         }
     }
 
-    /// A figure and its interval, under three names.
+    /// Adds a figure and the ends of its interval under three names.
     fn estimate(&mut self, names: [Name; 3], labels: &Labels, values: [Option<f64>; 3]) {
         for (name, value) in names.into_iter().zip(values) {
             self.add(name, labels, value);
@@ -140,7 +140,7 @@ fn counts(set: &mut Set, cell: &Cell, labels: &Labels) {
     }
 }
 
-/// `quantile` as a label; the largest value is quantile 1.
+/// Adds the label `quantile`; the maximum is quantile 1.
 fn quantile_label(labels: &Labels, q: f64) -> Labels {
     with(labels, "quantile", &q.to_string())
 }

@@ -1,6 +1,5 @@
-//! A run in the formats of other tools, from its directory alone. All figures are
-//! those of its [`Summary`]; what needs more than figures (histograms, seconds) is made
-//! from the same counts.
+//! Exports a run in the formats of other tools. All figures are those of its [`Summary`]; histograms
+//! and seconds come from the same counts.
 
 mod csv;
 mod format;
@@ -22,16 +21,16 @@ use tare_stats::{Histogram, WireError};
 
 use crate::store::{LoadedRun, log_of};
 
-/// What an export is.
+/// An exported run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Export {
     /// One document.
     Document(Vec<u8>),
-    /// Several files for one folder: names, without folders, and contents.
+    /// Several files for one directory: file names and contents.
     Files(Vec<(String, Vec<u8>)>),
 }
 
-/// Why there is no export.
+/// Why a run cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// A histogram is damaged.
@@ -45,23 +44,23 @@ pub enum ExportError {
     /// A trial's records are damaged.
     #[error("{path}: {found}")]
     Records {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         found: String,
     },
-    /// An interval log that was just made cannot be read: a defect.
-    #[error("read interval log again: {0}")]
+    /// An interval log of tare cannot be read: a bug.
+    #[error("bug: failed to read an interval log of tare: {0}")]
     Log(#[from] LogError),
-    /// The analysis is no JSON: a defect.
-    #[error("encode the analysis: {0}")]
+    /// The analysis cannot be encoded: a bug.
+    #[error("bug: failed to encode the analysis: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// The run in `format`.
+/// Returns the run in `format`.
 ///
 /// # Errors
-/// [`ExportError`] where a trial that is part of it is damaged.
+/// [`ExportError`] if a used trial is damaged.
 pub fn export(run: &LoadedRun, summary: &Summary, format: Format) -> Result<Export, ExportError> {
     Ok(match format {
         Format::Csv => Export::Document(csv::of(summary).into_bytes()),
@@ -81,7 +80,7 @@ pub fn export(run: &LoadedRun, summary: &Summary, format: Format) -> Result<Expo
     })
 }
 
-/// The trials that a cell is made of.
+/// Returns the trials that a cell uses.
 fn used<'a>(run: &'a LoadedRun, cell: &'a Cell) -> impl Iterator<Item = &'a StoredTrial> {
     let find = |index: &u32| {
         run.trials
@@ -103,12 +102,12 @@ fn plane_name(plane: Plane) -> &'static str {
     }
 }
 
-/// A name for a file: `00-envoy-mtls-200rps`.
+/// Returns the name of a cell in file names: `00-envoy-mtls-200rps`.
 fn cell_name(index: usize, cell: &Cell) -> String {
     format!("{index:02}-{}-{}", clean(&cell.mesh), clean(&cell.load))
 }
 
-/// A label as part of a file's name.
+/// Replaces characters of a label that a file name should not have.
 fn clean(label: &str) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
     let cleaned: String = label
@@ -130,7 +129,7 @@ fn latency(trial: &StoredTrial) -> Result<Histogram, ExportError> {
     }
 }
 
-/// The counts of all used trials of a cell.
+/// Returns the latencies of all used trials of a cell.
 fn pooled(run: &LoadedRun, cell: &Cell) -> Result<Histogram, ExportError> {
     let mut all = Histogram::new();
     for trial in used(run, cell) {
@@ -154,12 +153,11 @@ fn distributions(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportErro
     Ok(files)
 }
 
-/// Interval logs by trial; and by cell, where the trials follow each other as they did
-/// on the clock. A trial whose records are damaged has none: it is invalid, and so in
-/// no cell either.
+/// Returns the interval logs of each trial and of each cell, in which the trials are in order of time.
+/// A trial with damaged records has no log; it is invalid and belongs to no cell.
 fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
     let mut files = Vec::new();
-    let mut known: Vec<(u32, hlog::Log)> = Vec::new();
+    let mut logs_by_trial: Vec<(u32, hlog::Log)> = Vec::new();
     for trial in &run.trials {
         let path = run
             .dir
@@ -168,7 +166,7 @@ fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
             .join(layout::LOAD);
         match log_of(&path) {
             Ok(text) => {
-                known.push((trial.result.trial.index, hlog::read(&text)?));
+                logs_by_trial.push((trial.result.trial.index, hlog::read(&text)?));
                 let name = format!("trial-{}.hlog", clean(&trial.dir));
                 files.push((name, text.into_bytes()));
             }
@@ -184,7 +182,7 @@ fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
         let mut logs: Vec<&hlog::Log> = cell
             .trials_used
             .iter()
-            .filter_map(|index| known.iter().find(|(k, _)| k == index))
+            .filter_map(|index| logs_by_trial.iter().find(|(k, _)| k == index))
             .map(|(_, log)| log)
             .collect();
         logs.sort_by_key(|log| log.start_unix_ns);

@@ -1,28 +1,28 @@
-//! Sending families of metrics to an address that the user gives: Prometheus' remote
-//! write (1.0: snappy over Protobuf), or a push gateway (text).
+//! Pushes families of metrics to Prometheus remote write (1.0: Protobuf compressed with snappy), or
+//! to a Pushgateway (text).
 //!
-//! Samples carry the instant of the push, because receivers refuse what is old; when
-//! the run began is `tare_run_started_timestamp_seconds`.
+//! Samples have the time of the push, because receivers refuse old samples. The start of the run is
+//! `tare_run_started_timestamp_seconds`.
 
 use std::time::Duration;
 
 use prost::Message;
 use tare_analysis::formats::families::{self, Family, Kind};
 
-/// Longest that a push may take.
+/// Timeout of a push.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How the receiver wants it.
+/// Protocol of the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// `POST` of a remote-write request.
     RemoteWrite,
-    /// `PUT` of text, in the place of what the same group held before.
+    /// `PUT` of text, which replaces the previous samples of the same group.
     Gateway,
 }
 
 impl Protocol {
-    /// What a URL's path tells: a push gateway's holds `/metrics/job/`.
+    /// Returns the protocol of a URL: the path of a Pushgateway contains `/metrics/job/`.
     #[must_use]
     pub fn of(url: &str) -> Self {
         if url.contains("/metrics/job/") {
@@ -33,25 +33,25 @@ impl Protocol {
     }
 }
 
-/// Why nothing was pushed.
+/// Why a push failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
-    /// The receiver answered otherwise than with success.
+    /// The receiver answered with another status than success.
     #[error("{url} answered {status}: {body}")]
     Refused {
-        /// Where to.
+        /// The receiver.
         url: String,
         /// HTTP status.
         status: u16,
-        /// What it said, shortened.
+        /// The body of the answer, shortened.
         body: String,
     },
     /// There was no answer.
-    #[error("push to {url}: {found}")]
+    #[error("failed to push to {url}: {found}")]
     Failed {
-        /// Where to.
+        /// The receiver.
         url: String,
-        /// What happened.
+        /// The cause.
         found: String,
     },
 }
@@ -101,7 +101,7 @@ struct Metadata {
     unit: String,
 }
 
-/// The families as the body of a remote-write request.
+/// Returns the families as the body of a remote-write request.
 #[must_use]
 pub fn remote_write(families: &[Family], now_unix_ms: i64) -> Vec<u8> {
     let mut request = WriteRequest::default();
@@ -122,7 +122,7 @@ pub fn remote_write(families: &[Family], now_unix_ms: i64) -> Vec<u8> {
             let mut labels = vec![("__name__".to_owned(), name)];
             let own = |(n, v): &(&str, String)| ((*n).to_owned(), v.clone());
             labels.extend(sample.labels.iter().map(own));
-            // Receivers want labels in order.
+            // Receivers require sorted labels.
             labels.sort();
             request.timeseries.push(TimeSeries {
                 labels: labels
@@ -142,10 +142,10 @@ pub fn remote_write(families: &[Family], now_unix_ms: i64) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Sends `families` to `url`, with `headers` beside those of the protocol.
+/// Sends `families` to `url`, with `headers` in addition to those of the protocol.
 ///
 /// # Errors
-/// [`PushError`] unless the receiver said that it has them.
+/// [`PushError`] unless the receiver answers with success.
 pub fn push(
     url: &str,
     protocol: Protocol,
@@ -189,11 +189,11 @@ pub fn push(
     if (200..300).contains(&status) {
         return Ok(());
     }
-    let said = answer.body_mut().read_to_string().unwrap_or_default();
+    let text = answer.body_mut().read_to_string().unwrap_or_default();
     Err(PushError::Refused {
         url: url.to_owned(),
         status,
-        body: crate::text::printable(&said.chars().take(300).collect::<String>()),
+        body: crate::text::printable(&text.chars().take(300).collect::<String>()),
     })
 }
 
@@ -203,7 +203,7 @@ mod tests {
     use tare_analysis::formats::families::Sample;
 
     #[test]
-    fn a_request_comes_apart_into_the_same_samples() {
+    fn a_request_decodes_to_the_same_samples() {
         let family = Family {
             name: "tare_x",
             kind: Kind::Gauge,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_tells_the_protocol() {
+    fn the_path_determines_the_protocol() {
         let gateway = "http://h:9091/metrics/job/tare/run/x";
         assert_eq!(Protocol::of(gateway), Protocol::Gateway);
         assert_eq!(Protocol::of("http://h/api/v1/write"), Protocol::RemoteWrite);

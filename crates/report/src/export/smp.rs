@@ -1,9 +1,8 @@
-//! The Service Mesh Performance format: what was asked, under which mesh, where, and
-//! what came out, each a message of its own that names the others by id.
+//! The Service Mesh Performance format: load, mesh, environment and result, each a message that
+//! refers to the others by id.
 //!
-//! Written twice: as JSON in the Protobuf mapping, and as Protobuf. Names and numbers
-//! are those of the public definition (smp v0.0.1); a field that tare has no figure
-//! for is left out.
+//! Each message is written as JSON (in the Protobuf mapping) and as Protobuf. Names and numbers are
+//! those of the public definition (smp v0.0.1). Fields for which tare has no figure are omitted.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +29,7 @@ use messages::{
 const VERSION: &str = "v0.0.1";
 const MEBI: f64 = 1_048_576.0;
 
-/// All messages of a run, each as `.json` and as `.pb`.
+/// Returns all messages of a run, each as `.json` and as `.pb`.
 pub(super) fn files(
     run: &LoadedRun,
     summary: &Summary,
@@ -109,7 +108,7 @@ fn test(summary: &Summary, load: &Load) -> PerformanceTestConfig {
         Arrivals::Constant => "constant",
         _ => "other",
     };
-    // The format has one protocol for a client.
+    // The format allows one protocol per client.
     let (protocol, both) = match summary.setup.protocols[..] {
         [graph::ServiceProtocol::Grpc] => (Protocol::Grpc, ""),
         [_, _, ..] => (Protocol::Http, ", some requests gRPC"),
@@ -176,7 +175,7 @@ fn mesh(summary: &Summary, cell: &Cell) -> ServiceMeshConfig {
     }
 }
 
-/// The meshes that the definition has a number for; proxies without one have none.
+/// Returns the type of a mesh, if the definition has a number for it.
 fn mesh_type(mesh: &str) -> Option<MeshType> {
     let family = mesh.split('/').next().unwrap_or(mesh);
     let number = match family {
@@ -193,7 +192,7 @@ fn mesh_type(mesh: &str) -> Option<MeshType> {
     })
 }
 
-/// The pooled figures; `None` for a cell without a used trial.
+/// Returns the pooled figures; `None` for a cell without a used trial.
 fn result(
     run: &LoadedRun,
     summary: &Summary,
@@ -246,7 +245,7 @@ fn result(
     }))
 }
 
-/// The nearest whole number that fits.
+/// Rounds to the nearest number of this type.
 fn whole(value: f64) -> i32 {
     value.round() as i32
 }

@@ -1,9 +1,10 @@
-//! Where it ran, how it was measured, how to repeat it.
+//! What ran and where, how it was measured, how to repeat it.
 
 use tare_analysis::figures;
 use tare_model::summary::Summary;
 
-use crate::page::html::Html;
+use super::html::Html;
+use super::parts::open_section;
 
 fn entry(page: &mut Html, term: &str, value: &str) {
     if !value.is_empty() {
@@ -11,14 +12,15 @@ fn entry(page: &mut Html, term: &str, value: &str) {
     }
 }
 
-pub(super) fn environment(page: &mut Html, summary: &Summary) {
+pub(super) fn setup(page: &mut Html, summary: &Summary) {
     let (setup, machine) = (&summary.setup, &summary.fingerprint);
-    page.raw("<section aria-labelledby=\"environment\">\n<h2 id=\"environment\">What ran, and where</h2>\n<dl>\n");
+    open_section(page, "setup", "Setup");
+    page.raw("<dl>\n");
     let protocols: Vec<&str> = setup.protocols.iter().map(|p| p.title()).collect();
     let workload = format!(
-        "{} x {} ({}), endpoints {}{}{}",
-        setup.workload,
+        "{} x {} ({}), mix {}{}{}",
         setup.instances,
+        setup.workload,
         setup.services.join(", "),
         setup.mix,
         if protocols.is_empty() { "" } else { " over " },
@@ -36,7 +38,7 @@ pub(super) fn environment(page: &mut Html, summary: &Summary) {
     }
     for load in &setup.loads {
         let words = format!(
-            "{} over {} connections, {} arrivals, {} after {} of warm-up, timeout {}",
+            "{}, {} connections, {} arrivals, {} after {} of warm-up, timeout {}",
             figures::rate(load.rate_rps),
             load.connections,
             load.arrivals,
@@ -56,11 +58,15 @@ pub(super) fn environment(page: &mut Html, summary: &Summary) {
     entry(page, "Idle cores", &idle.unwrap_or_default());
     entry(
         page,
-        "Virtualised",
+        "Virtual machine",
         machine.virtualised.as_deref().unwrap_or(""),
     );
     let load = f64::from(machine.load_average_centi) / 100.0;
-    entry(page, "Load before", &format!("{load:.2} over a minute"));
+    entry(
+        page,
+        "Load average before",
+        &format!("{load:.2} over one minute"),
+    );
     for (name, version) in &machine.programs {
         entry(page, name, version);
     }
@@ -74,25 +80,27 @@ pub(super) fn environment(page: &mut Html, summary: &Summary) {
 
 pub(super) fn method(page: &mut Html, summary: &Summary) {
     let percent = summary.confidence * 100.0;
-    page.raw("<section aria-labelledby=\"method\">\n<h2 id=\"method\">How to read it</h2>\n<ul>\n");
+    open_section(page, "method", "Method");
+    page.raw("<ul>\n");
     for line in [
-        "Open loop: requests are planned from the clock and never wait for earlier ones. Latency \
-         is the time from the intended instant to the complete response, so a stall counts for \
-         everybody who would have been kept waiting.",
-        "Percentiles come from the pooled counts of all usable trials; percentiles are never averaged.",
+        "Open loop: requests follow the schedule and never wait for earlier responses. Latency is the time from the \
+         intended instant of a request to its complete response, so a stall counts for every request that it \
+         delays.",
+        "Percentiles come from the pooled counts of all usable trials. Percentiles are never averaged.",
         &format!(
-            "Intervals ({percent:.0} %) are over runs, because runs differ more than requests do: the \
-             standard error of the pooled figure from a bootstrap over runs, times Student's t. \
-             With few blocks they are wide, and that is honest."
+            "Intervals ({percent:.0} %) are over blocks, because trials differ more than requests do: the standard \
+             error of the pooled figure from a bootstrap over trials, times Student's t. With few blocks the \
+             intervals are wide."
         ),
-        "Differences are paired by block: each block runs every mesh under every load once, in random \
-         order. Where the interval holds zero, the two are not distinguishable. Many comparisons \
-         are made here, and of every twenty without any true difference about one will look like one.",
-        "A percentile is stated from 299 responses for p99, 2,995 for p99.9 and 29,956 for p99.99: \
-         below that the sample may not reach it.",
-        "CPU is the integral over the measured window, in cores. The generator's own proxy is in the \
-         path, and is listed apart from the data plane.",
-        "Lateness is the generator's own error: how long after its instant a request left.",
+        "Differences are paired by block: each block runs every mesh under every load once, in random order. If the \
+         interval includes zero, the two are not distinguishable. This page makes many comparisons: of twenty \
+         without any true difference, about one appears as different.",
+        "p99 needs 299 responses, p99.9 needs 2,995 and p99.99 needs 29,956. With fewer, the sample may not reach \
+         the percentile, and it is not shown.",
+        "CPU is CPU time divided by the length of the measured window, in cores. The generator's own proxy is in \
+         the path; it is listed separately from the data plane.",
+        "Lateness is the generator's own delay: how long after its intended instant a request was sent, without \
+         the wait for a free connection.",
     ] {
         page.tag("li", line).raw("\n");
     }
@@ -100,24 +108,23 @@ pub(super) fn method(page: &mut Html, summary: &Summary) {
 }
 
 pub(super) fn reproduce(page: &mut Html, summary: &Summary, plan: Option<&str>) {
-    page.raw("<section aria-labelledby=\"again\">\n<h2 id=\"again\">Once more</h2>\n<p>The order of trials and all arrivals follow from seed <code>");
-    page.text(&summary.setup.seed)
-        .raw("</code>. The command was:</p>\n");
+    open_section(page, "reproduce", "Reproduce");
+    page.raw("<p>The seed <code>")
+        .text(&summary.setup.seed)
+        .raw("</code> determines the order of trials and all arrivals. The run was started with:</p>\n");
     let command: Vec<String> = summary.setup.command.iter().map(|w| quoted(w)).collect();
     page.raw("<pre tabindex=\"0\"><code>")
         .text(&command.join(" "))
         .raw("</code></pre>\n");
     if let Some(plan) = plan.filter(|p| !p.is_empty()) {
-        page.raw(
-            "<details><summary>The plan, as it was written</summary>\n<pre tabindex=\"0\"><code>",
-        )
-        .text(plan)
-        .raw("</code></pre></details>\n");
+        page.raw("<details><summary>The plan</summary>\n<pre tabindex=\"0\"><code>")
+            .text(plan)
+            .raw("</code></pre></details>\n");
     }
-    page.raw("<p>This page was derived from the run directory; <code>tare report DIR</code> derives it again.</p>\n</section>\n");
+    page.raw("<p><code>tare report DIR</code> creates this page again from the run directory.</p>\n</section>\n");
 }
 
-/// A word of a command as a shell takes it.
+/// Quotes a word of a command for a shell.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,15 +1,82 @@
-//! Data for the charts over time, carried in the page beside the summary.
+//! Data of the charts over time, embedded in the page beside the summary. Only the page reads the
+//! records for it. Records that cannot be read are skipped here: the store has reported them.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tare_analysis::summary::StoredTrial;
+use tare_model::layout;
+use tare_model::record::{AgentRecord, LoadRecord, ResourceSample};
 
-use crate::page::series::TrialSeries;
+use super::series::{SeriesBuilder, TrialSeries};
+use crate::store::LoadedRun;
 
-/// Data for charts over time, and the plan for readers who want to repeat the run.
+/// Most bytes of a stream that are read.
+const STREAM_BYTES_MAX: u64 = 1 << 30;
+/// Most bytes of a plan that are shown.
+const PLAN_BYTES_MAX: u64 = 1 << 20;
+
+/// The data of charts over time, and the plan for readers who want to repeat the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Details {
-    /// One for each trial whose records could be read, in order of their index.
+    /// One for each trial whose records can be read, in order of their index.
     pub series: Vec<TrialSeries>,
-    /// The plan as it was written; empty when the run directory has none.
+    /// The plan as it was written; empty if the run directory has none.
     pub plan: String,
+}
+
+/// Reads the series of all trials, and the plan.
+pub(super) fn read(run: &LoadedRun) -> Details {
+    let mut series: Vec<TrialSeries> = run
+        .trials
+        .iter()
+        .filter_map(|trial| trial_series(&run.dir.join(layout::TRIALS).join(&trial.dir), trial))
+        .collect();
+    series.sort_by_key(|s| s.index);
+    series.dedup_by_key(|s| s.index);
+    let mut plan = String::new();
+    if let Some(file) = regular_file(&run.dir.join(layout::PLAN)) {
+        let read = file.take(PLAN_BYTES_MAX).read_to_string(&mut plan);
+        if read.is_err() {
+            plan.clear();
+        }
+    }
+    Details { series, plan }
+}
+
+fn trial_series(dir: &Path, trial: &StoredTrial) -> Option<TrialSeries> {
+    let load = trial.result.load.as_ref()?;
+    let mut builder = SeriesBuilder::new(trial.result.trial.index, load.window_ns);
+    for record in records::<LoadRecord>(&dir.join(layout::LOAD)) {
+        if let LoadRecord::Interval(interval) = record {
+            builder.interval(&interval);
+        }
+    }
+    let samples: Vec<ResourceSample> = records::<AgentRecord>(&dir.join(layout::AGENT))
+        .filter_map(|record| match record {
+            AgentRecord::Sample(sample) => Some(sample),
+            _ => None,
+        })
+        .collect();
+    let resources = trial.result.resources.as_ref();
+    Some(builder.finish(&samples, resources.map_or(&[][..], |r| &r.processes)))
+}
+
+fn records<T: DeserializeOwned>(path: &Path) -> impl Iterator<Item = T> {
+    let lines = regular_file(path)
+        .into_iter()
+        .flat_map(|file| BufReader::new(file.take(STREAM_BYTES_MAX)).lines());
+    lines
+        .map_while(Result::ok)
+        .filter_map(|line| serde_json::from_str(&line).ok())
+}
+
+/// Opens a regular file. Links are not followed.
+fn regular_file(path: &Path) -> Option<File> {
+    let regular = std::fs::symlink_metadata(path).ok()?.is_file();
+    regular.then(|| File::open(path).ok()).flatten()
 }

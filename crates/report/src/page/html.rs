@@ -1,25 +1,32 @@
-//! HTML out of text that may come from anywhere. All text goes through [`escape`]
-//! (data through [`crate::page::embed`]); whatever is pushed as [`Html`] was written here.
+//! HTML under construction. Text from anywhere is escaped; only markup of this crate is raw.
+
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use serde::Serialize;
 
 /// HTML under construction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Html(pub(crate) String);
+pub(super) struct Html(pub(super) String);
 
 impl Html {
-    /// Appends markup that was written in this crate.
-    pub(crate) fn raw(&mut self, markup: &str) -> &mut Self {
+    /// Appends markup of this crate.
+    pub(super) fn raw(&mut self, markup: &str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
     /// Appends text, escaped.
-    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
         self.0.push_str(&escape(text));
         self
     }
 
-    /// Appends `<tag>text</tag>`, the text escaped. `open` is a tag's name and attributes.
-    pub(crate) fn tag(&mut self, open: &str, text: &str) -> &mut Self {
+    /// Appends `<tag>text</tag>`, the text escaped. `open` is the name and the attributes.
+    pub(super) fn tag(&mut self, open: &str, text: &str) -> &mut Self {
         let name = open.split(' ').next().unwrap_or(open);
         self.raw("<")
             .raw(open)
@@ -29,10 +36,26 @@ impl Html {
             .raw(name)
             .raw(">")
     }
+
+    /// Appends data that the script finds by its `id`: JSON, compressed (zlib), in base64, which
+    /// cannot contain the end of the element.
+    pub(super) fn data(&mut self, id: &str, document: &impl Serialize) -> &mut Self {
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+        let bytes = serde_json::to_vec(document)
+            .ok()
+            .and_then(|json| encoder.write_all(&json).ok())
+            .and_then(|()| encoder.finish().ok());
+        self.raw("<script type=\"application/octet-stream\" id=\"")
+            .raw(id)
+            .raw("\">")
+            // Writing to memory does not fail. Without data the page has its tables.
+            .raw(&STANDARD.encode(bytes.unwrap_or_default()))
+            .raw("</script>\n")
+    }
 }
 
-/// Text for element content and for quoted attributes.
-pub(crate) fn escape(text: &str) -> String {
+/// Escapes text for element content and for quoted attributes.
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -55,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_breaks_out() {
+    fn markup_and_control_characters_are_escaped() {
         assert_eq!(
             escape("<b a=\"'\">&\u{1b}"),
             "&lt;b a=&quot;&#39;&quot;&gt;&amp;\u{fffd}"
@@ -63,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_close_by_their_name() {
+    fn a_closing_tag_has_no_attributes() {
         let mut h = Html::default();
         h.tag("td class=\"n\"", "1 < 2");
         assert_eq!(h.0, "<td class=\"n\">1 &lt; 2</td>");

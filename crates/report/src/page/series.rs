@@ -1,5 +1,4 @@
-//! One trial over time, in at most [`COLUMNS_MAX`] columns: what left and came back,
-//! how long it took, what the processes used.
+//! One trial over time, in at most [`COLUMNS_MAX`] columns: requests, latencies, CPU and memory.
 
 use std::collections::BTreeMap;
 
@@ -10,44 +9,44 @@ use tare_model::trial::ProcessUse;
 use tare_model::worker::Plane;
 use tare_stats::Histogram;
 
-/// Most columns of a trial; of longer ones several seconds share a column.
-pub(crate) const COLUMNS_MAX: u32 = 120;
+/// Most columns of a trial. In longer trials several seconds share a column.
+pub(super) const COLUMNS_MAX: u32 = 120;
 /// Buckets for each factor of ten of latency.
-pub(crate) const BUCKETS_PER_DECADE: f64 = 20.0;
-/// Where the first bucket begins, in nanoseconds; what is faster counts in it.
-pub(crate) const BUCKETS_FROM_NS: f64 = 1_000.0;
+pub(super) const BUCKETS_PER_DECADE: f64 = 20.0;
+/// Start of the first bucket, in nanoseconds. Faster responses count in it, too.
+pub(super) const BUCKETS_FROM_NS: f64 = 1_000.0;
 
 /// One trial over time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialSeries {
     /// `TrialSpec::index`.
     pub index: u32,
-    /// Seconds in a column.
+    /// Seconds per column.
     pub step_s: u32,
     /// Columns of the measured window, from its start, by intended time.
     pub columns: Vec<Column>,
-    /// Seconds since the start of the window, at the end of each stretch between samples.
+    /// Seconds since the start of the window, at the end of each span between two samples.
     pub sampled_s: Vec<f64>,
-    /// CPU in cores over each stretch, by plane.
+    /// CPU in cores over each span, by plane.
     pub cpu_cores: BTreeMap<Plane, Vec<f64>>,
-    /// Resident memory in MiB at the end of each stretch, by plane.
+    /// Resident memory in MiB at the end of each span, by plane.
     pub memory_mib: BTreeMap<Plane, Vec<f64>>,
 }
 
-/// A second, or several.
+/// One second of a trial, or several.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Column {
-    /// Slots.
+    /// Planned requests.
     pub planned: u64,
-    /// Requests whose bytes left (by the time they left).
+    /// Requests that were sent, by the time of sending.
     pub sent: u64,
-    /// Good responses.
+    /// Successful responses.
     pub ok: u64,
     /// Errors and timeouts.
     pub failed: u64,
     /// Median latency in nanoseconds; 0 without a response.
     pub p50_ns: u64,
-    /// 99th percentile, likewise. Of few responses it is their maximum.
+    /// 99th percentile, likewise; with few responses their maximum.
     pub p99_ns: u64,
     /// Median lateness in nanoseconds.
     pub lateness_p50_ns: u64,
@@ -56,18 +55,18 @@ pub struct Column {
     pub buckets: Vec<(u32, u64)>,
 }
 
-/// Gathers the records of one trial.
+/// Collects the records of one trial.
 #[derive(Debug)]
-pub(crate) struct SeriesBuilder {
+pub(super) struct SeriesBuilder {
     index: u32,
     step_s: u32,
     columns: BTreeMap<u32, (Column, Histogram, Histogram)>,
 }
 
 impl SeriesBuilder {
-    /// For trial `index` with a window of `window_ns`.
+    /// Starts the series of trial `index` with a window of `window_ns`.
     #[must_use]
-    pub(crate) fn new(index: u32, window_ns: u64) -> Self {
+    pub(super) fn new(index: u32, window_ns: u64) -> Self {
         let seconds = window_ns.div_ceil(1_000_000_000).clamp(1, 1 << 31) as u32;
         Self {
             index,
@@ -76,9 +75,8 @@ impl SeriesBuilder {
         }
     }
 
-    /// Takes the books of one second. Damaged histograms are passed over: the store
-    /// has said so.
-    pub(crate) fn interval(&mut self, interval: &Interval) {
+    /// Adds the record of one second. Skips damaged histograms, which the store has reported.
+    pub(super) fn interval(&mut self, interval: &Interval) {
         let at = (interval.second / self.step_s).min(COLUMNS_MAX);
         let (column, latency, lateness) = self.columns.entry(at).or_default();
         column.planned += interval.counts.planned;
@@ -93,10 +91,10 @@ impl SeriesBuilder {
         }
     }
 
-    /// The series, with what the processes used: `samples` in order, `processes` as
-    /// they are in each sample.
+    /// Returns the series with CPU and memory. `samples` are in order; `processes` are in the order
+    /// of each sample.
     #[must_use]
-    pub(crate) fn finish(
+    pub(super) fn finish(
         self,
         samples: &[ResourceSample],
         processes: &[ProcessUse],
@@ -121,14 +119,14 @@ impl SeriesBuilder {
         let every = samples.len().div_ceil(COLUMNS_MAX as usize).max(1);
         let thinned: Vec<&ResourceSample> = samples.iter().step_by(every).collect();
         for pair in thinned.windows(2) {
-            stretch(&mut series, pair[0], pair[1], processes);
+            add_span(&mut series, pair[0], pair[1], processes);
         }
         series
     }
 }
 
-/// Adds what the planes used between two samples.
-fn stretch(
+/// Adds the CPU and memory of the planes between two samples.
+fn add_span(
     series: &mut TrialSeries,
     from: &ResourceSample,
     to: &ResourceSample,
@@ -147,7 +145,7 @@ fn stretch(
         *cpu.entry(process.plane).or_insert(0.0) += cores;
         *memory.entry(process.plane).or_insert(0.0) += b.rss_bytes as f64 / 1_048_576.0;
     }
-    // A plane that appears late, or is gone, has zeros there.
+    // A plane has zeros before it appears and after it exits.
     let put = |all: &mut BTreeMap<Plane, Vec<f64>>, new: BTreeMap<Plane, f64>, grain| {
         for (plane, value) in new {
             let values = all.entry(plane).or_default();
@@ -205,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn long_windows_share_columns_and_lose_no_response() {
+    fn seconds_of_long_windows_share_columns_without_loss() {
         let mut builder = SeriesBuilder::new(3, 600_000_000_000);
         for second in 0..600 {
             builder.interval(&interval(second, &[900, 1_000_000, 2_000_000]));

@@ -1,68 +1,21 @@
-//! The figures behind the charts, as tables.
+//! The figures of the charts as tables.
 
 use tare_analysis::figures;
-use tare_model::summary::{Cell, Difference, Distinction, Estimate, Quantile, Summary};
+use tare_model::summary::{Difference, Distinction, Summary};
+use tare_model::trial::MemoryKind;
 use tare_model::worker::Plane;
 
-use super::{badge, load_words, mesh_label};
-use crate::page::html::Html;
-
-/// Opens a section with one table for each load; `rows` writes the rows of a cell.
-pub(super) fn per_load(
-    page: &mut Html,
-    summary: &Summary,
-    columns: &[&str],
-    mut rows: impl FnMut(&mut Html, &Cell),
-) {
-    for load in &summary.setup.loads {
-        page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table>\n<caption>");
-        page.text(&load_words(load)).raw("</caption>\n<thead><tr>");
-        for (i, column) in columns.iter().enumerate() {
-            page.tag(
-                if i == 0 || matches!(*column, "plane" | "endpoint") {
-                    "th scope=\"col\" class=\"l\""
-                } else {
-                    "th scope=\"col\""
-                },
-                column,
-            );
-        }
-        page.raw("</tr></thead>\n<tbody>\n");
-        for cell in summary.cells.iter().filter(|c| c.load == load.name) {
-            rows(page, cell);
-        }
-        page.raw("</tbody></table></div>\n");
-    }
-}
-
-fn open(page: &mut Html, words: &str) {
-    page.tag("p class=\"caption\"", words).raw("\n");
-}
-
-pub(super) fn row_head(page: &mut Html, summary: &Summary, cell: &Cell) {
-    page.raw("<tr><th scope=\"row\">");
-    mesh_label(page, summary, &cell.mesh);
-    page.raw("</th>");
-}
-
-/// A figure that stands back.
-pub(super) fn plain(page: &mut Html, value: &str) {
-    page.tag("td", value);
-}
-
-/// A figure with its interval below it.
-fn figure(page: &mut Html, value: &str, below: Option<&str>) {
-    page.raw("<td>").tag("b", value);
-    if let Some(below) = below {
-        page.raw(" ").tag("small", below);
-    }
-    page.raw("</td>");
-}
+use super::html::Html;
+use super::parts::{
+    badge, caption, estimate, figure, open_row, per_load, plain, quantile, quantile_words,
+};
 
 pub(super) fn latency(page: &mut Html, summary: &Summary) {
-    let words = "Milliseconds. Below each: its interval over runs. The maximum has none. A dash: too few \
-                 responses to state the percentile.";
-    open(page, words);
+    caption(
+        page,
+        "In milliseconds, with the interval over blocks below each figure; the maximum has none. A dash means \
+         too few responses.",
+    );
     let columns = [
         "mesh",
         "p50",
@@ -76,7 +29,7 @@ pub(super) fn latency(page: &mut Html, summary: &Summary) {
         "verdict",
     ];
     per_load(page, summary, &columns, |page, cell| {
-        row_head(page, summary, cell);
+        open_row(page, summary, &cell.mesh);
         for name in ["p50", "p90", "p99", "p99.9", "max"] {
             quantile(page, cell.latency.iter().find(|q| q.name == name));
         }
@@ -86,41 +39,22 @@ pub(super) fn latency(page: &mut Html, summary: &Summary) {
             page,
             &figures::count(cell.counts.error + cell.counts.timeout),
         );
-        let late = cell
-            .lateness
-            .iter()
-            .find(|q| q.name == "p99" && q.supported);
-        plain(
-            page,
-            &late.map_or("-".to_owned(), |q| figures::duration(q.value_ns as f64)),
-        );
+        plain(page, &quantile_words(&cell.lateness, "p99"));
         page.raw("<td>");
         badge(page, cell.verdict.grade);
         page.raw("</td></tr>\n");
     });
 }
 
-fn quantile(page: &mut Html, quantile: Option<&Quantile>) {
-    let Some(q) = quantile.filter(|q| q.supported) else {
-        return figure(page, "-", None);
-    };
-    let between = q.low_ns.zip(q.high_ns).map(|(low, high)| {
-        format!(
-            "{} to {}",
-            figures::ms(low as f64),
-            figures::ms(high as f64)
-        )
-    });
-    figure(page, &figures::ms(q.value_ns as f64), between.as_deref());
-}
-
 pub(super) fn overhead(page: &mut Html, summary: &Summary) {
-    let words = format!(
-        "Difference to {}, paired by block, with its interval and as a share of it. Latency in \
-         milliseconds. A dash: too few responses.",
-        summary.baseline
+    caption(
+        page,
+        &format!(
+            "Difference from {}, paired by block, with its interval and in percent. Latency in milliseconds. A \
+             dash means too few responses.",
+            summary.baseline
+        ),
     );
-    open(page, &words);
     let columns = [
         "mesh",
         "p50",
@@ -133,12 +67,12 @@ pub(super) fn overhead(page: &mut Html, summary: &Summary) {
     per_load(page, summary, &columns, |page, cell| {
         let Some(overhead) = &cell.overhead else {
             if cell.mesh != summary.baseline {
-                row_head(page, summary, cell);
-                page.raw("<td colspan=\"6\">no block with a usable trial of both</td></tr>\n");
+                open_row(page, summary, &cell.mesh);
+                page.raw("<td colspan=\"6\">no block has a usable trial of both</td></tr>\n");
             }
             return;
         };
-        row_head(page, summary, cell);
+        open_row(page, summary, &cell.mesh);
         for name in ["p50", "p90", "p99", "p99.9"] {
             let d = overhead.latency.iter().find(|d| d.what == name);
             difference(page, d, |d| figures::ms_interval(d.value, d.low, d.high));
@@ -151,6 +85,7 @@ pub(super) fn overhead(page: &mut Html, summary: &Summary) {
     });
 }
 
+/// Appends a difference with its interval, and what follows from it.
 fn difference(page: &mut Html, d: Option<&Difference>, words: impl Fn(&Difference) -> String) {
     let Some(d) = d.filter(|d| d.supported) else {
         return figure(page, "-", None);
@@ -181,9 +116,11 @@ fn difference(page: &mut Html, d: Option<&Difference>, words: impl Fn(&Differenc
 }
 
 pub(super) fn resources(page: &mut Html, summary: &Summary) {
-    let words = "CPU in cores: the mean over the measured window, with its interval over runs, and \
-                 the busiest second. Memory summed over the plane's processes.";
-    open(page, words);
+    caption(
+        page,
+        "CPU in cores: the mean over the measured window with its interval over blocks, and the busiest second. \
+         Memory: the sum over the processes of the plane.",
+    );
     let columns = [
         "mesh",
         "plane",
@@ -192,15 +129,15 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
         "busiest second",
         "cores per 1,000 rps",
         "memory",
-        "largest",
-        "measure",
+        "memory maximum",
+        "kind of memory",
     ];
     per_load(page, summary, &columns, |page, cell| {
         for (plane, p) in &cell.planes {
             if matches!(plane, Plane::Tare) {
                 continue;
             }
-            row_head(page, summary, cell);
+            open_row(page, summary, &cell.mesh);
             page.tag("td class=\"l\"", plane.words());
             plain(page, &p.processes.to_string());
             estimate(page, &p.cpu_cores, figures::cores);
@@ -214,9 +151,9 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
             page.tag(
                 "td",
                 match p.memory_kind {
-                    Some(tare_model::trial::MemoryKind::Pss) => "PSS",
-                    Some(tare_model::trial::MemoryKind::Rss) => "RSS",
-                    Some(tare_model::trial::MemoryKind::WorkingSet) => "working set",
+                    Some(MemoryKind::Pss) => "PSS",
+                    Some(MemoryKind::Rss) => "RSS",
+                    Some(MemoryKind::WorkingSet) => "working set",
                     None => "mixed",
                 },
             );
@@ -225,22 +162,14 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
     });
 }
 
-pub(super) fn estimate(page: &mut Html, e: &Estimate, words: impl Fn(f64) -> String) {
-    let between = e
-        .low
-        .zip(e.high)
-        .map(|(low, high)| format!("{} to {}", words(low), words(high)));
-    figure(page, &words(e.value), between.as_deref());
-}
-
 pub(super) fn endpoints(page: &mut Html, summary: &Summary) {
-    open(page, "Milliseconds, pooled over all usable trials.");
+    caption(page, "In milliseconds, all usable trials pooled.");
     let columns = [
         "mesh", "endpoint", "requests", "failed", "p50", "p90", "p99", "p99.9", "max",
     ];
     per_load(page, summary, &columns, |page, cell| {
         for row in &cell.endpoints {
-            row_head(page, summary, cell);
+            open_row(page, summary, &cell.mesh);
             page.tag("td class=\"l\"", &row.name);
             plain(page, &figures::count(row.counts.planned));
             plain(page, &figures::count(row.counts.error + row.counts.timeout));

@@ -1,4 +1,4 @@
-//! Every trial with its verdict, the reasons and the way out.
+//! Every trial with its verdict, reasons and remedies.
 
 use tare_analysis::figures;
 use tare_model::hist::LatencySummary;
@@ -6,9 +6,10 @@ use tare_model::summary::{Summary, TrialRow};
 use tare_model::verdict::Grade;
 use tare_stats::bootstrap::samples_needed;
 
-use super::{badge, mesh_label};
-use crate::page::html::Html;
-use crate::page::instrument::outlier_cores_words;
+use super::about::quoted;
+use super::html::{Html, escape};
+use super::parts::{badge, caption, mesh_label, open_section};
+use crate::words;
 
 const COLUMNS: [&str; 11] = [
     "trial",
@@ -25,11 +26,11 @@ const COLUMNS: [&str; 11] = [
 ];
 
 pub(super) fn section(page: &mut Html, summary: &Summary) {
-    page.raw("<section aria-labelledby=\"trials\">\n<h2 id=\"trials\">Trials</h2>\n");
-    page.tag(
-        "p class=\"caption\"",
-        "Every trial on disk, in the order in which they ran. Suspect trials are used; invalid ones are not. \
-         A trial's number links to its chart over time.",
+    open_section(page, "trials", "Trials");
+    caption(
+        page,
+        "Every trial on disk, in the order in which they ran. Suspect trials are used, invalid trials are not. The \
+         number of a trial links to its chart over time.",
     );
     exclusion(page, summary);
     // The script puts a filter here.
@@ -51,7 +52,7 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
     page.raw("</tbody></table></div>\n</section>\n");
 }
 
-/// The command that computes every figure again without some trials.
+/// The command that excludes trials and computes every figure again.
 fn exclusion(page: &mut Html, summary: &Summary) {
     let excluded: Vec<String> = summary
         .trials
@@ -61,20 +62,20 @@ fn exclusion(page: &mut Html, summary: &Summary) {
         .collect();
     let (words, example) = if excluded.is_empty() {
         (
-            "To compute every figure without some trials:",
+            "To compute every figure again without certain trials, give their numbers:",
             "3,7".to_owned(),
         )
     } else {
         (
-            "Left out of every figure by this command:",
+            "Excluded from every figure by this command:",
             excluded.join(","),
         )
     };
-    page.tag("p class=\"caption\"", words);
+    caption(page, words);
     page.raw("<pre class=\"copy\" tabindex=\"0\"><code>")
         .text(&format!(
             "tare report {} --exclude {example}",
-            super::about::quoted(&summary.run)
+            quoted(&summary.run)
         ))
         .raw("</code></pre>\n");
 }
@@ -85,7 +86,7 @@ fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
     page.raw(&format!("<tr{unused} data-trial=\"{index}\">"));
     page.raw(&format!(
         "<td title=\"{}\"><a href=\"#trial-{index}\">{index}</a></td>",
-        crate::page::html::escape(&trial.dir)
+        escape(&trial.dir)
     ));
     page.tag("td", &(trial.block + 1).to_string());
     page.raw("<td class=\"l\">");
@@ -99,12 +100,12 @@ fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
     let latency = trial.latency_ns;
     let ms = |ns: Option<u64>| or_dash(ns.map(|ns| figures::ms(ns as f64)));
     page.tag("td", &or_dash(trial.achieved_rps.map(figures::rate)));
-    page.tag("td", &ms(stated(latency, 0.5).map(|l| l.p50)));
-    page.tag("td", &ms(stated(latency, 0.99).map(|l| l.p99)));
+    page.tag("td", &ms(supported(latency, 0.5).map(|l| l.p50)));
+    page.tag("td", &ms(supported(latency, 0.99).map(|l| l.p99)));
     page.tag("td", &ms(latency.map(|l| l.max)));
     page.tag(
         "td",
-        &or_dash(stated(trial.lateness_ns, 0.99).map(|l| figures::duration(l.p99 as f64))),
+        &or_dash(supported(trial.lateness_ns, 0.99).map(|l| figures::duration(l.p99 as f64))),
     );
     let cores = trial.data_plane_cores.filter(|c| *c > 0.0);
     page.tag(
@@ -115,16 +116,16 @@ fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
     reasons(page, trial);
 }
 
-/// The latencies, if there are enough of them to state quantile `q`.
-fn stated(latency: Option<LatencySummary>, q: f64) -> Option<LatencySummary> {
+/// Returns the summary if it has enough responses for quantile `q`.
+fn supported(latency: Option<LatencySummary>, q: f64) -> Option<LatencySummary> {
     latency.filter(|l| l.count >= samples_needed(q))
 }
 
 fn reasons(page: &mut Html, trial: &TrialRow) {
     let failed: Vec<_> = trial.proofs.iter().filter(|p| !p.holds).collect();
-    let unlike = unlike(trial);
-    let quiet = failed.is_empty() && trial.gone.is_empty() && unlike.is_empty();
-    if trial.verdict.grade == Grade::Valid && quiet {
+    let unusual = unusual(trial);
+    let nothing = failed.is_empty() && trial.gone.is_empty() && unusual.is_empty();
+    if trial.verdict.grade == Grade::Valid && nothing {
         return;
     }
     page.raw("<tr class=\"reasons\"><td colspan=\"2\"></td><td colspan=\"9\" class=\"l\"><ul>");
@@ -136,44 +137,38 @@ fn reasons(page: &mut Html, trial: &TrialRow) {
             .raw("</em></li>");
     }
     for proof in failed {
-        page.raw("<li>Not so: ")
+        page.raw("<li>Proof failed: ")
             .text(&proof.claim)
-            .raw(" (")
+            .raw(" (observed: ")
             .text(&proof.seen)
             .raw(")</li>");
     }
-    for words in unlike {
+    for words in unusual {
         page.tag("li", &words);
     }
     if !trial.gone.is_empty() {
-        page.raw("<li>Vanished in the trial: ")
+        page.raw("<li>Exited during the trial: ")
             .text(&trial.gone.join(", "))
             .raw("</li>");
     }
     page.raw("</ul></td></tr>\n");
 }
 
-/// What sets the trial apart from the others of its cell, or its beginning from its end.
-fn unlike(trial: &TrialRow) -> Vec<String> {
+/// How the trial differs from the others of its cell, and how it changes over its time.
+fn unusual(trial: &TrialRow) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(o) = &trial.outlier {
-        found.push(format!(
-            "Unlike its fellows: {} of {}, their median is {}{}. It is used all the same.",
-            o.what,
-            figures::duration(o.value_ns as f64),
-            figures::duration(o.median_ns as f64),
-            outlier_cores_words(o)
-        ));
+        found.push(format!("Outlier, used: {}.", words::outlier(o)));
     }
     let stability = trial.stability.as_ref();
     if let Some(seconds) = stability.and_then(|s| s.warmup_seconds) {
         found.push(format!(
-            "The first {seconds} s look as if the warm-up went on."
+            "The warm-up seems to continue in the first {seconds} s."
         ));
     }
     if let Some(seconds) = stability.and_then(|s| s.period_seconds) {
         found.push(format!(
-            "Its medians come and go every {} s.",
+            "Latency has a cycle of {} s.",
             figures::significant(seconds)
         ));
     }

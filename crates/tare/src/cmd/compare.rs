@@ -14,43 +14,43 @@ use super::exit;
 
 /// Compare two runs: two versions of a mesh, two clusters, two days.
 ///
-/// Every mesh under every load that both runs have is compared, with an interval on each
-/// change. The blocks of two runs have nothing to do with one another, so a change needs
-/// more blocks to show than a difference within one run.
+/// Compares every mesh under every load that both runs have, with an interval on each change.
+/// The blocks of two runs are unpaired, so a change needs more blocks to be distinguishable than
+/// a difference within one run.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   tare compare runs/before runs/after
   tare compare runs/before runs/after --fail-above 'p99:+5%' --fail-above 'memory:+20MB'
   tare compare runs/before runs/after --output markdown >> \"$GITHUB_STEP_SUMMARY\"
 
-Figures for --fail-above: p50, p90, p99, p99.9 (a share, or a duration); over_p50, over_p99, the
-overhead over the baseline of the same run (a duration); cpu, cpu_per_krps (a share, or cores);
-memory (a share, or a size).
+Figures for --fail-above: p50, p90, p99, p99.9 (percent, or a duration); over_p50, over_p99, the
+overhead over the baseline of the same run (a duration); cpu, cpu_per_krps (percent, or cores);
+memory (percent, or a size).
 
-Exit codes: 0 good, 1 a threshold is exceeded, 2 wrong usage or nothing in common.")]
+Exit codes: 0 success, 1 a threshold is exceeded, 2 usage error or nothing in common.")]
 pub(crate) struct Args {
-    /// Directory of the run that is compared with.
+    /// Run directory of the reference.
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
-    /// Directory of the run that is judged.
+    /// Run directory that is compared with the reference.
     #[arg(value_name = "AFTER")]
     after: PathBuf,
-    /// Exit with 1 where a figure of any mesh and load rose by more than this, as `p99:+5%`.
+    /// Exit with 1 if a figure of any mesh and load rises by more than this limit, such as `p99:+5%`.
     #[arg(long, value_name = "FIGURE:+LIMIT")]
     fail_above: Vec<Threshold>,
-    /// What must lie above the limit.
+    /// What has to be above the limit.
     #[arg(long, value_enum, default_value_t = By::Bound)]
     fail_by: By,
-    /// What to print.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum By {
-    /// The lower end of the interval: chance does not explain it.
+    /// The lower end of the interval: chance does not explain the change.
     Bound,
-    /// The estimate itself, whatever its interval.
+    /// The estimate, without regard to its interval.
     Estimate,
 }
 
@@ -58,9 +58,9 @@ enum By {
 enum Output {
     /// A table.
     Text,
-    /// The whole comparison as one JSON document.
+    /// The complete comparison as one JSON document.
     Json,
-    /// A table for a pull request.
+    /// A Markdown table for a pull request.
     Markdown,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let comparison = compare(&side(&before), &side(&after), &args.fail_above, by);
     if comparison.cells.is_empty() {
-        bail!("the runs have no mesh and load in common of which both have a usable trial");
+        bail!("nothing to compare: both runs need a usable trial of the same mesh and load");
     }
     let mut out = std::io::stdout().lock();
     match args.output {

@@ -1,4 +1,4 @@
-//! `tare merge`: many generators, one truth.
+//! `tare merge`: the results of many generators as one.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,31 +15,31 @@ use tare_model::verdict::Grade;
 use super::load::text;
 use super::save::{Format, Saves, Target};
 
-/// Merge the results of several generators into one: counts are added, percentiles are those of the sum.
+/// Merge the results of several generators into one: adds counts and computes percentiles of the sum.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Files of generators: results (`tare load --output json`), records (`tare load --spec`) or interval logs (.hlog), in any order.
+    /// Results (`tare load --output json`), records (`tare load --spec`) or interval logs (.hlog), in any order.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Merge although shards are missing; the verdict says so.
+    /// Merge although shards are missing; the verdict states it.
     #[arg(long)]
     allow_missing: bool,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Write all generators' latencies by second as one HdrHistogram interval log.
+    /// Write the latencies of all generators by second as one HdrHistogram interval log.
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
-    /// Write the merged result in another format: hlog, hgrm, fortio, csv, openmetrics or json; may be repeated.
+    /// Also write the merged result in another format: csv, json, openmetrics, hgrm, hlog or fortio; may be repeated.
     #[arg(long, value_name = "FORMAT=FILE")]
     save: Vec<Target>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// A page for people.
+    /// A table.
     Text,
-    /// The whole of it.
+    /// The complete result.
     Json,
 }
 
@@ -83,7 +83,7 @@ fn read(path: &Path) -> anyhow::Result<Part> {
 
 fn save(targets: Vec<Target>, log: Option<&str>, merged: &Merged) -> anyhow::Result<()> {
     let Some(result) = &merged.result else {
-        // Latency is all that interval logs hold: enough for these two.
+        // Interval logs have latencies only, which is enough for these two formats.
         for target in targets {
             let text = match (target.format, log) {
                 (Format::Hlog, Some(log)) => log.to_owned(),
@@ -91,8 +91,8 @@ fn save(targets: Vec<Target>, log: Option<&str>, merged: &Merged) -> anyhow::Res
                     &tare_stats::Histogram::from_wire(&merged.latency)?,
                 ),
                 _ => bail!(
-                    "{} cannot be written: an interval log holds nothing but latency; give every \
-                     generator's result or records",
+                    "failed to write {}: interval logs have latencies only; this format needs the results or \
+                     records of every generator",
                     target.path.display()
                 ),
             };
@@ -110,7 +110,7 @@ fn save(targets: Vec<Target>, log: Option<&str>, merged: &Merged) -> anyhow::Res
     saves.finish(&about, result)
 }
 
-/// The whole page.
+/// Returns the merged result as text.
 fn page(m: &Merged) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -171,7 +171,7 @@ fn generator(out: &mut String, g: &MergedGenerator) -> std::fmt::Result {
     let apart = if g.deviations.is_empty() {
         ""
     } else {
-        "  stands apart"
+        "  differs from the others"
     };
     writeln!(out, "  {}{apart}", g.source)
 }

@@ -13,32 +13,32 @@ use tare_report::{
     TableOptions, render_method, render_published, render_table, write_derived_without,
 };
 
-/// Rebuild the analysis and the page from a run directory.
+/// Write the analysis and the page again from a run directory.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Directory of a run, as `tare run` names it; of runs on several clusters: how they compare.
+    /// Run directory, as printed by `tare run`. A directory of runs on several clusters is compared.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Numbers of trials to leave out, as the list in the page has them.
+    /// Numbers of trials to exclude, as in the list on the page.
     #[arg(long, value_name = "TRIAL,...", value_delimiter = ',')]
     exclude: Vec<u32>,
-    /// What to print.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Print the run as a published benchmark would have stated it, in the place of the table.
+    /// Print the run by the method of a published benchmark instead of the table.
     #[arg(long, value_name = "METHOD", value_parser = METHODS, conflicts_with = "output")]
     method: Option<String>,
-    /// Print published figures beside it, with their sources.
+    /// Also print published figures, with their sources.
     #[arg(long, conflicts_with = "output")]
     published: bool,
 }
 
-/// What is printed of an analysis.
+/// How an analysis is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Output {
-    /// The table, the doubts and the answers.
+    /// Answers, tables and findings.
     Text,
-    /// The whole analysis as one JSON document.
+    /// The complete analysis as one JSON document.
     Json,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(clusters) = super::clusters::Clusters::open(&args.dir)? {
         if args.method.is_some() || args.published || !args.exclude.is_empty() {
             bail!(
-                "{} holds the runs of several clusters: name one of them",
+                "{} has the runs of several clusters: these options need the directory of one run",
                 args.dir.display()
             );
         }
@@ -58,7 +58,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => print(&summary, args.output, &args.dir)?,
         Some(method) => match render_method(&summary, method) {
             Some(text) => say(&text)?,
-            None => bail!("no mesh under any load has a usable trial"),
+            None => bail!("no mesh has a usable trial under any load"),
         },
     }
     if args.published {

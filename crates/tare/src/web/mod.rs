@@ -207,7 +207,7 @@ mod tests {
         assert!(status(lost).contains("404"));
         let missing = whole_answer(ask(&server, "/", None).await).await;
         assert!(
-            missing.contains("500") && missing.contains("found no run.json"),
+            missing.contains("500") && missing.contains("no run.json found"),
             "{missing}"
         );
     }

@@ -1,5 +1,5 @@
-//! The messages, with the names and numbers of the public definition (smp v0.0.1), as
-//! far as tare has figures for their fields.
+//! The messages with the names and numbers of the public definition (smp v0.0.1). Only fields that
+//! tare fills are here.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use prost::Message;
 use serde::Serialize;
 use tare_analysis::formats::rfc3339;
 
-/// What was asked of the generators.
+/// The load.
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub(super) struct PerformanceTestConfig {
     #[prost(string, tag = "1")]
@@ -49,7 +49,7 @@ pub(super) enum Protocol {
     Grpc = 4,
 }
 
-/// What came out of it.
+/// The result.
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub(super) struct PerformanceTestResult {
     #[prost(string, tag = "1")]
@@ -74,7 +74,7 @@ pub(super) struct PerformanceTestResult {
     pub(super) env_id: String,
 }
 
-/// In milliseconds, from the intended instant.
+/// Latency in milliseconds, from the intended instant.
 #[derive(Clone, Copy, PartialEq, Message, Serialize)]
 pub(super) struct Latency {
     #[prost(double, tag = "1")]
@@ -91,7 +91,7 @@ pub(super) struct Latency {
     pub(super) max: f64,
 }
 
-/// `google.protobuf.Timestamp`, a text in JSON.
+/// `google.protobuf.Timestamp`, a string in JSON.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Timestamp {
     #[prost(int64, tag = "1")]
@@ -116,7 +116,7 @@ impl Serialize for Timestamp {
     }
 }
 
-/// Under which mesh.
+/// The mesh and its resources.
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub(super) struct ServiceMeshConfig {
     #[prost(string, tag = "1")]
@@ -171,7 +171,7 @@ pub(super) struct MeshType {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// Where.
+/// The environment.
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub(super) struct EnvironmentConfig {
     #[prost(string, tag = "1")]

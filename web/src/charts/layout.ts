@@ -1,6 +1,6 @@
-// Marks on logarithmic axes.
+// Logarithmic axes, labels that do not overlap, and several drawings in one.
 
-/** 1, 2, 5 times powers of ten in the range; only powers of ten when it is long. */
+/** 1, 2, 5 times powers of ten in the range; only powers of ten if it is long. */
 export function logTicks([low, high]: [number, number]): number[] {
   const steps = Math.log10(high / low) > 3 ? [1] : [1, 2, 5];
   const ticks: number[] = [];
@@ -17,14 +17,14 @@ export function tickWords(value: number): string {
   return String(Number(value.toPrecision(1)));
 }
 
-/** A little more than from the smallest to the largest value above 0. */
+/** From the smallest to the largest value above 0, with some room. */
 export function logDomain(values: number[], room = 1.15): [number, number] {
   const above = values.filter((v) => v > 0);
   if (above.length === 0) return [0.1, 1];
   return [Math.min(...above) / room, Math.max(...above) * room];
 }
 
-/** Some nested drawings as one, below and beside each other. */
+/** Several drawings in one, at their positions. */
 export function compose(parts: { svg: SVGSVGElement; x: number; y: number }[], width: number, height: number): SVGSVGElement {
   const outer = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   outer.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -38,7 +38,20 @@ export function compose(parts: { svg: SVGSVGElement; x: number; y: number }[], w
   return outer;
 }
 
-/** A part of a file's name. */
-export function fileWord(text: string): string {
-  return text.replace(/[^\w.-]/g, "-");
+/** Moves labels apart to at least `gap`, keeping their order and staying in [top, bottom]. */
+export function spreadLabels(at: number[], gap: number, top: number, bottom: number): number[] {
+  const order = at.map((y, i) => ({ y, i })).sort((a, b) => a.y - b.y);
+  let floor = top;
+  for (const label of order) {
+    label.y = Math.max(label.y, floor);
+    floor = label.y + gap;
+  }
+  let ceiling = bottom;
+  for (const label of order.reverse()) {
+    label.y = Math.min(label.y, ceiling);
+    ceiling = label.y - gap;
+  }
+  const placed = new Array<number>(at.length);
+  for (const label of order) placed[label.i] = label.y;
+  return placed;
 }

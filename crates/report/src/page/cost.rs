@@ -1,22 +1,23 @@
-//! What the meshes cost at the reader's size, where the plan gives prices.
+//! The monthly cost of the meshes, if the plan has prices.
 
 use tare_analysis::figures;
 use tare_model::summary::Summary;
 
-use crate::page::html::Html;
-use crate::page::tables::{estimate, per_load, plain, row_head};
+use super::html::Html;
+use super::parts::{caption, estimate, open_row, open_section, per_load, plain};
 
-pub(crate) fn table(page: &mut Html, summary: &Summary) {
+pub(super) fn section(page: &mut Html, summary: &Summary) {
     let Some(prices) = &summary.setup.prices else {
         return;
     };
     let currency = &prices.currency;
-    page.tag(
-        "p class=\"caption\"",
+    open_section(page, "cost", "Cost per month");
+    caption(
+        page,
         &format!(
-            "A core at {} {currency} an hour, a GiB at {}; a month of 730.5 hours. The data plane's CPU is \
-             taken to follow the rate and its memory the number of proxies; the control plane counts as \
-             measured. Below each figure: its interval over runs.",
+            "At {} {currency} per core and hour and {} per GiB and hour, with 730.5 hours per month. CPU of the data \
+             plane is scaled with the rate, its memory with the number of proxies; the control plane is as \
+             measured. Below each figure is its interval over blocks.",
             prices.core_hour, prices.gib_hour
         ),
     );
@@ -31,7 +32,7 @@ pub(crate) fn table(page: &mut Html, summary: &Summary) {
     ];
     per_load(page, summary, &columns, |page, cell| {
         let Some(cost) = &cell.cost else { return };
-        row_head(page, summary, cell);
+        open_row(page, summary, &cell.mesh);
         plain(page, &figures::rate(cost.rps));
         plain(page, &figures::count(cost.proxies.round() as u64));
         estimate(page, &cost.cores, figures::cores);
@@ -39,4 +40,5 @@ pub(crate) fn table(page: &mut Html, summary: &Summary) {
         estimate(page, &cost.per_month, figures::significant);
         page.raw("</tr>\n");
     });
+    page.raw("</section>\n");
 }

@@ -1,10 +1,12 @@
-//! The first screen: what was weighed, the answers, one chart.
+//! The first screen: what was compared, the answers, one chart.
 
 use tare_model::summary::Summary;
 use tare_model::verdict::Grade;
 
-use super::{badge, charts, mesh_label, part};
-use crate::page::html::Html;
+use super::html::Html;
+use super::parts::{badge, colour_of, mesh_label, open_section};
+use super::sections;
+use crate::words;
 
 pub(super) fn header(page: &mut Html, summary: &Summary) {
     page.raw("<header>\n<p class=\"brand\"><b>tare</b> ")
@@ -15,36 +17,30 @@ pub(super) fn header(page: &mut Html, summary: &Summary) {
         page.tag("p class=\"lead\"", &summary.setup.description)
             .raw("\n");
     }
-    part(page, summary, "verdict");
-    page.raw("</header>\n");
+    page.raw("<p class=\"verdict\">");
+    badge(page, summary.grade);
+    page.text(&format!(" {}", verdict(summary)))
+        .raw("</p>\n</header>\n");
 }
 
-/// Where the script shows the trial that is running.
+/// The place where the script shows the current trial.
 pub(super) fn live(page: &mut Html) {
+    open_section(page, "live", "Current trial");
     page.raw(
-        "<section aria-labelledby=\"live\">\n<h2 id=\"live\">Running now</h2>\n\
-         <p data-live role=\"status\">Waiting for the run…</p>\n\
-         <progress data-live-done value=\"0\" max=\"1\" aria-label=\"trials done\"></progress>\n\
+        "<p data-live role=\"status\">Waiting for the run…</p>\n\
+         <progress data-live-done value=\"0\" max=\"1\" aria-label=\"completed trials\"></progress>\n\
          <div class=\"charts\" data-live-charts></div>\n</section>\n",
     );
 }
 
-/// The grade of the run, and what speaks against it.
-pub(super) fn verdict(page: &mut Html, summary: &Summary) {
-    page.raw("<p class=\"verdict\">");
-    badge(page, summary.grade);
-    page.text(&format!(" {}", verdict_words(summary)))
-        .raw("</p>\n");
-}
-
-/// The answers, and the one chart that shows them.
-pub(super) fn first_screen(page: &mut Html, summary: &Summary) {
+/// The answers, a chart of them, and the contents of the page.
+pub(super) fn answers(page: &mut Html, summary: &Summary) {
     page.raw(
-        "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">In short</h2>\n",
+        "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">Answers</h2>\n",
     );
-    part(page, summary, "answers");
-    charts::place(page, "headline");
-    charts::contents(page, summary);
+    sentences(page, summary);
+    sections::chart(page, "headline");
+    sections::contents(page, summary);
     page.raw("</section>\n");
 }
 
@@ -57,14 +53,15 @@ fn title(summary: &Summary) -> String {
         .filter(|name| *name != summary.baseline)
         .collect();
     let list = match others.split_last() {
-        None => return format!("{} on its own", summary.baseline),
+        None => return format!("Latency and resources of {}", summary.baseline),
         Some((last, [])) => (*last).to_owned(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
     };
-    format!("What {list} cost over {}", summary.baseline)
+    format!("Cost of {list} over {}", summary.baseline)
 }
 
-fn verdict_words(summary: &Summary) -> String {
+/// How many trials are usable, and how many blocks there are.
+fn verdict(summary: &Summary) -> String {
     let count = |grade| {
         summary
             .trials
@@ -80,30 +77,31 @@ fn verdict_words(summary: &Summary) -> String {
         format!("{done} of {} planned trials", summary.trials_planned)
     }];
     if done > 0 && suspect == 0 && invalid == 0 {
-        parts.push("nothing speaks against any of them".to_owned());
+        parts.push("all valid".to_owned());
     }
     if suspect > 0 {
-        parts.push(format!("{suspect} suspect: used and marked"));
+        parts.push(format!("{suspect} suspect (used)"));
     }
     if invalid > 0 {
-        parts.push(format!("{invalid} invalid: shown and not used"));
+        parts.push(format!("{invalid} invalid (not used)"));
     }
     let excluded = summary.trials.iter().filter(|t| t.excluded).count();
     if excluded > 0 {
-        parts.push(format!("{excluded} left out by the reader"));
+        parts.push(format!("{excluded} excluded by --exclude"));
     }
     let percent = summary.confidence * 100.0;
     parts.push(format!(
-        "intervals of {percent:.0} % over {} blocks",
-        crate::page::blocks(summary, |_| true)
+        "{percent:.0} % intervals over {} blocks",
+        words::blocks(summary, |_| true)
     ));
     parts.join(" · ")
 }
 
-pub(super) fn answers(page: &mut Html, summary: &Summary) {
+/// The sentence about each mesh, and the notes.
+fn sentences(page: &mut Html, summary: &Summary) {
     page.raw("<ul class=\"answers\">\n");
     for answer in &summary.answers {
-        let colour = crate::page::colour_of(summary, &answer.mesh);
+        let colour = colour_of(summary, &answer.mesh);
         page.raw(&format!("<li class=\"mesh-{colour}\">"));
         page.raw("<p class=\"who\">");
         mesh_label(page, summary, &answer.mesh);
@@ -112,7 +110,7 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
             badge(page, answer.grade);
         }
         page.raw("</p><p>");
-        with_figures_set_off(page, &answer.text);
+        with_bold_figures(page, &answer.text);
         page.raw("</p>");
         if let Some(caution) = &answer.caution {
             page.tag("p class=\"caution\"", caution);
@@ -129,8 +127,8 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
     }
 }
 
-/// A sentence whose figures (a number before a unit) stand out.
-fn with_figures_set_off(page: &mut Html, sentence: &str) {
+/// Appends a sentence with its figures (a number before a unit) in bold.
+fn with_bold_figures(page: &mut Html, sentence: &str) {
     const UNITS: [&str; 7] = ["µs", "ms", "s", "cores", "KiB", "MiB", "GiB"];
     let mut words = sentence.split(' ').peekable();
     while let Some(word) = words.next() {

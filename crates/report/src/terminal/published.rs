@@ -1,31 +1,23 @@
-//! The run in the way of published benchmarks, and what was published: to be laid
-//! beside one another.
-
-use std::fmt::Write as _;
+//! The run by the methods of published benchmarks, and the published figures.
 
 use tare_analysis::figures;
 use tare_model::summary::published::{Bound, Published, PublishedFigure};
 use tare_model::summary::{Cell, MethodFigure, MethodSummary, Summary};
 
-use crate::text::{fit, printable, wrap};
+use super::output::{NAME, Output, PLAIN, WIDTH};
+use crate::text::{fit, printable};
 
-/// Widest line, in characters.
-const WIDTH: usize = 80;
-/// Width of the column of mesh names.
-const NAME: usize = 15;
-
-/// The run as the benchmark `method` would have stated it; 80 columns wide. `None` where
-/// no cell has a summary of that name.
+/// Returns the run as the benchmark `method` would have stated it. `None` if no cell has a summary
+/// of that name.
 #[must_use]
 pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
     let named = |cell: &&Cell| cell.named.iter().any(|n| n.method == method);
     let words = summary.cells.iter().find(named)?;
     let words = &words.named.iter().find(|n| n.method == method)?.words;
-    let mut out = String::new();
-    let intro = format!("In the way of {method}: {words}. Percentiles of runs, not pooled.");
-    for line in wrap(&intro, WIDTH, "", "") {
-        let _ = writeln!(out, "{line}");
-    }
+    let mut out = Output::default();
+    let intro =
+        format!("By the method of {method}: {words}. Percentiles of single trials, not pooled.");
+    out.wrapped(PLAIN, &intro, "", "");
     for load in &summary.setup.loads {
         let rows: Vec<(&Cell, &MethodSummary)> = summary
             .cells
@@ -33,7 +25,8 @@ pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
             .filter(|c| c.load == load.name)
             .filter_map(|c| Some((c, c.named.iter().find(|n| n.method == method)?)))
             .collect();
-        let _ = writeln!(out, "\n{}", fit(&figures::rate(load.rate_rps), WIDTH));
+        out.line("");
+        out.line(&fit(&figures::rate(load.rate_rps), WIDTH));
         let latency = ["p50", "p99", "max"].map(|what| (what, "ms", figures::ms as fn(f64) -> _));
         section(&mut out, "latency, ms", &rows, &latency);
         let resources = [
@@ -53,19 +46,20 @@ pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
         }
         for (cell, named) in &rows {
             if let Some(trial) = named.dropped {
-                let _ = writeln!(out, "{}: trial {trial} left out", fit(&cell.mesh, NAME));
+                out.line(&format!("{}: without trial {trial}", fit(&cell.mesh, NAME)));
             }
         }
     }
-    Some(out)
+    Some(out.text)
 }
 
+/// Name of a figure, its heading and its format.
 type Column = (&'static str, &'static str, fn(f64) -> String);
 
-fn section(out: &mut String, title: &str, rows: &[(&Cell, &MethodSummary)], columns: &[Column; 3]) {
+fn section(out: &mut Output, title: &str, rows: &[(&Cell, &MethodSummary)], columns: &[Column; 3]) {
     let head = |(what, unit, _): &Column| if *unit == "ms" { *what } else { *unit };
     let heads: String = columns.iter().map(|c| format!("{:>21}", head(c))).collect();
-    let _ = writeln!(out, "{title:<NAME$}{heads}");
+    out.line(&format!("{title:<NAME$}{heads}"));
     for (cell, named) in rows {
         let figure = |(what, _, words): &Column| {
             let found = named.figures.iter().find(|f| f.what == *what);
@@ -73,10 +67,11 @@ fn section(out: &mut String, title: &str, rows: &[(&Cell, &MethodSummary)], colu
             format!("{text:>21}")
         };
         let figures: String = columns.iter().map(figure).collect();
-        let _ = writeln!(out, "{:<NAME$}{figures}", fit(&cell.mesh, NAME - 1));
+        out.line(&format!("{:<NAME$}{figures}", fit(&cell.mesh, NAME - 1)));
     }
 }
 
+/// A figure with its whiskers.
 fn whiskers(figure: &MethodFigure, words: fn(f64) -> String) -> String {
     let value = words(figure.value);
     match figure.low.zip(figure.high) {
@@ -85,41 +80,29 @@ fn whiskers(figure: &MethodFigure, words: fn(f64) -> String) -> String {
     }
 }
 
-/// The published figures, 80 columns wide.
+/// Returns the published figures.
 #[must_use]
 pub fn render_published(summary: &Summary) -> String {
-    let mut out = String::new();
-    for line in wrap(
-        "Published figures, measured by others on other machines, with other generators: \
-         laid beside this run, never mixed with it.",
-        WIDTH,
-        "",
-        "",
-    ) {
-        let _ = writeln!(out, "{line}");
-    }
+    let mut out = Output::default();
+    let intro = "Published figures: measured by others on other machines, with other load generators. \
+                 They are shown beside this run, never mixed with it.";
+    out.wrapped(PLAIN, intro, "", "");
     for source in &summary.published {
         publication(&mut out, source);
     }
-    out
+    out.text
 }
 
-fn publication(out: &mut String, source: &Published) {
-    let mut say = |text: &str, first: &str, further: &str| {
-        for line in wrap(text, WIDTH, first, further) {
-            out.push_str(&line);
-            out.push('\n');
-        }
-    };
+fn publication(out: &mut Output, source: &Published) {
     let method = source
         .method
         .as_ref()
-        .map_or(String::new(), |m| format!("; stated as --method {m} does"));
-    say("", "", "");
-    say(&printable(&source.title), "", "  ");
-    say(&format!("{}{method}", source.setting), "  ", "  ");
+        .map_or(String::new(), |m| format!("; same method as --method {m}"));
+    out.line("");
+    out.wrapped(PLAIN, &printable(&source.title), "", "  ");
+    out.wrapped(PLAIN, &format!("{}{method}", source.setting), "  ", "  ");
     if let Some(url) = &source.url {
-        say(url, "  ", "  ");
+        out.wrapped(PLAIN, url, "  ", "  ");
     }
     let mut groups: Vec<(&str, Option<f64>, Vec<String>)> = Vec::new();
     for figure in &source.figures {
@@ -134,7 +117,8 @@ fn publication(out: &mut String, source: &Published) {
     }
     for (mesh, rate, texts) in groups {
         let rate = rate.map_or(String::new(), |r| format!(" at {}", figures::rate(r)));
-        say(&format!("{mesh}{rate}: {}", texts.join(", ")), "  ", "    ");
+        let text = format!("{mesh}{rate}: {}", texts.join(", "));
+        out.wrapped(PLAIN, &text, "  ", "    ");
     }
 }
 

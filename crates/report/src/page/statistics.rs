@@ -1,43 +1,48 @@
-//! What a comparison bears beyond its interval: for those who take it apart.
+//! The statistics of each comparison beyond its interval.
 
 use tare_analysis::figures;
 use tare_model::summary::{Difference, Inference, Summary};
 
-use crate::page::html::Html;
-use crate::page::tables::{per_load, plain, row_head};
+use super::html::Html;
+use super::parts::{caption, open_row, per_load, plain};
 
-pub(crate) fn table(page: &mut Html, summary: &Summary) {
-    let stated = |d: &&Difference| d.supported && d.inference.is_some();
+pub(super) fn table(page: &mut Html, summary: &Summary) {
+    let supported = |d: &&Difference| d.supported && d.inference.is_some();
     let overheads = summary.cells.iter().filter_map(|c| c.overhead.as_ref());
-    if !overheads.flat_map(|o| &o.latency).any(|d| stated(&d)) {
+    if !overheads.flat_map(|o| &o.latency).any(|d| supported(&d)) {
         return;
     }
     let margin = figures::significant(summary.equivalence_margin * 100.0);
-    page.tag(
-        "p class=\"caption\"",
+    caption(
+        page,
         &format!(
-            "What the comparisons bear. p belongs to the interval; Holm's p is corrected for all latency \
-             comparisons of this page; the permutation and Mann-Whitney tests are on the runs' figures. \
-             \"The same within\" is the smallest margin inside which the two are equivalent (bold up to {margin} %); \
-             \"would find\" is the true difference that as many blocks find four times of five."
+            "Statistics of the comparisons. p belongs to the interval. Holm's p is corrected for all latency \
+             comparisons of this page. The permutation and Mann-Whitney tests use one figure per trial. \
+             \"Equivalent within\" is the smallest margin within which the two are shown to be the same (bold up to \
+             {margin} %). \"Detectable\" is the true difference that as many blocks find in 80 % of repetitions."
         ),
     );
     let columns = [
         "mesh",
-        "of",
+        "figure",
         "p",
         "p, Holm",
         "permutation",
         "Mann-Whitney",
-        "the same within",
-        "would find",
+        "equivalent within",
+        "detectable",
     ];
     per_load(page, summary, &columns, |page, cell| {
-        for d in cell.overhead.iter().flat_map(|o| &o.latency).filter(stated) {
+        for d in cell
+            .overhead
+            .iter()
+            .flat_map(|o| &o.latency)
+            .filter(supported)
+        {
             let Some(inference) = &d.inference else {
                 continue;
             };
-            row_head(page, summary, cell);
+            open_row(page, summary, &cell.mesh);
             plain(page, &d.what);
             row(page, inference);
             page.raw("</tr>\n");
@@ -58,7 +63,7 @@ fn row(page: &mut Html, i: &Inference) {
     plain(page, &size(i.detectable, i.detectable_ratio));
 }
 
-/// A time, and what share of the baseline's figure it is.
+/// A duration and its share of the baseline's figure.
 fn size(ns: f64, ratio: Option<f64>) -> String {
     let share = ratio.map_or(String::new(), |r| {
         format!(", {} %", figures::significant(r * 100.0))

@@ -1,0 +1,176 @@
+//! The files that are derived from a run directory, and the analysis of one or many runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tare_analysis::compare::across::Side;
+use tare_model::layout;
+use tare_model::summary::Summary;
+use tare_model::summary::clusters::{ClustersComparison, ClustersManifest};
+
+use crate::page::render_report;
+use crate::store::{LoadedRun, StoreError, load_run, load_run_with};
+use crate::terminal::render_clusters;
+
+/// Runs that are read while other threads wait for the disk.
+const AHEAD: usize = 2;
+
+/// Returns the analysis of a loaded run.
+#[must_use]
+pub fn summarise(run: &LoadedRun) -> Summary {
+    tare_analysis::summary::summarise(&run.manifest, &run.trials, run.notes.clone())
+}
+
+/// Returns the analyses of many runs in the order of `dirs`. Reads slightly more runs at a time
+/// than there are cores, and frees each before the next.
+///
+/// # Errors
+/// The [`StoreError`] of [`load_run`] in the place of each run that cannot be read.
+#[must_use]
+pub fn summarise_all(dirs: &[PathBuf]) -> Vec<Result<Summary, StoreError>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(dir) = dirs.get(index) else {
+                return done;
+            };
+            done.push((index, load_run_with(dir, 1).map(|r| summarise(&r))));
+        }
+    };
+    let mut all = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..(cores + AHEAD).min(dirs.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let mut all = work();
+        for other in others {
+            match other.join() {
+                Ok(done) => all.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, summary)| summary).collect()
+}
+
+/// Writes `summary.json` and `report.html` again, from the run directory alone.
+///
+/// # Errors
+/// [`WriteError`] if the directory is not a run or cannot be written to.
+pub fn write_derived(dir: &Path) -> Result<Summary, WriteError> {
+    write_derived_without(dir, &[])
+}
+
+/// Does the same without the trials whose indices are in `excluded`. The page and the summary name
+/// them, and [`write_derived`] reverts it.
+///
+/// # Errors
+/// Those of [`write_derived`], and [`WriteError::NoTrial`] for an index without a trial.
+pub fn write_derived_without(dir: &Path, excluded: &[u32]) -> Result<Summary, WriteError> {
+    let run = load_run(dir)?;
+    let exists = |index: &u32| run.trials.iter().any(|t| t.result.trial.index == *index);
+    if let Some(index) = excluded.iter().find(|index| !exists(index)) {
+        return Err(WriteError::NoTrial {
+            index: *index,
+            trials: run.trials.len(),
+        });
+    }
+    let summary = tare_analysis::summary::summarise_without(
+        &run.manifest,
+        &run.trials,
+        run.notes.clone(),
+        excluded,
+    );
+    write_json(&dir.join(layout::SUMMARY), &summary)?;
+    let page = render_report(&run, &summary);
+    write_atomically(&dir.join(layout::REPORT), page.as_bytes())?;
+    Ok(summary)
+}
+
+/// Compares the runs of several clusters and writes `comparison.json` and `comparison.txt` into
+/// `dir`. Returns the comparison and, for each run that cannot be read, the reason.
+///
+/// # Errors
+/// [`WriteError::Io`] if a file cannot be written.
+pub fn write_clusters(
+    dir: &Path,
+    manifest: &ClustersManifest,
+) -> Result<(ClustersComparison, Vec<String>), WriteError> {
+    let mut runs: Vec<(&str, LoadedRun)> = Vec::new();
+    let mut missing = Vec::new();
+    for cluster in &manifest.clusters {
+        match load_run(&dir.join(&cluster.dir)) {
+            Ok(run) => runs.push((&cluster.context, run)),
+            Err(error) => missing.push(format!("cluster {}: {error}", cluster.context)),
+        }
+    }
+    let sides: Vec<(&str, Side<'_>)> = runs
+        .iter()
+        .map(|(context, run)| {
+            let side = Side {
+                manifest: &run.manifest,
+                trials: &run.trials,
+                grade: summarise(run).grade,
+            };
+            (*context, side)
+        })
+        .collect();
+    let comparison = tare_analysis::compare::clusters::compare(&sides);
+    write_json(&dir.join(layout::CLUSTERS_COMPARISON), &comparison)?;
+    let text = render_clusters(&comparison, false);
+    write_atomically(&dir.join(layout::CLUSTERS_TEXT), text.as_bytes())?;
+    Ok((comparison, missing))
+}
+
+fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<(), WriteError> {
+    let mut json = serde_json::to_string_pretty(document).map_err(WriteError::Json)?;
+    json.push('\n');
+    write_atomically(path, json.as_bytes())
+}
+
+/// Writes a temporary file and renames it, so that no reader sees a part of the file.
+fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let outcome =
+        std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    outcome.map_err(|source| {
+        let _ = std::fs::remove_file(&temporary);
+        WriteError::Io {
+            path: path.to_path_buf(),
+            source,
+        }
+    })
+}
+
+/// Why the derived files were not written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The run cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A trial to exclude does not exist.
+    #[error("no trial {index} to exclude: the run has {trials} trials")]
+    NoTrial {
+        /// The index that was given.
+        index: u32,
+        /// Number of trials in the run.
+        trials: usize,
+    },
+    /// A file cannot be written.
+    #[error("failed to write {path}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The summary cannot be encoded: a bug.
+    #[error("bug: failed to encode the summary: {0}")]
+    Json(serde_json::Error),
+}

@@ -1,0 +1,86 @@
+//! The page as one HTML document, with the bundle of the front end.
+
+use std::path::Path;
+
+use tare_model::layout::PARTIAL_PREFIX;
+use tare_model::summary::Summary;
+
+use super::details::{self, Details};
+use super::html::Html;
+use super::{about, header, published, sections, trials};
+use crate::store::{LoadedRun, StoreError, load_run};
+
+const SCRIPT: &str = include_str!("../../../../web/dist/page.js");
+const STYLE: &str = include_str!("../../../../web/dist/page.css");
+/// `sha256-...` of the script, for the content security policy.
+const SCRIPT_HASH: &str = include_str!("../../../../web/dist/page.js.integrity");
+
+/// Returns the page of a summary alone, without charts over time.
+#[must_use]
+pub fn render_page(summary: &Summary) -> String {
+    document(summary, None, false)
+}
+
+/// Returns the whole page of a run.
+#[must_use]
+pub fn render_report(run: &LoadedRun, summary: &Summary) -> String {
+    document(summary, Some(&details::read(run)), false)
+}
+
+/// Returns the page of the run that is in progress in `dir`. The page follows `/events` of the
+/// server that it came from: it shows the current trial and reloads after each trial.
+///
+/// # Errors
+/// [`StoreError`] if `dir` has no readable run.
+pub fn render_live(dir: &Path) -> Result<String, StoreError> {
+    let mut run = load_run(dir)?;
+    // The trial in progress is incomplete, which is not worth a note.
+    run.notes.retain(|note| !note.starts_with(PARTIAL_PREFIX));
+    let summary = crate::summarise(&run);
+    Ok(document(&summary, Some(&details::read(&run)), true))
+}
+
+fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String {
+    let mut page = Html::default();
+    head(&mut page, summary, live);
+    page.raw("<body>\n");
+    header::header(&mut page, summary);
+    page.raw("<main>\n");
+    if live {
+        header::live(&mut page);
+    }
+    header::answers(&mut page, summary);
+    sections::write(&mut page, summary, details.is_some());
+    trials::section(&mut page, summary);
+    published::section(&mut page, summary);
+    about::setup(&mut page, summary);
+    about::method(&mut page, summary);
+    about::reproduce(&mut page, summary, details.map(|d| d.plan.as_str()));
+    page.raw("</main>\n").data("summary", summary);
+    if let Some(details) = details {
+        page.data("details", details);
+    }
+    page.raw("<script>")
+        .raw(SCRIPT)
+        .raw("</script>\n</body>\n</html>\n");
+    page.0
+}
+
+fn head(page: &mut Html, summary: &Summary, live: bool) {
+    page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    // The page loads nothing from outside and runs no script but its own.
+    page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ")
+        .raw("style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; ")
+        .raw(if live { "connect-src 'self'; " } else { "" })
+        .raw("script-src '")
+        .raw(SCRIPT_HASH.trim())
+        .raw("'\">\n");
+    page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    page.raw("<meta name=\"color-scheme\" content=\"light dark\">\n");
+    page.tag(
+        "title",
+        &format!("{}: cost of a service mesh", summary.plan),
+    )
+    .raw("\n");
+    page.raw("<style>").raw(STYLE).raw("</style>\n</head>\n");
+}

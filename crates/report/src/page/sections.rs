@@ -1,0 +1,168 @@
+//! The sections with charts: what each shows, how to read it, and its figures as a table that
+//! unfolds.
+
+use tare_model::summary::Summary;
+
+use super::html::Html;
+use super::parts::{caption, open_section};
+use super::{cost, instrument, statistics, tables};
+
+/// One section of the page.
+struct Section {
+    id: &'static str,
+    heading: &'static str,
+    caption: &'static str,
+    /// The chart, by its name in the script.
+    chart: &'static str,
+    /// Appends the figures of the chart.
+    figures: Option<fn(&mut Html, &Summary)>,
+}
+
+const LATENCY: Section = Section {
+    id: "latency",
+    heading: "Latency by percentile",
+    caption: "All usable trials pooled. The band is the range of the single trials; the bars are intervals. A dotted \
+              line has too few responses. Latency counts from the intended instant of each request.",
+    chart: "latency",
+    figures: Some(tables::latency),
+};
+
+const OVERHEAD: Section = Section {
+    id: "overhead",
+    heading: "Added latency",
+    caption: "Difference from the baseline, paired by block, with its interval. A hollow dot is not distinguishable \
+              from zero.",
+    chart: "overhead",
+    figures: Some(|page, summary| {
+        tables::overhead(page, summary);
+        statistics::table(page, summary);
+    }),
+};
+
+const CPU: Section = Section {
+    id: "cpu",
+    heading: "CPU",
+    caption: "Cores, mean over the measured window. Data plane (solid) and control plane (pale) are stacked. Whisker: \
+              interval over blocks. Dots: single trials.",
+    chart: "cpu",
+    figures: None,
+};
+
+const MEMORY: Section = Section {
+    id: "memory",
+    heading: "Memory",
+    caption: "Mean over the measured window, sum over the processes of each plane.",
+    chart: "memory",
+    figures: Some(tables::resources),
+};
+
+const SCALING: Section = Section {
+    id: "scaling",
+    heading: "Scaling with the rate",
+    caption: "Latency and CPU of the data plane at each rate. Bars are intervals over blocks. A curve that bends \
+              upwards is near its limit.",
+    chart: "scaling",
+    figures: None,
+};
+
+const ENDPOINTS: Section = Section {
+    id: "endpoints",
+    heading: "Latency by endpoint",
+    caption: "Median (dot) and p99 (tick) of each endpoint, all usable trials pooled.",
+    chart: "endpoints",
+    figures: Some(tables::endpoints),
+};
+
+const TIME: Section = Section {
+    id: "time",
+    heading: "One trial over time",
+    caption: "Latency: each column is a part of the measured window; the darker a cell, the more responses it has. \
+              Lines: median (solid) and p99 (dashed) of each column.",
+    chart: "time",
+    figures: None,
+};
+
+const DISTRIBUTIONS: Section = Section {
+    id: "distributions",
+    heading: "Two latency distributions",
+    caption: "Share of responses by latency, and the cumulative share. The latency axis is logarithmic.",
+    chart: "distributions",
+    figures: None,
+};
+
+const INSTRUMENT: Section = Section {
+    id: "instrument",
+    heading: "Instrument error",
+    caption: "Lateness is the generator's own delay: how long after its intended instant a request was sent. It is \
+              part of the latency above and should be small beside it. Dot: median lateness. End of the line: p99. \
+              Diamond: median latency.",
+    chart: "lateness",
+    figures: Some(instrument::table),
+};
+
+/// Appends all sections with charts. Charts over time need the page's `details`.
+pub(super) fn write(page: &mut Html, summary: &Summary, details: bool) {
+    for s in [LATENCY, OVERHEAD, CPU, MEMORY] {
+        section(page, summary, &s);
+    }
+    cost::section(page, summary);
+    if summary.setup.loads.len() > 1 {
+        section(page, summary, &SCALING);
+    }
+    section(page, summary, &ENDPOINTS);
+    if details {
+        section(page, summary, &TIME);
+        section(page, summary, &DISTRIBUTIONS);
+    }
+    section(page, summary, &INSTRUMENT);
+}
+
+/// Appends links to the sections that the page has.
+pub(super) fn contents(page: &mut Html, summary: &Summary) {
+    let mut entries = vec![
+        ("latency", "Latency"),
+        ("overhead", "Added latency"),
+        ("cpu", "CPU"),
+        ("memory", "Memory"),
+    ];
+    if summary.setup.prices.is_some() {
+        entries.push(("cost", "Cost"));
+    }
+    if summary.setup.loads.len() > 1 {
+        entries.push(("scaling", "Scaling"));
+    }
+    entries.extend([
+        ("endpoints", "Endpoints"),
+        ("instrument", "Instrument error"),
+        ("trials", "Trials"),
+        ("setup", "Setup"),
+        ("method", "Method"),
+        ("reproduce", "Reproduce"),
+    ]);
+    page.raw("<nav aria-label=\"contents\"><ul>");
+    for (id, words) in entries {
+        page.raw(&format!("<li><a href=\"#{id}\">{words}</a></li>"));
+    }
+    page.raw("</ul></nav>\n");
+}
+
+fn section(page: &mut Html, summary: &Summary, s: &Section) {
+    open_section(page, s.id, s.heading);
+    caption(page, s.caption);
+    chart(page, s.chart);
+    if let Some(figures) = s.figures {
+        page.raw("<details class=\"figures\"><summary>Figures</summary>\n");
+        figures(page, summary);
+        page.raw("</details>\n");
+    }
+    page.raw("</section>\n");
+}
+
+/// Appends the place where the script draws a chart.
+pub(super) fn chart(page: &mut Html, name: &str) {
+    page.raw(&format!("<div class=\"charts\" data-chart=\"{name}\">"));
+    page.raw(
+        "<noscript><p>This chart needs JavaScript. The figures are in the tables.</p></noscript>",
+    );
+    page.raw("</div>\n");
+}

@@ -1,0 +1,303 @@
+//! The runs of one plan on several clusters, side by side, and which cluster differs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use tare_model::summary::Distinction;
+use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison};
+
+use super::comparison::{figure, name, unit};
+use super::output::{BOLD, Output, PLAIN, RED, WIDTH};
+use crate::text::fit;
+
+/// Widths of the columns. Tables are as wide as there are clusters.
+const NAME_WIDTH: usize = 20;
+const COLUMN_WIDTH: usize = 14;
+
+/// Returns the comparison as text: one table per mesh and load, then which clusters differ.
+#[must_use]
+pub fn render_clusters(comparison: &ClustersComparison, colour: bool) -> String {
+    let mut out = Output::new(colour);
+    for cluster in &comparison.clusters {
+        let line = format!(
+            "cluster {}: {}, {} trials",
+            cluster.context,
+            cluster.grade.word(),
+            cluster.trials
+        );
+        out.line(&fit(&line, WIDTH));
+    }
+    let mut tables: Vec<((&str, &str), Vec<&ClusterRow>)> = Vec::new();
+    for row in &comparison.rows {
+        let key = (row.mesh.as_str(), row.load.as_str());
+        match tables.last_mut().filter(|t| t.0 == key) {
+            Some(table) => table.1.push(row),
+            None => tables.push((key, vec![row])),
+        }
+    }
+    for ((mesh, load), rows) in tables {
+        let title = fit(&format!("{mesh} at {load}"), NAME_WIDTH);
+        let mut head = format!("{title:<NAME_WIDTH$}");
+        for cluster in &comparison.clusters {
+            let name = fit(&cluster.context, COLUMN_WIDTH - 3);
+            let _ = write!(head, "{name:>width$}  ", width = COLUMN_WIDTH - 2);
+        }
+        out.line("");
+        out.painted(BOLD, &head);
+        for row in rows {
+            let figure = format!("{}, {}", name(&row.what), unit(&row.unit));
+            let mut line = format!("{figure:<NAME_WIDTH$}");
+            for cell in &row.cells {
+                line += &column(&row.unit, cell.as_ref());
+            }
+            let differs = row.cells.iter().flatten().any(|c| c.unlike);
+            out.painted(if differs { RED } else { PLAIN }, &line);
+        }
+    }
+    out.line("");
+    for sentence in sentences(comparison) {
+        out.wrapped(PLAIN, &sentence, "", "  ");
+    }
+    out.text
+}
+
+fn column(unit: &str, cell: Option<&ClusterCell>) -> String {
+    let Some(cell) = cell else {
+        return format!("{:>width$}  ", "-", width = COLUMN_WIDTH - 2);
+    };
+    let mark = match cell.distinction {
+        _ if cell.unlike => '*',
+        Distinction::Higher | Distinction::Lower => '?',
+        _ => ' ',
+    };
+    let figure = figure(unit, cell.value);
+    format!("{figure:>width$} {mark}", width = COLUMN_WIDTH - 2)
+}
+
+/// Returns which clusters differ, each with its clearest figure.
+fn sentences(comparison: &ClustersComparison) -> Vec<String> {
+    if comparison.rows.is_empty() {
+        return vec![
+            "Nothing to compare: no mesh and load has usable trials on two clusters.".into(),
+        ];
+    }
+    let clearest = clearest(comparison);
+    let mut all: Vec<String> = clearest
+        .iter()
+        .map(|(place, found)| {
+            let context = &comparison.clusters[*place].context;
+            let figures = if found.count == 1 {
+                "figure"
+            } else {
+                "figures"
+            };
+            format!(
+                "Different: {context}, in {} {figures}; clearest: {}.",
+                found.count, found.words
+            )
+        })
+        .collect();
+    if all.is_empty() {
+        let mut cells = comparison
+            .rows
+            .iter()
+            .flat_map(|r| r.cells.iter().flatten());
+        let text = if cells.all(|c| c.p.is_none()) {
+            "Too few blocks to compare the clusters: each needs at least two usable trials."
+        } else {
+            "No cluster is distinguishable from the others."
+        };
+        all.push(text.to_owned());
+    }
+    all.push(format!(
+        "* different, ? may be chance: differs in one direction from more than half of the others, pair by pair, at \
+         {:.0} % (Welch); * also after Holm's correction for all pairs and figures here.",
+        comparison.confidence * 100.0
+    ));
+    all
+}
+
+/// In what a cluster differs.
+#[derive(Default)]
+struct Difference {
+    /// Number of figures.
+    count: usize,
+    /// Largest [`distance`].
+    distance: f64,
+    /// The figure with that distance.
+    words: String,
+}
+
+/// Returns the differences of each cluster that has any, by its index.
+fn clearest(comparison: &ClustersComparison) -> BTreeMap<usize, Difference> {
+    let mut all: BTreeMap<usize, Difference> = BTreeMap::new();
+    for row in &comparison.rows {
+        let two = row.cells.iter().flatten().count() == 2;
+        for (index, cell) in row.cells.iter().enumerate() {
+            let Some(cell) = cell.as_ref().filter(|c| c.unlike) else {
+                continue;
+            };
+            // With two clusters each differs from the other: only the higher one is named.
+            if two && cell.difference < 0.0 {
+                continue;
+            }
+            let found = all.entry(index).or_default();
+            found.count += 1;
+            if distance(cell) <= found.distance && found.count > 1 {
+                continue;
+            }
+            found.distance = distance(cell);
+            found.words = format!(
+                "{} of {} at {} is {} {unit}, {} {} {unit}",
+                name(&row.what),
+                row.mesh,
+                row.load,
+                figure(&row.unit, cell.value),
+                if two {
+                    "the other's"
+                } else {
+                    "the others' median"
+                },
+                figure(&row.unit, median_of_others(row, index)),
+                unit = unit(&row.unit),
+            );
+        }
+    }
+    all
+}
+
+/// Returns how far a cluster is from the others, in half widths of the interval of that
+/// difference. A share of the others' figure would have no limit where that is near zero. 0 if the
+/// interval has no width, so that any figure with a width ranks first.
+fn distance(cell: &ClusterCell) -> f64 {
+    let width = cell.low.zip(cell.high).map(|(low, high)| high - low);
+    let half = width.map(|w| w / 2.0).filter(|half| *half > 0.0);
+    half.map_or(0.0, |half| cell.difference.abs() / half)
+}
+
+/// Returns the median of the other clusters' figures, in the row's unit. A second cluster that
+/// differs would distort their mean.
+fn median_of_others(row: &ClusterRow, index: usize) -> f64 {
+    let others = row.cells.iter().enumerate().filter(|(i, _)| *i != index);
+    let mut values: Vec<f64> = others
+        .filter_map(|(_, c)| c.as_ref().map(|c| c.value))
+        .collect();
+    values.sort_unstable_by(f64::total_cmp);
+    match values.as_slice() {
+        [] => f64::NAN,
+        some => f64::midpoint(some[(some.len() - 1) / 2], some[some.len() / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::summary::clusters::ComparedCluster;
+    use tare_model::verdict::Grade;
+
+    fn cell(value: f64, others: f64, unlike: bool) -> ClusterCell {
+        let distinction = match unlike {
+            true => Distinction::Higher,
+            false => Distinction::NotDistinguishable,
+        };
+        ClusterCell {
+            value,
+            trials: 5,
+            others,
+            difference: value - others,
+            low: Some(0.0),
+            high: Some(0.0),
+            p: Some(0.5),
+            p_holm: Some(0.5),
+            distinction,
+            unlike,
+        }
+    }
+
+    fn comparison(cells: Vec<Option<ClusterCell>>) -> ClustersComparison {
+        let clusters = ["blue", "green", "red"][..cells.len()].iter();
+        ClustersComparison {
+            schema_version: tare_model::SCHEMA_VERSION,
+            confidence: 0.95,
+            clusters: clusters
+                .map(|c| ComparedCluster {
+                    context: (*c).to_owned(),
+                    run: "r".into(),
+                    grade: Grade::Valid,
+                    trials: 9,
+                })
+                .collect(),
+            rows: vec![ClusterRow {
+                mesh: "bare".into(),
+                load: "60rps".into(),
+                what: "p50".into(),
+                unit: "ns".into(),
+                cells,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_different_cluster_is_named_with_its_figure() {
+        let one = cell(1e6, 1.5e6, false);
+        let text = render_clusters(
+            &comparison(vec![
+                Some(one.clone()),
+                Some(one),
+                Some(cell(2e6, 1e6, true)),
+            ]),
+            false,
+        );
+        assert!(
+            text.contains("Different: red, in 1 figure; clearest: p50 of bare at 60rps is 2.00 ms"),
+            "{text}"
+        );
+        assert!(text.contains("2.00 *"), "{text}");
+    }
+
+    #[test]
+    fn the_clearest_figure_is_not_the_one_with_a_median_near_zero() {
+        let reaching = |cell: ClusterCell, half: f64| ClusterCell {
+            low: Some(cell.difference - half),
+            high: Some(cell.difference + half),
+            ..cell
+        };
+        let near_zero = reaching(cell(0.2e6, 0.0, true), 0.15e6);
+        let sure = reaching(cell(2e6, 1e6, true), 0.1e6);
+        assert!(distance(&sure) > distance(&near_zero));
+        assert_eq!(distance(&reaching(cell(2e6, 1e6, true), 0.0)), 0.0);
+        let mut of = comparison(vec![
+            Some(cell(0.0, 0.1e6, false)),
+            Some(cell(0.0, 0.1e6, false)),
+            Some(near_zero),
+        ]);
+        of.rows[0].what = "over_p50".into();
+        let one = cell(1e6, 1.5e6, false);
+        let p50 = comparison(vec![Some(one.clone()), Some(one), Some(sure)]);
+        of.rows.extend(p50.rows);
+        let text = render_clusters(&of, false);
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains("red, in 2 figures; clearest: p50"), "{text}");
+        assert!(flat.contains("the others' median 1.00 ms"), "{text}");
+    }
+
+    #[test]
+    fn one_bad_cluster_does_not_hide_another() {
+        let values = [1e6, 1e6, 1e6, 3e6, 10e6];
+        let row = ClusterRow {
+            cells: values.map(|v| Some(cell(v, v, false))).to_vec(),
+            ..comparison(Vec::new()).rows.remove(0)
+        };
+        assert_eq!(median_of_others(&row, 3), 1e6);
+        assert_eq!(median_of_others(&row, 0), 2e6);
+    }
+
+    #[test]
+    fn equal_clusters_and_clusters_without_trials_are_reported() {
+        let text = render_clusters(&comparison(vec![Some(cell(1e6, 1e6, false)); 2]), false);
+        assert!(text.contains("No cluster is distinguishable"), "{text}");
+        let mut none = comparison(vec![None, None]);
+        none.rows.clear();
+        assert!(render_clusters(&none, false).contains("Nothing to compare"));
+    }
+}

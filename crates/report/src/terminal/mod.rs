@@ -1,0 +1,18 @@
+//! Text for a terminal, up to 80 columns wide.
+
+mod clusters;
+mod comparison;
+mod cost;
+mod detectable;
+mod findings;
+mod markdown;
+mod output;
+mod published;
+mod table;
+
+pub use clusters::render_clusters;
+pub use comparison::render_comparison;
+pub use detectable::render_detectable;
+pub use markdown::render_comparison_markdown;
+pub use published::{render_method, render_published};
+pub use table::{TableOptions, render_table};
