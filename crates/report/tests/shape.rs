@@ -223,10 +223,13 @@ fn whatever_the_hosts_do_two_runs_of_a_plan_have_the_same_shape() {
     assert_eq!(cluster[0].beyond(&local[0]), ONLY_CLUSTER);
 }
 
+/// What a run lacks, and how to remove it.
+type Lack = (&'static str, fn(&mut Run));
+
 #[test]
 fn a_kind_that_is_missing_is_found_in_every_world_that_causes_it() {
     let trials = undisturbed(true);
-    let lacking: [(&str, fn(&mut Run)); 6] = [
+    let lacking: [Lack; 6] = [
         ("stopping", |(summary, _)| remove(summary, "stopping")),
         ("meshed cell achieved_rps", |(summary, _)| {
             cells(summary, "envoy").for_each(|c| remove(c, "achieved_rps"));
