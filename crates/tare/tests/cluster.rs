@@ -28,7 +28,7 @@ use tare_analysis::LoadStream;
 use tare_model::hist::HistogramWire;
 use tare_model::load::{Counts, LoadHistograms, LoadResult};
 use tare_model::summary::{Summary, TrialRow};
-use tare_model::trial::TrialResult;
+use tare_model::trial::{Event, EventKind, TrialResult};
 use tare_model::verdict::Grade;
 use tare_stats::Histogram;
 use weighed::weighed;
@@ -145,9 +145,12 @@ fn proxies_are_kept(dir: &Path, summary: &Summary) {
         let Ok(dump) = std::fs::read_to_string(&dump) else {
             let events = config.with_file_name("events.ndjson");
             let events = std::fs::read_to_string(events).unwrap();
-            let mut said = events.lines().filter(|e| e.contains("\"proxy_config\""));
-            let is_slow = |e: &str| e.contains("timeout") || e.contains("no time");
-            assert!(said.any(is_slow), "{}: {events}", trial.dir);
+            let mut events = events.lines().map(|e| serde_json::from_str(e).unwrap());
+            let is_slow = |e: Event| {
+                let was_slow = e.found.contains("timeout") || e.found.contains("not requested");
+                e.kind == EventKind::ProxyConfigMissing && was_slow
+            };
+            assert!(events.any(is_slow), "{}", trial.dir);
             continue;
         };
         for word in ["ListenersConfigDump", "virtualOutbound", "virtualInbound"] {
