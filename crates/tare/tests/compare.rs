@@ -93,7 +93,7 @@ fn a_run_is_stated_as_others_would_and_foretells_what_the_next_can_find() {
     assert_eq!(method.status.code(), Some(0), "{method:?}");
     let shown = text(&method);
     assert!(
-        shown.starts_with("In the way of kinvolk-2019: median"),
+        shown.starts_with("By the method of kinvolk-2019: median"),
         "{shown}"
     );
     assert!(shown.contains("Kinvolk, May 2019"), "{shown}");

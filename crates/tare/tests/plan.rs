@@ -169,7 +169,7 @@ fn bodies_that_only_the_clusters_file_makes_too_many_are_refused_before_the_clus
     std::fs::write(cluster, "generators: 8\n").unwrap();
     let message = bad(&role, "");
     assert!(
-        message.contains("request bodies are 2400000 bytes"),
+        message.contains("request bodies take 2400000 bytes"),
         "{message}"
     );
 }

@@ -338,7 +338,7 @@ fn a_run_is_not_resumed_with_another_machine_or_program() {
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{words}");
     assert!(
-        words.contains("kernel fake") && words.contains("not be comparable"),
+        words.contains("kernel: fake") && words.contains("not be comparable"),
         "{words}"
     );
 }

@@ -138,7 +138,7 @@ async fn envoy_is_in_the_path_of_every_call() {
 async fn strict_lets_in_callers_and_nobody_else() {
     let text = claims(&whole_trial(strict()).await);
     for claim in [
-        "carries the identity that the caller's certificate proves: 6 of 6",
+        "carries the identity of the caller's certificate: 6 of 6",
         "the certificate of a caller is accepted: 6 of 6",
         "an inbound port refuses plain text: 6 of 6",
         "TLS without a certificate is refused: 6 of 6",
