@@ -37,7 +37,7 @@ fn exit_code(limit: SearchLimit) -> i32 {
 fn judged_by_its_record(step: &SearchStep) {
     // The objective on the rate counts whole requests.
     let seconds = step.duration_ns as f64 / 1e9;
-    let planned = (step.rate_rps * seconds).floor();
+    let planned = (step.rate_rps * seconds + 1e-3).floor();
     let is_met = step.latency_ns.max < 300_000_000
         && step.errors_share < 0.01
         && step.achieved_rps * seconds > 0.99 * planned;
