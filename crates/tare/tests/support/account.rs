@@ -54,7 +54,7 @@ impl Account {
             plan,
             &[
                 "ok    rights ",
-                "BAD   mesh rights  not allowed on the whole cluster: ",
+                "BAD   mesh rights  missing in the whole cluster: ",
             ],
         );
         bind("tare-meshes");
