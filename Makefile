@@ -49,6 +49,7 @@ web: web/node_modules/typescript/package.json ## Bundle the front end of the rep
 	cd web && npm run --silent build
 
 web-test: web/node_modules/typescript/package.json ## Check and test the front end of the report page
+	$(CARGO) test --workspace --locked --quiet --test web_types # writes the types; all features, as `make unit`
 	cd web && npm run --silent check && npm test --silent
 
 REPORTS := $(CURDIR)/target/browser-test

@@ -3,11 +3,11 @@
 //! no file, no socket.
 
 pub mod compare;
-pub mod config;
 pub mod cores;
 pub mod figures;
 pub mod formats;
 pub mod judge;
+pub mod proxy_config;
 pub mod resources;
 pub mod slo;
 pub mod streams;

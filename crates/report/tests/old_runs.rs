@@ -55,7 +55,7 @@ fn runs_of_every_schema_so_far_are_read_whole() {
                 Ok(Export::Document(_))
             ));
         }
-        for format in [Format::Hlog, Format::Hgrm, Format::Fortio, Format::Smp] {
+        for format in [Format::Hlog, Format::Hgrm, Format::Fortio] {
             let Ok(Export::Files(files)) = export(&run, &summary, format) else {
                 panic!("no files");
             };

@@ -3,11 +3,14 @@
 
 use std::path::Path;
 
-/// Saves a document in the configuration folder of the trial.
+use tare_model::record::ProxySettings;
+
+/// Saves what is kept of a document in the configuration folder of the trial.
 ///
 /// # Errors
 /// A message, when it cannot be written.
-pub(crate) fn save(config: &Path, name: &str, text: &str) -> Result<(), String> {
-    let path = config.join(format!("generator-sidecar-{name}.json"));
+pub(crate) fn save(config: &Path, settings: &ProxySettings) -> Result<(), String> {
+    let path = config.join(format!("generator-sidecar-{}.json", settings.name));
+    let text = serde_json::to_string_pretty(settings).unwrap_or_default() + "\n";
     std::fs::write(&path, text).map_err(|e| format!("failed to write {}: {e}", path.display()))
 }

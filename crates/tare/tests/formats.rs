@@ -257,17 +257,17 @@ fn a_run_is_exported_from_its_directory_alone() {
     );
     assert!(output.status.success(), "{output:?}");
     assert_eq!(std::fs::read_dir(dir.path().join("x")).unwrap().count(), 2);
-    let output = tare(&["export", run, "--format", "smp"], dir.path(), b"");
+    let output = tare(&["export", run, "--format", "hgrm"], dir.path(), b"");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("name a directory with --out"), "{said}");
-    let output = tare(&["export", run, "--format", "parquet"], dir.path(), b"");
-    assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        said.contains("Parquet is no longer supported: use csv"),
-        "{said}"
-    );
+    for (gone, instead) in [("parquet", "csv"), ("smp", "json")] {
+        let output = tare(&["export", run, "--format", gone], dir.path(), b"");
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8(output.stderr).unwrap();
+        let advice = format!("{gone} is no longer supported: use {instead}");
+        assert!(said.contains(&advice), "{said}");
+    }
     let output = tare(&["export", "nowhere", "--format", "csv"], dir.path(), b"");
     assert_eq!(output.status.code(), Some(2));
 }

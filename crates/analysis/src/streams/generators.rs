@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use tare_model::load::LoadResult;
-use tare_model::record::{Hello, LoadRecord, Progress, StreamChecksum};
+use tare_model::record::{Hello, LoadRecord, Progress, ProxySettings, StreamChecksum};
 
-use crate::config::proxy_config::{ProxyConfigError, ProxyConfigs};
+use crate::proxy_config::ProxyConfigs;
 use crate::streams::load::{LoadStream, StreamError};
 use crate::streams::merge;
 
@@ -53,7 +53,7 @@ impl GeneratorStreams {
     #[must_use]
     pub fn asked_for(self, names: impl IntoIterator<Item = String>) -> Self {
         Self {
-            proxy_configs: ProxyConfigs::of(names),
+            proxy_configs: ProxyConfigs::requested(names),
             ..self
         }
     }
@@ -100,9 +100,8 @@ impl GeneratorStreams {
                 self.checksum.line(line);
                 out.push(line.to_owned());
             }
-            LoadRecord::ProxyConfig(part) => self.proxy_configs.take(&part),
-            LoadRecord::ProxyConfigMissing { name, found } => {
-                self.proxy_configs.missing(&name, found);
+            LoadRecord::ProxyConfig(_) | LoadRecord::ProxyConfigMissing { .. } => {
+                self.proxy_configs.take(&record);
             }
             LoadRecord::Final { .. } => self.finished[generator] = true,
         }
@@ -118,10 +117,10 @@ impl GeneratorStreams {
             .collect()
     }
 
-    /// What came of each document that was asked for: its text, or why there is none. They
-    /// are no part of the merged stream. To be called once, at the end.
+    /// Returns what is kept of each requested document, or why it is missing. The merged stream
+    /// does not contain it. To be called once, at the end.
     #[must_use]
-    pub fn take_proxy_configs(&mut self) -> BTreeMap<String, Result<String, ProxyConfigError>> {
+    pub fn take_proxy_configs(&mut self) -> BTreeMap<String, Result<ProxySettings, String>> {
         std::mem::take(&mut self.proxy_configs).finish()
     }
 

@@ -60,7 +60,7 @@ pub struct LoadSpec {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kernel_timestamps_every: u32,
     /// What a worker asks its own proxy for after the load, by name: addresses on loopback
-    /// that answer with JSON. See [`crate::record::ProxyConfigPart`].
+    /// that answer with JSON. See [`crate::record::ProxySettings`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub proxy_config: BTreeMap<String, String>,
 }

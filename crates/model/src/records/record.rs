@@ -49,7 +49,7 @@ pub enum LoadRecord {
     Interval(Interval),
     /// After the load, where [`crate::load::LoadSpec::proxy_config`] asks for it. It goes
     /// into a file of its own and not into load.ndjson.
-    ProxyConfig(ProxyConfigPart),
+    ProxyConfig(ProxySettings),
     /// The same, where there is nothing to be had.
     ProxyConfigMissing {
         /// What was asked for.
@@ -66,18 +66,19 @@ pub enum LoadRecord {
     },
 }
 
-/// A piece of what the generator's own proxy said of itself. The pieces of one name, put
-/// together in order, decoded and inflated, are a JSON document without secrets.
+/// What is kept of the configuration of the generator's own proxy. Only settings on an allow-list
+/// are kept, because such a document can contain secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ProxyConfigPart {
-    /// What was asked for, as `config_dump`.
+pub struct ProxySettings {
+    /// Name of the document, as `config_dump`.
     pub name: String,
-    /// From 0.
-    pub part: u32,
-    /// How many there are.
-    pub parts: u32,
-    /// A piece of the base64 of the document as zlib packs it.
-    pub zlib_base64: String,
+    /// Length of the whole document as compact JSON, in bytes.
+    pub bytes: u64,
+    /// SHA-256 of the same, in hexadecimal digits.
+    pub sha256: String,
+    /// Number of times that each value of a setting occurs. A setting's name is its field,
+    /// behind the type of its message where there is one: `Cluster.connect_timeout`.
+    pub settings: BTreeMap<String, BTreeMap<String, u32>>,
 }
 
 /// A generator's sign of life. For people; the books are in the intervals.

@@ -17,13 +17,11 @@ pub enum Format {
     Hlog,
     /// Fortio's JSON.
     Fortio,
-    /// Service Mesh Performance. It describes a run, not a single load result.
-    Smp,
 }
 
 impl Format {
     /// Every format with its name and what `tare export` writes in it.
-    pub const ALL: [(Self, &str, &str); 7] = [
+    pub const ALL: [(Self, &str, &str); 6] = [
         (
             Self::Csv,
             "csv",
@@ -54,11 +52,12 @@ impl Format {
             "fortio",
             "Fortio's JSON: a directory of files",
         ),
-        (
-            Self::Smp,
-            "smp",
-            "Service Mesh Performance, as JSON and as Protobuf: a directory of files",
-        ),
+    ];
+
+    /// Former formats, and what to use instead.
+    pub const FORMER: [(&str, &str); 2] = [
+        ("parquet", "csv, which has the same rows"),
+        ("smp", "json, which has all figures"),
     ];
 }
 
@@ -69,10 +68,8 @@ impl FromStr for Format {
         if let Some((format, ..)) = Self::ALL.iter().find(|(_, n, _)| *n == name) {
             return Ok(*format);
         }
-        if name == "parquet" {
-            return Err(
-                "Parquet is no longer supported: use csv, which holds the same table".into(),
-            );
+        if let Some((_, instead)) = Self::FORMER.iter().find(|(n, _)| *n == name) {
+            return Err(format!("{name} is no longer supported: use {instead}"));
         }
         let names = Self::ALL.map(|(_, name, _)| name).join(", ");
         Err(format!("expected one of {names}"))

@@ -5,7 +5,6 @@ mod csv;
 mod format;
 pub mod metrics;
 pub mod push;
-mod smp;
 
 pub use format::Format;
 
@@ -76,7 +75,6 @@ pub fn export(run: &LoadedRun, summary: &Summary, format: Format) -> Result<Expo
         Format::Hgrm => Export::Files(distributions(run, summary)?),
         Format::Hlog => Export::Files(logs(run, summary)?),
         Format::Fortio => Export::Files(fortio(run, summary)?),
-        Format::Smp => Export::Files(smp::files(run, summary)?),
     })
 }
 

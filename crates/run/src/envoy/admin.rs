@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
-use tare_analysis::config::proxy_config::{ASKS_WITHIN, BYTES_MAX};
+use tare_analysis::proxy_config::{ASKS_WITHIN, BYTES_MAX};
 use tokio::net::UnixStream;
 
 use super::config::{INBOUND, OUTBOUND};

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tare_analysis::config::proxy_config;
+use tare_analysis::proxy_config;
 use tare_model::layout::{Fingerprint, IdleCores};
 use tare_model::mesh::Mtls;
 use tare_model::plan::Plan;
@@ -177,10 +177,10 @@ impl LocalDeployment {
         };
         for (name, path) in admin::DOCUMENTS {
             let came = admin::document(socket, path).await;
-            let text = came
+            let settings = came
                 .map_err(|e| e.to_string())
-                .and_then(|json| proxy_config::document(&json).map_err(|e| e.to_string()));
-            if let Err(found) = text.and_then(|text| sidecar::save(&self.config, name, &text)) {
+                .and_then(|json| proxy_config::settings(name, &json).map_err(|e| e.to_string()));
+            if let Err(found) = settings.and_then(|s| sidecar::save(&self.config, &s)) {
                 self.remarks
                     .push(event(EventKind::ProxyConfigMissing, name, found));
             }

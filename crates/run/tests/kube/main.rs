@@ -34,7 +34,7 @@ fn plan(server: &Server, instances: u32, mesh: &str) -> Plan {
 
 /// A mesh that is installed already, so that Helm is not needed.
 const INJECTED: &str = "{name: there, mesh: installed, kubernetes: {join: {namespace_labels: {istio-injection: enabled}}, parts: {sidecar: istio-proxy}, \
-    proxy_config: {config_dump: 'http://127.0.0.1:15000/config_dump'}}}";
+    proxy_config: {config_dump: 'http://127.0.0.1:15000/config_dump', server_info: 'http://127.0.0.1:15000/server_info'}}}";
 
 fn environment() -> Kubernetes {
     let run = "20260101-000000-sim".to_owned();

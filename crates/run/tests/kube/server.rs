@@ -14,9 +14,9 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tare_analysis::config::proxy_config::{Packer, missing};
+use tare_analysis::proxy_config::settings_of;
 use tare_model::load::LoadSpec;
-use tare_model::record::StreamChecksum;
+use tare_model::record::{LoadRecord, StreamChecksum};
 
 use crate::rbac::{Right, Roles};
 
@@ -211,13 +211,15 @@ impl World {
     /// Adds the records of the requested documents before the final record.
     fn with_proxy_config(&self, mut lines: Vec<String>, spec: &LoadSpec) -> Vec<String> {
         let last = lines.pop().unwrap();
-        let mut packer = Packer::default();
         for name in spec.proxy_config.keys() {
-            let records = match &self.proxy_config {
-                Some(document) => packer.records(name, document.to_string().as_bytes()),
-                None => vec![missing(name, "connection refused".to_owned())],
+            let record = match &self.proxy_config {
+                Some(document) => LoadRecord::ProxyConfig(settings_of(name, document)),
+                None => LoadRecord::ProxyConfigMissing {
+                    name: name.clone(),
+                    found: "connection refused".to_owned(),
+                },
             };
-            lines.extend(records.iter().map(|r| serde_json::to_string(r).unwrap()));
+            lines.push(serde_json::to_string(&record).unwrap());
         }
         let mut checksum = StreamChecksum::default();
         lines.iter().for_each(|line| checksum.line(line));

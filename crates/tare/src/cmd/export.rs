@@ -35,9 +35,9 @@ pub(crate) struct Args {
 /// Parses the name of a format and lists all of them in the help.
 fn format_parser() -> impl TypedValueParser<Value = Format> {
     let shown = Format::ALL.map(|(_, name, help)| PossibleValue::new(name).help(help));
-    // The name of the former format is accepted here so that its own error explains what to use.
-    let former = PossibleValue::new("parquet").hide(true);
-    PossibleValuesParser::new(shown.into_iter().chain([former]))
+    // Names of former formats are accepted here so that their own error explains what to use.
+    let former = Format::FORMER.map(|(name, _)| PossibleValue::new(name).hide(true));
+    PossibleValuesParser::new(shown.into_iter().chain(former))
         .try_map(|name| Format::from_str(&name))
 }
 

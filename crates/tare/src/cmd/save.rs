@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use tare_analysis::formats::hlog::{self, Seconds};
 use tare_analysis::formats::{self, About, Measured};
 use tare_model::load::LoadResult;
@@ -27,7 +27,6 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = || {
             let names = Format::ALL.map(|(_, name, _)| name);
-            let names: Vec<&str> = names.into_iter().filter(|n| *n != "smp").collect();
             format!(
                 "expected FORMAT=FILE, where FORMAT is one of {}",
                 names.join(", ")
@@ -37,8 +36,7 @@ impl FromStr for Target {
             .split_once('=')
             .map(|(format, path)| (format.parse(), path))
         {
-            // Service Mesh Performance describes a run, which one load result is not.
-            Some((Ok(format), path)) if format != Format::Smp && !path.is_empty() => Ok(Self {
+            Some((Ok(format), path)) if !path.is_empty() => Ok(Self {
                 format,
                 path: path.into(),
             }),
@@ -133,7 +131,6 @@ impl Saves {
                 Format::Csv => formats::csv::load(result),
                 Format::Openmetrics => formats::families::openmetrics(&formats::of_load(result)?),
                 Format::Json => serde_json::to_string_pretty(result)? + "\n",
-                Format::Smp => bail!("smp describes a run, not one load: use `tare export`"),
             };
             file.write_all(text.as_bytes())
                 .and_then(|()| file.flush())
@@ -158,7 +155,7 @@ mod tests {
             (target.format, target.path),
             (Format::Hgrm, "a=b.hgrm".into())
         );
-        for wrong in ["x.csv", "xls=x", "csv=", "smp=x"] {
+        for wrong in ["x.csv", "xls=x", "csv="] {
             let error = wrong.parse::<Target>().unwrap_err();
             assert!(error.starts_with("expected FORMAT=FILE"), "{error}");
         }

@@ -144,10 +144,8 @@ impl Merge {
     }
 
     fn save_proxy_config(&mut self) {
-        for (name, document) in self.streams.take_proxy_configs() {
-            let document = document.map_err(|e| e.to_string());
-            if let Err(found) = document.and_then(|text| sidecar::save(&self.config, &name, &text))
-            {
+        for (name, settings) in self.streams.take_proxy_configs() {
+            if let Err(found) = settings.and_then(|s| sidecar::save(&self.config, &s)) {
                 self.events.push(EventKind::ProxyConfigMissing, name, found);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_analysis::config::proxy_config::{ASKS_AFTER, ASKS_WITHIN};
+use tare_analysis::proxy_config::{ASKS_AFTER, ASKS_WITHIN};
 use tare_model::load::{LoadSpec, Shard};
 use tare_model::plan::KubernetesSettings;
 use tare_model::trial::EventKind;

@@ -4,24 +4,28 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tare_analysis::config::proxy_config::{ASKS_AFTER, ASKS_WITHIN, BYTES_MAX, Packer, missing};
+use tare_analysis::proxy_config::{ASKS_AFTER, ASKS_WITHIN, BYTES_MAX, settings};
 use tare_model::record::LoadRecord;
 
-/// Returns the records of all documents, by name and address, or the reason why one is missing.
+/// Returns a record for each document, by name and address: what is kept of it, or the reason why
+/// it is missing.
 pub(super) fn ask(addresses: &BTreeMap<String, String>) -> Vec<LoadRecord> {
     if !addresses.is_empty() {
         std::thread::sleep(ASKS_AFTER);
     }
     let until = Instant::now() + ASKS_WITHIN;
-    let mut packer = Packer::default();
     let ask = |(name, url): (&String, &String)| {
         let left = until.saturating_duration_since(Instant::now());
-        match get(url, left) {
-            Ok(json) => packer.records(name, &json),
-            Err(found) => vec![missing(name, format!("{url}: {found}"))],
+        let json = get(url, left);
+        match json.and_then(|json| settings(name, &json).map_err(|e| e.to_string())) {
+            Ok(settings) => LoadRecord::ProxyConfig(settings),
+            Err(found) => LoadRecord::ProxyConfigMissing {
+                name: name.clone(),
+                found: format!("{url}: {found}"),
+            },
         }
     };
-    addresses.iter().flat_map(ask).collect()
+    addresses.iter().map(ask).collect()
 }
 
 fn get(url: &str, within: Duration) -> Result<Vec<u8>, String> {
