@@ -144,7 +144,7 @@ fn spec(url: &str) -> LoadSpec {
     serde_json::from_value(serde_json::json!({
         "schema_version": 1,
         "endpoints": [{"name": "all", "method": "GET", "url": url, "weight": 1}],
-        "mode": {"kind": "open", "rate_rps": 500.0, "arrivals": "constant"},
+        "mode": {"kind": "open", "rate_rps": 700.0, "arrivals": "constant"},
         "duration_ns": 1_000_000_000_u64, "warmup_ns": 0, "timeout_ns": 5_000_000_000_u64,
         "drain_ns": null, "connections": 4, "threads": 1, "pace": "sleep", "seed": 1,
         "start_unix_ns": null, "shard": {"index": 0, "count": 1},
@@ -152,7 +152,8 @@ fn spec(url: &str) -> LoadSpec {
     .unwrap()
 }
 
-/// The document of a merge, whose verdict is that of the generators or worse.
+/// The document of a merge, whose verdict is that of the generators or worse: each has enough
+/// responses for its percentiles.
 fn merged(output: &Output) -> Merged {
     let said = String::from_utf8_lossy(&output.stderr);
     let merged: Merged =
@@ -185,8 +186,8 @@ fn shards_merge_to_the_whole_schedule_and_to_one_log() {
     let again = merge(&["0.ndjson", "1.ndjson"]);
     assert_eq!(again.stdout, output.stdout, "the order is of no matter");
     let result = merged.result.as_ref().unwrap();
-    assert_eq!((result.counts.planned, result.counts.ok), (500, 500));
-    assert_eq!(result.rate.target, Some(500.0));
+    assert_eq!((result.counts.planned, result.counts.ok), (700, 700));
+    assert_eq!(result.rate.target, Some(700.0));
     assert_eq!(
         merged.generators[1].shard,
         Some(Shard { index: 1, count: 2 })

@@ -457,10 +457,7 @@ fn a_worker_writes_a_whole_stream() {
     }
     let text: String = kinds.iter().collect();
     assert!(text.starts_with("ha") && text.ends_with('f'), "{text}");
-    assert!(
-        text.matches('i').count() >= 3 && text.matches('p').count() >= 2,
-        "{text}"
-    );
+    assert!(text.contains('i') && text.contains('p'), "{text}");
     // `finish` proves checksum, identity, and that the intervals are the whole.
     let result = stream.finish().unwrap();
     // Of the 1,250 slots from 250 on, the odd ones.

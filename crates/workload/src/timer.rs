@@ -134,33 +134,39 @@ pub(crate) fn now_ns() -> u64 {
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    /// Tasks of one thread run in the order in which they are woken.
+    #[tokio::test(flavor = "current_thread")]
     async fn sleepers_wake_in_order_and_never_early() {
         let timer = Timer::start().unwrap();
         let start = now_ns();
-        let sleep = |ns: u64| {
+        let mut sleepers = tokio::task::JoinSet::new();
+        for ns in [400_000_000, 20_000_000, 200_000_000, 0] {
             let timer = timer.clone();
-            async move {
+            sleepers.spawn(async move {
                 timer.sleep(ns).await;
-                now_ns() - start
-            }
-        };
-        let delays = [400_000_000, 20_000_000, 200_000_000, 0];
-        let woken = futures_util::future::join_all(delays.map(sleep)).await;
-        for (delay, woken) in delays.iter().zip(&woken) {
-            assert!(woken >= delay, "{woken} before {delay}");
+                (ns, now_ns() - start)
+            });
         }
-        assert!(woken[1] < woken[2] && woken[2] < woken[0], "{woken:?}");
+        let mut woken = Vec::new();
+        while let Some(ended) = sleepers.join_next().await {
+            woken.push(ended.unwrap());
+        }
+        assert!(woken.iter().all(|(ns, after)| after >= ns), "{woken:?}");
+        assert!(woken.is_sorted(), "{woken:?}");
     }
 
+    /// On a busy machine most sleeps end late.
     #[tokio::test]
     async fn short_sleeps_are_not_rounded_to_milliseconds() {
         let timer = Timer::start().unwrap();
         let mut fastest = u64::MAX;
-        for _ in 0..50 {
+        for _ in 0..3000 {
             let start = now_ns();
             timer.sleep(100_000).await;
             fastest = fastest.min(now_ns() - start);
+            if fastest < 900_000 {
+                break;
+            }
         }
         assert!((100_000..900_000).contains(&fastest), "{fastest}");
     }

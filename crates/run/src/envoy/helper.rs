@@ -121,7 +121,7 @@ mod tests {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             stat.is_ok_and(|s| crate::proc::parse::stat_state(&s) != Some('Z'))
         };
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while pids.iter().any(runs) && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -22,7 +22,7 @@ async fn wait_for_watch(server: &Server) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let within = tokio::time::timeout(Duration::from_secs(10), watching);
+    let within = tokio::time::timeout(Duration::from_secs(120), watching);
     within.await.expect("no request watches pods");
 }
 

@@ -210,7 +210,7 @@ async fn a_server_with_another_identity_is_refused() {
                 "/",
             )
         };
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         let mut response = ask().await;
         while response.is_err() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;

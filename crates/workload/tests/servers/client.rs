@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::graph::ServiceGraph;
-use tare_workload::LocalInstance;
+use tare_model::worker::{Upstream, WorkloadSpec};
+use tare_workload::{LocalInstance, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::Receiver;
 
 /// Time limit of each operation in these tests.
-pub(crate) const BOUND: Duration = Duration::from_secs(20);
+pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
 /// Status and body.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,6 +87,27 @@ pub(crate) async fn request(address: SocketAddr, head: &str, body: &[u8]) -> Ans
 
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
     request(address, &format!("GET {path} HTTP/1.1\r\nHost: test"), b"").await
+}
+
+/// Starts the service `front` of a graph alone. Its upstream `back` is at this address.
+pub(crate) async fn start_front(
+    graph: &ServiceGraph,
+    back: SocketAddr,
+) -> (Server, Receiver<String>) {
+    let back = Upstream {
+        connect: back.to_string(),
+        authority: "back".to_owned(),
+    };
+    let spec = WorkloadSpec {
+        schema_version: tare_model::SCHEMA_VERSION,
+        graph: graph.clone(),
+        service: "front".to_owned(),
+        instance: "test-0".to_owned(),
+        listen: "127.0.0.1:0".to_owned(),
+        upstreams: [("back".to_owned(), back)].into(),
+        seed: 1,
+    };
+    Server::start(&spec).await.unwrap()
 }
 
 /// Starts an instance.

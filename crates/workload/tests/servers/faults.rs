@@ -1,13 +1,13 @@
 //! Failures are answered, and no request hangs.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tare_model::graph::builtin;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::client::{BOUND, address, counted, get, graph, raw, start};
+use crate::client::{BOUND, address, counted, get, graph, raw, start, start_front};
 use crate::probes;
 
 #[tokio::test]
@@ -84,22 +84,8 @@ async fn cut_during_a_call(protocol: &str, path: &str) {
     let back = address(&instance, "back");
     let relay = Relay::start(back, "127.0.0.1:0").await;
     let through = relay.address.to_string();
-    let to = tare_model::worker::Upstream {
-        connect: through.clone(),
-        authority: "back".to_owned(),
-    };
-    let spec = tare_model::worker::WorkloadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
-        graph: two,
-        service: "front".to_owned(),
-        instance: "test-0".to_owned(),
-        listen: "127.0.0.1:0".to_owned(),
-        upstreams: [("back".to_owned(), to)].into(),
-        seed: 1,
-    };
-    let (front, mut events) = tare_workload::Server::start(&spec).await.unwrap();
+    let (front, mut events) = start_front(&two, relay.address).await;
     tokio::time::timeout(BOUND, front.ready()).await.unwrap();
-    let start = Instant::now();
     let asked = get(front.address(), "/");
     let cut = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -109,7 +95,6 @@ async fn cut_during_a_call(protocol: &str, path: &str) {
         .await
         .unwrap();
     assert_eq!(answer.status, 503, "{}", answer.text());
-    assert!(start.elapsed() < Duration::from_secs(10));
     assert!(
         events
             .recv()
