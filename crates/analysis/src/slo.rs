@@ -6,7 +6,7 @@ use tare_model::load::LoadResult;
 use tare_model::units::{format_duration_ns, parse_duration};
 use thiserror::Error;
 
-use tare_stats::hist::{Histogram, WireError};
+use tare_stats::{Histogram, WireError};
 
 const EXPECTED: &str = "like p99<20ms (p50 to p99.999, max, mean), errors<0.1% or achieved>99%";
 

@@ -7,10 +7,9 @@
 //! than 0.1 % of its value. An empty histogram is some 100 bytes, one of a few hundred
 //! values a kibibyte, a typical one of many values some tens.
 
-use tare_model::hist::{HistogramWire, LatencySummary};
+use tare_model::hist::LatencySummary;
 
 use crate::buckets::Buckets;
-use crate::sparse::Sparse;
 
 /// Largest value with a bucket of its own: one hour in nanoseconds.
 pub const HIGHEST_NS: u64 = 3_600_000_000_000;
@@ -24,17 +23,17 @@ pub const BUCKETS: usize = index_of(HIGHEST_NS) + 1;
 /// Counts of values in nanoseconds. Merging is exact and does not depend on order.
 #[derive(Clone)]
 pub struct Histogram {
-    buckets: Buckets,
+    pub(crate) buckets: Buckets,
     /// Sum of all counts.
-    count: u64,
+    pub(crate) count: u64,
     /// Exact, after clamping; `u64::MAX` when empty.
-    min: u64,
+    pub(crate) min: u64,
     /// Exact, after clamping; 0 when empty.
-    max: u64,
+    pub(crate) max: u64,
     /// Exact sum of the values after clamping.
-    sum: u128,
+    pub(crate) sum: u128,
     /// Values that were above `HIGHEST_NS`.
-    clamped: u64,
+    pub(crate) clamped: u64,
 }
 
 /// Returns the index of the bucket that counts `value` (nanoseconds, at most [`HIGHEST_NS`]).
@@ -258,38 +257,6 @@ impl Histogram {
             clamped: self.clamped,
         }
     }
-
-    /// For records: see [`HistogramWire`].
-    #[must_use]
-    pub fn to_wire(&self) -> HistogramWire {
-        HistogramWire {
-            count: self.count,
-            min_ns: self.min(),
-            max_ns: self.max,
-            sum_ns: self.sum,
-            clamped: self.clamped,
-            v2: crate::v2::to_base64(&self.to_v2()),
-        }
-    }
-
-    /// Adds all counts of `other`.
-    pub fn add(&mut self, other: &Sparse) {
-        for (index, n) in &other.buckets {
-            self.buckets.add(*index, *n);
-        }
-        self.count += other.count;
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-        self.sum += other.sum;
-        self.clamped += other.clamped;
-    }
-
-    /// Whether `other` holds the same counts and exact figures.
-    pub fn holds(&self, other: &Sparse) -> bool {
-        (self.count, self.min, self.max, self.sum, self.clamped)
-            == (other.count, other.min, other.max, other.sum, other.clamped)
-            && self.buckets().eq(other.buckets.iter().copied())
-    }
 }
 
 impl PartialEq for Histogram {
@@ -309,46 +276,6 @@ impl std::fmt::Debug for Histogram {
             .field("max", &self.max)
             .finish_non_exhaustive()
     }
-}
-
-/// Why bytes are no histogram.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WireError {
-    /// Not base64.
-    #[error("decode histogram: expected base64")]
-    Base64,
-    /// Cut or overlong.
-    #[error("decode histogram: found {found} bytes, expected {expected}")]
-    Length {
-        /// Bytes there.
-        found: usize,
-        /// Bytes that the header speaks of.
-        expected: usize,
-    },
-    /// Another format or configuration.
-    #[error("decode histogram: {field} is {found}, expected {expected}")]
-    Header {
-        /// Which field of the header.
-        field: &'static str,
-        /// What it holds.
-        found: u64,
-        /// What it must hold.
-        expected: u64,
-    },
-    /// The counts make no sense.
-    #[error("decode histogram: {what} at byte {at}")]
-    Counts {
-        /// What is wrong.
-        what: &'static str,
-        /// Offset in the payload.
-        at: usize,
-    },
-    /// The figures beside the buckets do not fit them.
-    #[error("decode histogram: {what} contradicts the buckets")]
-    Contradiction {
-        /// Which figure.
-        what: &'static str,
-    },
 }
 
 #[cfg(test)]
@@ -410,7 +337,7 @@ mod tests {
             let (a, b) = (of([1, 3, 5, 7]), of([1, 4, 4, 7]));
             assert_eq!((a.len(), a.sum(), a.max()), (b.len(), b.sum(), b.max()));
             assert_ne!(a, b);
-            let sparse = |h: &Histogram| Sparse::from_wire(&h.to_wire()).unwrap();
+            let sparse = |h: &Histogram| crate::sparse::Sparse::from_wire(&h.to_wire()).unwrap();
             assert!(a.holds(&sparse(&a)) && !a.holds(&sparse(&b)));
             let mut paged = Histogram::in_pages();
             paged.merge(&a);

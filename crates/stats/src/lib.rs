@@ -13,6 +13,7 @@ pub mod search;
 pub mod series;
 pub mod sparse;
 pub mod special;
-mod v2;
+pub mod v2;
 
-pub use hist::{HIGHEST_NS, Histogram, WireError};
+pub use hist::{HIGHEST_NS, Histogram};
+pub use v2::WireError;

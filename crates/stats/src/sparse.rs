@@ -2,10 +2,7 @@
 //! for the others. What is read once to be added somewhere needs no pages, and what is
 //! kept in great numbers has no room for them.
 
-use tare_model::hist::HistogramWire;
-
-use crate::hist::{HIGHEST_NS, Histogram, WireError, index_of, range_of};
-use crate::v2;
+use crate::hist::{HIGHEST_NS, Histogram, range_of};
 
 /// Counts of values in nanoseconds, read-only.
 #[derive(Debug, Clone, Default)]
@@ -24,38 +21,7 @@ pub struct Sparse {
     pub clamped: u64,
 }
 
-/// Reads one histogram after the other, and asks for memory only once.
-#[derive(Debug, Clone, Default)]
-pub struct Reader {
-    bytes: Vec<u8>,
-    sparse: Sparse,
-}
-
-impl Reader {
-    /// The next, from a record. The exact figures are checked against the buckets.
-    ///
-    /// # Errors
-    /// Those of [`Histogram::from_wire`].
-    pub fn read(&mut self, wire: &HistogramWire) -> Result<&Sparse, WireError> {
-        let Self { bytes, sparse } = self;
-        v2::from_base64(&wire.v2, bytes)?;
-        v2::read(bytes, sparse)?;
-        sparse.make_exact(wire)?;
-        Ok(sparse)
-    }
-}
-
 impl Sparse {
-    /// [`Reader::read`] of a single one.
-    ///
-    /// # Errors
-    /// Those of [`Histogram::from_wire`].
-    pub fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
-        let mut reader = Reader::default();
-        reader.read(wire)?;
-        Ok(reader.sparse)
-    }
-
     /// All figures from the buckets; min, max and sum at the upper ends of buckets.
     pub fn sum_up(&mut self) {
         let upper = |index: usize| range_of(index).1.min(HIGHEST_NS);
@@ -68,38 +34,6 @@ impl Sparse {
         self.max = self.buckets.last().map_or(0, |b| upper(b.0));
     }
 
-    /// Takes the exact figures of `wire`, unless they contradict the buckets.
-    fn make_exact(&mut self, wire: &HistogramWire) -> Result<(), WireError> {
-        let contradiction = |what: &'static str| Err(WireError::Contradiction { what });
-        if self.count != wire.count {
-            return contradiction("count");
-        }
-        if wire.clamped > wire.count {
-            return contradiction("clamped");
-        }
-        if wire.count > 0 {
-            // From V2 alone, min and max are upper ends of their buckets.
-            if index_of(self.min) != index_of(wire.min_ns.min(HIGHEST_NS)) {
-                return contradiction("min_ns");
-            }
-            if wire.max_ns > HIGHEST_NS || index_of(self.max) != index_of(wire.max_ns) {
-                return contradiction("max_ns");
-            }
-            if wire.sum_ns < self.sum_min() || wire.sum_ns > self.sum {
-                return contradiction("sum_ns");
-            }
-            (self.min, self.max, self.sum) = (wire.min_ns, wire.max_ns, wire.sum_ns);
-        }
-        self.clamped = wire.clamped;
-        Ok(())
-    }
-
-    /// The sum, were each value at the lower end of its bucket.
-    fn sum_min(&self) -> u128 {
-        let least = |(index, n): &(usize, u64)| u128::from(range_of(*index).0) * u128::from(*n);
-        self.buckets.iter().map(least).sum()
-    }
-
     /// What [`Histogram::iter`] tells.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets.iter().map(|(i, n)| (range_of(*i).1, *n))
@@ -107,13 +41,23 @@ impl Sparse {
 }
 
 impl Histogram {
-    /// From a record. The exact figures are checked against the buckets.
-    ///
-    /// # Errors
-    /// [`WireError`] when the bytes are no V2 histogram of tare's configuration,
-    /// or when the figures beside them contradict them.
-    pub fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
-        Ok(Self::from(&Sparse::from_wire(wire)?))
+    /// Adds all counts of `other`.
+    pub fn add(&mut self, other: &Sparse) {
+        for (index, n) in &other.buckets {
+            self.buckets.add(*index, *n);
+        }
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
+        self.clamped += other.clamped;
+    }
+
+    /// Whether `other` holds the same counts and exact figures.
+    pub fn holds(&self, other: &Sparse) -> bool {
+        (self.count, self.min, self.max, self.sum, self.clamped)
+            == (other.count, other.min, other.max, other.sum, other.clamped)
+            && self.buckets().eq(other.buckets.iter().copied())
     }
 }
 

@@ -6,7 +6,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::hist::{BUCKETS, HIGHEST_NS, Histogram, WireError};
+use tare_model::hist::HistogramWire;
+
+use crate::hist::{BUCKETS, HIGHEST_NS, Histogram, index_of, range_of};
 use crate::sparse::Sparse;
 
 const COOKIE: u32 = 0x1c84_9313;
@@ -16,18 +18,136 @@ const DIGITS: u32 = 3;
 /// Sums of any number of such histograms that fit into a machine do not overflow.
 const COUNT_MAX: u64 = 1 << 48;
 
-pub(crate) fn to_base64(bytes: &[u8]) -> String {
-    STANDARD.encode(bytes)
+/// Why bytes are no histogram.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// Not base64.
+    #[error("decode histogram: expected base64")]
+    Base64,
+    /// Cut or overlong.
+    #[error("decode histogram: found {found} bytes, expected {expected}")]
+    Length {
+        /// Bytes there.
+        found: usize,
+        /// Bytes that the header speaks of.
+        expected: usize,
+    },
+    /// Another format or configuration.
+    #[error("decode histogram: {field} is {found}, expected {expected}")]
+    Header {
+        /// Which field of the header.
+        field: &'static str,
+        /// What it holds.
+        found: u64,
+        /// What it must hold.
+        expected: u64,
+    },
+    /// The counts make no sense.
+    #[error("decode histogram: {what} at byte {at}")]
+    Counts {
+        /// What is wrong.
+        what: &'static str,
+        /// Offset in the payload.
+        at: usize,
+    },
+    /// The figures beside the buckets do not fit them.
+    #[error("decode histogram: {what} contradicts the buckets")]
+    Contradiction {
+        /// Which figure.
+        what: &'static str,
+    },
 }
 
-/// Decodes into `bytes`, in the place of what was there.
-pub(crate) fn from_base64(text: &str, bytes: &mut Vec<u8>) -> Result<(), WireError> {
-    bytes.clear();
-    let decoded = STANDARD.decode_vec(text, bytes);
-    decoded.map_err(|_| WireError::Base64)
+/// Reads one histogram after the other, and asks for memory only once.
+#[derive(Debug, Clone, Default)]
+pub struct Reader {
+    bytes: Vec<u8>,
+    sparse: Sparse,
+}
+
+impl Reader {
+    /// The next, from a record. The exact figures are checked against the buckets.
+    ///
+    /// # Errors
+    /// Those of [`Histogram::from_wire`].
+    pub fn read(&mut self, wire: &HistogramWire) -> Result<&Sparse, WireError> {
+        let Self { bytes, sparse } = self;
+        bytes.clear();
+        let decoded = STANDARD.decode_vec(&wire.v2, bytes);
+        decoded.map_err(|_| WireError::Base64)?;
+        read(bytes, sparse)?;
+        sparse.make_exact(wire)?;
+        Ok(sparse)
+    }
+}
+
+impl Sparse {
+    /// [`Reader::read`] of a single one.
+    ///
+    /// # Errors
+    /// Those of [`Histogram::from_wire`].
+    pub fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
+        let mut reader = Reader::default();
+        reader.read(wire)?;
+        Ok(reader.sparse)
+    }
+
+    /// Takes the exact figures of `wire`, unless they contradict the buckets.
+    fn make_exact(&mut self, wire: &HistogramWire) -> Result<(), WireError> {
+        let contradiction = |what: &'static str| Err(WireError::Contradiction { what });
+        if self.count != wire.count {
+            return contradiction("count");
+        }
+        if wire.clamped > wire.count {
+            return contradiction("clamped");
+        }
+        if wire.count > 0 {
+            // From V2 alone, min and max are upper ends of their buckets.
+            if index_of(self.min) != index_of(wire.min_ns.min(HIGHEST_NS)) {
+                return contradiction("min_ns");
+            }
+            if wire.max_ns > HIGHEST_NS || index_of(self.max) != index_of(wire.max_ns) {
+                return contradiction("max_ns");
+            }
+            if wire.sum_ns < self.sum_min() || wire.sum_ns > self.sum {
+                return contradiction("sum_ns");
+            }
+            (self.min, self.max, self.sum) = (wire.min_ns, wire.max_ns, wire.sum_ns);
+        }
+        self.clamped = wire.clamped;
+        Ok(())
+    }
+
+    /// The sum, were each value at the lower end of its bucket.
+    fn sum_min(&self) -> u128 {
+        let least = |(index, n): &(usize, u64)| u128::from(range_of(*index).0) * u128::from(*n);
+        self.buckets.iter().map(least).sum()
+    }
 }
 
 impl Histogram {
+    /// For records: see [`HistogramWire`].
+    #[must_use]
+    pub fn to_wire(&self) -> HistogramWire {
+        HistogramWire {
+            count: self.count,
+            min_ns: self.min(),
+            max_ns: self.max,
+            sum_ns: self.sum,
+            clamped: self.clamped,
+            v2: STANDARD.encode(self.to_v2()),
+        }
+    }
+
+    /// From a record. The exact figures are checked against the buckets.
+    ///
+    /// # Errors
+    /// [`WireError`] when the bytes are no V2 histogram of tare's configuration,
+    /// or when the figures beside them contradict them.
+    pub fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
+        Ok(Self::from(&Sparse::from_wire(wire)?))
+    }
+
     /// The uncompressed V2 encoding. It keeps the counts; of min, max and sum it
     /// keeps what the buckets tell.
     #[must_use]
@@ -65,7 +185,7 @@ impl Histogram {
 }
 
 /// Reads into `sparse`, in the place of what was there; see [`Histogram::from_v2`].
-pub(crate) fn read(bytes: &[u8], sparse: &mut Sparse) -> Result<(), WireError> {
+fn read(bytes: &[u8], sparse: &mut Sparse) -> Result<(), WireError> {
     if bytes.len() < HEADER {
         return Err(WireError::Length {
             found: bytes.len(),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tare_model::load::{Counts, LoadResult, Mode};
 
 use super::time::rfc3339;
-use tare_stats::hist::{Histogram, WireError};
+use tare_stats::{Histogram, WireError};
 
 /// Intervals for each doubling of the latency: about 9 % wide.
 const INTERVALS_PER_DOUBLING: f64 = 8.0;

@@ -8,7 +8,7 @@
 use tare_model::load::LoadResult;
 
 use super::families::{Family, Kind, Sample};
-use tare_stats::hist::{Histogram, WireError};
+use tare_stats::{Histogram, WireError};
 
 /// Exponents of the first and last boundary, in halves: 1 µs to 64 s.
 const EXPONENTS: std::ops::RangeInclusive<i32> = -40..=12;

@@ -11,8 +11,9 @@ use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum}
 
 use crate::formats::hlog::{self, Seconds};
 use tare_stats::hierarchical::{self, Second};
-use tare_stats::hist::{Histogram, WireError};
-use tare_stats::sparse::{Reader, Sparse};
+use tare_stats::sparse::Sparse;
+use tare_stats::v2::Reader;
+use tare_stats::{Histogram, WireError};
 
 /// What is wrong with a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

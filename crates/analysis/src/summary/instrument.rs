@@ -9,8 +9,8 @@ use tare_model::summary::{CoreToCore, Instrument, Quantile, Tls};
 use super::trials::Decoded;
 use crate::compare::estimates::quantiles;
 use crate::cores;
-use tare_stats::hist::{Histogram, WireError};
-use tare_stats::sparse::Reader;
+use tare_stats::v2::Reader;
+use tare_stats::{Histogram, WireError};
 
 /// The histograms of a load result that only this is made of.
 #[derive(Default)]

@@ -13,9 +13,9 @@ use super::StoredTrial;
 use super::instrument::Transport;
 use crate::figures;
 use tare_stats::hierarchical::Second;
-use tare_stats::hist::{Histogram, WireError};
 use tare_stats::series::stability;
-use tare_stats::sparse::Reader;
+use tare_stats::v2::Reader;
+use tare_stats::{Histogram, WireError};
 
 /// One trial, ready for use.
 pub(crate) struct Trial<'a> {

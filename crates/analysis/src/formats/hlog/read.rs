@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::COMPRESSED_COOKIE;
-use tare_stats::hist::{Histogram, WireError};
+use tare_stats::{Histogram, WireError};
 
 /// Largest histogram after inflation in bytes: all buckets with the longest numbers.
 const INFLATED_BYTES_MAX: u64 = 1 << 20;

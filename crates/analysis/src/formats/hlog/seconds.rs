@@ -7,7 +7,7 @@ use tare_model::hist::HistogramWire;
 use tare_model::record::Interval;
 
 use super::{SECOND_NS, line};
-use tare_stats::hist::{Histogram, WireError};
+use tare_stats::{Histogram, WireError};
 
 /// Seconds that are kept open for what comes late. What comes later still has a
 /// line of its own, so that a long measurement needs no more memory than a short one.

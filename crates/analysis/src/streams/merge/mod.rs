@@ -21,7 +21,7 @@ use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use crate::formats::hlog::{self, LogError};
 use crate::streams::load::StreamError;
 use tare_stats::bootstrap::samples_needed;
-use tare_stats::hist::{Histogram, WireError};
+use tare_stats::{Histogram, WireError};
 
 pub use part::Part;
 

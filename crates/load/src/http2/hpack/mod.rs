@@ -5,6 +5,7 @@
 
 mod decode;
 mod encode;
+mod error;
 mod field;
 mod huffman;
 mod integer;
@@ -12,8 +13,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Decoder, HpackError};
+pub use decode::Decoder;
 pub(super) use encode::encode_field;
+pub use error::HpackError;
 pub use field::FieldKind;
 
 /// Size of the peer's dynamic table: the initial value, which this client does not change.
