@@ -1,6 +1,7 @@
 //! Runs a plan: trials in blocks, environments, meshes, sampling.
 
 pub mod agent;
+mod agent_records;
 pub mod environment;
 pub mod envoy;
 pub mod experiment;

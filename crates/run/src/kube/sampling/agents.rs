@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::kubelet::{self, KubeletSampling, SampledNode};
+use super::kubelet::{self, KubeletSampling};
 use super::merge::{MergedSamples, NodePart, divide, merge};
 use crate::environment::Worker;
 use crate::kube::api::kinds::{CONFIG_MAP, POD};
@@ -58,13 +58,9 @@ pub(crate) async fn start(
                 read(&api, &names, (parts, processes), &pods, sender, events).await;
             }
             Err(reason) => {
-                let node = |part: NodePart| SampledNode {
-                    name: part.node,
-                    machine_cores: part.machine_cores,
-                };
                 let sampling = KubeletSampling {
                     spec,
-                    nodes: parts.into_iter().map(node).collect(),
+                    nodes: parts,
                     reason,
                 };
                 kubelet::sample(api, sampling, sender, events).await;
