@@ -159,3 +159,21 @@ pub enum EnvironmentError {
         source: std::io::Error,
     },
 }
+
+impl EnvironmentError {
+    pub(crate) fn missing(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (what, remedy) = (what.into(), remedy.into());
+        Self::Missing { what, remedy }
+    }
+
+    pub(crate) fn start(name: impl Into<String>, found: impl ToString) -> Self {
+        let (name, found) = (name.into(), found.to_string());
+        Self::Start { name, found }
+    }
+
+    /// Returns the conversion of an error of `doing`.
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+}

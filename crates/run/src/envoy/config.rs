@@ -289,7 +289,7 @@ fn socket_address(address: SocketAddrV4) -> Value {
     json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}})
 }
 
-fn alpn(protocol: ServiceProtocol) -> &'static str {
+pub(crate) fn alpn(protocol: ServiceProtocol) -> &'static str {
     match protocol {
         ServiceProtocol::Http => "http/1.1",
         ServiceProtocol::Grpc => "h2",

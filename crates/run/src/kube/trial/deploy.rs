@@ -275,8 +275,6 @@ fn not_ready(pods: &[Value], expected: usize, within_s: u32) -> EnvironmentError
         || format!("{} of {expected} pods exist", pods.len()),
         Pod::not_ready_reason,
     );
-    EnvironmentError::Start {
-        name: first.map_or_else(|| "application".to_owned(), Pod::title),
-        found: format!("not ready within {within_s} s: {reason}"),
-    }
+    let name = first.map_or_else(|| "application".to_owned(), Pod::title);
+    EnvironmentError::start(name, format!("not ready within {within_s} s: {reason}"))
 }

@@ -131,10 +131,8 @@ pub(crate) async fn start(
         let namespace = deployment.names.load();
         api.delete(JOB, Some(&namespace), &name).await?;
     }
-    Err(EnvironmentError::Start {
-        name: "generators".to_owned(),
-        found: format!("their pods did not run in time in {ATTEMPTS_MAX} attempts"),
-    })
+    let found = format!("their pods did not run in time in {ATTEMPTS_MAX} attempts");
+    Err(EnvironmentError::start("generators", found))
 }
 
 async fn create(
@@ -184,10 +182,9 @@ async fn wait_running(
         let failed = pods.iter().find(|p| Pod(p).phase() == "Failed");
         if failed.is_some() || Instant::now() > until {
             let pod = failed.or_else(|| pods.iter().find(|p| !runs(p))).map(Pod);
-            return Err(EnvironmentError::Start {
-                name: pod.map_or_else(|| "generators".to_owned(), Pod::title),
-                found: pod.map_or_else(|| "no pod exists".to_owned(), Pod::not_ready_reason),
-            });
+            let name = pod.map_or_else(|| "generators".to_owned(), Pod::title);
+            let found = pod.map_or_else(|| "no pod exists".to_owned(), Pod::not_ready_reason);
+            return Err(EnvironmentError::start(name, found));
         }
         tokio::time::sleep(POLL).await;
     }
