@@ -174,13 +174,7 @@ pub(crate) fn digest(path: &Path) -> io::Result<String> {
             n => context.update(&buffer[..n]),
         }
     }
-    let hex = context
-        .finish()
-        .as_ref()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
-    Ok(hex)
+    Ok(crate::image::hex(&context.finish()))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::child::{self, Launch, Process};
 use super::scratch::SOCKET_PATH_BYTES_MAX;
 use super::topology::{Pod, Topology};
-use super::{Local, LocalDeployment, identity_failed};
+use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
 use crate::envoy::admin;
 use crate::envoy::config::{self, Inbound, Proxy};
@@ -198,12 +198,9 @@ fn sidecars(
         let file_name = pod.file_name();
         let mut proxy = proxy(&deployment.topology, pod, mesh, admin.clone(), &logs);
         if mesh.settings.mtls == Mtls::Strict {
-            let leaf = local
-                .authority
-                .issue(&pod.identity)
-                .map_err(identity_failed)?;
+            let leaf = local.authority.issue(&pod.identity)?;
             let files = local.authority.write(&leaf, keys, &file_name);
-            proxy.tls = Some(files.map_err(identity_failed)?);
+            proxy.tls = Some(files?);
             deployment.leaves.push(leaf);
         }
         deployment.admins.push(admin.clone());

@@ -34,7 +34,7 @@ use crate::fingerprint;
 use crate::now::{event, not_removed};
 use crate::sidecar;
 
-pub use die::{DieError, die_with_parent, exec, is_worker};
+pub use die::{die_with_parent, exec, is_worker};
 
 use child::Process;
 use identity::{Authority, Leaf};
@@ -102,7 +102,7 @@ impl Local {
             scratch: Scratch::new(&settings.temporary, SCRATCH_PREFIX).map_err(
                 EnvironmentError::io("make a directory for keys and sockets"),
             )?,
-            authority: Authority::new().map_err(identity_failed)?,
+            authority: Authority::new()?,
             envoy: None,
             trials: 0,
             settings,
@@ -129,10 +129,6 @@ impl Local {
         let remedy = format!("stop that program; `ss -ltnp 'sport = :{port}'` shows it");
         Err(EnvironmentError::missing(what, remedy))
     }
-}
-
-fn identity_failed(error: identity::IdentityError) -> EnvironmentError {
-    EnvironmentError::io("make the certificates of the run")(std::io::Error::other(error))
 }
 
 /// A running trial. Dropping it kills its processes and removes its keys.

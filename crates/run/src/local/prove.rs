@@ -11,10 +11,10 @@ use tare_model::mesh::Mtls;
 use tare_model::trial::Proof;
 use tare_model::worker::Upstream;
 
+use super::LocalDeployment;
 use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
 use super::topology::{Pod, PodService, Topology};
-use super::{LocalDeployment, identity_failed};
 use crate::environment::EnvironmentError;
 use crate::envoy::admin::{self, Requests};
 use crate::envoy::config::{self, INBOUND, OUTBOUND, VIA_HEADER};
@@ -298,10 +298,8 @@ async fn strict(
     authority: &Authority,
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let topology = &deployment.topology;
-    let stranger = authority
-        .issue(&spiffe_id("tare", "stranger"))
-        .map_err(identity_failed)?;
-    let other = Authority::new().map_err(identity_failed)?;
+    let stranger = authority.issue(&spiffe_id("tare", "stranger"))?;
+    let other = Authority::new()?;
     let (mut good, mut plain, mut without) = (Vec::new(), Vec::new(), Vec::new());
     let (mut wrong, mut forged) = (Vec::new(), Vec::new());
     for (pod, leaf) in topology.pods.iter().zip(&deployment.leaves) {
@@ -310,7 +308,7 @@ async fn strict(
         };
         let with = |client: Option<&Leaf>| {
             let alpn = config::alpn(service.protocol);
-            let tls = identity::client(client, leaf.der(), alpn).map_err(identity_failed)?;
+            let tls = identity::client(client, leaf.der(), alpn)?;
             Ok::<_, EnvironmentError>((pod, service, Some(tls)))
         };
         plain.push((pod, service, None));
@@ -318,9 +316,7 @@ async fn strict(
         wrong.push(with(Some(&stranger))?);
         // A service without callers has no identity to compare with.
         if let Some(&caller) = pod.callers.first() {
-            let forgery = other
-                .issue(&topology.pods[caller].identity)
-                .map_err(identity_failed)?;
+            let forgery = other.issue(&topology.pods[caller].identity)?;
             good.push(with(deployment.leaves.get(caller))?);
             forged.push(with(Some(&forgery))?);
         }

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::cgroup::stat_value;
 use super::read::Usage;
 
 /// Length of a container id: 64 hexadecimal digits.
@@ -115,7 +116,7 @@ impl Container {
     pub(crate) fn usage(&mut self, place: usize, now: bool) -> Option<(Usage, Option<u64>)> {
         let text = text_of(&self.cpu)?;
         let cpu_ns = if self.unified {
-            v2_usage_ns(&text)?
+            stat_value(&text, "usage_usec")?.saturating_mul(1000)
         } else {
             text.trim().parse().ok()?
         };
@@ -152,11 +153,8 @@ impl Container {
         } else {
             ("memory.usage_in_bytes", "total_inactive_file")
         };
-        let charged: u64 = fs::read_to_string(dir.join(current))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()?;
+        let charged = fs::read_to_string(dir.join(current)).ok()?;
+        let charged: u64 = charged.trim().parse().ok()?;
         let stat = fs::read_to_string(dir.join("memory.stat")).ok()?;
         Some(charged.saturating_sub(stat_value(&stat, inactive)?))
     }
@@ -167,17 +165,6 @@ fn text_of(file: &File) -> Option<String> {
     let n = file.read_at(&mut bytes, 0).ok()?;
     bytes.truncate(n);
     String::from_utf8(bytes).ok()
-}
-
-fn v2_usage_ns(text: &str) -> Option<u64> {
-    Some(stat_value(text, "usage_usec")?.saturating_mul(1000))
-}
-
-fn stat_value(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let (key, value) = line.split_once(' ')?;
-        (key == name).then(|| value.trim().parse().ok())?
-    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::http;
@@ -22,28 +21,16 @@ use crate::front;
 /// Longest TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// Lets a request end its connection.
+/// Lets a request end its connection. Holds the most abrupt end that was requested.
 #[derive(Debug, Default)]
-pub(crate) struct ConnectionControl {
-    after: AtomicBool,
-    abort: AtomicBool,
-    reset: AtomicBool,
-    changed: Notify,
-}
+pub(crate) struct ConnectionControl(watch::Sender<Option<Close>>);
 
 impl ConnectionControl {
     /// Ends the connection in this way; [`Close::Stream`] does not affect it.
     pub(crate) fn end(&self, how: Close) {
-        match how {
-            Close::After => self.after.store(true, Ordering::Release),
-            Close::Abort => self.abort.store(true, Ordering::Release),
-            Close::Reset => {
-                self.reset.store(true, Ordering::Release);
-                self.abort.store(true, Ordering::Release);
-            }
-            Close::Stream => return,
+        if how != Close::Stream {
+            self.0.send_modify(|end| *end = (*end).max(Some(how)));
         }
-        self.changed.notify_one();
     }
 }
 
@@ -56,7 +43,7 @@ pub(crate) async fn serve(
     stop: watch::Receiver<()>,
 ) {
     let _ = stream.set_nodelay(true);
-    state.metrics.connected();
+    state.shared.metrics.connected();
     let control = Arc::new(ConnectionControl::default());
     let stream = ResettableStream {
         stream,
@@ -84,15 +71,16 @@ async fn exchange(
     let builder = front::builder();
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
+    let mut requested = control.0.subscribe();
     let mut ending = false;
     loop {
         tokio::select! {
             biased;
-            () = control.changed.notified() => {
-                if control.abort.load(Ordering::Acquire) {
+            _ = requested.changed() => {
+                if *requested.borrow() > Some(Close::After) {
                     return;
                 }
-                if control.after.load(Ordering::Acquire) && !ending {
+                if !ending {
                     ending = true;
                     connection.as_mut().graceful_shutdown();
                 }
@@ -114,7 +102,7 @@ struct ResettableStream {
 
 impl Drop for ResettableStream {
     fn drop(&mut self) {
-        if self.control.reset.load(Ordering::Acquire) {
+        if *self.control.0.borrow() == Some(Close::Reset) {
             let _ = self.stream.set_zero_linger();
         }
     }

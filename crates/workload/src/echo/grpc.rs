@@ -92,13 +92,13 @@ pub(crate) async fn answer(
     if let Some((_, handler)) = state.services.0.iter().find(|(name, _)| *name == service) {
         return Ok(handler(request).await);
     }
-    let metrics = Arc::clone(&state.metrics);
+    let shared = Arc::clone(&state.shared);
     let response = match http::from_headers(request.headers()) {
         _ if service != SERVICE => unknown(&path),
         Err(problem) => Status::invalid_argument(problem.to_string()).into_http(),
         Ok(knobs) => {
             if let Err(aborted) = http::end(connection, state.draw(knobs.clone()).close) {
-                metrics.answered(Protocol::Grpc, None);
+                shared.metrics.answered(Protocol::Grpc, None);
                 return Err(aborted);
             }
             call(state, knobs, method, &path, request).await
@@ -106,7 +106,7 @@ pub(crate) async fn answer(
     };
     // The status of an error is in the headers, status 0 in the trailers.
     let status = Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code());
-    metrics.answered(Protocol::Grpc, Some(status as u16));
+    shared.metrics.answered(Protocol::Grpc, Some(status as u16));
     Ok(response)
 }
 

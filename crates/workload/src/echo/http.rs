@@ -52,7 +52,7 @@ pub(crate) async fn answer(
     };
     let result = plain(&state, &control, request).await;
     let status = result.as_ref().ok().map(|r| r.status().as_u16());
-    state.metrics.answered(protocol, status);
+    state.shared.metrics.answered(protocol, status);
     result.map(|r| r.map(Either::Left))
 }
 
@@ -67,7 +67,7 @@ async fn plain(
     };
     match route {
         Route::Ready => return Ok(text(StatusCode::OK, "ready\n")),
-        Route::Metrics => return Ok(text(StatusCode::OK, state.metrics.text())),
+        Route::Metrics => return Ok(text(StatusCode::OK, state.shared.metrics.text())),
         Route::Headers | Route::Echo => {}
     }
     let (head, body) = request.into_parts();

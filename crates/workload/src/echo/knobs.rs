@@ -11,17 +11,17 @@ const DELAY_MAX_NS: u64 = 3_600_000_000_000;
 /// Largest body that is generated or echoed.
 pub(crate) const BODY_MAX: usize = 16 << 20;
 
-/// How a connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a connection ends, from the least to the most abrupt end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Close {
+    /// Only the stream is reset (RST_STREAM); with HTTP/1.1 as [`Close::Abort`].
+    Stream,
     /// After the response: `Connection: close`, GOAWAY.
     After,
     /// Instead of a response: closed (FIN).
     Abort,
     /// Instead of a response: reset (RST).
     Reset,
-    /// Only the stream is reset (RST_STREAM); with HTTP/1.1 as [`Close::Abort`].
-    Stream,
 }
 
 /// The status of a response, HTTP or gRPC.

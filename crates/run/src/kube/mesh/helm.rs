@@ -53,7 +53,6 @@ impl Helm {
         logs: &Path,
     ) -> Result<(), EnvironmentError> {
         let arguments = arguments(&["upgrade", "--install"], release);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let log = logs.join(format!("helm-{}.log", release.name));
         let values = serde_json::to_vec(values).unwrap_or_default();
         self.run(&arguments, Some(&values), Some(&log))
@@ -68,8 +67,7 @@ impl Helm {
         values: &Value,
     ) -> Result<Vec<Value>, EnvironmentError> {
         let mut arguments = arguments(&["template"], release);
-        arguments.push("--include-crds".to_owned());
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        arguments.push("--include-crds");
         let values = serde_json::to_vec(values).unwrap_or_default();
         let text = self.run(&arguments, Some(&values), None).await?;
         let name = format!("helm template {}", release.name);
@@ -148,20 +146,15 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
     serde_saphyr::from_multiple(text).map_err(|e| e.to_string())
 }
 
-fn arguments(command: &[&str], release: &HelmRelease) -> Vec<String> {
-    let words = command.iter().copied();
-    let mut all: Vec<String> = words
-        .chain([release.name.as_str(), release.chart.as_str()])
-        .map(ToOwned::to_owned)
-        .collect();
-    let mut more = |flag: &str, value: &str| all.extend([flag.to_owned(), value.to_owned()]);
-    more("--namespace", &release.namespace);
-    more("--values", "-");
+fn arguments<'a>(command: &[&'a str], release: &'a HelmRelease) -> Vec<&'a str> {
+    let mut all = command.to_vec();
+    all.extend([release.name.as_str(), &release.chart]);
+    all.extend(["--namespace", &release.namespace, "--values", "-"]);
     if let Some(repo) = &release.repo {
-        more("--repo", repo);
+        all.extend(["--repo", repo]);
     }
     if let Some(version) = &release.version {
-        more("--version", version);
+        all.extend(["--version", version]);
     }
     all
 }
