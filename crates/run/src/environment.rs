@@ -123,6 +123,14 @@ pub struct Worker {
     pub stop: mpsc::Sender<()>,
 }
 
+pub(crate) fn proof(claim: &str, holds: bool, seen: String) -> Proof {
+    Proof {
+        claim: claim.to_owned(),
+        holds,
+        seen,
+    }
+}
+
 /// Why an environment failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
@@ -143,13 +151,8 @@ pub enum EnvironmentError {
         found: String,
     },
     /// A request to the cluster failed.
-    #[error("{doing}: {found}")]
-    Cluster {
-        /// The action that failed.
-        doing: String,
-        /// The reason.
-        found: String,
-    },
+    #[error("{0}")]
+    Cluster(String),
     /// A system call failed.
     #[error("failed to {doing}: {source}")]
     Io {

@@ -7,6 +7,7 @@ pub mod envoy;
 pub mod experiment;
 pub mod fingerprint;
 pub mod image;
+mod instances;
 pub mod kube;
 pub mod local;
 mod now;

@@ -45,14 +45,6 @@ pub enum StoreError {
     },
 }
 
-impl StoreError {
-    /// Whether the disk is full. The finished trials are safe, and `--resume` continues the run.
-    #[must_use]
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
-    }
-}
-
 fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
     move |source| StoreError::Io {
         doing,

@@ -19,6 +19,7 @@ use super::objects::{Node, node};
 use super::trial::deploy::{self, Inputs};
 use super::trial::{Deployment, Events, PodTerminations, hooks};
 use crate::environment::EnvironmentError;
+use crate::instances;
 use crate::now::not_removed;
 
 /// A cluster during a run.
@@ -157,8 +158,7 @@ impl Cluster {
         let mut deployment = Deployment {
             names: self.names.trial(trial.index),
             mesh: trial.mesh.clone(),
-            graph: plan.workload.graph.clone(),
-            fronts: deploy::fronts(plan),
+            fronts: instances::fronts(&plan.workload),
             dir: dir.to_owned(),
             generator_node: self.reserved.as_ref().map(|(_, node)| node.clone()),
             targets: BTreeMap::new(),

@@ -15,7 +15,7 @@ use super::LocalDeployment;
 use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
 use super::topology::{Pod, PodService, Topology};
-use crate::environment::EnvironmentError;
+use crate::environment::{EnvironmentError, proof};
 use crate::envoy::admin::{self, Requests};
 use crate::envoy::config::{self, INBOUND, OUTBOUND, VIA_HEADER};
 
@@ -32,7 +32,7 @@ pub(super) async fn before(
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let topology = &deployment.topology;
     if !deployment.meshed {
-        return Ok(vec![no_proxy(&echoes(topology, false).await)]);
+        return Ok(vec![no_proxy(topology, &echoes(topology, false).await)]);
     }
     let mut proofs = vec![sidecars_ready(deployment, version).await];
     let received = echoes(topology, true).await;
@@ -82,18 +82,19 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
     let received: u64 = grown.iter().map(|g| g.inbound).sum();
     vec![
         alive.proof("no sidecar was restarted"),
-        Proof {
-            claim: "the generator's sidecar carried the load".to_owned(),
-            holds: generator >= load_sent,
-            seen: format!("{generator} requests, {load_sent} sent"),
-        },
-        Proof {
-            claim: "the sidecars of the called services carried the load".to_owned(),
-            holds: fronts >= load_sent,
-            seen: format!(
-                "{fronts} requests, {load_sent} sent; on all hops {sent} left a sidecar and {received} reached one"
+        proof(
+            "the generator's sidecar carried the load",
+            generator >= load_sent,
+            format!("{generator} requests, {load_sent} sent"),
+        ),
+        proof(
+            "the sidecars of the called services carried the load",
+            fronts >= load_sent,
+            format!(
+                "{fronts} requests, {load_sent} sent; on all hops {sent} left a sidecar and \
+                 {received} reached one"
             ),
-        },
+        ),
     ]
 }
 
@@ -124,6 +125,17 @@ struct Received {
     service: String,
     instance: String,
     headers: BTreeMap<String, String>,
+}
+
+impl Received {
+    /// Name of the pod that received it.
+    fn pod(&self) -> String {
+        format!("{}/{}", self.instance, self.service)
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
 }
 
 /// One call from pod to pod, and what the called server received.
@@ -218,11 +230,8 @@ fn judge_edges(
         let name = format!("{} to {}", from.name, to.name);
         match &edge.received {
             Err(error) => tally.bad(&name, &error.to_string()),
-            Ok(received) if format!("{}/{}", received.instance, received.service) != to.name => {
-                tally.bad(
-                    &name,
-                    &format!("arrived at {}/{}", received.instance, received.service),
-                );
+            Ok(received) if received.pod() != to.name => {
+                tally.bad(&name, &format!("arrived at {}", received.pod()));
             }
             Ok(received) => match wrong(from, to, received) {
                 Some(what) => tally.bad(&name, &what),
@@ -237,10 +246,7 @@ fn through_sidecars(topology: &Topology, edges: &[Edge]) -> Proof {
     let claim = "every call passes through the sidecars of the caller and of the called service";
     judge_edges(topology, edges, claim, |from, to, received| {
         let expected = format!("{}/{OUTBOUND}, {}/{INBOUND}", from.name, to.name);
-        let found = received
-            .headers
-            .get(VIA_HEADER)
-            .map_or("no sidecar", String::as_str);
+        let found = received.header(VIA_HEADER).unwrap_or("no sidecar");
         (found.replace(", ", ",") != expected.replace(", ", ",")).then(|| format!("passed {found}"))
     })
 }
@@ -248,34 +254,22 @@ fn through_sidecars(topology: &Topology, edges: &[Edge]) -> Proof {
 fn identities(topology: &Topology, edges: &[Edge]) -> Proof {
     let claim = "every call carries the identity of the caller's certificate";
     judge_edges(topology, edges, claim, |from, _, received| {
-        let found = received
-            .headers
-            .get(CLIENT_CERTIFICATE_HEADER)
-            .map_or("none", String::as_str);
+        let found = received.header(CLIENT_CERTIFICATE_HEADER).unwrap_or("none");
         let expected = format!("URI={}", from.identity);
         let proven = found.split([',', ';']).any(|part| part == expected);
         (!proven).then(|| format!("identity {found}"))
     })
 }
 
-fn no_proxy(edges: &[Edge]) -> Proof {
-    let mut tally = Tally::default();
-    for edge in edges {
-        match &edge.received {
-            Err(error) => tally.bad("a call", &error.to_string()),
-            Ok(received) => {
-                let name = format!("{}/{}", received.instance, received.service);
-                let proxied = |h: &&String| {
-                    h.starts_with("x-envoy-") || h.starts_with("x-forwarded-") || *h == VIA_HEADER
-                };
-                match received.headers.keys().find(proxied) {
-                    Some(header) => tally.bad(&name, &format!("received {header}")),
-                    None => tally.good(),
-                }
-            }
-        }
-    }
-    tally.proof("no proxy is in the path of any call")
+fn no_proxy(topology: &Topology, edges: &[Edge]) -> Proof {
+    let proxied = |h: &&String| {
+        h.starts_with("x-envoy-") || h.starts_with("x-forwarded-") || *h == VIA_HEADER
+    };
+    let claim = "no proxy is in the path of any call";
+    judge_edges(topology, edges, claim, |_, _, received| {
+        let header = received.headers.keys().find(proxied)?;
+        Some(format!("received {header}"))
+    })
 }
 
 /// Proves that TLS is off: no call carries an identity, and inbound ports accept plain text.
@@ -418,11 +412,7 @@ impl Tally {
         if self.bad.len() > NAMED_MAX {
             seen.push_str(&format!("; and {} more", self.bad.len() - NAMED_MAX));
         }
-        Proof {
-            claim: claim.to_owned(),
-            // Without any check nothing is proven.
-            holds: total > 0 && self.bad.is_empty(),
-            seen,
-        }
+        // Without any check nothing is proven.
+        proof(claim, total > 0 && self.bad.is_empty(), seen)
     }
 }

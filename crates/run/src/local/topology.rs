@@ -3,7 +3,7 @@
 //! As in a cluster, each pod has its own address and the same ports. On Linux all of 127.0.0.0/8 is
 //! the loopback network.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tare_model::graph::{Service, ServiceGraph, ServiceProtocol};
@@ -12,6 +12,7 @@ use tare_model::worker::Upstream;
 
 use super::identity::spiffe_id;
 use crate::envoy::config::Route;
+use crate::instances;
 
 /// The application port of a pod. A socket that listens on all addresses also takes its port on every
 /// loopback address, so the ports of pods are not those of common development servers (8080). They
@@ -114,7 +115,7 @@ impl Topology {
             callers: Vec::new(),
         }];
         for i in 0..workload.instances {
-            let instance = format!("{}-{i}", graph.name);
+            let instance = instances::name(graph, i);
             for service in &graph.services {
                 pods.push(Pod {
                     name: format!("{instance}/{}", service.name),
@@ -137,11 +138,11 @@ impl Topology {
 
     fn connect(&mut self, workload: &Workload) {
         let graph = &workload.graph;
-        let fronts = fronts(graph, &workload.mix);
+        let fronts = instances::fronts(workload);
         for i in 0..workload.instances as usize {
             let base = 1 + i * graph.services.len();
             for (s, service) in graph.services.iter().enumerate() {
-                if fronts.contains(service.name.as_str()) {
+                if fronts.contains(&service.name) {
                     self.edge(0, base + s);
                 }
                 for callee in called(graph, service) {
@@ -215,13 +216,6 @@ impl Topology {
     }
 }
 
-/// Returns the services of the mix.
-fn fronts<'a>(graph: &'a ServiceGraph, mix: &str) -> BTreeSet<&'a str> {
-    let endpoints = graph.mix(mix).map(|m| m.endpoints.iter());
-    let endpoints = endpoints.into_iter().flatten();
-    endpoints.map(|e| e.service.as_str()).collect()
-}
-
 /// Returns the indices of the services that a service calls.
 fn called(graph: &ServiceGraph, service: &Service) -> Vec<usize> {
     let names = graph.callees(&service.name);
@@ -240,6 +234,7 @@ fn address(second: u8, index: usize) -> Ipv4Addr {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     pub(crate) fn workload(instances: u32) -> Workload {
         let graph = serde_json::json!({

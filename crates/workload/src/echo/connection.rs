@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -68,29 +67,17 @@ async fn exchange(
     let service = service_fn(move |request| {
         http::answer(Arc::clone(&state), Arc::clone(&of_request), request)
     });
-    let builder = front::builder();
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let mut requested = control.0.subscribe();
-    let mut ending = false;
-    loop {
+    let (mut ending, mut aborting) = (control.0.subscribe(), control.0.subscribe());
+    let stopped = async {
         tokio::select! {
-            biased;
-            _ = requested.changed() => {
-                if *requested.borrow() > Some(Close::After) {
-                    return;
-                }
-                if !ending {
-                    ending = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-            }
-            _ = stop.changed(), if !ending => {
-                ending = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            _ = connection.as_mut() => return,
+            _ = stop.changed() => {}
+            _ = ending.wait_for(Option::is_some) => {}
         }
+    };
+    tokio::select! {
+        biased;
+        _ = aborting.wait_for(|end| *end > Some(Close::After)) => {}
+        () = front::serve(stream, service, stopped) => {}
     }
 }
 

@@ -127,7 +127,7 @@ async fn call(
     let mut grpc = tonic::server::Grpc::new(Codec::default())
         .max_decoding_message_size(MESSAGE_MAX)
         .max_encoding_message_size(MESSAGE_MAX);
-    let first = move |message| Replies::new(state.clone(), knobs.clone(), message, 0, 1);
+    let first = move |message| Replies::new(state.clone(), knobs.clone(), message);
     match method {
         "Unary" => {
             let call = Method(|message: EchoRequest| {
@@ -179,13 +179,7 @@ struct Replies {
 
 impl Replies {
     /// `knobs` are those of the metadata; those of the message take precedence.
-    fn new(
-        state: Arc<WorkerState>,
-        knobs: Knobs,
-        message: EchoRequest,
-        index: u64,
-        received: u64,
-    ) -> Result<Self, Status> {
+    fn new(state: Arc<WorkerState>, knobs: Knobs, message: EchoRequest) -> Result<Self, Status> {
         let mut own = Knobs::default();
         let fields = [
             ("delay", &message.delay),
@@ -201,8 +195,8 @@ impl Replies {
             knobs: own.or(&knobs),
             state,
             message,
-            index,
-            received,
+            index: 0,
+            received: 1,
         })
     }
 
@@ -213,7 +207,6 @@ impl Replies {
         self.left -= 1;
         let code = drawn.status.map_or(Code::Ok, code);
         if code != Code::Ok {
-            self.left = 0;
             return Err(Status::new(code, "the requested status"));
         }
         let body = match drawn.size {
@@ -231,11 +224,11 @@ impl Replies {
     }
 
     fn into_stream(self) -> impl Stream<Item = Result<EchoReply, Status>> {
-        stream::unfold(self, |mut replies| async move {
+        stream::try_unfold(self, |mut replies| async move {
             if replies.left == 0 {
-                return None;
+                return Ok(None);
             }
-            Some((replies.one().await, replies))
+            Ok(Some((replies.one().await?, replies)))
         })
     }
 }
@@ -285,12 +278,9 @@ impl<F: Fn(EchoRequest) -> Result<Replies, Status>> Conversation<F> {
     }
 
     fn into_stream(self) -> impl Stream<Item = Result<EchoReply, Status>> {
-        stream::unfold(Some(self), |conversation| async move {
-            let mut conversation = conversation?;
-            match conversation.next().await {
-                Ok(reply) => Some((Ok(reply?), Some(conversation))),
-                Err(status) => Some((Err(status), None)),
-            }
+        stream::try_unfold(self, |mut conversation| async move {
+            let reply = conversation.next().await?;
+            Ok(reply.map(|reply| (reply, conversation)))
         })
     }
 }

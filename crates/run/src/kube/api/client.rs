@@ -97,10 +97,7 @@ impl From<request::Error> for ApiError {
 
 impl From<ApiError> for EnvironmentError {
     fn from(error: ApiError) -> Self {
-        Self::Cluster {
-            doing: error.request,
-            found: error.found,
-        }
+        Self::Cluster(error.to_string())
     }
 }
 

@@ -1,10 +1,10 @@
 //! Deploys the application of a trial: N instances, each in a namespace of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::graph::ServiceGraph;
 use tare_model::mesh::Join;
 use tare_model::plan::{KubernetesSettings, Plan};
 use tare_model::trial::{EventKind, TrialSpec};
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::deployment::Deployment;
 use super::pull_secrets;
 use crate::environment::EnvironmentError;
+use crate::instances;
 use crate::kube::api::kinds::{CONFIG_MAP, DEPLOYMENT, Kind, NAMESPACE, POD, SERVICE};
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::mesh::apply_manifest;
@@ -60,13 +61,13 @@ pub(crate) async fn create(
 
     let mut services = Vec::new();
     for i in 0..instances {
-        for s in &deployment.graph.services {
+        for s in &inputs.plan.workload.graph.services {
             let service = manifests::service(&names, &names.instance(i), &s.name, s.protocol);
             services.push((SERVICE, service));
         }
     }
     let addresses = addresses(&api.apply_all(services).await?);
-    deployment.targets = targets(inputs.plan, &names, &addresses)?;
+    deployment.targets = targets(inputs.plan, deployment, &addresses)?;
     let mut objects = Vec::new();
     for i in 0..instances {
         objects.extend(instance(inputs, deployment, join.as_ref(), i, &addresses)?);
@@ -115,43 +116,28 @@ fn upstream(
     service: &str,
 ) -> Result<Upstream, EnvironmentError> {
     let address = addresses.get(&(namespace.to_owned(), service.to_owned()));
-    let Some(address) = address.filter(|a| !a.is_empty()) else {
-        return Err(EnvironmentError::Cluster {
-            doing: format!("create service {namespace}/{service}"),
-            found: "the cluster assigned no cluster IP".to_owned(),
-        });
-    };
-    let is_ipv6 = address.contains(':');
+    let address: Option<IpAddr> = address.and_then(|a| a.parse().ok());
+    let address = address.ok_or_else(|| {
+        let found = "the cluster assigned no cluster IP";
+        EnvironmentError::Cluster(format!("create service {namespace}/{service}: {found}"))
+    })?;
     Ok(Upstream {
-        connect: match is_ipv6 {
-            true => format!("[{address}]:{PORT}"),
-            false => format!("{address}:{PORT}"),
-        },
+        connect: SocketAddr::new(address, PORT).to_string(),
         authority: format!("{service}.{namespace}:{PORT}"),
     })
 }
 
-fn instance_name(graph: &ServiceGraph, index: u32) -> String {
-    format!("{}-{index}", graph.name)
-}
-
-/// Services that the plan's mix calls.
-pub(crate) fn fronts(plan: &Plan) -> BTreeSet<String> {
-    let mix = plan.workload.graph.mix(&plan.workload.mix);
-    let endpoints = mix.into_iter().flat_map(|m| &m.endpoints);
-    endpoints.map(|e| e.service.clone()).collect()
-}
-
 fn targets(
     plan: &Plan,
-    names: &TrialNames,
+    deployment: &Deployment,
     addresses: &Addresses,
 ) -> Result<BTreeMap<(String, String), Upstream>, EnvironmentError> {
     let mut targets = BTreeMap::new();
     for i in 0..plan.workload.instances {
-        for front in fronts(plan) {
-            let upstream = upstream(addresses, &names.instance(i), &front)?;
-            targets.insert((instance_name(&plan.workload.graph, i), front), upstream);
+        let name = instances::name(&plan.workload.graph, i);
+        for front in &deployment.fronts {
+            let upstream = upstream(addresses, &deployment.names.instance(i), front)?;
+            targets.insert((name.clone(), front.clone()), upstream);
         }
     }
     Ok(targets)
@@ -165,9 +151,9 @@ fn instance(
     index: u32,
     addresses: &Addresses,
 ) -> Result<Vec<(Kind, Value)>, EnvironmentError> {
-    let (names, graph) = (&deployment.names, &deployment.graph);
+    let (names, graph) = (&deployment.names, &inputs.plan.workload.graph);
     let namespace = names.instance(index);
-    let name = instance_name(graph, index);
+    let name = instances::name(graph, index);
     let placement = PodPlacement {
         nodes: inputs.nodes,
         instance: index,
@@ -211,7 +197,8 @@ pub(crate) async fn wait_ready(
     inputs: Inputs<'_>,
     deployment: &mut Deployment,
 ) -> Result<(), EnvironmentError> {
-    let expected = deployment.graph.services.len() * inputs.plan.workload.instances as usize;
+    let workload = &inputs.plan.workload;
+    let expected = workload.graph.services.len() * workload.instances as usize;
     let within_s = inputs.settings.ready_within_s;
     let start = Instant::now();
     let until = start + Duration::from_secs(u64::from(within_s));

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde_json::Value;
-use tare_model::graph::ServiceGraph;
 use tare_model::mesh::{Join, Mesh, MeshKubernetes};
 use tare_model::trial::Event;
 use tare_model::worker::{Upstream, WatchedProcess};
@@ -22,7 +21,6 @@ use crate::kube::objects::names::TrialNames;
 pub struct Deployment {
     pub(crate) names: TrialNames,
     pub(crate) mesh: Mesh,
-    pub(crate) graph: ServiceGraph,
     /// Services that the load calls.
     pub(crate) fronts: BTreeSet<String>,
     /// The trial's directory.

@@ -120,13 +120,9 @@ impl PodLog {
 
 /// Splits a line into its text and its timestamp, in nanoseconds of Unix time.
 fn split(line: &str) -> (&str, Option<i64>) {
-    match line.split_once(' ') {
-        Some((stamp, text)) => match timestamp::unix_ns(stamp) {
-            Some(ns) => (text, Some(ns)),
-            None => (line, None),
-        },
-        None => (line, None),
-    }
+    let parts = line.split_once(' ');
+    let stamped = parts.and_then(|(stamp, text)| Some((text, timestamp::unix_ns(stamp)?)));
+    stamped.map_or((line, None), |(text, ns)| (text, Some(ns)))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tare_model::worker::{Plane, WatchedProcess};
 
 use super::artifacts;
 use super::deployment::Deployment;
-use crate::environment::EnvironmentError;
+use crate::environment::{EnvironmentError, proof};
 use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::objects::Pod;
@@ -21,14 +21,6 @@ use crate::kube::objects::names::{PORT, ROLE};
 const PLAINTEXT_PODS_MAX: usize = 2;
 /// A request without an answer in this time counts as refused.
 const PLAINTEXT_ANSWER_WITHIN: Duration = Duration::from_secs(4);
-
-fn proof(claim: &str, holds: bool, seen: String) -> Proof {
-    Proof {
-        claim: claim.to_owned(),
-        holds,
-        seen,
-    }
-}
 
 /// Proofs before the load. Also finds the containers to sample, saves the artifacts of the trial,
 /// and reads the proxies' counters.
