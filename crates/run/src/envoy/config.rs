@@ -79,7 +79,6 @@ pub(crate) struct Inbound {
 }
 
 /// Returns the bootstrap configuration of a sidecar.
-#[must_use]
 pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
     let mut listeners = Vec::new();
     let mut clusters = Vec::new();
@@ -297,7 +296,6 @@ pub(crate) fn alpn(protocol: ServiceProtocol) -> &'static str {
 }
 
 /// Returns the arguments of a sidecar.
-#[must_use]
 pub(crate) fn arguments(config: &Path, settings: &MeshSettings) -> Vec<String> {
     [
         "--config-path",

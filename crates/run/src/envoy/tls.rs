@@ -22,7 +22,6 @@ const EXTENSION: &str = "type.googleapis.com/envoy.extensions.transport_sockets.
 const NOBODY: &str = "spiffe://nobody.invalid/";
 
 /// Returns the server side, which requires a certificate of one of `callers`.
-#[must_use]
 pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Value {
     let nobody = [NOBODY.to_owned()];
     let callers = match callers {
@@ -35,7 +34,6 @@ pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Va
 }
 
 /// Returns the client side, which accepts only the identity `server`.
-#[must_use]
 pub(crate) fn upstream(files: &TlsFiles, server: &str, alpn: &str) -> Value {
     socket("UpstreamTlsContext", files, &[server.to_owned()], alpn)
 }

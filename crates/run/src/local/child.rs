@@ -81,15 +81,11 @@ pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) pid: u32,
     log: PathBuf,
-    child: tokio::process::Child,
+    pub(crate) child: tokio::process::Child,
     ended: Option<ExitStatus>,
 }
 
 impl Process {
-    pub(crate) fn child(&mut self) -> &mut tokio::process::Child {
-        &mut self.child
-    }
-
     /// Returns how the process ended, with the last lines of its log. Returns `None` while it runs,
     /// and after the first call that returned its end.
     pub(crate) fn ended_now(&mut self) -> Option<String> {

@@ -349,11 +349,11 @@ async fn application_ready(
     records: &Path,
 ) -> Result<(), String> {
     let failed = |e: std::io::Error| e.to_string();
-    if let Some(mut stdin) = process.child().stdin.take() {
+    if let Some(mut stdin) = process.child.stdin.take() {
         // A broken pipe means that the child ended, which is reported below with its log.
         let _ = stdin.write_all(spec.as_bytes()).await;
     }
-    let stdout = process.child().stdout.take().ok_or("no standard output")?;
+    let stdout = process.child.stdout.take().ok_or("no standard output")?;
     let mut lines = BufReader::new(stdout).lines();
     let mut file = OpenOptions::new()
         .create(true)
@@ -378,7 +378,7 @@ async fn application_ready(
             Ok(())
         }
         Ok(Ok(false)) => {
-            let status = process.child().wait().await.map_err(failed)?;
+            let status = process.child.wait().await.map_err(failed)?;
             let log = process.log_tail();
             Err(format!("the process ended with {status}{log}"))
         }

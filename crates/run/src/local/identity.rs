@@ -30,7 +30,6 @@ use crate::envoy::tls::TlsFiles;
 const TRUST_DOMAIN: &str = "tare.local";
 
 /// Returns the SPIFFE identity of a service of an instance.
-#[must_use]
 pub(super) fn spiffe_id(namespace: &str, account: &str) -> String {
     format!("spiffe://{TRUST_DOMAIN}/ns/{namespace}/sa/{account}")
 }
@@ -45,14 +44,9 @@ fn made<T>(result: Result<T, rcgen::Error>) -> Result<T, EnvironmentError> {
 }
 
 /// The authority of the run: ECDSA on P-256.
+#[derive(Debug)]
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
-impl std::fmt::Debug for Authority {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Authority")
-    }
 }
 
 impl Authority {
@@ -125,20 +119,14 @@ fn write_private(path: &Path, text: &str) -> Result<(), EnvironmentError> {
 }
 
 /// A certificate and its key.
+#[derive(Debug)]
 pub(super) struct Leaf {
     certificate: rcgen::Certificate,
     key: KeyPair,
 }
 
-impl std::fmt::Debug for Leaf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Leaf")
-    }
-}
-
 impl Leaf {
     /// The certificate in DER, as in a handshake.
-    #[must_use]
     pub(super) fn der(&self) -> CertificateDer<'static> {
         self.certificate.der().clone()
     }

@@ -48,7 +48,6 @@ impl Scratch {
     }
 
     /// The path of the directory.
-    #[must_use]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -135,7 +134,6 @@ impl Network {
     }
 
     /// Second octet.
-    #[must_use]
     pub(super) fn second(&self) -> u8 {
         self.second
     }

@@ -57,7 +57,6 @@ pub(super) struct PodService {
 
 impl PodService {
     /// Host header or `:authority` of calls to it.
-    #[must_use]
     pub(super) fn authority(&self) -> String {
         format!("{}.{}", self.service, self.instance)
     }
@@ -65,25 +64,21 @@ impl PodService {
 
 impl Pod {
     /// Address of its application.
-    #[must_use]
     pub(super) fn application(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, APPLICATION_PORT)
     }
 
     /// Inbound address of its sidecar.
-    #[must_use]
     pub(super) fn inbound(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, INBOUND_PORT)
     }
 
     /// Outbound address of its sidecar.
-    #[must_use]
     pub(super) fn outbound(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, OUTBOUND_PORT)
     }
 
     /// Name as part of a file name.
-    #[must_use]
     pub(super) fn file_name(&self) -> String {
         self.name.replace('/', "-")
     }
@@ -99,7 +94,6 @@ pub(super) struct Topology {
 impl Topology {
     /// Lays out a workload in the network `127.second.0.0/16`; `None` when it has
     /// more pods than the network has addresses.
-    #[must_use]
     pub(super) fn new(workload: &Workload, second: u8) -> Option<Self> {
         let graph = &workload.graph;
         let count = 1 + graph.services.len() * workload.instances as usize;
@@ -159,7 +153,6 @@ impl Topology {
 
     /// Returns the addresses that a pod's application calls, by service name: through its sidecar, or
     /// direct.
-    #[must_use]
     pub(super) fn upstreams(&self, pod: &Pod, meshed: bool) -> BTreeMap<String, Upstream> {
         self.reach(pod, meshed)
             .map(|(callee, upstream)| (callee.service.clone(), upstream))
@@ -167,7 +160,6 @@ impl Topology {
     }
 
     /// Returns the addresses of the services of the mix, for the generator.
-    #[must_use]
     pub(super) fn targets(&self, meshed: bool) -> BTreeMap<(String, String), Upstream> {
         self.reach(&self.pods[0], meshed)
             .map(|(callee, upstream)| ((callee.instance.clone(), callee.service.clone()), upstream))
@@ -198,7 +190,6 @@ impl Topology {
     }
 
     /// Returns the routes of a pod's sidecar.
-    #[must_use]
     pub(super) fn routes(&self, pod: &Pod) -> Vec<Route> {
         pod.calls
             .iter()

@@ -35,7 +35,7 @@ pub(super) async fn start(
     let mut process = launch
         .worker(&[command, "--spec", "-"])
         .map_err(|e| EnvironmentError::start(name, e))?;
-    if let Some(mut stdin) = process.child().stdin.take() {
+    if let Some(mut stdin) = process.child.stdin.take() {
         // A broken pipe means that the worker ended, which its stream shows.
         let _ = stdin.write_all(&json.unwrap_or_default()).await;
     }
@@ -61,7 +61,7 @@ async fn supervise(
     lines: mpsc::Sender<String>,
     mut stop: mpsc::Receiver<()>,
 ) {
-    let Some(stdout) = process.child().stdout.take() else {
+    let Some(stdout) = process.child.stdout.take() else {
         return;
     };
     let mut reader = BufReader::new(stdout).lines();
@@ -79,5 +79,5 @@ async fn supervise(
             },
         }
     }
-    let _ = process.child().wait().await;
+    let _ = process.child.wait().await;
 }

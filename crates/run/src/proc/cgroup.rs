@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 /// Returns the time for which the quota has throttled the group, in nanoseconds summed over cores,
 /// from its `cpu.stat` of either version. `None` without the line, when the controller is not
 /// active.
-#[must_use]
 pub(super) fn throttled_ns(text: &str) -> Option<u64> {
     stat_value(text, "throttled_usec")
         .map(|us| us.saturating_mul(1000))
@@ -24,7 +23,6 @@ pub(super) fn stat_value(text: &str, name: &str) -> Option<u64> {
 /// Returns the directories of all groups whose CPU quota applies to a process: its own group, then
 /// its visible ancestors, from `/proc/PID/cgroup` and `/proc/self/mountinfo`. Empty without a CPU
 /// controller.
-#[must_use]
 pub(super) fn cpu_dirs(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
     let Some((mount, own)) = cpu_dir(cgroup, mountinfo) else {
         return Vec::new();

@@ -30,7 +30,6 @@ pub(crate) struct Groups {
 impl Groups {
     /// Finds them below the mount point of the control groups. In a container `TARE_CGROUP_ROOT` names
     /// it.
-    #[must_use]
     pub(crate) fn find() -> Self {
         let root = std::env::var_os("TARE_CGROUP_ROOT");
         Self::below(&root.map_or_else(|| PathBuf::from("/sys/fs/cgroup"), PathBuf::from))
@@ -55,7 +54,6 @@ impl Groups {
     }
 
     /// Returns the container with that id; `None` when it has no group here.
-    #[must_use]
     pub(crate) fn container(&self, id: &str) -> Option<Container> {
         let cpu = self.cpu.get(id)?;
         let file = if self.unified {
