@@ -13,6 +13,7 @@ mod mesh;
 mod objects;
 mod sampling;
 mod trial;
+mod wait;
 
 pub use api::kinds::role_yaml;
 pub use api::kubeconfig::server;

@@ -9,7 +9,6 @@ use tare_model::mesh::Join;
 use tare_model::plan::{KubernetesSettings, Plan};
 use tare_model::trial::{EventKind, TrialSpec};
 use tare_model::worker::{Upstream, WorkloadSpec};
-use tokio::time::Instant;
 
 use super::deployment::Deployment;
 use super::pull_secrets;
@@ -21,6 +20,7 @@ use crate::kube::mesh::apply_manifest;
 use crate::kube::objects::Pod;
 use crate::kube::objects::manifests::{self, PodPlacement};
 use crate::kube::objects::names::{PORT, ROLE, TrialNames};
+use crate::kube::wait::wait;
 
 const POLL: Duration = Duration::from_millis(500);
 
@@ -200,34 +200,25 @@ pub(crate) async fn wait_ready(
     let workload = &inputs.plan.workload;
     let expected = workload.graph.services.len() * workload.instances as usize;
     let within_s = inputs.settings.ready_within_s;
-    let start = Instant::now();
-    let until = start + Duration::from_secs(u64::from(within_s));
+    let within = Duration::from_secs(u64::from(within_s));
     let selector = format!("{},{ROLE}=application", deployment.names.selector());
     let mut recreated: BTreeSet<String> = BTreeSet::new();
-    loop {
+    let pods = wait("the application is ready", POLL, within, async || {
         let mut pods = inputs.api.list(POD, None, &selector).await?;
         pods.retain(|p| !Pod(p).is_terminating());
         recreate_without_sidecar(inputs.api, deployment, &pods, &mut recreated).await?;
         let sidecar = deployment.sidecar();
-        let complete = |p: &&Value| {
+        let complete = |p: &Value| {
             let pod = Pod(p);
             pod.is_ready() && sidecar.is_none_or(|s| pod.container(s).is_some())
         };
-        if pods.len() == expected && pods.iter().filter(complete).count() == expected {
-            let elapsed = start.elapsed();
-            tracing::debug!(
-                pods = expected,
-                ?elapsed,
-                "waited until the application is ready"
-            );
-            deployment.pods = pods;
-            return Ok(());
-        }
-        if Instant::now() > until {
-            return Err(not_ready(&pods, expected, within_s));
-        }
-        tokio::time::sleep(POLL).await;
-    }
+        Ok::<_, ApiError>(match pods.len() == expected && pods.iter().all(complete) {
+            true => Ok(pods),
+            false => Err(not_ready(&pods, expected, within_s)),
+        })
+    });
+    deployment.pods = pods.await??;
+    Ok(())
 }
 
 /// Recreates, once, each pod without its sidecar: it was created before the mesh's injector was
