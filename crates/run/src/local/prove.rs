@@ -3,6 +3,7 @@
 //! broken part does not pass as a proof.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
 
 use futures_util::future::join_all;
 use serde::Deserialize;
@@ -59,29 +60,30 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
     }
     let pods = &deployment.topology.pods;
     let now = counters(deployment).await;
-    let mut alive = Tally::default();
+    let mut alive = Vec::new();
     let mut grown = vec![Requests::default(); pods.len()];
     for (i, (pod, counted)) in pods.iter().zip(now).enumerate() {
         let before = deployment.before.get(i).copied().unwrap_or_default();
-        match counted {
+        let check = match counted {
             // A counter that decreased belongs to another process.
             Ok(now) if now.inbound >= before.inbound && now.outbound >= before.outbound => {
                 grown[i] = Requests {
                     inbound: now.inbound - before.inbound,
                     outbound: now.outbound - before.outbound,
                 };
-                alive.good();
+                Ok(None)
             }
-            Ok(_) => alive.bad(&pod.name, "its counters decreased"),
-            Err(error) => alive.bad(&pod.name, &error.to_string()),
-        }
+            Ok(_) => Err("its counters decreased".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        alive.push((pod.name.as_str(), check));
     }
     let generator = grown.first().map_or(0, |g| g.outbound);
     let fronts: u64 = pods[0].calls.iter().map(|&i| grown[i].inbound).sum();
     let sent: u64 = grown.iter().map(|g| g.outbound).sum();
     let received: u64 = grown.iter().map(|g| g.inbound).sum();
     vec![
-        alive.proof("no sidecar was restarted"),
+        all_pass("no sidecar was restarted", alive),
         proof(
             "the generator's sidecar carried the load",
             generator >= load_sent,
@@ -107,16 +109,16 @@ async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
         let (ready, word) = admin::ready(socket).await?;
         Ok::<_, ProbeError>((ready, word, admin::version(socket).await?))
     });
-    let mut tally = Tally::default();
-    for (pod, answer) in deployment.topology.pods.iter().zip(join_all(asks).await) {
-        match answer {
-            Ok((true, _, found)) if found == version => tally.good(),
-            Ok((true, _, found)) => tally.bad(&pod.name, &format!("runs version {found}")),
-            Ok((false, word, _)) => tally.bad(&pod.name, &word),
-            Err(error) => tally.bad(&pod.name, &error.to_string()),
-        }
-    }
-    tally.proof(&format!("every sidecar is ready and runs Envoy {version}"))
+    let answers = join_all(asks).await.into_iter();
+    let checks = answers.map(|answer| match answer {
+        Ok((true, _, found)) if found == version => Ok(None),
+        Ok((true, _, found)) => Err(format!("runs version {found}")),
+        Ok((false, word, _)) => Err(word),
+        Err(error) => Err(error.to_string()),
+    });
+    let pods = deployment.topology.pods.iter().map(|pod| &pod.name);
+    let claim = format!("every sidecar is ready and runs Envoy {version}");
+    all_pass(&claim, pods.zip(checks))
 }
 
 /// What a server received: the part of its response that proofs use.
@@ -224,22 +226,18 @@ fn judge_edges(
     claim: &str,
     wrong: impl Fn(&Pod, &Pod, &Received) -> Option<String>,
 ) -> Proof {
-    let mut tally = Tally::default();
-    for edge in edges {
+    let checks = edges.iter().map(|edge| {
         let (from, to) = (&topology.pods[edge.from], &topology.pods[edge.to]);
-        let name = format!("{} to {}", from.name, to.name);
-        match &edge.received {
-            Err(error) => tally.bad(&name, &error.to_string()),
+        let check = match &edge.received {
+            Err(error) => Err(error.to_string()),
             Ok(received) if received.pod() != to.name => {
-                tally.bad(&name, &format!("arrived at {}", received.pod()));
+                Err(format!("arrived at {}", received.pod()))
             }
-            Ok(received) => match wrong(from, to, received) {
-                Some(what) => tally.bad(&name, &what),
-                None => tally.good(),
-            },
-        }
-    }
-    tally.proof(claim)
+            Ok(received) => wrong(from, to, received).map_or(Ok(None), Err),
+        };
+        (format!("{} to {}", from.name, to.name), check)
+    });
+    all_pass(claim, checks)
 }
 
 fn through_sidecars(topology: &Topology, edges: &[Edge]) -> Proof {
@@ -354,65 +352,59 @@ async fn attempts<'a>(
 
 /// Any response except a 503 of the sidecar itself counts as accepted.
 fn expect_answer(claim: &str, attempts: Vec<Attempt<'_>>) -> Proof {
-    let mut tally = Tally::default();
-    for (name, result) in attempts {
-        match result {
-            Ok(response) if response.status != 503 => tally.good(),
-            Ok(response) => tally.bad(name, &format!("status {}", response.status)),
-            Err(error) => tally.bad(name, &error.to_string()),
-        }
-    }
-    tally.proof(claim)
+    let check = |result| match result {
+        Ok(Response { status: 503, .. }) => Err("status 503".to_owned()),
+        Ok(_) => Ok(None),
+        Err(error) => Err(ProbeError::to_string(&error)),
+    };
+    all_pass(
+        claim,
+        attempts
+            .into_iter()
+            .map(|(name, result)| (name, check(result))),
+    )
 }
 
 /// Only a connection that was accepted and then closed without a response counts as refused.
 fn expect_refusal(claim: &str, attempts: Vec<Attempt<'_>>) -> Proof {
-    let mut tally = Tally::default();
-    for (name, result) in attempts {
-        match result {
-            Err(ProbeError::Refused(why)) => tally.good_with(&why),
-            Err(error) => tally.bad(name, &error.to_string()),
-            Ok(response) => tally.bad(name, &format!("response with status {}", response.status)),
-        }
-    }
-    tally.proof(claim)
+    let check = |result| match result {
+        Err(ProbeError::Refused(why)) => Ok(Some(why)),
+        Err(error) => Err(error.to_string()),
+        Ok(Response { status, .. }) => Err(format!("response with status {status}")),
+    };
+    all_pass(
+        claim,
+        attempts
+            .into_iter()
+            .map(|(name, result)| (name, check(result))),
+    )
 }
 
-/// Counts successful checks and collects the others.
-#[derive(Default)]
-struct Tally {
-    good: usize,
-    example: Option<String>,
-    bad: Vec<String>,
-}
+/// What a check found: an example of what was expected, or what was found instead.
+type Check = Result<Option<String>, String>;
 
-impl Tally {
-    fn good(&mut self) {
-        self.good += 1;
-    }
-
-    fn good_with(&mut self, example: &str) {
-        self.good += 1;
-        self.example.get_or_insert_with(|| example.to_owned());
-    }
-
-    fn bad(&mut self, name: &str, what: &str) {
-        self.bad.push(format!("{name}: {what}"));
-    }
-
-    fn proof(self, claim: &str) -> Proof {
-        let total = self.good + self.bad.len();
-        let mut seen = format!("{} of {total}", self.good);
-        if let Some(example) = self.example {
-            seen.push_str(&format!(" ({example})"));
+/// Proves that all checks pass. Each has a name, for messages.
+fn all_pass(claim: &str, checks: impl IntoIterator<Item = (impl Display, Check)>) -> Proof {
+    let (mut passed, mut example, mut failures) = (0, None, Vec::new());
+    for (name, check) in checks {
+        match check {
+            Ok(found) => {
+                passed += 1;
+                example = example.or(found);
+            }
+            Err(found) => failures.push(format!("{name}: {found}")),
         }
-        for failure in self.bad.iter().take(NAMED_MAX) {
-            seen.push_str(&format!("; {failure}"));
-        }
-        if self.bad.len() > NAMED_MAX {
-            seen.push_str(&format!("; and {} more", self.bad.len() - NAMED_MAX));
-        }
-        // Without any check nothing is proven.
-        proof(claim, total > 0 && self.bad.is_empty(), seen)
     }
+    let mut seen = format!("{passed} of {}", passed + failures.len());
+    if let Some(example) = example {
+        seen += &format!(" ({example})");
+    }
+    for failure in failures.iter().take(NAMED_MAX) {
+        seen += &format!("; {failure}");
+    }
+    if failures.len() > NAMED_MAX {
+        seen += &format!("; and {} more", failures.len() - NAMED_MAX);
+    }
+    // Without any check nothing is proven.
+    proof(claim, passed > 0 && failures.is_empty(), seen)
 }
