@@ -17,6 +17,7 @@ use super::mesh::{Helm, MeshInstaller};
 use super::objects::names::Names;
 use super::objects::{Node, node};
 use super::trial::deploy::{self, Inputs};
+use super::trial::generators::StartDelay;
 use super::trial::{Deployment, Events, PodTerminations, hooks};
 use crate::environment::EnvironmentError;
 use crate::instances;
@@ -33,6 +34,7 @@ pub(crate) struct Cluster {
     pub(super) nodes: Vec<Node>,
     /// The block that has a node reserved for its generators, and the name of the node.
     reserved: Option<(u32, String)>,
+    pub(super) start_delay: StartDelay,
 }
 
 impl Cluster {
@@ -85,6 +87,7 @@ impl Cluster {
             ledger,
             nodes,
             reserved: None,
+            start_delay: StartDelay::default(),
         };
         let fingerprint = cluster.fingerprint(programs);
         Ok((cluster, fingerprint))

@@ -8,7 +8,7 @@ use tare_model::trial::{Event, Proof, TrialSpec};
 
 use super::cluster::Cluster;
 use super::sampling::agents;
-use super::trial::generators::{self, StartDelay};
+use super::trial::generators;
 use super::trial::{Deployment, hooks, prove};
 use crate::environment::{Environment, EnvironmentError, Phase, Worker, WorkerSpec};
 use crate::now::not_removed;
@@ -18,7 +18,6 @@ use crate::now::not_removed;
 pub struct Kubernetes {
     run: String,
     cluster: Option<Cluster>,
-    start_delay: StartDelay,
 }
 
 impl Kubernetes {
@@ -26,11 +25,7 @@ impl Kubernetes {
     /// interrupted part of the same run left on the cluster is removed first. Sends nothing.
     #[must_use]
     pub fn new(run: String) -> Self {
-        Self {
-            run,
-            cluster: None,
-            start_delay: StartDelay::default(),
-        }
+        Self { run, cluster: None }
     }
 
     fn cluster(&mut self) -> Result<&mut Cluster, EnvironmentError> {
@@ -99,15 +94,12 @@ impl Environment for Kubernetes {
         spec: WorkerSpec,
         _: &Path,
     ) -> Result<Worker, EnvironmentError> {
-        let mut start_delay = self.start_delay;
         let cluster = self.cluster()?;
         let (api, settings) = (&cluster.api, &cluster.settings);
         match spec {
             WorkerSpec::Generator(spec) => {
-                let started =
-                    generators::start(api, settings, deployment, &mut start_delay, &spec).await;
-                self.start_delay = start_delay;
-                started
+                let delay = &mut cluster.start_delay;
+                generators::start(api, settings, deployment, delay, &spec).await
             }
             WorkerSpec::Agent(spec) => {
                 let started = agents::start(api, settings, deployment, &cluster.nodes, spec).await;

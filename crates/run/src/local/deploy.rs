@@ -53,15 +53,9 @@ pub(super) async fn deploy(
         .map_err(EnvironmentError::io(
             "make a directory for keys and sockets",
         ))?;
-    let meshed = has_sidecars(&trial.mesh);
     let mut deployment = LocalDeployment {
-        meshed,
-        mtls: if meshed {
-            trial.mesh.settings.mtls
-        } else {
-            Mtls::Off
-        },
-        targets: topology.targets(meshed),
+        targets: topology.targets(has_sidecars(&trial.mesh)),
+        mesh: trial.mesh.clone(),
         watched: Vec::new(),
         processes: Vec::new(),
         workers: JoinSet::new(),
@@ -90,8 +84,8 @@ async fn start(
 ) -> Result<(), EnvironmentError> {
     let tare = &local.settings.tare;
     // Sidecars start first, so that each application finds the services that it calls.
-    if deployment.meshed {
-        let sidecars = sidecars(local, deployment, &trial.mesh, dir)?;
+    if has_sidecars(&deployment.mesh) {
+        let sidecars = sidecars(local, deployment, dir)?;
         let at_once = STARTS_PER_CORE * crate::proc::read::cores_allowed() as usize;
         start_parts(tare, deployment, sidecars, Some(at_once)).await?;
     }
@@ -181,9 +175,9 @@ impl Part {
 fn sidecars(
     local: &Local,
     deployment: &mut LocalDeployment,
-    mesh: &Mesh,
     dir: &Path,
 ) -> Result<Vec<Part>, EnvironmentError> {
+    let mesh = &deployment.mesh;
     let envoy = local.envoy.as_ref().ok_or_else(|| {
         EnvironmentError::missing(
             "the environment was not prepared for Envoy",
@@ -315,6 +309,7 @@ fn applications(
     dir: &Path,
 ) -> Result<Vec<Part>, EnvironmentError> {
     let logs = dir.join(layout::LOGS);
+    let meshed = has_sidecars(&deployment.mesh);
     let mut parts = Vec::new();
     for (index, pod) in deployment.topology.pods.iter().enumerate() {
         let Some(service) = &pod.service else {
@@ -326,7 +321,7 @@ fn applications(
             service: service.service.clone(),
             instance: service.instance.clone(),
             listen: pod.application().to_string(),
-            upstreams: deployment.topology.upstreams(pod, deployment.meshed),
+            upstreams: deployment.topology.upstreams(pod, meshed),
             seed: trial.seed.wrapping_add(index as u64),
         };
         parts.push(Part {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_analysis::config::proxy_config;
 use tare_model::layout::{Fingerprint, IdleCores};
-use tare_model::mesh::Mtls;
+use tare_model::mesh::Mesh;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::worker::{Upstream, WatchedProcess};
@@ -135,8 +135,7 @@ impl Local {
 #[derive(Debug)]
 pub struct LocalDeployment {
     topology: Topology,
-    meshed: bool,
-    mtls: Mtls,
+    mesh: Mesh,
     targets: BTreeMap<(String, String), Upstream>,
     watched: Vec<WatchedProcess>,
     processes: Vec<Process>,

@@ -13,6 +13,7 @@ use tare_model::trial::Proof;
 use tare_model::worker::Upstream;
 
 use super::LocalDeployment;
+use super::deploy::has_sidecars;
 use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
 use super::topology::{Pod, PodService, Topology};
@@ -32,13 +33,13 @@ pub(super) async fn before(
     version: &str,
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let topology = &deployment.topology;
-    if !deployment.meshed {
+    if !has_sidecars(&deployment.mesh) {
         return Ok(vec![no_proxy(topology, &echoes(topology, false).await)]);
     }
     let mut proofs = vec![sidecars_ready(deployment, version).await];
     let received = echoes(topology, true).await;
     proofs.push(through_sidecars(topology, &received));
-    match deployment.mtls {
+    match deployment.mesh.settings.mtls {
         Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, &received).await),
         Mtls::Strict => {
             proofs.push(identities(topology, &received));
@@ -55,7 +56,7 @@ pub(super) async fn before(
 
 /// Proves that the sidecars counted at least the requests that the generator sent.
 pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<Proof> {
-    if !deployment.meshed {
+    if !has_sidecars(&deployment.mesh) {
         return Vec::new();
     }
     let pods = &deployment.topology.pods;
