@@ -9,7 +9,8 @@ use tare_model::record::{Hello, StreamChecksum, WorkloadRecord};
 use tare_model::worker::WorkloadSpec;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::server::{Server, WorkloadError};
+use crate::error::WorkloadError;
+use crate::server::Server;
 
 /// Serves the node of `spec` until SIGTERM or SIGINT, and writes [`WorkloadRecord`]s to `out`:
 /// hello, ready, events, final.

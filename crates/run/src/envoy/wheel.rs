@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::helper;
-use super::install::{Settings, VERSION, is_program, on_path};
+use super::search::{Settings, VERSION, is_program, on_path};
 use crate::environment::EnvironmentError;
 use crate::local::scratch::{self, Scratch};
 

@@ -10,8 +10,8 @@ use tare_model::worker::AgentSpec;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::error::RunError;
 use super::live::LiveCpu;
-use super::run::RunError;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Deployed, Environment, Worker, WorkerSpec};
 use crate::now::{event, unix_ns};

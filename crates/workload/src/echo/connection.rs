@@ -6,32 +6,24 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::CONTENT_TYPE;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::http;
+use super::control::{Aborted, ConnectionControl};
 use super::knobs::Close;
 use super::state::WorkerState;
+use super::{grpc, http};
 use crate::front;
 
 /// Longest TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-
-/// Lets a request end its connection. Holds the most abrupt end that was requested.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectionControl(watch::Sender<Option<Close>>);
-
-impl ConnectionControl {
-    /// Ends the connection in this way; [`Close::Stream`] does not affect it.
-    pub(crate) fn end(&self, how: Close) {
-        if how != Close::Stream {
-            self.0.send_modify(|end| *end = (*end).max(Some(how)));
-        }
-    }
-}
 
 /// Serves one connection until it ends, or until `stop` changes and its requests in flight are
 /// done. Errors are ignored: the peer disconnected or sent malformed requests.
@@ -64,21 +56,36 @@ async fn exchange(
     mut stop: watch::Receiver<()>,
 ) {
     let of_request = Arc::clone(&control);
-    let service = service_fn(move |request| {
-        http::answer(Arc::clone(&state), Arc::clone(&of_request), request)
-    });
-    let (mut ending, mut aborting) = (control.0.subscribe(), control.0.subscribe());
+    let service =
+        service_fn(move |request| answer(Arc::clone(&state), Arc::clone(&of_request), request));
     let stopped = async {
         tokio::select! {
             _ = stop.changed() => {}
-            _ = ending.wait_for(Option::is_some) => {}
+            () = control.ends(Close::After) => {}
         }
     };
     tokio::select! {
         biased;
-        _ = aborting.wait_for(|end| *end > Some(Close::After)) => {}
+        () = control.ends(Close::Abort) => {}
         () = front::serve(stream, service, stopped) => {}
     }
+}
+
+type Body = Either<Full<Bytes>, tonic::body::Body>;
+
+/// Answers one request, HTTP or gRPC.
+async fn answer(
+    state: Arc<WorkerState>,
+    control: Arc<ConnectionControl>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Aborted> {
+    let content_type = request.headers().get(CONTENT_TYPE);
+    if content_type.is_some_and(|t| t.as_bytes().starts_with(b"application/grpc")) {
+        let response = grpc::answer(state, &control, request).await?;
+        return Ok(response.map(Either::Right));
+    }
+    let response = http::answer(&state, &control, request).await?;
+    Ok(response.map(Either::Left))
 }
 
 /// A socket that is reset instead of closed if its control requests so.
@@ -89,7 +96,7 @@ struct ResettableStream {
 
 impl Drop for ResettableStream {
     fn drop(&mut self) {
-        if *self.control.0.borrow() == Some(Close::Reset) {
+        if self.control.resets() {
             let _ = self.stream.set_zero_linger();
         }
     }

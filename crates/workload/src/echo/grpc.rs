@@ -1,8 +1,5 @@
-//! Answers gRPC: the four kinds of methods, reflection and health.
+//! Answers gRPC: the four kinds of methods.
 
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::stream::{self, Stream};
@@ -11,72 +8,18 @@ use hyper::{Request, Response};
 use tonic::body::Body;
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
-use tower_service::Service;
 
 use crate::protocol::grpc::Method;
 
-use super::connection::ConnectionControl;
-use super::http::{self, Aborted, filling};
-use super::knobs::{BODY_MAX, Knobs, ReplyStatus};
-use super::messages::{EchoReply, EchoRequest, SERVICE, descriptor_set};
+use super::control::{Aborted, ConnectionControl};
+use super::knobs::{BODY_MAX, Knobs, ReplyStatus, filling};
+use super::messages::{EchoReply, EchoRequest, SERVICE};
 use super::metrics::Protocol;
 use super::state::WorkerState;
 
 type Codec = ProstCodec<EchoReply, EchoRequest>;
-type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
-type Handler = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
-
 /// Largest message: the largest body and the other fields.
 const MESSAGE_MAX: usize = BODY_MAX + 4096;
-
-/// The services besides the echo service, by name.
-pub(crate) struct Services(Vec<(&'static str, Handler)>);
-
-impl Services {
-    /// Reflection in both versions, and health.
-    ///
-    /// # Errors
-    /// None in practice, because the descriptors are part of the program.
-    pub(crate) async fn new() -> io::Result<Self> {
-        let echo = descriptor_set()?;
-        let described = || {
-            tonic_reflection::server::Builder::configure()
-                .register_encoded_file_descriptor_set(&echo)
-                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        };
-        let v1 = described().build_v1().map_err(io::Error::other)?;
-        let v1alpha = described().build_v1alpha().map_err(io::Error::other)?;
-        let (reporter, health) = tonic_health::server::health_reporter();
-        let serving = tonic_health::ServingStatus::Serving;
-        reporter.set_service_status(SERVICE, serving).await;
-        Ok(Self(vec![
-            ("grpc.reflection.v1.ServerReflection", handler(v1)),
-            ("grpc.reflection.v1alpha.ServerReflection", handler(v1alpha)),
-            ("grpc.health.v1.Health", handler(health)),
-        ]))
-    }
-}
-
-/// Boxes a generated server.
-fn handler<S>(server: S) -> Handler
-where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = std::convert::Infallible>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    S::Future: Send,
-{
-    Box::new(move |request| {
-        let answer = server.clone().call(request);
-        Box::pin(async move {
-            match answer.await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            }
-        })
-    })
-}
 
 /// Answers one call.
 pub(crate) async fn answer(
@@ -89,15 +32,15 @@ pub(crate) async fn answer(
         .trim_start_matches('/')
         .split_once('/')
         .unwrap_or((&path, ""));
-    if let Some((_, handler)) = state.services.0.iter().find(|(name, _)| *name == service) {
+    if let Some(handler) = state.services.find(service) {
         return Ok(handler(request).await);
     }
     let shared = Arc::clone(&state.shared);
-    let response = match http::from_headers(request.headers()) {
+    let response = match Knobs::from_headers(request.headers()) {
         _ if service != SERVICE => unknown(&path),
         Err(problem) => Status::invalid_argument(problem.to_string()).into_http(),
         Ok(knobs) => {
-            if let Err(aborted) = http::end(connection, state.draw(knobs.clone()).close) {
+            if let Err(aborted) = connection.end(state.draw(knobs.clone()).close) {
                 shared.metrics.answered(Protocol::Grpc, None);
                 return Err(aborted);
             }

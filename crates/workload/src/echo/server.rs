@@ -19,7 +19,7 @@ use super::metrics::Metrics;
 use super::queue::Queue;
 use super::state::{Shared, WorkerState};
 use super::tls::{self, Issued, TlsOptions};
-use crate::server::WorkloadError;
+use crate::error::WorkloadError;
 use crate::worker;
 
 /// How long requests in flight may take after the server was stopped.

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_model::rng::Rng;
 
-use super::grpc::Services;
 use super::knobs::{Drawn, Knobs};
 use super::metrics::Metrics;
 use super::queue::Queue;
+use super::services::Services;
 use crate::timer::{Timer, now_ns};
 
 /// The state of one thread.

@@ -15,9 +15,9 @@ use super::messages::{
     ListAllEmojiResponse, RESULTS, ResultsResponse, VOTING,
 };
 use crate::counters::UNKNOWN;
+use crate::error::WorkloadError;
 use crate::protocol::http::{Reply, answered, error, json, no_such_path, query_value, reply};
 use crate::protocol::{Failure, GrpcUpstream, Upstream};
-use crate::server::WorkloadError;
 
 const PAGE: &str = include_str!("page.html");
 
