@@ -141,7 +141,7 @@ impl Cluster {
         self.reserved = None;
         node::release(&self.api, &self.names.run).await?;
         if let Some(node) = node::choose(&self.nodes, &self.settings, plan.seed, block) {
-            node::reserve(&self.api, &node.name, &self.names.run).await?;
+            node::reserve(&self.api, &node.name, Some(&self.names.run)).await?;
             self.reserved = Some((block, node.name.clone()));
         }
         Ok(())

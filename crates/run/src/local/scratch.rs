@@ -60,25 +60,21 @@ impl Drop for Scratch {
 }
 
 /// Removes the directories with this prefix whose processes have ended, and that belong to this
-/// user. Returns how many.
-pub(crate) fn sweep(parent: &Path, prefix: &str) -> usize {
-    let Ok(entries) = fs::read_dir(parent) else {
-        return 0;
-    };
+/// user.
+pub(crate) fn sweep(parent: &Path, prefix: &str) {
     let me = rustix::process::getuid().as_raw();
-    entries
-        .filter_map(Result::ok)
-        .filter(|entry| {
-            let name = entry.file_name();
-            let Some((pid, start)) = name.to_str().and_then(|n| owner(n, prefix)) else {
-                return false;
-            };
-            // Never follows a link, and never touches files of other users.
-            let mine =
-                fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == me);
-            mine && start_ticks(pid) != Some(start) && fs::remove_dir_all(entry.path()).is_ok()
-        })
-        .count()
+    let entries = fs::read_dir(parent).into_iter().flatten();
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let Some((pid, start)) = name.to_str().and_then(|n| owner(n, prefix)) else {
+            continue;
+        };
+        // Never follows a link, and never touches files of other users.
+        let mine = fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == me);
+        if mine && start_ticks(pid) != Some(start) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// The process of a directory: its id and start. The directories of older versions have names
@@ -181,7 +177,7 @@ mod tests {
         let foreign = [make("tare-run-x-1-0"), make("tare-runs"), make("other")];
         std::os::unix::fs::symlink(&foreign[2], parent.path().join("tare-run-4194306-1-0"))
             .unwrap();
-        assert_eq!(sweep(parent.path(), "tare-run"), 2);
+        sweep(parent.path(), "tare-run");
         assert!(!dead.exists() && !my_pid_before.exists());
         assert!(alive.path().exists() && foreign.iter().all(|p| p.exists()));
     }

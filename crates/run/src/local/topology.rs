@@ -100,29 +100,28 @@ impl Topology {
         if count > PODS_MAX {
             return None;
         }
-        let mut pods = vec![Pod {
-            name: GENERATOR.to_owned(),
-            ip: address(second, 0),
-            identity: spiffe_id("tare", GENERATOR),
-            service: None,
-            calls: Vec::new(),
-            callers: Vec::new(),
-        }];
+        let mut pods = Vec::with_capacity(count);
+        let mut add = |name: String, identity: String, service: Option<PodService>| {
+            pods.push(Pod {
+                name,
+                ip: address(second, pods.len()),
+                identity,
+                service,
+                calls: Vec::new(),
+                callers: Vec::new(),
+            });
+        };
+        add(GENERATOR.to_owned(), spiffe_id("tare", GENERATOR), None);
         for i in 0..workload.instances {
             let instance = instances::name(graph, i);
             for service in &graph.services {
-                pods.push(Pod {
-                    name: format!("{instance}/{}", service.name),
-                    ip: address(second, pods.len()),
-                    identity: spiffe_id(&instance, &service.name),
-                    service: Some(PodService {
-                        instance: instance.clone(),
-                        service: service.name.clone(),
-                        protocol: service.protocol,
-                    }),
-                    calls: Vec::new(),
-                    callers: Vec::new(),
-                });
+                let in_pod = PodService {
+                    instance: instance.clone(),
+                    service: service.name.clone(),
+                    protocol: service.protocol,
+                };
+                let name = format!("{instance}/{}", service.name);
+                add(name, spiffe_id(&instance, &service.name), Some(in_pod));
             }
         }
         let mut topology = Self { pods };
@@ -171,39 +170,31 @@ impl Topology {
         pod: &'a Pod,
         meshed: bool,
     ) -> impl Iterator<Item = (&'a PodService, Upstream)> {
-        pod.calls.iter().filter_map(move |&i| {
-            let callee = &self.pods[i];
-            let service = callee.service.as_ref()?;
-            let connect = if meshed {
-                pod.outbound()
-            } else {
-                callee.application()
+        self.called(pod).map(move |(callee, service)| {
+            let connect = match meshed {
+                true => pod.outbound().to_string(),
+                false => callee.application().to_string(),
             };
-            Some((
-                service,
-                Upstream {
-                    connect: connect.to_string(),
-                    authority: service.authority(),
-                },
-            ))
+            let authority = service.authority();
+            (service, Upstream { connect, authority })
         })
     }
 
     /// Returns the routes of a pod's sidecar.
     pub(super) fn routes(&self, pod: &Pod) -> Vec<Route> {
-        pod.calls
-            .iter()
-            .filter_map(|&i| {
-                let callee = &self.pods[i];
-                let service = callee.service.as_ref()?;
-                Some(Route {
-                    authority: service.authority(),
-                    protocol: service.protocol,
-                    address: callee.inbound(),
-                    identity: callee.identity.clone(),
-                })
-            })
-            .collect()
+        let called = self.called(pod).map(|(callee, service)| Route {
+            authority: service.authority(),
+            protocol: service.protocol,
+            address: callee.inbound(),
+            identity: callee.identity.clone(),
+        });
+        called.collect()
+    }
+
+    /// Returns the pods that a pod calls, with their services.
+    fn called(&self, pod: &Pod) -> impl Iterator<Item = (&Pod, &PodService)> {
+        let called = pod.calls.iter().map(|&i| &self.pods[i]);
+        called.filter_map(|callee| Some((callee, callee.service.as_ref()?)))
     }
 }
 
