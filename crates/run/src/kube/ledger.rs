@@ -13,7 +13,7 @@ use super::api::kinds::{CONFIG_MAP, NAMESPACE};
 use super::api::{ApiClient, ApiError};
 use super::cleanup::{ForcedDeletion, Snapshot};
 use super::mesh::{self, Helm, MeshInstaller};
-use super::objects::names::{MANAGED, Names, RUN, TRIAL};
+use super::objects::names::{MANAGED, Names, RUN, TRIAL, name_of};
 use super::objects::{manifests, node};
 use super::wait::wait;
 use crate::now::not_removed;
@@ -116,7 +116,7 @@ pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> 
     let mut runs = Vec::new();
     let selector = format!("{MANAGED}=tare,{RUN}");
     for namespace in api.list(NAMESPACE, None, &selector).await? {
-        let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
+        let name = name_of(&namespace);
         if let Some(ledger) = Ledger::read(api, name).await? {
             runs.push(LedgerEntry {
                 namespace: name.to_owned(),
@@ -138,8 +138,7 @@ async fn delete_namespaces(api: &ApiClient, selector: &str) -> Result<Vec<Event>
         if left.is_empty() {
             return Ok(Ok(()));
         }
-        let name = |n: &'_ Value| n["metadata"]["name"].as_str().unwrap_or("").to_owned();
-        let names: Vec<String> = left.iter().map(name).collect();
+        let names: Vec<String> = left.iter().map(|n| name_of(n).to_owned()).collect();
         for name in &names {
             if deleted.insert(name.clone()) {
                 api.delete(NAMESPACE, None, name).await?;

@@ -70,7 +70,7 @@ pub struct Local {
 
 impl LocalSettings {
     /// Returns settings with this program for the workers, and those of the process environment
-    /// for everything else. `offline` forbids to use the network to install anything.
+    /// for everything else. `offline` forbids any use of the network.
     ///
     /// # Errors
     /// When the path of this program is unknown.

@@ -77,15 +77,13 @@ pub(crate) fn sweep(parent: &Path, prefix: &str) {
     }
 }
 
-/// The process of a directory: its id and start. The directories of older versions have names
-/// without a count, and their second number is another time.
+/// The process of a directory: its id and start.
 fn owner(name: &str, prefix: &str) -> Option<(u32, u64)> {
     let mut parts = name.strip_prefix(prefix)?.strip_prefix('-')?.split('-');
     let pid = parts.next()?.parse().ok()?;
     let start = parts.next()?.parse().ok()?;
-    parts
-        .all(|part| part.parse::<u32>().is_ok())
-        .then_some((pid, start))
+    parts.next()?.parse::<u32>().ok()?;
+    parts.next().is_none().then_some((pid, start))
 }
 
 fn start_ticks(pid: u32) -> Option<u64> {

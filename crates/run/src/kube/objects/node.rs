@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tare_model::plan::{GeneratorNode, KubernetesSettings};
 use tare_model::rng::Rng;
 
-use super::names::GENERATOR;
+use super::names::{GENERATOR, name_of};
 use crate::kube::api::kinds::NODE;
 use crate::kube::api::{ApiClient, ApiError};
 
@@ -119,8 +119,7 @@ pub(crate) fn choose<'a>(
 /// Removes the taint and the label of `run` from all nodes.
 pub(crate) async fn release(api: &ApiClient, run: &str) -> Result<(), ApiError> {
     for node in api.list(NODE, None, &format!("{GENERATOR}={run}")).await? {
-        let name = node["metadata"]["name"].as_str().unwrap_or_default();
-        reserve(api, name, None).await?;
+        reserve(api, name_of(&node), None).await?;
     }
     Ok(())
 }

@@ -170,9 +170,9 @@ async fn wait_running(
         let mut pods = api.list(POD, Some(&names.load()), &selector).await?;
         pods.sort_by_key(|p| Pod(p).completion_index());
         let runs = |p: &Value| {
-            let containers = Pod(p).containers();
-            let mut own = containers.iter().filter(|c| c.name() == CONTAINER);
-            own.any(|c| c.id().is_some())
+            Pod(p)
+                .status_of(CONTAINER)
+                .is_some_and(|c| c.id().is_some())
         };
         if pods.len() == settings.generators as usize && pods.iter().all(runs) {
             return Ok(Ok(pods));

@@ -76,8 +76,7 @@ impl PodLog {
     async fn has_ended(&self, api: &ApiClient) -> bool {
         match api.get(POD, &self.namespace, &self.pod).await {
             Ok(pod) => {
-                let containers = Pod(&pod).containers();
-                let own = containers.iter().find(|c| c.name() == CONTAINER);
+                let own = Pod(&pod).status_of(CONTAINER);
                 own.is_some_and(|c| c.ended().is_some()) || Pod(&pod).phase() == "Failed"
             }
             Err(error) => error.is_not_found(),

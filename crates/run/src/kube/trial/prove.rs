@@ -14,8 +14,8 @@ use super::deployment::Deployment;
 use crate::environment::{EnvironmentError, proof};
 use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError};
-use crate::kube::objects::Pod;
 use crate::kube::objects::names::{PORT, ROLE};
+use crate::kube::objects::{Container, Pod};
 
 /// Pods of the called services that get a request in plain text.
 const PLAINTEXT_PODS_MAX: usize = 2;
@@ -53,12 +53,7 @@ fn proxies(deployment: &Deployment) -> Proof {
             }
         };
     };
-    let is_ready = |pod: &Pod<'_>| {
-        let containers = pod.containers();
-        containers
-            .iter()
-            .any(|c| c.name() == sidecar && c.is_ready())
-    };
+    let is_ready = |pod: &Pod<'_>| pod.status_of(sidecar).is_some_and(Container::is_ready);
     let missing: Vec<String> = pods().filter(|p| !is_ready(p)).map(Pod::title).collect();
     let ready = total - missing.len();
     let mut seen = format!("{sidecar} is ready in {ready} of {total} pods");
