@@ -2,15 +2,15 @@
 //! processes and of the machine at the edges of the measured window and at each second between,
 //! and disturbs the measurement as little as possible.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::record::{AgentRecord, Hello, ProcessSample, ResourceSample, StreamChecksum};
+use tare_model::record::{ProcessSample, ResourceSample};
 use tare_model::worker::{AgentSpec, WatchedProcess};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::agent_records::AgentRecords;
 use crate::proc::container::{Container, Groups};
 use crate::proc::read::{self, Process, Throttling};
 
@@ -43,9 +43,6 @@ pub enum AgentError {
     /// A write failed.
     #[error("failed to write records: {0}")]
     Io(#[from] std::io::Error),
-    /// A record could not be encoded.
-    #[error("failed to write records: {0}")]
-    Json(#[from] serde_json::Error),
 }
 
 /// Samples by the specification and writes records to `out`. After SIGTERM it takes one more sample
@@ -59,43 +56,25 @@ pub async fn run(spec: &AgentSpec, out: &mut impl Write) -> Result<(), AgentErro
             found: spec.schema_version,
         });
     }
-    let mut records = Records {
-        out,
-        checksum: StreamChecksum::default(),
-    };
-    records.write(&AgentRecord::Hello(Hello {
-        schema_version: SCHEMA_VERSION,
-        role: "agent".to_owned(),
-        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-    }))?;
-    let mut sampler = Sampler::new(spec)?;
-    sampler.run(&mut records).await
+    let mut records = AgentRecords::default();
+    write(out, &records.hello("agent", std::process::id()))?;
+    Sampler::new(spec)?.run(records, out).await
 }
 
-struct Records<'a, W> {
-    out: &'a mut W,
-    checksum: StreamChecksum,
-}
-
-impl<W: Write> Records<'_, W> {
-    fn write(&mut self, record: &AgentRecord) -> Result<(), AgentError> {
-        let line = serde_json::to_string(record)?;
-        self.checksum.line(&line);
-        writeln!(self.out, "{line}")?;
-        Ok(self.out.flush()?)
-    }
+fn write(out: &mut impl Write, line: &str) -> std::io::Result<()> {
+    writeln!(out, "{line}")?;
+    out.flush()
 }
 
 struct Sampler {
     window: Duration,
     /// The start of the window on the monotonic clock.
     start: WindowStart,
-    processes: Vec<Sampled>,
+    /// `None` for those that have ended.
+    processes: Vec<Option<Sampled>>,
     /// All of the trial's processes are in the group of this one: they inherit it.
     throttling: Throttling,
     round: PssRound,
-    gone: BTreeSet<usize>,
     terminate: Signal,
     terminated: bool,
 }
@@ -103,22 +82,22 @@ struct Sampler {
 /// A sampled process, or a container by its control group.
 enum Sampled {
     Process(Process),
-    /// `None` when its group was not found.
-    Container(Option<Container>),
+    Container(Container),
 }
 
 impl Sampled {
-    fn new(watched: &WatchedProcess, groups: Option<&Groups>) -> Self {
+    /// Returns `None` when the group of a container was not found.
+    fn new(watched: &WatchedProcess, groups: Option<&Groups>) -> Option<Self> {
         match &watched.container {
-            Some(id) => Self::Container(groups.and_then(|g| g.container(id))),
-            None => Self::Process(Process::new(watched.pid)),
+            Some(id) => Some(Self::Container(groups?.container(id)?)),
+            None => Some(Self::Process(Process::new(watched.pid))),
         }
     }
 
     fn sample(&mut self, place: usize, last: bool, t_ns: i64) -> Option<ProcessSample> {
         let (usage, working_set_bytes) = match self {
             Self::Process(process) => (process.usage()?, None),
-            Self::Container(container) => container.as_mut()?.usage(place, last)?,
+            Self::Container(container) => container.usage(place, last)?,
         };
         Some(ProcessSample {
             t_ns,
@@ -194,13 +173,16 @@ impl Sampler {
                 due_ns: i64::MIN,
                 ..PssRound::default()
             },
-            gone: BTreeSet::new(),
             terminate: signal(SignalKind::terminate())?,
             terminated: false,
         })
     }
 
-    async fn run<W: Write>(&mut self, records: &mut Records<'_, W>) -> Result<(), AgentError> {
+    async fn run(
+        mut self,
+        mut records: AgentRecords,
+        out: &mut impl Write,
+    ) -> Result<(), AgentError> {
         let lead_ns = -(PSS_LEAD.as_nanos() as i64);
         self.sleep_until(lead_ns).await;
         self.read_pss_until(-PSS_MARGIN_NS).await;
@@ -225,20 +207,18 @@ impl Sampler {
                 self.read_pss_at_once();
             }
             self.attach_pss(&mut sample);
-            self.note_gone(&sample, records)?;
-            records.write(&AgentRecord::Sample(sample))?;
+            for line in records.sample(sample) {
+                write(out, &line)?;
+            }
             if last {
                 break;
             }
             let next_ns = end_ns.min(due_ns + SECOND_NS);
             self.read_pss_until(next_ns - PSS_MARGIN_NS).await;
         }
-        let checksum = records.checksum.hex();
-        records.write(&AgentRecord::Final {
-            checksum,
-            own_cpu_ns: last_cpu.saturating_sub(first_cpu).as_nanos() as u64,
-            elapsed_ns: u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0),
-        })
+        let own_cpu_ns = last_cpu.saturating_sub(first_cpu).as_nanos() as u64;
+        let elapsed_ns = u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0);
+        Ok(write(out, &records.last(own_cpu_ns, elapsed_ns))?)
     }
 
     async fn sleep_until(&mut self, t_ns: i64) {
@@ -261,10 +241,11 @@ impl Sampler {
         let mut processes = Vec::with_capacity(self.processes.len());
         for (i, target) in self.processes.iter_mut().enumerate() {
             let t_ns = self.start.t_ns();
-            processes.push(match self.gone.contains(&i) {
-                true => None,
-                false => target.sample(i, last, t_ns),
-            });
+            let sample = target.as_mut().and_then(|t| t.sample(i, last, t_ns));
+            if sample.is_none() {
+                *target = None;
+            }
+            processes.push(sample);
         }
         Ok(ResourceSample {
             t_ns,
@@ -283,22 +264,6 @@ impl Sampler {
                 process.pss_bytes = pss.take();
             }
         }
-    }
-
-    fn note_gone<W: Write>(
-        &mut self,
-        sample: &ResourceSample,
-        records: &mut Records<'_, W>,
-    ) -> Result<(), AgentError> {
-        for (i, process) in sample.processes.iter().enumerate() {
-            if process.is_none() && self.gone.insert(i) {
-                records.write(&AgentRecord::Gone {
-                    process: i as u32,
-                    t_ns: sample.t_ns,
-                })?;
-            }
-        }
-        Ok(())
     }
 
     /// Continues a round that is due, with a pause after each process, until the round is complete or
@@ -337,11 +302,7 @@ impl Sampler {
     }
 
     fn read_pss(&mut self, i: usize) {
-        self.round.values[i] = if !self.gone.contains(&i) {
-            self.processes[i].pss_bytes()
-        } else {
-            None
-        };
+        self.round.values[i] = self.processes[i].as_ref().and_then(Sampled::pss_bytes);
     }
 }
 
@@ -355,6 +316,7 @@ fn instants(window_ns: i64) -> impl Iterator<Item = i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_model::record::{AgentRecord, StreamChecksum};
     use tare_model::worker::{Plane, WatchedProcess};
 
     #[test]

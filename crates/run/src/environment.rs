@@ -123,6 +123,14 @@ pub struct Worker {
     pub stop: mpsc::Sender<()>,
 }
 
+pub(crate) fn proof(claim: &str, holds: bool, seen: String) -> Proof {
+    Proof {
+        claim: claim.to_owned(),
+        holds,
+        seen,
+    }
+}
+
 /// Why an environment failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
@@ -143,13 +151,8 @@ pub enum EnvironmentError {
         found: String,
     },
     /// A request to the cluster failed.
-    #[error("{doing}: {found}")]
-    Cluster {
-        /// The action that failed.
-        doing: String,
-        /// The reason.
-        found: String,
-    },
+    #[error("{0}")]
+    Cluster(String),
     /// A system call failed.
     #[error("failed to {doing}: {source}")]
     Io {
@@ -158,4 +161,22 @@ pub enum EnvironmentError {
         /// The reason.
         source: std::io::Error,
     },
+}
+
+impl EnvironmentError {
+    pub(crate) fn missing(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (what, remedy) = (what.into(), remedy.into());
+        Self::Missing { what, remedy }
+    }
+
+    pub(crate) fn start(name: impl Into<String>, found: impl ToString) -> Self {
+        let (name, found) = (name.into(), found.to_string());
+        Self::Start { name, found }
+    }
+
+    /// Returns the conversion of an error of `doing`.
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
 }

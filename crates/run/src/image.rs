@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use ring::digest::{SHA256, digest};
+use ring::digest::{Digest, SHA256, digest};
 use serde_json::{Value, json};
 
 /// Size of a tar block.
@@ -123,9 +123,12 @@ fn descriptor(kind: &str, bytes: &[u8]) -> Value {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    let hash = digest(&SHA256, bytes);
-    let hex: String = hash.as_ref().iter().map(|b| format!("{b:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", hex(&digest(&SHA256, bytes)))
+}
+
+/// The hexadecimal digits of a digest.
+pub(crate) fn hex(digest: &Digest) -> String {
+    digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn blob(bytes: &[u8]) -> String {

@@ -1,11 +1,13 @@
 //! Runs a plan: trials in blocks, environments, meshes, sampling.
 
 pub mod agent;
+mod agent_records;
 pub mod environment;
 pub mod envoy;
 pub mod experiment;
 pub mod fingerprint;
 pub mod image;
+mod instances;
 pub mod kube;
 pub mod local;
 mod now;

@@ -2,7 +2,7 @@
 //! a `.partial-` name, synced, and renamed.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -43,14 +43,6 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
-}
-
-impl StoreError {
-    /// Whether the disk is full. The finished trials are safe, and `--resume` continues the run.
-    #[must_use]
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
-    }
 }
 
 fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
@@ -198,15 +190,7 @@ impl RunDir {
     /// # Errors
     /// When the file cannot be written.
     pub fn event(&self, event: &Event) -> Result<(), StoreError> {
-        let path = self.path.join(layout::EVENTS);
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(io_error("open", &path))?;
-        let line = serde_json::to_string(event).unwrap_or_default() + "\n";
-        file.write_all(line.as_bytes())
-            .map_err(io_error("write", &path))
+        Lines::open(self.path.join(layout::EVENTS))?.json(event)
     }
 
     /// Creates the directory of `trial` for writing.
@@ -224,9 +208,9 @@ impl RunDir {
         }
         write_json(&path.join(layout::TRIAL), trial)?;
         Ok(TrialWriter {
-            load: Lines::create(path.join(layout::LOAD))?,
-            agent: Lines::create(path.join(layout::AGENT))?,
-            events: Lines::create(path.join(layout::EVENTS))?,
+            load: Lines::open(path.join(layout::LOAD))?,
+            agent: Lines::open(path.join(layout::AGENT))?,
+            events: Lines::open(path.join(layout::EVENTS))?,
             target: trials.join(trial.dir_name()),
             path,
             kept: false,
@@ -239,31 +223,28 @@ impl RunDir {
 #[derive(Debug)]
 struct Lines {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: File,
 }
 
 impl Lines {
-    fn create(path: PathBuf) -> Result<Self, StoreError> {
-        let file = File::create(&path).map_err(io_error("create", &path))?;
-        Ok(Self {
-            path,
-            file: BufWriter::new(file),
-        })
+    fn open(path: PathBuf) -> Result<Self, StoreError> {
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.map_err(io_error("open", &path))?;
+        Ok(Self { path, file })
     }
 
     fn line(&mut self, line: &str) -> Result<(), StoreError> {
         self.file
-            .write_all(line.as_bytes())
-            .and_then(|()| self.file.write_all(b"\n"))
-            .and_then(|()| self.file.flush())
+            .write_all(format!("{line}\n").as_bytes())
             .map_err(io_error("write", &self.path))
     }
 
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.file
-            .flush()
-            .and_then(|()| self.file.get_ref().sync_data())
-            .map_err(io_error("write", &self.path))
+    fn json(&mut self, value: &impl Serialize) -> Result<(), StoreError> {
+        self.line(&serde_json::to_string(value).unwrap_or_default())
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync_data().map_err(io_error("write", &self.path))
     }
 }
 
@@ -306,8 +287,7 @@ impl TrialWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn event(&mut self, event: &Event) -> Result<(), StoreError> {
-        self.events
-            .line(&serde_json::to_string(event).unwrap_or_default())
+        self.events.json(event)
     }
 
     /// Writes the interval log.
@@ -323,9 +303,9 @@ impl TrialWriter {
     /// # Errors
     /// When it cannot be written; the trial is then not kept.
     pub fn finish(mut self, result: &TrialResult) -> Result<PathBuf, StoreError> {
-        self.load.sync()?;
-        self.agent.sync()?;
-        self.events.sync()?;
+        for lines in [&self.load, &self.agent, &self.events] {
+            lines.sync()?;
+        }
         write_json(&self.path.join(layout::RESULT), result)?;
         if self.target.exists() {
             // An earlier attempt that failed before measurement.

@@ -388,10 +388,10 @@ async fn a_full_disk_ends_the_run_by_name_and_keeps_what_is_done() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
     let error = go(&run, vec![Fault::DiskFull(3)], None).await.unwrap_err();
-    assert!(
-        matches!(&error, RunError::Store(e) if e.is_disk_full()),
-        "{error}"
-    );
+    let RunError::Store(StoreError::Io { source, .. }) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(source.kind(), std::io::ErrorKind::StorageFull);
     assert_eq!(results(dir.path()).len(), 3);
     let entries = std::fs::read_dir(dir.path().join("trials")).unwrap();
     assert_eq!(entries.count(), 3, "half a trial was left behind");

@@ -7,7 +7,8 @@ use tare_model::graph::{ServiceGraph, ServiceProtocol};
 use tare_model::worker::{Upstream, WorkloadSpec};
 
 use crate::counters::Tally;
-use crate::server::{Server, WorkloadError};
+use crate::error::WorkloadError;
+use crate::server::Server;
 use crate::worker;
 
 /// All services of a graph, each on its own loopback port. In a trial each service is a

@@ -11,6 +11,7 @@
 mod app;
 mod counters;
 mod echo;
+mod error;
 mod events;
 mod front;
 mod instance;
@@ -22,6 +23,7 @@ mod worker;
 
 pub use counters::Tally;
 pub use echo::{EchoOptions, EchoServer, Issued, KnobError, Knobs, TlsError, TlsOptions, run_echo};
+pub use error::WorkloadError;
 pub use instance::{LocalInstance, run_instance};
-pub use server::{Server, WorkloadError};
+pub use server::Server;
 pub use worker::run_worker;

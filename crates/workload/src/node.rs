@@ -8,9 +8,9 @@ use tare_model::worker::WorkloadSpec;
 
 use crate::app::{Emoji, Synthetic, Voting, Web};
 use crate::counters::Counters;
+use crate::error::WorkloadError;
 use crate::events::Events;
 use crate::protocol::Upstream;
-use crate::server::WorkloadError;
 
 /// One service of one instance.
 pub(crate) struct Node {

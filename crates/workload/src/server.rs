@@ -1,19 +1,18 @@
 //! The server of a node.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tare_model::graph::{GraphError, ServiceProtocol};
+use tare_model::graph::ServiceProtocol;
 use tare_model::worker::WorkloadSpec;
-use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::counters::Tally;
+use crate::error::WorkloadError;
 use crate::events::Events;
 use crate::front;
 use crate::node::Node;
@@ -24,56 +23,6 @@ const GRACE: Duration = Duration::from_secs(1);
 const PROBE_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Time without readiness after which an event is sent.
 const UNREADY_EVENT_AFTER: Duration = Duration::from_secs(5);
-
-/// Why a workload server could not start.
-#[derive(Debug, Error)]
-pub enum WorkloadError {
-    /// Another version of the schema.
-    #[error("found schema_version {0}, expected {expected}", expected = tare_model::SCHEMA_VERSION)]
-    SchemaVersion(u32),
-    /// An inconsistent graph.
-    #[error("invalid service graph: {0}")]
-    Graph(#[from] GraphError),
-    /// A service that is not in the graph.
-    #[error("found service {found:?}, expected one of: {expected}")]
-    NoService {
-        /// The service in the specification.
-        found: String,
-        /// The services of the graph.
-        expected: String,
-    },
-    /// A called service without an address.
-    #[error("no upstream for {0:?}, expected its address under `upstreams`")]
-    NoUpstream(String),
-    /// An invalid authority of an upstream.
-    #[error("invalid authority {0:?}: expected a host name with an optional port")]
-    Authority(String),
-    /// An invalid path.
-    #[error("invalid path {0:?}: expected a URL path with an optional query")]
-    Path(String),
-    /// The kernel refused a timer.
-    #[error("failed to create a timer: {0}")]
-    Timer(io::Error),
-    /// The address is not available.
-    #[error(
-        "failed to listen on {address:?}: {error}; expected a free address:port of this machine"
-    )]
-    Listen {
-        /// The address in the specification or the options.
-        address: String,
-        /// The kernel's error.
-        error: io::Error,
-    },
-    /// The runtime, a thread or the signal handlers failed to start.
-    #[error("failed to start the server: {0}")]
-    Start(io::Error),
-    /// Unusable certificates.
-    #[error(transparent)]
-    Tls(#[from] crate::echo::TlsError),
-    /// The reader of the records closed its end.
-    #[error("failed to write records: {0}")]
-    Records(#[source] io::Error),
-}
 
 /// A running server. Dropping it stops it without waiting.
 pub struct Server {

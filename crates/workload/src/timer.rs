@@ -1,8 +1,7 @@
 //! Sleeps with the resolution of the kernel. The runtime's timers have milliseconds; delays are
 //! in microseconds.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,34 +18,11 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(crate) struct Timer {
     fd: AsyncFd<OwnedFd>,
-    sleepers: Mutex<BinaryHeap<Reverse<Sleeper>>>,
+    sleepers: Mutex<Sleepers>,
 }
 
-#[derive(Debug)]
-struct Sleeper {
-    wake_ns: u64,
-    wake: oneshot::Sender<()>,
-}
-
-impl PartialEq for Sleeper {
-    fn eq(&self, other: &Self) -> bool {
-        self.wake_ns == other.wake_ns
-    }
-}
-
-impl Eq for Sleeper {}
-
-impl PartialOrd for Sleeper {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Sleeper {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.wake_ns.cmp(&other.wake_ns)
-    }
-}
+/// Sleepers by the time at which they wake, on the clock of [`now_ns`].
+type Sleepers = BTreeMap<u64, Vec<oneshot::Sender<()>>>;
 
 impl Timer {
     /// Starts a timer with its task, which ends with the runtime.
@@ -77,7 +53,7 @@ impl Timer {
         let (wake, woken) = oneshot::channel();
         {
             let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-            sleepers.push(Reverse(Sleeper { wake_ns, wake }));
+            sleepers.entry(wake_ns).or_default().push(wake);
             self.arm(&sleepers);
         }
         let _ = woken.await;
@@ -93,9 +69,9 @@ impl Timer {
         }
         let now = now_ns();
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        while sleepers.peek().is_some_and(|s| s.0.wake_ns <= now) {
-            if let Some(Reverse(sleeper)) = sleepers.pop() {
-                let _ = sleeper.wake.send(());
+        while let Some(due) = sleepers.first_entry().filter(|s| *s.key() <= now) {
+            for wake in due.remove() {
+                let _ = wake.send(());
             }
         }
         self.arm(&sleepers);
@@ -103,8 +79,8 @@ impl Timer {
     }
 
     /// Sets the timer to the earliest sleeper.
-    fn arm(&self, sleepers: &BinaryHeap<Reverse<Sleeper>>) {
-        let Some(Reverse(next)) = sleepers.peek() else {
+    fn arm(&self, sleepers: &Sleepers) {
+        let Some((wake_ns, _)) = sleepers.first_key_value() else {
             return;
         };
         let zero = Timespec {
@@ -114,8 +90,8 @@ impl Timer {
         let at = Itimerspec {
             it_interval: zero,
             it_value: Timespec {
-                tv_sec: (next.wake_ns / 1_000_000_000) as i64,
-                tv_nsec: (next.wake_ns % 1_000_000_000) as i64,
+                tv_sec: (wake_ns / 1_000_000_000) as i64,
+                tv_nsec: (wake_ns % 1_000_000_000) as i64,
             },
         };
         // Fails only for an invalid descriptor or time, and both are valid.

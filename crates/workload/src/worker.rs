@@ -9,7 +9,8 @@ use tare_model::record::{Hello, StreamChecksum, WorkloadRecord};
 use tare_model::worker::WorkloadSpec;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::server::{Server, WorkloadError};
+use crate::error::WorkloadError;
+use crate::server::Server;
 
 /// Serves the node of `spec` until SIGTERM or SIGINT, and writes [`WorkloadRecord`]s to `out`:
 /// hello, ready, events, final.
@@ -17,7 +18,8 @@ use crate::server::{Server, WorkloadError};
 /// # Errors
 /// Errors of [`Server::start`], and of writing to `out`.
 pub fn run_worker(spec: &WorkloadSpec, out: impl Write) -> Result<(), WorkloadError> {
-    block_on(async |shutdown| serve(spec, Records::new(out), shutdown).await)
+    let checksum = StreamChecksum::default();
+    block_on(async |shutdown| serve(spec, Records { out, checksum }, shutdown).await)
 }
 
 /// Runs `main` on a runtime of this thread. Its argument completes at SIGTERM or SIGINT.
@@ -87,11 +89,6 @@ struct Records<W> {
 }
 
 impl<W: Write> Records<W> {
-    fn new(out: W) -> Self {
-        let checksum = StreamChecksum::default();
-        Self { out, checksum }
-    }
-
     fn write(&mut self, record: &impl Serialize) -> Result<(), WorkloadError> {
         let line = serde_json::to_string(record).map_err(|e| WorkloadError::Records(e.into()))?;
         self.checksum.line(&line);

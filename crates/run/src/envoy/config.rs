@@ -79,7 +79,6 @@ pub(crate) struct Inbound {
 }
 
 /// Returns the bootstrap configuration of a sidecar.
-#[must_use]
 pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
     let mut listeners = Vec::new();
     let mut clusters = Vec::new();
@@ -289,7 +288,7 @@ fn socket_address(address: SocketAddrV4) -> Value {
     json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}})
 }
 
-fn alpn(protocol: ServiceProtocol) -> &'static str {
+pub(crate) fn alpn(protocol: ServiceProtocol) -> &'static str {
     match protocol {
         ServiceProtocol::Http => "http/1.1",
         ServiceProtocol::Grpc => "h2",
@@ -297,7 +296,6 @@ fn alpn(protocol: ServiceProtocol) -> &'static str {
 }
 
 /// Returns the arguments of a sidecar.
-#[must_use]
 pub(crate) fn arguments(config: &Path, settings: &MeshSettings) -> Vec<String> {
     [
         "--config-path",

@@ -10,74 +10,62 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::local::die::exec_command;
 
-/// How to run a helper program.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Helper<'a> {
-    /// The program `tare`. A helper that is started through it ends with this process, even if this
-    /// process is killed.
-    pub(super) tare: Option<&'a Path>,
+/// Runs a program to its end, for at most `within`. Returns its standard output, or a message.
+/// Dropping the future, or the time limit, kills the program with everything that it started. Given
+/// the program `tare`, it also ends when this process is killed.
+pub(super) async fn run(
+    tare: Option<&Path>,
+    program: &Path,
+    arguments: &[&OsStr],
+    within: Option<Duration>,
+) -> Result<String, String> {
+    let output = output(tare, program, arguments);
+    let output = match within {
+        None => output.await?,
+        Some(within) => tokio::time::timeout(within, output)
+            .await
+            .map_err(|_| format!("did not end within {} s", within.as_secs()))??,
+    };
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let error = String::from_utf8_lossy(&output.stderr);
+    let last = error
+        .lines()
+        .rev()
+        .find(|l| !l.trim().is_empty())
+        .unwrap_or("no message");
+    let (program, status) = (program.display(), output.status);
+    Err(format!("{program} ended with {status}: {last}"))
 }
 
-impl Helper<'_> {
-    /// Runs a program to its end, for at most `within`. Returns its standard output, or a message.
-    /// Dropping the future, or the time limit, kills the program with everything that it started.
-    pub(super) async fn run(
-        self,
-        program: &Path,
-        arguments: &[&OsStr],
-        within: Option<Duration>,
-    ) -> Result<String, String> {
-        let output = self.output(program, arguments);
-        let output = match within {
-            None => output.await?,
-            Some(within) => tokio::time::timeout(within, output)
-                .await
-                .map_err(|_| format!("did not end within {} s", within.as_secs()))??,
-        };
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let error = String::from_utf8_lossy(&output.stderr);
-        let last = error
-            .lines()
-            .rev()
-            .find(|l| !l.trim().is_empty())
-            .unwrap_or("no message");
-        Err(format!(
-            "{} ended with {}: {last}",
-            program.display(),
-            output.status
-        ))
-    }
-
-    async fn output(
-        self,
-        program: &Path,
-        arguments: &[&OsStr],
-    ) -> Result<std::process::Output, String> {
-        let failed = |e: std::io::Error| format!("failed to run {}: {e}", program.display());
-        let command = match self.tare {
-            Some(tare) => exec_command(tare, program),
-            None => Command::new(program),
-        };
-        let child = tokio::process::Command::from(command)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(failed)?;
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
-        let waiting = pin!(child.wait_with_output());
-        // Declared last and so dropped first: until the child is waited for, no other group can have
-        // its number.
-        let mut group = Group(id.and_then(Pid::from_raw));
-        let output = waiting.await;
-        group.0 = None;
-        output.map_err(failed)
-    }
+async fn output(
+    tare: Option<&Path>,
+    program: &Path,
+    arguments: &[&OsStr],
+) -> Result<std::process::Output, String> {
+    let failed = |e: std::io::Error| format!("failed to run {}: {e}", program.display());
+    let command = match tare {
+        Some(tare) => exec_command(tare, program),
+        None => Command::new(program),
+    };
+    let child = tokio::process::Command::from(command)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    let waiting = pin!(child.wait_with_output());
+    // Declared last and so dropped first: until the child is waited for, no other group can have
+    // its number.
+    let mut group = Group(id.and_then(Pid::from_raw));
+    let output = waiting.await;
+    group.0 = None;
+    output.map_err(failed)
 }
 
 /// A process group that is killed when this is dropped.
@@ -95,8 +83,6 @@ impl Drop for Group {
 mod tests {
     use super::*;
     use std::time::Instant;
-
-    const HELPER: Helper<'_> = Helper { tare: None };
 
     /// A shell that starts another process, writes both ids and waits.
     fn endless(dir: &Path) -> String {
@@ -134,7 +120,7 @@ mod tests {
         let script = endless(dir.path());
         let arguments = [OsStr::new("-c"), OsStr::new(&script)];
         let pids = tokio::select! {
-            ended = HELPER.run(Path::new("/bin/sh"), &arguments, None) => panic!("{ended:?}"),
+            ended = run(None, Path::new("/bin/sh"), &arguments, None) => panic!("{ended:?}"),
             pids = pids(dir.path()) => pids,
         };
         assert_eq!(pids.len(), 2);
@@ -145,20 +131,20 @@ mod tests {
     async fn a_program_that_does_not_end_is_killed() {
         let within = Some(Duration::from_secs(1));
         let arguments = [OsStr::new("60")];
-        let said = HELPER.run(Path::new("sleep"), &arguments, within).await;
+        let said = run(None, Path::new("sleep"), &arguments, within).await;
         assert_eq!(said.unwrap_err(), "did not end within 1 s");
     }
 
     #[tokio::test]
     async fn output_and_failure() {
-        let run = async |script| {
+        let shell = async |script| {
             let arguments = [OsStr::new("-c"), OsStr::new(script)];
-            HELPER.run(Path::new("/bin/sh"), &arguments, None).await
+            run(None, Path::new("/bin/sh"), &arguments, None).await
         };
-        assert_eq!(run("echo yes; echo no >&2").await.unwrap(), "yes\n");
-        let error = run("echo no >&2; exit 3").await.unwrap_err();
+        assert_eq!(shell("echo yes; echo no >&2").await.unwrap(), "yes\n");
+        let error = shell("echo no >&2; exit 3").await.unwrap_err();
         assert_eq!(error, "/bin/sh ended with exit status: 3: no");
-        let nothing = HELPER.run(Path::new("/no/such"), &[], None).await;
+        let nothing = run(None, Path::new("/no/such"), &[], None).await;
         assert!(nothing.unwrap_err().starts_with("failed to run /no/such: "));
     }
 }

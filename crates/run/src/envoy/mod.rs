@@ -4,5 +4,6 @@ pub(crate) mod admin;
 pub(crate) mod config;
 mod helper;
 pub mod install;
+mod search;
 pub(crate) mod tls;
 mod wheel;

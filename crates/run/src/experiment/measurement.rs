@@ -10,8 +10,8 @@ use tare_model::worker::AgentSpec;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::error::RunError;
 use super::live::LiveCpu;
-use super::run::RunError;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Deployed, Environment, Worker, WorkerSpec};
 use crate::now::{event, unix_ns};
@@ -61,8 +61,7 @@ pub(super) struct Measurement {
     generator: Worker,
     pub(super) stream: LoadStream,
     stream_problem: Option<String>,
-    agent: Option<Worker>,
-    agent_spec: Option<AgentSpec>,
+    agent: Option<(Worker, AgentSpec)>,
     samples: AgentStream,
     live: LiveCpu,
     deadline: Instant,
@@ -89,7 +88,6 @@ impl Measurement {
             stream: LoadStream::logging(),
             stream_problem: None,
             agent: None,
-            agent_spec: None,
             samples: AgentStream::new(),
             live: LiveCpu::default(),
             stop_by: Some(Duration::from_nanos(life)),
@@ -122,8 +120,8 @@ impl Measurement {
                         writer.load(&line)?;
                         if let Some(spec) = self.load_line(&line, observer, deployment) {
                             let agent = WorkerSpec::Agent(spec.clone());
-                            self.agent = Some(environment.start(deployment, agent, writer.path()).await?);
-                            self.agent_spec = Some(spec);
+                            let agent = environment.start(deployment, agent, writer.path()).await?;
+                            self.agent = Some((agent, spec));
                             agent_open = true;
                         }
                     }
@@ -191,7 +189,7 @@ impl Measurement {
     fn agent_line(&mut self, line: &str, observer: &mut dyn Observer, findings: &mut Findings) {
         match self.samples.line(line) {
             Ok(AgentRecord::Sample(sample)) => {
-                if let Some(spec) = &self.agent_spec
+                if let Some((_, spec)) = &self.agent
                     && let Some(cores) = self.live.data_plane_cores(spec, sample)
                 {
                     observer.update(Update::DataPlaneCores(cores));
@@ -214,7 +212,7 @@ impl Measurement {
             Ok(result) => findings.load = Some(result),
             Err(error) => findings.lost(format!("the generator's records: {error}")),
         }
-        let Some(spec) = self.agent_spec else {
+        let Some((_, spec)) = self.agent else {
             findings.lost("CPU and memory were not sampled".into());
             return;
         };
@@ -245,9 +243,6 @@ pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
     }
 }
 
-async fn next_line(agent: &mut Option<Worker>) -> Option<String> {
-    match agent {
-        Some(worker) => worker.lines.recv().await,
-        None => None,
-    }
+async fn next_line(agent: &mut Option<(Worker, AgentSpec)>) -> Option<String> {
+    agent.as_mut()?.0.lines.recv().await
 }

@@ -1,6 +1,7 @@
 //! The experiment: all trials of a plan, in their order, each complete on disk before the next
 //! begins.
 
+mod error;
 mod live;
 mod measurement;
 mod request;
@@ -9,5 +10,6 @@ mod stopping;
 mod trial;
 mod updates;
 
-pub use run::{Outcome, RunError, run};
+pub use error::RunError;
+pub use run::{Outcome, run};
 pub use updates::{Observer, Stage, Update};

@@ -4,15 +4,13 @@ use tare_model::plan::Plan;
 use tare_model::trial::{self, EventKind};
 use tokio::sync::watch;
 
+use super::error::{FAILURES_IN_A_ROW_MAX, RunError};
 use super::stopping;
 use super::trial::{TrialEnd, TrialRun};
 use super::updates::{Observer, Update};
-use crate::environment::{Environment, EnvironmentError};
+use crate::environment::Environment;
 use crate::now::event;
-use crate::store::{RunDir, StoreError};
-
-/// After this many trials in a row that failed before measurement, the run ends.
-const FAILURES_IN_A_ROW_MAX: u32 = 3;
+use crate::store::RunDir;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,25 +21,6 @@ pub struct Outcome {
     pub done: u32,
     /// Whether the run was interrupted.
     pub interrupted: bool,
-}
-
-/// Why a run could not continue. The trials that were finished are on disk.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The run directory could not be written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The environment cannot do what the plan needs.
-    #[error(transparent)]
-    Environment(#[from] EnvironmentError),
-    /// Several trials in a row failed before measurement.
-    #[error(
-        "{FAILURES_IN_A_ROW_MAX} trials in a row failed before measurement; the last one: {last}"
-    )]
-    NothingStarts {
-        /// Why the last one failed.
-        last: String,
-    },
 }
 
 /// Runs all trials of the run's plan that are not on disk yet. When `stop` turns true, the trial

@@ -5,9 +5,9 @@ use tare_model::plan::Plan;
 use tare_model::trial::{EventKind, TrialResult, TrialSpec};
 use tokio::sync::watch;
 
+use super::error::RunError;
 use super::measurement::{Findings, Measurement, stopped};
 use super::request::load_spec;
-use super::run::RunError;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Environment, EnvironmentError, Phase};
 use crate::now::{event, unix_ns};

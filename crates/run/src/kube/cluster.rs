@@ -17,21 +17,24 @@ use super::mesh::{Helm, MeshInstaller};
 use super::objects::names::Names;
 use super::objects::{Node, node};
 use super::trial::deploy::{self, Inputs};
+use super::trial::generators::StartDelay;
 use super::trial::{Deployment, Events, PodTerminations, hooks};
 use crate::environment::EnvironmentError;
+use crate::instances;
 use crate::now::not_removed;
 
 /// A cluster during a run.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    api: ApiClient,
+    pub(super) api: ApiClient,
     helm: Helm,
-    settings: KubernetesSettings,
+    pub(super) settings: KubernetesSettings,
     names: Names,
     ledger: Ledger,
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     /// The block that has a node reserved for its generators, and the name of the node.
     reserved: Option<(u32, String)>,
+    pub(super) start_delay: StartDelay,
 }
 
 impl Cluster {
@@ -45,9 +48,10 @@ impl Cluster {
         let api = kubeconfig::connect(&settings).await?;
         let helm = Helm::new(&settings);
         let version = api.document("/version").await;
-        let version = version.map_err(|e| EnvironmentError::Missing {
-            what: format!("no response from the cluster: {}", e.found),
-            remedy: "run `tare doctor --environment kubernetes` for details".to_owned(),
+        let version = version.map_err(|e| {
+            let what = format!("no response from the cluster: {}", e.found);
+            let remedy = "run `tare doctor --environment kubernetes` for details";
+            EnvironmentError::missing(what, remedy)
         })?;
         refuse_other_runs(&api, id, &settings).await?;
         let names = Names::new(&settings.namespace_prefix, id);
@@ -65,10 +69,8 @@ impl Cluster {
         node::release(&api, &names.run).await?;
         let nodes = node::usable(&api, &settings).await?;
         if nodes.is_empty() {
-            return Err(EnvironmentError::Missing {
-                what: "no node accepts pods".to_owned(),
-                remedy: "see `kubectl get nodes`, or change `kubernetes.node_labels`".to_owned(),
-            });
+            let remedy = "see `kubectl get nodes`, or change `kubernetes.node_labels`";
+            return Err(EnvironmentError::missing("no node accepts pods", remedy));
         }
         let mut programs = BTreeMap::new();
         let mut meshes = plan.meshes.iter().filter_map(|m| m.kubernetes.as_ref());
@@ -85,6 +87,7 @@ impl Cluster {
             ledger,
             nodes,
             reserved: None,
+            start_delay: StartDelay::default(),
         };
         let fingerprint = cluster.fingerprint(programs);
         Ok((cluster, fingerprint))
@@ -114,18 +117,6 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn api(&self) -> &ApiClient {
-        &self.api
-    }
-
-    pub(crate) fn settings(&self) -> &KubernetesSettings {
-        &self.settings
-    }
-
-    pub(crate) fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
     /// Writes the ledger, the first object of a run on the cluster.
     pub(crate) async fn claim(
         &mut self,
@@ -150,7 +141,7 @@ impl Cluster {
         self.reserved = None;
         node::release(&self.api, &self.names.run).await?;
         if let Some(node) = node::choose(&self.nodes, &self.settings, plan.seed, block) {
-            node::reserve(&self.api, &node.name, &self.names.run).await?;
+            node::reserve(&self.api, &node.name, Some(&self.names.run)).await?;
             self.reserved = Some((block, node.name.clone()));
         }
         Ok(())
@@ -170,8 +161,7 @@ impl Cluster {
         let mut deployment = Deployment {
             names: self.names.trial(trial.index),
             mesh: trial.mesh.clone(),
-            graph: plan.workload.graph.clone(),
-            fronts: deploy::fronts(plan),
+            fronts: instances::fronts(&plan.workload),
             dir: dir.to_owned(),
             generator_node: self.reserved.as_ref().map(|(_, node)| node.clone()),
             targets: BTreeMap::new(),

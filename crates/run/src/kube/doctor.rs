@@ -34,6 +34,18 @@ fn check(what: &str, good: Option<bool>, found: impl Into<String>) -> Check {
     }
 }
 
+fn passed(what: &str, found: impl Into<String>) -> Check {
+    check(what, Some(true), found)
+}
+
+fn failed(what: &str, found: impl Into<String>) -> Check {
+    check(what, Some(false), found)
+}
+
+fn note(what: &str, found: impl Into<String>) -> Check {
+    check(what, None, found)
+}
+
 /// Checks a cluster for a run with these meshes.
 ///
 /// # Errors
@@ -45,20 +57,15 @@ pub async fn examine(
     let api = kubeconfig::connect(settings).await?;
     let version = api.document("/version").await?;
     let version = version["gitVersion"].as_str().unwrap_or("unknown");
-    let mut checks = vec![check(
-        "reachable",
-        Some(true),
-        format!("Kubernetes {version}"),
-    )];
+    let mut checks = vec![passed("reachable", format!("Kubernetes {version}"))];
     checks.push(rights(&api, settings).await?);
     checks.extend(mesh_rights(&api, settings, meshes).await?);
     let installs = meshes.iter().any(|m| !m.releases.is_empty());
     checks.push(match Helm::new(settings).version().await {
-        Ok(version) => check("helm", Some(true), version),
-        Err(error) if installs => check("helm", Some(false), error.to_string()),
-        Err(error) => check(
+        Ok(version) => passed("helm", version),
+        Err(error) if installs => failed("helm", error.to_string()),
+        Err(error) => note(
             "helm",
-            None,
             format!("{error}; only plans that install meshes need it"),
         ),
     });
@@ -67,66 +74,45 @@ pub async fn examine(
     checks.push(other_pods(&api, &nodes).await?);
     let runs = ledger::runs(&api).await?;
     let ids: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
-    checks.push(match ids.is_empty() {
-        true => check("leftovers", Some(true), "none from earlier runs"),
-        false => {
-            let found = format!(
-                "objects of {}; remove them with `tare clean --all` unless one of these runs is \
-                 still running",
-                ids.join(", ")
-            );
-            check("leftovers", Some(false), found)
+    checks.push(match ids.join(", ") {
+        ids if ids.is_empty() => passed("leftovers", "none from earlier runs"),
+        ids => {
+            let remedy =
+                "remove them with `tare clean --all` unless one of these runs is still running";
+            failed("leftovers", format!("objects of {ids}; {remedy}"))
         }
     });
-    let image = format!(
-        "{} ({}); not pulled yet: the first trial shows whether the nodes can pull it",
-        settings.image,
-        settings.image_pull_policy.word()
-    );
-    checks.push(check("image", None, image));
+    let (image, policy) = (&settings.image, settings.image_pull_policy.word());
+    let pull = "not pulled yet: the first trial shows whether the nodes can pull it";
+    checks.push(note("image", format!("{image} ({policy}); {pull}")));
     Ok(checks)
 }
 
 fn node_checks(nodes: &[Node]) -> Vec<Check> {
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
-    let machines = node::machines(nodes);
+    let (names, node::Machines { count, cores, .. }) = (names.join(", "), node::machines(nodes));
     let mut checks = vec![match nodes.len() {
-        0 => check(
+        0 => failed("nodes", "no node accepts pods; see `kubectl get nodes`"),
+        1 => {
+            let found = format!("one node, {names}: generators share it with the application");
+            note("nodes", found)
+        }
+        n => passed(
             "nodes",
-            Some(false),
-            "no node accepts pods; see `kubectl get nodes`",
-        ),
-        1 => check(
-            "nodes",
-            None,
-            format!(
-                "one node, {}: generators share it with the application",
-                names[0]
-            ),
-        ),
-        n => check(
-            "nodes",
-            Some(true),
-            format!(
-                "{n} nodes ({}) with {} cores on {} machines",
-                names.join(", "),
-                machines.cores,
-                machines.count
-            ),
+            format!("{n} nodes ({names}) with {cores} cores on {count} machines"),
         ),
     }];
-    if machines.count < nodes.len() {
+    if count < nodes.len() {
         let found = "some nodes are on the same machine and share its cores, so the generators \
                      have no machine of their own";
-        checks.push(check("machines", None, found));
+        checks.push(note("machines", found));
     }
     checks
 }
 
 /// Reviews every right that a run with these settings needs.
 async fn rights(api: &ApiClient, settings: &KubernetesSettings) -> Result<Check, ApiError> {
-    let mut missing = Vec::new();
-    let mut reviewed = 0;
+    let mut reviews = Vec::new();
     for kind in needed(settings) {
         let (plural, sub) = kind.plural.split_once('/').unwrap_or((kind.plural, ""));
         let mut right = json!({"group": kind.group, "resource": plural, "subresource": sub});
@@ -143,35 +129,36 @@ async fn rights(api: &ApiClient, settings: &KubernetesSettings) -> Result<Check,
             right["name"] = name.into();
             for verb in kind.verbs {
                 right["verb"] = (*verb).into();
-                reviewed += 1;
-                if !is_allowed(api, &json!({"resourceAttributes": right})).await? {
-                    missing.push(format!("{verb} {} {name}", kind.plural).trim().to_owned());
-                }
+                let description = format!("{verb} {} {name}", kind.plural).trim().to_owned();
+                reviews.push((description, json!({"resourceAttributes": right})));
             }
         }
     }
+    let missing = missing(api, &reviews).await?.join(", ");
     Ok(match missing.is_empty() {
-        true => check(
-            "rights",
-            Some(true),
-            format!("all {reviewed} that tare needs"),
-        ),
-        false => check(
-            "rights",
-            Some(false),
-            format!(
-                "missing: {}; `tare doctor --rbac` prints the role",
-                missing.join(", ")
-            ),
-        ),
+        true => passed("rights", format!("all {} that tare needs", reviews.len())),
+        false => {
+            let remedy = "`tare doctor --rbac` prints the role";
+            failed("rights", format!("missing: {missing}; {remedy}"))
+        }
     })
 }
 
-async fn is_allowed(api: &ApiClient, right: &Value) -> Result<bool, ApiError> {
-    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": right});
-    let answer = api.review_access(&review).await?;
-    Ok(answer["status"]["allowed"] == true)
+/// The descriptions of those rights that the user lacks. `reviews` has the specification of a
+/// `SelfSubjectAccessReview` for each right.
+async fn missing<'a>(
+    api: &ApiClient,
+    reviews: &'a [(String, Value)],
+) -> Result<Vec<&'a str>, ApiError> {
+    let mut missing = Vec::new();
+    for (description, right) in reviews {
+        let review = json!({"apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview", "spec": right});
+        if api.review_access(&review).await?["status"]["allowed"] != true {
+            missing.push(description.as_str());
+        }
+    }
+    Ok(missing)
 }
 
 /// Reviews every right, in the whole cluster, that the installation of these meshes needs; `None`
@@ -181,44 +168,29 @@ async fn mesh_rights(
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
 ) -> Result<Option<Check>, ApiError> {
-    let reviews = match mesh_role(settings, meshes).await {
-        Ok(role) => role.reviews(),
-        Err(error) => {
-            let found = format!("not checked: {error}");
-            return Ok(Some(check("mesh rights", None, found)));
-        }
+    let reviews: Vec<(String, Value)> = match mesh_role(settings, meshes).await {
+        Ok(role) => role.reviews().into_iter().collect(),
+        Err(error) => return Ok(Some(note("mesh rights", format!("not checked: {error}")))),
     };
     if reviews.is_empty() {
         return Ok(None);
     }
-    let mut missing = Vec::new();
-    for (description, right) in &reviews {
-        if !is_allowed(api, right).await? {
-            missing.push(description.as_str());
-        }
+    let missing = missing(api, &reviews).await?;
+    if missing.is_empty() {
+        let found = format!(
+            "all {} that the installation of the meshes needs",
+            reviews.len()
+        );
+        return Ok(Some(passed("mesh rights", found)));
     }
     let more = match missing.len().saturating_sub(MISSING_SHOWN) {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    Ok(Some(match missing.len() {
-        0 => check(
-            "mesh rights",
-            Some(true),
-            format!(
-                "all {} that the installation of the meshes needs",
-                reviews.len()
-            ),
-        ),
-        _ => check(
-            "mesh rights",
-            Some(false),
-            format!(
-                "missing in the whole cluster: {}{more}; `tare doctor --rbac --plan PLAN` prints the role",
-                missing[..missing.len().min(MISSING_SHOWN)].join(", ")
-            ),
-        ),
-    }))
+    let shown = missing[..missing.len().min(MISSING_SHOWN)].join(", ");
+    let remedy = "`tare doctor --rbac --plan PLAN` prints the role";
+    let found = format!("missing in the whole cluster: {shown}{more}; {remedy}");
+    Ok(Some(failed("mesh rights", found)))
 }
 
 /// Counts the running pods of others on the nodes that a run uses.
@@ -230,15 +202,14 @@ async fn other_pods(api: &ApiClient, nodes: &[Node]) -> Result<Check, ApiError> 
             && nodes.iter().any(|n| n.name == p.node())
     });
     let names: Vec<String> = others.map(Pod::key).collect();
-    Ok(match names.len() {
-        0 => check("neighbours", Some(true), "no other pods on these nodes"),
-        n => check(
-            "neighbours",
-            None,
-            format!(
-                "{n} other pods on these nodes, such as {}: their load is in the measurement",
-                names[0]
-            ),
-        ),
+    Ok(match names.as_slice() {
+        [] => passed("neighbours", "no other pods on these nodes"),
+        [first, ..] => {
+            let n = names.len();
+            let found = format!(
+                "{n} other pods on these nodes, such as {first}: their load is in the measurement"
+            );
+            note("neighbours", found)
+        }
     })
 }

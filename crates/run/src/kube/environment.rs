@@ -8,45 +8,30 @@ use tare_model::trial::{Event, Proof, TrialSpec};
 
 use super::cluster::Cluster;
 use super::sampling::agents;
-use super::trial::generators::{self, StartDelay};
-use super::trial::{ContainerWatch, Deployment, hooks, prove};
+use super::trial::generators;
+use super::trial::{Deployment, hooks, prove};
 use crate::environment::{Environment, EnvironmentError, Phase, Worker, WorkerSpec};
 use crate::now::not_removed;
-
-/// What the environment needs beside the plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KubernetesOptions {
-    /// Id of the run, the name of its directory. What an interrupted part of the same run left on
-    /// the cluster is removed first.
-    pub run: String,
-}
 
 /// A cluster as an environment.
 #[derive(Debug)]
 pub struct Kubernetes {
-    options: KubernetesOptions,
+    run: String,
     cluster: Option<Cluster>,
-    start_delay: StartDelay,
 }
 
 impl Kubernetes {
-    /// Makes the environment; sends nothing to the cluster.
+    /// Makes the environment of the run with this id, the name of its directory. What an
+    /// interrupted part of the same run left on the cluster is removed first. Sends nothing.
     #[must_use]
-    pub fn new(options: KubernetesOptions) -> Self {
-        Self {
-            options,
-            cluster: None,
-            start_delay: StartDelay::default(),
-        }
+    pub fn new(run: String) -> Self {
+        Self { run, cluster: None }
     }
 
     fn cluster(&mut self) -> Result<&mut Cluster, EnvironmentError> {
-        self.cluster
-            .as_mut()
-            .ok_or_else(|| EnvironmentError::Missing {
-                what: "bug: the environment is not prepared".to_owned(),
-                remedy: "report it".to_owned(),
-            })
+        let what = "bug: the environment is not prepared";
+        let cluster = self.cluster.as_mut();
+        cluster.ok_or_else(|| EnvironmentError::missing(what, "report it"))
     }
 }
 
@@ -58,11 +43,11 @@ impl Environment for Kubernetes {
         plan: &Plan,
         say: &mut dyn FnMut(&str),
     ) -> Result<Fingerprint, EnvironmentError> {
-        let (cluster, fingerprint) = Cluster::prepare(plan, &self.options.run, say).await?;
+        let (cluster, fingerprint) = Cluster::prepare(plan, &self.run, say).await?;
         // Stored before the first object is created, so that `close` cleans up after a failure.
         let cluster = self.cluster.insert(cluster);
         cluster.claim(say).await?;
-        hooks::before_run(cluster.settings()).await?;
+        hooks::before_run(&cluster.settings).await?;
         Ok(fingerprint)
     }
 
@@ -86,12 +71,11 @@ impl Environment for Kubernetes {
         deployment: &mut Deployment,
         phase: Phase,
     ) -> Result<Vec<Proof>, EnvironmentError> {
-        let api = self.cluster()?.api();
+        let api = &self.cluster()?.api;
         match phase {
             Phase::Before => {
                 let proofs = prove::before(api, deployment).await?;
-                let watch = ContainerWatch::start(api, deployment.watch_scope());
-                deployment.container_watch = Some(watch);
+                deployment.watch_containers(api);
                 Ok(proofs)
             }
             Phase::After { load_sent } => {
@@ -110,18 +94,15 @@ impl Environment for Kubernetes {
         spec: WorkerSpec,
         _: &Path,
     ) -> Result<Worker, EnvironmentError> {
-        let mut start_delay = self.start_delay;
         let cluster = self.cluster()?;
-        let (api, settings) = (cluster.api(), cluster.settings());
+        let (api, settings) = (&cluster.api, &cluster.settings);
         match spec {
             WorkerSpec::Generator(spec) => {
-                let started =
-                    generators::start(api, settings, deployment, &mut start_delay, &spec).await;
-                self.start_delay = start_delay;
-                started
+                let delay = &mut cluster.start_delay;
+                generators::start(api, settings, deployment, delay, &spec).await
             }
             WorkerSpec::Agent(spec) => {
-                let started = agents::start(api, settings, deployment, cluster.nodes(), spec).await;
+                let started = agents::start(api, settings, deployment, &cluster.nodes, spec).await;
                 Ok(started?)
             }
         }

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tare_model::mesh::MeshKubernetes;
 use tare_model::trial::{Event, EventKind};
-use tokio::time::Instant;
 
 use super::api::kinds::{CONFIG_MAP, NAMESPACE};
 use super::api::{ApiClient, ApiError};
 use super::cleanup::{ForcedDeletion, Snapshot};
 use super::mesh::{self, Helm, MeshInstaller};
-use super::objects::names::{MANAGED, Names, RUN, TRIAL};
+use super::objects::names::{MANAGED, Names, RUN, TRIAL, name_of};
 use super::objects::{manifests, node};
+use super::wait::wait;
 use crate::now::not_removed;
 
 const NAME: &str = "tare-ledger";
@@ -116,7 +116,7 @@ pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> 
     let mut runs = Vec::new();
     let selector = format!("{MANAGED}=tare,{RUN}");
     for namespace in api.list(NAMESPACE, None, &selector).await? {
-        let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
+        let name = name_of(&namespace);
         if let Some(ledger) = Ledger::read(api, name).await? {
             runs.push(LedgerEntry {
                 namespace: name.to_owned(),
@@ -130,20 +130,15 @@ pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> 
 
 /// Deletes the namespaces that match a label selector and waits until they are gone.
 async fn delete_namespaces(api: &ApiClient, selector: &str) -> Result<Vec<Event>, ApiError> {
-    let start = Instant::now();
-    let until = start + GONE_WITHIN;
     let mut forced_deletion = ForcedDeletion::new();
     let mut events = Vec::new();
     let mut deleted = BTreeSet::new();
-    loop {
+    let gone = wait("namespaces are deleted", POLL, GONE_WITHIN, async || {
         let left = api.list(NAMESPACE, None, selector).await?;
         if left.is_empty() {
-            let elapsed = start.elapsed();
-            tracing::debug!(selector, ?elapsed, "waited until namespaces are deleted");
-            return Ok(events);
+            return Ok(Ok(()));
         }
-        let name = |n: &'_ Value| n["metadata"]["name"].as_str().unwrap_or("").to_owned();
-        let names: Vec<String> = left.iter().map(name).collect();
+        let names: Vec<String> = left.iter().map(|n| name_of(n).to_owned()).collect();
         for name in &names {
             if deleted.insert(name.clone()) {
                 api.delete(NAMESPACE, None, name).await?;
@@ -151,17 +146,17 @@ async fn delete_namespaces(api: &ApiClient, selector: &str) -> Result<Vec<Event>
         }
         let forced = forced_deletion.when_due(api, names.iter().map(String::as_str));
         events.extend(forced.await?);
-        if Instant::now() > until {
-            let remaining = |(namespace, name): (&Value, &String)| {
-                let reason = terminating_reason(namespace);
-                let found = format!("still terminating: {reason}; kubectl delete namespace {name}");
-                not_removed(format!("namespace {name}"), found)
-            };
-            events.extend(left.iter().zip(&names).map(remaining));
-            return Ok(events);
-        }
-        tokio::time::sleep(POLL).await;
+        Ok::<_, ApiError>(Err((left, names)))
+    });
+    if let Err((left, names)) = gone.await? {
+        let remaining = |(namespace, name): (&Value, &String)| {
+            let reason = terminating_reason(namespace);
+            let found = format!("still terminating: {reason}; kubectl delete namespace {name}");
+            not_removed(format!("namespace {name}"), found)
+        };
+        events.extend(left.iter().zip(&names).map(remaining));
     }
+    Ok(events)
 }
 
 /// Why a namespace is still terminating: its conditions, and the finalizers of other programs.

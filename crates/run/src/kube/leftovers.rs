@@ -57,15 +57,12 @@ pub(crate) async fn refuse_other_runs(
     };
     let context = settings.context.as_ref();
     let context = context.map_or(String::new(), |c| format!(" --context {c}"));
-    Err(EnvironmentError::Missing {
-        what: format!(
-            "run {} has objects on this cluster: it is running or was interrupted",
-            other.id
-        ),
-        remedy: format!(
+    let id = &other.id;
+    Err(EnvironmentError::missing(
+        format!("run {id} has objects on this cluster: it is running or was interrupted"),
+        format!(
             "wait for its end, resume it with `tare run --resume`, or remove its objects with \
-             `tare clean --run {}{context}`",
-            other.id
+             `tare clean --run {id}{context}`"
         ),
-    })
+    ))
 }

@@ -13,9 +13,10 @@ mod mesh;
 mod objects;
 mod sampling;
 mod trial;
+mod wait;
 
 pub use api::kinds::role_yaml;
 pub use api::kubeconfig::server;
-pub use environment::{Kubernetes, KubernetesOptions};
+pub use environment::Kubernetes;
 pub use leftovers::{clean, leftovers};
 pub use mesh::{MeshRole, mesh_role};

@@ -1,6 +1,5 @@
 //! Child processes: started so that they end with tare, watched, and ended in an orderly way.
 
-use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -42,7 +41,7 @@ impl Launch<'_> {
     }
 
     /// Starts another program, which becomes the child process itself.
-    pub(crate) fn foreign(self, program: &Path, arguments: &[OsString]) -> io::Result<Process> {
+    pub(crate) fn foreign(self, program: &Path, arguments: &[String]) -> io::Result<Process> {
         let mut command = Command::from(exec_command(self.tare, program));
         command
             .args(arguments)
@@ -82,15 +81,11 @@ pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) pid: u32,
     log: PathBuf,
-    child: tokio::process::Child,
+    pub(crate) child: tokio::process::Child,
     ended: Option<ExitStatus>,
 }
 
 impl Process {
-    pub(crate) fn child(&mut self) -> &mut tokio::process::Child {
-        &mut self.child
-    }
-
     /// Returns how the process ended, with the last lines of its log. Returns `None` while it runs,
     /// and after the first call that returned its end.
     pub(crate) fn ended_now(&mut self) -> Option<String> {
@@ -161,9 +156,4 @@ fn tail(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Converts arguments for the operating system.
-pub(crate) fn os(arguments: &[String]) -> Vec<OsString> {
-    arguments.iter().map(|a| OsStr::new(a).to_owned()).collect()
 }

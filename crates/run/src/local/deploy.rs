@@ -5,23 +5,24 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
+use futures_util::stream;
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout;
 use tare_model::mesh::{DataPlaneKind, Mesh, Mtls};
 use tare_model::plan::Plan;
 use tare_model::record::WorkloadRecord;
 use tare_model::trial::TrialSpec;
-use tare_model::worker::{Plane, WorkloadSpec};
+use tare_model::worker::{Plane, WatchedProcess, WorkloadSpec};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::ChildStdout;
-use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::child::{self, Launch, Process, os};
+use super::child::{self, Launch, Process};
 use super::scratch::SOCKET_PATH_BYTES_MAX;
-use super::starting::Starting;
 use super::topology::{Pod, Topology};
-use super::{Local, LocalDeployment, identity_failed, io};
+use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
 use crate::envoy::admin;
 use crate::envoy::config::{self, Inbound, Proxy};
@@ -42,25 +43,22 @@ pub(super) async fn deploy(
 ) -> Result<LocalDeployment, EnvironmentError> {
     let topology = topology(local, plan)?;
     for folder in [layout::LOGS, layout::CONFIG] {
-        fs::create_dir_all(dir.join(folder)).map_err(io("create the folders of the trial"))?;
+        fs::create_dir_all(dir.join(folder))
+            .map_err(EnvironmentError::io("create the folders of the trial"))?;
     }
     local.trials += 1;
     let scratch = local
         .scratch
         .dir(&local.trials.to_string())
-        .map_err(io("make a directory for keys and sockets"))?;
-    let meshed = has_sidecars(&trial.mesh);
+        .map_err(EnvironmentError::io(
+            "make a directory for keys and sockets",
+        ))?;
     let mut deployment = LocalDeployment {
-        meshed,
-        mtls: if meshed {
-            trial.mesh.settings.mtls
-        } else {
-            Mtls::Off
-        },
-        targets: topology.targets(meshed),
+        targets: topology.targets(has_sidecars(&trial.mesh)),
+        mesh: trial.mesh.clone(),
         watched: Vec::new(),
         processes: Vec::new(),
-        workers: Vec::new(),
+        workers: JoinSet::new(),
         admins: Vec::new(),
         leaves: Vec::new(),
         before: Vec::new(),
@@ -69,10 +67,9 @@ pub(super) async fn deploy(
         topology,
         _scratch: scratch,
     };
-    let started = start(local, &mut deployment, plan, trial, dir).await;
-    if let Err(error) = started {
+    if let Err(error) = start(local, &mut deployment, plan, trial, dir).await {
         // The first error is the one to report.
-        let _ = child::end_all(std::mem::take(&mut deployment.processes)).await;
+        let _ = child::end_all(deployment.processes).await;
         return Err(error);
     }
     Ok(deployment)
@@ -85,79 +82,145 @@ async fn start(
     trial: &TrialSpec,
     dir: &Path,
 ) -> Result<(), EnvironmentError> {
+    let tare = &local.settings.tare;
     // Sidecars start first, so that each application finds the services that it calls.
-    if deployment.meshed {
-        start_sidecars(local, deployment, &trial.mesh, dir).await?;
+    if has_sidecars(&deployment.mesh) {
+        let sidecars = sidecars(local, deployment, dir)?;
+        let at_once = STARTS_PER_CORE * crate::proc::read::cores_allowed() as usize;
+        start_parts(tare, deployment, sidecars, Some(at_once)).await?;
     }
-    start_applications(local, deployment, plan, trial, dir).await
+    // All at the same time, because a service is ready only when those that it calls are.
+    let applications = applications(deployment, plan, trial, dir)?;
+    start_parts(tare, deployment, applications, None).await
 }
 
-async fn start_sidecars(
+/// A process of a pod.
+struct Part {
+    name: String,
+    plane: Plane,
+    log: PathBuf,
+    role: Role,
+}
+
+enum Role {
+    Sidecar {
+        program: PathBuf,
+        arguments: Vec<String>,
+        admin: PathBuf,
+    },
+    Application {
+        /// The specification, as JSON.
+        spec: String,
+        /// File for the records.
+        records: PathBuf,
+    },
+}
+
+/// Starts parts, at most `at_once` of them at the same time, and waits until they are ready. After
+/// the first failure nothing more is started. The processes that run are then in the deployment, for
+/// the caller to end.
+async fn start_parts(
+    tare: &Path,
+    deployment: &mut LocalDeployment,
+    parts: Vec<Part>,
+    at_once: Option<usize>,
+) -> Result<(), EnvironmentError> {
+    let mut processes: Vec<Option<Process>> = parts.iter().map(|_| None).collect();
+    let work = parts.iter().zip(&mut processes).map(Ok);
+    let started = stream::iter(work)
+        .try_for_each_concurrent(at_once, |(part, process)| async move {
+            let process = process.insert(part.launch(tare)?);
+            let begun = Instant::now();
+            let ready = part.ready(process).await;
+            let (name, elapsed) = (&part.name, begun.elapsed());
+            tracing::debug!(name, ready = ready.is_ok(), ?elapsed, "waited until ready");
+            ready
+        })
+        .await;
+    for (part, process) in parts.into_iter().zip(processes) {
+        let Some(process) = process else { continue };
+        let watched = WatchedProcess::process(&part.name, part.plane, process.pid);
+        deployment.watched.push(watched);
+        deployment.processes.push(process);
+    }
+    started
+}
+
+impl Part {
+    fn launch(&self, tare: &Path) -> Result<Process, EnvironmentError> {
+        let launch = Launch {
+            tare,
+            name: self.name.clone(),
+            log: self.log.clone(),
+        };
+        let process = match &self.role {
+            Role::Sidecar {
+                program, arguments, ..
+            } => launch.foreign(program, arguments),
+            Role::Application { .. } => launch.worker(&["workload", "--spec", "-"]),
+        };
+        process.map_err(|e| EnvironmentError::start(&self.name, e))
+    }
+
+    async fn ready(&self, process: &mut Process) -> Result<(), EnvironmentError> {
+        let ready = match &self.role {
+            Role::Sidecar { admin, .. } => sidecar_ready(process, admin).await,
+            Role::Application { spec, records } => application_ready(process, spec, records).await,
+        };
+        ready.map_err(|found| EnvironmentError::start(&self.name, found))
+    }
+}
+
+/// Writes the configurations of all sidecars.
+fn sidecars(
     local: &Local,
     deployment: &mut LocalDeployment,
-    mesh: &Mesh,
     dir: &Path,
-) -> Result<(), EnvironmentError> {
-    let envoy = local
-        .envoy
-        .as_ref()
-        .ok_or_else(|| EnvironmentError::Missing {
-            what: "the environment was not prepared for Envoy".to_owned(),
-            remedy: "call prepare with a plan that has this mesh".to_owned(),
-        })?;
-    let mut starting = Starting::new(starts_at_once());
+) -> Result<Vec<Part>, EnvironmentError> {
+    let mesh = &deployment.mesh;
+    let envoy = local.envoy.as_ref().ok_or_else(|| {
+        EnvironmentError::missing(
+            "the environment was not prepared for Envoy",
+            "call prepare with a plan that has this mesh",
+        )
+    })?;
+    let logs = dir.join(layout::LOGS);
+    let mut parts = Vec::new();
     for (index, pod) in deployment.topology.pods.iter().enumerate() {
-        let admin = admin_socket(deployment._scratch.path(), index)?;
-        let mut proxy = proxy(&deployment.topology, pod, mesh, admin.clone(), dir);
+        let keys = deployment._scratch.path();
+        let admin = admin_socket(keys, index)?;
+        let file_name = pod.file_name();
+        let mut proxy = proxy(&deployment.topology, pod, mesh, admin.clone(), &logs);
         if mesh.settings.mtls == Mtls::Strict {
-            let leaf = local
-                .authority
-                .issue(&pod.identity)
-                .map_err(identity_failed)?;
-            let keys = deployment._scratch.path();
-            let files = local.authority.write(&leaf, keys, &pod.file_name());
-            proxy.tls = Some(files.map_err(identity_failed)?);
+            let leaf = local.authority.issue(&pod.identity)?;
+            let files = local.authority.write(&leaf, keys, &file_name);
+            proxy.tls = Some(files?);
             deployment.leaves.push(leaf);
         }
         deployment.admins.push(admin.clone());
-        let config = dir
-            .join(layout::CONFIG)
-            .join(format!("{}.json", pod.file_name()));
-        write_json(&config, &config::bootstrap(&proxy))?;
-        let arguments = os(&config::arguments(&config, &mesh.settings));
-        let (tare, program) = (local.settings.tare.clone(), envoy.program.clone());
-        let name = format!("{}/sidecar", pod.name);
-        let log = dir
-            .join(layout::LOGS)
-            .join(format!("{}-sidecar.log", pod.file_name()));
-        let plane = if pod.service.is_some() {
-            Plane::DataPlane
-        } else {
-            Plane::GeneratorProxy
-        };
-        let launch = move || {
-            let launch = Launch {
-                tare: &tare,
-                name: name.clone(),
-                log,
-            };
-            let process = launch.foreign(&program, &arguments);
-            process.map_err(|e| start_failed(&name, &e))
-        };
-        starting.add(index, plane, launch, move |process| {
-            Box::pin(async move { sidecar_ready(process, &admin).await })
+        let config = deployment.config.join(format!("{file_name}.json"));
+        let text = format!("{:#}\n", config::bootstrap(&proxy));
+        fs::write(&config, text)
+            .map_err(EnvironmentError::io(format!("write {}", config.display())))?;
+        parts.push(Part {
+            name: format!("{}/sidecar", pod.name),
+            plane: match pod.service {
+                Some(_) => Plane::DataPlane,
+                None => Plane::GeneratorProxy,
+            },
+            log: logs.join(format!("{file_name}-sidecar.log")),
+            role: Role::Sidecar {
+                program: envoy.program.clone(),
+                arguments: config::arguments(&config, &mesh.settings),
+                admin,
+            },
         });
     }
-    starting.collect(deployment).await
+    Ok(parts)
 }
 
-fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, dir: &Path) -> Proxy {
-    let callers = |pod: &Pod| {
-        pod.callers
-            .iter()
-            .map(|&i| topology.pods[i].identity.clone())
-            .collect()
-    };
+fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Path) -> Proxy {
+    let callers = pod.callers.iter().map(|&i| &topology.pods[i].identity);
     Proxy {
         name: pod.name.clone(),
         admin,
@@ -167,13 +230,11 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, dir: &Path
             listen: pod.inbound(),
             application: pod.application(),
             protocol: service.protocol,
-            callers: callers(pod),
+            callers: callers.cloned().collect(),
         }),
         tls: None,
         settings: mesh.settings.clone(),
-        access_log: dir
-            .join(layout::LOGS)
-            .join(format!("{}-access.log", pod.file_name())),
+        access_log: logs.join(format!("{}-access.log", pod.file_name())),
     }
 }
 
@@ -188,12 +249,12 @@ pub(super) fn check(local: &Local, plan: &Plan) -> Result<(), EnvironmentError> 
 }
 
 fn topology(local: &Local, plan: &Plan) -> Result<Topology, EnvironmentError> {
-    Topology::new(&plan.workload, local.network.second()).ok_or_else(|| EnvironmentError::Missing {
-        what: format!(
-            "{} instances need more pods than a loopback network has addresses",
-            plan.workload.instances
-        ),
-        remedy: "plan fewer instances".to_owned(),
+    Topology::new(&plan.workload, local.network.second()).ok_or_else(|| {
+        let instances = plan.workload.instances;
+        EnvironmentError::missing(
+            format!("{instances} instances need more pods than a loopback network has addresses"),
+            "plan fewer instances",
+        )
     })
 }
 
@@ -208,20 +269,15 @@ fn admin_socket(dir: &Path, index: usize) -> Result<PathBuf, EnvironmentError> {
     if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return Ok(path);
     }
-    Err(EnvironmentError::Missing {
-        what: format!(
-            "the path of a socket would be longer than {SOCKET_PATH_BYTES_MAX} bytes: {}",
-            path.display()
-        ),
-        remedy: "set TMPDIR to a shorter directory".to_owned(),
-    })
+    let what = format!(
+        "the path of a socket would be longer than {SOCKET_PATH_BYTES_MAX} bytes: {}",
+        path.display()
+    );
+    let remedy = "set TMPDIR to a shorter directory";
+    Err(EnvironmentError::missing(what, remedy))
 }
 
-fn starts_at_once() -> usize {
-    STARTS_PER_CORE * crate::proc::read::cores_allowed() as usize
-}
-
-async fn sidecar_ready(process: &mut Process, admin: &Path) -> Result<(), EnvironmentError> {
+async fn sidecar_ready(process: &mut Process, admin: &Path) -> Result<(), String> {
     let deadline = Instant::now() + READY_WITHIN;
     let mut pause = POLL_FIRST;
     loop {
@@ -232,29 +288,29 @@ async fn sidecar_ready(process: &mut Process, admin: &Path) -> Result<(), Enviro
             Err(error) => error.to_string(),
         };
         if let Some(how) = process.ended_now() {
-            return Err(not_started(&process.name, how));
+            return Err(how);
         }
         if Instant::now() > deadline {
-            let found = format!(
-                "not ready within {} s: {seen}{}",
-                READY_WITHIN.as_secs(),
-                process.log_tail()
-            );
-            return Err(not_started(&process.name, found));
+            return Err(late(process, &format!(": {seen}")));
         }
         pause = (pause * 3 / 2).min(POLL_MAX);
     }
 }
 
-async fn start_applications(
-    local: &Local,
-    deployment: &mut LocalDeployment,
+fn late(process: &Process, seen: &str) -> String {
+    let within_s = READY_WITHIN.as_secs();
+    format!("not ready within {within_s} s{seen}{}", process.log_tail())
+}
+
+fn applications(
+    deployment: &LocalDeployment,
     plan: &Plan,
     trial: &TrialSpec,
     dir: &Path,
-) -> Result<(), EnvironmentError> {
-    // All at the same time, because a service is ready only when those that it calls are.
-    let mut starting = Starting::new(Semaphore::MAX_PERMITS);
+) -> Result<Vec<Part>, EnvironmentError> {
+    let logs = dir.join(layout::LOGS);
+    let meshed = has_sidecars(&deployment.mesh);
+    let mut parts = Vec::new();
     for (index, pod) in deployment.topology.pods.iter().enumerate() {
         let Some(service) = &pod.service else {
             continue;
@@ -265,43 +321,34 @@ async fn start_applications(
             service: service.service.clone(),
             instance: service.instance.clone(),
             listen: pod.application().to_string(),
-            upstreams: deployment.topology.upstreams(pod, deployment.meshed),
+            upstreams: deployment.topology.upstreams(pod, meshed),
             seed: trial.seed.wrapping_add(index as u64),
         };
-        let spec = serde_json::to_string(&spec).map_err(|e| start_failed(&pod.name, &e.into()))?;
-        let logs = dir.join(layout::LOGS);
-        let log = logs.join(format!("{}.log", pod.file_name()));
-        let records = logs.join(format!("{}.ndjson", pod.file_name()));
-        let (tare, name) = (local.settings.tare.clone(), pod.name.clone());
-        let launch = move || {
-            let launch = Launch {
-                tare: &tare,
-                name: name.clone(),
-                log,
-            };
-            let process = launch.worker(&["workload", "--spec", "-"]);
-            process.map_err(|e| start_failed(&name, &e))
-        };
-        starting.add(index, Plane::Application, launch, move |process| {
-            Box::pin(async move { application_ready(process, &spec, &records).await })
+        parts.push(Part {
+            name: pod.name.clone(),
+            plane: Plane::Application,
+            log: logs.join(format!("{}.log", pod.file_name())),
+            role: Role::Application {
+                spec: serde_json::to_string(&spec)
+                    .map_err(|e| EnvironmentError::start(&pod.name, e))?,
+                records: logs.join(format!("{}.ndjson", pod.file_name())),
+            },
         });
     }
-    starting.collect(deployment).await
+    Ok(parts)
 }
 
 async fn application_ready(
     process: &mut Process,
     spec: &str,
     records: &Path,
-) -> Result<(), EnvironmentError> {
-    let name = process.name.clone();
-    let failed = |e: std::io::Error| start_failed(&name, &e);
-    if let Some(mut stdin) = process.child().stdin.take() {
+) -> Result<(), String> {
+    let failed = |e: std::io::Error| e.to_string();
+    if let Some(mut stdin) = process.child.stdin.take() {
         // A broken pipe means that the child ended, which is reported below with its log.
         let _ = stdin.write_all(spec.as_bytes()).await;
     }
-    let stdout = process.child().stdout.take();
-    let stdout = stdout.ok_or_else(|| failed(std::io::Error::other("no standard output")))?;
+    let stdout = process.child.stdout.take().ok_or("no standard output")?;
     let mut lines = BufReader::new(stdout).lines();
     let mut file = OpenOptions::new()
         .create(true)
@@ -326,19 +373,12 @@ async fn application_ready(
             Ok(())
         }
         Ok(Ok(false)) => {
-            let status = process.child().wait().await.map_err(failed)?;
-            let found = format!("the process ended with {status}{}", process.log_tail());
-            Err(not_started(&name, found))
+            let status = process.child.wait().await.map_err(failed)?;
+            let log = process.log_tail();
+            Err(format!("the process ended with {status}{log}"))
         }
         Ok(Err(e)) => Err(failed(e)),
-        Err(_) => {
-            let found = format!(
-                "not ready within {} s{}",
-                READY_WITHIN.as_secs(),
-                process.log_tail()
-            );
-            Err(not_started(&name, found))
-        }
+        Err(_) => Err(late(process, "")),
     }
 }
 
@@ -349,22 +389,5 @@ async fn keep_records(mut lines: Lines<BufReader<ChildStdout>>, mut file: fs::Fi
             // Even if the disk is full, the pipe must be read.
             while let Ok(Some(_)) = lines.next_line().await {}
         }
-    }
-}
-
-fn write_json(path: &Path, value: &serde_json::Value) -> Result<(), EnvironmentError> {
-    let mut text = format!("{value:#}");
-    text.push('\n');
-    fs::write(path, text).map_err(io(&format!("write {}", path.display())))
-}
-
-pub(super) fn start_failed(name: &str, error: &std::io::Error) -> EnvironmentError {
-    not_started(name, error.to_string())
-}
-
-fn not_started(name: &str, found: String) -> EnvironmentError {
-    EnvironmentError::Start {
-        name: name.to_owned(),
-        found,
     }
 }

@@ -9,7 +9,7 @@
 //! runtime, the main thread, which lives as long as the process.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -39,34 +39,6 @@ pub(crate) fn exec_command(tare: &Path, program: &Path) -> Command {
     command
 }
 
-/// Why a child does not continue.
-#[derive(Debug, thiserror::Error)]
-pub enum DieError {
-    /// The parent ended before the child made the request.
-    #[error("the parent process {expected} has ended")]
-    Orphan {
-        /// The expected parent.
-        expected: u32,
-    },
-    /// The variable is not a process id.
-    #[error("{PARENT_VARIABLE} is {found:?}, expected a process id")]
-    Variable {
-        /// Its value.
-        found: OsString,
-    },
-    /// The kernel rejected the request.
-    #[error("failed to request the parent-death signal: {0}")]
-    Kernel(io::Error),
-    /// The program could not be started.
-    #[error("failed to start {program}: {source}", program = program.to_string_lossy())]
-    Exec {
-        /// Its name.
-        program: OsString,
-        /// The reason.
-        source: io::Error,
-    },
-}
-
 /// Whether this process is a worker of another tare.
 #[must_use]
 pub fn is_worker() -> bool {
@@ -78,13 +50,15 @@ pub fn is_worker() -> bool {
 ///
 /// # Errors
 /// When the parent has already ended: the caller should end at once.
-pub fn die_with_parent() -> Result<(), DieError> {
+pub fn die_with_parent() -> io::Result<()> {
     let Some(found) = std::env::var_os(PARENT_VARIABLE) else {
         return Ok(());
     };
     match found.to_str().and_then(|text| text.parse().ok()) {
         Some(parent) => die_with(parent),
-        None => Err(DieError::Variable { found }),
+        None => Err(io::Error::other(format!(
+            "{PARENT_VARIABLE} is {found:?}, expected a process id"
+        ))),
     }
 }
 
@@ -92,18 +66,18 @@ pub fn die_with_parent() -> Result<(), DieError> {
 ///
 /// # Errors
 /// When the parent has ended, or the program cannot be started.
-pub fn exec(
-    parent: u32,
-    program: OsString,
-    arguments: &[OsString],
-) -> Result<Infallible, DieError> {
+pub fn exec(parent: u32, program: &OsStr, arguments: &[OsString]) -> io::Result<Infallible> {
     die_with(parent)?;
-    let source = Command::new(&program).args(arguments).exec();
-    Err(DieError::Exec { program, source })
+    let error = Command::new(program).args(arguments).exec();
+    let program = program.to_string_lossy();
+    Err(io::Error::other(format!(
+        "failed to start {program}: {error}"
+    )))
 }
 
-fn die_with(parent: u32) -> Result<(), DieError> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| DieError::Kernel(e.into()))?;
+fn die_with(parent: u32) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|e| io::Error::other(format!("failed to request the parent-death signal: {e}")))?;
     if parent == ANY_PARENT {
         return Ok(());
     }
@@ -112,7 +86,9 @@ fn die_with(parent: u32) -> Result<(), DieError> {
     if now == i32::try_from(parent).ok() {
         Ok(())
     } else {
-        Err(DieError::Orphan { expected: parent })
+        Err(io::Error::other(format!(
+            "the parent process {parent} has ended"
+        )))
     }
 }
 

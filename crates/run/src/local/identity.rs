@@ -23,40 +23,30 @@ use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureScheme, version,
 };
 
+use crate::environment::EnvironmentError;
 use crate::envoy::tls::TlsFiles;
 
 /// Trust domain of the run.
 const TRUST_DOMAIN: &str = "tare.local";
 
 /// Returns the SPIFFE identity of a service of an instance.
-#[must_use]
 pub(super) fn spiffe_id(namespace: &str, account: &str) -> String {
     format!("spiffe://{TRUST_DOMAIN}/ns/{namespace}/sa/{account}")
 }
 
-/// Why a certificate could not be made.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum IdentityError {
-    /// A certificate or key could not be made.
-    #[error("failed to make a certificate: {0}")]
-    Make(#[from] rcgen::Error),
-    /// A file could not be written.
-    #[error("failed to write a certificate: {0}")]
-    Write(#[from] std::io::Error),
-    /// A TLS client could not be set up.
-    #[error("failed to set up a TLS client: {0}")]
-    Client(#[from] TlsError),
+fn failed(problem: impl std::fmt::Display) -> EnvironmentError {
+    let problem = std::io::Error::other(problem.to_string());
+    EnvironmentError::io("make the certificates of the run")(problem)
+}
+
+fn made<T>(result: Result<T, rcgen::Error>) -> Result<T, EnvironmentError> {
+    result.map_err(|e| failed(format!("failed to make a certificate: {e}")))
 }
 
 /// The authority of the run: ECDSA on P-256.
+#[derive(Debug)]
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
-impl std::fmt::Debug for Authority {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Authority")
-    }
 }
 
 impl Authority {
@@ -64,7 +54,7 @@ impl Authority {
     ///
     /// # Errors
     /// When the cryptography fails.
-    pub(super) fn new() -> Result<Self, IdentityError> {
+    pub(super) fn new() -> Result<Self, EnvironmentError> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![
@@ -74,7 +64,8 @@ impl Authority {
         params
             .distinguished_name
             .push(DnType::CommonName, "tare run");
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let key = made(KeyPair::generate())?;
+        let issuer = made(CertifiedIssuer::self_signed(params, key))?;
         Ok(Self { issuer })
     }
 
@@ -82,16 +73,16 @@ impl Authority {
     ///
     /// # Errors
     /// When the cryptography fails.
-    pub(super) fn issue(&self, identity: &str) -> Result<Leaf, IdentityError> {
+    pub(super) fn issue(&self, identity: &str) -> Result<Leaf, EnvironmentError> {
         let mut params = CertificateParams::default();
-        params.subject_alt_names = vec![SanType::URI(identity.try_into()?)];
+        params.subject_alt_names = vec![SanType::URI(made(identity.try_into())?)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
-        let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        let key = made(KeyPair::generate())?;
+        let certificate = made(params.signed_by(&key, &self.issuer))?;
         Ok(Leaf { certificate, key })
     }
 
@@ -105,7 +96,7 @@ impl Authority {
         leaf: &Leaf,
         dir: &Path,
         name: &str,
-    ) -> Result<TlsFiles, IdentityError> {
+    ) -> Result<TlsFiles, EnvironmentError> {
         let files = TlsFiles {
             certificate: dir.join(format!("{name}.crt")),
             key: dir.join(format!("{name}.key")),
@@ -120,30 +111,22 @@ impl Authority {
     }
 }
 
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?
-        .write_all(text.as_bytes())
+fn write_private(path: &Path, text: &str) -> Result<(), EnvironmentError> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| failed(format!("failed to write a certificate: {e}")))
 }
 
 /// A certificate and its key.
+#[derive(Debug)]
 pub(super) struct Leaf {
     certificate: rcgen::Certificate,
     key: KeyPair,
 }
 
-impl std::fmt::Debug for Leaf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Leaf")
-    }
-}
-
 impl Leaf {
     /// The certificate in DER, as in a handshake.
-    #[must_use]
     pub(super) fn der(&self) -> CertificateDer<'static> {
         self.certificate.der().clone()
     }
@@ -158,25 +141,30 @@ pub(super) fn client(
     leaf: Option<&Leaf>,
     server: CertificateDer<'static>,
     alpn: &str,
-) -> Result<Arc<ClientConfig>, IdentityError> {
+) -> Result<Arc<ClientConfig>, EnvironmentError> {
+    let failed = |e: TlsError| failed(format!("failed to set up a TLS client: {e}"));
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&[&version::TLS13])?
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(failed)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Pinned { server, provider }));
     let mut config = match leaf {
         None => builder.with_no_client_auth(),
         Some(leaf) => {
             let key = PrivatePkcs8KeyDer::from(leaf.key.serialize_der());
-            builder.with_client_auth_cert(vec![leaf.der()], PrivateKeyDer::from(key))?
+            let key = PrivateKeyDer::from(key);
+            builder
+                .with_client_auth_cert(vec![leaf.der()], key)
+                .map_err(failed)?
         }
     };
     config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
     Ok(Arc::new(config))
 }
 
-/// Accepts one certificate. SPIFFE certificates name no host, so the usual check of
-/// names has nothing to hold on to; knowing the very certificate is stricter.
+/// Accepts one certificate. SPIFFE certificates do not name a host, so the usual check of names is
+/// not possible; comparing the whole certificate is stricter.
 #[derive(Debug)]
 struct Pinned {
     server: CertificateDer<'static>,

@@ -10,8 +10,7 @@ pub(crate) mod die;
 mod identity;
 pub mod probe;
 mod prove;
-mod scratch;
-mod starting;
+pub(crate) mod scratch;
 mod topology;
 mod workers;
 
@@ -22,19 +21,20 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_analysis::proxy_config;
 use tare_model::layout::{Fingerprint, IdleCores};
-use tare_model::mesh::Mtls;
+use tare_model::mesh::Mesh;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::worker::{Upstream, WatchedProcess};
+use tokio::task::JoinSet;
 
 use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
 use crate::envoy::admin::{self, Requests};
 use crate::envoy::install::{self, Envoy};
 use crate::fingerprint;
-use crate::now::event;
+use crate::now::{event, not_removed};
 use crate::sidecar;
 
-pub use die::{DieError, die_with_parent, exec, is_worker};
+pub use die::{die_with_parent, exec, is_worker};
 
 use child::Process;
 use identity::{Authority, Leaf};
@@ -43,15 +43,6 @@ use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT, Topology};
 
 /// Children of a killed run may hold its ports for a moment longer.
 const PORTS_FREE_WITHIN: Duration = Duration::from_secs(1);
-
-/// Options of the user.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LocalOptions {
-    /// Do not use the network to install anything.
-    pub offline: bool,
-    /// Whether the caller keeps the cores awake, for the fingerprint.
-    pub idle: Option<IdleCores>,
-}
 
 /// Everything that the environment depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +53,7 @@ pub struct LocalSettings {
     pub envoy: install::Settings,
     /// Directory for temporary files; keys lie below it, for this user only.
     pub temporary: PathBuf,
-    /// See [`LocalOptions::idle`].
+    /// Whether the caller keeps the cores awake, for the fingerprint.
     pub idle: Option<IdleCores>,
 }
 
@@ -77,34 +68,41 @@ pub struct Local {
     trials: u32,
 }
 
-impl Local {
-    /// Returns an environment that uses this program for the workers, and the settings of the
-    /// process environment for everything else.
+impl LocalSettings {
+    /// Returns settings with this program for the workers, and those of the process environment
+    /// for everything else. `offline` forbids any use of the network.
     ///
     /// # Errors
-    /// When there is no free loopback network, no room for temporary files, or no key.
-    pub fn new(options: LocalOptions) -> Result<Self, EnvironmentError> {
-        let tare = std::env::current_exe().map_err(io("find the program of this process"))?;
-        Self::with(LocalSettings {
-            tare,
-            envoy: install::Settings::from_env(options.offline),
+    /// When the path of this program is unknown.
+    pub fn from_env(offline: bool, idle: Option<IdleCores>) -> Result<Self, EnvironmentError> {
+        let tare = std::env::current_exe();
+        Ok(Self {
+            tare: tare.map_err(EnvironmentError::io("find the program of this process"))?,
+            envoy: install::Settings::from_env(offline),
             temporary: std::env::temp_dir(),
-            idle: options.idle,
+            idle,
         })
     }
+}
 
+/// Start of the names of directories for keys and sockets.
+const SCRATCH_PREFIX: &str = "tare-run";
+
+impl Local {
     /// Returns an environment with the given settings.
     ///
     /// # Errors
-    /// As [`Self::new`].
-    pub fn with(settings: LocalSettings) -> Result<Self, EnvironmentError> {
-        scratch::sweep(&settings.temporary);
+    /// When there is no free loopback network, no room for temporary files, or no key.
+    pub fn new(settings: LocalSettings) -> Result<Self, EnvironmentError> {
+        scratch::sweep(&settings.temporary, SCRATCH_PREFIX);
         Ok(Self {
-            network: Network::take()
-                .map_err(io("take a free loopback network 127.64 to 127.127"))?,
-            scratch: Scratch::new(&settings.temporary)
-                .map_err(io("make a directory for keys and sockets"))?,
-            authority: Authority::new().map_err(identity_failed)?,
+            network: Network::take().map_err(EnvironmentError::io(
+                "take a free loopback network 127.64 to 127.127",
+            ))?,
+            scratch: Scratch::new(&settings.temporary, SCRATCH_PREFIX).map_err(
+                EnvironmentError::io("make a directory for keys and sockets"),
+            )?,
+            authority: Authority::new()?,
             envoy: None,
             trials: 0,
             settings,
@@ -124,25 +122,12 @@ impl Local {
             }
         };
         let second = self.network.second();
-        Err(EnvironmentError::Missing {
-            what: format!(
-                "port {port} is not free on the loopback network 127.{second}.0.0: {error}; \
-                 most likely a program listens on all addresses"
-            ),
-            remedy: format!("stop that program; `ss -ltnp 'sport = :{port}'` shows it"),
-        })
-    }
-}
-
-fn io(doing: &str) -> impl FnOnce(std::io::Error) -> EnvironmentError {
-    let doing = doing.to_owned();
-    move |source| EnvironmentError::Io { doing, source }
-}
-
-fn identity_failed(error: identity::IdentityError) -> EnvironmentError {
-    EnvironmentError::Io {
-        doing: "make the certificates of the run".to_owned(),
-        source: std::io::Error::other(error),
+        let what = format!(
+            "port {port} is not free on the loopback network 127.{second}.0.0: {error}; most \
+             likely a program listens on all addresses"
+        );
+        let remedy = format!("stop that program; `ss -ltnp 'sport = :{port}'` shows it");
+        Err(EnvironmentError::missing(what, remedy))
     }
 }
 
@@ -150,12 +135,11 @@ fn identity_failed(error: identity::IdentityError) -> EnvironmentError {
 #[derive(Debug)]
 pub struct LocalDeployment {
     topology: Topology,
-    meshed: bool,
-    mtls: Mtls,
+    mesh: Mesh,
     targets: BTreeMap<(String, String), Upstream>,
     watched: Vec<WatchedProcess>,
     processes: Vec<Process>,
-    workers: Vec<tokio::task::JoinHandle<()>>,
+    workers: JoinSet<()>,
     /// Admin sockets of the sidecars, by pod.
     admins: Vec<PathBuf>,
     /// Certificates of the pods, when TLS is on.
@@ -241,7 +225,8 @@ impl Environment for Local {
                 .insert("envoy".to_owned(), envoy.describe());
             self.envoy = Some(envoy);
         }
-        let tare = install::digest(&self.settings.tare).map_err(io("read the program tare"))?;
+        let tare = install::digest(&self.settings.tare)
+            .map_err(EnvironmentError::io("read the program tare"))?;
         let version = env!("CARGO_PKG_VERSION");
         fingerprint
             .programs
@@ -282,25 +267,15 @@ impl Environment for Local {
         spec: WorkerSpec,
         dir: &Path,
     ) -> Result<Worker, EnvironmentError> {
-        let (worker, task) = workers::start(&self.settings.tare, &spec, dir).await?;
-        deployment.workers.push(task);
-        Ok(worker)
+        workers::start(&self.settings.tare, &spec, dir, &mut deployment.workers).await
     }
 
     async fn teardown(&mut self, mut deployment: LocalDeployment) -> Vec<Event> {
         let mut events = deployment.exited();
-        for worker in &deployment.workers {
-            worker.abort();
-        }
-        for worker in std::mem::take(&mut deployment.workers) {
-            let _ = worker.await;
-        }
-        let left = child::end_all(std::mem::take(&mut deployment.processes)).await;
-        let left = left.into_iter();
-        events.extend(left.map(|name| {
-            let found = "failed to end it: it is still running";
-            event(EventKind::NotRemoved, name, found)
-        }));
+        deployment.workers.shutdown().await;
+        let left = child::end_all(deployment.processes).await.into_iter();
+        let found = "failed to end it: it is still running";
+        events.extend(left.map(|name| not_removed(name, found)));
         events
     }
 
@@ -310,7 +285,7 @@ impl Environment for Local {
         if path.exists() {
             let subject = path.display().to_string();
             let found = "failed to remove it: it contains private keys; delete it";
-            return vec![event(EventKind::NotRemoved, subject, found)];
+            return vec![not_removed(subject, found)];
         }
         Vec::new()
     }
@@ -336,7 +311,7 @@ mod tests {
     use tare_model::plan::EnvironmentKind;
 
     fn local(temporary: &Path) -> Local {
-        Local::with(LocalSettings {
+        Local::new(LocalSettings {
             tare: std::env::current_exe().unwrap(),
             envoy: install::Settings::default(),
             temporary: temporary.to_owned(),

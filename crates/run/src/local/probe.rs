@@ -40,8 +40,6 @@ impl Limits {
 pub struct Response {
     /// HTTP status.
     pub status: u16,
-    /// Header fields in order, names in lower case.
-    pub headers: Vec<(String, String)>,
     /// The whole body.
     pub body: Vec<u8>,
 }
@@ -60,16 +58,10 @@ pub enum ProbeError {
     /// The connection failed.
     #[error("connection failed: {0}")]
     Connect(#[from] std::io::Error),
-    /// There was no complete response in time.
-    #[error("no response within {} s", .0.as_secs_f64())]
-    Timeout(Duration),
     /// The peer accepted the connection and closed it without a response.
     #[error("refused: {0}")]
     Refused(String),
-    /// The body of the response is larger than this many bytes.
-    #[error("the body of the response is larger than {0} bytes")]
-    Large(usize),
-    /// The response is not the expected one.
+    /// There was no complete response in time, or it is not the expected one.
     #[error("{0}")]
     Answer(String),
 }
@@ -126,9 +118,10 @@ async fn within<T>(
     most: Duration,
     work: impl Future<Output = Result<T, ProbeError>>,
 ) -> Result<T, ProbeError> {
-    tokio::time::timeout(most, work)
-        .await
-        .unwrap_or(Err(ProbeError::Timeout(most)))
+    tokio::time::timeout(most, work).await.unwrap_or_else(|_| {
+        let most_s = most.as_secs_f64();
+        Err(ProbeError::Answer(format!("no response within {most_s} s")))
+    })
 }
 
 async fn exchange<S>(
@@ -161,28 +154,17 @@ where
         }
     };
     let status = response.status().as_u16();
-    let headers = response
-        .headers()
-        .iter()
-        .map(|(name, value)| {
-            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            (name.as_str().to_owned(), value)
-        })
-        .collect();
     let body = Limited::new(response.into_body(), body_bytes_max)
         .collect()
         .await
         .map_err(|e| match e.is::<LengthLimitError>() {
-            true => ProbeError::Large(body_bytes_max),
-            false => ProbeError::Answer(format!("the body broke off: {e}")),
-        })?
+            true => format!("the body of the response is larger than {body_bytes_max} bytes"),
+            false => format!("the body is incomplete: {e}"),
+        })
+        .map_err(ProbeError::Answer)?
         .to_bytes()
         .to_vec();
-    Ok(Response {
-        status,
-        headers,
-        body,
-    })
+    Ok(Response { status, body })
 }
 
 fn refused(error: hyper::Error) -> ProbeError {

@@ -3,21 +3,23 @@
 //! broken part does not pass as a proof.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
 
+use futures_util::future::join_all;
 use serde::Deserialize;
 use tare_model::graph::ServiceProtocol;
 use tare_model::mesh::Mtls;
 use tare_model::trial::Proof;
 use tare_model::worker::Upstream;
-use tokio::task::JoinSet;
 
-use super::identity::{self, Authority, spiffe_id};
+use super::LocalDeployment;
+use super::deploy::has_sidecars;
+use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
-use super::topology::{Pod, Topology};
-use super::{LocalDeployment, identity_failed};
-use crate::environment::EnvironmentError;
+use super::topology::{Pod, PodService, Topology};
+use crate::environment::{EnvironmentError, proof};
 use crate::envoy::admin::{self, Requests};
-use crate::envoy::config::{INBOUND, OUTBOUND, VIA_HEADER};
+use crate::envoy::config::{self, INBOUND, OUTBOUND, VIA_HEADER};
 
 /// Maximum number of failures that a proof lists.
 const NAMED_MAX: usize = 3;
@@ -31,13 +33,13 @@ pub(super) async fn before(
     version: &str,
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let topology = &deployment.topology;
-    if !deployment.meshed {
-        return Ok(vec![no_proxy(&echoes(topology, false).await)]);
+    if !has_sidecars(&deployment.mesh) {
+        return Ok(vec![no_proxy(topology, &echoes(topology, false).await)]);
     }
     let mut proofs = vec![sidecars_ready(deployment, version).await];
     let received = echoes(topology, true).await;
     proofs.push(through_sidecars(topology, &received));
-    match deployment.mtls {
+    match deployment.mesh.settings.mtls {
         Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, &received).await),
         Mtls::Strict => {
             proofs.push(identities(topology, &received));
@@ -54,73 +56,70 @@ pub(super) async fn before(
 
 /// Proves that the sidecars counted at least the requests that the generator sent.
 pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<Proof> {
-    if !deployment.meshed {
+    if !has_sidecars(&deployment.mesh) {
         return Vec::new();
     }
     let pods = &deployment.topology.pods;
     let now = counters(deployment).await;
-    let mut alive = Tally::default();
+    let mut alive = Vec::new();
     let mut grown = vec![Requests::default(); pods.len()];
     for (i, (pod, counted)) in pods.iter().zip(now).enumerate() {
         let before = deployment.before.get(i).copied().unwrap_or_default();
-        match counted {
+        let check = match counted {
             // A counter that decreased belongs to another process.
             Ok(now) if now.inbound >= before.inbound && now.outbound >= before.outbound => {
                 grown[i] = Requests {
                     inbound: now.inbound - before.inbound,
                     outbound: now.outbound - before.outbound,
                 };
-                alive.good();
+                Ok(None)
             }
-            Ok(_) => alive.bad(&pod.name, "its counters decreased"),
-            Err(error) => alive.bad(&pod.name, &error.to_string()),
-        }
+            Ok(_) => Err("its counters decreased".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        alive.push((pod.name.as_str(), check));
     }
     let generator = grown.first().map_or(0, |g| g.outbound);
     let fronts: u64 = pods[0].calls.iter().map(|&i| grown[i].inbound).sum();
     let sent: u64 = grown.iter().map(|g| g.outbound).sum();
     let received: u64 = grown.iter().map(|g| g.inbound).sum();
     vec![
-        alive.proof("no sidecar was restarted"),
-        Proof {
-            claim: "the generator's sidecar carried the load".to_owned(),
-            holds: generator >= load_sent,
-            seen: format!("{generator} requests, {load_sent} sent"),
-        },
-        Proof {
-            claim: "the sidecars of the called services carried the load".to_owned(),
-            holds: fronts >= load_sent,
-            seen: format!(
-                "{fronts} requests, {load_sent} sent; on all hops {sent} left a sidecar and {received} reached one"
+        all_pass("no sidecar was restarted", alive),
+        proof(
+            "the generator's sidecar carried the load",
+            generator >= load_sent,
+            format!("{generator} requests, {load_sent} sent"),
+        ),
+        proof(
+            "the sidecars of the called services carried the load",
+            fronts >= load_sent,
+            format!(
+                "{fronts} requests, {load_sent} sent; on all hops {sent} left a sidecar and \
+                 {received} reached one"
             ),
-        },
+        ),
     ]
 }
 
 async fn counters(deployment: &LocalDeployment) -> Vec<Result<Requests, ProbeError>> {
-    let asks = deployment
-        .admins
-        .iter()
-        .cloned()
-        .map(|socket| async move { admin::requests(&socket).await });
-    all(asks).await
+    join_all(deployment.admins.iter().map(|s| admin::requests(s))).await
 }
 
 async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
-    let asks = deployment.admins.iter().cloned().map(|socket| async move {
-        let (ready, word) = admin::ready(&socket).await?;
-        Ok::<_, ProbeError>((ready, word, admin::version(&socket).await?))
+    let asks = deployment.admins.iter().map(|socket| async move {
+        let (ready, word) = admin::ready(socket).await?;
+        Ok::<_, ProbeError>((ready, word, admin::version(socket).await?))
     });
-    let mut tally = Tally::default();
-    for (pod, answer) in deployment.topology.pods.iter().zip(all(asks).await) {
-        match answer {
-            Ok((true, _, found)) if found == version => tally.good(),
-            Ok((true, _, found)) => tally.bad(&pod.name, &format!("runs version {found}")),
-            Ok((false, word, _)) => tally.bad(&pod.name, &word),
-            Err(error) => tally.bad(&pod.name, &error.to_string()),
-        }
-    }
-    tally.proof(&format!("every sidecar is ready and runs Envoy {version}"))
+    let answers = join_all(asks).await.into_iter();
+    let checks = answers.map(|answer| match answer {
+        Ok((true, _, found)) if found == version => Ok(None),
+        Ok((true, _, found)) => Err(format!("runs version {found}")),
+        Ok((false, word, _)) => Err(word),
+        Err(error) => Err(error.to_string()),
+    });
+    let pods = deployment.topology.pods.iter().map(|pod| &pod.name);
+    let claim = format!("every sidecar is ready and runs Envoy {version}");
+    all_pass(&claim, pods.zip(checks))
 }
 
 /// What a server received: the part of its response that proofs use.
@@ -129,6 +128,17 @@ struct Received {
     service: String,
     instance: String,
     headers: BTreeMap<String, String>,
+}
+
+impl Received {
+    /// Name of the pod that received it.
+    fn pod(&self) -> String {
+        format!("{}/{}", self.instance, self.service)
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
 }
 
 /// One call from pod to pod, and what the called server received.
@@ -142,30 +152,25 @@ struct Edge {
 /// generator enter, and is passed on from service to service.
 async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
     let targets = topology.targets(meshed);
-    let asks = paths(topology).into_iter().map(|path| {
-        let front = topology.pods[path[1]].service.clone();
-        let target = front
-            .as_ref()
-            .and_then(|f| targets.get(&(f.instance.clone(), f.service.clone())))
-            .cloned();
-        let protocol = front.as_ref().map_or(ServiceProtocol::Http, |f| f.protocol);
-        let via: Vec<String> = path[2..]
-            .iter()
-            .filter_map(|&i| Some(topology.pods[i].service.as_ref()?.service.clone()))
-            .collect();
-        async move {
-            let received = match target {
-                Some(target) => echo(&target, protocol, &via.join(",")).await,
-                None => Err(ProbeError::Answer("no target for this service".to_owned())),
-            };
-            Edge {
-                from: path[path.len() - 2],
-                to: path[path.len() - 1],
-                received,
-            }
+    let asks = paths(topology).into_iter().map(async |path| {
+        let service = |i: &usize| topology.pods[*i].service.as_ref();
+        let front = service(&path[1]).and_then(|front| {
+            let target = targets.get(&(front.instance.clone(), front.service.clone()))?;
+            Some((target, front.protocol))
+        });
+        let via = path[2..].iter().filter_map(service);
+        let via: Vec<&str> = via.map(|s| s.service.as_str()).collect();
+        let received = match front {
+            Some((target, protocol)) => echo(target, protocol, &via.join(",")).await,
+            None => Err(ProbeError::Answer("no target for this service".to_owned())),
+        };
+        Edge {
+            from: path[path.len() - 2],
+            to: path[path.len() - 1],
+            received,
         }
     });
-    all(asks).await
+    join_all(asks).await
 }
 
 /// Returns, for each edge that the load can reach, the shortest path from the generator over it.
@@ -222,35 +227,25 @@ fn judge_edges(
     claim: &str,
     wrong: impl Fn(&Pod, &Pod, &Received) -> Option<String>,
 ) -> Proof {
-    let mut tally = Tally::default();
-    for edge in edges {
+    let checks = edges.iter().map(|edge| {
         let (from, to) = (&topology.pods[edge.from], &topology.pods[edge.to]);
-        let name = format!("{} to {}", from.name, to.name);
-        match &edge.received {
-            Err(error) => tally.bad(&name, &error.to_string()),
-            Ok(received) if format!("{}/{}", received.instance, received.service) != to.name => {
-                tally.bad(
-                    &name,
-                    &format!("arrived at {}/{}", received.instance, received.service),
-                );
+        let check = match &edge.received {
+            Err(error) => Err(error.to_string()),
+            Ok(received) if received.pod() != to.name => {
+                Err(format!("arrived at {}", received.pod()))
             }
-            Ok(received) => match wrong(from, to, received) {
-                Some(what) => tally.bad(&name, &what),
-                None => tally.good(),
-            },
-        }
-    }
-    tally.proof(claim)
+            Ok(received) => wrong(from, to, received).map_or(Ok(None), Err),
+        };
+        (format!("{} to {}", from.name, to.name), check)
+    });
+    all_pass(claim, checks)
 }
 
 fn through_sidecars(topology: &Topology, edges: &[Edge]) -> Proof {
     let claim = "every call passes through the sidecars of the caller and of the called service";
     judge_edges(topology, edges, claim, |from, to, received| {
         let expected = format!("{}/{OUTBOUND}, {}/{INBOUND}", from.name, to.name);
-        let found = received
-            .headers
-            .get(VIA_HEADER)
-            .map_or("no sidecar", String::as_str);
+        let found = received.header(VIA_HEADER).unwrap_or("no sidecar");
         (found.replace(", ", ",") != expected.replace(", ", ",")).then(|| format!("passed {found}"))
     })
 }
@@ -258,34 +253,22 @@ fn through_sidecars(topology: &Topology, edges: &[Edge]) -> Proof {
 fn identities(topology: &Topology, edges: &[Edge]) -> Proof {
     let claim = "every call carries the identity of the caller's certificate";
     judge_edges(topology, edges, claim, |from, _, received| {
-        let found = received
-            .headers
-            .get(CLIENT_CERTIFICATE_HEADER)
-            .map_or("none", String::as_str);
+        let found = received.header(CLIENT_CERTIFICATE_HEADER).unwrap_or("none");
         let expected = format!("URI={}", from.identity);
         let proven = found.split([',', ';']).any(|part| part == expected);
         (!proven).then(|| format!("identity {found}"))
     })
 }
 
-fn no_proxy(edges: &[Edge]) -> Proof {
-    let mut tally = Tally::default();
-    for edge in edges {
-        match &edge.received {
-            Err(error) => tally.bad("a call", &error.to_string()),
-            Ok(received) => {
-                let name = format!("{}/{}", received.instance, received.service);
-                let proxied = |h: &&String| {
-                    h.starts_with("x-envoy-") || h.starts_with("x-forwarded-") || *h == VIA_HEADER
-                };
-                match received.headers.keys().find(proxied) {
-                    Some(header) => tally.bad(&name, &format!("received {header}")),
-                    None => tally.good(),
-                }
-            }
-        }
-    }
-    tally.proof("no proxy is in the path of any call")
+fn no_proxy(topology: &Topology, edges: &[Edge]) -> Proof {
+    let proxied = |h: &&String| {
+        h.starts_with("x-envoy-") || h.starts_with("x-forwarded-") || *h == VIA_HEADER
+    };
+    let claim = "no proxy is in the path of any call";
+    judge_edges(topology, edges, claim, |_, _, received| {
+        let header = received.headers.keys().find(proxied)?;
+        Some(format!("received {header}"))
+    })
 }
 
 /// Proves that TLS is off: no call carries an identity, and inbound ports accept plain text.
@@ -294,7 +277,8 @@ async fn plain(topology: &Topology, edges: &[Edge]) -> Vec<Proof> {
     let none = judge_edges(topology, edges, claim, |_, _, received| {
         received.headers.get(CLIENT_CERTIFICATE_HEADER).cloned()
     });
-    let answered = attempts(topology, |_| None).await;
+    let clients = services(topology).map(|(pod, service)| (pod, service, None));
+    let answered = attempts(clients).await;
     vec![
         none,
         expect_answer("an inbound port accepts plain text", answered),
@@ -307,163 +291,121 @@ async fn strict(
     authority: &Authority,
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let topology = &deployment.topology;
-    let stranger = authority
-        .issue(&spiffe_id("tare", "stranger"))
-        .map_err(identity_failed)?;
-    let other = Authority::new().map_err(identity_failed)?;
-    let mut good = BTreeMap::new();
-    let mut without = BTreeMap::new();
-    let mut wrong = BTreeMap::new();
-    let mut forged = BTreeMap::new();
-    for (i, pod) in topology.pods.iter().enumerate() {
-        let (Some(service), Some(leaf)) = (&pod.service, deployment.leaves.get(i)) else {
+    let stranger = authority.issue(&spiffe_id("tare", "stranger"))?;
+    let other = Authority::new()?;
+    let (mut good, mut plain, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut wrong, mut forged) = (Vec::new(), Vec::new());
+    for (pod, leaf) in topology.pods.iter().zip(&deployment.leaves) {
+        let Some(service) = &pod.service else {
             continue;
         };
-        let client = |leaf: Option<&identity::Leaf>, server| {
-            let alpn = match service.protocol {
-                ServiceProtocol::Http => "http/1.1",
-                ServiceProtocol::Grpc => "h2",
-            };
-            identity::client(leaf, server, alpn).map_err(identity_failed)
+        let with = |client: Option<&Leaf>| {
+            let alpn = config::alpn(service.protocol);
+            let tls = identity::client(client, leaf.der(), alpn)?;
+            Ok::<_, EnvironmentError>((pod, service, Some(tls)))
         };
-        without.insert(i, client(None, leaf.der())?);
-        wrong.insert(i, client(Some(&stranger), leaf.der())?);
+        plain.push((pod, service, None));
+        without.push(with(None)?);
+        wrong.push(with(Some(&stranger))?);
+        // A service without callers has no identity to compare with.
         if let Some(&caller) = pod.callers.first() {
-            let forgery = other
-                .issue(&topology.pods[caller].identity)
-                .map_err(identity_failed)?;
-            good.insert(i, client(deployment.leaves.get(caller), leaf.der())?);
-            forged.insert(i, client(Some(&forgery), leaf.der())?);
+            let forgery = other.issue(&topology.pods[caller].identity)?;
+            good.push(with(deployment.leaves.get(caller))?);
+            forged.push(with(Some(&forgery))?);
         }
     }
-    let ask = |clients: BTreeMap<usize, Tls>| attempts(topology, move |i| clients.get(&i).cloned());
-    Ok(vec![
-        expect_answer(
-            "the certificate of a caller is accepted",
-            only_called(topology, ask(good).await),
-        ),
-        expect_refusal(
-            "an inbound port refuses plain text",
-            attempts(topology, |_| None).await,
-        ),
-        expect_refusal("TLS without a certificate is refused", ask(without).await),
-        expect_refusal(
-            "a certificate with another identity is refused",
-            ask(wrong).await,
-        ),
-        expect_refusal(
+    let refused = [
+        ("an inbound port refuses plain text", plain),
+        ("TLS without a certificate is refused", without),
+        ("a certificate with another identity is refused", wrong),
+        (
             "the identity of a caller from another authority is refused",
-            only_called(topology, ask(forged).await),
+            forged,
         ),
-    ])
+    ];
+    let claim = "the certificate of a caller is accepted";
+    let mut proofs = vec![expect_answer(claim, attempts(good).await)];
+    for (claim, clients) in refused {
+        proofs.push(expect_refusal(claim, attempts(clients).await));
+    }
+    Ok(proofs)
 }
 
-type Attempt = (usize, String, Result<Response, ProbeError>);
+/// The pods with a service.
+fn services(topology: &Topology) -> impl Iterator<Item = (&Pod, &PodService)> {
+    let pods = topology.pods.iter();
+    pods.filter_map(|pod| Some((pod, pod.service.as_ref()?)))
+}
 
-/// Sends one request to each inbound port.
-async fn attempts(topology: &Topology, client: impl Fn(usize) -> Option<Tls>) -> Vec<Attempt> {
-    let asks = topology.pods.iter().enumerate().filter_map(|(i, pod)| {
-        let service = pod.service.as_ref()?;
-        let (address, tls) = (pod.inbound(), client(i));
-        let (protocol, authority, name) = (service.protocol, service.authority(), pod.name.clone());
-        Some(async move {
-            (
-                i,
-                name,
-                probe::get_at(address, protocol, tls, &authority, ECHO_PATH).await,
-            )
-        })
+type Attempt<'a> = (&'a str, Result<Response, ProbeError>);
+
+/// Sends one request to the inbound port of each of these pods.
+async fn attempts<'a>(
+    clients: impl IntoIterator<Item = (&'a Pod, &'a PodService, Option<Tls>)>,
+) -> Vec<Attempt<'a>> {
+    let asks = clients.into_iter().map(async |(pod, service, tls)| {
+        let (protocol, authority) = (service.protocol, service.authority());
+        let response = probe::get_at(pod.inbound(), protocol, tls, &authority, ECHO_PATH).await;
+        (pod.name.as_str(), response)
     });
-    all(asks).await
-}
-
-/// Leaves out services without callers, which have no identity to compare with.
-fn only_called(topology: &Topology, attempts: Vec<Attempt>) -> Vec<Attempt> {
-    let called = |i: usize| !topology.pods[i].callers.is_empty();
-    attempts
-        .into_iter()
-        .filter(|(i, _, _)| called(*i))
-        .collect()
+    join_all(asks).await
 }
 
 /// Any response except a 503 of the sidecar itself counts as accepted.
-fn expect_answer(claim: &str, attempts: Vec<Attempt>) -> Proof {
-    let mut tally = Tally::default();
-    for (_, name, result) in attempts {
-        match result {
-            Ok(response) if response.status != 503 => tally.good(),
-            Ok(response) => tally.bad(&name, &format!("status {}", response.status)),
-            Err(error) => tally.bad(&name, &error.to_string()),
-        }
-    }
-    tally.proof(claim)
+fn expect_answer(claim: &str, attempts: Vec<Attempt<'_>>) -> Proof {
+    let check = |result| match result {
+        Ok(Response { status: 503, .. }) => Err("status 503".to_owned()),
+        Ok(_) => Ok(None),
+        Err(error) => Err(ProbeError::to_string(&error)),
+    };
+    all_pass(
+        claim,
+        attempts
+            .into_iter()
+            .map(|(name, result)| (name, check(result))),
+    )
 }
 
 /// Only a connection that was accepted and then closed without a response counts as refused.
-fn expect_refusal(claim: &str, attempts: Vec<Attempt>) -> Proof {
-    let mut tally = Tally::default();
-    for (_, name, result) in attempts {
-        match result {
-            Err(ProbeError::Refused(why)) => tally.good_with(&why),
-            Err(error) => tally.bad(&name, &error.to_string()),
-            Ok(response) => tally.bad(&name, &format!("response with status {}", response.status)),
-        }
-    }
-    tally.proof(claim)
+fn expect_refusal(claim: &str, attempts: Vec<Attempt<'_>>) -> Proof {
+    let check = |result| match result {
+        Err(ProbeError::Refused(why)) => Ok(Some(why)),
+        Err(error) => Err(error.to_string()),
+        Ok(Response { status, .. }) => Err(format!("response with status {status}")),
+    };
+    all_pass(
+        claim,
+        attempts
+            .into_iter()
+            .map(|(name, result)| (name, check(result))),
+    )
 }
 
-/// Counts successful checks and collects the others.
-#[derive(Default)]
-struct Tally {
-    good: usize,
-    example: Option<String>,
-    bad: Vec<String>,
-}
+/// What a check found: an example of what was expected, or what was found instead.
+type Check = Result<Option<String>, String>;
 
-impl Tally {
-    fn good(&mut self) {
-        self.good += 1;
-    }
-
-    fn good_with(&mut self, example: &str) {
-        self.good += 1;
-        self.example.get_or_insert_with(|| example.to_owned());
-    }
-
-    fn bad(&mut self, name: &str, what: &str) {
-        self.bad.push(format!("{name}: {what}"));
-    }
-
-    fn proof(self, claim: &str) -> Proof {
-        let total = self.good + self.bad.len();
-        let mut seen = format!("{} of {total}", self.good);
-        if let Some(example) = self.example {
-            seen.push_str(&format!(" ({example})"));
-        }
-        for failure in self.bad.iter().take(NAMED_MAX) {
-            seen.push_str(&format!("; {failure}"));
-        }
-        if self.bad.len() > NAMED_MAX {
-            seen.push_str(&format!("; and {} more", self.bad.len() - NAMED_MAX));
-        }
-        Proof {
-            claim: claim.to_owned(),
-            // Without any check nothing is proven.
-            holds: total > 0 && self.bad.is_empty(),
-            seen,
+/// Proves that all checks pass. Each has a name, for messages.
+fn all_pass(claim: &str, checks: impl IntoIterator<Item = (impl Display, Check)>) -> Proof {
+    let (mut passed, mut example, mut failures) = (0, None, Vec::new());
+    for (name, check) in checks {
+        match check {
+            Ok(found) => {
+                passed += 1;
+                example = example.or(found);
+            }
+            Err(found) => failures.push(format!("{name}: {found}")),
         }
     }
-}
-
-/// Runs all at the same time and returns the results in order.
-async fn all<T: Send + 'static>(
-    work: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
-) -> Vec<T> {
-    let mut running = JoinSet::new();
-    for (i, one) in work.enumerate() {
-        running.spawn(async move { (i, one.await) });
+    let mut seen = format!("{passed} of {}", passed + failures.len());
+    if let Some(example) = example {
+        seen += &format!(" ({example})");
     }
-    let mut answers: Vec<(usize, T)> = running.join_all().await;
-    answers.sort_by_key(|(i, _)| *i);
-    answers.into_iter().map(|(_, answer)| answer).collect()
+    for failure in failures.iter().take(NAMED_MAX) {
+        seen += &format!("; {failure}");
+    }
+    if failures.len() > NAMED_MAX {
+        seen += &format!("; and {} more", failures.len() - NAMED_MAX);
+    }
+    // Without any check nothing is proven.
+    proof(claim, passed > 0 && failures.is_empty(), seen)
 }

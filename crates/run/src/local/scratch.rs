@@ -9,31 +9,30 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::proc::parse;
 
-const PREFIX: &str = "tare-run";
 /// Maximum length of the path of a Unix socket (108 bytes with the final zero).
 pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// A directory that only this user can enter. Its name contains the id of the process, so that a
-/// later run can remove the directory of a killed one. Dropping it removes the directory.
+/// A directory that only this user can enter. Its name contains the id of the process, so that
+/// [`sweep`] can remove the directory of a killed one. Dropping it removes the directory.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     path: PathBuf,
 }
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Scratch {
-    /// Creates a directory below `parent` (the system's directory for temporary files).
+    /// Creates a directory below `parent`. Its name starts with `prefix`.
     ///
     /// # Errors
     /// When it cannot be created.
-    pub(super) fn new(parent: &Path) -> io::Result<Self> {
+    pub(crate) fn new(parent: &Path, prefix: &str) -> io::Result<Self> {
         let pid = std::process::id();
         let start = start_ticks(pid).ok_or_else(|| {
             io::Error::other("/proc/self/stat could not be read; is /proc mounted?")
         })?;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{PREFIX}-{pid}-{start}-{count}"));
+        let path = parent.join(format!("{prefix}-{pid}-{start}-{count}"));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self { path })
     }
@@ -49,8 +48,7 @@ impl Scratch {
     }
 
     /// The path of the directory.
-    #[must_use]
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -61,29 +59,27 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the directories of killed runs of this user. Returns how many.
-pub(super) fn sweep(parent: &Path) -> usize {
-    let Ok(entries) = fs::read_dir(parent) else {
-        return 0;
-    };
+/// Removes the directories with this prefix whose processes have ended, and that belong to this
+/// user.
+pub(crate) fn sweep(parent: &Path, prefix: &str) {
     let me = rustix::process::getuid().as_raw();
-    entries
-        .filter_map(Result::ok)
-        .filter(|entry| {
-            let name = entry.file_name();
-            let Some((pid, start)) = name.to_str().and_then(owner) else {
-                return false;
-            };
-            // Never follows a link, and never touches files of other users.
-            let mine =
-                fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == me);
-            mine && start_ticks(pid) != Some(start) && fs::remove_dir_all(entry.path()).is_ok()
-        })
-        .count()
+    let entries = fs::read_dir(parent).into_iter().flatten();
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let Some((pid, start)) = name.to_str().and_then(|n| owner(n, prefix)) else {
+            continue;
+        };
+        // Never follows a link, and never touches files of other users.
+        let mine = fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == me);
+        if mine && start_ticks(pid) != Some(start) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
-fn owner(name: &str) -> Option<(u32, u64)> {
-    let mut parts = name.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-');
+/// The process of a directory: its id and start.
+fn owner(name: &str, prefix: &str) -> Option<(u32, u64)> {
+    let mut parts = name.strip_prefix(prefix)?.strip_prefix('-')?.split('-');
     let pid = parts.next()?.parse().ok()?;
     let start = parts.next()?.parse().ok()?;
     parts.next()?.parse::<u32>().ok()?;
@@ -132,7 +128,6 @@ impl Network {
     }
 
     /// Second octet.
-    #[must_use]
     pub(super) fn second(&self) -> u8 {
         self.second
     }
@@ -155,7 +150,7 @@ mod tests {
     #[test]
     fn a_directory_is_private_and_removed_when_dropped() {
         let parent = tempfile::tempdir().unwrap();
-        let scratch = Scratch::new(parent.path()).unwrap();
+        let scratch = Scratch::new(parent.path(), "tare-run").unwrap();
         let path = scratch.path().to_owned();
         assert_eq!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
@@ -174,13 +169,13 @@ mod tests {
             fs::create_dir(&path).unwrap();
             path
         };
-        let alive = Scratch::new(parent.path()).unwrap();
+        let alive = Scratch::new(parent.path(), "tare-run").unwrap();
         let my_pid_before = make(&format!("tare-run-{}-1-0", std::process::id()));
         let dead = make("tare-run-4194305-12-0");
         let foreign = [make("tare-run-x-1-0"), make("tare-runs"), make("other")];
         std::os::unix::fs::symlink(&foreign[2], parent.path().join("tare-run-4194306-1-0"))
             .unwrap();
-        assert_eq!(sweep(parent.path()), 2);
+        sweep(parent.path(), "tare-run");
         assert!(!dead.exists() && !my_pid_before.exists());
         assert!(alive.path().exists() && foreign.iter().all(|p| p.exists()));
     }

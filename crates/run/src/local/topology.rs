@@ -3,7 +3,7 @@
 //! As in a cluster, each pod has its own address and the same ports. On Linux all of 127.0.0.0/8 is
 //! the loopback network.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tare_model::graph::{Service, ServiceGraph, ServiceProtocol};
@@ -12,6 +12,7 @@ use tare_model::worker::Upstream;
 
 use super::identity::spiffe_id;
 use crate::envoy::config::Route;
+use crate::instances;
 
 /// The application port of a pod. A socket that listens on all addresses also takes its port on every
 /// loopback address, so the ports of pods are not those of common development servers (8080). They
@@ -56,7 +57,6 @@ pub(super) struct PodService {
 
 impl PodService {
     /// Host header or `:authority` of calls to it.
-    #[must_use]
     pub(super) fn authority(&self) -> String {
         format!("{}.{}", self.service, self.instance)
     }
@@ -64,25 +64,21 @@ impl PodService {
 
 impl Pod {
     /// Address of its application.
-    #[must_use]
     pub(super) fn application(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, APPLICATION_PORT)
     }
 
     /// Inbound address of its sidecar.
-    #[must_use]
     pub(super) fn inbound(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, INBOUND_PORT)
     }
 
     /// Outbound address of its sidecar.
-    #[must_use]
     pub(super) fn outbound(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, OUTBOUND_PORT)
     }
 
     /// Name as part of a file name.
-    #[must_use]
     pub(super) fn file_name(&self) -> String {
         self.name.replace('/', "-")
     }
@@ -98,36 +94,34 @@ pub(super) struct Topology {
 impl Topology {
     /// Lays out a workload in the network `127.second.0.0/16`; `None` when it has
     /// more pods than the network has addresses.
-    #[must_use]
     pub(super) fn new(workload: &Workload, second: u8) -> Option<Self> {
         let graph = &workload.graph;
         let count = 1 + graph.services.len() * workload.instances as usize;
         if count > PODS_MAX {
             return None;
         }
-        let mut pods = vec![Pod {
-            name: GENERATOR.to_owned(),
-            ip: address(second, 0),
-            identity: spiffe_id("tare", GENERATOR),
-            service: None,
-            calls: Vec::new(),
-            callers: Vec::new(),
-        }];
+        let mut pods = Vec::with_capacity(count);
+        let mut add = |name: String, identity: String, service: Option<PodService>| {
+            pods.push(Pod {
+                name,
+                ip: address(second, pods.len()),
+                identity,
+                service,
+                calls: Vec::new(),
+                callers: Vec::new(),
+            });
+        };
+        add(GENERATOR.to_owned(), spiffe_id("tare", GENERATOR), None);
         for i in 0..workload.instances {
-            let instance = format!("{}-{i}", graph.name);
+            let instance = instances::name(graph, i);
             for service in &graph.services {
-                pods.push(Pod {
-                    name: format!("{instance}/{}", service.name),
-                    ip: address(second, pods.len()),
-                    identity: spiffe_id(&instance, &service.name),
-                    service: Some(PodService {
-                        instance: instance.clone(),
-                        service: service.name.clone(),
-                        protocol: service.protocol,
-                    }),
-                    calls: Vec::new(),
-                    callers: Vec::new(),
-                });
+                let in_pod = PodService {
+                    instance: instance.clone(),
+                    service: service.name.clone(),
+                    protocol: service.protocol,
+                };
+                let name = format!("{instance}/{}", service.name);
+                add(name, spiffe_id(&instance, &service.name), Some(in_pod));
             }
         }
         let mut topology = Self { pods };
@@ -137,11 +131,11 @@ impl Topology {
 
     fn connect(&mut self, workload: &Workload) {
         let graph = &workload.graph;
-        let fronts = fronts(graph, &workload.mix);
+        let fronts = instances::fronts(workload);
         for i in 0..workload.instances as usize {
             let base = 1 + i * graph.services.len();
             for (s, service) in graph.services.iter().enumerate() {
-                if fronts.contains(service.name.as_str()) {
+                if fronts.contains(&service.name) {
                     self.edge(0, base + s);
                 }
                 for callee in called(graph, service) {
@@ -158,7 +152,6 @@ impl Topology {
 
     /// Returns the addresses that a pod's application calls, by service name: through its sidecar, or
     /// direct.
-    #[must_use]
     pub(super) fn upstreams(&self, pod: &Pod, meshed: bool) -> BTreeMap<String, Upstream> {
         self.reach(pod, meshed)
             .map(|(callee, upstream)| (callee.service.clone(), upstream))
@@ -166,7 +159,6 @@ impl Topology {
     }
 
     /// Returns the addresses of the services of the mix, for the generator.
-    #[must_use]
     pub(super) fn targets(&self, meshed: bool) -> BTreeMap<(String, String), Upstream> {
         self.reach(&self.pods[0], meshed)
             .map(|(callee, upstream)| ((callee.instance.clone(), callee.service.clone()), upstream))
@@ -178,48 +170,32 @@ impl Topology {
         pod: &'a Pod,
         meshed: bool,
     ) -> impl Iterator<Item = (&'a PodService, Upstream)> {
-        pod.calls.iter().filter_map(move |&i| {
-            let callee = &self.pods[i];
-            let service = callee.service.as_ref()?;
-            let connect = if meshed {
-                pod.outbound()
-            } else {
-                callee.application()
+        self.called(pod).map(move |(callee, service)| {
+            let connect = match meshed {
+                true => pod.outbound().to_string(),
+                false => callee.application().to_string(),
             };
-            Some((
-                service,
-                Upstream {
-                    connect: connect.to_string(),
-                    authority: service.authority(),
-                },
-            ))
+            let authority = service.authority();
+            (service, Upstream { connect, authority })
         })
     }
 
     /// Returns the routes of a pod's sidecar.
-    #[must_use]
     pub(super) fn routes(&self, pod: &Pod) -> Vec<Route> {
-        pod.calls
-            .iter()
-            .filter_map(|&i| {
-                let callee = &self.pods[i];
-                let service = callee.service.as_ref()?;
-                Some(Route {
-                    authority: service.authority(),
-                    protocol: service.protocol,
-                    address: callee.inbound(),
-                    identity: callee.identity.clone(),
-                })
-            })
-            .collect()
+        let called = self.called(pod).map(|(callee, service)| Route {
+            authority: service.authority(),
+            protocol: service.protocol,
+            address: callee.inbound(),
+            identity: callee.identity.clone(),
+        });
+        called.collect()
     }
-}
 
-/// Returns the services of the mix.
-fn fronts<'a>(graph: &'a ServiceGraph, mix: &str) -> BTreeSet<&'a str> {
-    let endpoints = graph.mix(mix).map(|m| m.endpoints.iter());
-    let endpoints = endpoints.into_iter().flatten();
-    endpoints.map(|e| e.service.as_str()).collect()
+    /// Returns the pods that a pod calls, with their services.
+    fn called(&self, pod: &Pod) -> impl Iterator<Item = (&Pod, &PodService)> {
+        let called = pod.calls.iter().map(|&i| &self.pods[i]);
+        called.filter_map(|callee| Some((callee, callee.service.as_ref()?)))
+    }
 }
 
 /// Returns the indices of the services that a service calls.
@@ -240,6 +216,7 @@ fn address(second: u8, index: usize) -> Ipv4Addr {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     pub(crate) fn workload(instances: u32) -> Workload {
         let graph = serde_json::json!({

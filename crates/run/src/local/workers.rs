@@ -7,7 +7,7 @@ use tare_model::layout;
 use tare_model::worker::{Plane, WatchedProcess};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::child::{Launch, Process};
 use crate::environment::{EnvironmentError, Worker, WorkerSpec};
@@ -21,22 +21,21 @@ pub(super) async fn start(
     tare: &Path,
     spec: &WorkerSpec,
     dir: &Path,
-) -> Result<(Worker, JoinHandle<()>), EnvironmentError> {
+    tasks: &mut JoinSet<()>,
+) -> Result<Worker, EnvironmentError> {
     let (name, command, json) = match spec {
         WorkerSpec::Generator(spec) => ("generator", "load", serde_json::to_vec(spec)),
         WorkerSpec::Agent(spec) => ("agent", "agent", serde_json::to_vec(spec)),
-    };
-    let failed = |e: std::io::Error| EnvironmentError::Start {
-        name: name.to_owned(),
-        found: e.to_string(),
     };
     let launch = Launch {
         tare,
         name: name.to_owned(),
         log: dir.join(layout::LOGS).join(format!("{name}.log")),
     };
-    let mut process = launch.worker(&[command, "--spec", "-"]).map_err(failed)?;
-    if let Some(mut stdin) = process.child().stdin.take() {
+    let mut process = launch
+        .worker(&[command, "--spec", "-"])
+        .map_err(|e| EnvironmentError::start(name, e))?;
+    if let Some(mut stdin) = process.child.stdin.take() {
         // A broken pipe means that the worker ended, which its stream shows.
         let _ = stdin.write_all(&json.unwrap_or_default()).await;
     }
@@ -46,14 +45,13 @@ pub(super) async fn start(
     ];
     let (lines_sender, lines) = mpsc::channel(LINES_WAITING_MAX);
     let (stop, stop_receiver) = mpsc::channel(1);
-    let task = tokio::spawn(supervise(process, lines_sender, stop_receiver));
-    let worker = Worker {
+    tasks.spawn(supervise(process, lines_sender, stop_receiver));
+    Ok(Worker {
         watched,
         armed_within: ARMED_WITHIN,
         lines,
         stop,
-    };
-    Ok((worker, task))
+    })
 }
 
 /// Passes on lines until the worker ends. Returning drops the process, which kills it if it still
@@ -63,7 +61,7 @@ async fn supervise(
     lines: mpsc::Sender<String>,
     mut stop: mpsc::Receiver<()>,
 ) {
-    let Some(stdout) = process.child().stdout.take() else {
+    let Some(stdout) = process.child.stdout.take() else {
         return;
     };
     let mut reader = BufReader::new(stdout).lines();
@@ -81,5 +79,5 @@ async fn supervise(
             },
         }
     }
-    let _ = process.child().wait().await;
+    let _ = process.child.wait().await;
 }

@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 /// Returns the time for which the quota has throttled the group, in nanoseconds summed over cores,
 /// from its `cpu.stat` of either version. `None` without the line, when the controller is not
 /// active.
-#[must_use]
 pub(super) fn throttled_ns(text: &str) -> Option<u64> {
-    let value = |name: &str| -> Option<u64> {
-        text.lines().find_map(|line| {
-            let (key, value) = line.split_once(' ')?;
-            (key == name).then(|| value.trim().parse().ok())?
-        })
-    };
-    value("throttled_usec")
+    stat_value(text, "throttled_usec")
         .map(|us| us.saturating_mul(1000))
-        .or_else(|| value("throttled_time"))
+        .or_else(|| stat_value(text, "throttled_time"))
+}
+
+/// Returns the number in the line `name NUMBER` of a `cpu.stat` or `memory.stat`.
+pub(super) fn stat_value(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        (key == name).then(|| value.trim().parse().ok())?
+    })
 }
 
 /// Returns the directories of all groups whose CPU quota applies to a process: its own group, then
 /// its visible ancestors, from `/proc/PID/cgroup` and `/proc/self/mountinfo`. Empty without a CPU
 /// controller.
-#[must_use]
 pub(super) fn cpu_dirs(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
     let Some((mount, own)) = cpu_dir(cgroup, mountinfo) else {
         return Vec::new();

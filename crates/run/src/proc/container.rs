@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::cgroup::stat_value;
 use super::read::Usage;
 
 /// Length of a container id: 64 hexadecimal digits.
@@ -29,7 +30,6 @@ pub(crate) struct Groups {
 impl Groups {
     /// Finds them below the mount point of the control groups. In a container `TARE_CGROUP_ROOT` names
     /// it.
-    #[must_use]
     pub(crate) fn find() -> Self {
         let root = std::env::var_os("TARE_CGROUP_ROOT");
         Self::below(&root.map_or_else(|| PathBuf::from("/sys/fs/cgroup"), PathBuf::from))
@@ -54,7 +54,6 @@ impl Groups {
     }
 
     /// Returns the container with that id; `None` when it has no group here.
-    #[must_use]
     pub(crate) fn container(&self, id: &str) -> Option<Container> {
         let cpu = self.cpu.get(id)?;
         let file = if self.unified {
@@ -115,7 +114,7 @@ impl Container {
     pub(crate) fn usage(&mut self, place: usize, now: bool) -> Option<(Usage, Option<u64>)> {
         let text = text_of(&self.cpu)?;
         let cpu_ns = if self.unified {
-            v2_usage_ns(&text)?
+            stat_value(&text, "usage_usec")?.saturating_mul(1000)
         } else {
             text.trim().parse().ok()?
         };
@@ -152,11 +151,8 @@ impl Container {
         } else {
             ("memory.usage_in_bytes", "total_inactive_file")
         };
-        let charged: u64 = fs::read_to_string(dir.join(current))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()?;
+        let charged = fs::read_to_string(dir.join(current)).ok()?;
+        let charged: u64 = charged.trim().parse().ok()?;
         let stat = fs::read_to_string(dir.join("memory.stat")).ok()?;
         Some(charged.saturating_sub(stat_value(&stat, inactive)?))
     }
@@ -167,17 +163,6 @@ fn text_of(file: &File) -> Option<String> {
     let n = file.read_at(&mut bytes, 0).ok()?;
     bytes.truncate(n);
     String::from_utf8(bytes).ok()
-}
-
-fn v2_usage_ns(text: &str) -> Option<u64> {
-    Some(stat_value(text, "usage_usec")?.saturating_mul(1000))
-}
-
-fn stat_value(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let (key, value) = line.split_once(' ')?;
-        (key == name).then(|| value.trim().parse().ok())?
-    })
 }
 
 #[cfg(test)]

@@ -5,34 +5,35 @@
 /// ones.
 #[must_use]
 pub fn stat_cpu_ticks(text: &str) -> Option<u64> {
-    // The command in parentheses may contain spaces and parentheses.
-    let after = &text[text.rfind(')')? + 1..];
-    let mut fields = after.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
+    let user: u64 = stat_field(text, 11)?.parse().ok()?;
+    let system: u64 = stat_field(text, 12)?.parse().ok()?;
     Some(user + system)
+}
+
+/// Field of `/proc/PID/stat`, counted from 0 after the command in parentheses, which may contain
+/// spaces and parentheses.
+fn stat_field(text: &str, index: usize) -> Option<&str> {
+    let after = &text[text.rfind(')')? + 1..];
+    after.split_ascii_whitespace().nth(index)
 }
 
 /// Start time from `/proc/PID/stat`, in clock ticks since boot. Together with the process id it
 /// identifies a process.
 #[must_use]
 pub fn stat_start_ticks(text: &str) -> Option<u64> {
-    let after = &text[text.rfind(')')? + 1..];
-    after.split_ascii_whitespace().nth(19)?.parse().ok()
+    stat_field(text, 19)?.parse().ok()
 }
 
 /// State letter from `/proc/PID/stat`; `Z` is a process that has ended.
 #[must_use]
 pub fn stat_state(text: &str) -> Option<char> {
-    let after = &text[text.rfind(')')? + 1..];
-    after.split_ascii_whitespace().next()?.chars().next()
+    stat_field(text, 0)?.chars().next()
 }
 
 /// Resident pages from `/proc/PID/stat`.
 #[must_use]
 pub fn stat_resident_pages(text: &str) -> Option<u64> {
-    let after = &text[text.rfind(')')? + 1..];
-    after.split_ascii_whitespace().nth(21)?.parse().ok()
+    stat_field(text, 21)?.parse().ok()
 }
 
 /// Value of a `Name:   123 kB` line, in bytes: `meminfo`, `smaps_rollup`, `status`.

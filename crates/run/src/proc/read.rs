@@ -30,7 +30,6 @@ pub(crate) struct Usage {
 
 impl Process {
     /// Starts to watch a process. A process that does not exist counts as ended.
-    #[must_use]
     pub(crate) fn new(pid: u32) -> Self {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
         Self {
@@ -46,7 +45,6 @@ impl Process {
     ///
     /// CPU comes from the clock of the process, in nanoseconds. If that clock cannot be read, it comes
     /// from `/proc/PID/stat`, in ticks of 10 ms.
-    #[must_use]
     pub(crate) fn usage(&self) -> Option<Usage> {
         let stat = self.stat()?;
         let pages = parse::stat_resident_pages(&stat)?;
@@ -61,7 +59,6 @@ impl Process {
     }
 
     /// Whether the process still runs.
-    #[must_use]
     pub(crate) fn is_same(&self) -> bool {
         self.stat().is_some()
     }
@@ -83,7 +80,6 @@ impl Process {
 
     /// Proportional set size in bytes; `None` without permission. The kernel walks all pages of the
     /// process for this, which takes some hundred microseconds for a proxy.
-    #[must_use]
     pub(crate) fn pss_bytes(&self) -> Option<u64> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         parse::kib_line_bytes(&text, "Pss")
@@ -91,7 +87,6 @@ impl Process {
 }
 
 /// Reads the machine; `None` if `/proc` is not as expected.
-#[must_use]
 pub(crate) fn machine() -> Option<MachineSample> {
     let ticks = parse::machine_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
@@ -104,13 +99,11 @@ pub(crate) fn machine() -> Option<MachineSample> {
 }
 
 /// Number of cores that this process may use.
-#[must_use]
 pub(crate) fn cores_allowed() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
 /// CPU time of this process.
-#[must_use]
 pub(crate) fn own_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .map(Duration::from)
@@ -125,7 +118,6 @@ pub(crate) struct Throttling {
 
 impl Throttling {
     /// Throttling of the group of this process.
-    #[must_use]
     pub(crate) fn own() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let dirs = cgroup::cpu_dirs(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"));
@@ -139,7 +131,6 @@ impl Throttling {
 
     /// Throttled time so far, in nanoseconds, summed over cores and groups; `None` if no group has the
     /// counter (no CPU controller, or only the root group).
-    #[must_use]
     pub(crate) fn ns(&self) -> Option<u64> {
         self.files
             .iter()

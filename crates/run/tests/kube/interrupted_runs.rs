@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use tare_model::plan::Plan;
 use tare_run::environment::{Environment as _, EnvironmentError};
-use tare_run::kube::{Kubernetes, KubernetesOptions, leftovers};
+use tare_run::kube::{Kubernetes, leftovers};
 
 use super::server::Server;
 use super::{INJECTED, deploy, environment, folder, plan, prepared, tainted_nodes};
@@ -29,7 +29,7 @@ async fn a_killed_run_is_listed_and_a_resumed_run_removes_its_objects() {
     // Another run would share the cluster with the objects of the killed one.
     let objects = server.paths("");
     let run = "20260102-000000-other".to_owned();
-    let mut other = Kubernetes::new(KubernetesOptions { run });
+    let mut other = Kubernetes::new(run);
     let refused = other.prepare(&plan, &mut |_| {}).await.unwrap_err();
     let message = refused.to_string();
     assert!(
@@ -89,7 +89,7 @@ async fn of_two_runs_that_start_at_once_the_later_one_fails() {
     let plan = plan(&server, 1, INJECTED);
     let before = server.world.lock().unwrap().objects.clone();
     let run = "20260102-000000-other".to_owned();
-    let mut other = Kubernetes::new(KubernetesOptions { run });
+    let mut other = Kubernetes::new(run);
     other.prepare(&plan, &mut |_| {}).await.unwrap();
     let created = std::mem::replace(&mut server.world.lock().unwrap().objects, before.clone());
     let created: Vec<_> = created

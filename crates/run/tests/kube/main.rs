@@ -17,7 +17,7 @@ use tare_model::plan::{KubernetesSettings, Plan, SamplingSource, resolve};
 use tare_model::trial::{EventKind, order};
 use tare_model::worker::AgentSpec;
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
-use tare_run::kube::{Kubernetes, KubernetesOptions, role_yaml};
+use tare_run::kube::{Kubernetes, role_yaml};
 
 fn plan(server: &Server, instances: u32, mesh: &str) -> Plan {
     let config = server.kubeconfig();
@@ -37,8 +37,7 @@ const INJECTED: &str = "{name: there, mesh: installed, kubernetes: {join: {names
     proxy_config: {config_dump: 'http://127.0.0.1:15000/config_dump', server_info: 'http://127.0.0.1:15000/server_info'}}}";
 
 fn environment() -> Kubernetes {
-    let run = "20260101-000000-sim".to_owned();
-    Kubernetes::new(KubernetesOptions { run })
+    Kubernetes::new("20260101-000000-sim".to_owned())
 }
 
 async fn prepared(plan: &Plan) -> Kubernetes {

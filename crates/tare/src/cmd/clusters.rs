@@ -13,7 +13,7 @@ use tare_model::layout;
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::summary::clusters::{ClusterRun, ClustersManifest};
 use tare_model::trial::order;
-use tare_run::kube::{Kubernetes, KubernetesOptions, server};
+use tare_run::kube::{Kubernetes, server};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
 
@@ -115,12 +115,9 @@ impl Clusters {
             let (stop, bars) = (stop.clone(), &bars);
             async move {
                 let (start, plan, name) = self.start_of(cluster)?;
-                let options = KubernetesOptions {
-                    run: name.0.clone(),
-                };
                 let display = Display::beside(&plan, &order(&plan), bars, &cluster.context);
                 go(
-                    Kubernetes::new(options),
+                    Kubernetes::new(name.0.clone()),
                     start,
                     &plan,
                     name,

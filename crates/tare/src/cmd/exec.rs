@@ -16,6 +16,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let never = tare_run::local::exec(args.parent, args.program, &args.arguments)?;
+    let never = tare_run::local::exec(args.parent, &args.program, &args.arguments)?;
     match never {}
 }

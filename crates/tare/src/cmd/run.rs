@@ -15,8 +15,8 @@ use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
 use tare_run::environment::Environment;
 use tare_run::experiment::{self, Observer, Update};
-use tare_run::kube::{Kubernetes, KubernetesOptions};
-use tare_run::local::{Local, LocalOptions};
+use tare_run::kube::Kubernetes;
+use tare_run::local::{Local, LocalSettings};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
 
@@ -139,14 +139,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 RunStart::New { .. } => None,
             };
             let (_awake, idle) = idle_cores(args.let_cores_sleep, began);
-            let local = Local::new(LocalOptions {
-                offline: args.offline,
-                idle: Some(idle),
-            })?;
+            let local = Local::new(LocalSettings::from_env(args.offline, Some(idle))?)?;
             runtime.block_on(go(local, start, &plan, name, asked, web, display))?
         }
         EnvironmentKind::Kubernetes => {
-            let cluster = Kubernetes::new(KubernetesOptions { run: id });
+            let cluster = Kubernetes::new(id);
             runtime.block_on(go(cluster, start, &plan, name, asked, web, display))?
         }
         EnvironmentKind::Fake => {

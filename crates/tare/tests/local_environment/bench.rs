@@ -88,7 +88,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn new(mesh: Mesh, instances: u32) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut local = Local::with(LocalSettings {
+        let mut local = Local::new(LocalSettings {
             tare: PathBuf::from(env!("CARGO_BIN_EXE_tare")),
             envoy: install::Settings::from_env(false),
             temporary: dir.path().to_owned(),

@@ -10,9 +10,9 @@ use hyper::http::uri::PathAndQuery;
 use tare_model::graph::{Call, Service, ServiceEndpoint};
 use tare_model::rng::Rng;
 
+use crate::error::WorkloadError;
 use crate::protocol::grpc::{Payload, synthetic_path};
 use crate::protocol::{Failure, Upstream};
-use crate::server::WorkloadError;
 use crate::timer::Timer;
 
 use super::cpu::CpuWork;

@@ -3,49 +3,27 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::CONTENT_TYPE;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::http;
+use super::control::{Aborted, ConnectionControl};
 use super::knobs::Close;
 use super::state::WorkerState;
+use super::{grpc, http};
 use crate::front;
 
 /// Longest TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-
-/// Lets a request end its connection.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectionControl {
-    after: AtomicBool,
-    abort: AtomicBool,
-    reset: AtomicBool,
-    changed: Notify,
-}
-
-impl ConnectionControl {
-    /// Ends the connection in this way; [`Close::Stream`] does not affect it.
-    pub(crate) fn end(&self, how: Close) {
-        match how {
-            Close::After => self.after.store(true, Ordering::Release),
-            Close::Abort => self.abort.store(true, Ordering::Release),
-            Close::Reset => {
-                self.reset.store(true, Ordering::Release);
-                self.abort.store(true, Ordering::Release);
-            }
-            Close::Stream => return,
-        }
-        self.changed.notify_one();
-    }
-}
 
 /// Serves one connection until it ends, or until `stop` changes and its requests in flight are
 /// done. Errors are ignored: the peer disconnected or sent malformed requests.
@@ -56,7 +34,7 @@ pub(crate) async fn serve(
     stop: watch::Receiver<()>,
 ) {
     let _ = stream.set_nodelay(true);
-    state.metrics.connected();
+    state.shared.metrics.connected();
     let control = Arc::new(ConnectionControl::default());
     let stream = ResettableStream {
         stream,
@@ -78,32 +56,36 @@ async fn exchange(
     mut stop: watch::Receiver<()>,
 ) {
     let of_request = Arc::clone(&control);
-    let service = service_fn(move |request| {
-        http::answer(Arc::clone(&state), Arc::clone(&of_request), request)
-    });
-    let builder = front::builder();
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let mut ending = false;
-    loop {
+    let service =
+        service_fn(move |request| answer(Arc::clone(&state), Arc::clone(&of_request), request));
+    let stopped = async {
         tokio::select! {
-            biased;
-            () = control.changed.notified() => {
-                if control.abort.load(Ordering::Acquire) {
-                    return;
-                }
-                if control.after.load(Ordering::Acquire) && !ending {
-                    ending = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-            }
-            _ = stop.changed(), if !ending => {
-                ending = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            _ = connection.as_mut() => return,
+            _ = stop.changed() => {}
+            () = control.ends(Close::After) => {}
         }
+    };
+    tokio::select! {
+        biased;
+        () = control.ends(Close::Abort) => {}
+        () = front::serve(stream, service, stopped) => {}
     }
+}
+
+type Body = Either<Full<Bytes>, tonic::body::Body>;
+
+/// Answers one request, HTTP or gRPC.
+async fn answer(
+    state: Arc<WorkerState>,
+    control: Arc<ConnectionControl>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Aborted> {
+    let content_type = request.headers().get(CONTENT_TYPE);
+    if content_type.is_some_and(|t| t.as_bytes().starts_with(b"application/grpc")) {
+        let response = grpc::answer(state, &control, request).await?;
+        return Ok(response.map(Either::Right));
+    }
+    let response = http::answer(&state, &control, request).await?;
+    Ok(response.map(Either::Left))
 }
 
 /// A socket that is reset instead of closed if its control requests so.
@@ -114,7 +96,7 @@ struct ResettableStream {
 
 impl Drop for ResettableStream {
     fn drop(&mut self) {
-        if self.control.reset.load(Ordering::Acquire) {
+        if self.control.resets() {
             let _ = self.stream.set_zero_linger();
         }
     }

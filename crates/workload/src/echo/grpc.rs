@@ -1,8 +1,5 @@
-//! Answers gRPC: the four kinds of methods, reflection and health.
+//! Answers gRPC: the four kinds of methods.
 
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::stream::{self, Stream};
@@ -11,72 +8,18 @@ use hyper::{Request, Response};
 use tonic::body::Body;
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
-use tower_service::Service;
 
 use crate::protocol::grpc::Method;
 
-use super::connection::ConnectionControl;
-use super::http::{self, Aborted, filling};
-use super::knobs::{BODY_MAX, Knobs, ReplyStatus};
-use super::messages::{EchoReply, EchoRequest, SERVICE, descriptor_set};
+use super::control::{Aborted, ConnectionControl};
+use super::knobs::{BODY_MAX, Knobs, ReplyStatus, filling};
+use super::messages::{EchoReply, EchoRequest, SERVICE};
 use super::metrics::Protocol;
 use super::state::WorkerState;
 
 type Codec = ProstCodec<EchoReply, EchoRequest>;
-type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
-type Handler = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
-
 /// Largest message: the largest body and the other fields.
 const MESSAGE_MAX: usize = BODY_MAX + 4096;
-
-/// The services besides the echo service, by name.
-pub(crate) struct Services(Vec<(&'static str, Handler)>);
-
-impl Services {
-    /// Reflection in both versions, and health.
-    ///
-    /// # Errors
-    /// None in practice, because the descriptors are part of the program.
-    pub(crate) async fn new() -> io::Result<Self> {
-        let echo = descriptor_set()?;
-        let described = || {
-            tonic_reflection::server::Builder::configure()
-                .register_encoded_file_descriptor_set(&echo)
-                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        };
-        let v1 = described().build_v1().map_err(io::Error::other)?;
-        let v1alpha = described().build_v1alpha().map_err(io::Error::other)?;
-        let (reporter, health) = tonic_health::server::health_reporter();
-        let serving = tonic_health::ServingStatus::Serving;
-        reporter.set_service_status(SERVICE, serving).await;
-        Ok(Self(vec![
-            ("grpc.reflection.v1.ServerReflection", handler(v1)),
-            ("grpc.reflection.v1alpha.ServerReflection", handler(v1alpha)),
-            ("grpc.health.v1.Health", handler(health)),
-        ]))
-    }
-}
-
-/// Boxes a generated server.
-fn handler<S>(server: S) -> Handler
-where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = std::convert::Infallible>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    S::Future: Send,
-{
-    Box::new(move |request| {
-        let answer = server.clone().call(request);
-        Box::pin(async move {
-            match answer.await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            }
-        })
-    })
-}
 
 /// Answers one call.
 pub(crate) async fn answer(
@@ -89,16 +32,16 @@ pub(crate) async fn answer(
         .trim_start_matches('/')
         .split_once('/')
         .unwrap_or((&path, ""));
-    if let Some((_, handler)) = state.services.0.iter().find(|(name, _)| *name == service) {
+    if let Some(handler) = state.services.find(service) {
         return Ok(handler(request).await);
     }
-    let metrics = Arc::clone(&state.metrics);
-    let response = match http::from_headers(request.headers()) {
+    let shared = Arc::clone(&state.shared);
+    let response = match Knobs::from_headers(request.headers()) {
         _ if service != SERVICE => unknown(&path),
         Err(problem) => Status::invalid_argument(problem.to_string()).into_http(),
         Ok(knobs) => {
-            if let Err(aborted) = http::end(connection, state.draw(knobs.clone()).close) {
-                metrics.answered(Protocol::Grpc, None);
+            if let Err(aborted) = connection.end(state.draw(knobs.clone()).close) {
+                shared.metrics.answered(Protocol::Grpc, None);
                 return Err(aborted);
             }
             call(state, knobs, method, &path, request).await
@@ -106,7 +49,7 @@ pub(crate) async fn answer(
     };
     // The status of an error is in the headers, status 0 in the trailers.
     let status = Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code());
-    metrics.answered(Protocol::Grpc, Some(status as u16));
+    shared.metrics.answered(Protocol::Grpc, Some(status as u16));
     Ok(response)
 }
 
@@ -127,7 +70,7 @@ async fn call(
     let mut grpc = tonic::server::Grpc::new(Codec::default())
         .max_decoding_message_size(MESSAGE_MAX)
         .max_encoding_message_size(MESSAGE_MAX);
-    let first = move |message| Replies::new(state.clone(), knobs.clone(), message, 0, 1);
+    let first = move |message| Replies::new(state.clone(), knobs.clone(), message);
     match method {
         "Unary" => {
             let call = Method(|message: EchoRequest| {
@@ -179,13 +122,7 @@ struct Replies {
 
 impl Replies {
     /// `knobs` are those of the metadata; those of the message take precedence.
-    fn new(
-        state: Arc<WorkerState>,
-        knobs: Knobs,
-        message: EchoRequest,
-        index: u64,
-        received: u64,
-    ) -> Result<Self, Status> {
+    fn new(state: Arc<WorkerState>, knobs: Knobs, message: EchoRequest) -> Result<Self, Status> {
         let mut own = Knobs::default();
         let fields = [
             ("delay", &message.delay),
@@ -201,8 +138,8 @@ impl Replies {
             knobs: own.or(&knobs),
             state,
             message,
-            index,
-            received,
+            index: 0,
+            received: 1,
         })
     }
 
@@ -213,7 +150,6 @@ impl Replies {
         self.left -= 1;
         let code = drawn.status.map_or(Code::Ok, code);
         if code != Code::Ok {
-            self.left = 0;
             return Err(Status::new(code, "the requested status"));
         }
         let body = match drawn.size {
@@ -231,11 +167,11 @@ impl Replies {
     }
 
     fn into_stream(self) -> impl Stream<Item = Result<EchoReply, Status>> {
-        stream::unfold(self, |mut replies| async move {
+        stream::try_unfold(self, |mut replies| async move {
             if replies.left == 0 {
-                return None;
+                return Ok(None);
             }
-            Some((replies.one().await, replies))
+            Ok(Some((replies.one().await?, replies)))
         })
     }
 }
@@ -285,12 +221,9 @@ impl<F: Fn(EchoRequest) -> Result<Replies, Status>> Conversation<F> {
     }
 
     fn into_stream(self) -> impl Stream<Item = Result<EchoReply, Status>> {
-        stream::unfold(Some(self), |conversation| async move {
-            let mut conversation = conversation?;
-            match conversation.next().await {
-                Ok(reply) => Some((Ok(reply?), Some(conversation))),
-                Err(status) => Some((Err(status), None)),
-            }
+        stream::try_unfold(self, |mut conversation| async move {
+            let reply = conversation.next().await?;
+            Ok(reply.map(|reply| (reply, conversation)))
         })
     }
 }

@@ -1,30 +1,18 @@
 //! Answers HTTP: paths, queries and headers.
 
-use std::sync::{Arc, OnceLock};
-
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Request, Response, StatusCode, Version};
 use tonic::Code;
 
-use super::connection::ConnectionControl;
-use super::grpc;
-use super::knobs::{BODY_MAX, Close, Drawn, KnobError, Knobs, NAMES, ReplyStatus};
+use super::control::{Aborted, ConnectionControl};
+use super::knobs::{BODY_MAX, Drawn, KnobError, Knobs, NAMES, ReplyStatus, filling};
 use super::metrics::Protocol;
 use super::state::WorkerState;
 use crate::protocol::http::{joined, query_value};
 
-pub(crate) type Body = Either<Full<Bytes>, tonic::body::Body>;
-
-/// The prefix of headers that set knobs.
-const PREFIX: &str = "tare-";
 const PATHS: &str = "/, /echo, /delay/10ms, /status/503, /bytes/1KiB, /headers, /ready, /metrics";
-
-/// A request without a response, as requested.
-#[derive(Debug, thiserror::Error)]
-#[error("aborted as requested")]
-pub(crate) struct Aborted;
 
 /// The kind of a path.
 enum Route {
@@ -34,26 +22,20 @@ enum Route {
     Metrics,
 }
 
-/// Answers one request, HTTP or gRPC.
+/// Answers one HTTP request.
 pub(crate) async fn answer(
-    state: Arc<WorkerState>,
-    control: Arc<ConnectionControl>,
+    state: &WorkerState,
+    control: &ConnectionControl,
     request: Request<Incoming>,
-) -> Result<Response<Body>, Aborted> {
-    let content_type = request.headers().get(CONTENT_TYPE);
-    if content_type.is_some_and(|t| t.as_bytes().starts_with(b"application/grpc")) {
-        return Ok(grpc::answer(state, &control, request)
-            .await?
-            .map(Either::Right));
-    }
+) -> Result<Response<Full<Bytes>>, Aborted> {
     let protocol = match request.version() {
         Version::HTTP_2 => Protocol::Http2,
         _ => Protocol::Http1,
     };
-    let result = plain(&state, &control, request).await;
+    let result = plain(state, control, request).await;
     let status = result.as_ref().ok().map(|r| r.status().as_u16());
-    state.metrics.answered(protocol, status);
-    result.map(|r| r.map(Either::Left))
+    state.shared.metrics.answered(protocol, status);
+    result
 }
 
 async fn plain(
@@ -67,7 +49,7 @@ async fn plain(
     };
     match route {
         Route::Ready => return Ok(text(StatusCode::OK, "ready\n")),
-        Route::Metrics => return Ok(text(StatusCode::OK, state.metrics.text())),
+        Route::Metrics => return Ok(text(StatusCode::OK, state.shared.metrics.text())),
         Route::Headers | Route::Echo => {}
     }
     let (head, body) = request.into_parts();
@@ -81,7 +63,7 @@ async fn plain(
     };
     let drawn = state.draw(knobs);
     state.serve(drawn.delay_ns).await;
-    let closes = end(control, drawn.close)?;
+    let closes = control.end(drawn.close)?;
     let mut reply = match route {
         Route::Headers => headers_as_json(&head.headers),
         _ => echo(body, head.headers.get(CONTENT_TYPE), &drawn),
@@ -97,23 +79,13 @@ async fn plain(
     Ok(reply)
 }
 
-/// Ends the connection as drawn. Returns whether it ends after the response.
-pub(crate) fn end(control: &ConnectionControl, close: Option<Close>) -> Result<bool, Aborted> {
-    let Some(close) = close else { return Ok(false) };
-    control.end(close);
-    match close {
-        Close::After => Ok(true),
-        Close::Abort | Close::Reset | Close::Stream => Err(Aborted),
-    }
-}
-
 /// Parses path, query and headers.
 ///
 /// # Errors
 /// The status and the text of the error response.
 fn parse(request: &Request<Incoming>) -> Result<(Route, Knobs), (StatusCode, String)> {
     let refused = |e: KnobError| (StatusCode::BAD_REQUEST, format!("{e}\n"));
-    let mut knobs = from_headers(request.headers()).map_err(refused)?;
+    let mut knobs = Knobs::from_headers(request.headers()).map_err(refused)?;
     let query = request.uri().query().unwrap_or("");
     for name in NAMES {
         if let Some(value) = query_value(query, name) {
@@ -153,29 +125,6 @@ fn knob_of_path(path: &str) -> Option<(&'static str, String)> {
     Some((name, if seconds { format!("{value}s") } else { value }))
 }
 
-/// The knobs in the headers: `tare-delay` and so on.
-///
-/// # Errors
-/// An invalid value of a knob, or another header with the same prefix.
-pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Knobs, KnobError> {
-    let mut knobs = Knobs::default();
-    for (name, value) in headers {
-        let Some(name) = name.as_str().strip_prefix(PREFIX) else {
-            continue;
-        };
-        let value = String::from_utf8_lossy(value.as_bytes());
-        if !knobs.set(name, &value)? {
-            return Err(KnobError {
-                knob: "header",
-                problem: format!(
-                    "found {PREFIX}{name}, expected one of: tare-delay, tare-size, tare-status, tare-close"
-                ),
-            });
-        }
-    }
-    Ok(knobs)
-}
-
 fn echo(body: Bytes, content_type: Option<&HeaderValue>, drawn: &Drawn) -> Response<Full<Bytes>> {
     let (body, content_type) = match drawn.size {
         Some(size) => (filling(size), None),
@@ -186,16 +135,6 @@ fn echo(body: Bytes, content_type: Option<&HeaderValue>, drawn: &Drawn) -> Respo
     let content_type = content_type.cloned().unwrap_or(default);
     reply.headers_mut().insert(CONTENT_TYPE, content_type);
     reply
-}
-
-/// A body of `size` letters.
-pub(crate) fn filling(size: usize) -> Bytes {
-    static FILLING: OnceLock<Bytes> = OnceLock::new();
-    let all = FILLING.get_or_init(|| {
-        let letters = b"abcdefghijklmnopqrstuvwxyz01234\n";
-        Bytes::from(letters.repeat(BODY_MAX / letters.len()))
-    });
-    all.slice(..size.min(BODY_MAX))
 }
 
 fn headers_as_json(headers: &HeaderMap) -> Response<Full<Bytes>> {
@@ -246,24 +185,5 @@ mod tests {
         assert_eq!(of("/status/503%3A2,500:1"), known("status", "503:2,500:1"));
         assert_eq!(of("/bytes/1KiB"), known("size", "1KiB"));
         assert_eq!((of("/nothing/1"), of("/delay")), (None, None));
-    }
-
-    #[test]
-    fn an_unknown_header_with_the_prefix_is_an_error() {
-        let mut headers = HeaderMap::new();
-        headers.insert("tare-delay", HeaderValue::from_static("1ms"));
-        assert!(from_headers(&headers).is_ok());
-        headers.insert("tare-dealy", HeaderValue::from_static("1ms"));
-        let error = from_headers(&headers).unwrap_err().to_string();
-        assert!(
-            error.contains("tare-dealy") && error.contains("tare-size"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_filling_has_the_given_size() {
-        assert_eq!(filling(3).as_ref(), b"abc");
-        assert_eq!(filling(BODY_MAX).len(), BODY_MAX);
     }
 }

@@ -1,6 +1,10 @@
 //! What a request can set: delay, size, status, close.
 
+use std::sync::OnceLock;
+
 use hyper::StatusCode;
+use hyper::body::Bytes;
+use hyper::header::HeaderMap;
 use tare_model::units::{parse_bytes, parse_duration};
 use tonic::Code;
 
@@ -11,17 +15,19 @@ const DELAY_MAX_NS: u64 = 3_600_000_000_000;
 /// Largest body that is generated or echoed.
 pub(crate) const BODY_MAX: usize = 16 << 20;
 
-/// How a connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The prefix of headers that set knobs.
+const PREFIX: &str = "tare-";
+/// How a connection ends, from the least to the most abrupt end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Close {
+    /// Only the stream is reset (RST_STREAM); with HTTP/1.1 as [`Close::Abort`].
+    Stream,
     /// After the response: `Connection: close`, GOAWAY.
     After,
     /// Instead of a response: closed (FIN).
     Abort,
     /// Instead of a response: reset (RST).
     Reset,
-    /// Only the stream is reset (RST_STREAM); with HTTP/1.1 as [`Close::Abort`].
-    Stream,
 }
 
 /// The status of a response, HTTP or gRPC.
@@ -80,6 +86,29 @@ impl Knobs {
             _ => self.close = Some(Choice::parse(text, close).map_err(failed)?),
         }
         Ok(true)
+    }
+
+    /// The knobs in the headers: `tare-delay` and so on.
+    ///
+    /// # Errors
+    /// An invalid value of a knob, or another header with the same prefix.
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Self, KnobError> {
+        let mut knobs = Self::default();
+        for (name, value) in headers {
+            let Some(name) = name.as_str().strip_prefix(PREFIX) else {
+                continue;
+            };
+            let value = String::from_utf8_lossy(value.as_bytes());
+            if !knobs.set(name, &value)? {
+                return Err(KnobError {
+                    knob: "header",
+                    problem: format!(
+                        "found {PREFIX}{name}, expected one of: tare-delay, tare-size, tare-status, tare-close"
+                    ),
+                });
+            }
+        }
+        Ok(knobs)
     }
 
     /// These knobs; those that are not set come from `defaults`.
@@ -162,9 +191,20 @@ fn close(text: &str) -> Result<Close, String> {
     }
 }
 
+/// A body of `size` letters.
+pub(crate) fn filling(size: usize) -> Bytes {
+    static FILLING: OnceLock<Bytes> = OnceLock::new();
+    let all = FILLING.get_or_init(|| {
+        let letters = b"abcdefghijklmnopqrstuvwxyz01234\n";
+        Bytes::from(letters.repeat(BODY_MAX / letters.len()))
+    });
+    all.slice(..size.min(BODY_MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::header::HeaderValue;
 
     fn set(name: &str, text: &str) -> Result<Knobs, String> {
         let mut knobs = Knobs::default();
@@ -220,5 +260,24 @@ mod tests {
         assert_eq!(both.draw(|| 0.5).delay_ns, 1_000_000);
         let unset = Knobs::default().or(&set("size", "7").unwrap());
         assert_eq!(unset.draw(|| 0.5).size, Some(7));
+    }
+
+    #[test]
+    fn an_unknown_header_with_the_prefix_is_an_error() {
+        let mut headers = HeaderMap::new();
+        headers.insert("tare-delay", HeaderValue::from_static("1ms"));
+        assert!(Knobs::from_headers(&headers).is_ok());
+        headers.insert("tare-dealy", HeaderValue::from_static("1ms"));
+        let error = Knobs::from_headers(&headers).unwrap_err().to_string();
+        assert!(
+            error.contains("tare-dealy") && error.contains("tare-size"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_filling_has_the_given_size() {
+        assert_eq!(filling(3).as_ref(), b"abc");
+        assert_eq!(filling(BODY_MAX).len(), BODY_MAX);
     }
 }

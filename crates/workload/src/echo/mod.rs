@@ -2,10 +2,12 @@
 //! gRPC, with and without TLS. It is for checking instruments against known responses.
 //!
 //! `choice` and `knobs` are the settings of a request, `queue` is the capacity of the server,
-//! `http` and `grpc` answer requests, and `connection`, `tls` and `server` accept them.
+//! `http`, `grpc` and `services` answer requests, `control` lets them end their connection, and
+//! `connection`, `tls` and `server` accept them.
 
 mod choice;
 mod connection;
+mod control;
 mod grpc;
 mod http;
 mod knobs;
@@ -13,6 +15,7 @@ mod messages;
 mod metrics;
 mod queue;
 mod server;
+mod services;
 mod state;
 mod tls;
 

@@ -19,7 +19,7 @@ use super::metrics::Metrics;
 use super::queue::Queue;
 use super::state::{Shared, WorkerState};
 use super::tls::{self, Issued, TlsOptions};
-use crate::server::WorkloadError;
+use crate::error::WorkloadError;
 use crate::worker;
 
 /// How long requests in flight may take after the server was stopped.
@@ -63,16 +63,13 @@ pub struct EchoServer {
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
     issued: Option<Issued>,
-    metrics: Arc<Metrics>,
+    shared: Arc<Shared>,
     stop: watch::Sender<()>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// An accepted connection for one of the threads.
-struct Accepted {
-    stream: std::net::TcpStream,
-    secure: bool,
-}
+/// An accepted connection for one of the threads, and whether it uses TLS.
+type Accepted = (std::net::TcpStream, bool);
 
 impl EchoServer {
     /// Starts to listen and to serve on its own threads.
@@ -80,32 +77,27 @@ impl EchoServer {
     /// # Errors
     /// An address that is not available, or unusable certificates.
     pub fn start(options: &EchoOptions) -> Result<Self, WorkloadError> {
-        let plain = bind(&options.listen)?;
-        let mut listeners = vec![(plain.0, false)];
-        let mut secured = None;
+        let (listener, address) = bind(&options.listen)?;
+        let mut listeners = vec![(listener, false)];
+        let (mut tls_address, mut acceptor, mut issued) = (None, None, None);
         if let Some((listen, tls)) = &options.tls {
             let (listener, address) = bind(listen)?;
-            let (acceptor, issued) = tls::acceptor(tls)?;
             listeners.push((listener, true));
-            secured = Some((address, acceptor, issued));
+            let (tls, files) = tls::acceptor(tls)?;
+            (tls_address, acceptor, issued) = (Some(address), Some(tls), files);
         }
-        let (tls_address, acceptor, issued) = match secured {
-            Some((address, acceptor, issued)) => (Some(address), Some(acceptor), issued),
-            None => (None, None, None),
-        };
-        let metrics = Arc::new(Metrics::default());
         let (stop, stopped) = watch::channel(());
-        let shared = Shared {
-            defaults: Arc::new(options.defaults.clone()),
-            queue: Arc::new(Queue::new(options.concurrency)),
-            metrics: Arc::clone(&metrics),
+        let shared = Arc::new(Shared {
+            defaults: options.defaults.clone(),
+            queue: Queue::new(options.concurrency),
+            metrics: Metrics::default(),
             seed: options.seed,
-        };
+        });
         let mut server = Self {
-            address: plain.1,
+            address,
             tls_address,
             issued,
-            metrics,
+            shared: Arc::clone(&shared),
             stop,
             threads: Vec::new(),
         };
@@ -115,7 +107,7 @@ impl EchoServer {
             workers.push(sender);
             let (shared, acceptor, stopped) = (shared.clone(), acceptor.clone(), stopped.clone());
             server.spawn(format!("tare-echo-{number}"), async move |ready| {
-                let state = match WorkerState::new(&shared, number as u64).await {
+                let state = match WorkerState::new(shared, number as u64).await {
                     Ok(state) => state,
                     Err(e) => return drop(ready.send(Err(e))),
                 };
@@ -182,7 +174,8 @@ impl EchoServer {
     /// The number of requests and of connections so far.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
-        (self.metrics.requests(), self.metrics.connections())
+        let metrics = &self.shared.metrics;
+        (metrics.requests(), metrics.connections())
     }
 
     /// Stops accepting, waits up to a second for requests in flight, and returns the number of
@@ -243,7 +236,7 @@ async fn accept(
         match accepted.and_then(|(stream, _)| stream.into_std()) {
             Ok(stream) => {
                 // Fails only for a thread that has ended; the others continue.
-                let _ = workers[turn % workers.len()].send(Accepted { stream, secure });
+                let _ = workers[turn % workers.len()].send((stream, secure));
                 turn += 1;
             }
             // Out of file descriptors, or the peer has disconnected: continue with the next.
@@ -266,7 +259,7 @@ async fn serve(
             Some(_) = connections.join_next() => continue,
             _ = stop.changed() => break,
         };
-        let Some(Accepted { stream, secure }) = next else {
+        let Some((stream, secure)) = next else {
             break;
         };
         let Ok(stream) = TcpStream::from_std(stream) else {

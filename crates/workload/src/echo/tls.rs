@@ -1,5 +1,6 @@
 //! TLS certificates: from files, or generated with a temporary authority.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -31,31 +32,37 @@ pub struct TlsOptions {
 
 /// Why TLS cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsError {
+#[error("{0}")]
+pub struct TlsError(String);
+
+impl TlsError {
     /// An unreadable file, or one without the expected PEM content.
-    #[error("failed to read {path}: {problem}; expected {expected} in PEM format")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        problem: String,
-        /// The expected content.
-        expected: &'static str,
-    },
-    /// A certificate could not be generated.
-    #[error("failed to generate a certificate: {0}")]
-    Make(#[from] rcgen::Error),
-    /// The certificates could not be written.
-    #[error("failed to write the certificates to {path}: {error}")]
-    Write {
-        /// The file or directory.
-        path: PathBuf,
-        /// The kernel's error.
-        error: std::io::Error,
-    },
+    fn read(path: &Path, problem: impl Display, expected: &str) -> Self {
+        let path = path.display();
+        Self(format!(
+            "failed to read {path}: {problem}; expected {expected} in PEM format"
+        ))
+    }
+
+    fn write(path: &Path, error: std::io::Error) -> Self {
+        let path = path.display();
+        Self(format!(
+            "failed to write the certificates to {path}: {error}"
+        ))
+    }
+
     /// Certificates that do not fit together.
-    #[error("failed to serve TLS with these certificates: {0}")]
-    Config(String),
+    fn config(error: impl Display) -> Self {
+        Self(format!(
+            "failed to serve TLS with these certificates: {error}"
+        ))
+    }
+}
+
+impl From<rcgen::Error> for TlsError {
+    fn from(error: rcgen::Error) -> Self {
+        Self(format!("failed to generate a certificate: {error}"))
+    }
 }
 
 /// The files of generated certificates, which are removed when this is dropped.
@@ -90,33 +97,32 @@ pub(crate) fn acceptor(options: &TlsOptions) -> Result<(TlsAcceptor, Option<Issu
             let key = PrivatePkcs8KeyDer::from(key.serialize_der());
             (vec![certificate.der().clone()], PrivateKeyDer::from(key))
         }
-        (None, None) => return Err(TlsError::Config("there is no certificate".to_owned())),
+        (None, None) => return Err(TlsError::config("there is no certificate")),
     };
-    let config_error = |e: &dyn std::fmt::Display| TlsError::Config(e.to_string());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|e| config_error(&e))?;
+        .map_err(TlsError::config)?;
     let mut roots = RootCertStore::empty();
     if let Some(path) = &options.client_ca {
         for certificate in read_chain(path)? {
-            roots.add(certificate).map_err(|e| config_error(&e))?;
+            roots.add(certificate).map_err(TlsError::config)?;
         }
     }
     if let (true, Some(authority)) = (options.mutual, &authority) {
         let own = authority.as_ref().der().clone();
-        roots.add(own).map_err(|e| config_error(&e))?;
+        roots.add(own).map_err(TlsError::config)?;
     }
     let builder = if roots.is_empty() {
         builder.with_no_client_auth()
     } else {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map_err(|e| config_error(&e))?;
+            .map_err(TlsError::config)?;
         builder.with_client_cert_verifier(verifier)
     };
     let mut config = builder
         .with_single_cert(chain, key)
-        .map_err(|e| config_error(&e))?;
+        .map_err(TlsError::config)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let issued = authority.map(|a| write(&a)).transpose()?;
     Ok((TlsAcceptor::from(Arc::new(config)), issued))
@@ -172,7 +178,7 @@ fn write(authority: &Authority) -> Result<Issued, TlsError> {
         match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
             Ok(()) => break dir,
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(TlsError::Write { path: dir, error }),
+            Err(error) => return Err(TlsError::write(&dir, error)),
         }
     };
     let issued = Issued {
@@ -191,32 +197,20 @@ fn write_private(path: &Path, text: &str) -> Result<(), TlsError> {
     let mut options = std::fs::OpenOptions::new();
     let file = options.write(true).create_new(true).mode(0o600).open(path);
     file.and_then(|mut f| f.write_all(text.as_bytes()))
-        .map_err(|error| TlsError::Write {
-            path: path.to_owned(),
-            error,
-        })
+        .map_err(|error| TlsError::write(path, error))
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |problem: String| TlsError::File {
-        path: path.to_owned(),
-        problem,
-        expected: "certificates",
-    };
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let chain: Vec<_> = read.map_err(|e| failed(e.to_string()))?;
+    let chain: Vec<_> = read.map_err(|e| TlsError::read(path, e, "certificates"))?;
     if chain.is_empty() {
-        return Err(failed("found no certificate".to_owned()));
+        return Err(TlsError::read(path, "found no certificate", "certificates"));
     }
     Ok(chain)
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|e| TlsError::File {
-        path: path.to_owned(),
-        problem: e.to_string(),
-        expected: "a private key",
-    })
+    PrivateKeyDer::from_pem_file(path).map_err(|e| TlsError::read(path, e, "a private key"))
 }
 
 #[cfg(test)]

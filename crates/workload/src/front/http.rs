@@ -11,7 +11,7 @@ use crate::app::Synthetic;
 use crate::counters::UNKNOWN;
 use crate::node::{Application, Node};
 use crate::protocol::MESSAGE_MAX;
-use crate::protocol::http::{Reply, error, failed, no_such_path, reply};
+use crate::protocol::http::{Reply, answered, error, no_such_path, reply};
 
 use super::probes;
 
@@ -67,8 +67,6 @@ async fn synthetic(app: &Synthetic, path: &str, request: Request<Incoming>) -> R
         }
         return error(StatusCode::BAD_REQUEST, "the request body is incomplete");
     }
-    match app.answer(path).await {
-        Ok(body) => reply(StatusCode::OK, "text/plain", body),
-        Err(failure) => failed(&failure),
-    }
+    let body = app.answer(path).await;
+    answered(body.map(|body| reply(StatusCode::OK, "text/plain", body)))
 }

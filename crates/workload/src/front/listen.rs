@@ -1,6 +1,5 @@
 //! Accepts connections and serves them until the server stops.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tare_model::graph::ServiceProtocol;
 use tare_model::limits::STREAMS_MAX;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::node::Node;
@@ -38,43 +38,51 @@ pub(crate) async fn accept(
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let (node, stop) = (node.clone(), stop.clone());
-        match protocol {
-            ServiceProtocol::Http => {
-                let service = service_fn(move |request| http::answer(node.clone(), request));
-                drop(tokio::spawn(serve(stream, service, stop)));
+        let _ = stream.set_nodelay(true);
+        let (node, mut stop) = (node.clone(), stop.clone());
+        tokio::spawn(async move {
+            let stopped = stop.changed();
+            match protocol {
+                ServiceProtocol::Http => {
+                    let service = service_fn(move |request| http::answer(node.clone(), request));
+                    serve(stream, service, stopped).await;
+                }
+                ServiceProtocol::Grpc => {
+                    let service = service_fn(move |request| grpc::answer(node.clone(), request));
+                    serve(stream, service, stopped).await;
+                }
             }
-            ServiceProtocol::Grpc => {
-                let service = service_fn(move |request| grpc::answer(node.clone(), request));
-                drop(tokio::spawn(serve(stream, service, stop)));
-            }
-        }
+        });
     }
 }
 
-/// Serves one connection. Its errors are ignored: the peer disconnected, or sent malformed
-/// requests that hyper has answered.
-async fn serve<S, B>(stream: TcpStream, service: S, mut stop: watch::Receiver<()>)
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+/// Serves one connection until it ends, or until `stop` completes and its requests in flight are
+/// done. Errors are ignored: the peer disconnected, or sent malformed requests that hyper has
+/// answered.
+pub(crate) async fn serve<S, B>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    service: S,
+    stop: impl Future,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>>,
     S::Future: Send + 'static,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     B: Body + Send + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let _ = stream.set_nodelay(true);
     let builder = builder();
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,
-        _ = stop.changed() => connection.as_mut().graceful_shutdown(),
+        _ = stop => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
 
 /// A builder for HTTP/1.1 and HTTP/2 with prior knowledge.
-pub(crate) fn builder() -> auto::Builder<TokioExecutor> {
+fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http2()

@@ -112,22 +112,11 @@ impl ReceivedRequest {
     }
 }
 
-/// Why an echo failed.
-enum EchoError {
-    UnknownUpstream(String),
-    Upstream(Failure),
-    Encoding(String),
-}
-
 pub(super) async fn http_echo(node: &Node, request: &Request<Incoming>) -> Reply {
     let query = request.uri().query().unwrap_or("");
     let via = http::query_value(query, "via").unwrap_or_default();
-    match echo(node, ReceivedRequest::new(node, request), &via).await {
-        Ok(body) => http::reply(StatusCode::OK, "application/json", body),
-        Err(EchoError::UnknownUpstream(message)) => http::error(StatusCode::NOT_FOUND, &message),
-        Err(EchoError::Upstream(failure)) => http::failed(&failure),
-        Err(EchoError::Encoding(why)) => http::error(StatusCode::INTERNAL_SERVER_ERROR, &why),
-    }
+    let body = echo(node, ReceivedRequest::new(node, request), &via).await;
+    http::answered(body.map(|body| http::reply(StatusCode::OK, "application/json", body)))
 }
 
 pub(super) async fn grpc_echo(
@@ -140,22 +129,17 @@ pub(super) async fn grpc_echo(
         async move {
             let received = received.ok_or_else(|| Status::internal("called twice"))?;
             let via = String::from_utf8_lossy(&via.body).into_owned();
-            match echo(node, received, &via).await {
-                Ok(body) => Ok(tonic::Response::new(Payload { body })),
-                Err(EchoError::UnknownUpstream(message)) => Err(Status::not_found(message)),
-                Err(EchoError::Upstream(failure)) => Err(failure.into()),
-                Err(EchoError::Encoding(why)) => Err(Status::internal(why)),
-            }
+            let body = echo(node, received, &via).await?;
+            Ok(tonic::Response::new(Payload { body }))
         }
     };
     unary(request, call).await
 }
 
-async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes, EchoError> {
+async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes, Failure> {
     if via.is_empty() {
-        let json = serde_json::to_vec(&received);
-        let json = json.map_err(|e| EchoError::Encoding(e.to_string()))?;
-        return Ok(json.into());
+        // Texts can always be encoded.
+        return Ok(serde_json::to_vec(&received).unwrap_or_default().into());
     }
     let (next, rest) = via.split_once(',').unwrap_or((via, ""));
     let Some(upstream) = node.upstreams.get(next) else {
@@ -165,7 +149,7 @@ async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes
             "{} does not call {next:?}, expected one of: {known}",
             node.service
         );
-        return Err(EchoError::UnknownUpstream(message));
+        return Err(Failure::NotCalled(message));
     };
     match upstream {
         Upstream::Http(http) => {
@@ -174,8 +158,7 @@ async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes
                 rest => format!("{HTTP_ECHO}?via={rest}"),
             };
             let path = path.parse();
-            let path =
-                path.map_err(|_| EchoError::UnknownUpstream(format!("unknown service {rest:?}")))?;
+            let path = path.map_err(|_| Failure::NotCalled(format!("unknown service {rest:?}")))?;
             http.fetch(Method::GET, path, Bytes::new()).await
         }
         Upstream::Grpc(grpc) => {
@@ -184,5 +167,4 @@ async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes
             echo.map(|payload| payload.body)
         }
     }
-    .map_err(EchoError::Upstream)
 }

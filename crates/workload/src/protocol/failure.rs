@@ -22,14 +22,18 @@ pub(crate) enum Failure {
         /// Its status.
         status: String,
     },
+    /// A probe names a service that is not called; the message lists those that are.
+    NotCalled(String),
 }
 
 impl Failure {
-    /// 502 after an error response of a called service, otherwise 503.
+    /// 502 after an error response of a called service, 404 for a service that is not called,
+    /// otherwise 503.
     pub(crate) fn http_status(&self) -> StatusCode {
         match self {
             Self::Injected | Self::Unreachable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Answered { .. } => StatusCode::BAD_GATEWAY,
+            Self::NotCalled(_) => StatusCode::NOT_FOUND,
         }
     }
 }
@@ -41,6 +45,7 @@ impl From<Failure> for Status {
                 Self::unavailable(failure.to_string())
             }
             Failure::Answered { .. } => Self::internal(failure.to_string()),
+            Failure::NotCalled(message) => Self::not_found(message),
         }
     }
 }
@@ -51,6 +56,7 @@ impl std::fmt::Display for Failure {
             Self::Injected => write!(f, "injected by the endpoint's error_rate"),
             Self::Unreachable { service, why } => write!(f, "{service} is not reachable: {why}"),
             Self::Answered { service, status } => write!(f, "{service} answered {status}"),
+            Self::NotCalled(message) => f.write_str(message),
         }
     }
 }

@@ -16,8 +16,9 @@ pub(crate) fn no_such_path() -> Reply {
     error(StatusCode::NOT_FOUND, "unknown path")
 }
 
-pub(crate) fn failed(failure: &Failure) -> Reply {
-    error(failure.http_status(), &failure.to_string())
+/// The reply, or that of a failure.
+pub(crate) fn answered(result: Result<Reply, Failure>) -> Reply {
+    result.unwrap_or_else(|failure| error(failure.http_status(), &failure.to_string()))
 }
 
 pub(crate) fn reply(

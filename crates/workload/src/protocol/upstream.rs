@@ -41,19 +41,17 @@ pub(crate) enum Upstream {
     Grpc(Arc<GrpcUpstream>),
 }
 
-/// A service that is called with HTTP/1.1.
-pub(crate) struct HttpUpstream {
+/// A called service, with the bodies of its requests.
+pub(crate) struct Called<B> {
     link: Link,
     origin: Uri,
-    client: Client<Connector, Full<Bytes>>,
+    client: Client<Connector, B>,
 }
 
+/// A service that is called with HTTP/1.1.
+pub(crate) type HttpUpstream = Called<Full<Bytes>>;
 /// A service that is called with gRPC.
-pub(crate) struct GrpcUpstream {
-    link: Link,
-    origin: Uri,
-    client: Client<Connector, tonic::body::Body>,
-}
+pub(crate) type GrpcUpstream = Called<tonic::body::Body>;
 
 impl Upstream {
     /// An upstream that connects at the first call. `service` is its name in the graph.
@@ -80,20 +78,26 @@ impl Upstream {
         let connector = Connector(Arc::from(to.connect.as_str()));
         let mut builder = Client::builder(TokioExecutor::new());
         Ok(match protocol {
-            ServiceProtocol::Http => Self::Http(Arc::new(HttpUpstream {
-                link,
-                origin,
-                client: builder.build(connector),
-            })),
-            ServiceProtocol::Grpc => Self::Grpc(Arc::new(GrpcUpstream {
-                link,
-                origin,
-                client: builder
+            ServiceProtocol::Http => {
+                let client = builder.build(connector);
+                Self::Http(Arc::new(Called {
+                    link,
+                    origin,
+                    client,
+                }))
+            }
+            ServiceProtocol::Grpc => {
+                let client = builder
                     .http2_only(true)
                     .http2_initial_stream_window_size(WINDOW_BYTES)
                     .http2_initial_connection_window_size(WINDOW_BYTES)
-                    .build(connector),
-            })),
+                    .build(connector);
+                Self::Grpc(Arc::new(Called {
+                    link,
+                    origin,
+                    client,
+                }))
+            }
         })
     }
 }
@@ -107,13 +111,9 @@ impl HttpUpstream {
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), Failure> {
         let result = self.exchange(method, path, body).await;
-        match result {
-            Ok(answer) => {
-                self.link.mark_reachable();
-                Ok(answer)
-            }
-            Err(why) => Err(self.link.unreachable(why)),
-        }
+        let answer = result.map_err(|why| self.link.unreachable(why))?;
+        self.link.mark_reachable();
+        Ok(answer)
     }
 
     async fn exchange(
@@ -170,13 +170,10 @@ impl GrpcUpstream {
             .max_decoding_message_size(MESSAGE_MAX);
         // The client needs no readiness check: requests wait for the connection.
         let codec = ProstCodec::<M1, M2>::default();
-        match grpc.unary(tonic::Request::new(message), path, codec).await {
-            Ok(response) => {
-                self.link.mark_reachable();
-                Ok(response.into_inner())
-            }
-            Err(status) => Err(self.failure(&status)),
-        }
+        let result = grpc.unary(tonic::Request::new(message), path, codec).await;
+        let response = result.map_err(|status| self.failure(&status))?;
+        self.link.mark_reachable();
+        Ok(response.into_inner())
     }
 
     /// The failure of a call. A status with a source comes from this side's connection; a

@@ -97,10 +97,7 @@ impl From<request::Error> for ApiError {
 
 impl From<ApiError> for EnvironmentError {
     fn from(error: ApiError) -> Self {
-        Self::Cluster {
-            doing: error.request,
-            found: error.found,
-        }
+        Self::Cluster(error.to_string())
     }
 }
 
@@ -285,18 +282,8 @@ impl ApiClient {
             .await
     }
 
-    /// Deletes an object without a grace period.
-    pub(crate) async fn delete_now(
-        &self,
-        kind: Kind,
-        namespace: &str,
-        name: &str,
-    ) -> Result<(), ApiError> {
-        let now = DeleteParams::default().grace_period(0);
-        self.delete_with(kind, Some(namespace), name, &now).await
-    }
-
-    async fn delete_with(
+    /// As [`Self::delete`], with other parameters.
+    pub(crate) async fn delete_with(
         &self,
         kind: Kind,
         namespace: Option<&str>,

@@ -142,7 +142,7 @@ pub(crate) fn needed(settings: &KubernetesSettings) -> impl Iterator<Item = &'st
 }
 
 /// Writes the role that a run with these settings needs as YAML for `kubectl apply -f -`. The
-/// installation of meshes needs [`crate::kube::MeshRole`], too.
+/// installation of meshes needs that of `mesh_role`, too.
 #[must_use]
 pub fn role_yaml(settings: &KubernetesSettings) -> String {
     let mut text = String::from(

@@ -16,11 +16,8 @@ pub(crate) fn path(settings: &KubernetesSettings) -> Option<String> {
 }
 
 fn unusable(what: String) -> EnvironmentError {
-    EnvironmentError::Missing {
-        what,
-        remedy: "set `kubernetes.kubeconfig`, TARE_KUBECONFIG or KUBECONFIG, and --context"
-            .to_owned(),
-    }
+    let remedy = "set `kubernetes.kubeconfig`, TARE_KUBECONFIG or KUBECONFIG, and --context";
+    EnvironmentError::missing(what, remedy)
 }
 
 fn read(settings: &KubernetesSettings) -> Result<Kubeconfig, EnvironmentError> {

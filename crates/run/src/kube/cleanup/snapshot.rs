@@ -8,7 +8,7 @@ use tare_model::mesh::Leftovers;
 
 use crate::kube::api::kinds::{COMPARED, CONFIG_MAP, CRD, Kind, NAMESPACE, NODE};
 use crate::kube::api::{ApiClient, ApiError};
-use crate::kube::objects::names::{GENERATOR, MANAGED};
+use crate::kube::objects::names::{GENERATOR, MANAGED, name_of};
 
 /// Names of cluster-scoped objects by kind, names of ConfigMaps, and labels and taints of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ impl Snapshot {
             let mut names = BTreeSet::new();
             for object in api.list(kind, None, "").await? {
                 if include(&object) {
-                    names.insert(name(&object));
+                    names.insert(name_of(&object).to_owned());
                 }
             }
             objects.insert(kind.plural.to_owned(), names);
@@ -96,16 +96,9 @@ impl Snapshot {
     }
 }
 
-fn name(object: &Value) -> String {
-    object["metadata"]["name"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned()
-}
-
 fn path(object: &Value) -> String {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    format!("{namespace}/{}", name(object))
+    format!("{namespace}/{}", name_of(object))
 }
 
 fn marks(node: &Value) -> Vec<String> {
@@ -116,7 +109,7 @@ fn marks(node: &Value) -> Vec<String> {
         .into_iter()
         .flatten()
         .filter_map(|t| t["key"].as_str());
-    let name = name(node);
+    let name = name_of(node);
     let labels = keys.map(|k| format!("{name}: label {k}"));
     labels
         .chain(taints.map(|k| format!("{name}: taint {k}")))

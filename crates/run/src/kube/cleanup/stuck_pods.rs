@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use kube::api::DeleteParams;
 use tare_model::trial::{Event, EventKind};
 use tokio::time::Instant;
 
@@ -43,7 +44,9 @@ impl ForcedDeletion {
             for pod in api.list(POD, Some(namespace), "").await? {
                 let pod = Pod(&pod);
                 if pod.is_terminating() {
-                    api.delete_now(POD, namespace, pod.name()).await?;
+                    let now = DeleteParams::default().grace_period(0);
+                    api.delete_with(POD, Some(namespace), pod.name(), &now)
+                        .await?;
                     let found = format!(
                         "did not terminate on node {} and was deleted by force",
                         pod.node()

@@ -44,10 +44,9 @@ pub(crate) fn fill(values: &mut Value) -> Result<(), EnvironmentError> {
     if !values.to_string().contains("${tare.") {
         return Ok(());
     }
-    let authority = generate().map_err(|e| EnvironmentError::Io {
-        doing: "generate the mesh's certificates".to_owned(),
-        source: std::io::Error::other(e),
-    })?;
+    let authority = generate()
+        .map_err(std::io::Error::other)
+        .map_err(EnvironmentError::io("generate the mesh's certificates"))?;
     replace(values, &authority);
     Ok(())
 }

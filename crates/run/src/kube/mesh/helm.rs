@@ -39,12 +39,10 @@ impl Helm {
     /// Returns Helm's version.
     pub(crate) async fn version(&self) -> Result<String, EnvironmentError> {
         let output = self.run(&["version", "--short"], None, None).await;
-        output
-            .map(|v| v.trim().to_owned())
-            .map_err(|error| EnvironmentError::Missing {
-                what: format!("cannot run helm: {error}"),
-                remedy: "install Helm 3.14 or later on PATH, or set TARE_HELM".to_owned(),
-            })
+        output.map(|v| v.trim().to_owned()).map_err(|error| {
+            let remedy = "install Helm 3.14 or later on PATH, or set TARE_HELM";
+            EnvironmentError::missing(format!("cannot run helm: {error}"), remedy)
+        })
     }
 
     /// Installs or upgrades a release.
@@ -55,7 +53,6 @@ impl Helm {
         logs: &Path,
     ) -> Result<(), EnvironmentError> {
         let arguments = arguments(&["upgrade", "--install"], release);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let log = logs.join(format!("helm-{}.log", release.name));
         let values = serde_json::to_vec(values).unwrap_or_default();
         self.run(&arguments, Some(&values), Some(&log))
@@ -70,14 +67,11 @@ impl Helm {
         values: &Value,
     ) -> Result<Vec<Value>, EnvironmentError> {
         let mut arguments = arguments(&["template"], release);
-        arguments.push("--include-crds".to_owned());
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        arguments.push("--include-crds");
         let values = serde_json::to_vec(values).unwrap_or_default();
         let text = self.run(&arguments, Some(&values), None).await?;
-        documents(&text).map_err(|found| EnvironmentError::Start {
-            name: format!("helm template {}", release.name),
-            found,
-        })
+        let name = format!("helm template {}", release.name);
+        documents(&text).map_err(|found| EnvironmentError::start(name, found))
     }
 
     /// Uninstalls a release; it is no error if the release does not exist.
@@ -104,10 +98,7 @@ impl Helm {
         stdin: Option<&[u8]>,
         log: Option<&Path>,
     ) -> Result<String, EnvironmentError> {
-        let failed = |source: std::io::Error| EnvironmentError::Io {
-            doing: format!("run {}", self.program.display()),
-            source,
-        };
+        let failed = |e| EnvironmentError::io(format!("run {}", self.program.display()))(e);
         let mut command = Command::new(&self.program);
         command.args(arguments).kill_on_drop(true);
         command
@@ -138,10 +129,8 @@ impl Helm {
         if status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        Err(EnvironmentError::Start {
-            name: format!("helm {command}"),
-            found: tail(errors.trim()).to_owned(),
-        })
+        let (name, found) = (format!("helm {command}"), tail(errors.trim()));
+        Err(EnvironmentError::start(name, found))
     }
 }
 
@@ -157,20 +146,15 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
     serde_saphyr::from_multiple(text).map_err(|e| e.to_string())
 }
 
-fn arguments(command: &[&str], release: &HelmRelease) -> Vec<String> {
-    let words = command.iter().copied();
-    let mut all: Vec<String> = words
-        .chain([release.name.as_str(), release.chart.as_str()])
-        .map(ToOwned::to_owned)
-        .collect();
-    let mut more = |flag: &str, value: &str| all.extend([flag.to_owned(), value.to_owned()]);
-    more("--namespace", &release.namespace);
-    more("--values", "-");
+fn arguments<'a>(command: &[&'a str], release: &'a HelmRelease) -> Vec<&'a str> {
+    let mut all = command.to_vec();
+    all.extend([release.name.as_str(), &release.chart]);
+    all.extend(["--namespace", &release.namespace, "--values", "-"]);
     if let Some(repo) = &release.repo {
-        more("--repo", repo);
+        all.extend(["--repo", repo]);
     }
     if let Some(version) = &release.version {
-        more("--version", version);
+        all.extend(["--version", version]);
     }
     all
 }

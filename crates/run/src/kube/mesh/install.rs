@@ -16,6 +16,7 @@ use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::cleanup::Snapshot;
 use crate::kube::objects::names::{MANAGED, RUN};
 use crate::kube::objects::{Pod, manifests};
+use crate::kube::wait::wait;
 
 const POLL: Duration = Duration::from_millis(500);
 /// How long a custom resource definition may take until the API server serves its kind.
@@ -60,12 +61,10 @@ impl MeshInstaller<'_> {
     ) -> Result<(), EnvironmentError> {
         let namespaces = namespaces(mesh);
         if let Some(existing) = namespaces.iter().find(|n| self.before.has(NAMESPACE, n)) {
-            return Err(EnvironmentError::Missing {
-                what: format!(
-                    "namespace {existing} existed before the run: a mesh is already installed"
-                ),
-                remedy: "measure it with the mesh `installed`, or uninstall it".to_owned(),
-            });
+            return Err(EnvironmentError::missing(
+                format!("namespace {existing} existed before the run: a mesh is already installed"),
+                "measure it with the mesh `installed`, or uninstall it",
+            ));
         }
         for name in &namespaces {
             let mut labels = json!({MANAGED: "tare", RUN: run});
@@ -89,45 +88,33 @@ impl MeshInstaller<'_> {
 
     async fn wait_ready(self, workloads: &[WorkloadRef]) -> Result<(), EnvironmentError> {
         let start = Instant::now();
-        let until = start + self.ready_within;
         for workload in workloads {
             let kind = match workload.kind.as_str() {
                 "DaemonSet" => DAEMON_SET,
                 _ => DEPLOYMENT,
             };
             let (namespace, name) = (&workload.namespace, &workload.name);
-            loop {
-                let (object, found) = match self.api.get(kind, namespace, name).await {
-                    Ok(object) => match unavailable(&object) {
-                        None => break,
-                        Some(found) => (object, found),
-                    },
+            let title = format!("{namespace}/{name}");
+            let left = self.ready_within.saturating_sub(start.elapsed());
+            let ready = wait(&title, POLL, left, async || {
+                match self.api.get(kind, namespace, name).await {
+                    Ok(object) => {
+                        Ok(unavailable(&object).map_or(Ok(()), |found| Err((object, found))))
+                    }
                     Err(error) if error.is_not_found() => {
-                        (Value::Null, "it does not exist".to_owned())
+                        Ok(Err((Value::Null, "it does not exist".to_owned())))
                     }
-                    Err(error) => return Err(error.into()),
-                };
-                if Instant::now() > until {
-                    let within_s = self.ready_within.as_secs();
-                    let mut found = format!("not ready within {within_s} s: {found}");
-                    if let Some(reason) = not_ready_pod(self.api, namespace, &object).await {
-                        found += &format!("; {reason}");
-                    }
-                    return Err(EnvironmentError::Start {
-                        name: format!("{namespace}/{name}"),
-                        found,
-                    });
+                    Err(error) => Err(error),
                 }
-                tokio::time::sleep(POLL).await;
+            });
+            if let Err((object, found)) = ready.await? {
+                let within_s = self.ready_within.as_secs();
+                let mut found = format!("not ready within {within_s} s: {found}");
+                if let Some(reason) = not_ready_pod(self.api, namespace, &object).await {
+                    found += &format!("; {reason}");
+                }
+                return Err(EnvironmentError::start(title, found));
             }
-            let elapsed = start.elapsed();
-            tracing::debug!(
-                kind = kind.kind,
-                namespace,
-                name,
-                ?elapsed,
-                "waited until ready"
-            );
         }
         Ok(())
     }
@@ -181,19 +168,15 @@ pub(crate) async fn apply_manifest(
     let (version, kind) = (text(&manifest["apiVersion"]), text(&manifest["kind"]));
     let root = if version.contains('/') { "apis" } else { "api" };
     let group = format!("/{root}/{version}");
-    let until = Instant::now() + SERVED_WITHIN;
-    let (plural, namespaced) = loop {
-        if let Some(found) = discover(api, &group, &kind).await? {
-            break found;
-        }
-        if Instant::now() > until {
-            return Err(EnvironmentError::Missing {
-                what: format!("the cluster has no kind {kind} in {version}"),
-                remedy: "install its custom resource definition first".to_owned(),
-            });
-        }
-        tokio::time::sleep(POLL).await;
-    };
+    let served = wait(&kind, POLL, SERVED_WITHIN, async || {
+        Ok::<_, ApiError>(discover(api, &group, &kind).await?.ok_or(()))
+    });
+    let (plural, namespaced) = served.await?.map_err(|()| {
+        EnvironmentError::missing(
+            format!("the cluster has no kind {kind} in {version}"),
+            "install its custom resource definition first",
+        )
+    })?;
     let path = match manifest["metadata"]["namespace"].as_str() {
         Some(namespace) if namespaced => format!("{group}/namespaces/{namespace}/{plural}"),
         _ => format!("{group}/{plural}"),

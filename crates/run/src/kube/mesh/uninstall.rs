@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tare_model::mesh::MeshKubernetes;
 use tare_model::trial::{Event, EventKind};
-use tokio::time::Instant;
 
 use super::install::{MeshInstaller, namespaces};
 use crate::kube::api::kinds::{CONFIG_MAP, NAMESPACE, NODE};
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::cleanup::{ForcedDeletion, Snapshot, snapshot};
+use crate::kube::wait::wait;
 use crate::now::{event, not_removed};
 
 const POLL: Duration = Duration::from_millis(500);
@@ -42,10 +42,8 @@ impl MeshInstaller<'_> {
         events: &mut Vec<Event>,
     ) -> Result<(), ApiError> {
         let mesh_namespaces = namespaces(mesh);
-        let start = Instant::now();
-        let until = start + GONE_WITHIN;
         let mut forced_deletion = ForcedDeletion::new();
-        loop {
+        let removed = wait("the mesh is removed", POLL, GONE_WITHIN, async || {
             let now = Snapshot::take_all(self.api).await?;
             let mut left = Vec::new();
             for (kind, name) in self.before.new_in(&now) {
@@ -61,21 +59,18 @@ impl MeshInstaller<'_> {
                 }
             }
             if left.is_empty() {
-                tracing::debug!(elapsed = ?start.elapsed(), "waited until the mesh is removed");
-                return Ok(());
+                return Ok(Ok(()));
             }
             let namespaces = left.iter().filter(|(kind, _)| *kind == NAMESPACE);
             let namespaces = namespaces.map(|(_, name)| name.as_str());
             events.extend(forced_deletion.when_due(self.api, namespaces).await?);
-            if Instant::now() > until {
-                for (kind, name) in left {
-                    let found = format!("not removed; {}", snapshot::command(kind, &name));
-                    events.push(not_removed(format!("{} {name}", kind.kind), found));
-                }
-                return Ok(());
-            }
-            tokio::time::sleep(POLL).await;
+            Ok::<_, ApiError>(Err(left))
+        });
+        for (kind, name) in removed.await?.err().unwrap_or_default() {
+            let found = format!("not removed; {}", snapshot::command(kind, &name));
+            events.push(not_removed(format!("{} {name}", kind.kind), found));
         }
+        Ok(())
     }
 }
 

@@ -7,4 +7,4 @@ mod pod;
 pub(crate) mod timestamp;
 
 pub(crate) use node::Node;
-pub(crate) use pod::Pod;
+pub(crate) use pod::{Container, Pod};

@@ -19,6 +19,11 @@ pub(crate) const PORT: u16 = 8080;
 /// Name of tare's container in each pod.
 pub(crate) const CONTAINER: &str = "tare";
 
+/// The name of an object.
+pub(crate) fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
 /// Names of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tare_model::plan::{GeneratorNode, KubernetesSettings};
 use tare_model::rng::Rng;
 
-use super::names::GENERATOR;
+use super::names::{GENERATOR, name_of};
 use crate::kube::api::kinds::NODE;
 use crate::kube::api::{ApiClient, ApiError};
 
@@ -116,21 +116,20 @@ pub(crate) fn choose<'a>(
     nodes.get(order[0])
 }
 
-/// Adds the taint and the label of `run` to a node.
-pub(crate) async fn reserve(api: &ApiClient, node: &str, run: &str) -> Result<(), ApiError> {
-    change(api, node, Some(run)).await
-}
-
 /// Removes the taint and the label of `run` from all nodes.
 pub(crate) async fn release(api: &ApiClient, run: &str) -> Result<(), ApiError> {
     for node in api.list(NODE, None, &format!("{GENERATOR}={run}")).await? {
-        let name = node["metadata"]["name"].as_str().unwrap_or_default();
-        change(api, name, None).await?;
+        reserve(api, name_of(&node), None).await?;
     }
     Ok(())
 }
 
-async fn change(api: &ApiClient, name: &str, run: Option<&str>) -> Result<(), ApiError> {
+/// Gives a node the taint and the label of `run`; `None` removes them.
+pub(crate) async fn reserve(
+    api: &ApiClient,
+    name: &str,
+    run: Option<&str>,
+) -> Result<(), ApiError> {
     let node = api.get(NODE, "", name).await?;
     let patch = reservation_patch(&node, run);
     api.merge(NODE, name, &patch).await.map(drop)

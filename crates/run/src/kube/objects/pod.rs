@@ -98,6 +98,11 @@ impl<'a> Pod<'a> {
             .collect()
     }
 
+    /// The container of this name with its status.
+    pub(crate) fn status_of(self, name: &str) -> Option<Container<'a>> {
+        self.containers().into_iter().find(|c| c.name() == name)
+    }
+
     /// The container of this name in the pod's specification.
     pub(crate) fn container(self, name: &str) -> Option<&'a Value> {
         self.specified().find(|c| c["name"] == name)

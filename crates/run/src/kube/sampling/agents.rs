@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::kubelet::{self, KubeletSampling, SampledNode};
+use super::kubelet::{self, KubeletSampling};
 use super::merge::{MergedSamples, NodePart, divide, merge};
 use crate::environment::Worker;
 use crate::kube::api::kinds::{CONFIG_MAP, POD};
@@ -46,10 +46,9 @@ pub(crate) async fn start(
     let events = deployment.events.clone();
     deployment.tasks.spawn(async move {
         let running = match created {
-            Ok(pods) => match not_running(&api, &names, &spec, &parts).await {
-                None => Ok(pods),
-                Some(reason) => Err(reason),
-            },
+            Ok(pods) => wait_running(&api, &names, &spec, &parts)
+                .await
+                .map(|()| pods),
             Err(reason) => Err(reason),
         };
         match running {
@@ -58,13 +57,9 @@ pub(crate) async fn start(
                 read(&api, &names, (parts, processes), &pods, sender, events).await;
             }
             Err(reason) => {
-                let node = |part: NodePart| SampledNode {
-                    name: part.node,
-                    machine_cores: part.machine_cores,
-                };
                 let sampling = KubeletSampling {
                     spec,
-                    nodes: parts.into_iter().map(node).collect(),
+                    nodes: parts,
                     reason,
                 };
                 kubelet::sample(api, sampling, sender, events).await;
@@ -109,14 +104,14 @@ async fn create(
     }
 }
 
-/// Waits until the agents run. Returns the reason if they do not run in time while the kubelets
+/// Waits until the agents run. Fails with the reason if they do not run in time while the kubelets
 /// answer.
-async fn not_running(
+async fn wait_running(
     api: &ApiClient,
     names: &TrialNames,
     spec: &AgentSpec,
     parts: &[NodePart],
-) -> Option<String> {
+) -> Result<(), String> {
     let to_window = Duration::from_nanos(spec.window_start_unix_ns.saturating_sub(unix_ns()));
     let within = to_window.saturating_sub(BEFORE_WINDOW);
     let start = Instant::now();
@@ -134,7 +129,7 @@ async fn not_running(
             if pods.iter().filter(started).count() == parts.len() {
                 let elapsed = start.elapsed();
                 tracing::debug!(pods = pods.len(), ?elapsed, "waited until agents run");
-                return None;
+                return Ok(());
             }
             if let Some(pod) = pods.iter().find(|p| !started(p)) {
                 reason = Pod(pod).not_ready_reason();
@@ -145,8 +140,12 @@ async fn not_running(
         }
         tokio::time::sleep(POLL).await;
     }
-    let kubelet_answers = kubelet::summary(api, &parts.first()?.node).await.is_ok();
-    kubelet_answers.then(|| format!("agents do not run ({reason})"))
+    match parts.first() {
+        Some(part) if kubelet::summary(api, &part.node).await.is_ok() => {
+            Err(format!("agents do not run ({reason})"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads the logs of the agents and merges their records.

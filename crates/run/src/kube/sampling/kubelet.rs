@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::record::{AgentRecord, Hello, StreamChecksum};
+use tare_model::record::AgentRecord;
 use tare_model::trial::EventKind;
 use tare_model::worker::{AgentSpec, WatchedProcess};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::merge::NodePart;
 use super::readings::{self, ContainerKey, ContainerReadings, NodeReadings};
+use crate::agent_records::AgentRecords;
 use crate::kube::api::kinds::{NODE_PROXY, POD};
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::objects::Pod;
@@ -32,16 +34,8 @@ const LATE_MAX: Duration = Duration::from_secs(8);
 #[derive(Debug, Clone)]
 pub(crate) struct KubeletSampling {
     pub(crate) spec: AgentSpec,
-    pub(crate) nodes: Vec<SampledNode>,
+    pub(crate) nodes: Vec<NodePart>,
     pub(crate) reason: String,
-}
-
-/// A node with containers to sample.
-#[derive(Debug, Clone)]
-pub(crate) struct SampledNode {
-    pub(crate) name: String,
-    /// Cores of its machine, if this node represents the machine.
-    pub(crate) machine_cores: Option<u32>,
 }
 
 /// The containers of a specification by namespace, pod and name; `None` if no pod has one.
@@ -154,7 +148,7 @@ impl<'a> Summaries<'a> {
                 cores: node.machine_cores?,
                 readings: Vec::new(),
             };
-            Some((node.name.as_str(), readings))
+            Some((node.node.as_str(), readings))
         });
         Self {
             sampling,
@@ -172,7 +166,7 @@ impl<'a> Summaries<'a> {
     async fn request(&mut self, api: &ApiClient, end_unix_ns: i64) {
         let mut requests = JoinSet::new();
         for node in &self.sampling.nodes {
-            let (api, name) = (api.clone(), node.name.clone());
+            let (api, name) = (api.clone(), node.node.clone());
             requests.spawn(async move {
                 let answer = tokio::time::timeout(ANSWER_WITHIN, summary(&api, &name)).await;
                 (name, answer)
@@ -254,41 +248,16 @@ impl<'a> Summaries<'a> {
 
     /// The lines that an agent would have written.
     fn stream(&self, window: (i64, i64)) -> Vec<String> {
-        let mut checksum = StreamChecksum::default();
-        let mut lines = Vec::new();
-        let mut push = |record: &AgentRecord| {
-            let line = serde_json::to_string(record).unwrap_or_default();
-            checksum.line(&line);
-            lines.push(line);
-        };
-        push(&AgentRecord::Hello(Hello {
-            schema_version: tare_model::SCHEMA_VERSION,
-            role: "kubelet".to_owned(),
-            tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: 0,
-        }));
+        let mut records = AgentRecords::default();
+        let mut lines = vec![records.hello("kubelet", 0)];
         let machines: Vec<NodeReadings> = self.machines.values().cloned().collect();
-        let mut gone = vec![false; self.containers.len()];
         for sample in readings::samples(&self.containers, &machines, window, STEP_NS) {
-            for (process, gone) in gone.iter_mut().enumerate() {
-                if sample.processes[process].is_none() && !std::mem::replace(gone, true) {
-                    push(&AgentRecord::Gone {
-                        process: process as u32,
-                        t_ns: sample.t_ns,
-                    });
-                }
-            }
-            push(&AgentRecord::Sample(sample));
+            lines.extend(records.sample(sample));
         }
-        push(&AgentRecord::Kubelet {
+        lines.push(records.line(&AgentRecord::Kubelet {
             age_ns_max: self.age_ns_max,
-        });
-        let last = AgentRecord::Final {
-            checksum: checksum.hex(),
-            own_cpu_ns: 0,
-            elapsed_ns: u64::try_from(window.1).unwrap_or(0),
-        };
-        lines.push(serde_json::to_string(&last).unwrap_or_default());
+        }));
+        lines.push(records.last(0, u64::try_from(window.1).unwrap_or(0)));
         lines
     }
 }
@@ -312,18 +281,21 @@ mod tests {
             pid: 0,
             container: Some(format!("{node}/id-{node}")),
         };
-        let node = |name: &str| SampledNode {
-            name: name.to_owned(),
-            machine_cores: Some(2),
-        };
         let nodes = ["n1", "n2"];
+        let spec = AgentSpec {
+            schema_version: tare_model::SCHEMA_VERSION,
+            processes: nodes.map(watched).into(),
+            window_start_unix_ns: (START * S) as u64,
+            window_ns: window_s * S as u64,
+        };
+        let node = |name: &str| NodePart {
+            node: name.to_owned(),
+            machine_cores: Some(2),
+            indexes: Vec::new(),
+            spec: spec.clone(),
+        };
         KubeletSampling {
-            spec: AgentSpec {
-                schema_version: tare_model::SCHEMA_VERSION,
-                processes: nodes.map(watched).into(),
-                window_start_unix_ns: (START * S) as u64,
-                window_ns: window_s * S as u64,
-            },
+            spec: spec.clone(),
             nodes: nodes.map(node).into(),
             reason: String::new(),
         }

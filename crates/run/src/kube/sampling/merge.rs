@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tare_analysis::AgentStream;
-use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample, StreamChecksum};
+use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample};
 use tare_model::trial::EventKind;
 use tare_model::worker::AgentSpec;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
+use crate::agent_records::AgentRecords;
 use crate::kube::objects::Node;
 use crate::kube::trial::{Events, Line};
 use crate::now::unix_ns;
@@ -24,7 +25,7 @@ pub(crate) struct NodePart {
     /// Cores of its machine, if this node represents the machine.
     pub(crate) machine_cores: Option<u32>,
     /// Indexes of its processes in the whole specification.
-    indexes: Vec<usize>,
+    pub(crate) indexes: Vec<usize>,
     pub(crate) spec: AgentSpec,
 }
 
@@ -82,12 +83,12 @@ pub(crate) async fn merge(
         }
     }
     let unfinished = merged.unfinished();
-    for (node, last_ns) in &unfinished {
+    for node in &unfinished {
         let found = format!(
             "lost: no samples from its agent after {:.1} s of the window",
-            *last_ns as f64 / 1e9
+            node.last_ns as f64 / 1e9
         );
-        events.push(EventKind::Exited, node, found);
+        events.push(EventKind::Exited, &node.part.node, found);
     }
     if let n @ 1.. = merged.unpaired()
         && unfinished.is_empty()
@@ -110,18 +111,24 @@ fn second(sample: &ResourceSample) -> i64 {
     (sample.t_ns as f64 / 1e9).round() as i64
 }
 
-/// The merged stream and the samples that wait for those of other nodes.
+/// The stream of one node's agent so far.
+struct NodeStream {
+    part: NodePart,
+    stream: AgentStream,
+    /// Samples that wait for those of other nodes.
+    waiting: VecDeque<ResourceSample>,
+    /// Whether the stream has its final record.
+    finished: bool,
+    /// Time of the last sample, since the start of the window.
+    last_ns: i64,
+}
+
+/// The streams of all nodes, and the merged stream so far.
 pub(crate) struct MergedSamples {
-    parts: Vec<NodePart>,
+    nodes: Vec<NodeStream>,
     /// Number of processes in the whole specification.
     processes: usize,
-    streams: Vec<AgentStream>,
-    waiting: Vec<VecDeque<ResourceSample>>,
-    /// Whether each stream has its final record.
-    finished: Vec<bool>,
-    /// Time of the last sample of each stream, since the start of the window.
-    last_ns: Vec<i64>,
-    checksum: StreamChecksum,
+    records: AgentRecords,
     has_hello: bool,
     own_cpu_ns: u64,
     elapsed_ns: u64,
@@ -131,14 +138,17 @@ pub(crate) struct MergedSamples {
 
 impl MergedSamples {
     pub(crate) fn new(parts: Vec<NodePart>, processes: usize) -> Self {
+        let node = |part| NodeStream {
+            part,
+            stream: AgentStream::new(),
+            waiting: VecDeque::new(),
+            finished: false,
+            last_ns: 0,
+        };
         Self {
-            streams: parts.iter().map(|_| AgentStream::new()).collect(),
-            waiting: parts.iter().map(|_| VecDeque::new()).collect(),
-            finished: vec![false; parts.len()],
-            last_ns: vec![0; parts.len()],
-            parts,
+            nodes: parts.into_iter().map(node).collect(),
             processes,
-            checksum: StreamChecksum::default(),
+            records: AgentRecords::default(),
             has_hello: false,
             own_cpu_ns: 0,
             elapsed_ns: 0,
@@ -148,49 +158,40 @@ impl MergedSamples {
 
     /// When to stop waiting for records.
     fn until(&self) -> Instant {
-        let spec = self.parts.first().map(|p| &p.spec);
+        let spec = self.nodes.first().map(|n| &n.part.spec);
         let end = spec.map_or(0, |s| s.window_start_unix_ns + s.window_ns);
         let left = Duration::from_nanos(end.saturating_sub(unix_ns()));
         Instant::now() + left + LAST_RECORDS_WITHIN
     }
 
-    /// Nodes whose agents wrote no final record, and the time of their last sample.
-    fn unfinished(&self) -> Vec<(String, i64)> {
-        let all = self.parts.iter().zip(&self.last_ns).zip(&self.finished);
-        all.filter(|(_, finished)| !**finished)
-            .map(|((part, last_ns), _)| (part.node.clone(), *last_ns))
-            .collect()
-    }
-
-    fn push(&mut self, out: &mut Vec<String>, record: &AgentRecord) {
-        let line = serde_json::to_string(record).unwrap_or_default();
-        self.checksum.line(&line);
-        out.push(line);
+    /// Nodes whose agents wrote no final record.
+    fn unfinished(&self) -> Vec<&NodeStream> {
+        self.nodes.iter().filter(|n| !n.finished).collect()
     }
 
     /// Takes a line of an agent and returns the lines that it adds to the merged stream.
     fn line(&mut self, source: usize, line: &str) -> Result<Vec<String>, String> {
-        let node = &self.parts[source].node;
-        let record = self.streams[source].line(line);
-        let record = record.map_err(|e| format!("agent on {node}: {e}"))?.clone();
+        let node = &mut self.nodes[source];
+        let record = node.stream.line(line);
+        let record = record.map_err(|e| format!("agent on {}: {e}", node.part.node))?;
         let mut out = Vec::new();
-        match record {
+        match record.clone() {
             AgentRecord::Hello(hello) => {
                 if !std::mem::replace(&mut self.has_hello, true) {
-                    self.push(&mut out, &AgentRecord::Hello(Hello { pid: 0, ..hello }));
+                    let hello = Hello { pid: 0, ..hello };
+                    out.push(self.records.line(&AgentRecord::Hello(hello)));
                 }
             }
             AgentRecord::Gone { process, t_ns } => {
-                let index = self.parts[source].indexes.get(process as usize).copied();
-                let process = index.unwrap_or_default() as u32;
-                self.push(&mut out, &AgentRecord::Gone { process, t_ns });
+                let index = node.part.indexes.get(process as usize).copied();
+                out.push(self.records.gone(index.unwrap_or_default(), t_ns));
             }
             AgentRecord::Sample(sample) => {
-                self.last_ns[source] = sample.t_ns;
-                self.waiting[source].push_back(sample);
+                node.last_ns = sample.t_ns;
+                node.waiting.push_back(sample);
                 while self.next_is_complete() {
-                    let merged = self.next_sample();
-                    self.push(&mut out, &AgentRecord::Sample(merged));
+                    let merged = AgentRecord::Sample(self.next_sample());
+                    out.push(self.records.line(&merged));
                 }
             }
             AgentRecord::Kubelet { .. } => {}
@@ -199,7 +200,7 @@ impl MergedSamples {
                 elapsed_ns,
                 ..
             } => {
-                self.finished[source] = true;
+                node.finished = true;
                 self.own_cpu_ns += own_cpu_ns;
                 self.elapsed_ns = self.elapsed_ns.max(elapsed_ns);
             }
@@ -210,28 +211,28 @@ impl MergedSamples {
     /// Whether every node has a sample of the same second. Drops samples of earlier seconds than
     /// the latest of the first ones; their CPU time is in the later ones, which are cumulative.
     fn next_is_complete(&mut self) -> bool {
+        let first = |node: &NodeStream| node.waiting.front().map(second);
         loop {
-            let first: Option<Vec<i64>> =
-                self.waiting.iter().map(|w| w.front().map(second)).collect();
-            let Some((first, latest)) = first.and_then(|f| f.iter().copied().max().map(|l| (f, l)))
-            else {
+            let seconds: Option<Vec<i64>> = self.nodes.iter().map(first).collect();
+            let Some(latest) = seconds.and_then(|s| s.into_iter().max()) else {
                 return false;
             };
-            if first.iter().all(|s| *s == latest) {
-                return true;
-            }
-            for (waiting, second) in self.waiting.iter_mut().zip(first) {
-                if second < latest {
-                    waiting.pop_front();
+            let before = self.dropped;
+            for node in &mut self.nodes {
+                if first(node) < Some(latest) {
+                    node.waiting.pop_front();
                     self.dropped += 1;
                 }
+            }
+            if self.dropped == before {
+                return true;
             }
         }
     }
 
     /// Number of samples without a counterpart on every other node.
     fn unpaired(&self) -> usize {
-        self.dropped + self.waiting.iter().map(VecDeque::len).sum::<usize>()
+        self.dropped + self.nodes.iter().map(|n| n.waiting.len()).sum::<usize>()
     }
 
     /// Merges the first waiting sample of every node: they are of the same second.
@@ -247,7 +248,7 @@ impl MergedSamples {
             },
             throttled_ns: None,
         };
-        for (part, waiting) in self.parts.iter().zip(&mut self.waiting) {
+        for NodeStream { part, waiting, .. } in &mut self.nodes {
             let Some(sample) = waiting.pop_front() else {
                 continue;
             };
@@ -270,28 +271,15 @@ impl MergedSamples {
     /// sample.
     fn finish(mut self) -> Result<Vec<String>, String> {
         let mut out = Vec::new();
-        let streams = std::mem::take(&mut self.streams);
-        for (source, stream) in streams.into_iter().enumerate() {
-            if self.finished[source] {
-                if let Some(problem) = stream.finish().1 {
-                    return Err(format!("agent on {}: {problem}", self.parts[source].node));
-                }
-                continue;
-            }
-            for index in self.parts[source].indexes.clone() {
-                let gone = AgentRecord::Gone {
-                    process: index as u32,
-                    t_ns: self.last_ns[source],
-                };
-                self.push(&mut out, &gone);
+        for node in self.nodes {
+            if !node.finished {
+                let indexes = node.part.indexes.into_iter();
+                out.extend(indexes.map(|index| self.records.gone(index, node.last_ns)));
+            } else if let Some(problem) = node.stream.finish().1 {
+                return Err(format!("agent on {}: {problem}", node.part.node));
             }
         }
-        let last = AgentRecord::Final {
-            checksum: self.checksum.hex(),
-            own_cpu_ns: self.own_cpu_ns,
-            elapsed_ns: self.elapsed_ns,
-        };
-        out.push(serde_json::to_string(&last).unwrap_or_default());
+        out.push(self.records.last(self.own_cpu_ns, self.elapsed_ns));
         Ok(out)
     }
 }
@@ -299,7 +287,7 @@ impl MergedSamples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::record::ProcessSample;
+    use tare_model::record::{ProcessSample, StreamChecksum};
     use tare_model::worker::{Plane, WatchedProcess};
 
     fn spec() -> AgentSpec {

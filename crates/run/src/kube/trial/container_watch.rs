@@ -26,27 +26,13 @@ const LAST_CHECK_WITHIN: Duration = Duration::from_secs(15);
 
 /// A container that ran when the load began.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct WatchedContainer {
+pub(crate) struct WatchedContainer {
     /// Name in figures: `emojivoto-0/web/sidecar`.
     name: String,
     /// Namespace and name of its pod.
     pod: String,
     /// Name in the pod.
     container: String,
-}
-
-/// What to watch, and where to report it.
-#[derive(Debug)]
-pub(crate) struct WatchScope<'a> {
-    pub(crate) names: &'a TrialNames,
-    /// MeshParts of the mesh.
-    pub(crate) parts: MeshParts,
-    /// Pods of the application.
-    pub(crate) pods: &'a [Value],
-    /// Containers in these pods and in those of the mesh.
-    pub(crate) watched: &'a [WatchedProcess],
-    pub(crate) events: &'a Events,
-    pub(crate) terminations: &'a PodTerminations,
 }
 
 /// A running watch; dropping it ends it.
@@ -59,16 +45,15 @@ pub(crate) struct ContainerWatch {
 }
 
 impl ContainerWatch {
-    /// Starts to watch the containers of a trial.
-    pub(crate) fn start(api: &ApiClient, scope: WatchScope<'_>) -> Self {
-        let WatchScope {
-            names,
-            parts,
-            pods,
-            watched,
-            events,
-            terminations,
-        } = scope;
+    /// Starts to watch the containers that run in a trial. `parts` are those of its mesh.
+    pub(crate) fn start(
+        api: &ApiClient,
+        names: &TrialNames,
+        parts: MeshParts,
+        running: BTreeMap<String, WatchedContainer>,
+        events: &Events,
+        terminations: &PodTerminations,
+    ) -> Self {
         let mut selectors = vec![(None, format!("{},{ROLE}=application", names.selector()))];
         let of_mesh = parts.control_plane.into_iter().chain(parts.node_proxies);
         selectors.extend(of_mesh.map(|s| (Some(s.namespace), s.selector)));
@@ -77,7 +62,7 @@ impl ContainerWatch {
             retries: api.retries(),
             api: api.clone(),
             selectors,
-            running: running(pods, watched),
+            running,
             terminations: terminations.clone(),
             events: events.clone(),
         };
@@ -109,8 +94,11 @@ impl ContainerWatch {
     }
 }
 
-/// WatchedProcess containers by their ids.
-fn running(pods: &[Value], watched: &[WatchedProcess]) -> BTreeMap<String, WatchedContainer> {
+/// Sampled containers by their ids.
+pub(crate) fn running(
+    pods: &[Value],
+    watched: &[WatchedProcess],
+) -> BTreeMap<String, WatchedContainer> {
     let mut of_application = BTreeMap::new();
     for pod in pods.iter().map(Pod) {
         for container in pod.containers() {

@@ -1,25 +1,26 @@
 //! Deploys the application of a trial: N instances, each in a namespace of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::graph::ServiceGraph;
 use tare_model::mesh::Join;
 use tare_model::plan::{KubernetesSettings, Plan};
 use tare_model::trial::{EventKind, TrialSpec};
 use tare_model::worker::{Upstream, WorkloadSpec};
-use tokio::time::Instant;
 
 use super::deployment::Deployment;
 use super::pull_secrets;
 use crate::environment::EnvironmentError;
+use crate::instances;
 use crate::kube::api::kinds::{CONFIG_MAP, DEPLOYMENT, Kind, NAMESPACE, POD, SERVICE};
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::mesh::apply_manifest;
 use crate::kube::objects::Pod;
 use crate::kube::objects::manifests::{self, PodPlacement};
 use crate::kube::objects::names::{PORT, ROLE, TrialNames};
+use crate::kube::wait::wait;
 
 const POLL: Duration = Duration::from_millis(500);
 
@@ -60,13 +61,13 @@ pub(crate) async fn create(
 
     let mut services = Vec::new();
     for i in 0..instances {
-        for s in &deployment.graph.services {
+        for s in &inputs.plan.workload.graph.services {
             let service = manifests::service(&names, &names.instance(i), &s.name, s.protocol);
             services.push((SERVICE, service));
         }
     }
     let addresses = addresses(&api.apply_all(services).await?);
-    deployment.targets = targets(inputs.plan, &names, &addresses)?;
+    deployment.targets = targets(inputs.plan, deployment, &addresses)?;
     let mut objects = Vec::new();
     for i in 0..instances {
         objects.extend(instance(inputs, deployment, join.as_ref(), i, &addresses)?);
@@ -115,43 +116,28 @@ fn upstream(
     service: &str,
 ) -> Result<Upstream, EnvironmentError> {
     let address = addresses.get(&(namespace.to_owned(), service.to_owned()));
-    let Some(address) = address.filter(|a| !a.is_empty()) else {
-        return Err(EnvironmentError::Cluster {
-            doing: format!("create service {namespace}/{service}"),
-            found: "the cluster assigned no cluster IP".to_owned(),
-        });
-    };
-    let is_ipv6 = address.contains(':');
+    let address: Option<IpAddr> = address.and_then(|a| a.parse().ok());
+    let address = address.ok_or_else(|| {
+        let found = "the cluster assigned no cluster IP";
+        EnvironmentError::Cluster(format!("create service {namespace}/{service}: {found}"))
+    })?;
     Ok(Upstream {
-        connect: match is_ipv6 {
-            true => format!("[{address}]:{PORT}"),
-            false => format!("{address}:{PORT}"),
-        },
+        connect: SocketAddr::new(address, PORT).to_string(),
         authority: format!("{service}.{namespace}:{PORT}"),
     })
 }
 
-fn instance_name(graph: &ServiceGraph, index: u32) -> String {
-    format!("{}-{index}", graph.name)
-}
-
-/// Services that the plan's mix calls.
-pub(crate) fn fronts(plan: &Plan) -> BTreeSet<String> {
-    let mix = plan.workload.graph.mix(&plan.workload.mix);
-    let endpoints = mix.into_iter().flat_map(|m| &m.endpoints);
-    endpoints.map(|e| e.service.clone()).collect()
-}
-
 fn targets(
     plan: &Plan,
-    names: &TrialNames,
+    deployment: &Deployment,
     addresses: &Addresses,
 ) -> Result<BTreeMap<(String, String), Upstream>, EnvironmentError> {
     let mut targets = BTreeMap::new();
     for i in 0..plan.workload.instances {
-        for front in fronts(plan) {
-            let upstream = upstream(addresses, &names.instance(i), &front)?;
-            targets.insert((instance_name(&plan.workload.graph, i), front), upstream);
+        let name = instances::name(&plan.workload.graph, i);
+        for front in &deployment.fronts {
+            let upstream = upstream(addresses, &deployment.names.instance(i), front)?;
+            targets.insert((name.clone(), front.clone()), upstream);
         }
     }
     Ok(targets)
@@ -165,9 +151,9 @@ fn instance(
     index: u32,
     addresses: &Addresses,
 ) -> Result<Vec<(Kind, Value)>, EnvironmentError> {
-    let (names, graph) = (&deployment.names, &deployment.graph);
+    let (names, graph) = (&deployment.names, &inputs.plan.workload.graph);
     let namespace = names.instance(index);
-    let name = instance_name(graph, index);
+    let name = instances::name(graph, index);
     let placement = PodPlacement {
         nodes: inputs.nodes,
         instance: index,
@@ -211,36 +197,28 @@ pub(crate) async fn wait_ready(
     inputs: Inputs<'_>,
     deployment: &mut Deployment,
 ) -> Result<(), EnvironmentError> {
-    let expected = deployment.graph.services.len() * inputs.plan.workload.instances as usize;
+    let workload = &inputs.plan.workload;
+    let expected = workload.graph.services.len() * workload.instances as usize;
     let within_s = inputs.settings.ready_within_s;
-    let start = Instant::now();
-    let until = start + Duration::from_secs(u64::from(within_s));
+    let within = Duration::from_secs(u64::from(within_s));
     let selector = format!("{},{ROLE}=application", deployment.names.selector());
     let mut recreated: BTreeSet<String> = BTreeSet::new();
-    loop {
+    let pods = wait("the application is ready", POLL, within, async || {
         let mut pods = inputs.api.list(POD, None, &selector).await?;
         pods.retain(|p| !Pod(p).is_terminating());
         recreate_without_sidecar(inputs.api, deployment, &pods, &mut recreated).await?;
         let sidecar = deployment.sidecar();
-        let complete = |p: &&Value| {
+        let complete = |p: &Value| {
             let pod = Pod(p);
             pod.is_ready() && sidecar.is_none_or(|s| pod.container(s).is_some())
         };
-        if pods.len() == expected && pods.iter().filter(complete).count() == expected {
-            let elapsed = start.elapsed();
-            tracing::debug!(
-                pods = expected,
-                ?elapsed,
-                "waited until the application is ready"
-            );
-            deployment.pods = pods;
-            return Ok(());
-        }
-        if Instant::now() > until {
-            return Err(not_ready(&pods, expected, within_s));
-        }
-        tokio::time::sleep(POLL).await;
-    }
+        Ok::<_, ApiError>(match pods.len() == expected && pods.iter().all(complete) {
+            true => Ok(pods),
+            false => Err(not_ready(&pods, expected, within_s)),
+        })
+    });
+    deployment.pods = pods.await??;
+    Ok(())
 }
 
 /// Recreates, once, each pod without its sidecar: it was created before the mesh's injector was
@@ -275,8 +253,6 @@ fn not_ready(pods: &[Value], expected: usize, within_s: u32) -> EnvironmentError
         || format!("{} of {expected} pods exist", pods.len()),
         Pod::not_ready_reason,
     );
-    EnvironmentError::Start {
-        name: first.map_or_else(|| "application".to_owned(), Pod::title),
-        found: format!("not ready within {within_s} s: {reason}"),
-    }
+    let name = first.map_or_else(|| "application".to_owned(), Pod::title);
+    EnvironmentError::start(name, format!("not ready within {within_s} s: {reason}"))
 }

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde_json::Value;
-use tare_model::graph::ServiceGraph;
 use tare_model::mesh::{Join, Mesh, MeshKubernetes};
 use tare_model::trial::Event;
 use tare_model::worker::{Upstream, WatchedProcess};
 use tokio::task::JoinSet;
 
-use super::container_watch::{ContainerWatch, WatchScope};
+use super::container_watch::{self, ContainerWatch};
 use super::events::Events;
 use super::termination::PodTerminations;
 use crate::environment::Deployed;
+use crate::kube::api::ApiClient;
 use crate::kube::objects::names::TrialNames;
 
 /// A deployed trial. Dropping it aborts its tasks; its objects stay on the cluster.
@@ -21,7 +21,6 @@ use crate::kube::objects::names::TrialNames;
 pub struct Deployment {
     pub(crate) names: TrialNames,
     pub(crate) mesh: Mesh,
-    pub(crate) graph: ServiceGraph,
     /// Services that the load calls.
     pub(crate) fronts: BTreeSet<String>,
     /// The trial's directory.
@@ -63,16 +62,13 @@ impl Deployment {
         self.section().map(|s| &s.join)
     }
 
-    /// What to watch while the load runs.
-    pub(crate) fn watch_scope(&self) -> WatchScope<'_> {
-        WatchScope {
-            names: &self.names,
-            parts: self.section().map(|s| s.parts.clone()).unwrap_or_default(),
-            pods: &self.pods,
-            watched: &self.watched,
-            events: &self.events,
-            terminations: &self.terminations,
-        }
+    /// Starts to watch the containers while the load runs.
+    pub(crate) fn watch_containers(&mut self, api: &ApiClient) {
+        let parts = self.section().map(|s| s.parts.clone()).unwrap_or_default();
+        let running = container_watch::running(&self.pods, &self.watched);
+        let (events, terminations) = (&self.events, &self.terminations);
+        let watch = ContainerWatch::start(api, &self.names, parts, running, events, terminations);
+        self.container_watch = Some(watch);
     }
 
     /// Name of the sidecar's container.

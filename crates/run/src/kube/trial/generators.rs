@@ -18,6 +18,7 @@ use crate::kube::api::kinds::{CONFIG_MAP, JOB, POD};
 use crate::kube::objects::Pod;
 use crate::kube::objects::manifests;
 use crate::kube::objects::names::{CONTAINER, ROLE, TrialNames};
+use crate::kube::wait::wait;
 use crate::now::unix_ns;
 
 /// Start delay of the first trial, when the start-up time of pods is not known yet.
@@ -131,10 +132,8 @@ pub(crate) async fn start(
         let namespace = deployment.names.load();
         api.delete(JOB, Some(&namespace), &name).await?;
     }
-    Err(EnvironmentError::Start {
-        name: "generators".to_owned(),
-        found: format!("their pods did not run in time in {ATTEMPTS_MAX} attempts"),
-    })
+    let found = format!("their pods did not run in time in {ATTEMPTS_MAX} attempts");
+    Err(EnvironmentError::start("generators", found))
 }
 
 async fn create(
@@ -165,32 +164,30 @@ async fn wait_running(
     names: &TrialNames,
     attempt: u32,
 ) -> Result<Vec<Value>, EnvironmentError> {
-    let start = Instant::now();
-    let until = start + Duration::from_secs(u64::from(settings.ready_within_s));
+    let within = Duration::from_secs(u64::from(settings.ready_within_s));
     let selector = format!("{ROLE}=generator,batch.kubernetes.io/job-name=generator-{attempt}");
-    loop {
+    wait("the generators run", POLL, within, async || {
         let mut pods = api.list(POD, Some(&names.load()), &selector).await?;
         pods.sort_by_key(|p| Pod(p).completion_index());
         let runs = |p: &Value| {
-            let containers = Pod(p).containers();
-            let mut own = containers.iter().filter(|c| c.name() == CONTAINER);
-            own.any(|c| c.id().is_some())
+            Pod(p)
+                .status_of(CONTAINER)
+                .is_some_and(|c| c.id().is_some())
         };
         if pods.len() == settings.generators as usize && pods.iter().all(runs) {
-            let elapsed = start.elapsed();
-            tracing::debug!(pods = pods.len(), ?elapsed, "waited until generators run");
-            return Ok(pods);
+            return Ok(Ok(pods));
         }
         let failed = pods.iter().find(|p| Pod(p).phase() == "Failed");
-        if failed.is_some() || Instant::now() > until {
-            let pod = failed.or_else(|| pods.iter().find(|p| !runs(p))).map(Pod);
-            return Err(EnvironmentError::Start {
-                name: pod.map_or_else(|| "generators".to_owned(), Pod::title),
-                found: pod.map_or_else(|| "no pod exists".to_owned(), Pod::not_ready_reason),
-            });
+        let pod = failed.or_else(|| pods.iter().find(|p| !runs(p))).map(Pod);
+        let name = pod.map_or_else(|| "generators".to_owned(), Pod::title);
+        let found = pod.map_or_else(|| "no pod exists".to_owned(), Pod::not_ready_reason);
+        let error = EnvironmentError::start(name, found);
+        match failed {
+            Some(_) => Err(error),
+            None => Ok(Err(error)),
         }
-        tokio::time::sleep(POLL).await;
-    }
+    })
+    .await?
 }
 
 #[cfg(test)]

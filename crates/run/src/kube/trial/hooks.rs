@@ -44,10 +44,7 @@ async fn run(
     variables: &[(&str, &str)],
     log: Option<&Path>,
 ) -> Result<(), EnvironmentError> {
-    let failed = |found: String| EnvironmentError::Start {
-        name: format!("hook `{command}`"),
-        found,
-    };
+    let failed = |found| EnvironmentError::start(format!("hook `{command}`"), found);
     let mut shell = Command::new("sh");
     shell
         .args(["-c", command])

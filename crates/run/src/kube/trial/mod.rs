@@ -13,7 +13,6 @@ pub(crate) mod prove;
 mod pull_secrets;
 mod termination;
 
-pub(crate) use container_watch::ContainerWatch;
 pub(crate) use deployment::Deployment;
 pub(crate) use events::Events;
 pub(crate) use pod_log::{Line, PodLog};

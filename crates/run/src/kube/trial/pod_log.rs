@@ -76,8 +76,7 @@ impl PodLog {
     async fn has_ended(&self, api: &ApiClient) -> bool {
         match api.get(POD, &self.namespace, &self.pod).await {
             Ok(pod) => {
-                let containers = Pod(&pod).containers();
-                let own = containers.iter().find(|c| c.name() == CONTAINER);
+                let own = Pod(&pod).status_of(CONTAINER);
                 own.is_some_and(|c| c.ended().is_some()) || Pod(&pod).phase() == "Failed"
             }
             Err(error) => error.is_not_found(),
@@ -120,13 +119,9 @@ impl PodLog {
 
 /// Splits a line into its text and its timestamp, in nanoseconds of Unix time.
 fn split(line: &str) -> (&str, Option<i64>) {
-    match line.split_once(' ') {
-        Some((stamp, text)) => match timestamp::unix_ns(stamp) {
-            Some(ns) => (text, Some(ns)),
-            None => (line, None),
-        },
-        None => (line, None),
-    }
+    let parts = line.split_once(' ');
+    let stamped = parts.and_then(|(stamp, text)| Some((text, timestamp::unix_ns(stamp)?)));
+    stamped.map_or((line, None), |(text, ns)| (text, Some(ns)))
 }
 
 #[cfg(test)]

@@ -4,30 +4,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde_json::Value;
 use tare_model::mesh::{DataPlaneKind, Mtls, ProofSource};
 use tare_model::trial::Proof;
 use tare_model::worker::{Plane, WatchedProcess};
 
 use super::artifacts;
 use super::deployment::Deployment;
-use crate::environment::EnvironmentError;
+use crate::environment::{EnvironmentError, proof};
 use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError};
-use crate::kube::objects::Pod;
 use crate::kube::objects::names::{PORT, ROLE};
+use crate::kube::objects::{Container, Pod};
 
 /// Pods of the called services that get a request in plain text.
 const PLAINTEXT_PODS_MAX: usize = 2;
 /// A request without an answer in this time counts as refused.
 const PLAINTEXT_ANSWER_WITHIN: Duration = Duration::from_secs(4);
-
-fn proof(claim: &str, holds: bool, seen: String) -> Proof {
-    Proof {
-        claim: claim.to_owned(),
-        holds,
-        seen,
-    }
-}
 
 /// Proofs before the load. Also finds the containers to sample, saves the artifacts of the trial,
 /// and reads the proxies' counters.
@@ -60,12 +53,7 @@ fn proxies(deployment: &Deployment) -> Proof {
             }
         };
     };
-    let is_ready = |pod: &Pod<'_>| {
-        let containers = pod.containers();
-        containers
-            .iter()
-            .any(|c| c.name() == sidecar && c.is_ready())
-    };
+    let is_ready = |pod: &Pod<'_>| pod.status_of(sidecar).is_some_and(Container::is_ready);
     let missing: Vec<String> = pods().filter(|p| !is_ready(p)).map(Pod::title).collect();
     let ready = total - missing.len();
     let mut seen = format!("{sidecar} is ready in {ready} of {total} pods");
@@ -162,9 +150,9 @@ pub(crate) async fn after(api: &ApiClient, deployment: &Deployment, load_sent: u
     let growth = |pod: &String, n: &f64| n - deployment.counters.get(pod).copied().unwrap_or(0.0);
     let answered = format!("{} of {} proxies responded", now.len(), pods.len());
     if source.of_node_proxies {
-        let by_node = pods.iter().filter_map(|pod| {
+        let by_node = pods.iter().map(Pod).filter_map(|pod| {
             let key = pod.key();
-            Some((pod.node.as_str(), growth(&key, now.get(&key)?)))
+            Some((pod.node(), growth(&key, now.get(&key)?)))
         });
         let generator_node = deployment.generator_node.as_deref();
         return vec![node_proxies(by_node.collect(), generator_node, &answered)];
@@ -198,68 +186,34 @@ fn node_proxies(grown: Vec<(&str, f64)>, generator_node: Option<&str>, answered:
     )
 }
 
-/// A pod whose proxy has counters.
-struct CountingPod {
-    namespace: String,
-    name: String,
-    node: String,
-}
-
-impl CountingPod {
-    fn new(pod: Pod<'_>) -> Self {
-        Self {
-            namespace: pod.namespace().to_owned(),
-            name: pod.name().to_owned(),
-            node: pod.node().to_owned(),
-        }
-    }
-
-    fn key(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
-    }
-}
-
+/// Pods whose proxies have counters.
 async fn counting_pods(
     api: &ApiClient,
     deployment: &Deployment,
     source: &ProofSource,
-) -> Vec<CountingPod> {
+) -> Vec<Value> {
     if !source.of_node_proxies {
-        let fronts = &deployment.fronts;
-        let pods = deployment.pods.iter().map(Pod);
-        return pods
-            .filter(|p| p.label(ROLE) == "application" && fronts.contains(p.label("app")))
-            .map(CountingPod::new)
-            .collect();
+        let is_front = |p: &&Value| {
+            Pod(p).label(ROLE) == "application" && deployment.fronts.contains(Pod(p).label("app"))
+        };
+        return deployment.pods.iter().filter(is_front).cloned().collect();
     }
+    let section = deployment.section();
     let mut all = Vec::new();
-    for selector in deployment
-        .section()
-        .into_iter()
-        .flat_map(|s| &s.parts.node_proxies)
-    {
+    for selector in section.into_iter().flat_map(|s| &s.parts.node_proxies) {
         let namespace = Some(selector.namespace.as_str());
         let pods = api.list(POD, namespace, &selector.selector).await;
-        all.extend(
-            pods.unwrap_or_default()
-                .iter()
-                .map(Pod)
-                .map(CountingPod::new),
-        );
+        all.extend(pods.unwrap_or_default());
     }
     all
 }
 
 /// Sums of counters by namespace and name of the pod, of the pods that answer.
-async fn counters(
-    api: &ApiClient,
-    pods: &[CountingPod],
-    source: &ProofSource,
-) -> BTreeMap<String, f64> {
+async fn counters(api: &ApiClient, pods: &[Value], source: &ProofSource) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
-    for pod in pods {
-        let text = api.pod_text((&pod.namespace, &pod.name), source.port, &source.path);
-        if let Ok(text) = text.await {
+    for pod in pods.iter().map(Pod) {
+        let address = (pod.namespace(), pod.name());
+        if let Ok(text) = api.pod_text(address, source.port, &source.path).await {
             sums.insert(pod.key(), sum(&text, &source.counters));
         }
     }

@@ -6,8 +6,7 @@ use tonic::body::Body;
 
 use super::catalogue::CATALOGUE;
 use super::messages::{
-    self, FindByShortcodeRequest, FindByShortcodeResponse, ListAllEmojiRequest,
-    ListAllEmojiResponse,
+    self, FindByShortcodeRequest, FindByShortcodeResponse, ListAllEmojiResponse,
 };
 use crate::counters::UNKNOWN;
 use crate::protocol::grpc::{unary, unimplemented};
@@ -27,7 +26,7 @@ impl Emoji {
     ) -> (&'static str, Response<Body>) {
         match method {
             "ListAll" => {
-                let call = |_: ListAllEmojiRequest| async {
+                let call = |(): ()| async {
                     let list = CATALOGUE.iter().map(message).collect();
                     Ok(tonic::Response::new(ListAllEmojiResponse { list }))
                 };

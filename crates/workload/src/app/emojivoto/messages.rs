@@ -1,4 +1,4 @@
-//! Messages and paths of the package `emojivoto.v1`.
+//! Messages and paths of the package `emojivoto.v1`. Its empty messages are `()`.
 
 use hyper::http::uri::PathAndQuery;
 
@@ -25,9 +25,6 @@ pub(crate) struct Emoji {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ListAllEmojiRequest {}
-
-#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ListAllEmojiResponse {
     #[prost(message, repeated, tag = "1")]
     pub(crate) list: Vec<Emoji>,
@@ -45,15 +42,6 @@ pub(crate) struct FindByShortcodeResponse {
     #[prost(message, optional, tag = "1")]
     pub(crate) emoji: Option<Emoji>,
 }
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct VoteRequest {}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct VoteResponse {}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ResultsRequest {}
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ResultsResponse {

@@ -10,7 +10,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::catalogue::{CATALOGUE, DOUGHNUT, vote_method};
-use super::messages::{ResultsRequest, ResultsResponse, VoteRequest, VoteResponse, VotingResult};
+use super::messages::{ResultsResponse, VotingResult};
 use crate::counters::UNKNOWN;
 use crate::protocol::grpc::{unary, unimplemented};
 use crate::protocol::http::query_value;
@@ -56,7 +56,7 @@ impl Voting {
         request: Request<Incoming>,
     ) -> (&'static str, Response<Body>) {
         if method == "Results" {
-            let call = |_: ResultsRequest| async {
+            let call = |(): ()| async {
                 let results = self.results();
                 Ok(tonic::Response::new(ResultsResponse { results }))
             };
@@ -64,19 +64,19 @@ impl Voting {
         }
         match self.methods.get(method) {
             Some(&index) => {
-                let call = |_: VoteRequest| async move { self.vote(index) };
+                let call = |(): ()| async move { self.vote(index) };
                 ("Vote", unary(request, call).await)
             }
             None => (UNKNOWN, unimplemented(method)),
         }
     }
 
-    fn vote(&self, index: usize) -> Result<tonic::Response<VoteResponse>, Status> {
+    fn vote(&self, index: usize) -> Result<tonic::Response<()>, Status> {
         if CATALOGUE[index].0 == DOUGHNUT {
             return Err(Status::unknown("votes for the doughnut always fail"));
         }
         self.votes[index].fetch_add(1, Ordering::Relaxed);
-        Ok(tonic::Response::new(VoteResponse {}))
+        Ok(tonic::Response::new(()))
     }
 
     /// The emoji with votes, most votes first.

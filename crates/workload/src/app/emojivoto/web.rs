@@ -12,13 +12,12 @@ use tare_model::worker::WorkloadSpec;
 use super::catalogue::{CATALOGUE, vote_method};
 use super::messages::{
     FIND_BY_SHORTCODE, FindByShortcodeRequest, FindByShortcodeResponse, LIST_ALL,
-    ListAllEmojiRequest, ListAllEmojiResponse, RESULTS, ResultsRequest, ResultsResponse, VOTING,
-    VoteRequest, VoteResponse,
+    ListAllEmojiResponse, RESULTS, ResultsResponse, VOTING,
 };
 use crate::counters::UNKNOWN;
-use crate::protocol::http::{Reply, error, failed, json, no_such_path, query_value, reply};
+use crate::error::WorkloadError;
+use crate::protocol::http::{Reply, answered, error, json, no_such_path, query_value, reply};
 use crate::protocol::{Failure, GrpcUpstream, Upstream};
-use crate::server::WorkloadError;
 
 const PAGE: &str = include_str!("page.html");
 
@@ -80,24 +79,18 @@ impl Web {
         match path {
             "/" => ("index", page()),
             "/leaderboard" => ("leaderboard-page", page()),
-            "/api/list" => ("list", self.list().await.unwrap_or_else(|f| failed(&f))),
+            "/api/list" => ("list", answered(self.list().await)),
             "/api/vote" => {
                 let choice = query_value(query.unwrap_or(""), "choice").unwrap_or_default();
-                (
-                    "vote",
-                    self.vote(choice).await.unwrap_or_else(|f| failed(&f)),
-                )
+                ("vote", answered(self.vote(choice).await))
             }
-            "/api/leaderboard" => {
-                let board = self.leaderboard().await;
-                ("leaderboard", board.unwrap_or_else(|f| failed(&f)))
-            }
+            "/api/leaderboard" => ("leaderboard", answered(self.leaderboard().await)),
             _ => (UNKNOWN, no_such_path()),
         }
     }
 
     async fn list(&self) -> Result<Reply, Failure> {
-        let all: ListAllEmojiResponse = self.emoji.unary(LIST_ALL, ListAllEmojiRequest {}).await?;
+        let all: ListAllEmojiResponse = self.emoji.unary(LIST_ALL, ()).await?;
         let list = all.list.iter().map(|e| Listed {
             shortcode: &e.shortcode,
             unicode: &e.unicode,
@@ -118,8 +111,8 @@ impl Web {
             let message = format!("no vote method for {:?}", emoji.shortcode);
             return Ok(error(StatusCode::BAD_REQUEST, &message));
         };
-        match self.voting.unary(path.clone(), VoteRequest {}).await {
-            Ok(VoteResponse {}) => Ok(reply(StatusCode::OK, "application/json", "{}")),
+        match self.voting.unary(path.clone(), ()).await {
+            Ok(()) => Ok(reply(StatusCode::OK, "application/json", "{}")),
             // An error of the application instead of the connection.
             Err(failure @ Failure::Answered { .. }) => Ok(error(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -130,7 +123,7 @@ impl Web {
     }
 
     async fn leaderboard(&self) -> Result<Reply, Failure> {
-        let board: ResultsResponse = self.voting.unary(RESULTS, ResultsRequest {}).await?;
+        let board: ResultsResponse = self.voting.unary(RESULTS, ()).await?;
         let mut ranks = Vec::with_capacity(board.results.len());
         // In sequence, as in the original: this makes the page sensitive to the cost of a hop.
         for result in board.results {

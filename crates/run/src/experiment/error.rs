@@ -1,0 +1,26 @@
+//! Why a run could not continue.
+
+use crate::environment::EnvironmentError;
+use crate::store::StoreError;
+
+/// After this many trials in a row that failed before measurement, the run ends.
+pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 3;
+
+/// Why a run could not continue. The trials that were finished are on disk.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The run directory could not be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The environment cannot do what the plan needs.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// Several trials in a row failed before measurement.
+    #[error(
+        "{FAILURES_IN_A_ROW_MAX} trials in a row failed before measurement; the last one: {last}"
+    )]
+    NothingStarts {
+        /// Why the last one failed.
+        last: String,
+    },
+}
