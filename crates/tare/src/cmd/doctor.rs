@@ -33,7 +33,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.environment != "kubernetes" {
         bail!(
-            "found environment `{}`, expected kubernetes",
+            "found environment `{}`, expected `kubernetes`: only clusters are checked",
             args.environment
         );
     }

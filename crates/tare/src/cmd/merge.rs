@@ -123,7 +123,7 @@ fn write(out: &mut String, m: &Merged) -> std::fmt::Result {
     use std::fmt::Write as _;
     writeln!(
         out,
-        "{} generators as one, window {}, started within {}",
+        "generators: {}, merged; window {}; all started within {}",
         m.generators.len(),
         format_duration_ns(m.window_ns),
         format_duration_ns(m.start_skew_ns)

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Numbers of the trials to exclude, as in the list of trials on the page, for example `3,7`.
-    #[arg(long, value_name = "TRIAL,...", value_delimiter = ',')]
+    #[arg(long, value_name = "TRIAL,...", value_delimiter = ',', value_parser = number_of_trial)]
     exclude: Vec<u32>,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
@@ -32,6 +32,11 @@ pub(crate) struct Args {
     /// Also print the figures of published benchmarks, with their sources.
     #[arg(long, conflicts_with = "output")]
     published: bool,
+}
+
+fn number_of_trial(text: &str) -> Result<u32, String> {
+    let expected = || format!("found {text:?}, expected the number of a trial, such as `3`");
+    text.parse().map_err(|_| expected())
 }
 
 /// How an analysis is printed.

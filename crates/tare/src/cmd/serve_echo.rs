@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use tare_workload::{EchoOptions, EchoServer, Knobs, TlsOptions, run_echo};
 
 /// Run a test server whose responses the client chooses: HTTP/1.1, HTTP/2 and gRPC, plain and with
@@ -91,7 +91,7 @@ fn options(args: &Args) -> anyhow::Result<EchoOptions> {
         if let Some(value) = value {
             defaults
                 .set(name, value)
-                .with_context(|| format!("--{name}"))?;
+                .map_err(|error| anyhow!("--{name}: {}", error.problem))?;
         }
     }
     let with_tls = args.cert.is_some() || args.client_ca.is_some() || args.mutual;
