@@ -29,7 +29,7 @@ pub(crate) fn text(args: &Args) -> anyhow::Result<String> {
 
 fn too_few_blocks(dir: &Path) -> String {
     format!(
-        "{}: no mesh has two blocks that are usable together with the baseline; use a run with more blocks",
+        "{}: found fewer than two blocks in which both a mesh and the baseline have usable trials; use a run with more blocks",
         dir.display()
     )
 }
