@@ -12,7 +12,11 @@ use tare_workload::LocalInstance;
 
 /// Show or serve the example applications (service graphs)
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Args {
     /// Worker mode: read the specification of one service (JSON) from FILE, or from standard input
     /// with `-`, serve it, and write records to standard output
