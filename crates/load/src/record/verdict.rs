@@ -149,11 +149,12 @@ fn lateness(result: &LoadResult, findings: &mut Vec<Finding>) {
             _ => continue,
         };
         if worst.as_ref().is_none_or(|w| grade >= w.grade) {
-            let found = format!(
-                "the generator's own lateness at {name} is {}, the latency at {name} is {}",
-                format_duration_ns(late),
-                format_duration_ns(whole)
-            );
+            let beside = match result.latency_ns.count {
+                0 => "no request succeeded".to_owned(),
+                _ => format!("the latency at {name} is {}", format_duration_ns(whole)),
+            };
+            let late = format_duration_ns(late);
+            let found = format!("the generator's own lateness at {name} is {late}, {beside}");
             worst = Some(Finding::new(grade, Reason::Lateness, found));
         }
     }

@@ -31,7 +31,7 @@ pub enum TlsError {
         expected: &'static str,
     },
     /// A client certificate without its key, or a key without its certificate.
-    #[error("tls.{0} is missing: a client certificate needs its key, and a key its certificate")]
+    #[error("tls.{0} is missing: a client certificate and its key must be given together")]
     Half(&'static str),
     /// No certificate to trust.
     #[error(
@@ -39,10 +39,10 @@ pub enum TlsError {
     )]
     NoRoots(String),
     /// The versions exclude each other.
-    #[error("tls.version_min is above tls.version_max: no version is left")]
+    #[error("no version is left: tls.version_min (--tls-min) is above tls.version_max (--tls-max)")]
     Versions,
     /// A host that cannot be in a certificate.
-    #[error("invalid server name: {0}; set one with --server-name")]
+    #[error("invalid server name: {0}; set --server-name to a host name or an IP address")]
     Name(String),
     /// Another error of rustls.
     #[error("tls: {0}")]
@@ -175,11 +175,15 @@ fn versions(spec: &TlsSpec) -> Result<Vec<&'static SupportedProtocolVersion>, Tl
     }
 }
 
-fn certificates(field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(
+    field: &'static str,
+    expected: &'static str,
+    pem: &str,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |found: String| TlsError::Pem {
         field,
         found,
-        expected: "one PEM certificate or more",
+        expected,
     };
     let all = CertificateDer::pem_slice_iter(pem.as_bytes())
         .collect::<Result<Vec<_>, _>>()
@@ -193,11 +197,11 @@ fn certificates(field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'st
 fn roots(spec: &TlsSpec) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     if let Some(pem) = &spec.ca_pem {
-        for certificate in certificates("ca_pem", pem)? {
+        for certificate in certificates("ca_pem", "at least one PEM certificate (--ca)", pem)? {
             store.add(certificate).map_err(|e| TlsError::Pem {
                 field: "ca_pem",
                 found: e.to_string(),
-                expected: "certificates of authorities",
+                expected: "certificates of certificate authorities (--ca)",
             })?;
         }
         return Ok(store);
@@ -221,11 +225,12 @@ fn identity(spec: &TlsSpec) -> Result<Option<Identity>, TlsError> {
         (Some(_), None) => Err(TlsError::Half("client_key_pem")),
         (None, Some(_)) => Err(TlsError::Half("client_cert_pem")),
         (Some(chain), Some(key)) => {
-            let chain = certificates("client_cert_pem", chain)?;
+            let expected = "at least one PEM certificate (--cert)";
+            let chain = certificates("client_cert_pem", expected, chain)?;
             let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| TlsError::Pem {
                 field: "client_key_pem",
                 found: e.to_string(),
-                expected: "a PEM private key",
+                expected: "a PEM private key (--key)",
             })?;
             Ok(Some((chain, key)))
         }

@@ -9,15 +9,15 @@ use tare_run::kube;
 
 use super::exit;
 
-/// Remove what interrupted runs left on a cluster.
+/// List what interrupted runs left on a cluster; remove it with --run or --all.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     cluster: super::cluster::Flags,
-    /// Id of the run to remove, as `tare clean` without flags lists it.
+    /// Remove the objects of the run with this id, as listed by `tare clean`.
     #[arg(long, conflicts_with = "all")]
     run: Option<String>,
-    /// Remove the objects of all runs, including runs that are still running.
+    /// Remove the objects of all runs, including runs that are still in progress.
     #[arg(long)]
     all: bool,
 }

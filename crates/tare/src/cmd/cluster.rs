@@ -13,8 +13,8 @@ pub(crate) struct Flags {
     /// clusters.
     #[arg(long)]
     context: Vec<String>,
-    /// YAML file with the settings of a cluster: keys of `kubernetes`, merged over the plan's.
-    /// Default: the file in TARE_CLUSTER.
+    /// YAML file with the settings of a cluster: keys of a plan's `kubernetes` section, merged over
+    /// those of the plan [default: the file in TARE_CLUSTER].
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
 }

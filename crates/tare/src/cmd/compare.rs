@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Exit with 1 if a figure of any mesh and load rises by more than this limit, such as `p99:+5%`.
     #[arg(long, value_name = "FIGURE:+LIMIT")]
     fail_above: Vec<Threshold>,
-    /// What has to be above the limit.
+    /// Which value of the change is compared with the limit.
     #[arg(long, value_enum, default_value_t = By::Bound)]
     fail_by: By,
     /// Output format.
@@ -48,9 +48,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum By {
-    /// The lower end of the interval: chance does not explain the change.
+    /// The lower end of its interval, which noise rarely raises above the limit.
     Bound,
-    /// The estimate, without regard to its interval.
+    /// The estimate, whatever its interval.
     Estimate,
 }
 

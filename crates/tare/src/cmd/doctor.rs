@@ -8,7 +8,7 @@ use tare_run::kube::{doctor, mesh_role, role_yaml};
 
 use super::exit;
 
-/// Check whether a cluster is fit for a run, without changing it.
+/// Check whether a cluster can run a plan, without changing the cluster.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Environment to check: kubernetes.
@@ -17,15 +17,15 @@ pub(crate) struct Args {
     #[command(flatten)]
     cluster: super::cluster::Flags,
     /// Print the role that tare needs as YAML for `kubectl apply -f -`, without checking the
-    /// cluster. With --plan it includes the rights to install the plan's meshes, for which Helm
-    /// renders their charts.
+    /// cluster. With --plan it includes the permissions to install the plan's meshes, whose charts
+    /// Helm renders.
     #[arg(long)]
     rbac: bool,
     /// Plan file or name of a built-in plan. Its `kubernetes` section and its meshes determine the
-    /// rights that tare needs (pull secrets, sampling by kubelets, objects of charts).
+    /// permissions that tare needs (pull secrets, sampling by kubelets, objects of charts).
     #[arg(long)]
     plan: Option<String>,
-    /// With --plan: omit the rights to install its meshes, because they are installed already.
+    /// With --plan: omit the permissions to install its meshes, because they are installed already.
     #[arg(long, requires = "plan")]
     without_meshes: bool,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.environment != "kubernetes" {
         bail!(
-            "found environment `{}`, expected kubernetes",
+            "found environment `{}`, expected `kubernetes`: only clusters are checked",
             args.environment
         );
     }

@@ -88,7 +88,7 @@ fn write(
         }
         (Export::Files(files), None) => {
             bail!(
-                "this format has {} files: name a directory with --out",
+                "this format writes {} files: choose a directory with --out",
                 files.len()
             )
         }

@@ -82,7 +82,9 @@ pub(crate) struct Args {
     /// Pin each event-loop thread to a core: the first cores that this process may use.
     #[arg(long)]
     pin: bool,
-    /// Keep all cores of this machine awake during the load (needs root). Otherwise latencies at low rates include the time that a core takes to wake up, on virtual machines up to milliseconds.
+    /// Keep all cores of this machine awake during the load (needs root). Otherwise latencies at
+    /// low rates include the time that a core takes to wake up, which can be milliseconds on
+    /// virtual machines.
     #[arg(long)]
     awake: bool,
     /// Share of requests that the kernel timestamps as well, to measure the error of the generator: for example `1%`, or `off`.
@@ -107,7 +109,9 @@ pub(crate) struct Args {
     grpc: grpc::GrpcArgs,
     #[command(flatten)]
     messages: messages::Args,
-    /// File with endpoints, one JSON object per line: url, and optionally name, method, headers, body_base64, connect, weight, protocol, messages_base64, grpc. The flags give the defaults for method, headers, body and messages.
+    /// File with endpoints, one JSON object per line: url, and optionally name, method, headers,
+    /// body_base64, connect, weight, protocol, messages_base64, grpc. Method, headers, body and
+    /// messages default to those on the command line.
     #[arg(long, value_name = "FILE")]
     endpoints: Option<PathBuf>,
     /// Output format.

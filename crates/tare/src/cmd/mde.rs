@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use tare_report::{load_run, render_detectable, summarise};
 
-/// State which differences a plan can detect, from the variation between blocks of an earlier run.
+/// Print the minimum detectable effect: which differences a plan can detect, from the variation
+/// between blocks of an earlier run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directory of a run on the same machine with at least two blocks; five are better.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// Numbers of blocks.
+    /// Numbers of blocks to compute it for.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [3, 5, 10, 20],
           value_parser = clap::value_parser!(u32).range(2..=1000))]
     blocks: Vec<u32>,
@@ -28,7 +29,7 @@ pub(crate) fn text(args: &Args) -> anyhow::Result<String> {
 
 fn too_few_blocks(dir: &Path) -> String {
     format!(
-        "{}: no mesh has two blocks that are usable together with the baseline; use a run with more blocks",
+        "{}: found fewer than two blocks in which both a mesh and the baseline have usable trials; use a run with more blocks",
         dir.display()
     )
 }

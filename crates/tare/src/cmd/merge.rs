@@ -15,7 +15,8 @@ use tare_model::verdict::Grade;
 use super::load::text;
 use super::save::{Format, Saves, Target};
 
-/// Merge the results of several generators into one: adds counts and computes percentiles of the sum.
+/// Merge the results of several generators into one: add the counts and compute percentiles of the
+/// sum.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Results (`tare load --output json`), records (`tare load --spec`) or interval logs (.hlog), in any order.
@@ -122,7 +123,7 @@ fn write(out: &mut String, m: &Merged) -> std::fmt::Result {
     use std::fmt::Write as _;
     writeln!(
         out,
-        "{} generators as one, window {}, started within {}",
+        "generators: {}, merged; window {}; all started within {}",
         m.generators.len(),
         format_duration_ns(m.window_ns),
         format_duration_ns(m.start_skew_ns)

@@ -113,15 +113,13 @@ fn builtin(name: &str) -> anyhow::Result<&'static plan::BuiltinPlan> {
     if let Some(found) = plan::builtin(name) {
         return Ok(found);
     }
-    let mut names = String::new();
-    for plan in plan::builtins() {
-        let _ = write!(names, " {}", plan.name);
-    }
+    let names: Vec<&str> = plan::builtins().iter().map(|plan| plan.name).collect();
+    let names = names.join(", ");
     let hint = plan::nearest_builtin(name)
         .map(|n| format!("; did you mean `{n}`?"))
         .unwrap_or_default();
     bail!(
-        "unknown plan `{name}`: found neither a file nor a built-in plan of this name (built-in plans:{names}){hint}"
+        "unknown plan `{name}`: found neither a file nor a built-in plan of this name (built-in plans: {names}){hint}"
     )
 }
 

@@ -13,24 +13,30 @@ use tare_report::{
     TableOptions, render_method, render_published, render_table, write_derived_without,
 };
 
-/// Write the analysis and the page again from a run directory.
+/// Analyse a run directory again: print the tables and write the report page.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run directory, as printed by `tare run`. A directory of runs on several clusters is compared.
+    /// Run directory, as printed by `tare run`; or the directory of a run on several clusters,
+    /// which are compared.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Numbers of trials to exclude, as in the list on the page.
-    #[arg(long, value_name = "TRIAL,...", value_delimiter = ',')]
+    /// Numbers of the trials to exclude, as in the list of trials on the page, for example `3,7`.
+    #[arg(long, value_name = "TRIAL,...", value_delimiter = ',', value_parser = number_of_trial)]
     exclude: Vec<u32>,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Print the run by the method of a published benchmark instead of the table.
+    /// Summarise the run by the method of a published benchmark, instead of the tables.
     #[arg(long, value_name = "METHOD", value_parser = METHODS, conflicts_with = "output")]
     method: Option<String>,
-    /// Also print published figures, with their sources.
+    /// Also print the figures of published benchmarks, with their sources.
     #[arg(long, conflicts_with = "output")]
     published: bool,
+}
+
+fn number_of_trial(text: &str) -> Result<u32, String> {
+    let expected = || format!("found {text:?}, expected the number of a trial, such as `3`");
+    text.parse().map_err(|_| expected())
 }
 
 /// How an analysis is printed.

@@ -34,9 +34,9 @@ use place::{build, check_same_place, idle_cores};
 
 /// Run a plan: measure every mesh under every load, in blocks, and report what each mesh costs.
 ///
-/// Without a plan, `tare run` runs the built-in plan `quick` on this machine, in about two
-/// minutes: Emojivoto without a mesh, with Envoy sidecars, and with Envoy sidecars and mutual TLS.
-/// It prints a table and writes a run directory with the page `report.html`.
+/// Without a plan, `tare run` runs the built-in plan `quick` on this machine, in about two minutes:
+/// the example application Emojivoto without a mesh, with Envoy sidecars, and with Envoy sidecars
+/// and mutual TLS. It prints a table and writes a run directory with the page `report.html`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   tare run                                  run the built-in plan `quick`
@@ -74,13 +74,13 @@ pub(crate) struct Args {
     /// Do not install anything: Envoy must be on PATH, in TARE_ENVOY or in the cache.
     #[arg(long)]
     offline: bool,
-    /// Local environment: let idle cores sleep. By default tare keeps them awake during the run if
-    /// it may (root), because the time that a core takes to wake up is not a cost of the mesh, and
-    /// can be milliseconds on a virtual machine.
+    /// Local environment: let idle cores sleep. By default, if it runs as root, tare keeps all
+    /// cores awake during the run, because waking a core can take milliseconds on a virtual
+    /// machine, which is not a cost of the mesh.
     #[arg(long)]
     let_cores_sleep: bool,
-    /// Serve the page of the run on 127.0.0.1 while it runs [default port: any free one]. A browser
-    /// on this machine takes CPU time from the trials.
+    /// Serve the report page on 127.0.0.1 during the run [default port: any free one]. A browser on
+    /// this machine takes CPU time from the trials.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     web: Option<u16>,
     /// Format of the result on standard output.

@@ -29,9 +29,10 @@ const DEFAULT_OBJECTIVES: [&str; 2] = ["errors<1%", "achieved>99%"];
 
 /// Find the highest rate that meets objectives, with an interval, from short open-loop steps.
 ///
-/// The rate doubles until an objective is missed. Each further step runs at the rate that is most informative, until
-/// the interval is narrow enough. The result names what was the limit: the target, the generator, or a flag. Exit
-/// code 1: even the lowest rate misses an objective; 3: no limit was found.
+/// The rate doubles until an objective is missed. Each further step runs at the rate that is most
+/// informative, until the interval is narrow enough. The result states what limits the rate: the
+/// target, the generator, or --max-rate. Exit code 1: even the lowest rate misses an objective; 3:
+/// no limit was found.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -47,7 +48,8 @@ pub(crate) struct Args {
     /// Duration of a step. A step is up to ten times longer if the percentile of an objective needs more requests.
     #[arg(long, value_parser = parse_duration, default_value = "2s")]
     step_duration: u64,
-    /// Minimum number of steps near the limit, or at an end of the range.
+    /// Minimum number of steps near the highest rate found, or at --min-rate or --max-rate if the
+    /// limit is beyond it.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     repeats: u8,
     /// Width of the 95 % interval at which the search stops, relative to its lower end.

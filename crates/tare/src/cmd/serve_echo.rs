@@ -4,10 +4,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use tare_workload::{EchoOptions, EchoServer, Knobs, TlsOptions, run_echo};
 
-/// Serve a test server whose responses the client chooses: HTTP/1.1, HTTP/2 and gRPC, plain and with TLS.
+/// Run a test server whose responses the client chooses: HTTP/1.1, HTTP/2 and gRPC, plain and with
+/// TLS.
 ///
 /// Paths: / and /echo (return the request body), /delay/10ms, /status/503, /bytes/1KiB, /headers, /ready, /metrics.
 /// Query parameters, or headers with the prefix `tare-`: delay, size, status, close. Values may have percentages:
@@ -32,7 +33,8 @@ pub(crate) struct Args {
     /// Private key of the server certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Additional names and addresses for the generated certificate, which covers loopback.
+    /// Additional name or address in the generated certificate, which always has those of loopback;
+    /// may be repeated.
     #[arg(long, value_name = "NAME", conflicts_with = "cert")]
     name: Vec<String>,
     /// Mutual TLS: require client certificates of this CA (PEM).
@@ -44,7 +46,8 @@ pub(crate) struct Args {
     /// Number of event-loop threads; connections are assigned to them in turn.
     #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Maximum number of requests served at a time; the capacity is exactly N divided by the delay [default: unlimited].
+    /// Maximum number of requests served at a time; the capacity is exactly N divided by the mean
+    /// delay [default: unlimited].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     concurrency: Option<u32>,
     /// Default delay, for example `1ms` or `1ms:10,5ms:5`.
@@ -53,10 +56,11 @@ pub(crate) struct Args {
     /// Default size of responses, for example `1KiB` [default: the request body is returned].
     #[arg(long)]
     size: Option<String>,
-    /// Default status, for example `503:2` or `UNAVAILABLE:0.1`.
+    /// Default status, for example `503:2` (for 2 % of the requests) or `UNAVAILABLE:0.1`.
     #[arg(long)]
     status: Option<String>,
-    /// Default way to close connections, for example `1:5` or `reset:0.1`.
+    /// Default way to close connections, for example `1:5` (after 5 % of the responses) or
+    /// `reset:0.1`.
     #[arg(long)]
     close: Option<String>,
     /// Seed of the probabilities.
@@ -87,7 +91,7 @@ fn options(args: &Args) -> anyhow::Result<EchoOptions> {
         if let Some(value) = value {
             defaults
                 .set(name, value)
-                .with_context(|| format!("--{name}"))?;
+                .map_err(|error| anyhow!("--{name}: {}", error.problem))?;
         }
     }
     let with_tls = args.cert.is_some() || args.client_ca.is_some() || args.mutual;

@@ -10,11 +10,16 @@ use tare_model::graph::{self, ServiceGraph, ServiceProtocol};
 use tare_model::worker::WorkloadSpec;
 use tare_workload::LocalInstance;
 
-/// Show or serve the applications that tare measures
+/// Show or serve the example applications (service graphs)
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Args {
-    /// Serve one service by the specification in FILE (JSON; `-` for standard input) and write records
+    /// Worker mode: read the specification of one service (JSON) from FILE, or from standard input
+    /// with `-`, serve it, and write records to standard output
     #[arg(long, value_name = "FILE", required = true)]
     spec: Option<PathBuf>,
     #[command(subcommand)]

@@ -21,7 +21,7 @@ pub(super) struct GrpcArgs {
     /// gRPC: which side streams messages. With `bidi`, each message waits for the response to the previous one.
     #[arg(long, value_enum, default_value_t = StreamingArg::Unary)]
     streaming: StreamingArg,
-    /// gRPC: deadline sent to the server. The generator itself uses --timeout.
+    /// gRPC: deadline sent to the server (grpc-timeout). The generator itself uses --timeout.
     #[arg(long, value_parser = parse_duration)]
     deadline: Option<u64>,
 }

@@ -72,7 +72,7 @@ fn mode(args: &Args) -> anyhow::Result<(Mode, u64)> {
         (Some(rate_rps), None) | (None, Some(rate_rps)) => rate_rps,
         (None, None) => bail!("missing rate: expected --rate, or --max for a closed loop"),
         (Some(_), Some(own)) => bail!(
-            "--arrivals {arrivals} defines its own rate ({own} rps on average): remove --rate"
+            "--arrivals {arrivals} defines its own rate ({own} rps on average): remove --rate, or choose other arrivals"
         ),
     };
     Ok((Mode::Open { rate_rps, arrivals }, duration_ns))

@@ -57,7 +57,7 @@ pub(super) fn check_same_place(manifest: &RunManifest, here: &Fingerprint) -> an
     }
     bail!(
         "cannot resume, because new trials would not be comparable with the earlier ones ({}); \
-         resume where the run began, or start a new run",
+         resume it with the same programs on the same machine or cluster, or start a new run",
         changed.join("; ")
     )
 }
