@@ -155,7 +155,7 @@ pub enum WriteError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A trial to exclude does not exist.
-    #[error("no trial {index} to exclude: the run has {trials} trials")]
+    #[error("no trial {index} to exclude: the run has {trials} trials, numbered from 0")]
     NoTrial {
         /// The index that was given.
         index: u32,

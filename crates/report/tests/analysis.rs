@@ -306,7 +306,7 @@ fn a_damaged_histogram_makes_its_trial_invalid() {
     });
     let row = &summary.trials[3];
     assert_eq!((row.used, row.verdict.grade), (false, Grade::Invalid));
-    assert!(row.verdict.reasons[0].found.contains("decode histogram"));
+    assert!(row.verdict.reasons[0].found.contains("invalid histogram"));
 }
 
 #[test]

@@ -22,10 +22,10 @@ const COUNT_MAX: u64 = 1 << 48;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// Not base64.
-    #[error("decode histogram: expected base64")]
+    #[error("invalid histogram: expected base64")]
     Base64,
     /// Cut or overlong.
-    #[error("decode histogram: found {found} bytes, expected {expected}")]
+    #[error("invalid histogram: found {found} bytes, expected {expected}")]
     Length {
         /// Bytes there.
         found: usize,
@@ -33,7 +33,7 @@ pub enum WireError {
         expected: usize,
     },
     /// Another format or configuration.
-    #[error("decode histogram: {field} is {found}, expected {expected}")]
+    #[error("invalid histogram: {field} is {found}, expected {expected}")]
     Header {
         /// Which field of the header.
         field: &'static str,
@@ -43,7 +43,7 @@ pub enum WireError {
         expected: u64,
     },
     /// The counts make no sense.
-    #[error("decode histogram: {what} at byte {at}")]
+    #[error("invalid histogram: {what} at byte {at}")]
     Counts {
         /// What is wrong.
         what: &'static str,
@@ -51,7 +51,7 @@ pub enum WireError {
         at: usize,
     },
     /// The figures beside the buckets do not fit them.
-    #[error("decode histogram: {what} contradicts the buckets")]
+    #[error("invalid histogram: {what} contradicts the buckets")]
     Contradiction {
         /// Which figure.
         what: &'static str,

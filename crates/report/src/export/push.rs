@@ -37,7 +37,7 @@ impl Protocol {
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     /// The receiver answered with another status than success.
-    #[error("{url} answered {status}: {body}")]
+    #[error("{url} responded with status {status}{}", if body.is_empty() { String::new() } else { format!(": {body}") })]
     Refused {
         /// The receiver.
         url: String,

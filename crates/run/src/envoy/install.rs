@@ -82,10 +82,14 @@ async fn inspect(
     };
     let arguments = [OsStr::new("--version")];
     let output = helper::run(tare, program, &arguments, Some(VERSION_WITHIN)).await;
-    let remedy = "set TARE_ENVOY to a working Envoy, or remove this one";
+    let remedy =
+        "set TARE_ENVOY to a working Envoy, or unset it and remove this program from the PATH";
     let output = output.map_err(|found| unusable(&found, remedy))?;
     let Some(version) = parse_version(&output) else {
-        let found = format!("does not print its version: {}", output.trim());
+        let found = format!(
+            "does not print its version, but: {}",
+            output.lines().next().unwrap_or("nothing")
+        );
         return Err(unusable(&found, "set TARE_ENVOY to an Envoy program"));
     };
     if older(&version) {

@@ -55,7 +55,7 @@ pub fn server(settings: &KubernetesSettings) -> Result<String, EnvironmentError>
     server.ok_or_else(|| {
         let known: Vec<&str> = config.contexts.iter().map(|c| c.name.as_str()).collect();
         unusable(format!(
-            "context `{}` with a cluster not found in the kubeconfig; its contexts are: {}",
+            "found no context `{}` with a cluster in the kubeconfig, expected one of: {}",
             name.map_or("", String::as_str),
             known.join(", ")
         ))
