@@ -405,5 +405,5 @@ fn a_push_has_every_sample_of_the_export() {
     let bad = "HTTP/1.1 400 Bad Request\r\nContent-Length: 12\r\n\r\nout of order";
     let (pushed, _, _) = push_to("/api/v1/write", bad, &families);
     let error = pushed.unwrap_err().to_string();
-    assert!(error.ends_with("answered 400: out of order"), "{error}");
+    assert!(error.ends_with("responded with status 400: out of order"), "{error}");
 }
