@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tare_analysis::compare::across::Side;
+use tare_analysis::compare::Side;
 use tare_model::layout;
 use tare_model::summary::Summary;
 use tare_model::summary::clusters::{ClustersComparison, ClustersManifest};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tare_analysis::LoadStream;
-use tare_analysis::summary::StoredTrial;
+use tare_analysis::StoredTrial;
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::{self, RunManifest};
 use tare_model::load::LoadResult;

@@ -6,8 +6,9 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use tare_analysis::StoredTrial;
 use tare_analysis::compare::stopping::CONFIDENCE;
-use tare_analysis::summary::{StoredTrial, summarise};
+use tare_analysis::summary::summarise;
 use tare_model::load::transport::TlsResult;
 use tare_model::plan::{PrecisionTarget, StopRule};
 use tare_model::summary::{Cell, Distinction, Estimate, Summary, Tls};

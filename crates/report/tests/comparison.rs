@@ -4,8 +4,10 @@
 
 mod support;
 
-use tare_analysis::compare::across::{Side, compare};
-use tare_analysis::summary::{METHODS, StoredTrial, summarise};
+use tare_analysis::StoredTrial;
+use tare_analysis::compare::Side;
+use tare_analysis::compare::across::compare;
+use tare_analysis::summary::{METHODS, summarise};
 use tare_model::layout::IdleCores;
 use tare_model::plan::{Plan, PrecisionTarget, StopRule, UNTIL_MIN};
 use tare_model::summary::comparison::{Comparison, JudgedBy};

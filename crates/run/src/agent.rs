@@ -7,8 +7,9 @@ use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::record::{AgentRecord, Hello, ProcessSample, ResourceSample, StreamChecksum};
+use tare_model::record::{AgentRecord, Hello, ProcessSample, ResourceSample};
 use tare_model::worker::{AgentSpec, WatchedProcess};
+use tare_model::writer::RecordWriter;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::proc::container::{Container, Groups};
@@ -43,9 +44,6 @@ pub enum AgentError {
     /// A write failed.
     #[error("failed to write records: {0}")]
     Io(#[from] std::io::Error),
-    /// A record could not be encoded.
-    #[error("failed to write records: {0}")]
-    Json(#[from] serde_json::Error),
 }
 
 /// Samples by the specification and writes records to `out`. After SIGTERM it takes one more sample
@@ -59,32 +57,9 @@ pub async fn run(spec: &AgentSpec, out: &mut impl Write) -> Result<(), AgentErro
             found: spec.schema_version,
         });
     }
-    let mut records = Records {
-        out,
-        checksum: StreamChecksum::default(),
-    };
-    records.write(&AgentRecord::Hello(Hello {
-        schema_version: SCHEMA_VERSION,
-        role: "agent".to_owned(),
-        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-    }))?;
-    let mut sampler = Sampler::new(spec)?;
-    sampler.run(&mut records).await
-}
-
-struct Records<'a, W> {
-    out: &'a mut W,
-    checksum: StreamChecksum,
-}
-
-impl<W: Write> Records<'_, W> {
-    fn write(&mut self, record: &AgentRecord) -> Result<(), AgentError> {
-        let line = serde_json::to_string(record)?;
-        self.checksum.line(&line);
-        writeln!(self.out, "{line}")?;
-        Ok(self.out.flush()?)
-    }
+    let mut records = RecordWriter::new(out);
+    records.write(&AgentRecord::Hello(Hello::new("agent", std::process::id())))?;
+    Sampler::new(spec)?.run(records).await
 }
 
 struct Sampler {
@@ -200,7 +175,7 @@ impl Sampler {
         })
     }
 
-    async fn run<W: Write>(&mut self, records: &mut Records<'_, W>) -> Result<(), AgentError> {
+    async fn run<W: Write>(&mut self, mut records: RecordWriter<W>) -> Result<(), AgentError> {
         let lead_ns = -(PSS_LEAD.as_nanos() as i64);
         self.sleep_until(lead_ns).await;
         self.read_pss_until(-PSS_MARGIN_NS).await;
@@ -225,7 +200,7 @@ impl Sampler {
                 self.read_pss_at_once();
             }
             self.attach_pss(&mut sample);
-            self.note_gone(&sample, records)?;
+            self.note_gone(&sample, &mut records)?;
             records.write(&AgentRecord::Sample(sample))?;
             if last {
                 break;
@@ -233,12 +208,12 @@ impl Sampler {
             let next_ns = end_ns.min(due_ns + SECOND_NS);
             self.read_pss_until(next_ns - PSS_MARGIN_NS).await;
         }
-        let checksum = records.checksum.hex();
-        records.write(&AgentRecord::Final {
+        records.finish(|checksum| AgentRecord::Final {
             checksum,
             own_cpu_ns: last_cpu.saturating_sub(first_cpu).as_nanos() as u64,
             elapsed_ns: u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0),
-        })
+        })?;
+        Ok(())
     }
 
     async fn sleep_until(&mut self, t_ns: i64) {
@@ -288,7 +263,7 @@ impl Sampler {
     fn note_gone<W: Write>(
         &mut self,
         sample: &ResourceSample,
-        records: &mut Records<'_, W>,
+        records: &mut RecordWriter<W>,
     ) -> Result<(), AgentError> {
         for (i, process) in sample.processes.iter().enumerate() {
             if process.is_none() && self.gone.insert(i) {
@@ -355,6 +330,7 @@ fn instants(window_ns: i64) -> impl Iterator<Item = i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_model::record::StreamChecksum;
     use tare_model::worker::{Plane, WatchedProcess};
 
     #[test]

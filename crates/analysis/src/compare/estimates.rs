@@ -306,16 +306,9 @@ fn difference(what: &str, compared: Compared, method: &Method) -> Difference {
     let Compared {
         value, reference, ..
     } = compared;
-    let reach = compared.spread.map(|s| s.reach(method.confidence));
-    let (low, high) = (reach.map(|r| value - r.0), reach.map(|r| value + r.1));
+    let (low, high) = interval(value, compared.spread, method.confidence);
     let ratio = (reference != 0.0).then(|| value / reference);
-    let of_ratio = compared.ratio.zip(ratio).map(|(s, ratio)| {
-        let (below, above) = s.reach(method.confidence);
-        (
-            (1.0 + ratio) * (-below).exp() - 1.0,
-            (1.0 + ratio) * above.exp() - 1.0,
-        )
-    });
+    let (ratio_low, ratio_high) = ratio_interval(ratio, compared.ratio, method.confidence);
     let distinction = distinction(low, high);
     Difference {
         what: what.to_owned(),
@@ -323,8 +316,8 @@ fn difference(what: &str, compared: Compared, method: &Method) -> Difference {
         low,
         high,
         ratio,
-        ratio_low: of_ratio.map(|r| r.0),
-        ratio_high: of_ratio.map(|r| r.1),
+        ratio_low,
+        ratio_high,
         distinction,
         supported: compared.supported,
         inference: compared
@@ -366,6 +359,30 @@ fn inference(
         detectable,
         detectable_ratio: share(detectable),
     }
+}
+
+/// The ends of an interval; absent without a spread.
+pub(crate) fn interval(
+    value: f64,
+    spread: Option<Spread>,
+    confidence: f64,
+) -> (Option<f64>, Option<f64>) {
+    let reach = spread.map(|s| s.reach(confidence));
+    reach.map(|r| (value - r.0, value + r.1)).unzip()
+}
+
+/// The ends of the interval of a ratio, from the spread of its logarithm.
+pub(crate) fn ratio_interval(
+    ratio: Option<f64>,
+    log: Option<Spread>,
+    confidence: f64,
+) -> (Option<f64>, Option<f64>) {
+    let end = |ratio: f64, by: f64| (1.0 + ratio) * by.exp() - 1.0;
+    let ends = ratio.zip(log).map(|(ratio, log)| {
+        let (below, above) = log.reach(confidence);
+        (end(ratio, -below), end(ratio, above))
+    });
+    ends.unzip()
 }
 
 pub(crate) fn distinction(low: Option<f64>, high: Option<f64>) -> Distinction {

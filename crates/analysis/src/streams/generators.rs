@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use tare_model::load::LoadResult;
-use tare_model::record::{Hello, LoadRecord, Progress, StreamChecksum};
+use tare_model::record::{Hello, LoadRecord, Progress};
+use tare_model::writer::RecordWriter;
 
 use crate::config::proxy_config::{ProxyConfigError, ProxyConfigs};
 use crate::streams::load::{LoadStream, StreamError};
@@ -29,7 +30,7 @@ pub struct GeneratorStreams {
     armed: Vec<Option<(u64, u64, u64)>>,
     finished: Vec<bool>,
     progress: Vec<Option<Progress>>,
-    checksum: StreamChecksum,
+    out: RecordWriter<Vec<u8>>,
     begun: bool,
     proxy_configs: ProxyConfigs,
 }
@@ -43,7 +44,7 @@ impl GeneratorStreams {
             armed: vec![None; count],
             finished: vec![false; count],
             progress: vec![None; count],
-            checksum: StreamChecksum::default(),
+            out: RecordWriter::default(),
             begun: false,
             proxy_configs: ProxyConfigs::default(),
         }
@@ -66,11 +67,10 @@ impl GeneratorStreams {
     pub fn line(&mut self, generator: usize, line: &str) -> Result<Vec<String>, GeneratorError> {
         let wrong = |error| GeneratorError { generator, error };
         let record = self.streams[generator].line(line).map_err(wrong)?;
-        let mut out = Vec::new();
         match record {
             LoadRecord::Hello(hello) => {
                 if !std::mem::replace(&mut self.begun, true) {
-                    self.push(&mut out, &LoadRecord::Hello(Hello { pid: 0, ..hello }));
+                    self.push(&LoadRecord::Hello(Hello { pid: 0, ..hello }));
                 }
             }
             LoadRecord::Armed {
@@ -85,7 +85,7 @@ impl GeneratorStreams {
                 }
                 self.armed[generator] = Some(mine);
                 if self.armed.iter().all(Option::is_some) {
-                    self.push(&mut out, &record);
+                    self.push(&record);
                 }
             }
             LoadRecord::Progress(progress) => {
@@ -93,12 +93,11 @@ impl GeneratorStreams {
                 if self.progress.iter().all(Option::is_some) {
                     let merged = merged_progress(self.progress.iter().flatten());
                     self.progress.fill(None);
-                    self.push(&mut out, &LoadRecord::Progress(merged));
+                    self.push(&LoadRecord::Progress(merged));
                 }
             }
             LoadRecord::Interval(_) => {
-                self.checksum.line(line);
-                out.push(line.to_owned());
+                let _ = self.out.line(line.to_owned());
             }
             LoadRecord::ProxyConfig(part) => self.proxy_configs.take(&part),
             LoadRecord::ProxyConfigMissing { name, found } => {
@@ -106,7 +105,7 @@ impl GeneratorStreams {
             }
             LoadRecord::Final { .. } => self.finished[generator] = true,
         }
-        Ok(out)
+        Ok(self.out.take_lines())
     }
 
     /// Generators that have not told their last.
@@ -125,10 +124,9 @@ impl GeneratorStreams {
         std::mem::take(&mut self.proxy_configs).finish()
     }
 
-    fn push(&mut self, out: &mut Vec<String>, record: &LoadRecord) {
-        let line = serde_json::to_string(record).unwrap_or_default();
-        self.checksum.line(&line);
-        out.push(line);
+    fn push(&mut self, record: &LoadRecord) {
+        // Writing to memory does not fail.
+        let _ = self.out.write(record);
     }
 
     /// The last line of the merged stream, and each generator's own result.
@@ -153,11 +151,11 @@ impl GeneratorStreams {
                 error: StreamError::Cut { lines: 0 },
             });
         };
-        let record = LoadRecord::Final {
-            checksum: self.checksum.hex(),
+        let last = self.out.finish_lines(|checksum| LoadRecord::Final {
+            checksum,
             result: Box::new(result),
-        };
-        Ok((serde_json::to_string(&record).unwrap_or_default(), results))
+        });
+        Ok((last.concat(), results))
     }
 }
 
@@ -198,13 +196,8 @@ mod tests {
         start_unix_ns: u64,
         change: impl Fn(&mut Interval),
     ) -> Vec<String> {
-        let mut lines = Vec::new();
-        let mut checksum = StreamChecksum::default();
-        let mut push = |record: &LoadRecord| {
-            let line = serde_json::to_string(record).unwrap();
-            checksum.line(&line);
-            lines.push(line);
-        };
+        let mut out = RecordWriter::default();
+        let mut push = |record: &LoadRecord| out.write(record).unwrap();
         push(&LoadRecord::Hello(Hello {
             schema_version: SCHEMA_VERSION,
             role: "load".into(),
@@ -292,13 +285,10 @@ mod tests {
                 error_latency: none.to_wire(),
             },
         };
-        let checksum = checksum.hex();
-        let last = LoadRecord::Final {
+        out.finish_lines(|checksum| LoadRecord::Final {
             checksum,
             result: Box::new(result),
-        };
-        lines.push(serde_json::to_string(&last).unwrap());
-        lines
+        })
     }
 
     fn merged(streams: &[Vec<String>]) -> Result<Vec<String>, GeneratorError> {

@@ -3,8 +3,8 @@
 use tare_model::summary::{MethodFigure, MethodSummary};
 use tare_model::worker::Plane;
 
-use super::trials::Trial;
 use crate::compare::estimates::QUANTILES;
+use crate::trials::Trial;
 
 /// The methods that [`of`] knows.
 pub const METHODS: [&str; 2] = ["kinvolk-2019", "linkerd-2021"];

@@ -11,9 +11,9 @@ pub use format::Format;
 
 use std::path::PathBuf;
 
+use tare_analysis::StoredTrial;
 use tare_analysis::formats::hlog::{self, LogError};
 use tare_analysis::formats::{self, About, Measured, families};
-use tare_analysis::summary::StoredTrial;
 use tare_model::layout;
 use tare_model::summary::{Cell, Summary};
 use tare_model::worker::Plane;

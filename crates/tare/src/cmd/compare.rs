@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use tare_analysis::compare::across::{Side, compare};
+use tare_analysis::compare::Side;
+use tare_analysis::compare::across::compare;
 use tare_analysis::compare::threshold::Threshold;
 use tare_model::summary::comparison::JudgedBy;
 use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown, summarise};

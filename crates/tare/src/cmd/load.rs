@@ -10,11 +10,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use clap::ValueEnum;
 use tare_analysis::formats::About;
-use tare_load::RecordWriter;
 use tare_model::load::LoadSpec;
-use tare_model::record::{LoadRecord, Progress};
+use tare_model::record::{Hello, LoadRecord, Progress};
 use tare_model::units::{parse_duration, parse_rate};
 use tare_model::verdict::Grade;
+use tare_model::writer::RecordWriter;
 
 use super::exit;
 use super::save::{Format, Saves, Target};
@@ -192,7 +192,9 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("failed to read {}", path.display()))?;
     }
     let spec: LoadSpec = serde_json::from_str(&json).context("invalid load specification")?;
-    let mut writer = RecordWriter::begin(io::stdout())?;
+    let mut writer = RecordWriter::new(io::stdout());
+    let hello = Hello::new("load", std::process::id());
+    writer.write(&LoadRecord::Hello(hello))?;
     let mut broken = None;
     let result = tare_load::run(&spec, &stop, true, &mut |record| {
         if broken.is_none()
@@ -215,7 +217,10 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
         true => 0,
         false => result.window_start_unix_ns + result.window_ns,
     };
-    writer.finish(result)?;
+    writer.finish(|checksum| LoadRecord::Final {
+        checksum,
+        result: Box::new(result),
+    })?;
     let until = UNIX_EPOCH + Duration::from_nanos(end_ns) + LINGER;
     let wait = until.duration_since(SystemTime::now()).unwrap_or_default();
     std::thread::sleep(wait.min(LINGER));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use tare_analysis::slo::{Slo, SloError};
+use tare_analysis::slo::Slo;
 use tare_model::SCHEMA_VERSION;
 use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
 use tare_model::load::{LoadSpec, Mode};
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     load: flags::OfLoad,
 }
 
-fn objective(text: &str) -> Result<Slo, SloError> {
+fn objective(text: &str) -> Result<Slo, String> {
     Slo::parse(text)
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn with_defaults(mut slos: Vec<Slo>) -> anyhow::Result<Vec<Slo>> {
     for text in DEFAULT_OBJECTIVES {
-        let slo = Slo::parse(text)?;
+        let slo = Slo::parse(text).map_err(anyhow::Error::msg)?;
         let given = slos.iter().any(|s| {
             (s.is_of_errors() && slo.is_of_errors()) || (s.is_of_rate() && slo.is_of_rate())
         });

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::record::{AgentRecord, Hello, StreamChecksum};
+use tare_model::record::{AgentRecord, Hello};
 use tare_model::trial::EventKind;
 use tare_model::worker::{AgentSpec, WatchedProcess};
+use tare_model::writer::RecordWriter;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -254,19 +255,12 @@ impl<'a> Summaries<'a> {
 
     /// The lines that an agent would have written.
     fn stream(&self, window: (i64, i64)) -> Vec<String> {
-        let mut checksum = StreamChecksum::default();
-        let mut lines = Vec::new();
+        let mut out = RecordWriter::default();
         let mut push = |record: &AgentRecord| {
-            let line = serde_json::to_string(record).unwrap_or_default();
-            checksum.line(&line);
-            lines.push(line);
+            // Writing to memory does not fail.
+            let _ = out.write(record);
         };
-        push(&AgentRecord::Hello(Hello {
-            schema_version: tare_model::SCHEMA_VERSION,
-            role: "kubelet".to_owned(),
-            tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: 0,
-        }));
+        push(&AgentRecord::Hello(Hello::new("kubelet", 0)));
         let machines: Vec<NodeReadings> = self.machines.values().cloned().collect();
         let mut gone = vec![false; self.containers.len()];
         for sample in readings::samples(&self.containers, &machines, window, STEP_NS) {
@@ -283,13 +277,11 @@ impl<'a> Summaries<'a> {
         push(&AgentRecord::Kubelet {
             age_ns_max: self.age_ns_max,
         });
-        let last = AgentRecord::Final {
-            checksum: checksum.hex(),
+        out.finish_lines(|checksum| AgentRecord::Final {
+            checksum,
             own_cpu_ns: 0,
             elapsed_ns: u64::try_from(window.1).unwrap_or(0),
-        };
-        lines.push(serde_json::to_string(&last).unwrap_or_default());
-        lines
+        })
     }
 }
 

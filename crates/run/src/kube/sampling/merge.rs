@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tare_analysis::AgentStream;
-use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample, StreamChecksum};
+use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample};
 use tare_model::trial::EventKind;
 use tare_model::worker::AgentSpec;
+use tare_model::writer::RecordWriter;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -121,7 +122,7 @@ pub(crate) struct MergedSamples {
     finished: Vec<bool>,
     /// Time of the last sample of each stream, since the start of the window.
     last_ns: Vec<i64>,
-    checksum: StreamChecksum,
+    out: RecordWriter<Vec<u8>>,
     has_hello: bool,
     own_cpu_ns: u64,
     elapsed_ns: u64,
@@ -138,7 +139,7 @@ impl MergedSamples {
             last_ns: vec![0; parts.len()],
             parts,
             processes,
-            checksum: StreamChecksum::default(),
+            out: RecordWriter::default(),
             has_hello: false,
             own_cpu_ns: 0,
             elapsed_ns: 0,
@@ -162,10 +163,9 @@ impl MergedSamples {
             .collect()
     }
 
-    fn push(&mut self, out: &mut Vec<String>, record: &AgentRecord) {
-        let line = serde_json::to_string(record).unwrap_or_default();
-        self.checksum.line(&line);
-        out.push(line);
+    fn push(&mut self, record: &AgentRecord) {
+        // Writing to memory does not fail.
+        let _ = self.out.write(record);
     }
 
     /// Takes a line of an agent and returns the lines that it adds to the merged stream.
@@ -173,24 +173,23 @@ impl MergedSamples {
         let node = &self.parts[source].node;
         let record = self.streams[source].line(line);
         let record = record.map_err(|e| format!("agent on {node}: {e}"))?.clone();
-        let mut out = Vec::new();
         match record {
             AgentRecord::Hello(hello) => {
                 if !std::mem::replace(&mut self.has_hello, true) {
-                    self.push(&mut out, &AgentRecord::Hello(Hello { pid: 0, ..hello }));
+                    self.push(&AgentRecord::Hello(Hello { pid: 0, ..hello }));
                 }
             }
             AgentRecord::Gone { process, t_ns } => {
                 let index = self.parts[source].indexes.get(process as usize).copied();
                 let process = index.unwrap_or_default() as u32;
-                self.push(&mut out, &AgentRecord::Gone { process, t_ns });
+                self.push(&AgentRecord::Gone { process, t_ns });
             }
             AgentRecord::Sample(sample) => {
                 self.last_ns[source] = sample.t_ns;
                 self.waiting[source].push_back(sample);
                 while self.next_is_complete() {
                     let merged = self.next_sample();
-                    self.push(&mut out, &AgentRecord::Sample(merged));
+                    self.push(&AgentRecord::Sample(merged));
                 }
             }
             AgentRecord::Kubelet { .. } => {}
@@ -204,7 +203,7 @@ impl MergedSamples {
                 self.elapsed_ns = self.elapsed_ns.max(elapsed_ns);
             }
         }
-        Ok(out)
+        Ok(self.out.take_lines())
     }
 
     /// Whether every node has a sample of the same second. Drops samples of earlier seconds than
@@ -269,7 +268,6 @@ impl MergedSamples {
     /// Returns the last lines. The processes of an unfinished stream are gone since its last
     /// sample.
     fn finish(mut self) -> Result<Vec<String>, String> {
-        let mut out = Vec::new();
         let streams = std::mem::take(&mut self.streams);
         for (source, stream) in streams.into_iter().enumerate() {
             if self.finished[source] {
@@ -283,16 +281,14 @@ impl MergedSamples {
                     process: index as u32,
                     t_ns: self.last_ns[source],
                 };
-                self.push(&mut out, &gone);
+                self.push(&gone);
             }
         }
-        let last = AgentRecord::Final {
-            checksum: self.checksum.hex(),
+        Ok(self.out.finish_lines(|checksum| AgentRecord::Final {
+            checksum,
             own_cpu_ns: self.own_cpu_ns,
             elapsed_ns: self.elapsed_ns,
-        };
-        out.push(serde_json::to_string(&last).unwrap_or_default());
-        Ok(out)
+        }))
     }
 }
 
@@ -335,8 +331,7 @@ mod tests {
 
     /// A stream without its first samples.
     fn stream_from(first: usize, samples: &[Vec<u64>], cpus: u32) -> Vec<String> {
-        let mut checksum = StreamChecksum::default();
-        let mut lines = Vec::new();
+        let mut stream = RecordWriter::default();
         for (second, cpu) in samples.iter().enumerate().skip(first) {
             let t_ns = second as i64 * 1_000_000_000 + 3_000_000;
             let process = |cpu_ns: &u64| {
@@ -359,17 +354,13 @@ mod tests {
                 },
                 throttled_ns: None,
             });
-            let line = serde_json::to_string(&record).unwrap();
-            checksum.line(&line);
-            lines.push(line);
+            stream.write(&record).unwrap();
         }
-        let last = AgentRecord::Final {
-            checksum: checksum.hex(),
+        stream.finish_lines(|checksum| AgentRecord::Final {
+            checksum,
             own_cpu_ns: 5,
             elapsed_ns: 9,
-        };
-        lines.push(serde_json::to_string(&last).unwrap());
-        lines
+        })
     }
 
     fn merged(nodes: &[Node], cut: usize) -> Result<Vec<AgentRecord>, String> {
