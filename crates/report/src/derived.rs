@@ -21,6 +21,18 @@ pub fn summarise(run: &LoadedRun) -> Summary {
     tare_analysis::summary::summarise(&run.manifest, &run.trials, run.notes.clone())
 }
 
+impl LoadedRun {
+    /// Returns the run as one of those that are compared.
+    #[must_use]
+    pub fn side(&self) -> Side<'_> {
+        Side {
+            manifest: &self.manifest,
+            trials: &self.trials,
+            grade: summarise(self).grade,
+        }
+    }
+}
+
 /// Returns the analyses of many runs in the order of `dirs`. Reads slightly more runs at a time
 /// than there are cores, and frees each before the next.
 ///
@@ -110,14 +122,7 @@ pub fn write_clusters(
     }
     let sides: Vec<(&str, Side<'_>)> = runs
         .iter()
-        .map(|(context, run)| {
-            let side = Side {
-                manifest: &run.manifest,
-                trials: &run.trials,
-                grade: summarise(run).grade,
-            };
-            (*context, side)
-        })
+        .map(|(context, run)| (*context, run.side()))
         .collect();
     let comparison = tare_analysis::compare::clusters::compare(&sides);
     write_json(&dir.join(layout::CLUSTERS_COMPARISON), &comparison)?;

@@ -113,7 +113,7 @@ pub fn remote_write(families: &[Family], now_unix_ms: i64) -> Vec<u8> {
                 Kind::Histogram => 3,
                 Kind::Info => 6,
             },
-            name: family.name.to_owned(),
+            name: family.name.clone(),
             help: family.help.to_owned(),
             unit: family.unit.to_owned(),
         });
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_request_decodes_to_the_same_samples() {
         let family = Family {
-            name: "tare_x",
+            name: "tare_x".into(),
             kind: Kind::Gauge,
             unit: "",
             help: "X",

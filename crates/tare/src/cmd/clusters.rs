@@ -2,7 +2,6 @@
 //! comparison of the clusters at the end.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,7 +17,7 @@ use tare_run::store::RunDir;
 use tokio::sync::watch;
 
 use super::exit;
-use super::report::Output;
+use super::output::{Output, has_colours, print};
 use super::run::{EndedRun, RunStart, analyse, conclude, go};
 use crate::progress::Display;
 
@@ -168,7 +167,7 @@ impl Clusters {
                 && output == Output::Text
                 && done.any_trials()
             {
-                writeln!(std::io::stdout(), "=== cluster {context}\n")?;
+                print(format!("=== cluster {context}\n\n"))?;
             }
             codes.push(match ended {
                 Ok(Some(done)) => {
@@ -206,22 +205,14 @@ impl Clusters {
     /// Compares the runs on disk, prints the comparison and saves it.
     pub(crate) fn compare(&self, output: Output) -> anyhow::Result<()> {
         let (comparison, missing) = tare_report::write_clusters(&self.dir, &self.manifest)?;
-        let mut out = std::io::stdout().lock();
-        match output {
-            Output::Json => {
-                serde_json::to_writer_pretty(&mut out, &comparison)
-                    .map_err(std::io::Error::from)?;
-                writeln!(out)?;
-            }
-            Output::Text => {
-                let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-                let text = tare_report::render_clusters(&comparison, colour);
-                writeln!(out, "\n=== clusters side by side\n\n{text}")?;
-                let file = self.dir.join(layout::CLUSTERS_TEXT);
-                writeln!(out, "comparison: {}", file.display())?;
-            }
-        }
-        out.flush().context("write to standard output")?;
+        output.print(&comparison, || {
+            let text = tare_report::render_clusters(&comparison, has_colours());
+            let file = self.dir.join(layout::CLUSTERS_TEXT);
+            format!(
+                "\n=== clusters side by side\n\n{text}\ncomparison: {}\n",
+                file.display()
+            )
+        })?;
         for what in missing {
             super::say(format_args!("tare: {what}"));
         }

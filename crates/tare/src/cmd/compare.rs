@@ -1,17 +1,16 @@
 //! `tare compare`.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
-use tare_analysis::compare::Side;
+use anyhow::bail;
 use tare_analysis::compare::across::compare;
 use tare_analysis::compare::threshold::Threshold;
 use tare_model::summary::comparison::JudgedBy;
-use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown, summarise};
+use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown};
 
 use super::exit;
+use super::output::{has_colours, json, print};
 
 /// Compare two runs: two versions of a mesh, two clusters, two days.
 ///
@@ -71,23 +70,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         By::Bound => JudgedBy::Bound,
         By::Estimate => JudgedBy::Estimate,
     };
-    let comparison = compare(&side(&before), &side(&after), &args.fail_above, by);
+    let comparison = compare(&before.side(), &after.side(), &args.fail_above, by);
     if comparison.cells.is_empty() {
         bail!("nothing to compare: both runs need a usable trial of the same mesh and load");
     }
-    let mut out = std::io::stdout().lock();
-    match args.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &comparison).map_err(std::io::Error::from)?;
-            writeln!(out)?;
-        }
-        Output::Markdown => out.write_all(render_comparison_markdown(&comparison).as_bytes())?,
-        Output::Text => {
-            let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            out.write_all(render_comparison(&comparison, colour).as_bytes())?;
-        }
-    }
-    out.flush().context("write to standard output")?;
+    print(match args.output {
+        Output::Json => json(&comparison)?,
+        Output::Markdown => render_comparison_markdown(&comparison),
+        Output::Text => render_comparison(&comparison, has_colours()),
+    })?;
     Ok(if comparison.exceeded {
         ExitCode::from(exit::MISSED)
     } else {
@@ -101,12 +92,4 @@ fn load(dir: &Path) -> anyhow::Result<LoadedRun> {
         super::say(format_args!("tare: {}: {note}", dir.display()));
     }
     Ok(run)
-}
-
-fn side(run: &LoadedRun) -> Side<'_> {
-    Side {
-        manifest: &run.manifest,
-        trials: &run.trials,
-        grade: summarise(run).grade,
-    }
 }

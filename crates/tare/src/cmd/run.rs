@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use super::clusters::Clusters;
 use super::exit;
-use super::report::Output;
+use super::output::Output;
 use crate::progress::Display;
 use crate::web::{Feed, Server};
 
@@ -90,14 +90,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.list {
-        super::plan::list(&mut std::io::stdout().lock())?;
+        super::plan::list()?;
         return Ok(ExitCode::SUCCESS);
     }
     // One thread: children end with the thread that started them, and the orchestrator disturbs
     // the measurement least.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = super::runtime()?;
     let stop = stop_on_signal()?;
     if let Some(clusters) = several(&args)? {
         let ended = runtime.block_on(clusters.run(stop.asked));

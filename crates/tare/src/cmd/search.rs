@@ -1,6 +1,5 @@
 //! `tare search`: finds the highest rate that meets objectives.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -86,7 +85,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.max_rate
         );
     }
-    let json = load::is_json(&args.load.0);
+    let output = args.load.0.output;
     let samples = args.slo.iter().map(Slo::samples_needed).max();
     let plan = Plan {
         slos: with_defaults(args.slo)?,
@@ -107,12 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         &stop,
         &mut |number, step| super::say(text::line(number, step)),
     )?;
-    let mut out = io::stdout().lock();
-    match json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?,
-        false => out.write_all(text::page(&result).as_bytes())?,
-    }
-    out.flush()?;
+    output.print(&result, || text::page(&result))?;
     Ok(match (result.ended, result.limit) {
         (SearchEnd::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
         (_, SearchLimit::MinRate) => ExitCode::from(exit::MISSED),
