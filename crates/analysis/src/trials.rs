@@ -193,40 +193,34 @@ pub(crate) fn pairs<'a, 'b>(
 }
 
 fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
-    let incomplete = |found: String| {
-        Verdict::from_findings(vec![Finding::new(
-            Grade::Invalid,
-            Reason::Incomplete,
-            found,
-        )])
-    };
     let mut verdict = stored.result.verdict.clone();
+    let mut findings = Vec::new();
+    let mut invalid = |reason, found: String| {
+        findings.push(Finding::new(Grade::Invalid, reason, found));
+    };
     let load = stored.result.load.as_ref();
-    let load = match load.map(|l| Decoded::new(l, reader)) {
-        None => {
-            if verdict.grade != Grade::Invalid {
-                verdict = verdict.and(incomplete("the trial has no load result".to_owned()));
-            }
+    let load = match load.map(|l| Decoded::new(l, reader)).transpose() {
+        Ok(load) => load,
+        Err(error) => {
+            invalid(Reason::Incomplete, error.to_string());
             None
-        }
-        Some(Err(error)) => {
-            verdict = verdict.and(incomplete(error.to_string()));
-            None
-        }
-        Some(Ok(load)) => {
-            if !load.result.counts.identity_holds() {
-                verdict = verdict.and(Verdict::from_findings(vec![Finding::new(
-                    Grade::Invalid,
-                    Reason::Accounting,
-                    "the counts of the load result do not add up",
-                )]));
-            }
-            Some(load)
         }
     };
+    if stored.result.load.is_none() && verdict.grade != Grade::Invalid {
+        let found = "the trial has no load result";
+        invalid(Reason::Incomplete, found.to_owned());
+    }
+    if load
+        .as_ref()
+        .is_some_and(|l| !l.result.counts.identity_holds())
+    {
+        let found = "the counts of the load result do not add up";
+        invalid(Reason::Accounting, found.to_owned());
+    }
     let stability = stability(&stored.seconds);
-    if let Some(found) = &stability {
-        verdict = verdict.and(Verdict::from_findings(unsteady(found)));
+    findings.extend(stability.iter().flat_map(unsteady));
+    if stability.is_some() || !findings.is_empty() {
+        verdict = verdict.and(Verdict::from_findings(findings));
     }
     Trial {
         stability,
@@ -245,25 +239,19 @@ fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
 const DRIFT_MIN: f64 = 0.10;
 const DRIFT_P: f64 = 0.001;
 
-fn unsteady(found: &Stability) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut add = |reason, text: String| findings.push(Finding::new(Grade::Suspect, reason, text));
-    if let Some(seconds) = found.warmup_seconds {
-        add(
-            Reason::WarmUpVisible,
-            format!(
-                "the first {seconds} of {} seconds differ from the others",
-                found.seconds
-            ),
-        );
+fn unsteady(found: &Stability) -> Option<Finding> {
+    let (reason, text) = if let Some(seconds) = found.warmup_seconds {
+        let all = found.seconds;
+        let text = format!("the first {seconds} of {all} seconds differ from the others");
+        (Reason::WarmUpVisible, text)
     } else if found.drift.abs() >= DRIFT_MIN && found.drift_p < DRIFT_P {
         let change = figures::percent(found.drift);
-        add(
-            Reason::NotSteady,
-            format!("the medians of the seconds changed by {change} from half to half"),
-        );
-    }
-    findings
+        let text = format!("the medians of the seconds changed by {change} from half to half");
+        (Reason::NotSteady, text)
+    } else {
+        return None;
+    };
+    Some(Finding::new(Grade::Suspect, reason, text))
 }
 
 impl Trial<'_> {

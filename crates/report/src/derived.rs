@@ -69,20 +69,12 @@ pub fn summarise_all(dirs: &[PathBuf]) -> Vec<Result<Summary, StoreError>> {
     all.into_iter().map(|(_, summary)| summary).collect()
 }
 
-/// Writes `summary.json` and `report.html` again, from the run directory alone.
+/// Writes `summary.json` and `report.html` again, from the run directory alone, without the trials
+/// whose indices are in `excluded`. The page and the summary name those.
 ///
 /// # Errors
-/// [`WriteError`] if the directory is not a run or cannot be written to.
-pub fn write_derived(dir: &Path) -> Result<Summary, WriteError> {
-    write_derived_without(dir, &[])
-}
-
-/// Does the same without the trials whose indices are in `excluded`. The page and the summary name
-/// them, and [`write_derived`] reverts it.
-///
-/// # Errors
-/// Those of [`write_derived`], and [`WriteError::NoTrial`] for an index without a trial.
-pub fn write_derived_without(dir: &Path, excluded: &[u32]) -> Result<Summary, WriteError> {
+/// [`WriteError`] if the directory is not a run, has no trial of an index, or cannot be written to.
+pub fn write_derived(dir: &Path, excluded: &[u32]) -> Result<Summary, WriteError> {
     let run = load_run(dir)?;
     let exists = |index: &u32| run.trials.iter().any(|t| t.result.trial.index == *index);
     if let Some(index) = excluded.iter().find(|index| !exists(index)) {

@@ -194,23 +194,10 @@ struct Compared {
     supported: bool,
 }
 
-/// Quantile `q` of the pooled `mesh` runs minus that of the pooled `base` runs, in
-/// nanoseconds. `mesh[i]` and `base[i]` are of the same block and are drawn together.
+/// Quantiles of the pooled `mesh` runs minus those of the pooled `base` runs, in nanoseconds, for each
+/// name and `q`. `mesh[i]` and `base[i]` are of the same block and are drawn together.
 #[must_use]
-pub fn quantile_difference(
-    name: &str,
-    q: f64,
-    mesh: &[&Histogram],
-    base: &[&Histogram],
-    method: &Method,
-) -> Difference {
-    let sides = [mesh, base].map(Side::new);
-    difference_of(name, q, &sides, method)
-}
-
-/// [`quantile_difference`] for each of `quantiles`: name and `q`.
-#[must_use]
-pub(crate) fn quantile_differences(
+pub fn quantile_differences(
     quantiles: &[(&str, f64)],
     mesh: &[&Histogram],
     base: &[&Histogram],
@@ -448,7 +435,7 @@ mod tests {
             of([1_000_600; 50]),
         ];
         let other: Vec<&Histogram> = other.iter().collect();
-        let d = quantile_difference("p50", 0.5, &other, &runs, &method);
+        let d = quantile_differences(&[("p50", 0.5)], &other, &runs, &method).remove(0);
         assert_eq!(d.distinction, Distinction::NotDistinguishable, "{d:?}");
     }
 
@@ -461,7 +448,7 @@ mod tests {
             .collect();
         let (mesh, base): (Vec<&Histogram>, Vec<&Histogram>) =
             (mesh.iter().collect(), base.iter().collect());
-        let d = quantile_difference("p50", 0.5, &mesh, &base, &Method::new(4, 1));
+        let d = quantile_differences(&[("p50", 0.5)], &mesh, &base, &Method::new(4, 1)).remove(0);
         assert_eq!(d.value, 100.0);
         assert_eq!(d.distinction, Distinction::Higher, "{d:?}");
         assert_eq!(d.pairs, [100.0; 4]);

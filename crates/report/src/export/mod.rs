@@ -118,14 +118,16 @@ fn clean(label: &str) -> String {
 }
 
 fn latency(trial: &StoredTrial) -> Result<Histogram, ExportError> {
-    match &trial.result.load {
-        None => Ok(Histogram::new()),
-        Some(load) => Histogram::from_wire(&load.histograms.latency).map_err(|source| {
-            ExportError::Histogram {
-                trial: trial.dir.clone(),
-                source,
-            }
-        }),
+    let load = trial.result.load.as_ref();
+    let latency = load.map(|l| Histogram::from_wire(&l.histograms.latency));
+    let latency = latency.transpose().map_err(|e| damaged(trial, e))?;
+    Ok(latency.unwrap_or_default())
+}
+
+fn damaged(trial: &StoredTrial, source: WireError) -> ExportError {
+    ExportError::Histogram {
+        trial: trial.dir.clone(),
+        source,
     }
 }
 
@@ -204,15 +206,9 @@ fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
 }
 
 fn fortio(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
-    let measured = |trial: &StoredTrial| match &trial.result.load {
-        None => Ok(None),
-        Some(load) => match Measured::new(load) {
-            Ok(measured) => Ok(Some(measured)),
-            Err(source) => Err(ExportError::Histogram {
-                trial: trial.dir.clone(),
-                source,
-            }),
-        },
+    let measured = |trial: &StoredTrial| {
+        let measured = trial.result.load.as_ref().map(Measured::new);
+        measured.transpose().map_err(|e| damaged(trial, e))
     };
     let about = |label: String, connections| About {
         label,

@@ -9,11 +9,10 @@ use anyhow::{Context as _, bail};
 use futures_util::future::join_all;
 use indicatif::MultiProgress;
 use tare_model::layout;
-use tare_model::plan::{EnvironmentKind, Plan};
+use tare_model::plan::EnvironmentKind;
 use tare_model::summary::clusters::{ClusterRun, ClustersManifest};
 use tare_model::trial::order;
 use tare_run::kube::{Kubernetes, KubernetesOptions, server};
-use tare_run::store::RunDir;
 use tokio::sync::watch;
 
 use super::exit;
@@ -29,12 +28,8 @@ pub(crate) struct Clusters {
 
 impl Clusters {
     /// Creates the directory; sends nothing to the clusters.
-    pub(crate) fn begin(
-        dir: PathBuf,
-        (id, started_unix_ns): (String, u64),
-        (plan, plan_text): (Plan, String),
-        contexts: &[String],
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn begin(start: RunStart, contexts: &[String]) -> anyhow::Result<Self> {
+        let (dir, plan) = (start.dir, start.plan);
         if plan.environment != EnvironmentKind::Kubernetes {
             bail!("several contexts need the environment kubernetes: add --environment kubernetes");
         }
@@ -63,10 +58,10 @@ impl Clusters {
         }
         let manifest = ClustersManifest {
             schema_version: tare_model::SCHEMA_VERSION,
-            id,
-            started_unix_ns,
+            id: start.id,
+            started_unix_ns: start.started_unix_ns,
             plan,
-            plan_text,
+            plan_text: start.text,
             clusters,
         };
         let path = dir.join(layout::CLUSTERS);
@@ -113,45 +108,34 @@ impl Clusters {
         let runs = self.manifest.clusters.iter().map(|cluster| {
             let (stop, bars) = (stop.clone(), &bars);
             async move {
-                let (start, plan, name) = self.start_of(cluster)?;
-                let options = KubernetesOptions {
-                    run: name.0.clone(),
-                };
-                let display = Display::beside(&plan, &order(&plan), bars, &cluster.context);
-                go(
-                    Kubernetes::new(options),
-                    start,
-                    &plan,
-                    name,
-                    stop,
-                    None,
-                    display,
-                )
-                .await
+                let start = self.start_of(cluster)?;
+                let run = start.id.clone();
+                let place = Kubernetes::new(KubernetesOptions { run });
+                let plan = &start.plan;
+                let display = Display::beside(plan, &order(plan), bars, &cluster.context);
+                go(place, start, stop, None, display).await
             }
         });
         join_all(runs).await
     }
 
     /// The run of one cluster: new, or interrupted before.
-    fn start_of(&self, cluster: &ClusterRun) -> anyhow::Result<(RunStart, Plan, (String, u64))> {
+    fn start_of(&self, cluster: &ClusterRun) -> anyhow::Result<RunStart> {
         let dir = self.dir.join(&cluster.dir);
         if dir.join(layout::RUN).exists() {
-            let run = RunDir::resume(&dir)?;
-            let (plan, id) = (run.manifest().plan.clone(), run.manifest().id.clone());
-            let started = run.manifest().started_unix_ns;
-            return Ok((RunStart::Resume(Box::new(run)), plan, (id, started)));
+            return RunStart::resume(&dir);
         }
         let mut plan = self.manifest.plan.clone();
-        let mut settings = plan.kubernetes.take().unwrap_or_default();
+        let settings = plan.kubernetes.get_or_insert_default();
         settings.context = Some(cluster.context.clone());
-        plan.kubernetes = Some(settings);
-        let id = format!("{}-{}", self.manifest.id, cluster.dir);
-        let start = RunStart::New {
-            out: Some(dir),
+        Ok(RunStart {
+            id: format!("{}-{}", self.manifest.id, cluster.dir),
+            started_unix_ns: self.manifest.started_unix_ns,
+            plan,
             text: self.manifest.plan_text.clone(),
-        };
-        Ok((start, plan, (id, self.manifest.started_unix_ns)))
+            dir,
+            resumed: None,
+        })
     }
 
     /// Prints the analysis of each cluster, how it ended, and the comparison.

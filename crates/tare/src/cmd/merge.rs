@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use tare_analysis::formats::About;
-use tare_analysis::streams::merge::{self, Options, Part};
+use tare_analysis::streams::merge::{self, Part};
 use tare_model::load::merge::{Merged, MergedGenerator};
 use tare_model::units::format_duration_ns;
 
@@ -49,10 +49,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => Some(merge::interval_log(&parts)?),
         false => None,
     };
-    let options = Options {
-        allow_missing: args.allow_missing,
-    };
-    let merged = merge::merge(parts, options)?;
+    let merged = merge::merge(parts, args.allow_missing)?;
     save(targets, log.as_deref(), &merged)?;
     args.output.print(&merged, || page(&merged))?;
     Ok(ExitCode::from(code_of(merged.verdict.grade)))

@@ -7,9 +7,7 @@ use anyhow::bail;
 use tare_analysis::summary::METHODS;
 use tare_model::layout;
 use tare_model::summary::Summary;
-use tare_report::{
-    TableOptions, render_method, render_published, render_table, write_derived_without,
-};
+use tare_report::{render_method, render_published, render_table, write_derived};
 
 use super::output::{self, Output};
 
@@ -44,7 +42,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         clusters.compare(args.output)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let summary = write_derived_without(&args.dir, &args.exclude)?;
+    let summary = write_derived(&args.dir, &args.exclude)?;
     match &args.method {
         None => print(&summary, args.output, &args.dir)?,
         Some(method) => match render_method(&summary, method) {
@@ -62,7 +60,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 pub(crate) fn print(summary: &Summary, output: Output, dir: &Path) -> anyhow::Result<()> {
     output.print(summary, || {
         let colour = output::has_colours();
-        let table = render_table(summary, TableOptions { colour });
+        let table = render_table(summary, colour);
         let (run, report) = (dir.display(), dir.join(layout::REPORT));
         format!("{table}\nrun:    {run}\nreport: {}\n", report.display())
     })

@@ -45,13 +45,6 @@ impl MergeError {
     }
 }
 
-/// What merging may pass over.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Merge although shards are missing; the verdict says so.
-    pub allow_missing: bool,
-}
-
 /// The result of generators that are known to be the shards of one schedule and to
 /// have started at one instant; `None` of none. Their verdicts are joined, but for the
 /// number of samples, which is judged on the sum. One that was stopped before the others
@@ -99,11 +92,11 @@ fn too_few(responses: u64) -> Option<Finding> {
     })
 }
 
-/// All parts as one.
+/// All parts as one. With `allow_missing` also although shards are missing; the verdict says so.
 ///
 /// # Errors
 /// [`MergeError`] when they cannot be parts of one measurement.
-pub fn merge(parts: Vec<Part>, options: Options) -> Result<Merged, MergeError> {
+pub fn merge(parts: Vec<Part>, allow_missing: bool) -> Result<Merged, MergeError> {
     let parts = in_order(parts);
     let (Some(start), Some(end)) = (
         parts.iter().map(|p| p.window_start_unix_ns).min(),
@@ -115,7 +108,7 @@ pub fn merge(parts: Vec<Part>, options: Options) -> Result<Merged, MergeError> {
     check::duplicates(&parts)?;
     let missing = check::missing(&parts)?;
     if let Some((count, missing)) = &missing
-        && !options.allow_missing
+        && !allow_missing
     {
         return Err(MergeError(format!(
             "of {count} shards, missing: {missing}; give their files, too, or --allow-missing to \

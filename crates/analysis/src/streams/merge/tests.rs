@@ -138,7 +138,7 @@ fn log_of(latencies: &[u64]) -> String {
 }
 
 fn merged(parts: Vec<Part>) -> Result<Merged, MergeError> {
-    merge(parts, Options::default())
+    merge(parts, false)
 }
 
 proptest! {
@@ -302,10 +302,7 @@ fn missing_shards_are_named_and_only_allowed_on_request() {
         error.starts_with("of 4 shards, missing: 0, 1, 3"),
         "{error}"
     );
-    let allowed = Options {
-        allow_missing: true,
-    };
-    let m = merge(parts(), allowed).unwrap();
+    let m = merge(parts(), true).unwrap();
     assert_eq!(m.verdict.grade, Grade::Suspect);
     assert_eq!(m.verdict.reasons[0].reason, Reason::Incomplete);
     let mixed = vec![

@@ -30,7 +30,7 @@ pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow:
         return Ok(exit::INVALID);
     }
     let dir = &run.dir;
-    let summary = tare_report::write_derived(dir).with_context(|| {
+    let summary = tare_report::write_derived(dir, &[]).with_context(|| {
         format!(
             "failed to analyse the trials in {}, which are safe",
             dir.display()
