@@ -59,12 +59,6 @@ pub fn signed(value: f64, text: String) -> String {
     }
 }
 
-/// Cores with their interval: `0.21 cores (0.20 to 0.22)`.
-#[must_use]
-pub fn cores_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
-    interval(value, low, high, "cores")
-}
-
 /// A value with its interval, to as many decimals as the interval bears: its half
 /// width shows one significant digit, or two where the first is a 1.
 #[must_use]

@@ -43,7 +43,7 @@ fn mean_of_all(shape: Shape) -> f64 {
 fn check(shape: Shape) {
     let plans = plans(250);
     let methods: Vec<Method> = (0..=BLOCKS_MAX)
-        .map(|n| Method::new(n, 7).with_confidence(CONFIDENCE))
+        .map(|n| Method::new(n, 7, CONFIDENCE))
         .collect();
     let truth = |median| [0.5, 0.99].map(|q| shape.truth(median, q));
     let (base_truth, mesh_truth) = (truth(BASE_NS), truth(MESH_NS));

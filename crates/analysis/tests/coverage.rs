@@ -56,7 +56,7 @@ fn simulate(shape: Shape, plans: usize, seed: u64) -> [Held; 4] {
         base: [0.5, 0.99].map(|q| shape.truth(BASE_NS, q)),
         mesh: [0.5, 0.99].map(|q| shape.truth(MESH_NS, q)),
     };
-    let methods = BLOCKS.map(|n| Method::new(n, seed));
+    let methods = BLOCKS.map(|n| Method::new(n, seed, tare_stats::bootstrap::CONFIDENCE));
     let mut simulator = Simulator::new(shape, seed);
     let mut held = [Held::default(); 4];
     for _ in 0..plans {

@@ -2,9 +2,7 @@
 
 use tare_model::summary::{Difference, Distinction, Estimate, Inference, Quantile, Uncertainty};
 
-use tare_stats::bootstrap::{
-    CONFIDENCE, HALF_BUCKET, Resamples, Spread, mean_interval, samples_needed,
-};
+use tare_stats::bootstrap::{HALF_BUCKET, Resamples, Spread, mean_interval, samples_needed};
 use tare_stats::hierarchical::{Second, Within};
 use tare_stats::hist::Histogram;
 use tare_stats::hypothesis::{mann_whitney, sign_flip};
@@ -43,20 +41,14 @@ pub struct Method {
 }
 
 impl Method {
-    /// For `runs` runs, at [`CONFIDENCE`].
+    /// For `runs` runs.
     #[must_use]
-    pub fn new(runs: usize, seed: u64) -> Self {
+    pub fn new(runs: usize, seed: u64, confidence: f64) -> Self {
         Self {
             resamples: Resamples::new(runs, seed),
-            confidence: CONFIDENCE,
+            confidence,
             seed,
         }
-    }
-
-    /// The same at another confidence.
-    #[must_use]
-    pub fn with_confidence(self, confidence: f64) -> Self {
-        Self { confidence, ..self }
     }
 }
 
@@ -397,6 +389,7 @@ pub fn estimate(runs: &[f64], confidence: f64) -> Option<Estimate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_stats::bootstrap::CONFIDENCE;
 
     fn of(values: impl IntoIterator<Item = u64>) -> Histogram {
         let mut h = Histogram::new();
@@ -426,7 +419,7 @@ mod tests {
             of([1_000_000; 50]),
         ];
         let runs: Vec<&Histogram> = runs.iter().collect();
-        let method = Method::new(3, 1);
+        let method = Method::new(3, 1, CONFIDENCE);
         let p50 = &quantiles(&runs, &[], Some(&method))[0];
         assert!(p50.low_ns.unwrap() < 1_000_000 && p50.high_ns.unwrap() > 1_000_000);
         let other = [
@@ -448,7 +441,13 @@ mod tests {
             .collect();
         let (mesh, base): (Vec<&Histogram>, Vec<&Histogram>) =
             (mesh.iter().collect(), base.iter().collect());
-        let d = quantile_differences(&[("p50", 0.5)], &mesh, &base, &Method::new(4, 1)).remove(0);
+        let d = quantile_differences(
+            &[("p50", 0.5)],
+            &mesh,
+            &base,
+            &Method::new(4, 1, CONFIDENCE),
+        )
+        .remove(0);
         assert_eq!(d.value, 100.0);
         assert_eq!(d.distinction, Distinction::Higher, "{d:?}");
         assert_eq!(d.pairs, [100.0; 4]);
@@ -456,10 +455,10 @@ mod tests {
 
     #[test]
     fn one_pair_says_nothing_and_a_zero_baseline_has_no_ratio() {
-        let d = mean_difference("cpu", &[0.4], &[0.0], &Method::new(1, 1)).unwrap();
+        let d = mean_difference("cpu", &[0.4], &[0.0], &Method::new(1, 1, CONFIDENCE)).unwrap();
         assert_eq!((d.value, d.low, d.ratio), (0.4, None, None));
         assert_eq!(d.distinction, Distinction::TooFewBlocks);
-        let method = Method::new(3, 1);
+        let method = Method::new(3, 1, CONFIDENCE);
         let d = mean_difference("cpu", &[0.4, 0.41, 0.39], &[0.1, 0.1, 0.1], &method).unwrap();
         assert_eq!(d.distinction, Distinction::Higher);
         assert!((d.ratio.unwrap() - 3.0).abs() < 1e-9);

@@ -122,7 +122,7 @@ fn widest(plan: &Plan, trials: &[Trial<'_>], blocks: u32, q: f64) -> Option<f64>
                 .map(|l| &l.latency)
                 .filter(|h| !h.is_empty())
                 .collect();
-            let method = Method::new(runs.len(), plan.seed).with_confidence(CONFIDENCE);
+            let method = Method::new(runs.len(), plan.seed, CONFIDENCE);
             widest = widest.max(half_width(&runs, q, &method)?);
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
     let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
     let confidence = stopping::confidence(plan);
-    let method = Method::new(latencies.len(), plan.seed).with_confidence(confidence);
+    let method = Method::new(latencies.len(), plan.seed, confidence);
     let seconds: Vec<&[Second]> = used.iter().map(|t| t.seconds).collect();
     let mut counts = Counts::default();
     loads.iter().for_each(|l| counts.add(&l.result.counts));

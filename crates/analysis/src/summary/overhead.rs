@@ -35,7 +35,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
     let confidence = stopping::confidence(plan);
     let latencies = paired(trials, mesh, &plan.baseline, load);
     let (above, below): (Vec<&Histogram>, Vec<&Histogram>) = latencies.into_iter().unzip();
-    let method = Method::new(above.len(), plan.seed).with_confidence(confidence);
+    let method = Method::new(above.len(), plan.seed, confidence);
     let stated = if above.is_empty() {
         &[][..]
     } else {
@@ -53,7 +53,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
                 what,
                 &above,
                 &below,
-                &Method::new(above.len(), plan.seed).with_confidence(confidence),
+                &Method::new(above.len(), plan.seed, confidence),
             )
         })
         .collect();

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use tare_analysis::StoredTrial;
 use tare_analysis::formats::hlog::{self, LogError};
-use tare_analysis::formats::{self, About, Measured, families};
+use tare_analysis::formats::{self, About, families};
 use tare_model::layout;
 use tare_model::summary::{Cell, Summary};
 use tare_model::worker::Plane;
@@ -206,46 +206,35 @@ fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
 }
 
 fn fortio(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
-    let measured = |trial: &StoredTrial| {
-        let measured = trial.result.load.as_ref().map(Measured::new);
-        measured.transpose().map_err(|e| damaged(trial, e))
-    };
-    let about = |label: String, connections| About {
-        label,
-        url: String::new(),
-        connections,
+    let document = |label: String, connections: u32, trials: &[&StoredTrial]| {
+        let about = About {
+            label,
+            url: String::new(),
+            connections,
+        };
+        let loads = trials.iter().filter_map(|t| t.result.load.as_ref());
+        let text = formats::fortio(&about, &loads.collect::<Vec<_>>());
+        text.map_err(|e| damaged(trials[0], e))
     };
     let mut files = Vec::new();
     for (i, cell) in summary.cells.iter().enumerate() {
-        let mut all: Option<Measured> = None;
-        for trial in used(run, cell) {
-            match (&mut all, measured(trial)?) {
-                (Some(all), Some(one)) => all.pool(&one),
-                (empty @ None, one) => *empty = one,
-                (Some(_), None) => {}
-            }
+        let trials: Vec<&StoredTrial> = used(run, cell).collect();
+        if trials.is_empty() {
+            continue;
         }
         let load = summary.setup.loads.iter().find(|l| l.name == cell.load);
-        if let Some(all) = all {
-            let connections = load.map_or(0, |l| l.connections);
-            let about = about(format!("{} at {}", cell.mesh, cell.load), connections);
-            let name = format!("pooled-{}.json", cell_name(i, cell));
-            files.push((name, formats::fortio(&about, &all).into_bytes()));
-        }
+        let label = format!("{} at {}", cell.mesh, cell.load);
+        let text = document(label, load.map_or(0, |l| l.connections), &trials)?;
+        let name = format!("pooled-{}.json", cell_name(i, cell));
+        files.push((name, text.into_bytes()));
     }
-    for trial in &run.trials {
+    for trial in run.trials.iter().filter(|t| t.result.load.is_some()) {
         let spec = &trial.result.trial;
-        if let Some(one) = measured(trial)? {
-            let label = format!(
-                "{} at {}, block {}",
-                spec.mesh.name, spec.load.name, spec.block
-            );
-            let text = formats::fortio(&about(label, spec.load.connections), &one);
-            files.push((
-                format!("trial-{}.json", clean(&trial.dir)),
-                text.into_bytes(),
-            ));
-        }
+        let (mesh, load) = (&spec.mesh.name, &spec.load);
+        let label = format!("{mesh} at {}, block {}", load.name, spec.block);
+        let text = document(label, load.connections, &[trial])?;
+        let name = format!("trial-{}.json", clean(&trial.dir));
+        files.push((name, text.into_bytes()));
     }
     Ok(files)
 }

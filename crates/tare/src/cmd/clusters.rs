@@ -172,18 +172,15 @@ impl Clusters {
             });
         }
         self.compare(output)?;
-        let any = |code: u8| codes.contains(&code);
-        if any(exit::INTERRUPTED) || any(exit::INVALID) {
+        let mut worst = [exit::INTERRUPTED, exit::INVALID].into_iter();
+        let worst = worst.find(|code| codes.contains(code));
+        if worst.is_some() {
             let dir = self.dir.display();
             super::say(format_args!(
                 "Resume all clusters with: tare run --resume {dir}"
             ));
         }
-        Ok(ExitCode::from(match () {
-            () if any(exit::INTERRUPTED) => exit::INTERRUPTED,
-            () if any(exit::INVALID) => exit::INVALID,
-            () => 0,
-        }))
+        Ok(ExitCode::from(worst.unwrap_or(0)))
     }
 
     /// Compares the runs on disk, prints the comparison and saves it.

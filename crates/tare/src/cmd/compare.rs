@@ -10,6 +10,7 @@ use tare_model::summary::comparison::JudgedBy;
 use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown};
 
 use super::exit;
+use super::input::one_of;
 use super::output::{has_colours, json, print};
 
 /// Compare two runs: two versions of a mesh, two clusters, two days.
@@ -38,20 +39,13 @@ pub(crate) struct Args {
     /// Exit with 1 if a figure of any mesh and load rises by more than this limit, such as `p99:+5%`.
     #[arg(long, value_name = "FIGURE:+LIMIT")]
     fail_above: Vec<Threshold>,
-    /// What has to be above the limit.
-    #[arg(long, value_enum, default_value_t = By::Bound)]
-    fail_by: By,
+    /// What has to be above the limit: `bound`, the lower end of the interval, so that chance does
+    /// not explain the change, or `estimate`, without regard to its interval.
+    #[arg(long, value_parser = one_of::<JudgedBy>(&["bound", "estimate"]), default_value = "bound")]
+    fail_by: JudgedBy,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum By {
-    /// The lower end of the interval: chance does not explain the change.
-    Bound,
-    /// The estimate, without regard to its interval.
-    Estimate,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -66,11 +60,12 @@ enum Output {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (before, after) = (load(&args.before)?, load(&args.after)?);
-    let by = match args.fail_by {
-        By::Bound => JudgedBy::Bound,
-        By::Estimate => JudgedBy::Estimate,
-    };
-    let comparison = compare(&before.side(), &after.side(), &args.fail_above, by);
+    let comparison = compare(
+        &before.side(),
+        &after.side(),
+        &args.fail_above,
+        args.fail_by,
+    );
     if comparison.cells.is_empty() {
         bail!("nothing to compare: both runs need a usable trial of the same mesh and load");
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use tare_analysis::slo::Slo;
 use tare_model::SCHEMA_VERSION;
+use tare_model::load::LoadSpec;
 use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
-use tare_model::load::{LoadSpec, Mode};
 use tare_model::units::{parse_duration, parse_rate};
 use tare_stats::search::{Progress, RateSearch};
 
@@ -207,11 +207,4 @@ fn unseen_share(plan: &Plan, steps: &[SearchStep]) -> Option<f64> {
     let shortest_ns = missed.map(|s| s.duration_ns).min()?;
     let shares = plan.slos.iter().filter_map(|s| s.unseen_share(shortest_ns));
     shares.min_by(f64::total_cmp)
-}
-
-/// Changes the rate of an open loop.
-fn set_rate(mode: &mut Mode, to: f64) {
-    if let Mode::Open { rate_rps, .. } = mode {
-        *rate_rps = to;
-    }
 }
