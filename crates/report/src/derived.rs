@@ -1,7 +1,6 @@
 //! The files that are derived from a run directory, and the analysis of one or many runs.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tare_analysis::compare::Side;
 use tare_model::layout;
@@ -9,11 +8,8 @@ use tare_model::summary::Summary;
 use tare_model::summary::clusters::{ClustersComparison, ClustersManifest};
 
 use crate::page::render_report;
-use crate::store::{LoadedRun, StoreError, load_run, load_run_with};
+use crate::store::{LoadedRun, StoreError, load_run};
 use crate::terminal::render_clusters;
-
-/// Runs that are read while other threads wait for the disk.
-const AHEAD: usize = 2;
 
 /// Returns the analysis of a loaded run.
 #[must_use]
@@ -31,42 +27,6 @@ impl LoadedRun {
             grade: summarise(self).grade,
         }
     }
-}
-
-/// Returns the analyses of many runs in the order of `dirs`. Reads slightly more runs at a time
-/// than there are cores, and frees each before the next.
-///
-/// # Errors
-/// The [`StoreError`] of [`load_run`] in the place of each run that cannot be read.
-#[must_use]
-pub fn summarise_all(dirs: &[PathBuf]) -> Vec<Result<Summary, StoreError>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(dir) = dirs.get(index) else {
-                return done;
-            };
-            done.push((index, load_run_with(dir, 1).map(|r| summarise(&r))));
-        }
-    };
-    let mut all = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..(cores + AHEAD).min(dirs.len()))
-            .map(|_| scope.spawn(work))
-            .collect();
-        let mut all = work();
-        for other in others {
-            match other.join() {
-                Ok(done) => all.extend(done),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        all
-    });
-    all.sort_by_key(|(index, _)| *index);
-    all.into_iter().map(|(_, summary)| summary).collect()
 }
 
 /// Writes `summary.json` and `report.html` again, from the run directory alone, without the trials

@@ -12,7 +12,7 @@ mod terminal;
 mod text;
 mod words;
 
-pub use derived::{WriteError, summarise, summarise_all, write_clusters, write_derived};
+pub use derived::{WriteError, summarise, write_clusters, write_derived};
 pub use page::{Details, render_live, render_page, render_report};
 pub use store::{LoadedRun, StoreError, load_run};
 pub use terminal::{

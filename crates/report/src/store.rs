@@ -71,12 +71,6 @@ pub enum StoreError {
 /// # Errors
 /// [`StoreError`] if there is no readable `run.json`.
 pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    load_run_with(dir, cores)
-}
-
-/// Does the same as [`load_run`] on this many threads.
-pub(crate) fn load_run_with(dir: &Path, threads: usize) -> Result<LoadedRun, StoreError> {
     let path = dir.join(layout::RUN);
     if !path.is_file() {
         return Err(StoreError::NoRun {
@@ -101,7 +95,7 @@ pub(crate) fn load_run_with(dir: &Path, threads: usize) -> Result<LoadedRun, Sto
             Vec::new()
         }
     };
-    for (trial, note) in read_trials(&dir.join(layout::TRIALS), &names, threads) {
+    for (trial, note) in read_trials(&dir.join(layout::TRIALS), &names) {
         run.notes.extend(note);
         run.trials.extend(trial);
     }
@@ -111,15 +105,13 @@ pub(crate) fn load_run_with(dir: &Path, threads: usize) -> Result<LoadedRun, Sto
 /// A trial, if it can be read, and what is wrong with it.
 type ReadTrial = (Option<StoredTrial>, Option<String>);
 
-/// Reads all trials on `threads` threads and returns them in the order of `names`.
-fn read_trials(trials: &Path, names: &[OsString], threads: usize) -> Vec<ReadTrial> {
+/// Reads all trials, on a thread for each core, and returns them in the order of `names`.
+fn read_trials(trials: &Path, names: &[OsString]) -> Vec<ReadTrial> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let share = names.len().div_ceil(threads).max(1);
     let read = |names: &[OsString]| -> Vec<ReadTrial> {
         names.iter().map(|name| read_trial(trials, name)).collect()
     };
-    if threads == 1 {
-        return read(names);
-    }
     std::thread::scope(|scope| {
         let parts: Vec<_> = names
             .chunks(share)

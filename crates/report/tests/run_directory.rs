@@ -56,24 +56,6 @@ fn a_complete_run_has_no_notes_and_distinguishes_the_meshes() {
 }
 
 #[test]
-fn many_runs_at_once_give_the_same_summaries_as_one_by_one() {
-    let runs: Vec<tempfile::TempDir> = (0..5).map(|_| written()).collect();
-    let mut dirs: Vec<PathBuf> = runs.iter().map(|d| d.path().to_path_buf()).collect();
-    for (i, dir) in dirs.iter().enumerate() {
-        std::fs::remove_dir_all(&trial_dirs(dir)[i]).unwrap();
-    }
-    dirs.insert(2, dirs[0].join("no such run"));
-    let found = tare_report::summarise_all(&dirs);
-    assert_eq!(found.len(), dirs.len());
-    for (dir, found) in dirs.iter().zip(found) {
-        match found {
-            Ok(summary) => assert!(summary == analysed(dir), "{dir:?}"),
-            Err(error) => assert_eq!(error.to_string(), load_run(dir).unwrap_err().to_string()),
-        }
-    }
-}
-
-#[test]
 fn the_schema_version_is_found_at_any_position() {
     let dir = written();
     let path = trial_dirs(dir.path())[0].join(layout::RESULT);

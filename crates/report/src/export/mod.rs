@@ -9,8 +9,6 @@ mod smp;
 
 pub use format::Format;
 
-use std::path::PathBuf;
-
 use tare_analysis::StoredTrial;
 use tare_analysis::formats::hlog::{self, LogError};
 use tare_analysis::formats::{self, About, families};
@@ -33,19 +31,11 @@ pub enum Export {
 /// Why a run cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// A histogram is damaged.
-    #[error("{trial}: {source}")]
-    Histogram {
-        /// Directory of the trial.
-        trial: String,
-        /// What is wrong with it.
-        source: WireError,
-    },
-    /// A trial's records are damaged.
-    #[error("{path}: {found}")]
-    Records {
-        /// The file.
-        path: PathBuf,
+    /// A histogram or the records of a trial are damaged.
+    #[error("{place}: {found}")]
+    Damaged {
+        /// Directory of the trial, or the file of its records.
+        place: String,
         /// What is wrong with it.
         found: String,
     },
@@ -125,9 +115,9 @@ fn latency(trial: &StoredTrial) -> Result<Histogram, ExportError> {
 }
 
 fn damaged(trial: &StoredTrial, source: WireError) -> ExportError {
-    ExportError::Histogram {
-        trial: trial.dir.clone(),
-        source,
+    ExportError::Damaged {
+        place: trial.dir.clone(),
+        found: source.to_string(),
     }
 }
 
@@ -175,7 +165,8 @@ fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
             Err(found) => {
                 let index = trial.result.trial.index;
                 if summary.cells.iter().any(|c| c.trials_used.contains(&index)) {
-                    return Err(ExportError::Records { path, found });
+                    let place = path.display().to_string();
+                    return Err(ExportError::Damaged { place, found });
                 }
             }
         }

@@ -33,28 +33,10 @@ impl Protocol {
     }
 }
 
-/// Why a push failed.
+/// Why a push failed: no answer, or one with another status than success.
 #[derive(Debug, thiserror::Error)]
-pub enum PushError {
-    /// The receiver answered with another status than success.
-    #[error("{url} answered {status}: {body}")]
-    Refused {
-        /// The receiver.
-        url: String,
-        /// HTTP status.
-        status: u16,
-        /// The body of the answer, shortened.
-        body: String,
-    },
-    /// There was no answer.
-    #[error("failed to push to {url}: {found}")]
-    Failed {
-        /// The receiver.
-        url: String,
-        /// The cause.
-        found: String,
-    },
-}
+#[error("{0}")]
+pub struct PushError(String);
 
 #[derive(Clone, PartialEq, Message)]
 struct WriteRequest {
@@ -153,10 +135,6 @@ pub fn push(
     families: &[Family],
     now_unix_ms: i64,
 ) -> Result<(), PushError> {
-    let failed = |found: String| PushError::Failed {
-        url: url.to_owned(),
-        found,
-    };
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
         .http_status_as_error(false)
@@ -184,17 +162,16 @@ pub fn push(
         .copied()
         .chain(own)
         .fold(request, |r, (name, value)| r.header(name, value));
-    let mut answer = request.send(&body[..]).map_err(|e| failed(e.to_string()))?;
+    let mut answer = request
+        .send(&body[..])
+        .map_err(|e| PushError(format!("failed to push to {url}: {e}")))?;
     let status = answer.status().as_u16();
     if (200..300).contains(&status) {
         return Ok(());
     }
     let text = answer.body_mut().read_to_string().unwrap_or_default();
-    Err(PushError::Refused {
-        url: url.to_owned(),
-        status,
-        body: crate::text::printable(&text.chars().take(300).collect::<String>()),
-    })
+    let body = crate::text::printable(&text.chars().take(300).collect::<String>());
+    Err(PushError(format!("{url} answered {status}: {body}")))
 }
 
 #[cfg(test)]
