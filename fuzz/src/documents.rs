@@ -2,7 +2,7 @@
 //! logs, plans and proxy configurations.
 
 use tare_analysis::proxy_config;
-use tare_analysis::streams::merge::{Options, Part, interval_log, merge};
+use tare_analysis::streams::merge::{Part, interval_log, merge};
 use tare_model::plan;
 use tare_model::record::StreamChecksum;
 use tare_stats::Histogram;
@@ -43,7 +43,7 @@ pub fn merge_file(data: &[u8]) {
         assert!(interval_log(&[again]).is_ok());
     }
     let allow_missing = true;
-    if let Ok(merged) = merge(parts, Options { allow_missing }) {
+    if let Ok(merged) = merge(parts, allow_missing) {
         let counts = merged.result.map(|r| r.counts);
         assert!(counts.is_none_or(|c| c.identity_holds()));
         assert_eq!(merged.latency.count, merged.latency_ns.count);

@@ -46,17 +46,17 @@ pub fn duration_interval(value: f64, low: Option<f64>, high: Option<f64>) -> Str
 #[must_use]
 pub fn ms_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
     let text = interval(value / 1e6, low.map(|x| x / 1e6), high.map(|x| x / 1e6), "");
+    signed(value, text)
+}
+
+/// The text of a value, with a plus sign if that is above zero.
+#[must_use]
+pub fn signed(value: f64, text: String) -> String {
     if value > 0.0 {
         format!("+{text}")
     } else {
         text
     }
-}
-
-/// Cores with their interval: `0.21 cores (0.20 to 0.22)`.
-#[must_use]
-pub fn cores_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
-    interval(value, low, high, "cores")
 }
 
 /// A value with its interval, to as many decimals as the interval bears: its half
@@ -149,12 +149,7 @@ pub fn count(n: u64) -> String {
 /// A share as a percentage with its sign: `+35 %`.
 #[must_use]
 pub fn percent(share: f64) -> String {
-    let text = significant(share * 100.0);
-    if share > 0.0 {
-        format!("+{text} %")
-    } else {
-        format!("{text} %")
-    }
+    signed(share, format!("{} %", significant(share * 100.0)))
 }
 
 /// Three significant digits, without an exponent.

@@ -12,5 +12,7 @@ pub mod resources;
 pub mod slo;
 pub mod streams;
 pub mod summary;
+mod trials;
 
 pub use streams::{AgentStream, LoadStream, StreamError};
+pub use trials::StoredTrial;

@@ -89,10 +89,9 @@ struct Track {
     edges: Vec<i64>,
     /// Resident bytes at each sample; `None` when gone.
     rss: Vec<Option<u64>>,
-    /// Proportional bytes at the samples that read them.
-    pss: Vec<Option<u64>>,
-    /// Working set at each sample; of containers only.
-    working_set: Vec<Option<u64>>,
+    /// Bytes of the best kind that was read of this process, at the samples that read it.
+    memory: Vec<Option<u64>>,
+    memory_kind: MemoryKind,
 }
 
 impl Track {
@@ -123,15 +122,23 @@ impl Track {
             )
             .collect();
         let base = at.first().copied().unwrap_or(0.0);
+        let read = |of: fn(&ProcessSample) -> Option<u64>| -> Vec<Option<u64>> {
+            points.iter().map(|p| p.as_ref().and_then(of)).collect()
+        };
+        let rss = read(|p| Some(p.rss_bytes));
+        let (memory_kind, memory) = [
+            (MemoryKind::WorkingSet, read(|p| p.working_set_bytes)),
+            (MemoryKind::Pss, read(|p| p.pss_bytes)),
+        ]
+        .into_iter()
+        .find(|(_, memory)| memory.iter().any(Option::is_some))
+        .unwrap_or_else(|| (MemoryKind::Rss, rss.clone()));
         Self {
             cpu_ns: at.iter().map(|&cpu| (cpu - base).max(0.0)).collect(),
             edges: edges.to_vec(),
-            rss: points.iter().map(|p| p.map(|p| p.rss_bytes)).collect(),
-            pss: points.iter().map(|p| p.and_then(|p| p.pss_bytes)).collect(),
-            working_set: points
-                .iter()
-                .map(|p| p.and_then(|p| p.working_set_bytes))
-                .collect(),
+            rss,
+            memory,
+            memory_kind,
         }
     }
 
@@ -144,28 +151,10 @@ impl Track {
             .collect()
     }
 
-    fn has_working_set(&self) -> bool {
-        self.working_set.iter().any(Option::is_some)
-    }
-
-    fn has_pss(&self) -> bool {
-        self.pss.iter().any(Option::is_some)
-    }
-
-    /// Sampling may begin late: what was not there then has never been there.
-    fn gone_at(&self, told: Option<i64>) -> Option<i64> {
-        let never = self.rss.iter().all(Option::is_none);
-        told.map(|t_ns| if never { 0 } else { t_ns })
-    }
-
     fn process(&self, name: &str, plane: Plane, window_ns: u64, gone: Option<i64>) -> ProcessUse {
-        let (memory, memory_kind) = if self.has_working_set() {
-            (&self.working_set, MemoryKind::WorkingSet)
-        } else if self.has_pss() {
-            (&self.pss, MemoryKind::Pss)
-        } else {
-            (&self.rss, MemoryKind::Rss)
-        };
+        // Sampling may begin late: what was not there then has never been there.
+        let never = self.rss.iter().all(Option::is_none);
+        let memory = &self.memory;
         ProcessUse {
             name: name.to_owned(),
             plane,
@@ -173,9 +162,9 @@ impl Track {
             cpu_cores_max: max(&self.cores()),
             memory_mean_bytes: mean(&self.edges, memory),
             memory_max_bytes: memory.iter().flatten().copied().max().unwrap_or(0),
-            memory_kind,
+            memory_kind: self.memory_kind,
             rss_mean_bytes: mean(&self.edges, &self.rss),
-            gone_at_ns: self.gone_at(gone),
+            gone_at_ns: gone.map(|t_ns| if never { 0 } else { t_ns }),
         }
     }
 }
@@ -256,12 +245,7 @@ fn memory_max(mine: &[(&ProcessUse, &Track)]) -> u64 {
     (0..samples)
         .filter_map(|s| {
             mine.iter()
-                .map(|(_, t)| match (t.has_pss(), t.rss[s]) {
-                    (_, None) => Some(0),
-                    _ if t.has_working_set() => t.working_set[s],
-                    (true, _) => t.pss[s],
-                    (false, rss) => rss,
-                })
+                .map(|(_, t)| t.rss[s].map_or(Some(0), |_| t.memory[s]))
                 .sum::<Option<u64>>()
         })
         .max()
@@ -285,32 +269,23 @@ fn busy_cores(from: &ResourceSample, to: &ResourceSample) -> f64 {
     (f64::from(to.machine.cpus) - (idle_ns + stolen_ns) as f64 / elapsed_ns).max(0.0)
 }
 
-/// Between the first and the last sample; `None` when one of them does not know.
-fn throttled_ns(samples: &[&ResourceSample]) -> Option<u64> {
-    let (from, to) = (
-        samples.first()?.throttled_ns?,
-        samples.last()?.throttled_ns?,
-    );
-    Some(to.saturating_sub(from))
-}
-
 fn machine(
     samples: &[&ResourceSample],
     window_ns: u64,
     cores_allowed: u32,
     accounted: f64,
 ) -> MachineUse {
-    let of = |f: fn(&ResourceSample) -> u64| -> f64 {
-        let (first, last) = (samples[0], samples[samples.len() - 1]);
-        f(last).saturating_sub(f(first)) as f64 / window_ns as f64
-    };
-    let busy_cores = busy_cores(samples[0], samples[samples.len() - 1]);
-    let each: Vec<f64> = samples
-        .windows(2)
-        .map(|w| self::busy_cores(w[0], w[1]))
-        .collect();
+    let (first, last) = (samples[0], samples[samples.len() - 1]);
+    let stolen_ns = last
+        .machine
+        .stolen_ns
+        .saturating_sub(first.machine.stolen_ns);
+    let throttled = last.throttled_ns.zip(first.throttled_ns);
+    let each = samples.windows(2).map(|w| busy_cores(w[0], w[1]));
+    let each: Vec<f64> = each.collect();
+    let busy_cores = busy_cores(first, last);
     MachineUse {
-        cores: samples[samples.len() - 1].machine.cpus,
+        cores: last.machine.cpus,
         cores_allowed,
         busy_cores,
         busy_cores_max: max(&each),
@@ -318,8 +293,8 @@ fn machine(
         // time comes in steps of 10 ms: the difference can fall below nothing,
         // and means nothing then.
         other_cores: (busy_cores - accounted).max(0.0),
-        stolen_cores: of(|s| s.machine.stolen_ns),
-        throttled_ns: throttled_ns(samples),
+        stolen_cores: stolen_ns as f64 / window_ns as f64,
+        throttled_ns: throttled.map(|(to, from)| to.saturating_sub(from)),
     }
 }
 

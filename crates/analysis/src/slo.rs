@@ -4,7 +4,6 @@ use std::fmt;
 
 use tare_model::load::LoadResult;
 use tare_model::units::{format_duration_ns, parse_duration};
-use thiserror::Error;
 
 use tare_stats::{Histogram, WireError};
 
@@ -12,40 +11,6 @@ const EXPECTED: &str = "like p99<20ms (p50 to p99.999, max, mean), errors<0.1% o
 
 /// Fewer responses than these say little, whatever is asked of them.
 const SAMPLES_MIN: u64 = 30;
-
-/// Why a text is no objective.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum SloError {
-    /// No comparison in it.
-    #[error("found {0:?}, expected an objective {EXPECTED}")]
-    Form(String),
-    /// A name that there is not.
-    #[error("found {name:?} in {text:?}, expected p50 to p99.999, max, mean, errors or achieved")]
-    Name {
-        /// Its left side.
-        name: String,
-        /// What was written.
-        text: String,
-    },
-    /// The wrong direction.
-    #[error("found {text:?}, expected {name}{expected}")]
-    Direction {
-        /// What was written.
-        text: String,
-        /// Its left side.
-        name: String,
-        /// `<` or `>`.
-        expected: &'static str,
-    },
-    /// A bound that is none.
-    #[error("{text:?}: {problem}")]
-    Bound {
-        /// What was written.
-        text: String,
-        /// What is wrong with its right side.
-        problem: String,
-    },
-}
 
 /// What is bounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -82,29 +47,26 @@ impl Slo {
     /// Parses `NAME<BOUND` or `NAME>BOUND`; `<=` and `>=` mean the same.
     ///
     /// # Errors
-    /// [`SloError`] with what was found and what was expected.
-    pub fn parse(text: &str) -> Result<Self, SloError> {
+    /// What was found and what was expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let at = text
             .find(['<', '>'])
-            .ok_or_else(|| SloError::Form(text.clone()))?;
+            .ok_or_else(|| format!("found {text:?}, expected an objective {EXPECTED}"))?;
         let (name, rest) = text.split_at(at);
         let (direction, bound) = rest.split_at(1);
         let bound = bound.strip_prefix('=').unwrap_or(bound);
-        let measure = measure(name).ok_or_else(|| SloError::Name {
-            name: name.to_owned(),
-            text: text.clone(),
+        let measure = measure(name).ok_or_else(|| {
+            format!(
+                "found {name:?} in {text:?}, expected p50 to p99.999, max, mean, errors or achieved"
+            )
         })?;
         let expected = match measure {
             Measure::Achieved => ">",
             _ => "<",
         };
         if direction != expected {
-            return Err(SloError::Direction {
-                name: name.to_owned(),
-                expected,
-                text,
-            });
+            return Err(format!("found {text:?}, expected {name}{expected}"));
         }
         let parsed = match measure {
             Measure::Errors | Measure::Achieved => share(bound),
@@ -112,14 +74,12 @@ impl Slo {
                 .map(|ns| ns as f64)
                 .map_err(|e| e.to_string()),
         };
-        match parsed {
-            Ok(bound) => Ok(Self {
-                text,
-                measure,
-                bound,
-            }),
-            Err(problem) => Err(SloError::Bound { text, problem }),
-        }
+        let bound = parsed.map_err(|problem| format!("{text:?}: {problem}"))?;
+        Ok(Self {
+            text,
+            measure,
+            bound,
+        })
     }
 
     /// Whether this bounds the share of errors.

@@ -7,7 +7,7 @@
 mod simulated;
 
 use simulated::{BASE_NS, MESH_NS, Shape, Simulator, plans};
-use tare_analysis::compare::estimates::{Method, estimate, quantile_difference, quantiles};
+use tare_analysis::compare::estimates::{Method, estimate, quantile_differences, quantiles};
 use tare_analysis::compare::stopping::{CONFIDENCE, half_width};
 use tare_model::plan::UNTIL_MIN;
 use tare_model::summary::Distinction;
@@ -43,7 +43,7 @@ fn mean_of_all(shape: Shape) -> f64 {
 fn check(shape: Shape) {
     let plans = plans(250);
     let methods: Vec<Method> = (0..=BLOCKS_MAX)
-        .map(|n| Method::new(n, 7).with_confidence(CONFIDENCE))
+        .map(|n| Method::new(n, 7, CONFIDENCE))
         .collect();
     let truth = |median| [0.5, 0.99].map(|q| shape.truth(median, q));
     let (base_truth, mesh_truth) = (truth(BASE_NS), truth(MESH_NS));
@@ -68,10 +68,10 @@ fn check(shape: Shape) {
                 held[i] += usize::from((low as f64..=high as f64).contains(&base_truth[i]));
             }
             for (i, q) in [0.5, 0.99].into_iter().enumerate() {
-                let d = quantile_difference("", q, &mesh, &base, &methods[n]);
+                let d = quantile_differences(&[("", q)], &mesh, &base, &methods[n]).remove(0);
                 let over = mesh_truth[i] - base_truth[i];
                 held[2 + i] += usize::from((d.low.unwrap()..=d.high.unwrap()).contains(&over));
-                let d = quantile_difference("", q, &again, &base, &methods[n]);
+                let d = quantile_differences(&[("", q)], &again, &base, &methods[n]).remove(0);
                 held[5 + i] += usize::from(d.distinction != Distinction::NotDistinguishable);
             }
             // A mean over runs, as of CPU and memory, that lies high where latency does.

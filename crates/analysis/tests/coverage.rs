@@ -7,7 +7,7 @@
 mod simulated;
 
 use simulated::{BASE_NS, MESH_NS, Shape, Simulator, allowance, plans};
-use tare_analysis::compare::estimates::{Method, quantile_difference, quantiles};
+use tare_analysis::compare::estimates::{Method, quantile_differences, quantiles};
 use tare_model::summary::{Difference, Distinction};
 use tare_stats::Histogram;
 
@@ -40,7 +40,8 @@ fn add(held: &mut Held, truth: &Truth, blocks: &[[Histogram; 3]], method: &Metho
     };
     held.p50 += usize::from(holds(0, truth.base[0]));
     held.p99 += usize::from(holds(2, truth.base[1]));
-    let against = |other: &[&Histogram], q| quantile_difference("", q, other, &base, method);
+    let against =
+        |other: &[&Histogram], q| quantile_differences(&[("", q)], other, &base, method).remove(0);
     let covers = |d: Difference, x: f64| d.low.unwrap() <= x && x <= d.high.unwrap();
     let alarm = |d: Difference| usize::from(d.distinction != Distinction::NotDistinguishable);
     let over = |i: usize| truth.mesh[i] - truth.base[i];
@@ -55,7 +56,7 @@ fn simulate(shape: Shape, plans: usize, seed: u64) -> [Held; 4] {
         base: [0.5, 0.99].map(|q| shape.truth(BASE_NS, q)),
         mesh: [0.5, 0.99].map(|q| shape.truth(MESH_NS, q)),
     };
-    let methods = BLOCKS.map(|n| Method::new(n, seed));
+    let methods = BLOCKS.map(|n| Method::new(n, seed, tare_stats::bootstrap::CONFIDENCE));
     let mut simulator = Simulator::new(shape, seed);
     let mut held = [Held::default(); 4];
     for _ in 0..plans {

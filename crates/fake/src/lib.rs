@@ -12,12 +12,13 @@ use tare_model::mesh::{DataPlaneKind, Mtls};
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::record::{
     AgentRecord, Hello, Interval, IntervalEndpoint, LoadRecord, MachineSample, ProcessSample,
-    Progress, ResourceSample, StreamChecksum,
+    Progress, ResourceSample,
 };
 use tare_model::rng::Rng;
 use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::verdict::Verdict;
 use tare_model::worker::{AgentSpec, Plane, Upstream, WatchedProcess};
+use tare_model::writer::RecordWriter;
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
 use tare_run::experiment::{self, Observer, Outcome, RunError, Update};
 use tare_run::store::RunDir;
@@ -273,28 +274,9 @@ fn fingerprint() -> Fingerprint {
     }
 }
 
-/// Writes records as a worker does.
-#[derive(Default)]
-struct Out {
-    lines: Vec<String>,
-    checksum: StreamChecksum,
-}
-
-impl Out {
-    fn push(&mut self, record: &impl serde::Serialize) {
-        let line = serde_json::to_string(record).unwrap_or_default();
-        self.checksum.line(&line);
-        self.lines.push(line);
-    }
-}
-
-fn hello(role: &str) -> Hello {
-    Hello {
-        schema_version: tare_model::SCHEMA_VERSION,
-        role: role.into(),
-        tare_version: env!("CARGO_PKG_VERSION").into(),
-        pid: 1,
-    }
+fn push(out: &mut RecordWriter<Vec<u8>>, record: &impl serde::Serialize) {
+    // Writing to memory does not fail.
+    let _ = out.write(record);
 }
 
 /// Median latency of the virtual service: 1 ms, 2 ms behind proxies, 2.5 ms with mTLS.
@@ -402,13 +384,16 @@ pub fn load_records(spec: &LoadSpec, median_ns: f64) -> Vec<String> {
 
 fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
     let window_start_unix_ns = EPOCH_UNIX_NS + spec.warmup_ns;
-    let mut out = Out::default();
-    out.push(&LoadRecord::Hello(hello("load")));
-    out.push(&LoadRecord::Armed {
-        start_unix_ns: EPOCH_UNIX_NS,
-        window_start_unix_ns,
-        window_ns: spec.duration_ns,
-    });
+    let mut out = RecordWriter::default();
+    push(&mut out, &LoadRecord::Hello(Hello::new("load", 1)));
+    push(
+        &mut out,
+        &LoadRecord::Armed {
+            start_unix_ns: EPOCH_UNIX_NS,
+            window_start_unix_ns,
+            window_ns: spec.duration_ns,
+        },
+    );
     let mut total = Second::default();
     let rate_rps = match spec.mode {
         Mode::Open { rate_rps, .. } => rate_rps,
@@ -423,24 +408,26 @@ fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
             interval.ok(&endpoint.name, service.latency_ns());
         }
         total.merge(&interval);
-        out.push(&LoadRecord::Progress(Progress {
-            planned_rps: rate_rps,
-            lateness_now_ns: 3_000,
-            t_ns: ((second as u64 + 1) * SECOND_NS) as i64,
-            rate_rps,
-            p50_ns: total.latency.quantile(0.5),
-            p99_ns: total.latency.quantile(0.99),
-            errors: 0,
-            lateness_p50_ns: 3_000,
-        }));
-        out.push(&interval.record(second as u32));
+        push(
+            &mut out,
+            &LoadRecord::Progress(Progress {
+                planned_rps: rate_rps,
+                lateness_now_ns: 3_000,
+                t_ns: ((second as u64 + 1) * SECOND_NS) as i64,
+                rate_rps,
+                p50_ns: total.latency.quantile(0.5),
+                p99_ns: total.latency.quantile(0.99),
+                errors: 0,
+                lateness_p50_ns: 3_000,
+            }),
+        );
+        push(&mut out, &interval.record(second as u32));
     }
-    let checksum = out.checksum.hex();
-    out.push(&LoadRecord::Final {
+    let result = result(spec, window_start_unix_ns, &total);
+    out.finish_lines(|checksum| LoadRecord::Final {
         checksum,
-        result: Box::new(result(spec, window_start_unix_ns, &total)),
-    });
-    out.lines
+        result: Box::new(result),
+    })
 }
 
 fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadResult {
@@ -524,8 +511,8 @@ fn agent_lines(trial: &TrialSpec, spec: &AgentSpec) -> Vec<String> {
 /// Returns the records of an agent whose data-plane processes use `cores` each.
 #[must_use]
 pub fn agent_records(spec: &AgentSpec, cores: f64) -> Vec<String> {
-    let mut out = Out::default();
-    out.push(&AgentRecord::Hello(hello("agent")));
+    let mut out = RecordWriter::default();
+    push(&mut out, &AgentRecord::Hello(Hello::new("agent", 1)));
     let instants = (0..spec.window_ns)
         .step_by(SECOND_NS as usize)
         .chain([spec.window_ns]);
@@ -545,23 +532,24 @@ pub fn agent_records(spec: &AgentSpec, cores: f64) -> Vec<String> {
             })
         };
         let samples: Vec<_> = spec.processes.iter().map(process).collect();
-        out.push(&AgentRecord::Sample(ResourceSample {
-            t_ns: t_ns as i64,
-            processes: samples.clone(),
-            machine: MachineSample {
-                cpus: 2,
-                idle_ns: 2 * t_ns - samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>(),
-                stolen_ns: 0,
-                memory_available_bytes: 1 << 30,
-            },
-            throttled_ns: None,
-        }));
+        push(
+            &mut out,
+            &AgentRecord::Sample(ResourceSample {
+                t_ns: t_ns as i64,
+                processes: samples.clone(),
+                machine: MachineSample {
+                    cpus: 2,
+                    idle_ns: 2 * t_ns - samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>(),
+                    stolen_ns: 0,
+                    memory_available_bytes: 1 << 30,
+                },
+                throttled_ns: None,
+            }),
+        );
     }
-    let checksum = out.checksum.hex();
-    out.push(&AgentRecord::Final {
+    out.finish_lines(|checksum| AgentRecord::Final {
         checksum,
         own_cpu_ns: spec.window_ns / 1000,
         elapsed_ns: spec.window_ns,
-    });
-    out.lines
+    })
 }

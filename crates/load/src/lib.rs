@@ -23,6 +23,6 @@ mod simulated;
 mod target;
 
 pub use machine::{Awake, NotAwake, core_to_core_ns};
-pub use record::{RecordWriter, verdict};
+pub use record::verdict;
 pub use run::{LoadError, run};
 pub use target::{Origin, SpecError, Targets, host_port, tls};

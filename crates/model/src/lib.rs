@@ -22,7 +22,7 @@ pub mod summary;
 pub mod units;
 
 pub use cause::innermost;
-pub use records::{hist, layout, record, trial, verdict, worker};
+pub use records::{hist, layout, record, trial, verdict, worker, writer};
 pub use source::nearest;
 
 /// Version of every document that tare writes: the worker records, the files of

@@ -21,10 +21,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             support::with_doubts(result);
         }
     });
-    let summary = tare_report::write_derived(dir)?;
+    let summary = tare_report::write_derived(dir, &[])?;
     // What `tare run --web` would show.
     std::fs::write(dir.join("live.html"), tare_report::render_live(dir)?)?;
-    let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
+    let table = tare_report::render_table(&summary, false);
     std::io::Write::write_all(&mut std::io::stdout(), table.as_bytes())?;
     Ok(())
 }

@@ -1,19 +1,15 @@
 //! The files that are derived from a run directory, and the analysis of one or many runs.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tare_analysis::compare::across::Side;
+use tare_analysis::compare::Side;
 use tare_model::layout;
 use tare_model::summary::Summary;
 use tare_model::summary::clusters::{ClustersComparison, ClustersManifest};
 
 use crate::page::render_report;
-use crate::store::{LoadedRun, StoreError, load_run, load_run_with};
+use crate::store::{LoadedRun, StoreError, load_run};
 use crate::terminal::render_clusters;
-
-/// Runs that are read while other threads wait for the disk.
-const AHEAD: usize = 2;
 
 /// Returns the analysis of a loaded run.
 #[must_use]
@@ -21,56 +17,24 @@ pub fn summarise(run: &LoadedRun) -> Summary {
     tare_analysis::summary::summarise(&run.manifest, &run.trials, run.notes.clone())
 }
 
-/// Returns the analyses of many runs in the order of `dirs`. Reads slightly more runs at a time
-/// than there are cores, and frees each before the next.
-///
-/// # Errors
-/// The [`StoreError`] of [`load_run`] in the place of each run that cannot be read.
-#[must_use]
-pub fn summarise_all(dirs: &[PathBuf]) -> Vec<Result<Summary, StoreError>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(dir) = dirs.get(index) else {
-                return done;
-            };
-            done.push((index, load_run_with(dir, 1).map(|r| summarise(&r))));
+impl LoadedRun {
+    /// Returns the run as one of those that are compared.
+    #[must_use]
+    pub fn side(&self) -> Side<'_> {
+        Side {
+            manifest: &self.manifest,
+            trials: &self.trials,
+            grade: summarise(self).grade,
         }
-    };
-    let mut all = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..(cores + AHEAD).min(dirs.len()))
-            .map(|_| scope.spawn(work))
-            .collect();
-        let mut all = work();
-        for other in others {
-            match other.join() {
-                Ok(done) => all.extend(done),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        all
-    });
-    all.sort_by_key(|(index, _)| *index);
-    all.into_iter().map(|(_, summary)| summary).collect()
+    }
 }
 
-/// Writes `summary.json` and `report.html` again, from the run directory alone.
+/// Writes `summary.json` and `report.html` again, from the run directory alone, without the trials
+/// whose indices are in `excluded`. The page and the summary name those.
 ///
 /// # Errors
-/// [`WriteError`] if the directory is not a run or cannot be written to.
-pub fn write_derived(dir: &Path) -> Result<Summary, WriteError> {
-    write_derived_without(dir, &[])
-}
-
-/// Does the same without the trials whose indices are in `excluded`. The page and the summary name
-/// them, and [`write_derived`] reverts it.
-///
-/// # Errors
-/// Those of [`write_derived`], and [`WriteError::NoTrial`] for an index without a trial.
-pub fn write_derived_without(dir: &Path, excluded: &[u32]) -> Result<Summary, WriteError> {
+/// [`WriteError`] if the directory is not a run, has no trial of an index, or cannot be written to.
+pub fn write_derived(dir: &Path, excluded: &[u32]) -> Result<Summary, WriteError> {
     let run = load_run(dir)?;
     let exists = |index: &u32| run.trials.iter().any(|t| t.result.trial.index == *index);
     if let Some(index) = excluded.iter().find(|index| !exists(index)) {
@@ -110,14 +74,7 @@ pub fn write_clusters(
     }
     let sides: Vec<(&str, Side<'_>)> = runs
         .iter()
-        .map(|(context, run)| {
-            let side = Side {
-                manifest: &run.manifest,
-                trials: &run.trials,
-                grade: summarise(run).grade,
-            };
-            (*context, side)
-        })
+        .map(|(context, run)| (*context, run.side()))
         .collect();
     let comparison = tare_analysis::compare::clusters::compare(&sides);
     write_json(&dir.join(layout::CLUSTERS_COMPARISON), &comparison)?;

@@ -12,12 +12,10 @@ mod terminal;
 mod text;
 mod words;
 
-pub use derived::{
-    WriteError, summarise, summarise_all, write_clusters, write_derived, write_derived_without,
-};
+pub use derived::{WriteError, summarise, write_clusters, write_derived};
 pub use page::{Details, render_live, render_page, render_report};
 pub use store::{LoadedRun, StoreError, load_run};
 pub use terminal::{
-    TableOptions, render_clusters, render_comparison, render_comparison_markdown,
-    render_detectable, render_method, render_published, render_table,
+    render_clusters, render_comparison, render_comparison_markdown, render_detectable,
+    render_method, render_published, render_table,
 };

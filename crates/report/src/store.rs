@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tare_analysis::LoadStream;
-use tare_analysis::summary::StoredTrial;
+use tare_analysis::StoredTrial;
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::{self, RunManifest};
 use tare_model::load::LoadResult;
@@ -71,12 +71,6 @@ pub enum StoreError {
 /// # Errors
 /// [`StoreError`] if there is no readable `run.json`.
 pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    load_run_with(dir, cores)
-}
-
-/// Does the same as [`load_run`] on this many threads.
-pub(crate) fn load_run_with(dir: &Path, threads: usize) -> Result<LoadedRun, StoreError> {
     let path = dir.join(layout::RUN);
     if !path.is_file() {
         return Err(StoreError::NoRun {
@@ -101,28 +95,23 @@ pub(crate) fn load_run_with(dir: &Path, threads: usize) -> Result<LoadedRun, Sto
             Vec::new()
         }
     };
-    for read in read_trials(&dir.join(layout::TRIALS), &names, threads) {
-        run.notes.extend(read.note);
-        run.trials.extend(read.trial);
+    for (trial, note) in read_trials(&dir.join(layout::TRIALS), &names) {
+        run.notes.extend(note);
+        run.trials.extend(trial);
     }
     Ok(run)
 }
 
-/// One trial directory, or why it was skipped.
-struct ReadTrial {
-    trial: Option<StoredTrial>,
-    note: Option<String>,
-}
+/// A trial, if it can be read, and what is wrong with it.
+type ReadTrial = (Option<StoredTrial>, Option<String>);
 
-/// Reads all trials on `threads` threads and returns them in the order of `names`.
-fn read_trials(trials: &Path, names: &[OsString], threads: usize) -> Vec<ReadTrial> {
+/// Reads all trials, on a thread for each core, and returns them in the order of `names`.
+fn read_trials(trials: &Path, names: &[OsString]) -> Vec<ReadTrial> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let share = names.len().div_ceil(threads).max(1);
     let read = |names: &[OsString]| -> Vec<ReadTrial> {
         names.iter().map(|name| read_trial(trials, name)).collect()
     };
-    if threads == 1 {
-        return read(names);
-    }
     std::thread::scope(|scope| {
         let parts: Vec<_> = names
             .chunks(share)
@@ -139,30 +128,28 @@ fn read_trials(trials: &Path, names: &[OsString], threads: usize) -> Vec<ReadTri
 fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
     let dir = trials.join(name);
     let shown = printable(&name.to_string_lossy());
-    match read_document::<TrialResult>(&dir.join(layout::RESULT)) {
-        Ok(result) => {
-            let (result, seconds, note) = verified(&dir, result);
-            ReadTrial {
-                note: note.map(|n| format!("{shown}: {n}")),
-                trial: Some(StoredTrial {
-                    dir: shown,
-                    result,
-                    seconds,
-                }),
-            }
+    let mut result: TrialResult = match read_document(&dir.join(layout::RESULT)) {
+        Ok(result) => result,
+        Err(found) => {
+            let file = layout::RESULT;
+            let note = format!("{shown}: {file}: {found}; the trial is skipped");
+            return (None, Some(note));
         }
-        Err(found) => ReadTrial {
-            note: Some(format!(
-                "{shown}: {}: {found}; the trial is skipped",
-                layout::RESULT
-            )),
-            trial: None,
-        },
-    }
+    };
+    let (seconds, note) = match verify(&dir, &mut result) {
+        Ok(seconds) => (seconds, None),
+        Err(found) => (Vec::new(), Some(format!("{shown}: {found}"))),
+    };
+    let trial = StoredTrial {
+        dir: shown,
+        result,
+        seconds,
+    };
+    (Some(trial), note)
 }
 
 /// Returns the names of the trial directories, sorted. Other entries become notes.
-fn trial_names(trials: &Path, notes: &mut Vec<String>) -> std::io::Result<Vec<std::ffi::OsString>> {
+fn trial_names(trials: &Path, notes: &mut Vec<String>) -> std::io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(trials)? {
         let entry = entry?;
@@ -261,31 +248,23 @@ fn damaged(error: &serde_json::Error) -> String {
     format!("{what}: {}", printable(&error.to_string()))
 }
 
-/// Returns the result with its latencies by second. If the records disagree with it, the result is
-/// invalid and there is a note, because what was measured is unknown.
-fn verified(dir: &Path, mut result: TrialResult) -> (TrialResult, Vec<Second>, Option<String>) {
+/// Returns the latencies by second of the generator's records, which must be complete and have the same
+/// result. Otherwise the trial is invalid, because what was measured is unknown.
+fn verify(dir: &Path, result: &mut TrialResult) -> Result<Vec<Second>, String> {
     let Some(load) = &result.load else {
-        return (result, Vec::new(), None);
+        return Ok(Vec::new());
     };
-    let found = match verify_stream(&dir.join(layout::LOAD), load) {
-        Ok(seconds) => return (result, seconds, None),
+    let stream = LoadStream::new().keeping_seconds();
+    let found = match read_stream(&dir.join(layout::LOAD), stream) {
+        Ok(read) if read.result == *load => return Ok(read.seconds),
+        Ok(_) => "the final record differs from the result".to_owned(),
         Err(found) => found,
     };
     let found = format!("{} and {} disagree: {found}", layout::LOAD, layout::RESULT);
     let finding = Finding::new(Grade::Invalid, Reason::Incomplete, found.clone());
-    result.verdict = result.verdict.and(Verdict::from_findings(vec![finding]));
-    (result, Vec::new(), Some(found))
-}
-
-/// Reads the generator's records and verifies the checksum, the sums of the intervals, and that the
-/// final record has the same result.
-fn verify_stream(path: &Path, result: &LoadResult) -> Result<Vec<Second>, String> {
-    let read = read_stream(path, LoadStream::new().keeping_seconds())?;
-    if read.result == *result {
-        Ok(read.seconds)
-    } else {
-        Err("the final record differs from the result".to_owned())
-    }
+    let verdict = std::mem::take(&mut result.verdict);
+    result.verdict = verdict.and(Verdict::from_findings(vec![finding]));
+    Err(found)
 }
 
 /// Returns the interval log of a generator's records, which must be complete.

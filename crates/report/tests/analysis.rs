@@ -6,8 +6,9 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use tare_analysis::StoredTrial;
 use tare_analysis::compare::stopping::CONFIDENCE;
-use tare_analysis::summary::{StoredTrial, summarise};
+use tare_analysis::summary::summarise;
 use tare_model::load::transport::TlsResult;
 use tare_model::plan::{PrecisionTarget, StopRule};
 use tare_model::summary::{Cell, Distinction, Estimate, Summary, Tls};
@@ -35,7 +36,7 @@ fn analysed(plan: &tare_model::plan::Plan, mut change: impl FnMut(&mut TrialResu
 
 /// The table without line breaks, in which the legend is.
 fn legend(summary: &Summary) -> String {
-    let table = tare_report::render_table(summary, tare_report::TableOptions::default());
+    let table = tare_report::render_table(summary, false);
     table.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -146,7 +147,7 @@ fn a_percentile_with_too_few_samples_is_not_shown() {
         "{text}"
     );
 
-    let table = tare_report::render_table(&one_sided, tare_report::TableOptions::default());
+    let table = tare_report::render_table(&one_sided, false);
     let row = |name: &str| -> Vec<&str> {
         let mut lines = table.lines();
         lines
@@ -354,7 +355,7 @@ fn a_reason_that_all_trials_have_is_shown_once() {
             .collect();
         assert_eq!(found, ["every trial: a debug build"]);
     }
-    let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
+    let table = tare_report::render_table(&summary, false);
     assert_eq!(table.matches("a debug build").count(), 1, "{table}");
     assert!(table.contains("suspect: all meshes and loads: every trial: a debug build"));
 }

@@ -4,8 +4,10 @@
 
 mod support;
 
-use tare_analysis::compare::across::{Side, compare};
-use tare_analysis::summary::{METHODS, StoredTrial, summarise};
+use tare_analysis::StoredTrial;
+use tare_analysis::compare::Side;
+use tare_analysis::compare::across::compare;
+use tare_analysis::summary::{METHODS, summarise};
 use tare_model::layout::IdleCores;
 use tare_model::plan::{Plan, PrecisionTarget, StopRule, UNTIL_MIN};
 use tare_model::summary::comparison::{Comparison, JudgedBy};
@@ -378,7 +380,7 @@ fn an_outlier_is_named_and_used() {
         .collect();
     assert_eq!(named, [odd]);
     assert!(summary.cells[1].trials_used.contains(&odd));
-    let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
+    let table = tare_report::render_table(&summary, false);
     assert!(
         table.contains(&format!("outlier, used: trial {odd}, envoy")),
         "{table}"
@@ -415,7 +417,7 @@ fn an_adaptive_run_that_stopped_is_complete() {
     assert_eq!(summary.setup.repeats, blocks);
     assert_eq!((summary.notes.len(), summary.confidence), (0, 0.95));
     assert_eq!(summary.stopping.as_ref(), Some(&stopping));
-    let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
+    let table = tare_report::render_table(&summary, false);
     assert!(
         table.contains(&format!("stopped after {blocks} of at most 20")),
         "{table}"

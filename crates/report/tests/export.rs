@@ -16,7 +16,7 @@ use tare_analysis::formats::{self, hlog};
 use tare_model::layout;
 use tare_model::summary::Summary;
 use tare_report::export::{Export, Format, export, metrics, push};
-use tare_report::{LoadedRun, TableOptions, load_run, render_page, render_table, summarise};
+use tare_report::{LoadedRun, load_run, render_page, render_table, summarise};
 use tare_stats::Histogram;
 
 /// A small run with a suspect and an invalid trial.
@@ -80,7 +80,7 @@ fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
 fn page_table_json_and_csv_show_the_same_numbers() {
     let (_dir, run, summary) = run();
     let json: Value = serde_json::from_str(&text(&run, &summary, Format::Json)).unwrap();
-    let table = render_table(&summary, TableOptions::default());
+    let table = render_table(&summary, false);
     let page = render_page(&summary);
     let embedded = page.split("id=\"summary\">").nth(1).unwrap();
     let embedded = embedded.split("</script>").next().unwrap();
@@ -405,5 +405,8 @@ fn a_push_has_every_sample_of_the_export() {
     let bad = "HTTP/1.1 400 Bad Request\r\nContent-Length: 12\r\n\r\nout of order";
     let (pushed, _, _) = push_to("/api/v1/write", bad, &families);
     let error = pushed.unwrap_err().to_string();
-    assert!(error.ends_with("responded with status 400: out of order"), "{error}");
+    assert!(
+        error.ends_with("responded with status 400: out of order"),
+        "{error}"
+    );
 }

@@ -7,7 +7,7 @@ mod support;
 use tare_model::layout;
 use tare_model::plan::Prices;
 use tare_model::trial::ProcessUse;
-use tare_report::{LoadedRun, load_run, render_report, summarise, write_derived_without};
+use tare_report::{LoadedRun, load_run, render_report, summarise, write_derived};
 
 /// Most bytes of a page.
 const BYTES_MAX: usize = 3_000_000;
@@ -23,7 +23,7 @@ fn loaded(plan: &tare_model::plan::Plan) -> (tempfile::TempDir, LoadedRun) {
 fn an_excluded_trial_is_named_and_in_no_figure() {
     let (dir, run) = loaded(&support::quick());
     let out = run.trials[0].result.trial.clone();
-    let summary = write_derived_without(dir.path(), &[out.index]).unwrap();
+    let summary = write_derived(dir.path(), &[out.index]).unwrap();
     let row = summary
         .trials
         .iter()
@@ -41,9 +41,7 @@ fn an_excluded_trial_is_named_and_in_no_figure() {
     assert!(page.contains("1 excluded by --exclude"));
     assert!(page.contains(&format!("--exclude {}</code>", out.index)));
 
-    let error = write_derived_without(dir.path(), &[99])
-        .unwrap_err()
-        .to_string();
+    let error = write_derived(dir.path(), &[99]).unwrap_err().to_string();
     assert!(
         error.contains("no trial 99") && error.contains("18 trials"),
         "{error}"
@@ -123,6 +121,6 @@ fn prices_become_a_monthly_cost_at_the_given_size() {
     assert!((cost.per_month.value / money - 1.0).abs() < 1e-9);
     assert!(cost.per_month.low.unwrap() < money && money < cost.per_month.high.unwrap());
     assert!(render_report(&run, &summary).contains("EUR per month"));
-    let table = tare_report::render_table(&summary, tare_report::TableOptions::default());
+    let table = tare_report::render_table(&summary, false);
     assert!(table.contains("EUR per month"), "{table}");
 }

@@ -12,7 +12,7 @@ use tare_model::layout;
 use tare_model::summary::{Distinction, Summary};
 use tare_model::verdict::{Grade, Reason};
 use tare_model::worker::Plane;
-use tare_report::{StoreError, TableOptions, load_run, render_page, render_table, summarise};
+use tare_report::{StoreError, load_run, render_page, render_table, summarise};
 
 fn written() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ fn analysed(dir: &Path) -> Summary {
 }
 
 fn table(summary: &Summary) -> String {
-    render_table(summary, TableOptions { colour: false })
+    render_table(summary, false)
 }
 
 #[test]
@@ -52,24 +52,6 @@ fn a_complete_run_has_no_notes_and_distinguishes_the_meshes() {
         let cpu = overhead.resources.iter().find(|d| d.what == "cpu").unwrap();
         assert_eq!(cpu.distinction, Distinction::Higher);
         assert_eq!(overhead.blocks, [0, 1, 2]);
-    }
-}
-
-#[test]
-fn many_runs_at_once_give_the_same_summaries_as_one_by_one() {
-    let runs: Vec<tempfile::TempDir> = (0..5).map(|_| written()).collect();
-    let mut dirs: Vec<PathBuf> = runs.iter().map(|d| d.path().to_path_buf()).collect();
-    for (i, dir) in dirs.iter().enumerate() {
-        std::fs::remove_dir_all(&trial_dirs(dir)[i]).unwrap();
-    }
-    dirs.insert(2, dirs[0].join("no such run"));
-    let found = tare_report::summarise_all(&dirs);
-    assert_eq!(found.len(), dirs.len());
-    for (dir, found) in dirs.iter().zip(found) {
-        match found {
-            Ok(summary) => assert!(summary == analysed(dir), "{dir:?}"),
-            Err(error) => assert_eq!(error.to_string(), load_run(dir).unwrap_err().to_string()),
-        }
     }
 }
 
@@ -109,7 +91,7 @@ fn the_table_equals_the_stored_one() {
     for line in found.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    let coloured = render_table(&analysed(dir.path()), TableOptions { colour: true });
+    let coloured = render_table(&analysed(dir.path()), true);
     let plain: String = coloured
         .split('\x1b')
         .enumerate()
@@ -128,7 +110,7 @@ fn the_table_equals_the_stored_one() {
 fn table_page_and_json_show_the_same_numbers() {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &support::quick(), support::with_doubts);
-    let summary = tare_report::write_derived(dir.path()).unwrap();
+    let summary = tare_report::write_derived(dir.path(), &[]).unwrap();
     let page = std::fs::read_to_string(dir.path().join(layout::REPORT)).unwrap();
     let table = table(&summary);
     let json = std::fs::read(dir.path().join(layout::SUMMARY)).unwrap();
@@ -362,7 +344,7 @@ fn a_result_that_disagrees_with_its_records_is_invalid() {
 fn a_write_error_states_its_cause_once() {
     let dir = written();
     std::fs::create_dir_all(dir.path().join(layout::SUMMARY).join("in the way")).unwrap();
-    let error = tare_report::write_derived(dir.path()).unwrap_err();
+    let error = tare_report::write_derived(dir.path(), &[]).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(!error.to_string().contains(&cause), "{error}: {cause}");
 }
@@ -378,7 +360,7 @@ fn a_directory_without_a_run_is_refused() {
         error.contains("schema 7; this version reads schemas up to 1"),
         "{error}"
     );
-    assert!(tare_report::write_derived(dir.path()).is_err());
+    assert!(tare_report::write_derived(dir.path(), &[]).is_err());
     assert!(!dir.path().join(layout::REPORT).exists());
 }
 

@@ -14,7 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
 use shape::{CELL_OPTIONAL, Shape, keys};
-use tare_analysis::summary::{StoredTrial, summarise};
+use tare_analysis::StoredTrial;
+use tare_analysis::summary::summarise;
 use tare_model::layout;
 use tare_model::load::transport::TlsResult;
 use tare_model::plan::{Plan, Prices};

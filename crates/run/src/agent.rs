@@ -56,14 +56,9 @@ pub async fn run(spec: &AgentSpec, out: &mut impl Write) -> Result<(), AgentErro
             found: spec.schema_version,
         });
     }
-    let mut records = AgentRecords::default();
-    write(out, &records.hello("agent", std::process::id()))?;
-    Sampler::new(spec)?.run(records, out).await
-}
-
-fn write(out: &mut impl Write, line: &str) -> std::io::Result<()> {
-    writeln!(out, "{line}")?;
-    out.flush()
+    let mut records = AgentRecords::new(out);
+    records.hello("agent", std::process::id())?;
+    Sampler::new(spec)?.run(records).await
 }
 
 struct Sampler {
@@ -178,11 +173,7 @@ impl Sampler {
         })
     }
 
-    async fn run(
-        mut self,
-        mut records: AgentRecords,
-        out: &mut impl Write,
-    ) -> Result<(), AgentError> {
+    async fn run<W: Write>(mut self, mut records: AgentRecords<W>) -> Result<(), AgentError> {
         let lead_ns = -(PSS_LEAD.as_nanos() as i64);
         self.sleep_until(lead_ns).await;
         self.read_pss_until(-PSS_MARGIN_NS).await;
@@ -207,9 +198,7 @@ impl Sampler {
                 self.read_pss_at_once();
             }
             self.attach_pss(&mut sample);
-            for line in records.sample(sample) {
-                write(out, &line)?;
-            }
+            records.sample(sample)?;
             if last {
                 break;
             }
@@ -218,7 +207,8 @@ impl Sampler {
         }
         let own_cpu_ns = last_cpu.saturating_sub(first_cpu).as_nanos() as u64;
         let elapsed_ns = u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0);
-        Ok(write(out, &records.last(own_cpu_ns, elapsed_ns))?)
+        records.last(own_cpu_ns, elapsed_ns)?;
+        Ok(())
     }
 
     async fn sleep_until(&mut self, t_ns: i64) {

@@ -1,60 +1,68 @@
-//! The lines of an agent's stream: one JSON record each, with a checksum over all of them in the last.
+//! The records of an agent's stream.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write};
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::record::{AgentRecord, Hello, ResourceSample, StreamChecksum};
+use tare_model::record::{AgentRecord, Hello, ResourceSample};
+use tare_model::writer::RecordWriter;
 
-/// A stream so far.
+/// Writes the stream of an agent.
 #[derive(Default)]
-pub(crate) struct AgentRecords {
-    checksum: StreamChecksum,
+pub(crate) struct AgentRecords<W> {
+    out: RecordWriter<W>,
     /// Indexes of the processes that a sample did not have.
     gone: BTreeSet<usize>,
 }
 
-impl AgentRecords {
-    /// The line of a record.
-    pub(crate) fn line(&mut self, record: &AgentRecord) -> String {
-        let line = serde_json::to_string(record).unwrap_or_default();
-        self.checksum.line(&line);
-        line
+impl<W: Write> AgentRecords<W> {
+    /// A stream without a record.
+    pub(crate) fn new(out: W) -> Self {
+        Self {
+            out: RecordWriter::new(out),
+            gone: BTreeSet::new(),
+        }
     }
 
-    /// The first line.
-    pub(crate) fn hello(&mut self, role: &str, pid: u32) -> String {
-        self.line(&AgentRecord::Hello(Hello {
-            schema_version: SCHEMA_VERSION,
-            role: role.to_owned(),
-            tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid,
-        }))
+    /// Writes a record.
+    pub(crate) fn write(&mut self, record: &AgentRecord) -> io::Result<()> {
+        self.out.write(record)
     }
 
-    /// The lines of a sample: one for each process that it is the first to lack, then its own.
-    pub(crate) fn sample(&mut self, sample: ResourceSample) -> Vec<String> {
-        let mut lines = Vec::new();
+    /// Writes the first record.
+    pub(crate) fn hello(&mut self, role: &str, pid: u32) -> io::Result<()> {
+        self.write(&AgentRecord::Hello(Hello::new(role, pid)))
+    }
+
+    /// Writes a record for each process that the sample is the first to lack, then the sample.
+    pub(crate) fn sample(&mut self, sample: ResourceSample) -> io::Result<()> {
         for (process, usage) in sample.processes.iter().enumerate() {
             if usage.is_none() && self.gone.insert(process) {
-                lines.push(self.gone(process, sample.t_ns));
+                self.gone(process, sample.t_ns)?;
             }
         }
-        lines.push(self.line(&AgentRecord::Sample(sample)));
-        lines
+        self.write(&AgentRecord::Sample(sample))
     }
 
-    /// The line of a process that ended.
-    pub(crate) fn gone(&mut self, process: usize, t_ns: i64) -> String {
+    /// Writes that a process ended.
+    pub(crate) fn gone(&mut self, process: usize, t_ns: i64) -> io::Result<()> {
         let process = process as u32;
-        self.line(&AgentRecord::Gone { process, t_ns })
+        self.write(&AgentRecord::Gone { process, t_ns })
     }
 
-    /// The last line.
-    pub(crate) fn last(mut self, own_cpu_ns: u64, elapsed_ns: u64) -> String {
-        self.line(&AgentRecord::Final {
-            checksum: self.checksum.hex(),
+    /// Writes the last record.
+    pub(crate) fn last(self, own_cpu_ns: u64, elapsed_ns: u64) -> io::Result<W> {
+        self.out.finish(|checksum| AgentRecord::Final {
+            checksum,
             own_cpu_ns,
             elapsed_ns,
         })
+    }
+}
+
+/// In memory, where no write fails.
+impl AgentRecords<Vec<u8>> {
+    /// Takes the lines that were written since the last time, without their newlines.
+    pub(crate) fn take_lines(&mut self) -> Vec<String> {
+        self.out.take_lines()
     }
 }

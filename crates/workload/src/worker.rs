@@ -4,9 +4,9 @@ use std::future::Future;
 use std::io::Write;
 use std::pin::Pin;
 
-use serde::Serialize;
-use tare_model::record::{Hello, StreamChecksum, WorkloadRecord};
+use tare_model::record::{Hello, WorkloadRecord};
 use tare_model::worker::WorkloadSpec;
+use tare_model::writer::RecordWriter;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::WorkloadError;
@@ -18,8 +18,7 @@ use crate::server::Server;
 /// # Errors
 /// Errors of [`Server::start`], and of writing to `out`.
 pub fn run_worker(spec: &WorkloadSpec, out: impl Write) -> Result<(), WorkloadError> {
-    let checksum = StreamChecksum::default();
-    block_on(async |shutdown| serve(spec, Records { out, checksum }, shutdown).await)
+    block_on(async |shutdown| serve(spec, RecordWriter::new(out), shutdown).await)
 }
 
 /// Runs `main` on a runtime of this thread. Its argument completes at SIGTERM or SIGINT.
@@ -45,15 +44,12 @@ pub(crate) fn block_on<T>(
 
 async fn serve(
     spec: &WorkloadSpec,
-    mut records: Records<impl Write>,
+    mut records: RecordWriter<impl Write>,
     mut shutdown: Pin<Box<dyn Future<Output = ()>>>,
 ) -> Result<(), WorkloadError> {
-    records.write(&WorkloadRecord::Hello(Hello {
-        schema_version: tare_model::SCHEMA_VERSION,
-        role: "workload".to_owned(),
-        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-    }))?;
+    let hello = Hello::new("workload", std::process::id());
+    let written = records.write(&WorkloadRecord::Hello(hello));
+    written.map_err(WorkloadError::Records)?;
     let (server, mut events) = Server::start(spec).await?;
     {
         let mut ready = std::pin::pin!(server.ready());
@@ -64,36 +60,23 @@ async fn serve(
                 () = &mut ready, if !is_ready => {
                     is_ready = true;
                     let listen = server.address().to_string();
-                    records.write(&WorkloadRecord::Ready { listen })?;
+                    let written = records.write(&WorkloadRecord::Ready { listen });
+                    written.map_err(WorkloadError::Records)?;
                 }
-                Some(message) = events.recv() => records.write(&WorkloadRecord::Event { message })?,
+                Some(message) = events.recv() => records.write(&WorkloadRecord::Event { message }).map_err(WorkloadError::Records)?,
             }
         }
     }
     let tally = server.stop().await;
     while let Ok(message) = events.try_recv() {
-        records.write(&WorkloadRecord::Event { message })?;
+        records
+            .write(&WorkloadRecord::Event { message })
+            .map_err(WorkloadError::Records)?;
     }
-    let checksum = records.checksum.hex();
-    records.write(&WorkloadRecord::Final {
+    let written = records.finish(|checksum| WorkloadRecord::Final {
         checksum,
         served: tally.served,
         failed: tally.failed,
-    })
-}
-
-/// Writes one JSON object per line and flushes it; keeps the checksum over all lines.
-struct Records<W> {
-    out: W,
-    checksum: StreamChecksum,
-}
-
-impl<W: Write> Records<W> {
-    fn write(&mut self, record: &impl Serialize) -> Result<(), WorkloadError> {
-        let line = serde_json::to_string(record).map_err(|e| WorkloadError::Records(e.into()))?;
-        self.checksum.line(&line);
-        writeln!(self.out, "{line}")
-            .and_then(|()| self.out.flush())
-            .map_err(WorkloadError::Records)
-    }
+    });
+    written.map(drop).map_err(WorkloadError::Records)
 }

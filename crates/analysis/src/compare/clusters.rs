@@ -1,141 +1,113 @@
-//! One plan on several clusters, so that one that is unlike the others shows. The
+//! One plan on several clusters, so that a cluster that is unlike the others shows. The
 //! clusters' trials are independent of one another; no trials are paired.
 //!
 //! Shown is the difference from the mean of the others, with its interval. Decided is by
-//! pairs of clusters, because a bad cluster pulls the mean that good ones are held
-//! against: a cluster is unlike where it differs from more than half of the others, all
+//! pairs of clusters, because a bad cluster changes the mean with which good ones are
+//! compared: a cluster is unlike where it differs from more than half of the others, all
 //! in the same direction. Of two clusters both are, and where they fall into two halves
-//! none is the rule: all are.
+//! of equal size all are.
 //!
-//! Source: as in [`crate::compare::across`]; the degrees of freedom of a weighted sum are
-//! Satterthwaite's. That a claim on several of many comparisons is as sure as the least
-//! sure that it needs: Benjamini and Heller, "Screening for partial conjunction
-//! hypotheses", Biometrics 64 (2008); they correct its p-value for the choice of those
-//! several, here Holm's correction over all pairs does.
+//! Source: as in [`crate::compare::figures`]. That a claim about several of many
+//! comparisons is as certain as the least certain one that it needs: Benjamini and Heller,
+//! "Screening for partial conjunction hypotheses", Biometrics 64 (2008); they correct its
+//! p-value for the choice of those several, here Holm's correction over all pairs does.
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::summary::Distinction;
 use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison, ComparedCluster};
 
-use crate::compare::across::{Figure, Side, figures};
-use crate::compare::threshold::FIGURES;
-use crate::summary::{cell_trials, decode};
-use tare_stats::bootstrap::{CONFIDENCE, Spread};
-use tare_stats::hypothesis::holm;
+use crate::compare::estimates::interval;
+use crate::compare::figures::{Cell, FIGURES, Figure, Side, cells, correct, weighted};
+use tare_stats::bootstrap::CONFIDENCE;
 
 /// Compares the runs of clusters, named by their contexts.
 #[must_use]
-pub fn compare(sides: &[(&str, Side<'_>)]) -> ClustersComparison {
-    let decoded: Vec<_> = sides
-        .iter()
-        .map(|(_, s)| decode(&s.manifest.plan, s.trials, &mut Vec::new()))
-        .collect();
-    let mut judged = Vec::new();
-    let plan = sides.first().map(|(_, s)| &s.manifest.plan);
-    for mesh in plan.iter().flat_map(|p| &p.meshes) {
-        for load in plan.iter().flat_map(|p| &p.loads) {
-            let of: Vec<Cell> = sides
-                .iter()
-                .zip(&decoded)
-                .map(|((_, side), trials)| {
-                    let used = cell_trials(trials, &mesh.name, &load.name);
-                    let figures = match used.is_empty() {
-                        true => Vec::new(),
-                        false => figures(side, trials, &used),
-                    };
-                    (used.len() as u32, figures)
-                })
-                .collect();
-            for (what, unit) in FIGURES {
-                let (cells, pairs) = row(&of, what);
-                if cells.iter().flatten().count() > 1 {
-                    let row = ClusterRow {
-                        mesh: mesh.name.clone(),
-                        load: load.name.clone(),
-                        what: (*what).to_owned(),
-                        unit: (*unit).to_owned(),
-                        cells,
-                    };
-                    judged.push(Judged { row, pairs });
-                }
-            }
-        }
-    }
-    correct(&mut judged, true);
-    correct(&mut judged, false);
-    ClustersComparison {
-        schema_version: SCHEMA_VERSION,
-        confidence: CONFIDENCE,
-        clusters: sides.iter().map(|(name, s)| cluster(name, s)).collect(),
-        rows: judged.into_iter().map(|j| j.row).collect(),
-    }
-}
-
-/// Usable trials of a mesh under a load on one cluster, and their figures.
-type Cell = (u32, Vec<(&'static str, Figure)>);
-
-fn cluster(context: &str, side: &Side<'_>) -> ComparedCluster {
-    ComparedCluster {
-        context: context.to_owned(),
+pub fn compare(clusters: &[(&str, Side<'_>)]) -> ClustersComparison {
+    let sides: Vec<Side<'_>> = clusters.iter().map(|(_, side)| *side).collect();
+    let compared = sides.first().map(|first| cells(first.manifest, &sides));
+    let cluster = |(context, side): &(&str, Side<'_>)| ComparedCluster {
+        context: (*context).to_owned(),
         run: side.manifest.id.clone(),
         grade: side.grade,
         trials: side.trials.len() as u32,
+    };
+    ClustersComparison {
+        schema_version: SCHEMA_VERSION,
+        confidence: CONFIDENCE,
+        clusters: clusters.iter().map(cluster).collect(),
+        rows: rows(&compared.unwrap_or_default()),
     }
 }
 
-/// A figure of one cluster: its value, its spread, and the usable trials behind it.
-type Known = (f64, Option<Spread>, u32);
-
-/// Two clusters under one figure, by their places in the row.
+/// Two clusters and one figure.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
-    places: (usize, usize),
+    /// Their indices in the row.
+    clusters: (usize, usize),
     /// Of the first minus the second, in the figure's unit.
     difference: f64,
     /// Two-sided, of no difference.
     p: f64,
 }
 
-/// A row with the pairs that decide it.
-struct Judged {
-    row: ClusterRow,
-    pairs: Vec<Pair>,
+/// The figures that at least two clusters have.
+fn rows(cells: &[Cell]) -> Vec<ClusterRow> {
+    let mut rows: Vec<(ClusterRow, Vec<Pair>)> = Vec::new();
+    for cell in cells {
+        for (what, unit) in FIGURES {
+            let stated = |figure: &&Figure| figure.supported;
+            let sides = cell.sides.iter();
+            let known: Vec<Option<&Figure>> =
+                sides.map(|s| s.figure(what).filter(stated)).collect();
+            if known.iter().flatten().count() < 2 {
+                continue;
+            }
+            let pairs = pairs(&known);
+            let one = |index: usize| compared(index, cell.sides[index].trials, &known, &pairs);
+            let row = ClusterRow {
+                mesh: cell.mesh.clone(),
+                load: cell.load.clone(),
+                what: what.to_owned(),
+                unit: unit.to_owned(),
+                cells: (0..known.len()).map(one).collect(),
+            };
+            rows.push((row, pairs));
+        }
+    }
+    for latency in [true, false] {
+        let family = rows.iter_mut().filter(|(r, _)| (r.unit == "ns") == latency);
+        correct(family.flat_map(|(_, pairs)| pairs).map(|pair| &mut pair.p));
+    }
+    let settled = |(mut row, pairs): (ClusterRow, Vec<Pair>)| {
+        for (index, cell) in row.cells.iter_mut().enumerate() {
+            if let (Some(cell), Some((p, distinction))) = (cell, standing(index, &pairs)) {
+                cell.p_holm = Some(p);
+                cell.unlike = distinction != Distinction::NotDistinguishable;
+            }
+        }
+        row
+    };
+    rows.into_iter().map(settled).collect()
 }
 
-/// One figure of all clusters that have enough samples to state it, and their pairs.
-fn row(of: &[Cell], what: &str) -> (Vec<Option<ClusterCell>>, Vec<Pair>) {
-    let known: Vec<Option<Known>> = of
-        .iter()
-        .map(|(trials, figures)| {
-            let own = &figures.iter().find(|f| f.0 == what)?.1;
-            own.supported.then_some((own.value, own.spread, *trials))
-        })
-        .collect();
-    let pairs = pairs(&known);
-    let cells = (0..known.len())
-        .map(|place| held_against(place, &known, &pairs))
-        .collect();
-    (cells, pairs)
-}
-
-/// Every two clusters held against one another (Welch, as in [`crate::compare::across`]); none
-/// where a cluster has no spread, because then no cell of the row has an interval.
-fn pairs(known: &[Option<Known>]) -> Vec<Pair> {
-    let present = known
-        .iter()
-        .enumerate()
-        .filter_map(|(i, k)| Some((i, (*k)?)));
-    let spreads: Option<Vec<(usize, f64, Spread)>> = present
-        .map(|(place, (value, spread, _))| Some((place, value, spread?)))
-        .collect();
-    let all = spreads.unwrap_or_default();
+/// Compares every two clusters; none if a cluster has no spread, because then no cell of the row
+/// has an interval.
+fn pairs(known: &[Option<&Figure>]) -> Vec<Pair> {
     let mut pairs = Vec::new();
-    for (i, (first, a, of_a)) in all.iter().enumerate() {
-        for (second, b, of_b) in &all[i + 1..] {
-            let difference = a - b;
-            let spread = weighted([(1.0, *of_a), (-1.0, *of_b)].into_iter());
+    let present = || {
+        known
+            .iter()
+            .enumerate()
+            .filter_map(|(i, f)| Some((i, (*f)?)))
+    };
+    for (first, a) in present() {
+        for (second, b) in present().filter(|(i, _)| *i > first) {
+            let Some(spread) = weighted([(1.0, a.spread), (-1.0, b.spread)]) else {
+                return Vec::new();
+            };
+            let difference = a.value - b.value;
             pairs.push(Pair {
-                places: (*first, *second),
+                clusters: (first, second),
                 difference,
                 p: spread.p_value(difference),
             });
@@ -144,145 +116,73 @@ fn pairs(known: &[Option<Known>]) -> Vec<Pair> {
     pairs
 }
 
-/// The cluster at `place`, its difference from the mean of the others with the interval
-/// of that (Welch's, in the figure's unit), and what the pairs say of it. `None` where it
-/// has no figure, or no other cluster has.
-fn held_against(place: usize, known: &[Option<Known>], pairs: &[Pair]) -> Option<ClusterCell> {
-    let (value, own, trials) = known[place]?;
-    let others: Vec<Known> = known
-        .iter()
-        .enumerate()
-        .filter_map(|(i, k)| k.filter(|_| i != place))
-        .collect();
-    if others.is_empty() {
-        return None;
-    }
+/// The cluster at `index`, its difference from the mean of the others with the interval of that, and
+/// what the pairs show. `None` where it has no figure.
+fn compared(
+    index: usize,
+    trials: u32,
+    known: &[Option<&Figure>],
+    pairs: &[Pair],
+) -> Option<ClusterCell> {
+    let own = known[index]?;
+    let others = known.iter().enumerate().filter(|(i, _)| *i != index);
+    let others: Vec<&Figure> = others.filter_map(|(_, figure)| *figure).collect();
     let count = others.len() as f64;
-    let mean = others.iter().map(|o| o.0).sum::<f64>() / count;
-    let difference = value - mean;
-    let spreads: Option<Vec<Spread>> = others.iter().map(|o| o.1).collect();
-    let reach = own.zip(spreads).map(|(own, others)| {
-        let others = others.iter().map(|s| (-1.0 / count, *s));
-        weighted(std::iter::once((1.0, own)).chain(others)).reach(CONFIDENCE)
-    });
-    let standing = standing(place, pairs);
+    let mean = others.iter().map(|f| f.value).sum::<f64>() / count;
+    let difference = own.value - mean;
+    let others = others.iter().map(|f| (-1.0 / count, f.spread));
+    let spread = weighted(std::iter::once((1.0, own.spread)).chain(others));
+    let (low, high) = interval(difference, spread, CONFIDENCE);
+    let standing = standing(index, pairs);
     Some(ClusterCell {
-        value,
+        value: own.value,
         trials,
         others: mean,
         difference,
-        low: reach.map(|r| difference - r.0),
-        high: reach.map(|r| difference + r.1),
+        low,
+        high,
         p: standing.map(|s| s.0),
         p_holm: standing.map(|s| s.0),
-        distinction: standing.map_or(Distinction::TooFewBlocks, said),
+        distinction: standing.map_or(Distinction::TooFewBlocks, |s| s.1),
         unlike: false,
     })
 }
 
-/// How the cluster at `place` stands to more than half of the others: the p-value of the
-/// least sure of the pairs that this takes, and the direction. 1 where no direction has
-/// so many; `None` without pairs.
-fn standing(place: usize, pairs: &[Pair]) -> Option<(f64, Distinction)> {
-    let own: Vec<(f64, f64)> = pairs.iter().filter_map(|p| seen_from(place, p)).collect();
+/// How the cluster at `index` stands to more than half of the others: the p-value of the
+/// least certain of the pairs that this takes (1 where no direction has so many), and the direction
+/// if that p-value allows to state one at [`CONFIDENCE`]. `None` without pairs.
+fn standing(index: usize, pairs: &[Pair]) -> Option<(f64, Distinction)> {
+    let seen = |pair: &Pair| match pair.clusters {
+        (first, _) if first == index => Some((pair.difference, pair.p)),
+        (_, second) if second == index => Some((-pair.difference, pair.p)),
+        _ => None,
+    };
+    let own: Vec<(f64, f64)> = pairs.iter().filter_map(seen).collect();
     if own.is_empty() {
         return None;
     }
     let majority = own.len() / 2 + 1;
-    let least_sure = |sign: f64| {
+    let least_certain = |sign: f64| {
         let towards = own.iter().filter(|(difference, _)| difference * sign > 0.0);
         let mut p: Vec<f64> = towards.map(|(_, p)| *p).collect();
         p.sort_unstable_by(f64::total_cmp);
         p.get(majority - 1).copied()
     };
-    let higher = least_sure(1.0).map(|p| (p, Distinction::Higher));
-    let lower = || least_sure(-1.0).map(|p| (p, Distinction::Lower));
-    let none = (1.0, Distinction::NotDistinguishable);
-    Some(higher.or_else(lower).unwrap_or(none))
-}
-
-/// Difference and p-value of a pair as the cluster at `place` has them, if it is in it.
-fn seen_from(place: usize, pair: &Pair) -> Option<(f64, f64)> {
-    if place == pair.places.0 {
-        Some((pair.difference, pair.p))
-    } else {
-        (place == pair.places.1).then_some((-pair.difference, pair.p))
-    }
-}
-
-/// The direction, if the p-value allows to state one at [`CONFIDENCE`].
-fn said((p, direction): (f64, Distinction)) -> Distinction {
-    if p < 1.0 - CONFIDENCE {
-        direction
-    } else {
-        Distinction::NotDistinguishable
-    }
-}
-
-/// The spread of a weighted sum of independent figures.
-fn weighted(parts: impl Iterator<Item = (f64, Spread)>) -> Spread {
-    let (mut variance, mut of_freedom, mut lean, mut grain) = (0.0, 0.0, 0.0, 0.0);
-    let mut freedom_least = f64::INFINITY;
-    for (weight, s) in parts {
-        let own = (weight * s.error).powi(2);
-        variance += own;
-        of_freedom += own * own / s.freedom;
-        lean += s.lean * (weight * s.error).powi(3);
-        grain += weight.abs() * s.grain;
-        freedom_least = freedom_least.min(s.freedom);
-    }
-    let known = variance > 0.0;
-    Spread {
-        error: variance.sqrt(),
-        bias: 0.0,
-        grain,
-        lean: if known {
-            lean / variance.powf(1.5)
-        } else {
-            0.0
-        },
-        freedom: if known {
-            variance * variance / of_freedom
-        } else {
-            freedom_least
-        },
-    }
-}
-
-/// Holm's correction over all pairs of all figures of latency, or of all others.
-fn correct(judged: &mut [Judged], latency: bool) {
-    let mut family: Vec<&mut Judged> = judged
-        .iter_mut()
-        .filter(|j| (j.row.unit == "ns") == latency)
-        .collect();
-    let own: Vec<f64> = family
-        .iter()
-        .flat_map(|j| j.pairs.iter().map(|p| p.p))
-        .collect();
-    let mut corrected = holm(&own).into_iter();
-    for judged in &mut family {
-        for (pair, p) in judged.pairs.iter_mut().zip(corrected.by_ref()) {
-            pair.p = p;
-        }
-        settle(judged);
-    }
-}
-
-/// What the corrected pairs say of each cluster of the row.
-fn settle(judged: &mut Judged) {
-    for (place, cell) in judged.row.cells.iter_mut().enumerate() {
-        let (Some(cell), Some(standing)) = (cell, standing(place, &judged.pairs)) else {
-            continue;
-        };
-        cell.p_holm = Some(standing.0);
-        cell.unlike = said(standing) != Distinction::NotDistinguishable;
-    }
+    let higher = least_certain(1.0).map(|p| (p, Distinction::Higher));
+    let lower = || least_certain(-1.0).map(|p| (p, Distinction::Lower));
+    Some(match higher.or_else(lower) {
+        Some((p, direction)) if p < 1.0 - CONFIDENCE => (p, direction),
+        Some((p, _)) => (p, Distinction::NotDistinguishable),
+        None => (1.0, Distinction::NotDistinguishable),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::figures::SideCell;
     use tare_model::rng::Rng;
+    use tare_stats::bootstrap::Spread;
     use tare_stats::special::normal_quantile;
 
     fn spread(error: f64, freedom: f64) -> Spread {
@@ -297,39 +197,49 @@ mod tests {
 
     #[test]
     fn a_weighted_sum_of_two_is_welchs() {
-        let sum = weighted([(1.0, spread(3.0, 4.0)), (-1.0, spread(4.0, 9.0))].into_iter());
+        let parts = [
+            (1.0, Some(spread(3.0, 4.0))),
+            (-1.0, Some(spread(4.0, 9.0))),
+        ];
+        let sum = weighted(parts).unwrap();
         assert!((sum.error - 5.0).abs() < 1e-12);
         let welch = 25.0_f64.powi(2) / (81.0 / 4.0 + 256.0 / 9.0);
         assert!((sum.freedom - welch).abs() < 1e-9, "{sum:?}");
     }
 
-    fn cell(value: f64) -> Cell {
+    fn cell(value: f64) -> SideCell {
         let figure = Figure {
             value,
             spread: Some(spread(0.1, 4.0)),
             log: None,
             supported: true,
         };
-        (5, vec![("p50", figure)])
+        of(figure)
     }
 
-    fn judged(of: &[Cell]) -> Vec<ClusterCell> {
-        let (cells, pairs) = row(of, "p50");
-        let row = ClusterRow {
+    fn of(figure: Figure) -> SideCell {
+        SideCell {
+            trials: 5,
+            figures: vec![("p50", figure)],
+            core_to_core_ns: Vec::new(),
+        }
+    }
+
+    fn rows_of(sides: Vec<SideCell>) -> Vec<ClusterRow> {
+        rows(&[Cell {
             mesh: "bare".into(),
             load: "l".into(),
-            what: "p50".into(),
-            unit: "ns".into(),
-            cells,
-        };
-        let mut judged = [Judged { row, pairs }];
-        correct(&mut judged, true);
-        let [judged] = judged;
-        judged.row.cells.into_iter().flatten().collect()
+            sides,
+        }])
+    }
+
+    fn judged(sides: Vec<SideCell>) -> Vec<ClusterCell> {
+        let row = rows_of(sides).remove(0);
+        row.cells.into_iter().flatten().collect()
     }
 
     fn compared(values: &[f64]) -> Vec<ClusterCell> {
-        judged(&values.iter().map(|v| cell(*v)).collect::<Vec<_>>())
+        judged(values.iter().map(|v| cell(*v)).collect())
     }
 
     fn unlike(values: &[f64]) -> Vec<bool> {
@@ -368,7 +278,7 @@ mod tests {
         for draw in 0..500 {
             let mut rng = Rng::stream(20_261_122, draw);
             let cells = [0.0, 0.0, 0.0, shift].map(|level| drawn(level, &mut rng));
-            let cells = judged(&cells);
+            let cells = judged(cells.into());
             for (count, cell) in each.iter_mut().zip(&cells) {
                 *count += u32::from(cell.unlike);
             }
@@ -377,7 +287,7 @@ mod tests {
         (each, any)
     }
 
-    fn drawn(level: f64, rng: &mut Rng) -> Cell {
+    fn drawn(level: f64, rng: &mut Rng) -> SideCell {
         let runs = [0; 5].map(|_| 100.0 + level + normal_quantile(rng.next_f64()));
         let figure = Figure {
             value: runs.iter().sum::<f64>() / 5.0,
@@ -385,7 +295,7 @@ mod tests {
             log: None,
             supported: true,
         };
-        (5, vec![("p50", figure)])
+        of(figure)
     }
 
     #[test]
@@ -419,12 +329,9 @@ mod tests {
 
     #[test]
     fn a_cluster_without_usable_trials_is_left_out_and_one_alone_is_not_compared() {
-        let none = || -> Cell { (0, Vec::new()) };
-        let (cells, pairs) = row(&[cell(1.0), none(), cell(1.1)], "p50");
+        let rows = rows_of(vec![cell(1.0), SideCell::default(), cell(1.1)]);
+        let cells = &rows[0].cells;
         assert!(cells[0].is_some() && cells[1].is_none() && cells[2].is_some());
-        assert_eq!(pairs.len(), 1);
-        assert_eq!(pairs[0].places, (0, 2));
-        let (alone, pairs) = row(&[cell(1.0), none()], "p50");
-        assert!(alone.iter().all(Option::is_none) && pairs.is_empty());
+        assert!(rows_of(vec![cell(1.0), SideCell::default()]).is_empty());
     }
 }

@@ -2,9 +2,7 @@
 
 use tare_model::summary::{Difference, Distinction, Estimate, Inference, Quantile, Uncertainty};
 
-use tare_stats::bootstrap::{
-    CONFIDENCE, HALF_BUCKET, Resamples, Spread, mean_interval, samples_needed,
-};
+use tare_stats::bootstrap::{HALF_BUCKET, Resamples, Spread, mean_interval, samples_needed};
 use tare_stats::hierarchical::{Second, Within};
 use tare_stats::hist::Histogram;
 use tare_stats::hypothesis::{mann_whitney, sign_flip};
@@ -43,20 +41,14 @@ pub struct Method {
 }
 
 impl Method {
-    /// For `runs` runs, at [`CONFIDENCE`].
+    /// For `runs` runs.
     #[must_use]
-    pub fn new(runs: usize, seed: u64) -> Self {
+    pub fn new(runs: usize, seed: u64, confidence: f64) -> Self {
         Self {
             resamples: Resamples::new(runs, seed),
-            confidence: CONFIDENCE,
+            confidence,
             seed,
         }
-    }
-
-    /// The same at another confidence.
-    #[must_use]
-    pub fn with_confidence(self, confidence: f64) -> Self {
-        Self { confidence, ..self }
     }
 }
 
@@ -194,23 +186,10 @@ struct Compared {
     supported: bool,
 }
 
-/// Quantile `q` of the pooled `mesh` runs minus that of the pooled `base` runs, in
-/// nanoseconds. `mesh[i]` and `base[i]` are of the same block and are drawn together.
+/// Quantiles of the pooled `mesh` runs minus those of the pooled `base` runs, in nanoseconds, for each
+/// name and `q`. `mesh[i]` and `base[i]` are of the same block and are drawn together.
 #[must_use]
-pub fn quantile_difference(
-    name: &str,
-    q: f64,
-    mesh: &[&Histogram],
-    base: &[&Histogram],
-    method: &Method,
-) -> Difference {
-    let sides = [mesh, base].map(Side::new);
-    difference_of(name, q, &sides, method)
-}
-
-/// [`quantile_difference`] for each of `quantiles`: name and `q`.
-#[must_use]
-pub(crate) fn quantile_differences(
+pub fn quantile_differences(
     quantiles: &[(&str, f64)],
     mesh: &[&Histogram],
     base: &[&Histogram],
@@ -306,16 +285,9 @@ fn difference(what: &str, compared: Compared, method: &Method) -> Difference {
     let Compared {
         value, reference, ..
     } = compared;
-    let reach = compared.spread.map(|s| s.reach(method.confidence));
-    let (low, high) = (reach.map(|r| value - r.0), reach.map(|r| value + r.1));
+    let (low, high) = interval(value, compared.spread, method.confidence);
     let ratio = (reference != 0.0).then(|| value / reference);
-    let of_ratio = compared.ratio.zip(ratio).map(|(s, ratio)| {
-        let (below, above) = s.reach(method.confidence);
-        (
-            (1.0 + ratio) * (-below).exp() - 1.0,
-            (1.0 + ratio) * above.exp() - 1.0,
-        )
-    });
+    let (ratio_low, ratio_high) = ratio_interval(ratio, compared.ratio, method.confidence);
     let distinction = distinction(low, high);
     Difference {
         what: what.to_owned(),
@@ -323,8 +295,8 @@ fn difference(what: &str, compared: Compared, method: &Method) -> Difference {
         low,
         high,
         ratio,
-        ratio_low: of_ratio.map(|r| r.0),
-        ratio_high: of_ratio.map(|r| r.1),
+        ratio_low,
+        ratio_high,
         distinction,
         supported: compared.supported,
         inference: compared
@@ -368,6 +340,30 @@ fn inference(
     }
 }
 
+/// The ends of an interval; absent without a spread.
+pub(crate) fn interval(
+    value: f64,
+    spread: Option<Spread>,
+    confidence: f64,
+) -> (Option<f64>, Option<f64>) {
+    let reach = spread.map(|s| s.reach(confidence));
+    reach.map(|r| (value - r.0, value + r.1)).unzip()
+}
+
+/// The ends of the interval of a ratio, from the spread of its logarithm.
+pub(crate) fn ratio_interval(
+    ratio: Option<f64>,
+    log: Option<Spread>,
+    confidence: f64,
+) -> (Option<f64>, Option<f64>) {
+    let end = |ratio: f64, by: f64| (1.0 + ratio) * by.exp() - 1.0;
+    let ends = ratio.zip(log).map(|(ratio, log)| {
+        let (below, above) = log.reach(confidence);
+        (end(ratio, -below), end(ratio, above))
+    });
+    ends.unzip()
+}
+
 pub(crate) fn distinction(low: Option<f64>, high: Option<f64>) -> Distinction {
     match (low, high) {
         (Some(low), _) if low > 0.0 => Distinction::Higher,
@@ -393,6 +389,7 @@ pub fn estimate(runs: &[f64], confidence: f64) -> Option<Estimate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_stats::bootstrap::CONFIDENCE;
 
     fn of(values: impl IntoIterator<Item = u64>) -> Histogram {
         let mut h = Histogram::new();
@@ -422,7 +419,7 @@ mod tests {
             of([1_000_000; 50]),
         ];
         let runs: Vec<&Histogram> = runs.iter().collect();
-        let method = Method::new(3, 1);
+        let method = Method::new(3, 1, CONFIDENCE);
         let p50 = &quantiles(&runs, &[], Some(&method))[0];
         assert!(p50.low_ns.unwrap() < 1_000_000 && p50.high_ns.unwrap() > 1_000_000);
         let other = [
@@ -431,7 +428,7 @@ mod tests {
             of([1_000_600; 50]),
         ];
         let other: Vec<&Histogram> = other.iter().collect();
-        let d = quantile_difference("p50", 0.5, &other, &runs, &method);
+        let d = quantile_differences(&[("p50", 0.5)], &other, &runs, &method).remove(0);
         assert_eq!(d.distinction, Distinction::NotDistinguishable, "{d:?}");
     }
 
@@ -444,7 +441,13 @@ mod tests {
             .collect();
         let (mesh, base): (Vec<&Histogram>, Vec<&Histogram>) =
             (mesh.iter().collect(), base.iter().collect());
-        let d = quantile_difference("p50", 0.5, &mesh, &base, &Method::new(4, 1));
+        let d = quantile_differences(
+            &[("p50", 0.5)],
+            &mesh,
+            &base,
+            &Method::new(4, 1, CONFIDENCE),
+        )
+        .remove(0);
         assert_eq!(d.value, 100.0);
         assert_eq!(d.distinction, Distinction::Higher, "{d:?}");
         assert_eq!(d.pairs, [100.0; 4]);
@@ -452,10 +455,10 @@ mod tests {
 
     #[test]
     fn one_pair_says_nothing_and_a_zero_baseline_has_no_ratio() {
-        let d = mean_difference("cpu", &[0.4], &[0.0], &Method::new(1, 1)).unwrap();
+        let d = mean_difference("cpu", &[0.4], &[0.0], &Method::new(1, 1, CONFIDENCE)).unwrap();
         assert_eq!((d.value, d.low, d.ratio), (0.4, None, None));
         assert_eq!(d.distinction, Distinction::TooFewBlocks);
-        let method = Method::new(3, 1);
+        let method = Method::new(3, 1, CONFIDENCE);
         let d = mean_difference("cpu", &[0.4, 0.41, 0.39], &[0.1, 0.1, 0.1], &method).unwrap();
         assert_eq!(d.distinction, Distinction::Higher);
         assert!((d.ratio.unwrap() - 3.0).abs() < 1e-9);

@@ -3,6 +3,9 @@
 pub mod across;
 pub mod clusters;
 pub mod estimates;
+pub(crate) mod figures;
 pub mod stopping;
 pub mod threshold;
 mod unlike;
+
+pub use figures::Side;

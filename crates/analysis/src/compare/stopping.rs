@@ -20,7 +20,7 @@ use tare_model::plan::Plan;
 use tare_model::summary::{StopTarget, Stopping};
 
 use crate::compare::estimates::{Method, quantile_spread};
-use crate::summary::{StoredTrial, Trial, cell_trials, decode};
+use crate::trials::{StoredTrial, Trial, decode, used};
 use tare_stats::bootstrap;
 use tare_stats::hist::Histogram;
 use tare_stats::pool::Pool;
@@ -115,14 +115,14 @@ fn widest(plan: &Plan, trials: &[Trial<'_>], blocks: u32, q: f64) -> Option<f64>
     let mut widest = 0.0_f64;
     for mesh in &plan.meshes {
         for load in &plan.loads {
-            let runs: Vec<&Histogram> = cell_trials(trials, &mesh.name, &load.name)
+            let runs: Vec<&Histogram> = used(trials, &mesh.name, &load.name)
                 .into_iter()
                 .filter(|t| t.result.trial.block < blocks)
                 .filter_map(|t| t.load.as_ref())
                 .map(|l| &l.latency)
                 .filter(|h| !h.is_empty())
                 .collect();
-            let method = Method::new(runs.len(), plan.seed).with_confidence(CONFIDENCE);
+            let method = Method::new(runs.len(), plan.seed, CONFIDENCE);
             widest = widest.max(half_width(&runs, q, &method)?);
         }
     }

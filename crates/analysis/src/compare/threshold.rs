@@ -3,6 +3,8 @@
 use tare_model::summary::comparison::{Change, ComparedCell, Judged, JudgedBy};
 use tare_model::units::{parse_bytes, parse_duration, parse_share};
 
+use crate::compare::figures::FIGURES;
+
 /// One threshold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
@@ -18,58 +20,21 @@ enum Limit {
     Amount(f64),
 }
 
-/// Why a text is no threshold.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ThresholdError {
-    /// Not of the form `figure:+limit`.
-    #[error("found {found:?}, expected a figure and a limit, like `p99:+5%` or `p50:+200us`")]
-    Form {
-        /// What was written.
-        found: String,
-    },
-    /// A figure that is not compared.
-    #[error("found the figure {found:?}, expected one of {}", FIGURES.map(|f| f.0).join(", "))]
-    Figure {
-        /// What was written.
-        found: String,
-    },
-    /// A limit in another unit than the figure's.
-    #[error("found the limit {found:?}, expected {expected}")]
-    Limit {
-        /// What was written.
-        found: String,
-        /// What fits the figure.
-        expected: String,
-    },
-}
-
-/// The figures that are compared, with their units.
-pub(crate) const FIGURES: [(&str, &str); 9] = [
-    ("p50", "ns"),
-    ("p90", "ns"),
-    ("p99", "ns"),
-    ("p99.9", "ns"),
-    ("over_p50", "ns"),
-    ("over_p99", "ns"),
-    ("cpu", "cores"),
-    ("cpu_per_krps", "cores"),
-    ("memory", "bytes"),
-];
-
 impl std::str::FromStr for Threshold {
-    type Err = ThresholdError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ThresholdError> {
-        let form = || ThresholdError::Form {
-            found: text.to_owned(),
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = || {
+            format!("found {text:?}, expected a figure and a limit, like `p99:+5%` or `p50:+200us`")
         };
         let (what, limit) = text.split_once(':').ok_or_else(form)?;
         let (what, limit) = (what.trim(), limit.trim());
         let limit = limit.strip_prefix('+').unwrap_or(limit).trim();
         let Some((_, unit)) = FIGURES.iter().find(|f| f.0 == what) else {
-            return Err(ThresholdError::Figure {
-                found: what.to_owned(),
-            });
+            let names = FIGURES.map(|f| f.0).join(", ");
+            return Err(format!(
+                "found the figure {what:?}, expected one of {names}"
+            ));
         };
         let amount = match *unit {
             "ns" => parse_duration(limit).ok().map(|ns| ns as f64),
@@ -97,10 +62,7 @@ impl std::str::FromStr for Threshold {
                 } else {
                     format!("a share like `5%`, or an amount like `{example}`")
                 };
-                return Err(ThresholdError::Limit {
-                    found: limit.to_owned(),
-                    expected,
-                });
+                return Err(format!("found the limit {limit:?}, expected {expected}"));
             }
         };
         Ok(Self {

@@ -1,7 +1,8 @@
 //! In what two runs differ besides what they measured.
 
 use tare_model::layout::{PlatformDifference, RunManifest};
-use tare_model::plan::Plan;
+use tare_model::mesh::Mesh;
+use tare_model::plan::{Load, Plan};
 
 use tare_stats::order::median;
 
@@ -49,42 +50,29 @@ fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {
             before.baseline, after.baseline
         ));
     }
-    for mesh in &after.meshes {
-        match before.meshes.iter().find(|m| m.name == mesh.name) {
-            Some(other)
-                if other.settings != mesh.settings || other.data_plane != mesh.data_plane =>
-            {
-                found.push(format!("{} has other settings", mesh.name));
-            }
-            Some(_) => {}
-            None => found.push(format!("{} is in the later run only", mesh.name)),
-        }
-    }
-    for load in &after.loads {
-        match before.loads.iter().find(|l| l.name == load.name) {
-            Some(other) if other != load => {
-                found.push(format!("the load {} has other settings", load.name));
-            }
-            Some(_) => {}
-            None => found.push(format!("the load {} is in the later run only", load.name)),
-        }
-    }
-    let gone = |name: &str, there: bool, found: &mut Vec<String>| {
-        if !there {
-            found.push(format!("{name} is in the earlier run only"));
-        }
-    };
-    for mesh in &before.meshes {
-        gone(
-            &mesh.name,
-            after.meshes.iter().any(|m| m.name == mesh.name),
-            found,
-        );
-    }
-    for load in &before.loads {
-        let there = after.loads.iter().any(|l| l.name == load.name);
-        gone(&format!("the load {}", load.name), there, found);
-    }
+    let other = |a: &Mesh, b: &Mesh| a.settings != b.settings || a.data_plane != b.data_plane;
+    let name = |mesh: &Mesh| mesh.name.clone();
+    found.extend(lists(&before.meshes, &after.meshes, name, other));
+    let name = |load: &Load| format!("the load {}", load.name);
+    found.extend(lists(&before.loads, &after.loads, name, Load::ne));
+}
+
+/// The items that only one of two runs has, and those whose settings differ.
+fn lists<T>(
+    before: &[T],
+    after: &[T],
+    name: impl Fn(&T) -> String,
+    other: impl Fn(&T, &T) -> bool,
+) -> Vec<String> {
+    let twin = |of: &T, all: &[T]| all.iter().position(|one| name(one) == name(of));
+    let later = after.iter().filter_map(|a| match twin(a, before) {
+        Some(i) if other(&before[i], a) => Some(format!("{} has other settings", name(a))),
+        Some(_) => None,
+        None => Some(format!("{} is in the later run only", name(a))),
+    });
+    let earlier = before.iter().filter(|b| twin(b, after).is_none());
+    let earlier = earlier.map(|b| format!("{} is in the earlier run only", name(b)));
+    later.chain(earlier).collect()
 }
 
 #[cfg(test)]

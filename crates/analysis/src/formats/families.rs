@@ -55,7 +55,7 @@ impl Sample {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
     /// Without suffix; ends in the unit, where there is one.
-    pub name: &'static str,
+    pub name: String,
     /// What it is.
     pub kind: Kind,
     /// `seconds`, `bytes`, or nothing.
@@ -64,6 +64,34 @@ pub struct Family {
     pub help: &'static str,
     /// The numbers.
     pub samples: Vec<Sample>,
+}
+
+impl Family {
+    /// A family without samples.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        kind: Kind,
+        unit: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            unit,
+            help,
+            samples: Vec::new(),
+        }
+    }
+
+    /// The same with these samples.
+    #[must_use]
+    pub fn with(self, samples: impl IntoIterator<Item = Sample>) -> Self {
+        Self {
+            samples: samples.into_iter().collect(),
+            ..self
+        }
+    }
 }
 
 /// The families as one OpenMetrics text. Families without samples are left out.
@@ -103,7 +131,7 @@ pub fn prometheus(families: &[Family]) -> String {
 
 fn samples(out: &mut String, family: &Family) {
     for sample in &family.samples {
-        out.push_str(family.name);
+        out.push_str(&family.name);
         out.push_str(sample.suffix);
         for (i, (name, value)) in sample.labels.iter().enumerate() {
             let before = if i == 0 { '{' } else { ',' };
@@ -130,7 +158,7 @@ mod tests {
     #[test]
     fn labels_are_escaped_and_the_end_is_marked() {
         let family = Family {
-            name: "tare_x_seconds",
+            name: "tare_x_seconds".into(),
             kind: Kind::Gauge,
             unit: "seconds",
             help: "How long",

@@ -32,89 +32,48 @@ pub struct About {
     pub connections: u32,
 }
 
-/// What Fortio's document states of a measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
-    /// Version of tare that measured.
-    pub tare_version: String,
-    /// Start of the (first) window.
-    pub start_unix_ns: u64,
-    /// Length of the window, or of all of them.
-    pub window_ns: u64,
-    /// Requests per second asked for; `None` for as many as were answered.
-    pub target_rps: Option<f64>,
-    /// Requests per second sent.
-    pub achieved_rps: f64,
-    /// Every slot.
-    pub counts: Counts,
-    /// Responses by status code.
-    pub status: BTreeMap<String, u64>,
-    /// Of ok responses.
-    pub latency: Histogram,
-    /// Of errors and timeouts.
-    pub error_latency: Histogram,
-}
-
-impl Measured {
-    /// From a result.
-    ///
-    /// # Errors
-    /// [`WireError`] when a histogram of the result is damaged.
-    pub fn new(result: &LoadResult) -> Result<Self, WireError> {
-        Ok(Self {
-            tare_version: result.tare_version.clone(),
-            start_unix_ns: result.window_start_unix_ns,
-            window_ns: result.window_ns,
-            target_rps: match result.mode {
-                Mode::Saturate => None,
-                _ => result.rate.target,
-            },
-            achieved_rps: result.rate.achieved,
-            counts: result.counts,
-            status: result.status.clone(),
-            latency: Histogram::from_wire(&result.histograms.latency)?,
-            error_latency: Histogram::from_wire(&result.histograms.error_latency)?,
-        })
-    }
-
-    /// Adds a measurement of the same load, made at another time: counts add up, and so
-    /// do windows; the rate is that over all of them.
-    pub fn pool(&mut self, other: &Self) {
-        let sent = self.achieved_rps * self.window_ns as f64;
-        let others = other.achieved_rps * other.window_ns as f64;
-        self.start_unix_ns = self.start_unix_ns.min(other.start_unix_ns);
-        self.window_ns += other.window_ns;
-        self.achieved_rps = (sent + others) / self.window_ns.max(1) as f64;
-        self.counts.add(&other.counts);
-        for (status, n) in &other.status {
-            *self.status.entry(status.clone()).or_default() += n;
+/// The document of measurements of the same load, ending in a newline; empty of none. Counts add up, and
+/// so do windows; the rate is that over all of them.
+///
+/// # Errors
+/// [`WireError`] when a histogram of a result is damaged.
+pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireError> {
+    let Some(first) = results.first() else {
+        return Ok(String::new());
+    };
+    let mut all = Histogram::new();
+    let mut errors = Histogram::new();
+    let mut c = Counts::default();
+    let mut status: BTreeMap<&str, u64> = BTreeMap::new();
+    for result in results {
+        all.merge(&Histogram::from_wire(&result.histograms.latency)?);
+        errors.merge(&Histogram::from_wire(&result.histograms.error_latency)?);
+        c.add(&result.counts);
+        for (code, n) in &result.status {
+            *status.entry(code).or_default() += n;
         }
-        self.latency.merge(&other.latency);
-        self.error_latency.merge(&other.error_latency);
     }
-}
-
-/// The document, ending in a newline.
-#[must_use]
-pub fn fortio(about: &About, measured: &Measured) -> String {
-    let mut all = measured.latency.clone();
-    all.merge(&measured.error_latency);
-    let requested = measured
-        .target_rps
-        .map_or("max".to_owned(), |t| format!("{t}"));
-    let seconds = measured.window_ns as f64 / 1e9;
-    let mut codes = serde_json::Map::new();
-    for (status, n) in &measured.status {
-        codes.insert(status.clone(), json!(n));
-    }
+    all.merge(&errors);
+    let windows = results.iter().map(|r| (r.window_ns, r.rate.achieved));
+    let windows = windows.reduce(|(a_ns, a_rps), (b_ns, b_rps)| {
+        let sent = a_rps * a_ns as f64 + b_rps * b_ns as f64;
+        (a_ns + b_ns, sent / (a_ns + b_ns).max(1) as f64)
+    });
+    let (window_ns, achieved_rps) = windows.unwrap_or_default();
+    let requested = match first.mode {
+        Mode::Saturate => None,
+        _ => first.rate.target,
+    };
+    let requested = requested.map_or("max".to_owned(), |t| format!("{t}"));
+    let seconds = window_ns as f64 / 1e9;
     // Fortio counts what got no response under -1.
-    let responded: u64 = measured.status.values().sum();
-    let c = &measured.counts;
+    let responded: u64 = status.values().sum();
     let ended = c.ok + c.error + c.timeout;
     if ended > responded {
-        codes.insert("-1".to_owned(), json!(ended - responded));
+        status.insert("-1", ended - responded);
     }
-    let start = rfc3339(measured.start_unix_ns);
+    let start = results.iter().map(|r| r.window_start_unix_ns).min();
+    let start = rfc3339(start.unwrap_or_default());
     let name: String = about
         .label
         .chars()
@@ -127,25 +86,25 @@ pub fn fortio(about: &About, measured: &Measured) -> String {
         "StartTime": start,
         "RequestedQPS": requested,
         "RequestedDuration": format!("{seconds}s"),
-        "ActualQPS": measured.achieved_rps,
-        "ActualDuration": measured.window_ns,
+        "ActualQPS": achieved_rps,
+        "ActualDuration": window_ns,
         "NumThreads": about.connections,
-        "Version": format!("tare {}", measured.tare_version),
+        "Version": format!("tare {}", first.tare_version),
         "DurationHistogram": histogram(&all),
-        "ErrorsDurationHistogram": histogram(&measured.error_latency),
+        "ErrorsDurationHistogram": histogram(&errors),
         "Exactly": 0,
         "Jitter": false,
         "Uniform": true,
         "NoCatchUp": false,
         "RunID": 0,
         "ID": format!("{}_{name}", start[..19].replace(['T', ':'], "-")),
-        "RetCodes": codes,
+        "RetCodes": status,
         "URL": if about.url.is_empty() { &about.label } else { &about.url },
         "NumConnections": about.connections,
     });
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
-    text
+    Ok(text)
 }
 
 fn histogram(h: &Histogram) -> Value {

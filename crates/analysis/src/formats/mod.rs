@@ -8,7 +8,7 @@ pub mod hlog;
 mod openmetrics;
 mod time;
 
-pub use fortio::{About, Measured, fortio};
+pub use fortio::{About, fortio};
 pub use hgrm::hgrm;
 pub use openmetrics::{histogram_samples, of_load};
 pub use time::rfc3339;

@@ -5,6 +5,8 @@
 //! moved up (by less than 0.1 %) to the end of one of tare's own buckets, so that the
 //! counts below it are exact.
 
+use std::collections::BTreeMap;
+
 use tare_model::load::LoadResult;
 
 use super::families::{Family, Kind, Sample};
@@ -50,64 +52,52 @@ pub fn histogram_samples(h: &Histogram, labels: &Labels) -> Vec<Sample> {
 /// [`WireError`] when a histogram of the result is damaged.
 pub fn of_load(result: &LoadResult) -> Result<Vec<Family>, WireError> {
     let h = &result.histograms;
-    let whole = |name, help, wire| {
-        Ok::<_, WireError>(Family {
-            name,
-            kind: Kind::Histogram,
-            unit: "seconds",
-            help,
-            samples: histogram_samples(&Histogram::from_wire(wire)?, &Vec::new()),
-        })
-    };
-    let mut families = vec![
-        whole(
+    let histogram = |name, help| Family::new(name, Kind::Histogram, "seconds", help);
+    let mut families = Vec::new();
+    for (name, help, wire) in [
+        (
             "tare_load_latency_seconds",
             "From the intended instant to the whole response, of ok responses",
-            &h.latency,
-        )?,
-        whole(
+            Some(&h.latency),
+        ),
+        (
             "tare_load_service_time_seconds",
             "From sent to the whole response, of ok responses",
-            &h.service_time,
-        )?,
-        whole(
+            Some(&h.service_time),
+        ),
+        (
             "tare_load_lateness_seconds",
             "The generator's own delay of sent requests",
-            &h.lateness,
-        )?,
-        whole(
+            Some(&h.lateness),
+        ),
+        (
             "tare_load_error_latency_seconds",
             "From the intended instant to the end, of errors and timeouts",
-            &h.error_latency,
-        )?,
-    ];
-    if let Some(waits) = &h.stream_wait {
-        families.push(whole(
+            Some(&h.error_latency),
+        ),
+        (
             "tare_load_stream_wait_seconds",
             "Wait for a stream on a connection that was open",
-            waits,
-        )?);
-    }
-    if let Some(messages) = &h.message_latency {
-        families.push(whole(
+            h.stream_wait.as_ref(),
+        ),
+        (
             "tare_load_message_latency_seconds",
             "Of streaming calls, from the last event to a message received",
-            messages,
-        )?);
+            h.message_latency.as_ref(),
+        ),
+    ] {
+        if let Some(wire) = wire {
+            let samples = histogram_samples(&Histogram::from_wire(wire)?, &Vec::new());
+            families.push(histogram(name, help).with(samples));
+        }
     }
-    let mut endpoints = Family {
-        name: "tare_load_endpoint_latency_seconds",
-        kind: Kind::Histogram,
-        unit: "seconds",
-        help: "Latency of ok responses by endpoint",
-        samples: Vec::new(),
-    };
+    let help = "Latency of ok responses by endpoint";
+    let mut endpoints = histogram("tare_load_endpoint_latency_seconds", help);
     for e in &result.endpoints {
         let labels = vec![("endpoint", e.name.clone())];
         let latency = Histogram::from_wire(&e.latency)?;
-        endpoints
-            .samples
-            .extend(histogram_samples(&latency, &labels));
+        let samples = histogram_samples(&latency, &labels);
+        endpoints.samples.extend(samples);
     }
     families.push(endpoints);
     families.extend(counters(result));
@@ -116,94 +106,73 @@ pub fn of_load(result: &LoadResult) -> Result<Vec<Family>, WireError> {
 }
 
 fn counters(result: &LoadResult) -> [Family; 4] {
-    let c = &result.counts;
-    let outcomes = [
-        ("ok", c.ok),
-        ("error", c.error),
-        ("timeout", c.timeout),
-        ("in_flight", c.in_flight),
-        ("not_sent", c.not_sent),
-    ];
-    let counter = |name, help, label: &'static str, counts: Vec<(String, u64)>| Family {
-        name,
-        kind: Kind::Counter,
-        unit: "",
-        help,
-        samples: counts
-            .into_iter()
-            .map(|(value, n)| Sample {
-                suffix: "_total",
-                labels: vec![(label, value)],
-                value: n as f64,
-            })
-            .collect(),
-    };
-    let pairs = |map: &std::collections::BTreeMap<String, u64>| {
-        map.iter().map(|(k, n)| (k.clone(), *n)).collect()
-    };
+    let outcomes = result.counts.outcomes();
+    let counts = |map: &BTreeMap<String, u64>| map.clone().into_iter().collect::<Vec<_>>();
     [
-        counter(
+        (
             "tare_load_slots",
             "Slots of the schedule by outcome",
             "outcome",
-            outcomes.map(|(o, n)| (o.to_owned(), n)).to_vec(),
+            outcomes.map(|(outcome, n)| (outcome.to_owned(), n)).into(),
         ),
-        counter(
+        (
             "tare_load_responses",
             "Responses by status",
             "status",
-            pairs(&result.status),
+            counts(&result.status),
         ),
-        counter(
+        (
             "tare_load_grpc_responses",
             "gRPC calls by grpc-status",
             "status",
-            pairs(&result.grpc_status),
+            counts(&result.grpc_status),
         ),
-        counter(
+        (
             "tare_load_errors",
             "Errors and timeouts by class",
             "class",
-            pairs(&result.errors),
+            counts(&result.errors),
         ),
     ]
+    .map(|(name, help, label, counts)| {
+        let samples = counts.into_iter().map(|(value, n)| Sample {
+            suffix: "_total",
+            labels: vec![(label, value)],
+            value: n as f64,
+        });
+        Family::new(name, Kind::Counter, "", help).with(samples)
+    })
 }
 
-fn gauges(result: &LoadResult) -> Vec<Family> {
-    let gauge = |name, unit, help, value: Option<f64>| Family {
-        name,
-        kind: Kind::Gauge,
-        unit,
-        help,
-        samples: value
-            .map(|v| Sample::new(Vec::new(), v))
-            .into_iter()
-            .collect(),
-    };
-    vec![
-        gauge(
+fn gauges(result: &LoadResult) -> [Family; 4] {
+    [
+        (
             "tare_load_target_rps",
             "",
             "Requests per second asked for",
             result.rate.target,
         ),
-        gauge(
+        (
             "tare_load_achieved_rps",
             "",
             "Requests per second sent in the window",
             Some(result.rate.achieved),
         ),
-        gauge(
+        (
             "tare_load_window_seconds",
             "seconds",
             "Length of the measured window",
             Some(result.window_ns as f64 / 1e9),
         ),
-        gauge(
+        (
             "tare_load_generator_cores",
             "",
             "CPU of the generator in cores",
             Some(result.generator.cpu_cores),
         ),
     ]
+    .map(|(name, unit, help, value)| {
+        let sample = value.map(|v| Sample::new(Vec::new(), v));
+        Family::new(name, Kind::Gauge, unit, help).with(sample)
+    })
 }

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use tare_model::load::LoadResult;
-use tare_model::record::{Hello, LoadRecord, Progress, ProxySettings, StreamChecksum};
+use tare_model::record::{Hello, LoadRecord, Progress, ProxySettings};
+use tare_model::writer::RecordWriter;
 
 use crate::proxy_config::ProxyConfigs;
 use crate::streams::load::{LoadStream, StreamError};
@@ -22,14 +23,21 @@ pub struct GeneratorError {
     pub error: StreamError,
 }
 
+/// What was read of one generator.
+#[derive(Debug, Default)]
+struct Generator {
+    stream: LoadStream,
+    armed: Option<(u64, u64, u64)>,
+    /// Not yet merged with that of the others.
+    progress: Option<Progress>,
+    finished: bool,
+}
+
 /// Merges the streams of generators line by line.
 #[derive(Debug)]
 pub struct GeneratorStreams {
-    streams: Vec<LoadStream>,
-    armed: Vec<Option<(u64, u64, u64)>>,
-    finished: Vec<bool>,
-    progress: Vec<Option<Progress>>,
-    checksum: StreamChecksum,
+    generators: Vec<Generator>,
+    out: RecordWriter<Vec<u8>>,
     begun: bool,
     proxy_configs: ProxyConfigs,
 }
@@ -39,11 +47,8 @@ impl GeneratorStreams {
     #[must_use]
     pub fn new(count: usize) -> Self {
         Self {
-            streams: (0..count).map(|_| LoadStream::new()).collect(),
-            armed: vec![None; count],
-            finished: vec![false; count],
-            progress: vec![None; count],
-            checksum: StreamChecksum::default(),
+            generators: (0..count).map(|_| Generator::default()).collect(),
+            out: RecordWriter::default(),
             begun: false,
             proxy_configs: ProxyConfigs::default(),
         }
@@ -65,12 +70,14 @@ impl GeneratorStreams {
     /// When the line is no record, or generators start at different instants.
     pub fn line(&mut self, generator: usize, line: &str) -> Result<Vec<String>, GeneratorError> {
         let wrong = |error| GeneratorError { generator, error };
-        let record = self.streams[generator].line(line).map_err(wrong)?;
-        let mut out = Vec::new();
+        let record = self.generators[generator]
+            .stream
+            .line(line)
+            .map_err(wrong)?;
         match record {
             LoadRecord::Hello(hello) => {
                 if !std::mem::replace(&mut self.begun, true) {
-                    self.push(&mut out, &LoadRecord::Hello(Hello { pid: 0, ..hello }));
+                    self.push(&LoadRecord::Hello(Hello { pid: 0, ..hello }));
                 }
             }
             LoadRecord::Armed {
@@ -79,41 +86,44 @@ impl GeneratorStreams {
                 window_ns,
             } => {
                 let mine = (start_unix_ns, window_start_unix_ns, window_ns);
-                if let Some(other) = self.armed.iter().flatten().find(|a| **a != mine) {
+                if let Some(other) = self
+                    .generators
+                    .iter()
+                    .filter_map(|g| g.armed)
+                    .find(|a| *a != mine)
+                {
                     let found = format!("found a start at {mine:?}, others at {other:?}");
                     return Err(wrong(StreamError::Sum { what: found }));
                 }
-                self.armed[generator] = Some(mine);
-                if self.armed.iter().all(Option::is_some) {
-                    self.push(&mut out, &record);
+                self.generators[generator].armed = Some(mine);
+                if self.generators.iter().all(|g| g.armed.is_some()) {
+                    self.push(&record);
                 }
             }
             LoadRecord::Progress(progress) => {
-                self.progress[generator] = Some(progress);
-                if self.progress.iter().all(Option::is_some) {
-                    let merged = merged_progress(self.progress.iter().flatten());
-                    self.progress.fill(None);
-                    self.push(&mut out, &LoadRecord::Progress(merged));
+                self.generators[generator].progress = Some(progress);
+                if self.generators.iter().all(|g| g.progress.is_some()) {
+                    let all = self.generators.iter_mut().filter_map(|g| g.progress.take());
+                    let merged = merged_progress(&all.collect::<Vec<_>>());
+                    self.push(&LoadRecord::Progress(merged));
                 }
             }
             LoadRecord::Interval(_) => {
-                self.checksum.line(line);
-                out.push(line.to_owned());
+                let _ = self.out.line(line.to_owned());
             }
             LoadRecord::ProxyConfig(_) | LoadRecord::ProxyConfigMissing { .. } => {
                 self.proxy_configs.take(&record);
             }
-            LoadRecord::Final { .. } => self.finished[generator] = true,
+            LoadRecord::Final { .. } => self.generators[generator].finished = true,
         }
-        Ok(out)
+        Ok(self.out.take_lines())
     }
 
     /// Generators that have not told their last.
     #[must_use]
     pub fn unfinished(&self) -> Vec<usize> {
-        let all = self.finished.iter().enumerate();
-        all.filter(|(_, finished)| !**finished)
-            .map(|(index, _)| index)
+        let all = 0..self.generators.len();
+        all.filter(|index| !self.generators[*index].finished)
             .collect()
     }
 
@@ -124,10 +134,9 @@ impl GeneratorStreams {
         std::mem::take(&mut self.proxy_configs).finish()
     }
 
-    fn push(&mut self, out: &mut Vec<String>, record: &LoadRecord) {
-        let line = serde_json::to_string(record).unwrap_or_default();
-        self.checksum.line(&line);
-        out.push(line);
+    fn push(&mut self, record: &LoadRecord) {
+        // Writing to memory does not fail.
+        let _ = self.out.write(record);
     }
 
     /// The last line of the merged stream, and each generator's own result.
@@ -136,9 +145,9 @@ impl GeneratorStreams {
     /// The first generator whose stream is not whole.
     pub fn finish(self) -> Result<(String, Vec<LoadResult>), GeneratorError> {
         let mut results = Vec::new();
-        for (generator, stream) in self.streams.into_iter().enumerate() {
+        for (generator, read) in self.generators.into_iter().enumerate() {
             let wrong = |error| GeneratorError { generator, error };
-            results.push(stream.finish().map_err(wrong)?);
+            results.push(read.stream.finish().map_err(wrong)?);
         }
         let merged = merge::of_one_start(&results).map_err(|error| GeneratorError {
             generator: 0,
@@ -152,25 +161,25 @@ impl GeneratorStreams {
                 error: StreamError::Cut { lines: 0 },
             });
         };
-        let record = LoadRecord::Final {
-            checksum: self.checksum.hex(),
+        let last = self.out.finish_lines(|checksum| LoadRecord::Final {
+            checksum,
             result: Box::new(result),
-        };
-        Ok((serde_json::to_string(&record).unwrap_or_default(), results))
+        });
+        Ok((last.concat(), results))
     }
 }
 
 /// For people: rates and errors add up; of the rest the worst is shown.
-fn merged_progress<'a>(all: impl Iterator<Item = &'a Progress> + Clone) -> Progress {
-    let worst = |f: fn(&Progress) -> u64| all.clone().map(f).max().unwrap_or(0);
+fn merged_progress(all: &[Progress]) -> Progress {
+    let worst = |f: fn(&Progress) -> u64| all.iter().map(f).max().unwrap_or(0);
     Progress {
-        t_ns: all.clone().map(|p| p.t_ns).max().unwrap_or(0),
-        rate_rps: all.clone().map(|p| p.rate_rps).sum(),
+        t_ns: all.iter().map(|p| p.t_ns).max().unwrap_or(0),
+        rate_rps: all.iter().map(|p| p.rate_rps).sum(),
         p50_ns: worst(|p| p.p50_ns),
         p99_ns: worst(|p| p.p99_ns),
-        errors: all.clone().map(|p| p.errors).sum(),
+        errors: all.iter().map(|p| p.errors).sum(),
         lateness_p50_ns: worst(|p| p.lateness_p50_ns),
-        planned_rps: all.clone().map(|p| p.planned_rps).sum(),
+        planned_rps: all.iter().map(|p| p.planned_rps).sum(),
         lateness_now_ns: worst(|p| p.lateness_now_ns),
     }
 }
@@ -197,13 +206,8 @@ mod tests {
         start_unix_ns: u64,
         change: impl Fn(&mut Interval),
     ) -> Vec<String> {
-        let mut lines = Vec::new();
-        let mut checksum = StreamChecksum::default();
-        let mut push = |record: &LoadRecord| {
-            let line = serde_json::to_string(record).unwrap();
-            checksum.line(&line);
-            lines.push(line);
-        };
+        let mut out = RecordWriter::default();
+        let mut push = |record: &LoadRecord| out.write(record).unwrap();
         push(&LoadRecord::Hello(Hello {
             schema_version: SCHEMA_VERSION,
             role: "load".into(),
@@ -291,13 +295,10 @@ mod tests {
                 error_latency: none.to_wire(),
             },
         };
-        let checksum = checksum.hex();
-        let last = LoadRecord::Final {
+        out.finish_lines(|checksum| LoadRecord::Final {
             checksum,
             result: Box::new(result),
-        };
-        lines.push(serde_json::to_string(&last).unwrap());
-        lines
+        })
     }
 
     fn merged(streams: &[Vec<String>]) -> Result<Vec<String>, GeneratorError> {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use tare_model::SCHEMA_VERSION;
+use tare_model::hist::{HistogramWire, LatencySummary};
 use tare_model::load::{Counts, EndpointResult, LoadResult};
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
 
@@ -67,16 +68,49 @@ pub enum StreamError {
 #[derive(Debug, Clone, Default)]
 struct Sums {
     counts: Counts,
-    latency: Histogram,
-    service_time: Histogram,
-    lateness: Histogram,
-    wait: Histogram,
-    error_latency: Histogram,
-    /// `None`: no interval told of it, because there was none or it is an older stream.
-    stream_wait: Option<Histogram>,
-    message_latency: Option<Histogram>,
+    /// By the names of [`stated`]; those that an interval had.
+    histograms: BTreeMap<&'static str, Histogram>,
     errors: BTreeMap<String, u64>,
     endpoints: BTreeMap<String, EndpointSums>,
+}
+
+/// The histograms of an interval besides its latency.
+fn parts(interval: &Interval) -> [(&'static str, Option<&HistogramWire>); 6] {
+    [
+        ("service time", Some(&interval.service_time)),
+        ("lateness", Some(&interval.lateness)),
+        ("wait", Some(&interval.wait)),
+        ("error latency", interval.error_latency.as_ref()),
+        ("stream wait", interval.stream_wait.as_ref()),
+        ("message latency", interval.message_latency.as_ref()),
+    ]
+}
+
+/// A histogram of a result with its name and its stated summary.
+type Stated<'a> = (
+    &'static str,
+    Option<&'a HistogramWire>,
+    Option<LatencySummary>,
+);
+
+/// The histograms of a result. The last two may lack in the intervals of an older stream.
+fn stated(r: &LoadResult) -> [Stated<'_>; 7] {
+    let h = &r.histograms;
+    let (streams, messages) = (h.stream_wait.as_ref(), h.message_latency.as_ref());
+    let errors = Some(&h.error_latency);
+    [
+        ("latency", Some(&h.latency), Some(r.latency_ns)),
+        (
+            "service time",
+            Some(&h.service_time),
+            Some(r.service_time_ns),
+        ),
+        ("lateness", Some(&h.lateness), Some(r.lateness_ns)),
+        ("wait", Some(&h.wait), Some(r.wait_ns)),
+        ("error latency", errors, Some(r.error_latency_ns)),
+        ("stream wait", streams, r.stream_wait_ns),
+        ("message latency", messages, r.message_latency_ns),
+    ]
 }
 
 /// One endpoint's part of [`Sums`].
@@ -121,24 +155,6 @@ impl Sums {
         reader: &'r mut Reader,
     ) -> Result<&'r Sparse, WireError> {
         self.counts.add(&interval.counts);
-        for (sum, wire) in [
-            (&mut self.service_time, &interval.service_time),
-            (&mut self.lateness, &interval.lateness),
-            (&mut self.wait, &interval.wait),
-        ] {
-            sum.add(reader.read(wire)?);
-        }
-        if let Some(errors) = &interval.error_latency {
-            self.error_latency.add(reader.read(errors)?);
-        }
-        for (sum, wire) in [
-            (&mut self.stream_wait, &interval.stream_wait),
-            (&mut self.message_latency, &interval.message_latency),
-        ] {
-            if let Some(wire) = wire {
-                sum.get_or_insert_default().add(&Sparse::from_wire(wire)?);
-            }
-        }
         for (class, n) in &interval.errors {
             let sum = self.errors.entry(class.clone()).or_default();
             *sum = sum.saturating_add(*n);
@@ -147,8 +163,15 @@ impl Sums {
             let sums = self.endpoints.entry(endpoint.name.clone()).or_default();
             sums.add(endpoint, reader)?;
         }
+        for (name, wire) in parts(interval) {
+            if let Some(wire) = wire {
+                let sum = self.histograms.entry(name).or_default();
+                sum.add(reader.read(wire)?);
+            }
+        }
         let latency = reader.read(&interval.latency)?;
-        self.latency.add(latency);
+        let sum = self.histograms.entry("latency").or_default();
+        sum.add(latency);
         Ok(latency)
     }
 
@@ -164,71 +187,30 @@ impl Sums {
         if self.errors != result.errors {
             return differs("errors", &self.errors, &result.errors);
         }
-        let h = &result.histograms;
-        for (name, sum, wire, stated) in [
-            ("latency", &self.latency, &h.latency, &result.latency_ns),
-            (
-                "service time",
-                &self.service_time,
-                &h.service_time,
-                &result.service_time_ns,
-            ),
-            ("lateness", &self.lateness, &h.lateness, &result.lateness_ns),
-            ("wait", &self.wait, &h.wait, &result.wait_ns),
-            (
-                "error latency",
-                &self.error_latency,
-                &h.error_latency,
-                &result.error_latency_ns,
-            ),
-        ] {
-            let whole = reader.read(wire)?;
-            if !sum.holds(whole) {
-                return differs(name, sum, &Histogram::from(whole));
-            }
-            if sum.summary() != *stated {
-                return differs(name, &sum.summary(), stated);
+        let empty = Histogram::new();
+        for (i, (name, wire, stated)) in stated(result).into_iter().enumerate() {
+            let sum = match self.histograms.get(name) {
+                Some(sum) => sum,
+                None if i < 5 => &empty,
+                None => continue,
+            };
+            match wire.map(|wire| reader.read(wire)).transpose()? {
+                Some(whole) if !sum.holds(whole) => {
+                    return differs(name, sum, &Histogram::from(whole));
+                }
+                Some(_) if stated == Some(sum.summary()) => {}
+                _ => return differs(name, &sum.summary(), &stated),
             }
         }
         let stated: BTreeSet<&str> = result.endpoints.iter().map(|e| e.name.as_str()).collect();
         if let Some(name) = self.endpoints.keys().find(|n| !stated.contains(n.as_str())) {
             return differs(name, &self.endpoints[name].counts, &"without it");
         }
-        self.compare_streams(result)?;
         let none = Default::default();
         for endpoint in &result.endpoints {
             let sums = self.endpoints.get(&endpoint.name).unwrap_or(&none);
             if !sums.is(endpoint, reader)? {
                 return differs(&endpoint.name, &sums.counts, &endpoint.counts);
-            }
-        }
-        Ok(())
-    }
-
-    /// The figures of HTTP/2 and gRPC, as far as the intervals have them.
-    fn compare_streams(&self, result: &LoadResult) -> Result<(), StreamError> {
-        let h = &result.histograms;
-        for (name, sum, wire, stated) in [
-            (
-                "stream wait",
-                &self.stream_wait,
-                &h.stream_wait,
-                result.stream_wait_ns,
-            ),
-            (
-                "message latency",
-                &self.message_latency,
-                &h.message_latency,
-                result.message_latency_ns,
-            ),
-        ] {
-            let Some(sum) = sum else { continue };
-            let whole = wire.as_ref().map(Sparse::from_wire).transpose()?;
-            let holds = whole.is_some_and(|w| sum.holds(&w)) && stated == Some(sum.summary());
-            if !holds {
-                return Err(StreamError::Sum {
-                    what: format!("{name} {:?}, final {stated:?}", sum.summary()),
-                });
             }
         }
         Ok(())

@@ -177,10 +177,11 @@ fn cost(cell: &Cell) -> String {
         return String::new();
     };
     let tenth = |x: f64| x / 10.0;
-    let shown = figures::cores_interval(
+    let shown = figures::interval(
         tenth(per_krps.value),
         per_krps.low.map(tenth),
         per_krps.high.map(tenth),
+        "cores",
     );
     format!(
         "; the data plane used {shown} per 100 rps and {} of memory",

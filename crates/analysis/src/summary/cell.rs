@@ -9,11 +9,11 @@ use tare_model::trial::{MemoryKind, PlaneUse};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
-use super::trials::{Decoded, Trial};
 use super::{instrument, named};
 use crate::compare::estimates::{Method, QUANTILES, estimate, pooled, quantiles};
 use crate::compare::stopping;
 use crate::figures;
+use crate::trials::{self, Decoded, Trial};
 use tare_stats::bootstrap::samples_needed;
 use tare_stats::hierarchical::Second;
 use tare_stats::hist::Histogram;
@@ -21,30 +21,14 @@ use tare_stats::hist::Histogram;
 /// Points of a spectrum per factor of ten in `1 - q`.
 const POINTS_PER_NINE: f64 = 25.0;
 
-fn of_cell<'a, 'b>(
-    trials: &'a [Trial<'b>],
-    mesh: &str,
-    load: &str,
-) -> impl Iterator<Item = &'a Trial<'b>> {
-    trials.iter().filter(move |t| {
-        let spec = &t.result.trial;
-        spec.mesh.name == mesh && spec.load.name == load
-    })
-}
-
-/// The trials of a cell whose figures are in it.
-pub(crate) fn used<'a, 'b>(trials: &'a [Trial<'b>], mesh: &str, load: &str) -> Vec<&'a Trial<'b>> {
-    of_cell(trials, mesh, load).filter(|t| t.used).collect()
-}
-
 /// The cell without its overhead.
 pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> Cell {
-    let here: Vec<&Trial<'_>> = of_cell(trials, mesh, &load.name).collect();
-    let used = used(trials, mesh, &load.name);
+    let here: Vec<&Trial<'_>> = trials::of_cell(trials, mesh, &load.name).collect();
+    let used = trials::used(trials, mesh, &load.name);
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
     let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
     let confidence = stopping::confidence(plan);
-    let method = Method::new(latencies.len(), plan.seed).with_confidence(confidence);
+    let method = Method::new(latencies.len(), plan.seed, confidence);
     let seconds: Vec<&[Second]> = used.iter().map(|t| t.seconds).collect();
     let mut counts = Counts::default();
     loads.iter().for_each(|l| counts.add(&l.result.counts));

@@ -1,42 +1,30 @@
 //! Many comparisons in one report: some come out as different by chance alone.
 
-use tare_model::summary::{Cell, Difference, Distinction};
+use tare_model::summary::{Cell, Difference, Distinction, Inference, Overhead};
 
-use tare_stats::hypothesis::holm;
+use crate::compare::figures::correct;
 
 /// Corrects the p-values over all stated comparisons of latency, and over all of
 /// resources by themselves, each held to `level`. Returns how many of either there are.
 pub(super) fn apply(cells: &mut [Cell], level: f64) -> (usize, usize) {
-    let latencies = cells
-        .iter_mut()
-        .filter_map(|c| c.overhead.as_mut())
-        .flat_map(|o| o.latency.iter_mut())
-        .filter(|d| d.supported);
-    let latencies = family(latencies, level);
-    let resources = cells
-        .iter_mut()
-        .filter_map(|c| c.overhead.as_mut())
-        .flat_map(|o| o.resources.iter_mut());
-    (latencies, family(resources, level))
+    let latencies = family(cells, level, |o| &mut o.latency);
+    let resources = family(cells, level, |o| &mut o.resources);
+    (latencies, resources)
 }
 
-fn family<'a>(differences: impl Iterator<Item = &'a mut Difference>, level: f64) -> usize {
-    let mut compared: Vec<&mut Difference> =
-        differences.filter(|d| d.inference.is_some()).collect();
-    let own: Vec<f64> = compared
-        .iter()
-        .filter_map(|d| d.inference.as_ref().map(|i| i.p))
+fn family(cells: &mut [Cell], level: f64, of: fn(&mut Overhead) -> &mut Vec<Difference>) -> usize {
+    let overheads = cells.iter_mut().filter_map(|c| c.overhead.as_mut());
+    let differences = overheads.flat_map(of).filter(|d| d.supported);
+    let mut inferences: Vec<(Distinction, &mut Inference)> = differences
+        .filter_map(|d| Some((d.distinction, d.inference.as_mut()?)))
         .collect();
-    for (difference, p_holm) in compared.iter_mut().zip(holm(&own)) {
-        let distinction = difference.distinction;
-        if let Some(inference) = &mut difference.inference {
-            inference.p_holm = p_holm;
-            inference.corrected = if p_holm < level {
-                distinction
-            } else {
-                Distinction::NotDistinguishable
-            };
-        }
+    let count = correct(inferences.iter_mut().map(|(_, i)| &mut i.p_holm));
+    for (distinction, inference) in inferences {
+        inference.corrected = if inference.p_holm < level {
+            distinction
+        } else {
+            Distinction::NotDistinguishable
+        };
     }
-    own.len()
+    count
 }

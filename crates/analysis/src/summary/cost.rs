@@ -8,8 +8,8 @@ use tare_model::plan::{Load, Prices};
 use tare_model::summary::Cost;
 use tare_model::worker::Plane;
 
-use super::trials::Trial;
 use crate::compare::estimates::estimate;
+use crate::trials::Trial;
 
 /// Hours of a month: 365.25 days in 12 months, rounded.
 const HOURS: f64 = 730.5;

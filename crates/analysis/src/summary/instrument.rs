@@ -2,44 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::hist::HistogramWire;
 use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::summary::{CoreToCore, Instrument, Quantile, Tls};
 
-use super::trials::Decoded;
 use crate::compare::estimates::quantiles;
 use crate::cores;
-use tare_stats::v2::Reader;
-use tare_stats::{Histogram, WireError};
+use crate::trials::Decoded;
+use tare_stats::Histogram;
 
-/// The histograms of a load result that only this is made of.
-#[derive(Default)]
-pub(super) struct Transport {
-    send: Option<Histogram>,
-    service_time: Option<Histogram>,
-    handshake: Option<Histogram>,
-}
-
-impl Transport {
-    pub(super) fn decode(
-        error: Option<&InstrumentError>,
-        tls: Option<&TlsResult>,
-        reader: &mut Reader,
-    ) -> Result<Self, WireError> {
-        let mut decode = |wire: Option<&HistogramWire>| {
-            wire.map(|w| Ok(Histogram::from(reader.read(w)?)))
-                .transpose()
-        };
-        Ok(Self {
-            send: decode(error.map(|e| &e.send))?,
-            service_time: decode(error.map(|e| &e.service_time))?,
-            handshake: decode(tls.map(|t| &t.handshake))?,
-        })
-    }
-}
-
-fn pooled(loads: &[&Decoded<'_>], of: fn(&Transport) -> Option<&Histogram>) -> Vec<Quantile> {
-    let runs: Vec<&Histogram> = loads.iter().filter_map(|l| of(&l.transport)).collect();
+fn pooled(
+    loads: &[&Decoded<'_>],
+    of: for<'a> fn(&'a Decoded<'_>) -> Option<&'a Histogram>,
+) -> Vec<Quantile> {
+    let runs: Vec<&Histogram> = loads.iter().filter_map(|l| of(l)).collect();
     quantiles(&runs, &[], None)
 }
 
@@ -54,8 +29,8 @@ pub(super) fn instrument(loads: &[&Decoded<'_>]) -> Option<Instrument> {
         sampled: all.iter().map(|e| e.sampled).sum(),
         missed: all.iter().map(|e| e.missed).sum(),
         absent: all.iter().find_map(|e| e.absent.clone()),
-        service_time: pooled(loads, |t| t.service_time.as_ref()),
-        send: pooled(loads, |t| t.send.as_ref()),
+        service_time: pooled(loads, |l| l.added.as_ref()),
+        send: pooled(loads, |l| l.send.as_ref()),
         below_zero: all.iter().map(|e| e.below_zero).sum(),
     })
 }
@@ -82,6 +57,6 @@ pub(super) fn tls(loads: &[&Decoded<'_>]) -> Option<Tls> {
         protocols: counted(|t| &t.protocols),
         failures: counted(|t| &t.failures),
         insecure: all.iter().any(|t| t.insecure),
-        handshake: pooled(loads, |t| t.handshake.as_ref()),
+        handshake: pooled(loads, |l| l.handshake.as_ref()),
     })
 }

@@ -13,38 +13,20 @@ mod instrument;
 mod named;
 mod outliers;
 mod overhead;
-mod trials;
 
-use serde::{Deserialize, Serialize};
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::RunManifest;
 use tare_model::plan::Plan;
 use tare_model::summary::published::published;
 use tare_model::summary::{Cell, Setup, Summary, TrialRow};
-use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;
 
-pub(crate) use cell::used as cell_trials;
 pub use named::METHODS;
-pub(crate) use overhead::paired;
-pub(crate) use trials::{Trial, decode};
 
 use crate::compare::estimates::EQUIVALENCE_MARGIN;
 use crate::compare::stopping;
+use crate::trials::{self, StoredTrial, Trial};
 use tare_stats::bootstrap::CONFIDENCE;
-use tare_stats::hierarchical::Second;
-
-/// One trial as it lies in a run directory.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StoredTrial {
-    /// Name of its directory.
-    pub dir: String,
-    /// Its `result.json`.
-    pub result: TrialResult,
-    /// Its latencies by second of intended time, from its records; empty where there
-    /// are none.
-    pub seconds: Vec<Second>,
-}
 
 /// The analysis of a run. `notes` are what reading the directory already had to say.
 #[must_use]
@@ -112,7 +94,7 @@ pub fn summarise_without(
 fn name_outliers(plan: &Plan, trials: &[Trial<'_>], rows: &mut [TrialRow]) {
     for mesh in &plan.meshes {
         for load in &plan.loads {
-            for (index, outlier) in outliers::of(&cell::used(trials, &mesh.name, &load.name)) {
+            for (index, outlier) in outliers::of(&trials::used(trials, &mesh.name, &load.name)) {
                 let here = |r: &&mut TrialRow| r.index == index && r.used;
                 if let Some(row) = rows.iter_mut().find(here) {
                     row.outlier = Some(outlier);

@@ -3,14 +3,12 @@
 use tare_model::summary::{MethodFigure, MethodSummary};
 use tare_model::worker::Plane;
 
-use super::trials::Trial;
 use crate::compare::estimates::QUANTILES;
+use crate::trials::Trial;
+use tare_stats::order::{middle, sorted};
 
 /// The methods that [`of`] knows.
 pub const METHODS: [&str; 2] = ["kinvolk-2019", "linkerd-2021"];
-
-/// One figure of one run; `None` where it was not measured.
-type Figure<'a> = (&'a str, Box<dyn Fn(&Trial<'_>) -> Option<f64>>);
 
 /// The used trials of a cell in each way; empty without a trial.
 pub(super) fn of(used: &[&Trial<'_>]) -> Vec<MethodSummary> {
@@ -28,12 +26,11 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<MethodSummary> {
 /// Source: Kinvolk, "Performance Benchmark Analysis of Istio and Linkerd" (2019).
 fn kinvolk(trials: &[&Trial<'_>]) -> MethodSummary {
     let figure = |what: &str, runs: Vec<f64>| {
-        let mut sorted = runs.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
+        let sorted = sorted(&runs);
         let n = sorted.len();
         MethodFigure {
             what: what.to_owned(),
-            value: f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
+            value: middle(&sorted),
             low: (n > 1).then(|| sorted[0]),
             high: (n > 1).then(|| sorted[n - 1]),
             runs,
@@ -94,25 +91,21 @@ fn figures(
         let latency = &t.load.as_ref()?.latency;
         (!latency.is_empty()).then(|| latency.quantile(q) as f64)
     };
-    let mut all: Vec<Figure<'_>> = Vec::new();
-    for (name, q) in QUANTILES.into_iter().chain([("max", 1.0)]) {
-        all.push((name, Box::new(move |t| latency(t, q))));
-    }
+    let runs = |of: &dyn Fn(&Trial<'_>) -> Option<f64>| -> Vec<f64> {
+        trials.iter().filter_map(|t| of(t)).collect()
+    };
+    let quantiles = QUANTILES.into_iter().chain([("max", 1.0)]);
+    let mut all: Vec<(&str, Vec<f64>)> = quantiles
+        .map(|(name, q)| (name, runs(&|t| latency(t, q))))
+        .collect();
     let plane = |t: &Trial<'_>| t.resources()?.planes.get(&Plane::DataPlane).cloned();
-    all.push((
-        "data_plane_cpu",
-        Box::new(move |t| Some(plane(t)?.cpu_cores_max)),
-    ));
-    all.push((
-        "data_plane_memory",
-        Box::new(move |t| Some(plane(t)?.memory_max_bytes as f64)),
-    ));
-    all.push(("largest_proxy_memory", Box::new(largest_proxy)));
+    let memory = |t: &Trial<'_>| Some(plane(t)?.memory_max_bytes as f64);
+    all.push(("data_plane_cpu", runs(&|t| Some(plane(t)?.cpu_cores_max))));
+    all.push(("data_plane_memory", runs(&memory)));
+    all.push(("largest_proxy_memory", runs(&largest_proxy)));
+    all.retain(|(_, runs)| !runs.is_empty());
     all.into_iter()
-        .filter_map(|(what, of)| {
-            let runs: Vec<f64> = trials.iter().filter_map(|t| of(t)).collect();
-            (!runs.is_empty()).then(|| make(what, runs))
-        })
+        .map(|(what, runs)| make(what, runs))
         .collect()
 }
 

@@ -5,7 +5,7 @@ use tare_model::summary::{Outlier, OutlierCores};
 use crate::cores;
 use tare_stats::order::median;
 
-use super::trials::Trial;
+use crate::trials::Trial;
 
 /// From so many trials on, one can be told from the others.
 const TRIALS_MIN: usize = 4;

@@ -4,9 +4,9 @@ use tare_model::plan::Plan;
 use tare_model::summary::Overhead;
 use tare_model::worker::Plane;
 
-use super::trials::Trial;
 use crate::compare::estimates::{Method, QUANTILES, mean_difference, quantile_differences};
 use crate::compare::stopping;
+use crate::trials::{Trial, paired, pairs};
 use tare_stats::hist::Histogram;
 
 /// A figure of a trial, where it was measured.
@@ -35,7 +35,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
     let confidence = stopping::confidence(plan);
     let latencies = paired(trials, mesh, &plan.baseline, load);
     let (above, below): (Vec<&Histogram>, Vec<&Histogram>) = latencies.into_iter().unzip();
-    let method = Method::new(above.len(), plan.seed).with_confidence(confidence);
+    let method = Method::new(above.len(), plan.seed, confidence);
     let stated = if above.is_empty() {
         &[][..]
     } else {
@@ -53,7 +53,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
                 what,
                 &above,
                 &below,
-                &Method::new(above.len(), plan.seed).with_confidence(confidence),
+                &Method::new(above.len(), plan.seed, confidence),
             )
         })
         .collect();
@@ -63,46 +63,4 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &str) -> O
         latency,
         resources,
     })
-}
-
-/// The latencies of `mesh` and of the baseline in the same blocks.
-pub(crate) fn paired<'a>(
-    trials: &'a [Trial<'_>],
-    mesh: &str,
-    baseline: &str,
-    load: &str,
-) -> Vec<(&'a Histogram, &'a Histogram)> {
-    pairs(trials, mesh, baseline, load)
-        .into_iter()
-        .filter_map(|(m, b)| Some((&m.load.as_ref()?.latency, &b.load.as_ref()?.latency)))
-        .filter(|(m, b)| !m.is_empty() && !b.is_empty())
-        .collect()
-}
-
-/// Used trials of the mesh and of the baseline in the same block, in order of block.
-fn pairs<'a, 'b>(
-    trials: &'a [Trial<'b>],
-    mesh: &str,
-    baseline: &str,
-    load: &str,
-) -> Vec<(&'a Trial<'b>, &'a Trial<'b>)> {
-    let of = |mesh: &str| {
-        let mut found: Vec<&Trial<'_>> = trials
-            .iter()
-            .filter(|t| {
-                let spec = &t.result.trial;
-                t.used && spec.mesh.name == mesh && spec.load.name == load
-            })
-            .collect();
-        found.sort_by_key(|t| t.result.trial.block);
-        found
-    };
-    let base = of(baseline);
-    of(mesh)
-        .into_iter()
-        .filter_map(|m| {
-            let same = |b: &&&Trial<'_>| b.result.trial.block == m.result.trial.block;
-            Some((m, *base.iter().find(same)?))
-        })
-        .collect()
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Protocol, Streaming};
 use tare_model::rng::Rng;
+use tare_model::writer::RecordWriter;
 
 use crate::http2::testing as h2;
-use crate::record::{Collector, RecordWriter};
+use crate::record::Collector;
 
 use super::driver::{SimDriver, SimServer, Step};
 use super::script::{Received, Script};
@@ -89,7 +90,7 @@ const FRAMED_BYTES: usize = 6;
 fn run(server: impl SimServer, spec: &LoadSpec) -> LoadResult {
     let plan = plan(spec, vec![vec![addr()]]);
     let mut driver = SimDriver::new(server);
-    let mut writer = RecordWriter::begin(std::io::sink()).unwrap();
+    let mut writer = RecordWriter::new(std::io::sink());
     let mut collector = Collector::new(&plan.targets.names, 1, spec, true);
     run_engine(&mut driver, &plan, &AtomicBool::new(false), &mut |flush| {
         collector.take(0, flush, &mut |record| writer.write(&record).unwrap());

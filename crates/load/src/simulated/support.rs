@@ -7,10 +7,12 @@ use std::sync::atomic::AtomicBool;
 use tare_analysis::LoadStream;
 use tare_model::load::schedule::SchedulePlan;
 use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode};
+use tare_model::record::{Hello, LoadRecord};
+use tare_model::writer::RecordWriter;
 
 use crate::driver::Driver;
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
-use crate::record::{Collector, RecordWriter, RunInfo};
+use crate::record::{Collector, RunInfo};
 use crate::target::{Targets, connections_of};
 
 /// Nanoseconds of a millisecond.
@@ -48,16 +50,20 @@ pub(crate) fn drive<D: Driver>(
     let plan = plan(spec, addrs);
     let mut flushes = Vec::new();
     run_engine(driver, &plan, stop, &mut |flush| flushes.push(flush));
-    let mut lines = Vec::new();
-    let mut writer = RecordWriter::begin(&mut lines).unwrap();
+    let mut writer = RecordWriter::default();
+    let hello = Hello::new("load", 0);
+    writer.write(&LoadRecord::Hello(hello)).unwrap();
     let mut collector = Collector::new(&plan.targets.names, 1, spec, true);
     for flush in flushes {
         collector.take(0, flush, &mut |record| writer.write(&record).unwrap());
     }
-    writer.finish(result_of(collector, spec, driver)).unwrap();
+    let result = result_of(collector, spec, driver);
     let mut stream = LoadStream::new();
-    for line in String::from_utf8(lines).unwrap().lines() {
-        stream.line(line).unwrap();
+    for line in writer.finish_lines(|checksum| LoadRecord::Final {
+        checksum,
+        result: Box::new(result),
+    }) {
+        stream.line(&line).unwrap();
     }
     let result = stream.finish().unwrap();
     check(&result);

@@ -33,16 +33,22 @@ impl Counts {
     /// Whether every slot is accounted for.
     #[must_use]
     pub fn identity_holds(&self) -> bool {
-        let endings = [
-            self.ok,
-            self.error,
-            self.timeout,
-            self.in_flight,
-            self.not_sent,
-        ];
         // Counts from a file may be anything: they must not fit by overflowing.
-        let ended = endings.iter().try_fold(0_u64, |sum, n| sum.checked_add(*n));
+        let outcomes = self.outcomes().into_iter();
+        let ended = outcomes.map(|(_, n)| n).try_fold(0, u64::checked_add);
         ended == Some(self.planned)
+    }
+
+    /// The slots by outcome.
+    #[must_use]
+    pub fn outcomes(&self) -> [(&'static str, u64); 5] {
+        [
+            ("ok", self.ok),
+            ("error", self.error),
+            ("timeout", self.timeout),
+            ("in_flight", self.in_flight),
+            ("not_sent", self.not_sent),
+        ]
     }
 
     /// Adds another generator's or interval's counts.

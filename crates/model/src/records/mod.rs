@@ -8,3 +8,4 @@ pub mod record;
 pub mod trial;
 pub mod verdict;
 pub mod worker;
+pub mod writer;

@@ -1,7 +1,8 @@
 //! Records: what workers write to standard output, one JSON object a line.
 //!
 //! Every stream begins with `hello` and ends with `final`; a stream without
-//! `final` was cut. `final.checksum` is [`StreamChecksum`] over all lines before it.
+//! `final` was cut. `final.checksum` is [`StreamChecksum`] over all lines before it, as
+//! [`RecordWriter`](crate::writer::RecordWriter) writes it.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,19 @@ pub struct Hello {
     pub tare_version: String,
     /// Process id on its own host.
     pub pid: u32,
+}
+
+impl Hello {
+    /// The first record of a worker in this role, of this version of tare.
+    #[must_use]
+    pub fn new(role: &str, pid: u32) -> Self {
+        Self {
+            schema_version: crate::SCHEMA_VERSION,
+            role: role.to_owned(),
+            tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid,
+        }
+    }
 }
 
 /// What a generator writes.

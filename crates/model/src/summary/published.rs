@@ -59,6 +59,18 @@ pub enum Bound {
     Under,
 }
 
+impl Bound {
+    /// What stands before the number.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Exact => "",
+            Self::Over => "over ",
+            Self::Under => "under ",
+        }
+    }
+}
+
 static ALL: LazyLock<Vec<Published>> = LazyLock::new(|| {
     // The document is part of the program, and a test reads it.
     serde_json::from_str(include_str!("../../../../data/published.json")).unwrap_or_default()

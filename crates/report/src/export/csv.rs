@@ -88,11 +88,9 @@ impl Row {
 
     fn counts(&mut self, counts: Option<&Counts>) {
         self.value("planned", counts.map(|c| c.planned));
-        self.value("ok", counts.map(|c| c.ok));
-        self.value("error", counts.map(|c| c.error));
-        self.value("timeout", counts.map(|c| c.timeout));
-        self.value("in_flight", counts.map(|c| c.in_flight));
-        self.value("not_sent", counts.map(|c| c.not_sent));
+        for (i, (name, _)) in Counts::default().outcomes().into_iter().enumerate() {
+            self.value(name, counts.map(|c| c.outcomes()[i].1));
+        }
     }
 
     fn quantiles(&mut self, measure: &str, quantiles: &[Quantile]) {

@@ -3,13 +3,16 @@
 
 use tare_analysis::formats::families::{Family, Kind, Sample};
 use tare_analysis::formats::histogram_samples;
-use tare_model::summary::{Cell, Difference, Estimate, Quantile, Summary};
+use tare_model::summary::{Cell, Difference, Estimate, Summary};
 use tare_model::verdict::Grade;
 
 use super::{ExportError, plane_name, pooled};
 use crate::store::LoadedRun;
 
 type Labels = Vec<(&'static str, String)>;
+
+/// Name, unit and help of a family.
+type Name<'a> = (&'a str, &'static str, &'static str);
 
 /// Returns all families of a run that have samples.
 ///
@@ -19,7 +22,12 @@ pub fn of(run: &LoadedRun, summary: &Summary) -> Result<Vec<Family>, ExportError
     let mut set = Set::default();
     about(&mut set, summary);
     for cell in &summary.cells {
-        let labels = labels(summary, cell);
+        let labels = vec![
+            ("run", summary.run.clone()),
+            ("plan", summary.plan.clone()),
+            ("mesh", cell.mesh.clone()),
+            ("load", cell.load.clone()),
+        ];
         counts(&mut set, cell, &labels);
         quantiles(&mut set, cell, &labels);
         planes(&mut set, cell, &labels);
@@ -27,7 +35,7 @@ pub fn of(run: &LoadedRun, summary: &Summary) -> Result<Vec<Family>, ExportError
         let all = pooled(run, cell)?;
         if !all.is_empty() {
             let help = "Latency over all used trials of a mesh under a load";
-            let family = set.family("tare_latency_seconds", "seconds", help);
+            let family = set.family(("tare_latency_seconds", "seconds", help));
             family.kind = Kind::Histogram;
             family.samples.extend(histogram_samples(&all, &labels));
         }
@@ -40,57 +48,46 @@ pub fn of(run: &LoadedRun, summary: &Summary) -> Result<Vec<Family>, ExportError
 struct Set(Vec<Family>);
 
 impl Set {
-    fn family(
-        &mut self,
-        name: &'static str,
-        unit: &'static str,
-        help: &'static str,
-    ) -> &mut Family {
+    fn family(&mut self, (name, unit, help): Name<'_>) -> &mut Family {
         let found = self.0.iter().position(|f| f.name == name);
         let index = found.unwrap_or_else(|| {
-            self.0.push(Family {
-                name,
-                kind: Kind::Gauge,
-                unit,
-                help,
-                samples: Vec::new(),
-            });
+            self.0.push(Family::new(name, Kind::Gauge, unit, help));
             self.0.len() - 1
         });
         &mut self.0[index]
     }
 
-    fn add(&mut self, names: Name, labels: &Labels, value: Option<f64>) {
-        if let Some(value) = value {
-            let family = self.family(names.0, names.1, names.2);
+    fn add(&mut self, name: Name<'_>, labels: &Labels, value: impl Into<Option<f64>>) {
+        if let Some(value) = value.into() {
+            let family = self.family(name);
             family.samples.push(Sample::new(labels.clone(), value));
         }
     }
 
-    /// Adds a figure and the ends of its interval under three names.
-    fn estimate(&mut self, names: [Name; 3], labels: &Labels, values: [Option<f64>; 3]) {
-        for (name, value) in names.into_iter().zip(values) {
-            self.add(name, labels, value);
+    /// Adds a figure, and the ends of its interval in families of their own: `_low` and `_high`
+    /// before the unit.
+    fn interval(&mut self, name: Name<'_>, labels: &Labels, values: [Option<f64>; 3]) {
+        let [value, low, high] = values;
+        self.add(name, labels, value);
+        let (name, unit, _) = name;
+        let base = name.strip_suffix(unit).unwrap_or(name);
+        for (end, value, help) in [
+            ("low", low, "Lower end of its interval"),
+            ("high", high, "Upper end of its interval"),
+        ] {
+            let name = match unit {
+                "" => format!("{name}_{end}"),
+                _ => format!("{base}{end}_{unit}"),
+            };
+            self.add((&name, unit, help), labels, value);
         }
     }
 }
-
-/// Name, unit and help.
-type Name = (&'static str, &'static str, &'static str);
 
 fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
     let mut labels = labels.clone();
     labels.push((name, value.to_owned()));
     labels
-}
-
-fn labels(summary: &Summary, cell: &Cell) -> Labels {
-    vec![
-        ("run", summary.run.clone()),
-        ("plan", summary.plan.clone()),
-        ("mesh", cell.mesh.clone()),
-        ("load", cell.load.clone()),
-    ]
 }
 
 fn about(set: &mut Set, summary: &Summary) {
@@ -99,7 +96,7 @@ fn about(set: &mut Set, summary: &Summary) {
     described.push(("baseline", summary.baseline.clone()));
     described.push(("version", summary.tare_version.clone()));
     described.push(("workload", summary.setup.workload.clone()));
-    let family = set.family("tare_run", "", "What was measured");
+    let family = set.family(("tare_run", "", "What was measured"));
     family.kind = Kind::Info;
     family.samples.push(Sample {
         suffix: "_info",
@@ -111,7 +108,7 @@ fn about(set: &mut Set, summary: &Summary) {
         "seconds",
         "When the run began, since 1970",
     );
-    set.add(started, &run, Some(summary.started_unix_ns as f64 / 1e9));
+    set.add(started, &run, summary.started_unix_ns as f64 / 1e9);
 }
 
 fn counts(set: &mut Set, cell: &Cell, labels: &Labels) {
@@ -121,22 +118,15 @@ fn counts(set: &mut Set, cell: &Cell, labels: &Labels) {
         Grade::Invalid => 2.0,
     };
     let help = "Verdict: 0 valid, 1 suspect, 2 invalid";
-    set.add(("tare_grade", "", help), labels, Some(grade));
+    set.add(("tare_grade", "", help), labels, grade);
     let help = "Requests per second planned";
-    set.add(("tare_planned_rps", "", help), labels, Some(cell.rate_rps));
+    set.add(("tare_planned_rps", "", help), labels, cell.rate_rps);
     let help = "Requests per second achieved, mean over the used trials";
     set.add(("tare_achieved_rps", "", help), labels, cell.achieved_rps);
-    let c = &cell.counts;
-    for (outcome, n) in [
-        ("ok", c.ok),
-        ("error", c.error),
-        ("timeout", c.timeout),
-        ("in_flight", c.in_flight),
-        ("not_sent", c.not_sent),
-    ] {
+    for (outcome, n) in cell.counts.outcomes() {
         let labels = with(labels, "outcome", outcome);
         let help = "Slots of the used trials by outcome";
-        set.add(("tare_slots", "", help), &labels, Some(n as f64));
+        set.add(("tare_slots", "", help), &labels, n as f64);
     }
 }
 
@@ -147,80 +137,35 @@ fn quantile_label(labels: &Labels, q: f64) -> Labels {
 
 fn quantiles(set: &mut Set, cell: &Cell, labels: &Labels) {
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let supported = |q: &&Quantile| q.supported;
-    for q in cell.latency.iter().filter(supported) {
-        set.estimate(
-            [
-                (
-                    "tare_latency_quantile_seconds",
-                    "seconds",
-                    "Latency at a quantile of the pooled counts",
-                ),
-                (
-                    "tare_latency_quantile_low_seconds",
-                    "seconds",
-                    "Lower end of its interval over runs",
-                ),
-                (
-                    "tare_latency_quantile_high_seconds",
-                    "seconds",
-                    "Upper end of its interval over runs",
-                ),
-            ],
+    for q in cell.latency.iter().filter(|q| q.supported) {
+        let help = "Latency at a quantile of the pooled counts";
+        set.interval(
+            ("tare_latency_quantile_seconds", "seconds", help),
             &quantile_label(labels, q.q),
-            [
-                Some(seconds(q.value_ns)),
-                q.low_ns.map(seconds),
-                q.high_ns.map(seconds),
-            ],
+            [Some(q.value_ns), q.low_ns, q.high_ns].map(|ns| ns.map(seconds)),
         );
     }
-    for q in cell.lateness.iter().filter(supported) {
-        let name = (
-            "tare_lateness_quantile_seconds",
-            "seconds",
-            "The generator's own delay at a quantile",
-        );
+    for q in cell.lateness.iter().filter(|q| q.supported) {
+        let help = "The generator's own delay at a quantile";
         set.add(
-            name,
+            ("tare_lateness_quantile_seconds", "seconds", help),
             &quantile_label(labels, q.q),
-            Some(seconds(q.value_ns)),
+            seconds(q.value_ns),
         );
     }
-}
-
-fn of_estimate(e: &Estimate) -> [Option<f64>; 3] {
-    [Some(e.value), e.low, e.high]
 }
 
 fn planes(set: &mut Set, cell: &Cell, labels: &Labels) {
+    let ends = |e: &Estimate| [Some(e.value), e.low, e.high];
     for (plane, e) in &cell.planes {
         let labels = with(labels, "plane", plane_name(*plane));
-        let (low, high) = ("Lower end of its interval", "Upper end of its interval");
-        set.estimate(
-            [
-                ("tare_plane_cpu_cores", "", "CPU of a plane in cores"),
-                ("tare_plane_cpu_cores_low", "", low),
-                ("tare_plane_cpu_cores_high", "", high),
-            ],
-            &labels,
-            of_estimate(&e.cpu_cores),
-        );
-        set.estimate(
-            [
-                (
-                    "tare_plane_memory_bytes",
-                    "bytes",
-                    "Memory of a plane, mean",
-                ),
-                ("tare_plane_memory_low_bytes", "bytes", low),
-                ("tare_plane_memory_high_bytes", "bytes", high),
-            ],
-            &labels,
-            of_estimate(&e.memory_bytes),
-        );
-        let per_krps = e.cpu_cores_per_krps.as_ref().map(|e| e.value);
+        let name = ("tare_plane_cpu_cores", "", "CPU of a plane in cores");
+        set.interval(name, &labels, ends(&e.cpu_cores));
+        let help = "Memory of a plane, mean";
+        let name = ("tare_plane_memory_bytes", "bytes", help);
+        set.interval(name, &labels, ends(&e.memory_bytes));
         let help = "CPU of a plane in cores per 1,000 requests per second";
+        let per_krps = e.cpu_cores_per_krps.as_ref().map(|e| e.value);
         set.add(
             ("tare_plane_cpu_cores_per_krps", "", help),
             &labels,
@@ -236,57 +181,37 @@ fn overhead(set: &mut Set, cell: &Cell, labels: &Labels) {
     let Some(overhead) = &cell.overhead else {
         return;
     };
-    let (low, high) = ("Lower end of its interval", "Upper end of its interval");
     let values =
         |d: &Difference, scale: f64| [Some(d.value), d.low, d.high].map(|x| x.map(|x| x / scale));
     for d in overhead.latency.iter().filter(|d| d.supported) {
         let q = cell.latency.iter().find(|q| q.name == d.what).map(|q| q.q);
         let Some(q) = q else { continue };
-        set.estimate(
-            [
-                (
-                    "tare_overhead_quantile_seconds",
-                    "seconds",
-                    "Latency at a quantile, over the baseline's",
-                ),
-                ("tare_overhead_quantile_low_seconds", "seconds", low),
-                ("tare_overhead_quantile_high_seconds", "seconds", high),
-            ],
+        let help = "Latency at a quantile, over the baseline's";
+        set.interval(
+            ("tare_overhead_quantile_seconds", "seconds", help),
             &quantile_label(labels, q),
             values(d, 1e9),
         );
     }
     for d in &overhead.resources {
-        let names = match d.what.as_str() {
-            "cpu" => [
-                (
-                    "tare_overhead_cpu_cores",
-                    "",
-                    "Data-plane CPU over the baseline's, in cores",
-                ),
-                ("tare_overhead_cpu_cores_low", "", low),
-                ("tare_overhead_cpu_cores_high", "", high),
-            ],
-            "machine_cpu" => [
-                (
-                    "tare_overhead_machine_cores",
-                    "",
-                    "Busy cores of the machine, over the baseline's",
-                ),
-                ("tare_overhead_machine_cores_low", "", low),
-                ("tare_overhead_machine_cores_high", "", high),
-            ],
-            "memory" => [
-                (
-                    "tare_overhead_memory_bytes",
-                    "bytes",
-                    "Data-plane memory over the baseline's",
-                ),
-                ("tare_overhead_memory_low_bytes", "bytes", low),
-                ("tare_overhead_memory_high_bytes", "bytes", high),
-            ],
+        let name = match d.what.as_str() {
+            "cpu" => (
+                "tare_overhead_cpu_cores",
+                "",
+                "Data-plane CPU over the baseline's, in cores",
+            ),
+            "machine_cpu" => (
+                "tare_overhead_machine_cores",
+                "",
+                "Busy cores of the machine, over the baseline's",
+            ),
+            "memory" => (
+                "tare_overhead_memory_bytes",
+                "bytes",
+                "Data-plane memory over the baseline's",
+            ),
             _ => continue,
         };
-        set.estimate(names, labels, values(d, 1.0));
+        set.interval(name, labels, values(d, 1.0));
     }
 }

@@ -8,11 +8,9 @@ pub mod push;
 
 pub use format::Format;
 
-use std::path::PathBuf;
-
+use tare_analysis::StoredTrial;
 use tare_analysis::formats::hlog::{self, LogError};
-use tare_analysis::formats::{self, About, Measured, families};
-use tare_analysis::summary::StoredTrial;
+use tare_analysis::formats::{self, About, families};
 use tare_model::layout;
 use tare_model::summary::{Cell, Summary};
 use tare_model::worker::Plane;
@@ -32,19 +30,11 @@ pub enum Export {
 /// Why a run cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// A histogram is damaged.
-    #[error("{trial}: {source}")]
-    Histogram {
-        /// Directory of the trial.
-        trial: String,
-        /// What is wrong with it.
-        source: WireError,
-    },
-    /// A trial's records are damaged.
-    #[error("{path}: {found}")]
-    Records {
-        /// The file.
-        path: PathBuf,
+    /// A histogram or the records of a trial are damaged.
+    #[error("{place}: {found}")]
+    Damaged {
+        /// Directory of the trial, or the file of its records.
+        place: String,
         /// What is wrong with it.
         found: String,
     },
@@ -116,14 +106,16 @@ fn clean(label: &str) -> String {
 }
 
 fn latency(trial: &StoredTrial) -> Result<Histogram, ExportError> {
-    match &trial.result.load {
-        None => Ok(Histogram::new()),
-        Some(load) => Histogram::from_wire(&load.histograms.latency).map_err(|source| {
-            ExportError::Histogram {
-                trial: trial.dir.clone(),
-                source,
-            }
-        }),
+    let load = trial.result.load.as_ref();
+    let latency = load.map(|l| Histogram::from_wire(&l.histograms.latency));
+    let latency = latency.transpose().map_err(|e| damaged(trial, e))?;
+    Ok(latency.unwrap_or_default())
+}
+
+fn damaged(trial: &StoredTrial, source: WireError) -> ExportError {
+    ExportError::Damaged {
+        place: trial.dir.clone(),
+        found: source.to_string(),
     }
 }
 
@@ -171,7 +163,8 @@ fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
             Err(found) => {
                 let index = trial.result.trial.index;
                 if summary.cells.iter().any(|c| c.trials_used.contains(&index)) {
-                    return Err(ExportError::Records { path, found });
+                    let place = path.display().to_string();
+                    return Err(ExportError::Damaged { place, found });
                 }
             }
         }
@@ -202,52 +195,35 @@ fn logs(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
 }
 
 fn fortio(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
-    let measured = |trial: &StoredTrial| match &trial.result.load {
-        None => Ok(None),
-        Some(load) => match Measured::new(load) {
-            Ok(measured) => Ok(Some(measured)),
-            Err(source) => Err(ExportError::Histogram {
-                trial: trial.dir.clone(),
-                source,
-            }),
-        },
-    };
-    let about = |label: String, connections| About {
-        label,
-        url: String::new(),
-        connections,
+    let document = |label: String, connections: u32, trials: &[&StoredTrial]| {
+        let about = About {
+            label,
+            url: String::new(),
+            connections,
+        };
+        let loads = trials.iter().filter_map(|t| t.result.load.as_ref());
+        let text = formats::fortio(&about, &loads.collect::<Vec<_>>());
+        text.map_err(|e| damaged(trials[0], e))
     };
     let mut files = Vec::new();
     for (i, cell) in summary.cells.iter().enumerate() {
-        let mut all: Option<Measured> = None;
-        for trial in used(run, cell) {
-            match (&mut all, measured(trial)?) {
-                (Some(all), Some(one)) => all.pool(&one),
-                (empty @ None, one) => *empty = one,
-                (Some(_), None) => {}
-            }
+        let trials: Vec<&StoredTrial> = used(run, cell).collect();
+        if trials.is_empty() {
+            continue;
         }
         let load = summary.setup.loads.iter().find(|l| l.name == cell.load);
-        if let Some(all) = all {
-            let connections = load.map_or(0, |l| l.connections);
-            let about = about(format!("{} at {}", cell.mesh, cell.load), connections);
-            let name = format!("pooled-{}.json", cell_name(i, cell));
-            files.push((name, formats::fortio(&about, &all).into_bytes()));
-        }
+        let label = format!("{} at {}", cell.mesh, cell.load);
+        let text = document(label, load.map_or(0, |l| l.connections), &trials)?;
+        let name = format!("pooled-{}.json", cell_name(i, cell));
+        files.push((name, text.into_bytes()));
     }
-    for trial in &run.trials {
+    for trial in run.trials.iter().filter(|t| t.result.load.is_some()) {
         let spec = &trial.result.trial;
-        if let Some(one) = measured(trial)? {
-            let label = format!(
-                "{} at {}, block {}",
-                spec.mesh.name, spec.load.name, spec.block
-            );
-            let text = formats::fortio(&about(label, spec.load.connections), &one);
-            files.push((
-                format!("trial-{}.json", clean(&trial.dir)),
-                text.into_bytes(),
-            ));
-        }
+        let (mesh, load) = (&spec.mesh.name, &spec.load);
+        let label = format!("{mesh} at {}, block {}", load.name, spec.block);
+        let text = document(label, load.connections, &[trial])?;
+        let name = format!("trial-{}.json", clean(&trial.dir));
+        files.push((name, text.into_bytes()));
     }
     Ok(files)
 }

@@ -33,28 +33,10 @@ impl Protocol {
     }
 }
 
-/// Why a push failed.
+/// Why a push failed: no answer, or one with another status than success.
 #[derive(Debug, thiserror::Error)]
-pub enum PushError {
-    /// The receiver answered with another status than success.
-    #[error("{url} responded with status {status}{}", if body.is_empty() { String::new() } else { format!(": {body}") })]
-    Refused {
-        /// The receiver.
-        url: String,
-        /// HTTP status.
-        status: u16,
-        /// The body of the answer, shortened.
-        body: String,
-    },
-    /// There was no answer.
-    #[error("failed to push to {url}: {found}")]
-    Failed {
-        /// The receiver.
-        url: String,
-        /// The cause.
-        found: String,
-    },
-}
+#[error("{0}")]
+pub struct PushError(String);
 
 #[derive(Clone, PartialEq, Message)]
 struct WriteRequest {
@@ -113,7 +95,7 @@ pub fn remote_write(families: &[Family], now_unix_ms: i64) -> Vec<u8> {
                 Kind::Histogram => 3,
                 Kind::Info => 6,
             },
-            name: family.name.to_owned(),
+            name: family.name.clone(),
             help: family.help.to_owned(),
             unit: family.unit.to_owned(),
         });
@@ -153,10 +135,6 @@ pub fn push(
     families: &[Family],
     now_unix_ms: i64,
 ) -> Result<(), PushError> {
-    let failed = |found: String| PushError::Failed {
-        url: url.to_owned(),
-        found,
-    };
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
         .http_status_as_error(false)
@@ -184,17 +162,23 @@ pub fn push(
         .copied()
         .chain(own)
         .fold(request, |r, (name, value)| r.header(name, value));
-    let mut answer = request.send(&body[..]).map_err(|e| failed(e.to_string()))?;
+    let mut answer = request
+        .send(&body[..])
+        .map_err(|e| PushError(format!("failed to push to {url}: {e}")))?;
     let status = answer.status().as_u16();
     if (200..300).contains(&status) {
         return Ok(());
     }
     let text = answer.body_mut().read_to_string().unwrap_or_default();
-    Err(PushError::Refused {
-        url: url.to_owned(),
-        status,
-        body: crate::text::printable(&text.chars().take(300).collect::<String>()),
-    })
+    let body = crate::text::printable(&text.chars().take(300).collect::<String>());
+    let body = if body.is_empty() {
+        body
+    } else {
+        format!(": {body}")
+    };
+    Err(PushError(format!(
+        "{url} responded with status {status}{body}"
+    )))
 }
 
 #[cfg(test)]
@@ -205,7 +189,7 @@ mod tests {
     #[test]
     fn a_request_decodes_to_the_same_samples() {
         let family = Family {
-            name: "tare_x",
+            name: "tare_x".into(),
             kind: Kind::Gauge,
             unit: "",
             help: "X",

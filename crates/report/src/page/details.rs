@@ -8,7 +8,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tare_analysis::summary::StoredTrial;
+use tare_analysis::StoredTrial;
 use tare_model::layout;
 use tare_model::record::{AgentRecord, LoadRecord, ResourceSample};
 

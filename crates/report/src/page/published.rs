@@ -2,7 +2,7 @@
 //! mixed.
 
 use tare_analysis::figures;
-use tare_model::summary::published::{Bound, Published};
+use tare_model::summary::published::Published;
 use tare_model::summary::{MethodFigure, Summary};
 
 use super::html::Html;
@@ -93,11 +93,7 @@ fn publication(page: &mut Html, publication: &Published) {
         page.raw("<tr>").tag("th scope=\"row\"", &figure.mesh);
         page.tag("td", &figure.rate_rps.map_or("-".to_owned(), figures::rate));
         page.tag("td", &figure.what.replace('_', " "));
-        let bound = match figure.bound {
-            Bound::Exact => "",
-            Bound::Over => "over ",
-            Bound::Under => "under ",
-        };
+        let bound = figure.bound.words();
         let words = format!("{bound}{} {}", figure.value, figure.unit);
         page.raw("<td>").tag("b", &words).raw("</td></tr>\n");
     }

@@ -1,10 +1,10 @@
 //! The runs of one plan on several clusters, side by side, and which cluster differs.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tare_model::summary::Distinction;
 use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison};
+use tare_stats::order::median;
 
 use super::comparison::{figure, name, unit};
 use super::output::{BOLD, Output, PLAIN, RED, WIDTH};
@@ -27,16 +27,10 @@ pub fn render_clusters(comparison: &ClustersComparison, colour: bool) -> String 
         );
         out.line(&fit(&line, WIDTH));
     }
-    let mut tables: Vec<((&str, &str), Vec<&ClusterRow>)> = Vec::new();
-    for row in &comparison.rows {
-        let key = (row.mesh.as_str(), row.load.as_str());
-        match tables.last_mut().filter(|t| t.0 == key) {
-            Some(table) => table.1.push(row),
-            None => tables.push((key, vec![row])),
-        }
-    }
-    for ((mesh, load), rows) in tables {
-        let title = fit(&format!("{mesh} at {load}"), NAME_WIDTH);
+    let same = |a: &ClusterRow, b: &ClusterRow| (&a.mesh, &a.load) == (&b.mesh, &b.load);
+    for rows in comparison.rows.chunk_by(same) {
+        let title = format!("{} at {}", rows[0].mesh, rows[0].load);
+        let title = fit(&title, NAME_WIDTH);
         let mut head = format!("{title:<NAME_WIDTH$}");
         for cluster in &comparison.clusters {
             let name = fit(&cluster.context, COLUMN_WIDTH - 3);
@@ -81,21 +75,9 @@ fn sentences(comparison: &ClustersComparison) -> Vec<String> {
             "Nothing to compare: no mesh and load has usable trials on two clusters.".into(),
         ];
     }
-    let clearest = clearest(comparison);
-    let mut all: Vec<String> = clearest
-        .iter()
-        .map(|(place, found)| {
-            let context = &comparison.clusters[*place].context;
-            let figures = if found.count == 1 {
-                "figure"
-            } else {
-                "figures"
-            };
-            format!(
-                "Different: {context}, in {} {figures}; clearest: {}.",
-                found.count, found.words
-            )
-        })
+    let clusters = 0..comparison.clusters.len();
+    let mut all: Vec<String> = clusters
+        .filter_map(|index| difference(comparison, index))
         .collect();
     if all.is_empty() {
         let mut cells = comparison
@@ -117,53 +99,38 @@ fn sentences(comparison: &ClustersComparison) -> Vec<String> {
     all
 }
 
-/// In what a cluster differs.
-#[derive(Default)]
-struct Difference {
-    /// Number of figures.
-    count: usize,
-    /// Largest [`distance`].
-    distance: f64,
-    /// The figure with that distance.
-    words: String,
-}
-
-/// Returns the differences of each cluster that has any, by its index.
-fn clearest(comparison: &ClustersComparison) -> BTreeMap<usize, Difference> {
-    let mut all: BTreeMap<usize, Difference> = BTreeMap::new();
-    for row in &comparison.rows {
-        let two = row.cells.iter().flatten().count() == 2;
-        for (index, cell) in row.cells.iter().enumerate() {
-            let Some(cell) = cell.as_ref().filter(|c| c.unlike) else {
-                continue;
-            };
-            // With two clusters each differs from the other: only the higher one is named.
-            if two && cell.difference < 0.0 {
-                continue;
-            }
-            let found = all.entry(index).or_default();
-            found.count += 1;
-            if distance(cell) <= found.distance && found.count > 1 {
-                continue;
-            }
-            found.distance = distance(cell);
-            found.words = format!(
-                "{} of {} at {} is {} {unit}, {} {} {unit}",
-                name(&row.what),
-                row.mesh,
-                row.load,
-                figure(&row.unit, cell.value),
-                if two {
-                    "the other's"
-                } else {
-                    "the others' median"
-                },
-                figure(&row.unit, median_of_others(row, index)),
-                unit = unit(&row.unit),
-            );
-        }
-    }
-    all
+/// Returns in what a cluster differs from the others, with its clearest figure.
+fn difference(comparison: &ClustersComparison, index: usize) -> Option<String> {
+    let two = |row: &ClusterRow| row.cells.iter().flatten().count() == 2;
+    let rows = comparison.rows.iter();
+    let cells = rows.filter_map(|row| Some((row, row.cells[index].as_ref()?)));
+    // With two clusters each differs from the other: only the higher one is named.
+    let named = cells.filter(|(row, c)| c.unlike && !(two(row) && c.difference < 0.0));
+    let found: Vec<(&ClusterRow, &ClusterCell)> = named.collect();
+    // The first of several that are equally clear.
+    let clearest = found.iter().rev();
+    let (row, cell) = clearest.max_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))?;
+    Some(format!(
+        "Different: {}, in {} {}; clearest: {} of {} at {} is {} {unit}, {} {} {unit}.",
+        comparison.clusters[index].context,
+        found.len(),
+        if found.len() == 1 {
+            "figure"
+        } else {
+            "figures"
+        },
+        name(&row.what),
+        row.mesh,
+        row.load,
+        figure(&row.unit, cell.value),
+        if two(row) {
+            "the other's"
+        } else {
+            "the others' median"
+        },
+        figure(&row.unit, median_of_others(row, index)),
+        unit = unit(&row.unit),
+    ))
 }
 
 /// Returns how far a cluster is from the others, in half widths of the interval of that
@@ -179,14 +146,10 @@ fn distance(cell: &ClusterCell) -> f64 {
 /// differs would distort their mean.
 fn median_of_others(row: &ClusterRow, index: usize) -> f64 {
     let others = row.cells.iter().enumerate().filter(|(i, _)| *i != index);
-    let mut values: Vec<f64> = others
-        .filter_map(|(_, c)| c.as_ref().map(|c| c.value))
+    let values: Vec<f64> = others
+        .filter_map(|(_, c)| Some(c.as_ref()?.value))
         .collect();
-    values.sort_unstable_by(f64::total_cmp);
-    match values.as_slice() {
-        [] => f64::NAN,
-        some => f64::midpoint(some[(some.len() - 1) / 2], some[some.len() / 2]),
-    }
+    median(&values)
 }
 
 #[cfg(test)]

@@ -41,17 +41,11 @@ pub(super) fn figure(stored: &str, value: f64) -> String {
 
 /// Returns the change with its interval: in percent if there is a ratio, else in its unit.
 pub(super) fn change_words(change: &Change) -> String {
-    let signed = |text: String, value: f64| {
-        if value > 0.0 {
-            format!("+{text}")
-        } else {
-            text
-        }
-    };
     if let Some(ratio) = change.ratio {
         let percent = |x: Option<f64>| x.map(|x| x * 100.0);
         let (low, high) = (percent(change.ratio_low), percent(change.ratio_high));
-        return signed(figures::interval(ratio * 100.0, low, high, "%"), ratio);
+        let text = figures::interval(ratio * 100.0, low, high, "%");
+        return figures::signed(ratio, text);
     }
     let scale = match change.unit.as_str() {
         "ns" => 1e6,
@@ -61,7 +55,7 @@ pub(super) fn change_words(change: &Change) -> String {
     let scaled = |x: Option<f64>| x.map(|x| x / scale);
     let (low, high) = (scaled(change.low), scaled(change.high));
     let text = figures::interval(change.difference / scale, low, high, unit(&change.unit));
-    signed(text, change.difference)
+    figures::signed(change.difference, text)
 }
 
 /// Returns the outcome, with a caution if it does not hold after Holm's correction.

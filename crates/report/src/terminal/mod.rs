@@ -15,4 +15,4 @@ pub use comparison::render_comparison;
 pub use detectable::render_detectable;
 pub use markdown::render_comparison_markdown;
 pub use published::{render_method, render_published};
-pub use table::{TableOptions, render_table};
+pub use table::render_table;

@@ -1,7 +1,7 @@
 //! The run by the methods of published benchmarks, and the published figures.
 
 use tare_analysis::figures;
-use tare_model::summary::published::{Bound, Published, PublishedFigure};
+use tare_model::summary::published::{Published, PublishedFigure};
 use tare_model::summary::{Cell, MethodFigure, MethodSummary, Summary};
 
 use super::output::{NAME, Output, PLAIN, WIDTH};
@@ -123,11 +123,7 @@ fn publication(out: &mut Output, source: &Published) {
 }
 
 fn figure_words(figure: &PublishedFigure) -> String {
-    let bound = match figure.bound {
-        Bound::Exact => "",
-        Bound::Over => "over ",
-        Bound::Under => "under ",
-    };
+    let bound = figure.bound.words();
     let value = match figure.unit.as_str() {
         "ms" => figures::duration(figure.value * 1e6),
         "rps" => figures::rate(figure.value),

@@ -13,17 +13,10 @@ use crate::words;
 /// The percentiles of which the intervals and the differences are shown.
 const PERCENTILES: [&str; 2] = ["p50", "p99"];
 
-/// How a table is printed.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct TableOptions {
-    /// Whether the output is a terminal that shows colours.
-    pub colour: bool,
-}
-
 /// Returns the result as text that ends in a newline.
 #[must_use]
-pub fn render_table(summary: &Summary, options: TableOptions) -> String {
-    let mut out = Output::new(options.colour);
+pub fn render_table(summary: &Summary, colour: bool) -> String {
+    let mut out = Output::new(colour);
     answers(&mut out, summary);
     for load in &summary.setup.loads {
         let cells: Vec<&Cell> = summary

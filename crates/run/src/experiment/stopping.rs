@@ -1,8 +1,8 @@
 //! Whether an adaptive plan has enough blocks. The decision uses the trials on disk, so that a
 //! resumed run decides as an uninterrupted one.
 
+use tare_analysis::StoredTrial;
 use tare_analysis::compare::stopping;
-use tare_analysis::summary::StoredTrial;
 use tare_model::summary::Stopping;
 use tare_model::trial::{Event, EventKind, TrialSpec};
 

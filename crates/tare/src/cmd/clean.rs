@@ -23,9 +23,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = super::runtime()?;
     let mut left = false;
     // Whether the requested run may have objects: a cluster had some, or does not answer.
     let mut may_exist = false;

@@ -2,7 +2,6 @@
 //! comparison of the clusters at the end.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,15 +9,14 @@ use anyhow::{Context as _, bail};
 use futures_util::future::join_all;
 use indicatif::MultiProgress;
 use tare_model::layout;
-use tare_model::plan::{EnvironmentKind, Plan};
+use tare_model::plan::EnvironmentKind;
 use tare_model::summary::clusters::{ClusterRun, ClustersManifest};
 use tare_model::trial::order;
 use tare_run::kube::{Kubernetes, server};
-use tare_run::store::RunDir;
 use tokio::sync::watch;
 
 use super::exit;
-use super::report::Output;
+use super::output::{Output, has_colours, print};
 use super::run::{EndedRun, RunStart, analyse, conclude, go};
 use crate::progress::Display;
 
@@ -30,12 +28,8 @@ pub(crate) struct Clusters {
 
 impl Clusters {
     /// Creates the directory; sends nothing to the clusters.
-    pub(crate) fn begin(
-        dir: PathBuf,
-        (id, started_unix_ns): (String, u64),
-        (plan, plan_text): (Plan, String),
-        contexts: &[String],
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn begin(start: RunStart, contexts: &[String]) -> anyhow::Result<Self> {
+        let (dir, plan) = (start.dir, start.plan);
         if plan.environment != EnvironmentKind::Kubernetes {
             bail!("several contexts need the environment kubernetes: add --environment kubernetes");
         }
@@ -64,10 +58,10 @@ impl Clusters {
         }
         let manifest = ClustersManifest {
             schema_version: tare_model::SCHEMA_VERSION,
-            id,
-            started_unix_ns,
+            id: start.id,
+            started_unix_ns: start.started_unix_ns,
             plan,
-            plan_text,
+            plan_text: start.text,
             clusters,
         };
         let path = dir.join(layout::CLUSTERS);
@@ -114,42 +108,33 @@ impl Clusters {
         let runs = self.manifest.clusters.iter().map(|cluster| {
             let (stop, bars) = (stop.clone(), &bars);
             async move {
-                let (start, plan, name) = self.start_of(cluster)?;
-                let display = Display::beside(&plan, &order(&plan), bars, &cluster.context);
-                go(
-                    Kubernetes::new(name.0.clone()),
-                    start,
-                    &plan,
-                    name,
-                    stop,
-                    None,
-                    display,
-                )
-                .await
+                let start = self.start_of(cluster)?;
+                let place = Kubernetes::new(start.id.clone());
+                let plan = &start.plan;
+                let display = Display::beside(plan, &order(plan), bars, &cluster.context);
+                go(place, start, stop, None, display).await
             }
         });
         join_all(runs).await
     }
 
     /// The run of one cluster: new, or interrupted before.
-    fn start_of(&self, cluster: &ClusterRun) -> anyhow::Result<(RunStart, Plan, (String, u64))> {
+    fn start_of(&self, cluster: &ClusterRun) -> anyhow::Result<RunStart> {
         let dir = self.dir.join(&cluster.dir);
         if dir.join(layout::RUN).exists() {
-            let run = RunDir::resume(&dir)?;
-            let (plan, id) = (run.manifest().plan.clone(), run.manifest().id.clone());
-            let started = run.manifest().started_unix_ns;
-            return Ok((RunStart::Resume(Box::new(run)), plan, (id, started)));
+            return RunStart::resume(&dir);
         }
         let mut plan = self.manifest.plan.clone();
-        let mut settings = plan.kubernetes.take().unwrap_or_default();
+        let settings = plan.kubernetes.get_or_insert_default();
         settings.context = Some(cluster.context.clone());
-        plan.kubernetes = Some(settings);
-        let id = format!("{}-{}", self.manifest.id, cluster.dir);
-        let start = RunStart::New {
-            out: Some(dir),
+        Ok(RunStart {
+            id: format!("{}-{}", self.manifest.id, cluster.dir),
+            started_unix_ns: self.manifest.started_unix_ns,
+            plan,
             text: self.manifest.plan_text.clone(),
-        };
-        Ok((start, plan, (id, self.manifest.started_unix_ns)))
+            dir,
+            resumed: None,
+        })
     }
 
     /// Prints the analysis of each cluster, how it ended, and the comparison.
@@ -165,7 +150,7 @@ impl Clusters {
                 && output == Output::Text
                 && done.any_trials()
             {
-                writeln!(std::io::stdout(), "=== cluster {context}\n")?;
+                print(format!("=== cluster {context}\n\n"))?;
             }
             codes.push(match ended {
                 Ok(Some(done)) => {
@@ -186,39 +171,28 @@ impl Clusters {
             });
         }
         self.compare(output)?;
-        let any = |code: u8| codes.contains(&code);
-        if any(exit::INTERRUPTED) || any(exit::INVALID) {
+        let mut worst = [exit::INTERRUPTED, exit::INVALID].into_iter();
+        let worst = worst.find(|code| codes.contains(code));
+        if worst.is_some() {
             let dir = self.dir.display();
             super::say(format_args!(
                 "Resume all clusters with: tare run --resume {dir}"
             ));
         }
-        Ok(ExitCode::from(match () {
-            () if any(exit::INTERRUPTED) => exit::INTERRUPTED,
-            () if any(exit::INVALID) => exit::INVALID,
-            () => 0,
-        }))
+        Ok(ExitCode::from(worst.unwrap_or(0)))
     }
 
     /// Compares the runs on disk, prints the comparison and saves it.
     pub(crate) fn compare(&self, output: Output) -> anyhow::Result<()> {
         let (comparison, missing) = tare_report::write_clusters(&self.dir, &self.manifest)?;
-        let mut out = std::io::stdout().lock();
-        match output {
-            Output::Json => {
-                serde_json::to_writer_pretty(&mut out, &comparison)
-                    .map_err(std::io::Error::from)?;
-                writeln!(out)?;
-            }
-            Output::Text => {
-                let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-                let text = tare_report::render_clusters(&comparison, colour);
-                writeln!(out, "\n=== clusters side by side\n\n{text}")?;
-                let file = self.dir.join(layout::CLUSTERS_TEXT);
-                writeln!(out, "comparison: {}", file.display())?;
-            }
-        }
-        out.flush().context("write to standard output")?;
+        output.print(&comparison, || {
+            let text = tare_report::render_clusters(&comparison, has_colours());
+            let file = self.dir.join(layout::CLUSTERS_TEXT);
+            format!(
+                "\n=== clusters side by side\n\n{text}\ncomparison: {}\n",
+                file.display()
+            )
+        })?;
         for what in missing {
             super::say(format_args!("tare: {what}"));
         }

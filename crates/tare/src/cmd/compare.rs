@@ -1,16 +1,17 @@
 //! `tare compare`.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
-use tare_analysis::compare::across::{Side, compare};
+use anyhow::bail;
+use tare_analysis::compare::across::compare;
 use tare_analysis::compare::threshold::Threshold;
 use tare_model::summary::comparison::JudgedBy;
-use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown, summarise};
+use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown};
 
 use super::exit;
+use super::input::one_of;
+use super::output::{has_colours, json, print};
 
 /// Compare two runs: two versions of a mesh, two clusters, two days.
 ///
@@ -38,20 +39,13 @@ pub(crate) struct Args {
     /// Exit with 1 if a figure of any mesh and load rises by more than this limit, such as `p99:+5%`.
     #[arg(long, value_name = "FIGURE:+LIMIT")]
     fail_above: Vec<Threshold>,
-    /// Which value of the change is compared with the limit.
-    #[arg(long, value_enum, default_value_t = By::Bound)]
-    fail_by: By,
+    /// Which value of the change is compared with the limit: `bound`, the lower end of its interval,
+    /// which noise rarely raises above the limit, or `estimate`, whatever its interval.
+    #[arg(long, value_parser = one_of::<JudgedBy>(&["bound", "estimate"]), default_value = "bound")]
+    fail_by: JudgedBy,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum By {
-    /// The lower end of its interval, which noise rarely raises above the limit.
-    Bound,
-    /// The estimate, whatever its interval.
-    Estimate,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -66,27 +60,20 @@ enum Output {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (before, after) = (load(&args.before)?, load(&args.after)?);
-    let by = match args.fail_by {
-        By::Bound => JudgedBy::Bound,
-        By::Estimate => JudgedBy::Estimate,
-    };
-    let comparison = compare(&side(&before), &side(&after), &args.fail_above, by);
+    let comparison = compare(
+        &before.side(),
+        &after.side(),
+        &args.fail_above,
+        args.fail_by,
+    );
     if comparison.cells.is_empty() {
         bail!("nothing to compare: both runs need a usable trial of the same mesh and load");
     }
-    let mut out = std::io::stdout().lock();
-    match args.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &comparison).map_err(std::io::Error::from)?;
-            writeln!(out)?;
-        }
-        Output::Markdown => out.write_all(render_comparison_markdown(&comparison).as_bytes())?,
-        Output::Text => {
-            let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            out.write_all(render_comparison(&comparison, colour).as_bytes())?;
-        }
-    }
-    out.flush().context("write to standard output")?;
+    print(match args.output {
+        Output::Json => json(&comparison)?,
+        Output::Markdown => render_comparison_markdown(&comparison),
+        Output::Text => render_comparison(&comparison, has_colours()),
+    })?;
     Ok(if comparison.exceeded {
         ExitCode::from(exit::MISSED)
     } else {
@@ -100,12 +87,4 @@ fn load(dir: &Path) -> anyhow::Result<LoadedRun> {
         super::say(format_args!("tare: {}: {note}", dir.display()));
     }
     Ok(run)
-}
-
-fn side(run: &LoadedRun) -> Side<'_> {
-    Side {
-        manifest: &run.manifest,
-        trials: &run.trials,
-        grade: summarise(run).grade,
-    }
 }

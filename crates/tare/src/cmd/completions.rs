@@ -1,6 +1,5 @@
 //! `tare completions`: prints shell completions, made from the command line's own definition.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory as _};
@@ -19,9 +18,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(), "tare", &mut script);
-    let mut out = std::io::stdout().lock();
-    out.write_all(&script)?;
-    out.flush()?;
+    super::output::print(script)?;
     Ok(ExitCode::SUCCESS)
 }
 

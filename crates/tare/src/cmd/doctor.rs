@@ -48,9 +48,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 .each(&source.plan.kubernetes.unwrap_or_default())
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = super::runtime()?;
     let mut out = std::io::stdout().lock();
     let installed: Vec<_> = meshes
         .iter()

@@ -1,6 +1,5 @@
 //! `tare export`.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr as _;
@@ -11,6 +10,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tare_model::summary::Summary;
 use tare_report::export::{self, Export, Format, metrics, push};
 use tare_report::{LoadedRun, load_run, summarise};
+
+use super::input::name_value;
 
 /// Export a run in the formats of other tools.
 #[derive(clap::Args)]
@@ -28,8 +29,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     push: Option<String>,
     /// Header to send with --push, for example for authorization; may be repeated.
-    #[arg(long, value_name = "NAME: VALUE", requires = "push")]
-    push_header: Vec<String>,
+    #[arg(long, value_name = "NAME: VALUE", requires = "push", value_parser = name_value)]
+    push_header: Vec<(String, String)>,
 }
 
 /// Parses the name of a format and lists all of them in the help.
@@ -67,12 +68,7 @@ fn write(
         (Export::Document(bytes), Some(path)) => {
             std::fs::write(path, bytes).with_context(|| failed(path))
         }
-        (Export::Document(bytes), None) => {
-            let mut stdout = std::io::stdout().lock();
-            stdout.write_all(&bytes)?;
-            stdout.flush()?;
-            Ok(())
-        }
+        (Export::Document(bytes), None) => super::output::print(bytes),
         (Export::Files(files), Some(folder)) => {
             std::fs::create_dir_all(folder).with_context(|| failed(folder))?;
             for (name, bytes) in &files {
@@ -95,20 +91,16 @@ fn write(
     }
 }
 
-fn send(run: &LoadedRun, summary: &Summary, url: &str, headers: &[String]) -> anyhow::Result<()> {
-    let headers = headers
-        .iter()
-        .map(|h| {
-            let (name, value) = h
-                .split_once(':')
-                .with_context(|| format!("invalid header {h:?}: expected `name: value`"))?;
-            Ok((name.trim().to_owned(), value.trim().to_owned()))
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
+fn send(
+    run: &LoadedRun,
+    summary: &Summary,
+    url: &str,
+    headers: &[(String, String)],
+) -> anyhow::Result<()> {
     let families = metrics::of(run, summary)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let protocol = push::Protocol::of(url);
-    push::push(url, protocol, &headers, &families, now.as_millis() as i64)?;
+    push::push(url, protocol, headers, &families, now.as_millis() as i64)?;
     let samples: usize = families.iter().map(|f| f.samples.len()).sum();
     super::say(format_args!("pushed {samples} samples to {url}"));
     Ok(())

@@ -1,15 +1,15 @@
 //! `tare grpc`: lists what a server serves, through server reflection.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use prost_reflect::{DynamicMessage, MethodDescriptor, SerializeOptions};
 use tare_load::host_port;
 use tare_load::tls::http2_peer;
 use tare_model::load::Streaming;
 use tare_model::load::transport::TlsSpec;
 
+use super::input::name_value;
 use super::tls::TlsArgs;
 use crate::protobuf::{self, Reflection};
 
@@ -28,8 +28,8 @@ enum Action {
         #[arg(value_name = "HOST:PORT[/SERVICE[/METHOD]]")]
         place: String,
         /// Metadata of the reflection calls, `name: value`; may be repeated
-        #[arg(long, value_name = "NAME: VALUE")]
-        metadata: Vec<String>,
+        #[arg(long, value_name = "NAME: VALUE", value_parser = name_value)]
+        metadata: Vec<(String, String)>,
         #[command(flatten)]
         tls: TlsArgs,
     },
@@ -41,18 +41,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         metadata,
         tls,
     } = args.action;
-    let metadata = metadata.iter().map(|text| {
-        let (name, value) = text
-            .split_once(':')
-            .with_context(|| format!("metadata {text:?} has no colon: expected `name: value`"))?;
-        Ok((name.trim().to_owned(), value.trim().to_owned()))
-    });
-    let metadata = metadata.collect::<anyhow::Result<Vec<_>>>()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = super::runtime()?;
     let text = runtime.block_on(list(&place, &metadata, tls.spec(true)?))?;
-    io::stdout().lock().write_all(text.as_bytes())?;
+    super::output::print(text)?;
     Ok(ExitCode::SUCCESS)
 }
 

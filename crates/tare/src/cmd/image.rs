@@ -25,10 +25,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if paths.is_empty() {
         paths.push(std::env::current_exe()?);
     }
-    let read = |path: &PathBuf| {
-        std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))
-    };
-    let programs: Vec<Vec<u8>> = paths.iter().map(read).collect::<anyhow::Result<_>>()?;
+    let programs = paths.iter().map(|path| super::input::read(path));
+    let programs: Vec<Vec<u8>> = programs.collect::<anyhow::Result<_>>()?;
     let mut archive = Vec::new();
     let digest = image::write(&programs, &args.name, &mut archive).with_context(|| {
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();

@@ -1,6 +1,6 @@
 //! `tare load`: the load engine as a command and as the generator of a trial.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use clap::ValueEnum;
 use tare_analysis::formats::About;
-use tare_load::RecordWriter;
-use tare_model::load::LoadSpec;
-use tare_model::record::{LoadRecord, Progress};
+use tare_model::load::{LoadSpec, Pace};
+use tare_model::record::{Hello, LoadRecord, Progress};
 use tare_model::units::{parse_duration, parse_rate};
-use tare_model::verdict::Grade;
+use tare_model::writer::RecordWriter;
 
 use super::exit;
+use super::input::{name_value, one_of, read_input};
+use super::output::{Output, code_of};
 use super::save::{Format, Saves, Target};
 use super::tls::TlsArgs;
 
@@ -74,8 +74,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "constant")]
     arrivals: String,
     /// How to wait for the next request: `sleep` in the kernel until shortly before it is due, or `spin` on a dedicated core.
-    #[arg(long, value_enum, default_value_t = PaceArg::Sleep)]
-    pace: PaceArg,
+    #[arg(long, value_parser = one_of::<Pace>(&["sleep", "spin"]), default_value = "sleep")]
+    pace: Pace,
     /// Close each connection after N requests. The next connection is opened when a request is due, and the latency of that request includes the time to connect. With 1, every request uses a new connection.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_connection: Option<u32>,
@@ -97,8 +97,8 @@ pub(crate) struct Args {
     #[arg(long, short = 'X', default_value = "GET")]
     method: String,
     /// Request header, `name: value`; may be repeated.
-    #[arg(long, short = 'H', value_name = "NAME: VALUE")]
-    header: Vec<String>,
+    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = name_value)]
+    header: Vec<(String, String)>,
     /// Request body.
     #[arg(long, conflicts_with = "body_file")]
     body: Option<String>,
@@ -116,7 +116,7 @@ pub(crate) struct Args {
     endpoints: Option<PathBuf>,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    pub(super) output: Output,
     /// Write the latencies of each second as an HdrHistogram interval log.
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
@@ -140,20 +140,6 @@ pub(crate) struct Args {
     /// Do not resume TLS sessions: every connection makes a full handshake.
     #[arg(long, help_heading = "TLS, for https:// and grpcs://")]
     tls_no_resumption: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PaceArg {
-    Sleep,
-    Spin,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// A text page.
-    Text,
-    /// The whole result.
-    Json,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -188,15 +174,11 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
         rustix::process::set_parent_process_death_signal(kill)?;
     }
     let stop = stop_flag()?;
-    let mut json = String::new();
-    if path.as_os_str() == "-" {
-        io::stdin().read_to_string(&mut json)?;
-    } else {
-        json = std::fs::read_to_string(path)
-            .with_context(|| format!("failed to read {}", path.display()))?;
-    }
-    let spec: LoadSpec = serde_json::from_str(&json).context("invalid load specification")?;
-    let mut writer = RecordWriter::begin(io::stdout())?;
+    let json = read_input(path)?;
+    let spec: LoadSpec = serde_json::from_slice(&json).context("invalid load specification")?;
+    let mut writer = RecordWriter::new(io::stdout());
+    let hello = Hello::new("load", std::process::id());
+    writer.write(&LoadRecord::Hello(hello))?;
     let mut broken = None;
     let result = tare_load::run(&spec, &stop, true, &mut |record| {
         if broken.is_none()
@@ -219,7 +201,10 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
         true => 0,
         false => result.window_start_unix_ns + result.window_ns,
     };
-    writer.finish(result)?;
+    writer.finish(|checksum| LoadRecord::Final {
+        checksum,
+        result: Box::new(result),
+    })?;
     let until = UNIX_EPOCH + Duration::from_nanos(end_ns) + LINGER;
     let wait = until.duration_since(SystemTime::now()).unwrap_or_default();
     std::thread::sleep(wait.min(LINGER));
@@ -243,18 +228,12 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
         record => saves.take(&record),
     })?;
     live.clear();
-    let mut out = io::stdout().lock();
-    match args.output {
-        Output::Text => out.write_all(text::page(&spec, &result).as_bytes())?,
-        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?,
-    }
-    out.flush()?;
+    args.output.print(&result, || text::page(&spec, &result))?;
     saves.finish(&about(&spec), &result)?;
-    Ok(match result.verdict.grade {
-        _ if result.interrupted => ExitCode::from(exit::INTERRUPTED),
-        Grade::Invalid => ExitCode::from(exit::INVALID),
-        Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
-    })
+    Ok(ExitCode::from(match result.interrupted {
+        true => exit::INTERRUPTED,
+        false => code_of(result.verdict.grade),
+    }))
 }
 
 /// Returns the specification of a step of a search, from the flags that both commands share.
@@ -278,11 +257,6 @@ pub(super) fn spec_of_step(
     spec.duration_ns = duration_ns;
     messages::fill(&mut spec, &args.messages)?;
     Ok(spec)
-}
-
-/// Whether the output format is JSON.
-pub(super) fn is_json(args: &Args) -> bool {
-    args.output == Output::Json
 }
 
 fn about(spec: &LoadSpec) -> About {

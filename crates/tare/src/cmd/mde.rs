@@ -1,8 +1,8 @@
 //! `tare plan mde`: which differences a plan can detect.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::Context as _;
 use tare_report::{load_run, render_detectable, summarise};
 
 /// Print the minimum detectable effect: which differences a plan can detect, from the variation
@@ -21,15 +21,10 @@ pub(crate) struct Args {
 /// Returns the table as text.
 pub(crate) fn text(args: &Args) -> anyhow::Result<String> {
     let summary = summarise(&load_run(&args.from)?);
-    match render_detectable(&summary, &args.blocks) {
-        Some(text) => Ok(text),
-        None => bail!(too_few_blocks(&args.from)),
-    }
-}
-
-fn too_few_blocks(dir: &Path) -> String {
-    format!(
-        "{}: found fewer than two blocks in which both a mesh and the baseline have usable trials; use a run with more blocks",
-        dir.display()
-    )
+    render_detectable(&summary, &args.blocks).with_context(|| {
+        format!(
+            "{}: found fewer than two blocks in which both a mesh and the baseline have usable trials; use a run with more blocks",
+            args.from.display()
+        )
+    })
 }

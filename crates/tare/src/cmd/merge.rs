@@ -1,18 +1,17 @@
 //! `tare merge`: the results of many generators as one.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use clap::ValueEnum;
 use tare_analysis::formats::About;
-use tare_analysis::streams::merge::{self, Options, Part};
+use tare_analysis::streams::merge::{self, Part};
 use tare_model::load::merge::{Merged, MergedGenerator};
 use tare_model::units::format_duration_ns;
-use tare_model::verdict::Grade;
 
+use super::input::read_text;
 use super::load::text;
+use super::output::{Output, code_of};
 use super::save::{Format, Saves, Target};
 
 /// Merge the results of several generators into one: add the counts and compute percentiles of the
@@ -36,14 +35,6 @@ pub(crate) struct Args {
     save: Vec<Target>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// A table.
-    Text,
-    /// The complete result.
-    Json,
-}
-
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let parts: Vec<Part> = args
         .files
@@ -59,27 +50,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => Some(merge::interval_log(&parts)?),
         false => None,
     };
-    let options = Options {
-        allow_missing: args.allow_missing,
-    };
-    let merged = merge::merge(parts, options)?;
+    let merged = merge::merge(parts, args.allow_missing)?;
     save(targets, log.as_deref(), &merged)?;
-    let mut out = std::io::stdout().lock();
-    match args.output {
-        Output::Text => out.write_all(page(&merged).as_bytes())?,
-        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&merged)?)?,
-    }
-    out.flush()?;
-    Ok(match merged.verdict.grade {
-        Grade::Invalid => ExitCode::from(super::exit::INVALID),
-        Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
-    })
+    args.output.print(&merged, || page(&merged))?;
+    Ok(ExitCode::from(code_of(merged.verdict.grade)))
 }
 
 fn read(path: &Path) -> anyhow::Result<Part> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("failed to read {}", path.display()))?;
-    Ok(Part::read(&path.display().to_string(), &text)?)
+    Ok(Part::read(&path.display().to_string(), &read_text(path)?)?)
 }
 
 fn save(targets: Vec<Target>, log: Option<&str>, merged: &Merged) -> anyhow::Result<()> {

@@ -15,10 +15,12 @@ mod exec;
 mod export;
 mod grpc;
 mod image;
+mod input;
 mod load;
 mod man;
 mod mde;
 mod merge;
+mod output;
 mod plan;
 mod report;
 mod run;
@@ -92,6 +94,13 @@ impl Command {
             Self::Exec(args) => exec::run(args),
         }
     }
+}
+
+/// A runtime on this thread.
+pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 /// Writes a line to standard error. A closed standard error is not a failure.

@@ -1,15 +1,17 @@
 //! `tare plan`: shows, lists and checks plans; also finds the plan of `tare run`.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use tare_analysis::figures;
 use tare_model::plan::{self, Plan, TEXT_BYTES_MAX};
 use tare_model::units::{format_duration_ns, format_rate};
+
+use super::output::{Output, json, print};
 
 /// Show and check plans.
 #[derive(clap::Args)]
@@ -43,14 +45,6 @@ enum Action {
     },
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// A summary.
-    Text,
-    /// The resolved plan.
-    Json,
-}
-
 /// A valid plan and its text.
 pub(crate) struct Source {
     /// The resolved plan.
@@ -60,32 +54,25 @@ pub(crate) struct Source {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut out = io::stdout().lock();
     match args.action {
-        Action::Show { name } => out.write_all(builtin(&name)?.text.as_bytes())?,
-        Action::List => list(&mut out)?,
-        Action::Mde(args) => out.write_all(super::mde::text(&args)?.as_bytes())?,
-        Action::Schema => writeln!(out, "{}", serde_json::to_string_pretty(&plan::schema())?)?,
+        Action::Show { name } => print(builtin(&name)?.text)?,
+        Action::List => list()?,
+        Action::Mde(args) => print(super::mde::text(&args)?)?,
+        Action::Schema => print(json(&plan::schema())?)?,
         Action::Check { plan, sets, output } => {
             let plan = read(&plan, &sets)?.plan;
-            match output {
-                Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?,
-                Output::Text => out.write_all(summary(&plan).as_bytes())?,
-            }
+            output.print(&plan, || summary(&plan))?;
         }
     }
-    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the built-in plans, one a line.
-pub(crate) fn list(out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn list() -> anyhow::Result<()> {
     let plans = plan::builtins();
     let width = plans.iter().map(|p| p.name.len()).max().unwrap_or(0);
-    for plan in plans {
-        writeln!(out, "{:width$}  {}", plan.name, plan.description)?;
-    }
-    Ok(())
+    let line = |p: &plan::BuiltinPlan| format!("{:width$}  {}\n", p.name, p.description);
+    print(plans.iter().map(line).collect::<String>())
 }
 
 /// Finds, reads and resolves a plan. A name that contains a path separator or ends in `.yaml` or

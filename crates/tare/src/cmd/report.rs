@@ -1,17 +1,15 @@
 //! `tare report`.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use tare_analysis::summary::METHODS;
 use tare_model::layout;
 use tare_model::summary::Summary;
-use tare_model::verdict::Grade;
-use tare_report::{
-    TableOptions, render_method, render_published, render_table, write_derived_without,
-};
+use tare_report::{render_method, render_published, render_table, write_derived};
+
+use super::output::{self, Output};
 
 /// Analyse a run directory again: print the tables and write the report page.
 #[derive(clap::Args)]
@@ -39,15 +37,6 @@ fn number_of_trial(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| expected())
 }
 
-/// How an analysis is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Output {
-    /// Answers, tables and findings.
-    Text,
-    /// The complete analysis as one JSON document.
-    Json,
-}
-
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(clusters) = super::clusters::Clusters::open(&args.dir)? {
         if args.method.is_some() || args.published || !args.exclude.is_empty() {
@@ -59,43 +48,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         clusters.compare(args.output)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let summary = write_derived_without(&args.dir, &args.exclude)?;
+    let summary = write_derived(&args.dir, &args.exclude)?;
     match &args.method {
         None => print(&summary, args.output, &args.dir)?,
         Some(method) => match render_method(&summary, method) {
-            Some(text) => say(&text)?,
+            Some(text) => output::print(text)?,
             None => bail!("no mesh has a usable trial under any load"),
         },
     }
     if args.published {
-        say(&format!("\n{}", render_published(&summary)))?;
+        output::print(format!("\n{}", render_published(&summary)))?;
     }
-    Ok(match summary.grade {
-        Grade::Invalid => ExitCode::from(super::exit::INVALID),
-        Grade::Valid | Grade::Suspect => ExitCode::SUCCESS,
-    })
+    Ok(ExitCode::from(output::code_of(summary.grade)))
 }
 
-fn say(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush().context("write to standard output")
-}
-
-/// Prints the analysis of the run in `dir` to standard output.
+/// Prints the analysis of the run in `dir`.
 pub(crate) fn print(summary: &Summary, output: Output, dir: &Path) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, summary).map_err(std::io::Error::from)?;
-            writeln!(out)?;
-        }
-        Output::Text => {
-            let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            out.write_all(render_table(summary, TableOptions { colour }).as_bytes())?;
-            writeln!(out, "\nrun:    {}", dir.display())?;
-            writeln!(out, "report: {}", dir.join(layout::REPORT).display())?;
-        }
-    }
-    out.flush().context("write to standard output")
+    output.print(summary, || {
+        let colour = output::has_colours();
+        let table = render_table(summary, colour);
+        let (run, report) = (dir.display(), dir.join(layout::REPORT));
+        format!("{table}\nrun:    {run}\nreport: {}\n", report.display())
+    })
 }

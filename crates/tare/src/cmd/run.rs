@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use super::clusters::Clusters;
 use super::exit;
-use super::report::Output;
+use super::output::Output;
 use crate::progress::Display;
 use crate::web::{Feed, Server};
 
@@ -90,14 +90,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.list {
-        super::plan::list(&mut std::io::stdout().lock())?;
+        super::plan::list()?;
         return Ok(ExitCode::SUCCESS);
     }
     // One thread: children end with the thread that started them, and the orchestrator disturbs
     // the measurement least.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = super::runtime()?;
     let stop = stop_on_signal()?;
     if let Some(clusters) = several(&args)? {
         let ended = runtime.block_on(clusters.run(stop.asked));
@@ -105,46 +103,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return clusters.conclude(&ended, args.output);
     }
     let web = args.web.map(listen).transpose()?;
-    let (start, plan) = match &args.resume {
+    let start = match &args.resume {
         Some(dir) => {
-            let run = RunDir::resume(dir)?;
-            let plan = run.manifest().plan.clone();
-            check_let_cores_sleep(&args, plan.environment)?;
-            (RunStart::Resume(Box::new(run)), plan)
+            let start = RunStart::resume(dir)?;
+            check_let_cores_sleep(&args, start.plan.environment)?;
+            start
         }
-        None => {
-            let (plan, text) = planned(&args)?;
-            (
-                RunStart::New {
-                    out: args.out.clone(),
-                    text,
-                },
-                plan,
-            )
-        }
+        None => RunStart::new(&args)?,
     };
-    let kind = plan.environment;
-    let started_unix_ns = now_unix_ns();
-    let id = match &start {
-        RunStart::Resume(run) => run.manifest().id.clone(),
-        RunStart::New { .. } => run_id(started_unix_ns, &plan),
-    };
-    let name = (id.clone(), started_unix_ns);
-    let display = Display::new(&plan, &order(&plan));
+    let display = Display::new(&start.plan, &order(&start.plan));
     let asked = stop.asked;
-    let done = match kind {
+    let done = match start.plan.environment {
         EnvironmentKind::Local => {
-            let began = match &start {
-                RunStart::Resume(run) => Some(&run.manifest().fingerprint),
-                RunStart::New { .. } => None,
-            };
+            let began = start.resumed.as_ref().map(|r| &r.manifest().fingerprint);
             let (_awake, idle) = idle_cores(args.let_cores_sleep, began);
             let local = Local::new(LocalSettings::from_env(args.offline, Some(idle))?)?;
-            runtime.block_on(go(local, start, &plan, name, asked, web, display))?
+            runtime.block_on(go(local, start, asked, web, display))?
         }
         EnvironmentKind::Kubernetes => {
-            let cluster = Kubernetes::new(id);
-            runtime.block_on(go(cluster, start, &plan, name, asked, web, display))?
+            let cluster = Kubernetes::new(start.id.clone());
+            runtime.block_on(go(cluster, start, asked, web, display))?
         }
         EnvironmentKind::Fake => {
             bail!("this run was made in virtual time by tare's own tests: it cannot be continued")
@@ -202,19 +180,71 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
         return Ok(None);
     }
     ensure!(args.web.is_none(), one_page);
-    let (plan, text) = planned(args)?;
-    let started_unix_ns = now_unix_ns();
-    let id = run_id(started_unix_ns, &plan);
-    let dir = args.out.clone();
-    let dir = dir.unwrap_or_else(|| Path::new("runs").join(&id));
-    let clusters = Clusters::begin(dir, (id, started_unix_ns), (plan, text), contexts)?;
-    Ok(Some(clusters))
+    Ok(Some(Clusters::begin(RunStart::new(args)?, contexts)?))
 }
 
-/// How a run starts.
-pub(super) enum RunStart {
-    New { out: Option<PathBuf>, text: String },
-    Resume(Box<RunDir>),
+/// A run that is about to start.
+pub(super) struct RunStart {
+    pub(super) id: String,
+    pub(super) started_unix_ns: u64,
+    pub(super) plan: Plan,
+    /// The plan as it was written; empty for a resumed run.
+    pub(super) text: String,
+    pub(super) dir: PathBuf,
+    /// The run that is continued.
+    pub(super) resumed: Option<RunDir>,
+}
+
+impl RunStart {
+    /// A new run of the plan on the command line.
+    fn new(args: &Args) -> anyhow::Result<Self> {
+        let (plan, text) = planned(args)?;
+        let started_unix_ns = now_unix_ns();
+        let at = timestamp(started_unix_ns / 1_000_000_000);
+        let id = format!("{at}-{}", plan.name);
+        let dir = args.out.clone();
+        Ok(Self {
+            dir: dir.unwrap_or_else(|| Path::new("runs").join(&id)),
+            id,
+            started_unix_ns,
+            plan,
+            text,
+            resumed: None,
+        })
+    }
+
+    /// The interrupted run in this directory.
+    pub(super) fn resume(dir: &Path) -> anyhow::Result<Self> {
+        let run = RunDir::resume(dir)?;
+        let manifest = run.manifest();
+        Ok(Self {
+            id: manifest.id.clone(),
+            started_unix_ns: manifest.started_unix_ns,
+            plan: manifest.plan.clone(),
+            text: String::new(),
+            dir: dir.to_owned(),
+            resumed: Some(run),
+        })
+    }
+
+    /// Opens or creates the run directory.
+    fn open(self, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
+        if let Some(run) = self.resumed {
+            check_same_place(run.manifest(), &fingerprint)?;
+            return Ok(run);
+        }
+        let manifest = RunManifest {
+            schema_version: tare_model::SCHEMA_VERSION,
+            id: self.id,
+            tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+            tare_build: build().to_owned(),
+            started_unix_ns: self.started_unix_ns,
+            plan: self.plan,
+            command: std::env::args().collect(),
+            fingerprint,
+        };
+        Ok(RunDir::create(&self.dir, manifest, &self.text)?)
+    }
 }
 
 /// Prepares the environment, runs the plan, and cleans up. Returns `None` when it was stopped
@@ -222,8 +252,6 @@ pub(super) enum RunStart {
 pub(super) async fn go<E: Environment>(
     mut environment: E,
     start: RunStart,
-    plan: &Plan,
-    name: (String, u64),
     mut stop: watch::Receiver<bool>,
     web: Option<TcpListener>,
     mut display: Display,
@@ -232,12 +260,12 @@ pub(super) async fn go<E: Environment>(
     let prepared = tokio::select! {
         biased;
         _ = stop.wait_for(|s| *s) => None,
-        prepared = environment.prepare(plan, &mut say) => Some(prepared),
+        prepared = environment.prepare(&start.plan, &mut say) => Some(prepared),
     };
     let done = match prepared {
         None => Ok(None),
         Some(Err(error)) => Err(error.into()),
-        Some(Ok(fingerprint)) => match open(start, plan, name, fingerprint) {
+        Some(Ok(fingerprint)) => match start.open(fingerprint) {
             Err(error) => Err(error),
             Ok(run) => conduct(&mut environment, &run, &mut display, stop, web)
                 .await
@@ -266,11 +294,6 @@ async fn conduct<E: Environment>(
         dir: run.path().to_owned(),
         outcome,
     })
-}
-
-fn run_id(started_unix_ns: u64, plan: &Plan) -> String {
-    let at = timestamp(started_unix_ns / 1_000_000_000);
-    format!("{at}-{}", plan.name)
 }
 
 /// The terminal and, with `--web`, the browser.
@@ -315,33 +338,6 @@ impl Observer for Watchers<'_> {
         }
         self.display.update(update);
     }
-}
-
-fn open(
-    start: RunStart,
-    plan: &Plan,
-    (id, started_unix_ns): (String, u64),
-    fingerprint: Fingerprint,
-) -> anyhow::Result<RunDir> {
-    let (out, text) = match start {
-        RunStart::Resume(run) => {
-            check_same_place(run.manifest(), &fingerprint)?;
-            return Ok(*run);
-        }
-        RunStart::New { out, text } => (out, text),
-    };
-    let dir = out.unwrap_or_else(|| Path::new("runs").join(&id));
-    let manifest = RunManifest {
-        schema_version: tare_model::SCHEMA_VERSION,
-        id,
-        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-        tare_build: build().to_owned(),
-        started_unix_ns,
-        plan: plan.clone(),
-        command: std::env::args().collect(),
-        fingerprint,
-    };
-    Ok(RunDir::create(&dir, manifest, &text)?)
 }
 
 /// What Ctrl-C and SIGTERM do.

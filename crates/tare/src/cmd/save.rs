@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 use tare_analysis::formats::hlog::{self, Seconds};
-use tare_analysis::formats::{self, About, Measured};
+use tare_analysis::formats::{self, About};
 use tare_model::load::LoadResult;
-use tare_model::record::{Interval, LoadRecord};
+use tare_model::record::LoadRecord;
 use tare_stats::Histogram;
 
 pub(crate) use tare_report::export::Format;
@@ -89,20 +89,15 @@ impl Saves {
                 self.seconds = Seconds::new(*window_ns);
                 self.log(&hlog::header(*window_start_unix_ns))
             }
-            LoadRecord::Interval(interval) => self.interval(interval),
+            LoadRecord::Interval(interval) if self.want_intervals() => {
+                let lines = self.seconds.add(interval).map_err(anyhow::Error::from);
+                lines.and_then(|lines| self.log(&lines))
+            }
             _ => Ok(()),
         };
         if let Err(error) = written {
             self.failed.get_or_insert(error);
         }
-    }
-
-    fn interval(&mut self, interval: &Interval) -> anyhow::Result<()> {
-        if self.want_intervals() {
-            let lines = self.seconds.add(interval)?;
-            self.log(&lines)?;
-        }
-        Ok(())
     }
 
     /// Writes `text` to the interval logs.
@@ -127,7 +122,7 @@ impl Saves {
             let text = match target.format {
                 Format::Hlog => String::new(),
                 Format::Hgrm => formats::hgrm(&Histogram::from_wire(&result.histograms.latency)?),
-                Format::Fortio => formats::fortio(about, &Measured::new(result)?),
+                Format::Fortio => formats::fortio(about, &[result])?,
                 Format::Csv => formats::csv::load(result),
                 Format::Openmetrics => formats::families::openmetrics(&formats::of_load(result)?),
                 Format::Json => serde_json::to_string_pretty(result)? + "\n",

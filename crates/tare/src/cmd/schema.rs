@@ -1,9 +1,12 @@
 //! `tare schema`.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
+
 use tare_model::schemas;
+
+use super::output::{json, print};
 
 /// Print the JSON Schema of a document that tare writes or reads.
 #[derive(clap::Args)]
@@ -13,20 +16,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
-    match &args.name {
-        None => {
-            for (name, what) in schemas::NAMES {
-                writeln!(out, "{name:<19} {what}")?;
-            }
-        }
+    let text = match &args.name {
+        None => schemas::NAMES
+            .map(|(name, what)| format!("{name:<19} {what}\n"))
+            .concat(),
         Some(name) => {
-            let Some(schema) = schemas::of(name) else {
-                anyhow::bail!("unknown schema `{name}`: `tare schema` lists all names");
-            };
-            writeln!(out, "{}", serde_json::to_string_pretty(&schema)?)?;
+            let unknown = || format!("unknown schema `{name}`: `tare schema` lists all names");
+            json(&schemas::of(name).with_context(unknown)?)?
         }
-    }
-    out.flush()?;
+    };
+    print(text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,15 +1,14 @@
 //! `tare search`: finds the highest rate that meets objectives.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use tare_analysis::slo::{Slo, SloError};
+use tare_analysis::slo::Slo;
 use tare_model::SCHEMA_VERSION;
+use tare_model::load::LoadSpec;
 use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
-use tare_model::load::{LoadSpec, Mode};
 use tare_model::units::{parse_duration, parse_rate};
 use tare_stats::search::{Progress, RateSearch};
 
@@ -65,7 +64,7 @@ pub(crate) struct Args {
     load: flags::OfLoad,
 }
 
-fn objective(text: &str) -> Result<Slo, SloError> {
+fn objective(text: &str) -> Result<Slo, String> {
     Slo::parse(text)
 }
 
@@ -88,7 +87,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.max_rate
         );
     }
-    let json = load::is_json(&args.load.0);
+    let output = args.load.0.output;
     let samples = args.slo.iter().map(Slo::samples_needed).max();
     let plan = Plan {
         slos: with_defaults(args.slo)?,
@@ -109,12 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         &stop,
         &mut |number, step| super::say(text::line(number, step)),
     )?;
-    let mut out = io::stdout().lock();
-    match json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?,
-        false => out.write_all(text::page(&result).as_bytes())?,
-    }
-    out.flush()?;
+    output.print(&result, || text::page(&result))?;
     Ok(match (result.ended, result.limit) {
         (SearchEnd::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
         (_, SearchLimit::MinRate) => ExitCode::from(exit::MISSED),
@@ -125,7 +119,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn with_defaults(mut slos: Vec<Slo>) -> anyhow::Result<Vec<Slo>> {
     for text in DEFAULT_OBJECTIVES {
-        let slo = Slo::parse(text)?;
+        let slo = Slo::parse(text).map_err(anyhow::Error::msg)?;
         let given = slos.iter().any(|s| {
             (s.is_of_errors() && slo.is_of_errors()) || (s.is_of_rate() && slo.is_of_rate())
         });
@@ -215,11 +209,4 @@ fn unseen_share(plan: &Plan, steps: &[SearchStep]) -> Option<f64> {
     let shortest_ns = missed.map(|s| s.duration_ns).min()?;
     let shares = plan.slos.iter().filter_map(|s| s.unseen_share(shortest_ns));
     shares.min_by(f64::total_cmp)
-}
-
-/// Changes the rate of an open loop.
-fn set_rate(mode: &mut Mode, to: f64) {
-    if let Mode::Open { rate_rps, .. } = mode {
-        *rate_rps = to;
-    }
 }

@@ -122,13 +122,12 @@ fn address(text: &str) -> anyhow::Result<String> {
     if port.parse::<u16>().is_ok() {
         return Ok(format!("127.0.0.1:{port}"));
     }
-    let Some((host, port)) = text.rsplit_once(':') else {
-        bail!("invalid address {text:?}: expected address:port, or a port from 0 to 65535");
-    };
-    if host.is_empty() || port.parse::<u16>().is_err() {
-        bail!("invalid address {text:?}: expected address:port, or a port from 0 to 65535");
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(text.to_owned())
+        }
+        _ => bail!("invalid address {text:?}: expected address:port, or a port from 0 to 65535"),
     }
-    Ok(text.to_owned())
 }
 
 fn describe(server: &EchoServer) -> io::Result<()> {

@@ -1,10 +1,12 @@
 //! TLS from the command line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
-use clap::ValueEnum;
 use tare_model::load::transport::{TlsSpec, TlsVersion};
+
+use super::input::{one_of, read_text};
+
+const VERSIONS: [&str; 2] = ["1.2", "1.3"];
 
 /// TLS options of https:// and grpcs:// URLs.
 #[derive(clap::Args)]
@@ -23,51 +25,30 @@ pub(super) struct TlsArgs {
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
     /// Minimum TLS version.
-    #[arg(long, value_enum, default_value_t = Version::V12)]
-    tls_min: Version,
+    #[arg(long, value_parser = one_of::<TlsVersion>(&VERSIONS), default_value = "1.2")]
+    tls_min: TlsVersion,
     /// Maximum TLS version.
-    #[arg(long, value_enum, default_value_t = Version::V13)]
-    tls_max: Version,
+    #[arg(long, value_parser = one_of::<TlsVersion>(&VERSIONS), default_value = "1.3")]
+    tls_max: TlsVersion,
     /// Accept any server certificate without verification.
     #[arg(long, short = 'k', conflicts_with = "ca")]
     insecure: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Version {
-    #[value(name = "1.2")]
-    V12,
-    #[value(name = "1.3")]
-    V13,
-}
-
-impl From<Version> for TlsVersion {
-    fn from(version: Version) -> Self {
-        match version {
-            Version::V12 => Self::V12,
-            Version::V13 => Self::V13,
-        }
-    }
-}
-
 impl TlsArgs {
     /// Returns the TLS settings, or `None` if all have their defaults.
     pub(super) fn spec(&self, resumption: bool) -> anyhow::Result<Option<TlsSpec>> {
-        let read = |path: &Option<PathBuf>| path.as_deref().map(text).transpose();
+        let read = |path: &Option<PathBuf>| path.as_deref().map(read_text).transpose();
         let spec = TlsSpec {
             ca_pem: read(&self.ca)?,
             client_cert_pem: read(&self.cert)?,
             client_key_pem: read(&self.key)?,
             server_name: self.server_name.clone(),
-            version_min: self.tls_min.into(),
-            version_max: self.tls_max.into(),
+            version_min: self.tls_min,
+            version_max: self.tls_max,
             resumption,
             insecure: self.insecure,
         };
         Ok((spec != TlsSpec::default()).then_some(spec))
     }
-}
-
-fn text(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))
 }

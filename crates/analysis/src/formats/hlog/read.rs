@@ -42,25 +42,15 @@ pub struct Line {
     pub histogram: Histogram,
 }
 
-/// Why a text is no interval log that can be used.
+/// Why a text is not a usable interval log: a line is not an interval, or its histogram is damaged
+/// or of another configuration than that of tare.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LogError {
-    /// A line is no interval.
-    #[error("line {line}: {found}")]
-    Line {
-        /// From 1.
-        line: usize,
-        /// What was found, and what was expected.
-        found: String,
-    },
-    /// A histogram is damaged or of another configuration than tare's.
-    #[error("line {line}: {source}")]
-    Histogram {
-        /// From 1.
-        line: usize,
-        /// What is wrong with it.
-        source: WireError,
-    },
+#[error("line {line}: {found}")]
+pub struct LogError {
+    /// From 1.
+    line: usize,
+    /// What was found, and what was expected.
+    found: String,
 }
 
 /// Reads a log.
@@ -72,7 +62,7 @@ pub fn read(text: &str) -> Result<Log, LogError> {
     let mut found: Vec<(f64, Line)> = Vec::new();
     for (i, line) in text.split('\n').enumerate() {
         let line = line.trim_end_matches('\r');
-        let wrong = |found: &str| LogError::Line {
+        let wrong = |found: &str| LogError {
             line: i + 1,
             found: found.to_owned(),
         };
@@ -119,7 +109,7 @@ fn number(text: &str) -> Option<f64> {
 }
 
 fn interval(text: &str, line: usize) -> Result<(f64, Line), LogError> {
-    let wrong = |found: &str| LogError::Line {
+    let wrong = |found: &str| LogError {
         line,
         found: found.to_owned(),
     };
@@ -140,7 +130,7 @@ fn interval(text: &str, line: usize) -> Result<(f64, Line), LogError> {
     };
     let at = number(at).ok_or_else(|| wrong("expected the start in seconds"))?;
     let length = number(length).ok_or_else(|| wrong("expected the length in seconds"))?;
-    let histogram = unpack(packed.trim()).map_err(|source| LogError::Histogram { line, source })?;
+    let histogram = unpack(packed.trim()).map_err(|e| wrong(&e.to_string()))?;
     let line = Line {
         tag,
         from_ns: 0,

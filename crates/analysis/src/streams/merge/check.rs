@@ -15,22 +15,21 @@ const SHARDS_SHOWN: usize = 20;
 
 /// Every window must overlap every other, and all be of one kind of load.
 pub(super) fn overlap(parts: &[Part]) -> Result<(), MergeError> {
-    let stranger = |a: &Part, b: &Part, why: &str| MergeError::Stranger {
-        first: a.source.clone(),
-        second: b.source.clone(),
-        why: why.to_owned(),
-    };
     for (a, b) in pairs(parts) {
         let apart =
             a.end_unix_ns() <= b.window_start_unix_ns || b.end_unix_ns() <= a.window_start_unix_ns;
         if apart && a.window_ns > 0 && b.window_ns > 0 {
-            return Err(stranger(a, b, "their windows do not overlap"));
+            return Err(MergeError::unrelated(a, b, "their windows do not overlap"));
         }
         let closed = |p: &Part| p.result.as_ref().map(|r| r.mode == Mode::Saturate);
         if let (Some(x), Some(y)) = (closed(a), closed(b))
             && x != y
         {
-            return Err(stranger(a, b, "one is open-loop, one closed-loop"));
+            return Err(MergeError::unrelated(
+                a,
+                b,
+                "one is open-loop, one closed-loop",
+            ));
         }
     }
     Ok(())
@@ -47,11 +46,10 @@ pub(super) fn duplicates(parts: &[Part]) -> Result<(), MergeError> {
             _ if same(a, b) => "the same measurement of one generator".to_owned(),
             _ => continue,
         };
-        return Err(MergeError::Duplicate {
-            first: a.source.clone(),
-            second: b.source.clone(),
-            what,
-        });
+        let (a, b) = (&a.source, &b.source);
+        return Err(MergeError(format!(
+            "{a} and {b} are {what}; give each generator once"
+        )));
     }
     Ok(())
 }
@@ -76,18 +74,15 @@ fn same(a: &Part, b: &Part) -> bool {
 /// none of the parts is a shard.
 ///
 /// # Errors
-/// [`MergeError::Stranger`] for shards of different divisions.
+/// [`MergeError`] for shards of different divisions.
 pub(super) fn missing(parts: &[Part]) -> Result<Option<(u32, String)>, MergeError> {
     let known: Vec<_> = parts.iter().filter_map(|p| Some((p, p.shard?))).collect();
     let Some((first, division)) = known.iter().find(|(_, s)| s.count > 1) else {
         return Ok(None);
     };
     if let Some((other, shard)) = known.iter().find(|(_, s)| s.count != division.count) {
-        return Err(MergeError::Stranger {
-            first: first.source.clone(),
-            second: other.source.clone(),
-            why: format!("{} and {}", shard_words(*division), shard_words(*shard)),
-        });
+        let why = format!("{} and {}", shard_words(*division), shard_words(*shard));
+        return Err(MergeError::unrelated(first, other, &why));
     }
     let there: BTreeSet<u32> = known.iter().map(|(_, s)| s.index).collect();
     // Interval logs do not say which shard they are: each may be a missing one.

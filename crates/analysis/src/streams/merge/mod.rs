@@ -10,7 +10,6 @@ mod check;
 mod deviate;
 mod part;
 mod result;
-mod transport;
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::load::merge::{Merged, MergedEndpoint, MergedGenerator, SourceKind};
@@ -18,10 +17,9 @@ use tare_model::load::{LoadResult, Shard};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 
-use crate::formats::hlog::{self, LogError};
-use crate::streams::load::StreamError;
+use crate::formats::hlog;
+use tare_stats::Histogram;
 use tare_stats::bootstrap::samples_needed;
-use tare_stats::{Histogram, WireError};
 
 pub use part::Part;
 
@@ -30,93 +28,21 @@ pub use part::Part;
 pub const SKEW_SUSPECT: f64 = 0.01;
 
 /// What is wrong with generators that are to be merged.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum MergeError {
-    /// Nothing was given.
-    #[error("found nothing to merge; expected results, records or interval logs of generators")]
-    Empty,
-    /// A file is none of the formats.
-    #[error(
-        "{source_name}: {found}; expected the JSON of `tare load --output json`, the records of \
-         `tare load --spec`, or an HdrHistogram interval log"
-    )]
-    Unknown {
-        /// Which file.
-        source_name: String,
-        /// What was found.
-        found: String,
-    },
-    /// A stream of records is not whole.
-    #[error("{source_name}: {found}")]
-    Stream {
-        /// Which file.
-        source_name: String,
-        /// What is wrong with it.
-        found: StreamError,
-    },
-    /// An interval log cannot be read.
-    #[error("{source_name}: {found}")]
-    Log {
-        /// Which file.
-        source_name: String,
-        /// What is wrong with it.
-        found: LogError,
-    },
-    /// A histogram is damaged.
-    #[error("{source_name}: {found}")]
-    Histogram {
-        /// Which file.
-        source_name: String,
-        /// What is wrong with it.
-        found: WireError,
-    },
-    /// One generator twice.
-    #[error("{first} and {second} are {what}; give each generator once")]
-    Duplicate {
-        /// The one.
-        first: String,
-        /// The other.
-        second: String,
-        /// In what they are the same.
-        what: String,
-    },
-    /// Not all of the schedule is there.
-    #[error(
-        "of {count} shards, missing: {missing}; give their files, too, or --allow-missing to \
-         merge what there is"
-    )]
-    Missing {
-        /// Shards in all.
-        count: u32,
-        /// Indices of those that are not there.
-        missing: String,
-    },
-    /// Parts of different measurements.
-    #[error("{first} and {second} do not belong together: {why}")]
-    Stranger {
-        /// The one.
-        first: String,
-        /// The other.
-        second: String,
-        /// What tells them apart.
-        why: String,
-    },
-    /// A log was asked for where there are no seconds.
-    #[error(
-        "{source_name} holds no seconds, and an interval log needs them: give the generator's \
-         records or its own interval log"
-    )]
-    NoSeconds {
-        /// Which file.
-        source_name: String,
-    },
-}
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MergeError(String);
 
-/// What merging may pass over.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Merge although shards are missing; the verdict says so.
-    pub allow_missing: bool,
+impl MergeError {
+    /// Something wrong with one file.
+    fn at(source: &str, found: impl std::fmt::Display) -> Self {
+        Self(format!("{source}: {found}"))
+    }
+
+    /// Parts of different measurements.
+    fn unrelated(a: &Part, b: &Part, why: &str) -> Self {
+        let (a, b) = (&a.source, &b.source);
+        Self(format!("{a} and {b} do not belong together: {why}"))
+    }
 }
 
 /// The result of generators that are known to be the shards of one schedule and to
@@ -125,26 +51,23 @@ pub struct Options {
 /// shortens nobody's window.
 ///
 /// # Errors
-/// [`MergeError::Histogram`] when one is damaged.
+/// [`MergeError`] when a histogram is damaged.
 pub(crate) fn of_one_start(results: &[LoadResult]) -> Result<Option<LoadResult>, MergeError> {
     let first = match results {
         [] => return Ok(None),
         [one] => return Ok(Some(one.clone())),
         [first, ..] => first,
     };
-    let part = |(i, r): (usize, &LoadResult)| {
-        Part::of_result(
-            &format!("generator {i}"),
+    let mut parts = Vec::new();
+    for (i, result) in results.iter().enumerate() {
+        let source = format!("generator {i}");
+        parts.push(Part::of_result(
+            &source,
             SourceKind::Records,
-            r.clone(),
+            result.clone(),
             None,
-        )
-    };
-    let parts: Vec<Part> = results
-        .iter()
-        .enumerate()
-        .map(part)
-        .collect::<Result<_, _>>()?;
+        )?);
+    }
     let joined = results.iter().map(|r| r.verdict.clone());
     let joined = joined.reduce(Verdict::and);
     let mut findings = joined.unwrap_or_default().reasons;
@@ -169,28 +92,28 @@ fn too_few(responses: u64) -> Option<Finding> {
     })
 }
 
-/// All parts as one.
+/// All parts as one. With `allow_missing` also although shards are missing; the verdict says so.
 ///
 /// # Errors
 /// [`MergeError`] when they cannot be parts of one measurement.
-pub fn merge(parts: Vec<Part>, options: Options) -> Result<Merged, MergeError> {
+pub fn merge(parts: Vec<Part>, allow_missing: bool) -> Result<Merged, MergeError> {
     let parts = in_order(parts);
     let (Some(start), Some(end)) = (
         parts.iter().map(|p| p.window_start_unix_ns).min(),
         parts.iter().map(Part::end_unix_ns).max(),
     ) else {
-        return Err(MergeError::Empty);
+        return Err(nothing());
     };
     check::overlap(&parts)?;
     check::duplicates(&parts)?;
     let missing = check::missing(&parts)?;
     if let Some((count, missing)) = &missing
-        && !options.allow_missing
+        && !allow_missing
     {
-        return Err(MergeError::Missing {
-            count: *count,
-            missing: missing.clone(),
-        });
+        return Err(MergeError(format!(
+            "of {count} shards, missing: {missing}; give their files, too, or --allow-missing to \
+             merge what there is"
+        )));
     }
     let mut latency = Histogram::new();
     parts.iter().for_each(|p| latency.merge(&p.latency));
@@ -221,6 +144,11 @@ pub fn merge(parts: Vec<Part>, options: Options) -> Result<Merged, MergeError> {
         result: result.map(Box::new),
         verdict,
     })
+}
+
+fn nothing() -> MergeError {
+    let found = "found nothing to merge; expected results, records or interval logs of generators";
+    MergeError(found.to_owned())
 }
 
 /// The parts in the one order in which everything is added and listed.
@@ -299,16 +227,20 @@ fn shard_words(shard: Shard) -> String {
 /// earliest start. A part that started later is placed to the nearest second.
 ///
 /// # Errors
-/// [`MergeError::NoSeconds`] for a part that is a result only.
+/// [`MergeError`] for a part that is a result only.
 pub fn interval_log(parts: &[Part]) -> Result<String, MergeError> {
     use std::collections::BTreeMap;
     const SECOND_NS: u64 = 1_000_000_000;
     let start = parts.iter().map(|p| p.window_start_unix_ns).min();
-    let start = start.ok_or(MergeError::Empty)?;
+    let start = start.ok_or_else(nothing)?;
     let mut all: BTreeMap<(u64, Option<&str>), (u64, Histogram)> = BTreeMap::new();
     for part in parts {
-        let log = part.log.as_ref().ok_or_else(|| MergeError::NoSeconds {
-            source_name: part.source.clone(),
+        let log = part.log.as_ref().ok_or_else(|| {
+            MergeError(format!(
+                "{} holds no seconds, and an interval log needs them: give the generator's \
+                 records or its own interval log",
+                part.source
+            ))
         })?;
         for line in &log.lines {
             let since = (part.window_start_unix_ns - start).saturating_add(line.from_ns);

@@ -1,11 +1,12 @@
 //! One generator, read from whichever of its files was given.
 
+use tare_model::hist::HistogramWire;
 use tare_model::load::merge::SourceKind;
 use tare_model::load::{ErrorClass, LoadResult, Shard};
 
 use super::MergeError;
 use crate::formats::hlog::{self, Log};
-use crate::streams::load::LoadStream;
+use crate::streams::load::{LoadStream, StreamError};
 use tare_stats::hist::Histogram;
 
 /// One generator's part of a measurement.
@@ -47,52 +48,38 @@ impl Part {
         {
             Self::of_log(source, text)
         } else {
-            Err(MergeError::Unknown {
-                source_name: source.to_owned(),
-                found: match first {
-                    "" => "found an empty file".to_owned(),
-                    _ => format!("found {:?}...", first.chars().take(20).collect::<String>()),
-                },
-            })
+            let found = match first {
+                "" => "found an empty file".to_owned(),
+                _ => format!("found {:?}...", first.chars().take(20).collect::<String>()),
+            };
+            Err(unknown(source, &found))
         }
     }
 
     fn of_document(source: &str, text: &str) -> Result<Self, MergeError> {
-        let unknown = |found: String| MergeError::Unknown {
-            source_name: source.to_owned(),
-            found,
-        };
-        let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|e| unknown(format!("found damaged JSON: {e}")))?;
+        let value: serde_json::Value = serde_json::from_str(text)
+            .map_err(|e| unknown(source, &format!("found damaged JSON: {e}")))?;
         if value.get("generators").is_some() {
-            return Err(unknown(
-                "found a merged document, which tells generators no longer apart".to_owned(),
-            ));
+            let found = "found a merged document, which does not separate its generators";
+            return Err(unknown(source, found));
         }
         let version = value
             .get("schema_version")
             .and_then(serde_json::Value::as_u64);
         if version.is_some_and(|v| v > u64::from(tare_model::SCHEMA_VERSION)) {
-            return Err(unknown("found the document of a newer tare".to_owned()));
+            return Err(unknown(source, "found the document of a newer tare"));
         }
-        let result: LoadResult =
-            serde_json::from_value(value).map_err(|e| unknown(format!("found JSON, but {e}")))?;
+        let result: LoadResult = serde_json::from_value(value)
+            .map_err(|e| unknown(source, &format!("found JSON, but {e}")))?;
         if !result.counts.identity_holds() {
-            return Err(MergeError::Stream {
-                source_name: source.to_owned(),
-                found: crate::StreamError::Identity {
-                    found: result.counts,
-                },
-            });
+            let found = result.counts;
+            return Err(MergeError::at(source, StreamError::Identity { found }));
         }
         Self::of_result(source, SourceKind::Result, result, None)
     }
 
     fn of_records(source: &str, text: &str) -> Result<Self, MergeError> {
-        let failed = |found| MergeError::Stream {
-            source_name: source.to_owned(),
-            found,
-        };
+        let failed = |found| MergeError::at(source, found);
         let mut stream = LoadStream::logging();
         for line in text.lines() {
             stream.line(line).map_err(failed)?;
@@ -100,18 +87,12 @@ impl Part {
         let log = stream.hlog();
         let result = stream.finish().map_err(failed)?;
         let log = log.map(|text| hlog::read(&text)).transpose();
-        let log = log.map_err(|found| MergeError::Log {
-            source_name: source.to_owned(),
-            found,
-        })?;
+        let log = log.map_err(|found| MergeError::at(source, found))?;
         Self::of_result(source, SourceKind::Records, result, log)
     }
 
     fn of_log(source: &str, text: &str) -> Result<Self, MergeError> {
-        let log = hlog::read(text).map_err(|found| MergeError::Log {
-            source_name: source.to_owned(),
-            found,
-        })?;
+        let log = hlog::read(text).map_err(|found| MergeError::at(source, found))?;
         let mut latency = Histogram::new();
         let mut endpoints: Vec<(String, Histogram)> = Vec::new();
         let mut window_ns = 0;
@@ -147,17 +128,11 @@ impl Part {
         log: Option<Log>,
     ) -> Result<Self, MergeError> {
         if let Some(Shard { index, count }) = result.shard.filter(|s| s.index >= s.count) {
-            return Err(MergeError::Unknown {
-                source_name: source.to_owned(),
-                found: format!("found shard {index} of {count}, which there cannot be"),
-            });
+            let found =
+                format!("found shard {index} of {count}, expected an index below the count");
+            return Err(unknown(source, &found));
         }
-        let decoded = |wire| {
-            Histogram::from_wire(wire).map_err(|found| MergeError::Histogram {
-                source_name: source.to_owned(),
-                found,
-            })
-        };
+        let decoded = |wire| decoded(source, wire);
         let endpoints = result
             .endpoints
             .iter()
@@ -176,10 +151,29 @@ impl Part {
         })
     }
 
+    pub(super) fn decoded(&self, wire: &HistogramWire) -> Result<Histogram, MergeError> {
+        decoded(&self.source, wire)
+    }
+
     /// When its window ends.
     pub(super) fn end_unix_ns(&self) -> u64 {
         self.window_start_unix_ns.saturating_add(self.window_ns)
     }
+}
+
+fn decoded(source: &str, wire: &HistogramWire) -> Result<Histogram, MergeError> {
+    Histogram::from_wire(wire).map_err(|found| MergeError::at(source, found))
+}
+
+/// A file in none of the formats.
+fn unknown(source: &str, found: &str) -> MergeError {
+    MergeError::at(
+        source,
+        format!(
+            "{found}; expected the JSON of `tare load --output json`, the records of \
+             `tare load --spec`, or an HdrHistogram interval log"
+        ),
+    )
 }
 
 /// Whether a tag is `NAME#CLASS`. The names of endpoints may have a `#`, too.

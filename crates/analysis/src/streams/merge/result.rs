@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::hist::HistogramWire;
+use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::load::{
     Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate,
 };
@@ -23,23 +24,17 @@ pub(super) fn of(
     let Some(first) = results.first().filter(|_| results.len() == parts.len()) else {
         return Ok(None);
     };
-    let sum = |of: fn(&LoadHistograms) -> &HistogramWire| {
-        let mut all = Histogram::new();
-        for part in parts {
-            if let Some(result) = &part.result {
-                all.merge(&decoded(part, of(&result.histograms))?);
-            }
-        }
-        Ok::<_, MergeError>(all)
+    let whole = |of: fn(&LoadHistograms) -> &HistogramWire| {
+        let sum = sum(parts, |r| Some(of(&r.histograms)))?;
+        Ok::<_, MergeError>(sum.unwrap_or_default())
     };
-    let latency = sum(|h| &h.latency)?;
-    let service_time = sum(|h| &h.service_time)?;
-    let lateness = sum(|h| &h.lateness)?;
-    let wait = sum(|h| &h.wait)?;
-    let error_latency = sum(|h| &h.error_latency)?;
-    let stream_wait = sum_of_some(parts, |h| h.stream_wait.as_ref())?;
-    let message_latency = sum_of_some(parts, |h| h.message_latency.as_ref())?;
-    let summary = |h: &Option<Histogram>| h.as_ref().map(Histogram::summary);
+    let latency = whole(|h| &h.latency)?;
+    let service_time = whole(|h| &h.service_time)?;
+    let lateness = whole(|h| &h.lateness)?;
+    let wait = whole(|h| &h.wait)?;
+    let error_latency = whole(|h| &h.error_latency)?;
+    let stream_wait = sum(parts, |r| r.histograms.stream_wait.as_ref())?;
+    let message_latency = sum(parts, |r| r.histograms.message_latency.as_ref())?;
     let mut counts = Counts::default();
     results.iter().for_each(|r| counts.add(&r.counts));
     let mut versions: Vec<&str> = results.iter().map(|r| r.tare_version.as_str()).collect();
@@ -61,12 +56,12 @@ pub(super) fn of(
         lateness_ns: lateness.summary(),
         wait_ns: wait.summary(),
         error_latency_ns: error_latency.summary(),
-        stream_wait_ns: summary(&stream_wait),
-        message_latency_ns: summary(&message_latency),
+        stream_wait_ns: stream_wait.as_ref().map(Histogram::summary),
+        message_latency_ns: message_latency.as_ref().map(Histogram::summary),
         status: counted(results.iter().map(|r| &r.status)),
         grpc_status: counted(results.iter().map(|r| &r.grpc_status)),
-        tls: super::transport::tls(parts)?,
-        instrument_error: super::transport::instrument(parts)?,
+        tls: tls(parts)?,
+        instrument_error: instrument(parts)?,
         errors: counted(results.iter().map(|r| &r.errors)),
         endpoints: endpoints(parts)?,
         generator: generator(&results),
@@ -84,26 +79,66 @@ pub(super) fn of(
 }
 
 /// The sum of what some of the results may have; `None` when none has.
-fn sum_of_some(
-    parts: &[Part],
-    of: fn(&LoadHistograms) -> Option<&HistogramWire>,
+fn sum<'a>(
+    parts: &'a [Part],
+    of: impl Fn(&'a LoadResult) -> Option<&'a HistogramWire>,
 ) -> Result<Option<Histogram>, MergeError> {
     let mut all: Option<Histogram> = None;
     for part in parts {
-        let wire = part.result.as_ref().and_then(|r| of(&r.histograms));
-        if let Some(wire) = wire {
-            let sum = all.get_or_insert_default();
-            sum.merge(&decoded(part, wire)?);
+        if let Some(wire) = part.result.as_ref().and_then(&of) {
+            all.get_or_insert_default().merge(&part.decoded(wire)?);
         }
     }
     Ok(all)
 }
 
-pub(super) fn decoded(part: &Part, wire: &HistogramWire) -> Result<Histogram, MergeError> {
-    Histogram::from_wire(wire).map_err(|found| MergeError::Histogram {
-        source_name: part.source.clone(),
-        found,
-    })
+/// Handshakes of all parts; `None` when none used TLS.
+fn tls(parts: &[Part]) -> Result<Option<TlsResult>, MergeError> {
+    let Some(handshake) = sum(parts, |r| Some(&r.tls.as_ref()?.handshake))? else {
+        return Ok(None);
+    };
+    let results = parts.iter().filter_map(|p| p.result.as_ref());
+    let all: Vec<&TlsResult> = results.filter_map(|r| r.tls.as_ref()).collect();
+    Ok(Some(TlsResult {
+        handshake_ns: handshake.summary(),
+        handshakes_full: total(all.iter().map(|t| t.handshakes_full)),
+        handshakes_resumed: total(all.iter().map(|t| t.handshakes_resumed)),
+        protocols: counted(all.iter().map(|t| &t.protocols)),
+        failures: counted(all.iter().map(|t| &t.failures)),
+        insecure: all.iter().any(|t| t.insecure),
+        handshake: handshake.to_wire(),
+    }))
+}
+
+/// The sampled requests of all parts; `None` when none took samples.
+fn instrument(parts: &[Part]) -> Result<Option<InstrumentError>, MergeError> {
+    let send = sum(parts, |r| Some(&r.instrument_error.as_ref()?.send))?;
+    let service_time = sum(parts, |r| Some(&r.instrument_error.as_ref()?.service_time))?;
+    let Some((send, service_time)) = send.zip(service_time) else {
+        return Ok(None);
+    };
+    let results = parts.iter().filter_map(|p| p.result.as_ref());
+    let all: Vec<&InstrumentError> = results
+        .filter_map(|r| r.instrument_error.as_ref())
+        .collect();
+    let uncertainty = all.iter().map(|i| i.clock_uncertainty_ns_max).max();
+    Ok(Some(InstrumentError {
+        every: all.iter().map(|i| i.every).max().unwrap_or(0),
+        sampled: total(all.iter().map(|i| i.sampled)),
+        missed: total(all.iter().map(|i| i.missed)),
+        absent: all.iter().find_map(|i| i.absent.clone()),
+        send_ns: send.summary(),
+        service_time_ns: service_time.summary(),
+        below_zero: total(all.iter().map(|i| i.below_zero)),
+        clock_uncertainty_ns_max: uncertainty.unwrap_or(0),
+        send: send.to_wire(),
+        service_time: service_time.to_wire(),
+    }))
+}
+
+/// A sum that stops at the largest number: counts from a file may be anything.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 /// Slots sent over the common window: a generator that came late has sent less in it.
@@ -136,20 +171,17 @@ fn mode(first: &LoadResult, results: &[&LoadResult], target: Option<f64>) -> Mod
     mode
 }
 
-pub(super) fn counted<'a>(
-    maps: impl Iterator<Item = &'a BTreeMap<String, u64>>,
-) -> BTreeMap<String, u64> {
+fn counted<'a>(maps: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
     let mut sum = BTreeMap::new();
-    for (key, n) in maps.flatten() {
-        add(&mut sum, key, *n);
-    }
+    maps.for_each(|map| add(&mut sum, map));
     sum
 }
 
-/// Counts from a file may be anything.
-fn add(to: &mut BTreeMap<String, u64>, key: &str, n: u64) {
-    let sum = to.entry(key.to_owned()).or_default();
-    *sum = sum.saturating_add(n);
+fn add(to: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
+    for (key, n) in counts {
+        let sum = to.entry(key.clone()).or_default();
+        *sum = sum.saturating_add(*n);
+    }
 }
 
 /// One endpoint's sums.
@@ -173,16 +205,12 @@ fn endpoints(parts: &[Part]) -> Result<Vec<EndpointResult>, MergeError> {
             });
             let sums = &mut all[index].1;
             sums.counts.add(&endpoint.counts);
-            sums.latency.merge(&decoded(part, &endpoint.latency)?);
-            for (class, n) in &endpoint.errors {
-                add(&mut sums.errors, class, *n);
-            }
-            for (status, n) in &endpoint.grpc_status {
-                add(&mut sums.grpc_status, status, *n);
-            }
+            sums.latency.merge(&part.decoded(&endpoint.latency)?);
+            add(&mut sums.errors, &endpoint.errors);
+            add(&mut sums.grpc_status, &endpoint.grpc_status);
             for (class, wire) in &endpoint.error_latency {
                 let sum = sums.error_latency.entry(class.clone()).or_default();
-                sum.merge(&decoded(part, wire)?);
+                sum.merge(&part.decoded(wire)?);
             }
         }
     }
@@ -204,7 +232,7 @@ fn endpoints(parts: &[Part]) -> Result<Vec<EndpointResult>, MergeError> {
 
 fn generator(results: &[&LoadResult]) -> GeneratorStats {
     let each = || results.iter().map(|r| &r.generator);
-    let sum = |of: fn(&GeneratorStats) -> u64| each().map(of).fold(0, u64::saturating_add);
+    let sum = |of: fn(&GeneratorStats) -> u64| total(each().map(of));
     let throttled: Option<u64> = each()
         .filter_map(|g| g.throttled_ns)
         .reduce(u64::saturating_add);

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tare_model::record::AgentRecord;
 use tare_model::trial::EventKind;
 use tare_model::worker::{AgentSpec, WatchedProcess};
+use tare_model::writer;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -248,17 +249,17 @@ impl<'a> Summaries<'a> {
 
     /// The lines that an agent would have written.
     fn stream(&self, window: (i64, i64)) -> Vec<String> {
-        let mut records = AgentRecords::default();
-        let mut lines = vec![records.hello("kubelet", 0)];
+        let mut records = AgentRecords::new(Vec::new());
+        // Writing to memory does not fail.
+        let _ = records.hello("kubelet", 0);
         let machines: Vec<NodeReadings> = self.machines.values().cloned().collect();
         for sample in readings::samples(&self.containers, &machines, window, STEP_NS) {
-            lines.extend(records.sample(sample));
+            let _ = records.sample(sample);
         }
-        lines.push(records.line(&AgentRecord::Kubelet {
-            age_ns_max: self.age_ns_max,
-        }));
-        lines.push(records.last(0, u64::try_from(window.1).unwrap_or(0)));
-        lines
+        let age_ns_max = self.age_ns_max;
+        let _ = records.write(&AgentRecord::Kubelet { age_ns_max });
+        let written = records.last(0, u64::try_from(window.1).unwrap_or(0));
+        writer::lines(&written.unwrap_or_default())
     }
 }
 

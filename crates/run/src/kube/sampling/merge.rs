@@ -7,6 +7,7 @@ use tare_analysis::AgentStream;
 use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample};
 use tare_model::trial::EventKind;
 use tare_model::worker::AgentSpec;
+use tare_model::writer;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -128,7 +129,7 @@ pub(crate) struct MergedSamples {
     nodes: Vec<NodeStream>,
     /// Number of processes in the whole specification.
     processes: usize,
-    records: AgentRecords,
+    records: AgentRecords<Vec<u8>>,
     has_hello: bool,
     own_cpu_ns: u64,
     elapsed_ns: u64,
@@ -174,24 +175,24 @@ impl MergedSamples {
         let node = &mut self.nodes[source];
         let record = node.stream.line(line);
         let record = record.map_err(|e| format!("agent on {}: {e}", node.part.node))?;
-        let mut out = Vec::new();
+        // Writing to memory does not fail.
         match record.clone() {
             AgentRecord::Hello(hello) => {
                 if !std::mem::replace(&mut self.has_hello, true) {
                     let hello = Hello { pid: 0, ..hello };
-                    out.push(self.records.line(&AgentRecord::Hello(hello)));
+                    let _ = self.records.write(&AgentRecord::Hello(hello));
                 }
             }
             AgentRecord::Gone { process, t_ns } => {
                 let index = node.part.indexes.get(process as usize).copied();
-                out.push(self.records.gone(index.unwrap_or_default(), t_ns));
+                let _ = self.records.gone(index.unwrap_or_default(), t_ns);
             }
             AgentRecord::Sample(sample) => {
                 node.last_ns = sample.t_ns;
                 node.waiting.push_back(sample);
                 while self.next_is_complete() {
                     let merged = AgentRecord::Sample(self.next_sample());
-                    out.push(self.records.line(&merged));
+                    let _ = self.records.write(&merged);
                 }
             }
             AgentRecord::Kubelet { .. } => {}
@@ -205,7 +206,7 @@ impl MergedSamples {
                 self.elapsed_ns = self.elapsed_ns.max(elapsed_ns);
             }
         }
-        Ok(out)
+        Ok(self.records.take_lines())
     }
 
     /// Whether every node has a sample of the same second. Drops samples of earlier seconds than
@@ -270,17 +271,17 @@ impl MergedSamples {
     /// Returns the last lines. The processes of an unfinished stream are gone since its last
     /// sample.
     fn finish(mut self) -> Result<Vec<String>, String> {
-        let mut out = Vec::new();
         for node in self.nodes {
             if !node.finished {
-                let indexes = node.part.indexes.into_iter();
-                out.extend(indexes.map(|index| self.records.gone(index, node.last_ns)));
+                for index in node.part.indexes {
+                    let _ = self.records.gone(index, node.last_ns);
+                }
             } else if let Some(problem) = node.stream.finish().1 {
                 return Err(format!("agent on {}: {problem}", node.part.node));
             }
         }
-        out.push(self.records.last(self.own_cpu_ns, self.elapsed_ns));
-        Ok(out)
+        let written = self.records.last(self.own_cpu_ns, self.elapsed_ns);
+        Ok(writer::lines(&written.unwrap_or_default()))
     }
 }
 

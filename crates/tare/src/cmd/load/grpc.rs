@@ -1,13 +1,13 @@
 //! gRPC calls on the command line: `grpc://host:port/package.Service/Method`.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 
-use anyhow::Context;
 use base64::Engine as _;
-use clap::ValueEnum;
+use base64::engine::general_purpose::STANDARD;
 use tare_model::load::{Endpoint, GrpcCall, Protocol, Streaming};
 use tare_model::units::parse_duration;
+
+use crate::cmd::input::{name_value, one_of, read_input};
 
 /// Options of gRPC calls.
 #[derive(clap::Args)]
@@ -16,22 +16,14 @@ pub(super) struct GrpcArgs {
     #[arg(long, value_name = "FILE")]
     data_raw: Vec<String>,
     /// gRPC: metadata of the call, `name: value`; may be repeated.
-    #[arg(long, value_name = "NAME: VALUE")]
-    pub(super) metadata: Vec<String>,
+    #[arg(long, value_name = "NAME: VALUE", value_parser = name_value)]
+    pub(super) metadata: Vec<(String, String)>,
     /// gRPC: which side streams messages. With `bidi`, each message waits for the response to the previous one.
-    #[arg(long, value_enum, default_value_t = StreamingArg::Unary)]
-    streaming: StreamingArg,
+    #[arg(long, value_parser = one_of::<Streaming>(&["unary", "client", "server", "bidi"]), default_value = "unary")]
+    streaming: Streaming,
     /// gRPC: deadline sent to the server (grpc-timeout). The generator itself uses --timeout.
     #[arg(long, value_parser = parse_duration)]
     deadline: Option<u64>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum StreamingArg {
-    Unary,
-    Client,
-    Server,
-    Bidi,
 }
 
 impl GrpcArgs {
@@ -42,12 +34,7 @@ impl GrpcArgs {
 
     pub(super) fn call(&self) -> GrpcCall {
         GrpcCall {
-            streaming: match self.streaming {
-                StreamingArg::Unary => Streaming::Unary,
-                StreamingArg::Client => Streaming::Client,
-                StreamingArg::Server => Streaming::Server,
-                StreamingArg::Bidi => Streaming::Bidi,
-            },
+            streaming: self.streaming,
             deadline_ns: self.deadline,
         }
     }
@@ -55,13 +42,7 @@ impl GrpcArgs {
 
 fn message(place: &str) -> anyhow::Result<String> {
     let path = place.strip_prefix('@').unwrap_or(place);
-    let mut bytes = Vec::new();
-    if path == "-" {
-        std::io::stdin().read_to_end(&mut bytes)?;
-    } else {
-        bytes = std::fs::read(path).with_context(|| format!("failed to read {path}"))?;
-    }
-    Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
+    Ok(STANDARD.encode(read_input(path.as_ref())?))
 }
 
 /// Turns an endpoint whose URL begins with `grpc://` or `grpcs://` into a gRPC call over HTTP/2.

@@ -9,6 +9,7 @@ use tare_load::tls::peers;
 use tare_load::{Targets, host_port};
 use tare_model::load::{Endpoint, LoadSpec, Protocol};
 
+use crate::cmd::input::read_text;
 use crate::protobuf::{self, Reflection, ReflectionError};
 
 /// Request messages of gRPC calls, and the source of their schema.
@@ -50,8 +51,7 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
     let values = match (&args.data, &args.data_file) {
         (Some(text), _) => protobuf::values(text).context("--data")?,
         (None, Some(path)) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("failed to read {}", path.display()))?;
+            let text = read_text(path)?;
             protobuf::values(&text).with_context(|| path.display().to_string())?
         }
         (None, None) => vec![json!({})],
@@ -61,9 +61,7 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
         (None, Some(file)) => Some(protobuf::from_descriptor_set(file)?),
         (None, None) => None,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = crate::cmd::runtime()?;
     let alone = LoadSpec {
         endpoints: Vec::new(),
         ..spec.clone()

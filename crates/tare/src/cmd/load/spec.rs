@@ -5,9 +5,10 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use base64::Engine as _;
 use serde::{Deserialize, Deserializer};
-use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol};
+use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Protocol};
 
-use super::{Args, PaceArg, grpc};
+use super::{Args, grpc};
+use crate::cmd::input;
 
 /// Default length of the window.
 const DURATION_NS: u64 = 10_000_000_000;
@@ -33,10 +34,7 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         connections: args.connections,
         streams: args.streams,
         threads: args.threads,
-        pace: match args.pace {
-            PaceArg::Sleep => Pace::Sleep,
-            PaceArg::Spin => Pace::Spin,
-        },
+        pace: args.pace,
         seed: args.seed,
         tls: args.tls.spec(!args.tls_no_resumption)?,
         requests_per_connection: args.requests_per_connection,
@@ -80,17 +78,10 @@ fn mode(args: &Args) -> anyhow::Result<(Mode, u64)> {
 
 /// Returns the request that the flags describe, without a URL.
 fn request(args: &Args) -> anyhow::Result<Endpoint> {
-    let headers = args
-        .header
-        .iter()
-        .chain(&args.grpc.metadata)
-        .map(|h| header(h))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let headers = args.header.iter().chain(&args.grpc.metadata);
     let body = match (&args.body, &args.body_file) {
         (Some(text), _) => Some(text.clone().into_bytes()),
-        (None, Some(path)) => Some(
-            std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))?,
-        ),
+        (None, Some(path)) => Some(input::read(path)?),
         (None, None) => None,
     };
     let body_base64 = body.map(|b| base64::engine::general_purpose::STANDARD.encode(b));
@@ -103,19 +94,12 @@ fn request(args: &Args) -> anyhow::Result<Endpoint> {
         method: args.method.clone(),
         url: String::new(),
         connect: None,
-        headers,
+        headers: headers.cloned().collect(),
         body_base64,
         messages_base64: args.grpc.messages()?,
         grpc: args.grpc.call(),
         weight: 1,
     })
-}
-
-fn header(text: &str) -> anyhow::Result<(String, String)> {
-    match text.split_once(':') {
-        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => bail!("header {text:?} has no colon: expected `name: value`"),
-    }
 }
 
 /// A line of an endpoint file. The flags give the defaults of everything except the URL.
@@ -163,9 +147,7 @@ impl Line {
 
 /// Reads endpoints from a file with one JSON object per line.
 fn from_file(path: &Path, request: &Endpoint) -> anyhow::Result<Vec<Endpoint>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("failed to read {}", path.display()))?;
-    let endpoints = from_lines(&text, request)
+    let endpoints = from_lines(&input::read_text(path)?, request)
         .with_context(|| format!("invalid endpoint file {}", path.display()))?;
     if endpoints.is_empty() {
         bail!("{} contains no endpoint", path.display());
@@ -252,14 +234,5 @@ mod tests {
         for text in ["0%", "101%", "1", "x%", "-1%", "nan%"] {
             assert!(share(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn headers_are_split_at_the_first_colon() {
-        assert_eq!(
-            header("a: b:c").unwrap(),
-            ("a".to_owned(), "b:c".to_owned())
-        );
-        assert!(header("ab").is_err());
     }
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use tare_model::layout;
-use tare_model::verdict::Grade;
 use tare_run::experiment::{self, Outcome};
 
-use crate::cmd::report::{self, Output};
+use crate::cmd::output::{Output, code_of};
+use crate::cmd::report;
 use crate::cmd::{exit, say};
 
 /// A run that has ended, completely or not.
@@ -30,7 +30,7 @@ pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow:
         return Ok(exit::INVALID);
     }
     let dir = &run.dir;
-    let summary = tare_report::write_derived(dir).with_context(|| {
+    let summary = tare_report::write_derived(dir, &[]).with_context(|| {
         format!(
             "failed to analyse the trials in {}, which are safe",
             dir.display()
@@ -39,10 +39,7 @@ pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow:
     if let Some(output) = output {
         report::print(&summary, output, dir)?;
     }
-    Ok(match summary.grade {
-        Grade::Invalid => exit::INVALID,
-        Grade::Valid | Grade::Suspect => 0,
-    })
+    Ok(code_of(summary.grade))
 }
 
 /// Prints why the run ended, as the last line, and returns the exit code.

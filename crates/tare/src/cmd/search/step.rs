@@ -2,11 +2,11 @@
 
 use tare_analysis::slo::Slo;
 use tare_model::load::search::{RateEstimate, SearchLimit, SearchStep, StepOutcome};
-use tare_model::load::{LoadResult, LoadSpec};
+use tare_model::load::{LoadResult, LoadSpec, Mode};
 use tare_model::verdict::{Grade, Reason};
 use tare_stats::search::{Progress, RateSearch};
 
-use super::{Plan, set_rate};
+use super::Plan;
 
 /// How many times longer than requested a step may be, so that its percentiles have enough samples.
 const LONGER_MAX: u64 = 10;
@@ -28,7 +28,9 @@ pub(super) fn prepare(spec: &mut LoadSpec, plan: &Plan) {
 
 /// Sets the rate of a step, and its length.
 pub(super) fn set(spec: &mut LoadSpec, rate_rps: f64, plan: &Plan) {
-    set_rate(&mut spec.mode, rate_rps);
+    if let Mode::Open { rate_rps: rate, .. } = &mut spec.mode {
+        *rate = rate_rps;
+    }
     spec.duration_ns = length_ns(plan.step_ns, plan.samples, rate_rps);
     spec.warmup_ns = plan.step_ns / WARMUP_SHARE;
 }

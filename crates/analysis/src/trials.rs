@@ -1,7 +1,9 @@
-//! Trials as the analysis uses them: histograms decoded, doubts added.
+//! Trials as the analysis uses them: histograms decoded, doubts added, selected by cell.
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+use tare_model::hist::HistogramWire;
 use tare_model::load::LoadResult;
 use tare_model::plan::Plan;
 use tare_model::summary::{Stability, TrialRow};
@@ -9,46 +11,62 @@ use tare_model::trial::{Resources, TrialResult};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
-use super::StoredTrial;
-use super::instrument::Transport;
 use crate::figures;
 use tare_stats::hierarchical::Second;
 use tare_stats::series::stability;
 use tare_stats::v2::Reader;
 use tare_stats::{Histogram, WireError};
 
+/// One trial as it is in a run directory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredTrial {
+    /// Name of its directory.
+    pub dir: String,
+    /// Its `result.json`.
+    pub result: TrialResult,
+    /// Its latencies by second of intended time, from its records; empty without records.
+    pub seconds: Vec<Second>,
+}
+
 /// One trial, ready for use.
 pub(crate) struct Trial<'a> {
-    pub(super) dir: &'a str,
+    pub(crate) dir: &'a str,
     pub(crate) result: &'a TrialResult,
     /// See [`StoredTrial::seconds`].
-    pub(super) seconds: &'a [Second],
+    pub(crate) seconds: &'a [Second],
     /// Of its seconds.
     stability: Option<Stability>,
     /// The trial's own verdict and what decoding added.
-    pub(super) verdict: Verdict,
+    pub(crate) verdict: Verdict,
     /// Absent when there is no load result, or a damaged one.
     pub(crate) load: Option<Decoded<'a>>,
     /// Whether its figures go into a cell.
-    pub(super) used: bool,
+    pub(crate) used: bool,
     /// Whether the reader left it out.
-    pub(super) excluded: bool,
+    pub(crate) excluded: bool,
 }
 
 /// A load result with its histograms.
 pub(crate) struct Decoded<'a> {
     pub(crate) result: &'a LoadResult,
     pub(crate) latency: Histogram,
-    pub(super) service_time: Histogram,
-    pub(super) lateness: Histogram,
+    pub(crate) service_time: Histogram,
+    pub(crate) lateness: Histogram,
     /// Endpoint name to latency.
-    pub(super) endpoints: Vec<(&'a str, Histogram)>,
-    pub(super) transport: Transport,
+    pub(crate) endpoints: Vec<(&'a str, Histogram)>,
+    /// What the generator adds to a service time, where it compared its timestamps.
+    pub(crate) added: Option<Histogram>,
+    /// From the intended instant until the kernel sent the request, likewise.
+    pub(crate) send: Option<Histogram>,
+    /// TLS handshakes, of a load with TLS.
+    pub(crate) handshake: Option<Histogram>,
 }
 
 impl<'a> Decoded<'a> {
     fn new(result: &'a LoadResult, reader: &mut Reader) -> Result<Self, WireError> {
-        let mut decode = |wire| Ok(Histogram::from(reader.read(wire)?));
+        let mut decode =
+            |wire: &HistogramWire| Ok::<_, WireError>(Histogram::from(reader.read(wire)?));
+        let (error, tls) = (result.instrument_error.as_ref(), result.tls.as_ref());
         let endpoints = result
             .endpoints
             .iter()
@@ -60,11 +78,9 @@ impl<'a> Decoded<'a> {
             service_time: decode(&result.histograms.service_time)?,
             lateness: decode(&result.histograms.lateness)?,
             endpoints,
-            transport: Transport::decode(
-                result.instrument_error.as_ref(),
-                result.tls.as_ref(),
-                reader,
-            )?,
+            added: error.map(|e| decode(&e.service_time)).transpose()?,
+            send: error.map(|e| decode(&e.send)).transpose()?,
+            handshake: tls.map(|t| decode(&t.handshake)).transpose()?,
         })
     }
 }
@@ -103,7 +119,7 @@ pub(crate) fn decode<'a>(
 }
 
 /// Leaves out the trials with these indices, and says so.
-pub(super) fn exclude(trials: &mut [Trial<'_>], excluded: &[u32], notes: &mut Vec<String>) {
+pub(crate) fn exclude(trials: &mut [Trial<'_>], excluded: &[u32], notes: &mut Vec<String>) {
     let mut left_out = Vec::new();
     for trial in trials {
         let index = trial.result.trial.index;
@@ -126,41 +142,85 @@ pub(super) fn exclude(trials: &mut [Trial<'_>], excluded: &[u32], notes: &mut Ve
     }
 }
 
+/// All trials of a cell.
+pub(crate) fn of_cell<'a, 'b>(
+    trials: &'a [Trial<'b>],
+    mesh: &str,
+    load: &str,
+) -> impl Iterator<Item = &'a Trial<'b>> {
+    trials.iter().filter(move |t| {
+        let spec = &t.result.trial;
+        spec.mesh.name == mesh && spec.load.name == load
+    })
+}
+
+/// The trials of a cell whose figures are in it.
+pub(crate) fn used<'a, 'b>(trials: &'a [Trial<'b>], mesh: &str, load: &str) -> Vec<&'a Trial<'b>> {
+    of_cell(trials, mesh, load).filter(|t| t.used).collect()
+}
+
+/// The latencies of `mesh` and of the baseline in the same blocks.
+pub(crate) fn paired<'a>(
+    trials: &'a [Trial<'_>],
+    mesh: &str,
+    baseline: &str,
+    load: &str,
+) -> Vec<(&'a Histogram, &'a Histogram)> {
+    pairs(trials, mesh, baseline, load)
+        .into_iter()
+        .filter_map(|(m, b)| Some((&m.load.as_ref()?.latency, &b.load.as_ref()?.latency)))
+        .filter(|(m, b)| !m.is_empty() && !b.is_empty())
+        .collect()
+}
+
+/// Used trials of the mesh and of the baseline in the same block, in order of block.
+pub(crate) fn pairs<'a, 'b>(
+    trials: &'a [Trial<'b>],
+    mesh: &str,
+    baseline: &str,
+    load: &str,
+) -> Vec<(&'a Trial<'b>, &'a Trial<'b>)> {
+    let base = used(trials, baseline, load);
+    let mut found: Vec<_> = used(trials, mesh, load)
+        .into_iter()
+        .filter_map(|m| {
+            let same = |b: &&&Trial<'_>| b.result.trial.block == m.result.trial.block;
+            Some((m, *base.iter().find(same)?))
+        })
+        .collect();
+    found.sort_by_key(|(m, _)| m.result.trial.block);
+    found
+}
+
 fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
-    let incomplete = |found: String| {
-        Verdict::from_findings(vec![Finding::new(
-            Grade::Invalid,
-            Reason::Incomplete,
-            found,
-        )])
-    };
     let mut verdict = stored.result.verdict.clone();
+    let mut findings = Vec::new();
+    let mut invalid = |reason, found: String| {
+        findings.push(Finding::new(Grade::Invalid, reason, found));
+    };
     let load = stored.result.load.as_ref();
-    let load = match load.map(|l| Decoded::new(l, reader)) {
-        None => {
-            if verdict.grade != Grade::Invalid {
-                verdict = verdict.and(incomplete("the trial has no load result".to_owned()));
-            }
+    let load = match load.map(|l| Decoded::new(l, reader)).transpose() {
+        Ok(load) => load,
+        Err(error) => {
+            invalid(Reason::Incomplete, error.to_string());
             None
-        }
-        Some(Err(error)) => {
-            verdict = verdict.and(incomplete(error.to_string()));
-            None
-        }
-        Some(Ok(load)) => {
-            if !load.result.counts.identity_holds() {
-                verdict = verdict.and(Verdict::from_findings(vec![Finding::new(
-                    Grade::Invalid,
-                    Reason::Accounting,
-                    "the counts of the load result do not add up",
-                )]));
-            }
-            Some(load)
         }
     };
+    if stored.result.load.is_none() && verdict.grade != Grade::Invalid {
+        let found = "the trial has no load result";
+        invalid(Reason::Incomplete, found.to_owned());
+    }
+    if load
+        .as_ref()
+        .is_some_and(|l| !l.result.counts.identity_holds())
+    {
+        let found = "the counts of the load result do not add up";
+        invalid(Reason::Accounting, found.to_owned());
+    }
     let stability = stability(&stored.seconds);
-    if let Some(found) = &stability {
-        verdict = verdict.and(Verdict::from_findings(unsteady(found)));
+    findings.extend(stability.iter().flat_map(unsteady));
+    if stability.is_some() || !findings.is_empty() {
+        verdict = verdict.and(Verdict::from_findings(findings));
     }
     Trial {
         stability,
@@ -179,30 +239,24 @@ fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
 const DRIFT_MIN: f64 = 0.10;
 const DRIFT_P: f64 = 0.001;
 
-fn unsteady(found: &Stability) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut add = |reason, text: String| findings.push(Finding::new(Grade::Suspect, reason, text));
-    if let Some(seconds) = found.warmup_seconds {
-        add(
-            Reason::WarmUpVisible,
-            format!(
-                "the first {seconds} of {} seconds differ from the others",
-                found.seconds
-            ),
-        );
+fn unsteady(found: &Stability) -> Option<Finding> {
+    let (reason, text) = if let Some(seconds) = found.warmup_seconds {
+        let all = found.seconds;
+        let text = format!("the first {seconds} of {all} seconds differ from the others");
+        (Reason::WarmUpVisible, text)
     } else if found.drift.abs() >= DRIFT_MIN && found.drift_p < DRIFT_P {
         let change = figures::percent(found.drift);
-        add(
-            Reason::NotSteady,
-            format!("the medians of the seconds changed by {change} from half to half"),
-        );
-    }
-    findings
+        let text = format!("the medians of the seconds changed by {change} from half to half");
+        (Reason::NotSteady, text)
+    } else {
+        return None;
+    };
+    Some(Finding::new(Grade::Suspect, reason, text))
 }
 
 impl Trial<'_> {
     /// What was sampled, where the trial counts at all.
-    pub(super) fn resources(&self) -> Option<&Resources> {
+    pub(crate) fn resources(&self) -> Option<&Resources> {
         self.result.resources.as_ref()
     }
 
@@ -217,7 +271,7 @@ impl Trial<'_> {
     }
 
     /// The line in the list of trials.
-    pub(super) fn row(&self) -> TrialRow {
+    pub(crate) fn row(&self) -> TrialRow {
         let spec = &self.result.trial;
         let load = self.result.load.as_ref();
         let gone = self.resources().map_or(Vec::new(), |r| {
