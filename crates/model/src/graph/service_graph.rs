@@ -3,13 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::step::Step;
-use super::validate::{self, GraphError};
+use super::step::{Step, is_one, is_zero, one};
 
 /// A service graph: services, what they answer and whom they call, and the
 /// endpoints that the load may use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "the graph")]
 pub struct ServiceGraph {
     /// Name, as `emojivoto`: lower-case letters, digits and hyphens.
     pub name: String,
@@ -24,7 +23,7 @@ pub struct ServiceGraph {
 
 /// One service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a service")]
 pub struct Service {
     /// Name, unique in the graph: lower-case letters, digits and hyphens.
     pub name: String,
@@ -90,7 +89,7 @@ pub enum App {
 /// One synthetic endpoint of a service. For each request it draws the error,
 /// burns the CPU time, sleeps, makes its calls and answers, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an endpoint")]
 pub struct ServiceEndpoint {
     /// HTTP path without a query, or gRPC method name (of service `tare.Synthetic`).
     pub path: String,
@@ -107,58 +106,19 @@ pub struct ServiceEndpoint {
     /// without work or calls.
     #[serde(default, skip_serializing_if = "is_none")]
     pub error_rate: f64,
-    /// Whom it calls before it answers. A failed call makes the answer a 502 or
-    /// 503 and ends the calls after its own step.
+    /// Calls to other services before the response. A failed call makes the response a 502 or
+    /// 503 and skips the steps after its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Step>,
-}
-
-/// One call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Call {
-    /// Called service.
-    pub service: String,
-    /// Its endpoint's path (HTTP: a query may follow), or gRPC method name.
-    pub path: String,
-    /// Request body in bytes.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub request_bytes: u32,
-    /// How many times, in sequence.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub times: u32,
-    /// Share of the requests that make this call, 0 to 1, drawn for each request.
-    #[serde(default = "all", skip_serializing_if = "is_all")]
-    pub share: f64,
-}
-
-pub(super) fn one() -> u32 {
-    1
-}
-
-pub(super) fn all() -> f64 {
-    1.0
-}
-
-pub(super) fn is_zero(v: &u32) -> bool {
-    *v == 0
-}
-
-pub(super) fn is_one(v: &u32) -> bool {
-    *v == 1
 }
 
 fn is_none(v: &f64) -> bool {
     *v == 0.0
 }
 
-pub(super) fn is_all(v: &f64) -> bool {
-    *v == 1.0
-}
-
 /// A named selection of endpoints for the load, per instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mix")]
 pub struct Mix {
     /// Name, as `default` or `kinvolk-2019`.
     pub name: String,
@@ -168,7 +128,7 @@ pub struct Mix {
 
 /// One endpoint of a mix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an endpoint of a mix")]
 pub struct MixEndpoint {
     /// Label in results; several paths may share one and are then reported together.
     pub name: String,
@@ -293,14 +253,5 @@ impl ServiceGraph {
             }
         }
         names
-    }
-
-    /// Whether everything in it fits together. Whoever was given a graph that
-    /// passed need not look again.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, and where.
-    pub fn validate(&self) -> Result<(), GraphError> {
-        validate::validate(self)
     }
 }

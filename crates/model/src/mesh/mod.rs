@@ -7,9 +7,8 @@ mod definition;
 mod kubernetes;
 
 pub(crate) use catalogue::Catalogue;
-pub use catalogue::builtins;
-pub(crate) use decode::{SETTINGS, SettingsFile, kubernetes};
-pub use definition::{DataPlaneKind, Mesh, MeshDefinition, MeshSettings, Mtls, Variant};
+pub(crate) use decode::SettingsFile;
+pub use definition::{DataPlaneKind, Mesh, MeshSettings, Mtls};
 pub use kubernetes::{
     HelmRelease, Join, Leftovers, MeshKubernetes, MeshNamespace, MeshParts, PodSelector,
     ProofSource, WorkloadRef, merge,

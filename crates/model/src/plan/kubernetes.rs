@@ -13,7 +13,7 @@ const GENERATORS_MAX: u32 = 64;
 
 /// How a plan runs on a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "the section `kubernetes`")]
 pub struct KubernetesSettings {
     /// Path of a kubeconfig. Default: TARE_KUBECONFIG, then KUBECONFIG, then ~/.kube/config.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,7 +196,7 @@ pub enum SamplingSource {
 /// The user's own commands, run on this machine by a shell; `TARE_CONTEXT`,
 /// `TARE_KUBECONFIG`, `TARE_BLOCK` and `TARE_MESH` tell what is about to begin.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "the hooks")]
 pub struct Hooks {
     /// Before the first trial.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -6,8 +6,6 @@
 
 mod format;
 mod parse;
-mod share;
 
 pub use format::{exact_duration, format_bytes, format_duration_ns, format_rate};
-pub use parse::{UnitError, parse_bytes, parse_duration, parse_rate};
-pub use share::parse_share;
+pub use parse::{UnitError, parse_bytes, parse_duration, parse_rate, parse_share};
