@@ -1,4 +1,4 @@
-//! Steps: what an endpoint calls first, what next.
+//! Calls of an endpoint, and their order.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct Call {
     /// Request body in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub request_bytes: u32,
-    /// How many times, in sequence.
+    /// Number of repetitions, in sequence.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub times: u32,
     /// Share of the requests that make this call, 0 to 1, drawn for each request.
@@ -42,12 +42,12 @@ fn is_all(v: &f64) -> bool {
     *v == 1.0
 }
 
-/// One step of an endpoint's calls: all of `parallel` at once; steps follow each
-/// other. A step of one call may be written as the call itself.
+/// One step of an endpoint's calls: all calls of `parallel` concurrently; steps run in
+/// sequence. A step of one call may be written as the call itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct Step {
-    /// Calls made at once; at least one.
+    /// Concurrent calls, at least one.
     pub parallel: Vec<Call>,
 }
 
@@ -56,7 +56,7 @@ pub struct Step {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "Step", expecting = "a step of calls")]
 struct Written {
-    /// Calls made at once, in the place of a single one.
+    /// Concurrent calls, instead of a single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parallel: Option<Vec<Call>>,
     /// Called service.
@@ -68,7 +68,7 @@ struct Written {
     /// Request body in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     request_bytes: u32,
-    /// How many times, in sequence.
+    /// Number of repetitions, in sequence.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     times: u32,
     /// Share of the requests that make this call, 0 to 1, drawn for each request.
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused_with_what_was_expected() {
+    fn incomplete_and_ambiguous_steps_are_refused() {
         let both = json!({"parallel": [], "times": 2});
         assert!(read(both).unwrap_err().contains("found both `parallel`"));
         let none = json!({"service": "a"});

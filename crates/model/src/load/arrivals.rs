@@ -22,26 +22,26 @@ pub enum Arrivals {
     Constant,
     /// A Poisson process: exponential gaps.
     Poisson,
-    /// So many slots at one instant, then a pause that keeps the rate.
+    /// Several slots at one instant, then a pause that keeps the rate.
     Bursts {
         /// Slots of a burst, at least 1.
         slots: u32,
     },
-    /// The rate grows or falls evenly over the window; before it, it is the first.
+    /// The rate changes linearly over the window; before the window it is `from_rps`.
     Ramp {
-        /// Slots per second at the beginning of the window.
+        /// Slots per second at the start of the window.
         from_rps: f64,
         /// Slots per second at its end.
         to_rps: f64,
     },
-    /// One constant rate after another from the beginning of the window; before it,
-    /// the first, and after the last step, the last.
+    /// One constant rate after another from the start of the window; before the window the
+    /// rate of the first step, after the last step that of the last.
     Steps(Vec<RateStep>),
-    /// Recorded instants, counted from the beginning of the window; before it, evenly
+    /// Recorded instants, relative to the start of the window; before the window evenly
     /// spaced at the trace's mean rate.
     Trace(Trace),
-    /// Compatibility mode: each connection has a constant schedule of its own, and all
-    /// of them are in phase, as wrk2 plans. For comparison with its figures only.
+    /// Compatibility mode: each connection has a constant schedule of its own, all of them in
+    /// phase, as in wrk2. Only for comparison with its figures.
     Wrk2,
 }
 
@@ -51,7 +51,7 @@ pub enum Arrivals {
 pub struct RateStep {
     /// Slots per second, 0 for a pause.
     pub rate_rps: f64,
-    /// How long, above 0.
+    /// Duration, above 0.
     pub duration_ns: u64,
 }
 
@@ -60,7 +60,7 @@ impl Arrivals {
     pub const SYNTAX: &'static str = "`constant`, `poisson`, `bursts:SLOTS`, `ramp:RATE..RATE`, `steps:RATE:DURATION,...`, `trace:FILE` or `wrk2`";
 
     /// Reads the text form, for which [`fmt::Display`] is the inverse but for a trace.
-    /// `read` gives the text of a trace's file, or a fragment that says why not.
+    /// `read` gives the text of a trace's file, or the reason of the failure.
     ///
     /// # Errors
     /// [`ArrivalsError`] with what was found and expected.
@@ -102,8 +102,8 @@ impl Arrivals {
         Ok(arrivals)
     }
 
-    /// The mean planned rate over a window, in slots per second, where it follows from
-    /// the arrivals themselves; `None` where they take any rate.
+    /// The mean planned rate over a window, in slots per second, if the arrivals determine
+    /// it; `None` if they allow any rate.
     #[must_use]
     pub fn own_rate_rps(&self, window_ns: u64) -> Option<f64> {
         let window_s = window_ns as f64 / SECOND_NS;
@@ -126,8 +126,8 @@ impl Arrivals {
         }
     }
 
-    /// The window that they suggest, in nanoseconds: the whole of the steps or of the
-    /// trace with a mean gap after its last slot.
+    /// The default window, in nanoseconds: all steps, or the trace with a mean gap after its
+    /// last slot.
     #[must_use]
     pub fn own_window_ns(&self) -> Option<u64> {
         match self {
@@ -146,7 +146,7 @@ impl Arrivals {
         }
     }
 
-    /// Whether they can be carried out at a mean of `rate_rps` over the window.
+    /// Checks the values, and that the mean rate over the window is `rate_rps`.
     ///
     /// # Errors
     /// [`ArrivalsError`] with what was found and expected.

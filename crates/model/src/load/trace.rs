@@ -1,4 +1,4 @@
-//! A recorded trace: instants as they came, as a text and as JSON.
+//! A recorded trace: instants, as a text and as JSON.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::text::quoted;
 use crate::units::{UnitError, parse_duration};
 
-/// Most slots of a recorded trace: it travels in the specification.
+/// Most slots of a recorded trace, which is a part of the specification.
 pub const TRACE_SLOTS_MAX: usize = 5_000_000;
 
 /// Why arrivals, or the file of a trace, are refused: what was found and what was expected.
@@ -38,12 +38,12 @@ pub struct Trace {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TraceWire {
-    /// How many.
+    /// Number of slots.
     slots: u64,
-    /// From 0 to the last one.
+    /// The last instant.
     length_ns: u64,
     /// Gaps between the instants in nanoseconds, the first one from 0: LEB128 in
-    /// base64. Absent in results, which do not repeat what they were made from.
+    /// base64. Absent in results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gaps_base64: Option<String>,
 }
@@ -69,8 +69,8 @@ impl Trace {
     }
 
     /// Reads a file of timestamps: one a line, in seconds with up to nine decimals, in
-    /// any order and from any origin; the earliest becomes the window's beginning. What
-    /// follows a blank or a comma, empty lines and lines that begin with `#` are left out.
+    /// any order and from any origin; the earliest becomes the start of the window. Text after
+    /// a blank or a comma, empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
     /// [`ArrivalsError`] for the first line without a timestamp.
@@ -104,17 +104,17 @@ impl Trace {
         self.instants_ns.as_deref().unwrap_or_default()
     }
 
-    /// How many.
+    /// Number of slots.
     pub(super) fn slots(&self) -> u64 {
         self.slots
     }
 
-    /// From 0 to the last one.
+    /// The last instant.
     pub(super) fn length_ns(&self) -> u64 {
         self.length_ns
     }
 
-    /// Whether its instants are there.
+    /// Whether it has its instants.
     pub(super) fn has_instants(&self) -> bool {
         self.instants_ns.is_some()
     }
@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_trace_survives_its_journey(mut instants in prop::collection::vec(0u64..1 << 50, 1..200)) {
+        fn a_trace_reads_back(mut instants in prop::collection::vec(0u64..1 << 50, 1..200)) {
             let arrivals = Arrivals::Trace(Trace::new(instants.clone()).unwrap());
             let json = serde_json::to_string(&arrivals).unwrap();
             let back: Arrivals = serde_json::from_str(&json).unwrap();

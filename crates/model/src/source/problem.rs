@@ -57,12 +57,11 @@ impl Problem {
     }
 }
 
-/// What was read: a file, or an argument of the command line.
+/// What was read: a file with its name, or an argument of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Source {
-    name: String,
+    file: Option<String>,
     text: String,
-    is_argument: bool,
 }
 
 /// Everything that is wrong, with the sources that it points into. Its `Display`
@@ -79,25 +78,17 @@ const SHOWN_MAX: usize = 20;
 const LINE_CHARS_MAX: usize = 100;
 
 impl Problems {
-    pub(super) fn add_file(&mut self, name: &str, text: &str) -> usize {
-        self.add_source(name, text, false)
-    }
-
-    pub(super) fn add_argument(&mut self, text: &str) -> usize {
-        self.add_source("command line", text, true)
-    }
-
-    fn add_source(&mut self, name: &str, text: &str, is_argument: bool) -> usize {
+    /// Adds a file, or an argument of the command line, and returns its number.
+    pub(super) fn add_source(&mut self, file: Option<&str>, text: &str) -> usize {
         self.sources.push(Source {
-            name: name.to_owned(),
+            file: file.map(str::to_owned),
             text: text.to_owned(),
-            is_argument,
         });
         self.sources.len() - 1
     }
 
     pub(super) fn is_argument(&self, source: usize) -> bool {
-        self.sources.get(source).is_some_and(|s| s.is_argument)
+        self.sources.get(source).is_some_and(|s| s.file.is_none())
     }
 
     pub(super) fn push(&mut self, problem: Problem) {
@@ -106,27 +97,23 @@ impl Problems {
 
     /// Adds a problem; the caller completes it.
     pub(crate) fn add(&mut self, location: Location, found: impl Into<String>) -> &mut Problem {
-        self.add_problem(
+        let at = self.list.len();
+        self.list.push(Problem {
             location,
-            Problem {
-                found: found.into(),
-                ..Problem::default()
-            },
-        )
+            found: found.into(),
+            ..Problem::default()
+        });
+        &mut self.list[at]
     }
 
     /// Adds the problem of a message of the form `FOUND, expected EXPECTED; HELP`.
     pub(crate) fn add_message(&mut self, location: Location, message: &str) -> &mut Problem {
-        self.add_problem(location, Problem::from_message(message))
-    }
-
-    fn add_problem(&mut self, location: Location, problem: Problem) -> &mut Problem {
-        let at = self.list.len();
-        self.list.push(Problem {
+        let problem = self.add(location, "");
+        *problem = Problem {
             location,
-            ..problem
-        });
-        &mut self.list[at]
+            ..Problem::from_message(message)
+        };
+        problem
     }
 
     /// `complete`, if there are no problems.
@@ -153,36 +140,20 @@ impl Problems {
         let Some(source) = self.sources.get(location.source) else {
             return Ok(());
         };
-        let number = if source.is_argument {
-            String::new()
-        } else {
-            location.line.to_string()
+        let Location { line, column, .. } = location;
+        let (number, name) = match &source.file {
+            Some(file) => (line.to_string(), format!("{file}:{line}:{column}")),
+            None => (String::new(), "command line".to_owned()),
         };
         let gutter = " ".repeat(number.len());
-        if source.is_argument {
-            writeln!(f, "{gutter}--> {}", source.name)?;
-        } else {
-            writeln!(
-                f,
-                "{gutter}--> {}:{}:{}",
-                source.name, location.line, location.column
-            )?;
+        let text = source.text.lines().nth(line.saturating_sub(1));
+        let (text, column, width) = clip(text.unwrap_or(""), column, location.width);
+        writeln!(f, "{gutter}--> {name}\n{gutter} |\n{number} | {text}")?;
+        write!(f, "{gutter} | {}{}", " ".repeat(column), "^".repeat(width))?;
+        match problem.expected.as_str() {
+            "" => writeln!(f)?,
+            expected => writeln!(f, " expected {expected}")?,
         }
-        let line = source.text.lines().nth(location.line.saturating_sub(1));
-        let (text, column, width) = clip(line.unwrap_or(""), location.column, location.width);
-        writeln!(f, "{gutter} |")?;
-        writeln!(f, "{number} | {text}")?;
-        let label = if problem.expected.is_empty() {
-            String::new()
-        } else {
-            format!(" expected {}", problem.expected)
-        };
-        writeln!(
-            f,
-            "{gutter} | {}{}{label}",
-            " ".repeat(column),
-            "^".repeat(width)
-        )?;
         if let Some(help) = &problem.help {
             writeln!(f, "{gutter} = help: {help}")?;
         }
@@ -251,7 +222,7 @@ mod tests {
     #[test]
     fn a_problem_shows_its_line_and_a_caret() {
         let mut problems = Problems::default();
-        problems.add_file("a.yaml", "one: 1\ntwo: x\n");
+        problems.add_source(Some("a.yaml"), "one: 1\ntwo: x\n");
         problems.push(Problem {
             location: at(6, 1),
             found: "found `x`".to_owned(),
@@ -277,7 +248,7 @@ mod tests {
     #[test]
     fn many_problems_are_counted() {
         let mut problems = Problems::default();
-        problems.add_file("a.yaml", "x\ny");
+        problems.add_source(Some("a.yaml"), "x\ny");
         for _ in 0..SHOWN_MAX + 3 {
             problems.push(Problem {
                 location: at(1, 1),

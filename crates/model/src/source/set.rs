@@ -11,7 +11,7 @@ const PREFIX: &str = "--set ";
 
 /// Applies one `path=value` to `root`. Problems point at the argument.
 pub(crate) fn apply(problems: &mut Problems, root: &mut Node, text: &str) {
-    let source = problems.add_argument(&format!("{PREFIX}{text}"));
+    let source = problems.add_source(None, &format!("{PREFIX}{text}"));
     let whole = locate(source, "", text);
     let Some((path, value)) = text.split_once('=') else {
         problems

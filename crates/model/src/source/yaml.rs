@@ -22,7 +22,7 @@ const KEYS_MAX: usize = 1_000;
 impl Problems {
     /// Reads a file. `None` after a problem that leaves no tree.
     pub(crate) fn read_file(&mut self, name: &str, text: &str) -> Option<Node> {
-        let source = self.add_file(name, text);
+        let source = self.add_source(Some(name), text);
         parse(self, source, text, 0)
     }
 }
@@ -89,23 +89,24 @@ struct Builder<'p> {
 }
 
 impl Builder<'_> {
-    fn location(&self, span: Span) -> Location {
-        let (start, end) = (span.start, span.end);
-        let offset = if start.line() <= 1 {
-            self.column_offset
-        } else {
-            0
-        };
+    /// A location from a line, from 1, and a column, from 0.
+    fn at(&self, line: usize, column: usize, width: usize) -> Location {
+        let offset = if line <= 1 { self.column_offset } else { 0 };
         Location {
             source: self.source,
-            line: start.line().max(1),
-            column: start.col() + 1 + offset,
-            width: if end.line() == start.line() {
-                end.col().saturating_sub(start.col())
-            } else {
-                0
-            },
+            line: line.max(1),
+            column: column + 1 + offset,
+            width,
         }
+    }
+
+    fn location(&self, span: Span) -> Location {
+        let (start, end) = (span.start, span.end);
+        let width = match end.line() == start.line() {
+            true => end.col().saturating_sub(start.col()),
+            false => 0,
+        };
+        self.at(start.line(), start.col(), width)
     }
 
     /// `None` after a problem that leaves no tree.
@@ -223,16 +224,11 @@ impl Builder<'_> {
             .filter(|(_, l)| indentation(l).contains('\t'))
             .last();
         if let Some((index, found)) = tab {
-            let column = 1 + indentation(found)
+            let column = indentation(found)
                 .chars()
                 .take_while(|c| *c != '\t')
                 .count();
-            let location = Location {
-                source: self.source,
-                line: index + 1,
-                column,
-                width: 1,
-            };
+            let location = self.at(index + 1, column, 1);
             self.problems
                 .add(location, "found a tab in the indentation")
                 .expected("spaces");
@@ -246,13 +242,7 @@ impl Builder<'_> {
             }
             _ => (line, marker.col()),
         };
-        let offset = if line == 1 { self.column_offset } else { 0 };
-        let location = Location {
-            source: self.source,
-            line,
-            column: column + 1 + offset,
-            width: 0,
-        };
+        let location = self.at(line, column, 0);
         self.problems
             .add(location, format!("invalid YAML: {}", error.info()));
     }
