@@ -235,13 +235,10 @@ fn meshes(
 }
 
 fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Option<Mesh> {
-    let Field::Given(wanted) = entry.mesh else {
-        return None;
+    let (wanted, location) = match entry.mesh {
+        Field::Given(mesh) => (mesh.value, mesh.location),
+        _ => return None,
     };
-    let Spanned {
-        value: wanted,
-        location,
-    } = wanted;
     let Some(mut mesh) = catalogue.get(&wanted) else {
         problems
             .add(location, format!("there is no mesh `{wanted}`"))
@@ -249,15 +246,14 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
         return None;
     };
     if let Some(location) = entry.settings.location() {
-        if mesh.data_plane.is_on_kubernetes() {
-            problems
-                .add(location, format!("settings for `{wanted}`"))
-                .expected("Helm values under `kubernetes`");
-            return None;
-        }
-        if mesh.data_plane == DataPlaneKind::None {
-            let found = format!("settings for `{wanted}`, which has no proxies");
-            problems.add(location, found).expected("no settings here");
+        let wrong = match mesh.data_plane {
+            DataPlaneKind::EnvoySidecar => None,
+            DataPlaneKind::None => Some(("which has no proxies", "no settings here")),
+            _ => Some(("which runs on Kubernetes", "Helm values under `kubernetes`")),
+        };
+        if let Some((why, expected)) = wrong {
+            let found = format!("found settings for `{wanted}`, {why}");
+            problems.add(location, found).expected(expected);
             return None;
         }
         if entry.name.is_absent() {

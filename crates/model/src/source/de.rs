@@ -56,6 +56,12 @@ impl Error {
         }))
     }
 
+    fn one_of(found: &str, name: &str, known: &'static [&'static str]) -> Self {
+        let mut problem = Problem::from_message(found);
+        problem.one_of(name, known.iter().copied());
+        Self(Some(problem))
+    }
+
     /// Completes an error that has no location yet.
     fn at(mut self, location: Location, found: impl FnOnce() -> String) -> Self {
         if let Some(problem) = &mut self.0
@@ -105,19 +111,11 @@ impl de::Error for Error {
     }
 
     fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
-        let mut error = Self::new("", "");
-        if let Some(problem) = &mut error.0 {
-            problem.one_of(variant, known.iter().copied());
-        }
-        error
+        Self::one_of("", variant, known)
     }
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
-        let mut error = Self::new(format!("unknown key {}", quoted(field)), "");
-        if let Some(problem) = &mut error.0 {
-            problem.one_of(field, known.iter().copied());
-        }
-        error
+        Self::one_of(&format!("unknown key {}", quoted(field)), field, known)
     }
 
     fn missing_field(field: &'static str) -> Self {

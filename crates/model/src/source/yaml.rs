@@ -19,6 +19,10 @@ const NODES_MAX: usize = 20_000;
 /// More keys in one map are refused.
 const KEYS_MAX: usize = 1_000;
 
+const ANCHOR: &str = "anchors and aliases (`&`, `*`) are not supported, expected the value itself; \
+                      write the value out, or put the text in quotes if it begins with `&` or `*`";
+const WRONG_KEY: &str = "the key is not a plain name, expected a name before the `:`";
+
 impl Problems {
     /// Reads a file. `None` after a problem that leaves no tree.
     pub(crate) fn read_file(&mut self, name: &str, text: &str) -> Option<Node> {
@@ -113,24 +117,22 @@ impl Builder<'_> {
     fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
         let location = self.location(span);
         match event {
-            Event::Alias(_) => return self.refuse_anchor(location),
+            Event::Alias(_) => return self.refuse(location, ANCHOR),
             Event::Scalar(_, _, anchor, _)
             | Event::SequenceStart(anchor, _)
             | Event::MappingStart(anchor, _)
                 if anchor != 0 =>
             {
-                return self.refuse_anchor(location);
+                return self.refuse(location, ANCHOR);
             }
             Event::Scalar(_, _, _, Some(tag))
             | Event::SequenceStart(_, Some(tag))
             | Event::MappingStart(_, Some(tag)) => {
-                self.problems
-                    .add(
-                        location,
-                        format!("found the tag {}", quoted(&tag.to_string())),
-                    )
-                    .expected("a value without a tag");
-                return None;
+                let tag = quoted(&tag.to_string());
+                return self.refuse(
+                    location,
+                    &format!("found the tag {tag}, expected a value without a tag"),
+                );
             }
             Event::Scalar(text, style, ..) => {
                 let value = scalar(&text, style);
@@ -145,43 +147,30 @@ impl Builder<'_> {
                 Open::Map(at, entries, _) => self.finish(at, Value::Map(entries))?,
             },
             Event::DocumentStart(_) if self.root.is_some() => {
-                self.problems
-                    .add(location, "found a second document")
-                    .expected("one document: nothing after `---`");
-                return None;
+                let found = "found a second document, expected one: nothing after `---`";
+                return self.refuse(location, found);
             }
             _ => {}
         }
         Some(())
     }
 
-    fn refuse_anchor(&mut self, location: Location) -> Option<()> {
-        self.problems
-            .add(location, "anchors and aliases (`&`, `*`) are not supported")
-            .expected("the value itself")
-            .help("write the value out, or put the text in quotes if it begins with `&` or `*`");
+    /// Adds the problem of a message that leaves no tree.
+    fn refuse(&mut self, location: Location, message: &str) -> Option<()> {
+        self.problems.add_message(location, message);
         None
     }
 
     fn open(&mut self, location: Location, open: Open) -> Option<()> {
         if self.stack.len() >= DEPTH_MAX {
-            self.problems
-                .add(location, "the nesting is too deep")
-                .expected(format!("at most {DEPTH_MAX}"));
-            return None;
+            let message = format!("the nesting is too deep, expected at most {DEPTH_MAX} levels");
+            return self.refuse(location, &message);
         }
         if matches!(self.stack.last(), Some(Open::Map(_, _, None))) {
-            return self.refuse_key(location);
+            return self.refuse(location, WRONG_KEY);
         }
         self.stack.push(open);
         Some(())
-    }
-
-    fn refuse_key(&mut self, location: Location) -> Option<()> {
-        self.problems
-            .add(location, "the key is not a plain name")
-            .expected("a name before the `:`");
-        None
     }
 
     /// Puts a complete value where it belongs.
@@ -190,12 +179,10 @@ impl Builder<'_> {
         self.nodes += 1;
         let crowded = matches!(self.stack.last(), Some(Open::Map(_, e, _)) if e.len() >= KEYS_MAX);
         if self.nodes > NODES_MAX || crowded {
-            self.problems
-                .add(location, "the file is too large")
-                .expected(format!(
-                    "at most {NODES_MAX} values, and {KEYS_MAX} keys in a map"
-                ));
-            return None;
+            let message = format!(
+                "the file is too large, expected at most {NODES_MAX} values, and {KEYS_MAX} keys in a map"
+            );
+            return self.refuse(location, &message);
         }
         match self.stack.last_mut() {
             None => self.root = Some(node),
@@ -206,7 +193,7 @@ impl Builder<'_> {
             }
             Some(Open::Map(_, _, pending)) => {
                 let Value::Scalar { text, .. } = node.value else {
-                    return self.refuse_key(location);
+                    return self.refuse(location, WRONG_KEY);
                 };
                 *pending = Some((text, location));
             }
