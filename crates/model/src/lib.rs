@@ -19,11 +19,12 @@ pub mod rng;
 pub mod schemas;
 mod source;
 pub mod summary;
+mod text;
 pub mod units;
 
 pub use cause::innermost;
 pub use records::{hist, layout, record, trial, verdict, worker, writer};
-pub use source::nearest;
+pub use text::nearest;
 
 /// Version of every document that tare writes: the worker records, the files of
 /// a run directory, the JSON outputs. Raised when a reader of the old form would

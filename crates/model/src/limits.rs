@@ -9,7 +9,7 @@ pub const RATE_MAX: &str = "100 million per second";
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
 /// Most event-loop threads of a generator or of the echo server.
 pub const THREADS_MAX: u32 = 256;
-/// Most requests at once on one HTTP/2 connection.
+/// Most concurrent requests on one HTTP/2 connection.
 pub const STREAMS_MAX: u32 = 10_000;
 /// Longest time in the specification of a load: 30 days.
 pub const TIME_NS_MAX: u64 = 30 * 24 * HOUR_NS;

@@ -27,7 +27,7 @@ impl Rng {
         }
     }
 
-    /// An independent stream for part `index` of whatever `seed` drives.
+    /// An independent stream for part `index` of the users of `seed`.
     #[must_use]
     pub fn stream(seed: u64, index: u64) -> Self {
         let mut mix = Self::new(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95));

@@ -1,8 +1,8 @@
 //! Built-in graphs: the files of `graphs/`, and chains and fan-outs of any length.
 
-use super::{
-    Call, Mix, MixEndpoint, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol, Step,
-};
+use serde_json::{Value, json};
+
+use super::service_graph::ServiceGraph;
 use crate::builtin_files::{GRAPHS, stem};
 use crate::source::yaml_to_json;
 
@@ -13,7 +13,7 @@ pub struct BuiltinGraph {
     pub name: &'static str,
     /// A name that [`builtin`] accepts.
     pub example: &'static str,
-    /// One line for people.
+    /// Title on one line.
     pub title: String,
 }
 
@@ -66,100 +66,55 @@ pub fn builtin(name: &str) -> Option<ServiceGraph> {
         return None;
     }
     let n = n.parse().ok().filter(|n| (1..=N_MAX).contains(n))?;
-    match kind {
-        "chain" => Some(chain(n)),
-        "fanout" => Some(fanout(n)),
-        _ => None,
-    }
-}
-
-fn chain(n: u32) -> ServiceGraph {
-    let service = |i: u32| {
-        let next = format!("s{}", i + 1);
-        let calls = (i < n).then(|| step(vec![call(&next, "/", 1.0)]));
-        let name = format!("s{i}");
-        http(
-            &name,
-            vec![endpoint("/", 1024, calls.into_iter().collect())],
-        )
+    let graph = match kind {
+        "chain" => chain(n),
+        "fanout" => fanout(n),
+        _ => return None,
     };
-    ServiceGraph {
-        name: format!("chain-{n}"),
-        description: format!("A chain of {n} HTTP services; each answers 1 KiB."),
-        services: (1..=n).map(service).collect(),
-        mixes: vec![mix("default", vec![get("chain", "s1", "/", 1)])],
-    }
+    serde_json::from_value(graph).ok()
 }
 
-fn fanout(n: u32) -> ServiceGraph {
-    let leaf = |i: u32| format!("leaf{i}");
-    let calls = (1..=n).map(|i| call(&leaf(i), "/", 1.0)).collect();
-    let mut services = vec![http("front", vec![endpoint("/", 1024, vec![step(calls)])])];
-    services.extend((1..=n).map(|i| http(&leaf(i), vec![endpoint("/", 1024, vec![])])));
-    ServiceGraph {
-        name: format!("fanout-{n}"),
-        description: format!("A front that calls {n} HTTP services at once; each answers 1 KiB."),
-        services,
-        mixes: vec![mix("default", vec![get("fanout", "front", "/", 1)])],
-    }
+fn chain(n: u32) -> Value {
+    let service = |i: u32| {
+        let next = json!({"service": format!("s{}", i + 1), "path": "/"});
+        http(&format!("s{i}"), (i < n).then_some(next))
+    };
+    json!({
+        "name": format!("chain-{n}"),
+        "description": format!("A chain of {n} HTTP services; each answers 1 KiB."),
+        "services": (1..=n).map(service).collect::<Vec<_>>(),
+        "mixes": [mix("chain", "s1")],
+    })
 }
 
-fn http(name: &str, endpoints: Vec<ServiceEndpoint>) -> Service {
-    Service {
-        name: name.to_owned(),
-        protocol: ServiceProtocol::Http,
-        app: None,
-        uses: Vec::new(),
-        endpoints,
-    }
+fn fanout(n: u32) -> Value {
+    let leaves: Vec<String> = (1..=n).map(|i| format!("leaf{i}")).collect();
+    let call = |leaf: &String| json!({"service": leaf, "path": "/"});
+    let calls = json!({"parallel": leaves.iter().map(call).collect::<Vec<_>>()});
+    let mut services = vec![http("front", Some(calls))];
+    services.extend(leaves.iter().map(|leaf| http(leaf, None)));
+    json!({
+        "name": format!("fanout-{n}"),
+        "description": format!("A front that calls {n} HTTP services at once; each answers 1 KiB."),
+        "services": services,
+        "mixes": [mix("fanout", "front")],
+    })
 }
 
-fn endpoint(path: &str, response_bytes: u32, calls: Vec<Step>) -> ServiceEndpoint {
-    ServiceEndpoint {
-        path: path.to_owned(),
-        response_bytes,
-        cpu_us: 0,
-        delay_us: 0,
-        error_rate: 0.0,
-        calls,
-    }
+fn http(name: &str, step: Option<Value>) -> Value {
+    let endpoint = json!({"path": "/", "response_bytes": 1024, "calls": Vec::from_iter(step)});
+    json!({"name": name, "protocol": "http", "endpoints": [endpoint]})
 }
 
-fn step(parallel: Vec<Call>) -> Step {
-    Step { parallel }
-}
-
-fn call(service: &str, path: &str, share: f64) -> Call {
-    Call {
-        service: service.to_owned(),
-        path: path.to_owned(),
-        request_bytes: 0,
-        times: 1,
-        share,
-    }
-}
-
-fn mix(name: &str, endpoints: Vec<MixEndpoint>) -> Mix {
-    Mix {
-        name: name.to_owned(),
-        endpoints,
-    }
-}
-
-fn get(name: &str, service: &str, path: &str, weight: u32) -> MixEndpoint {
-    MixEndpoint {
-        name: name.to_owned(),
-        service: service.to_owned(),
-        path: path.to_owned(),
-        method: "GET".to_owned(),
-        request_bytes: 0,
-        weight,
-    }
+fn mix(name: &str, service: &str) -> Value {
+    let endpoint = json!({"name": name, "service": service, "path": "/"});
+    json!({"name": "default", "endpoints": [endpoint]})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::Mix;
     use std::collections::BTreeMap;
 
     fn weights(m: &Mix) -> BTreeMap<&str, u32> {

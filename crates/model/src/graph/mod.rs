@@ -28,7 +28,7 @@ mod validate;
 
 pub use builtin::{BuiltinGraph, builtin, builtins};
 pub use service_graph::{
-    App, Call, Mix, MixEndpoint, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol,
+    App, Mix, MixEndpoint, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol,
 };
-pub use step::Step;
-pub use validate::{BYTES_MAX, GraphError, GraphProblem, TIMES_MAX, US_MAX};
+pub use step::{Call, Step};
+pub use validate::{BYTES_MAX, GraphError};

@@ -3,40 +3,39 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::step::Step;
-use super::validate::{self, GraphError};
+use super::step::{Step, is_one, is_zero, one};
 
-/// A service graph: services, what they answer and whom they call, and the
-/// endpoints that the load may use.
+/// A service graph: services with their responses and calls, and the endpoints that the
+/// load may use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "the graph")]
 pub struct ServiceGraph {
     /// Name, as `emojivoto`: lower-case letters, digits and hyphens.
     pub name: String,
-    /// What it is and where it differs from what it stands for; may be empty.
+    /// Description, with differences from the original application; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The services. Calls between them must form no cycle.
+    /// The services. Calls between them must not form a cycle.
     pub services: Vec<Service>,
-    /// Named endpoint mixes; `default` must be there.
+    /// Named endpoint mixes; `default` is required.
     pub mixes: Vec<Mix>,
 }
 
 /// One service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a service")]
 pub struct Service {
     /// Name, unique in the graph: lower-case letters, digits and hyphens.
     pub name: String,
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: ServiceProtocol,
-    /// A built-in application in the place of synthetic endpoints.
+    /// A built-in application instead of synthetic endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<App>,
-    /// Services that a built-in application calls (a synthetic service's calls tell by themselves).
+    /// Services that a built-in application calls; not for synthetic services, whose endpoints have `calls`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
-    /// Synthetic endpoints, unless it is a built-in application.
+    /// Synthetic endpoints; not for a built-in application.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<ServiceEndpoint>,
 }
@@ -45,7 +44,7 @@ pub struct Service {
 /// field: number 1, bytes.
 pub const SYNTHETIC: &str = "tare.Synthetic";
 
-/// What a service speaks.
+/// Protocol of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceProtocol {
@@ -65,7 +64,7 @@ impl ServiceProtocol {
         }
     }
 
-    /// As people write it.
+    /// As it is written in texts.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -75,7 +74,7 @@ impl ServiceProtocol {
     }
 }
 
-/// Applications that are code, not data: their messages are real.
+/// Built-in applications, which use real messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum App {
@@ -87,78 +86,39 @@ pub enum App {
     EmojivotoVoting,
 }
 
-/// One synthetic endpoint of a service. For each request it draws the error,
-/// burns the CPU time, sleeps, makes its calls and answers, in this order.
+/// One synthetic endpoint of a service. For each request, in this order: it draws the error,
+/// uses the CPU time, sleeps, makes its calls and responds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an endpoint")]
 pub struct ServiceEndpoint {
     /// HTTP path without a query, or gRPC method name (of service `tare.Synthetic`).
     pub path: String,
     /// Response body in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub response_bytes: u32,
-    /// CPU time burnt per request, in microseconds.
+    /// CPU time used per request, in microseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_us: u32,
-    /// Time slept per request, in microseconds, after the CPU time.
+    /// Sleep per request, in microseconds, after the CPU time.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub delay_us: u32,
-    /// Share of requests answered with 503 (gRPC: UNAVAILABLE), 0 to 1: at once,
-    /// without work or calls.
+    /// Share of requests answered with 503 (gRPC: UNAVAILABLE) at once, without work or calls,
+    /// 0 to 1.
     #[serde(default, skip_serializing_if = "is_none")]
     pub error_rate: f64,
-    /// Whom it calls before it answers. A failed call makes the answer a 502 or
-    /// 503 and ends the calls after its own step.
+    /// Calls to other services before the response. A failed call makes the response a 502 or
+    /// 503 and skips the steps after its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Step>,
-}
-
-/// One call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Call {
-    /// Called service.
-    pub service: String,
-    /// Its endpoint's path (HTTP: a query may follow), or gRPC method name.
-    pub path: String,
-    /// Request body in bytes.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub request_bytes: u32,
-    /// How many times, in sequence.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub times: u32,
-    /// Share of the requests that make this call, 0 to 1, drawn for each request.
-    #[serde(default = "all", skip_serializing_if = "is_all")]
-    pub share: f64,
-}
-
-pub(super) fn one() -> u32 {
-    1
-}
-
-pub(super) fn all() -> f64 {
-    1.0
-}
-
-pub(super) fn is_zero(v: &u32) -> bool {
-    *v == 0
-}
-
-pub(super) fn is_one(v: &u32) -> bool {
-    *v == 1
 }
 
 fn is_none(v: &f64) -> bool {
     *v == 0.0
 }
 
-pub(super) fn is_all(v: &f64) -> bool {
-    *v == 1.0
-}
-
 /// A named selection of endpoints for the load, per instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mix")]
 pub struct Mix {
     /// Name, as `default` or `kinvolk-2019`.
     pub name: String,
@@ -168,18 +128,18 @@ pub struct Mix {
 
 /// One endpoint of a mix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an endpoint of a mix")]
 pub struct MixEndpoint {
     /// Label in results; several paths may share one and are then reported together.
     pub name: String,
-    /// Which service.
+    /// Name of the service.
     pub service: String,
     /// Path and query, or gRPC method name.
     pub path: String,
-    /// Method; GET by default. Not for gRPC.
+    /// HTTP method, not for gRPC. Default: GET.
     #[serde(default = "get", skip_serializing_if = "is_get")]
     pub method: String,
-    /// Request body in bytes; not for the built-in applications, whose requests have none.
+    /// Request body in bytes; not for built-in applications.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub request_bytes: u32,
     /// Relative share, at least 1.
@@ -196,7 +156,7 @@ fn is_get(v: &str) -> bool {
 }
 
 impl App {
-    /// What it speaks.
+    /// Its protocol.
     #[must_use]
     pub fn protocol(self) -> ServiceProtocol {
         match self {
@@ -293,14 +253,5 @@ impl ServiceGraph {
             }
         }
         names
-    }
-
-    /// Whether everything in it fits together. Whoever was given a graph that
-    /// passed need not look again.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, and where.
-    pub fn validate(&self) -> Result<(), GraphError> {
-        validate::validate(self)
     }
 }

@@ -1,25 +1,62 @@
-//! Steps: what an endpoint calls first, what next.
+//! Calls of an endpoint, and their order.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::service_graph::{Call, all, is_all, is_one, is_zero, one};
+/// One call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a call")]
+pub struct Call {
+    /// Called service.
+    pub service: String,
+    /// Its endpoint's path (HTTP: a query may follow), or gRPC method name.
+    pub path: String,
+    /// Request body in bytes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub request_bytes: u32,
+    /// Number of repetitions, in sequence.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub times: u32,
+    /// Share of the requests that make this call, 0 to 1, drawn for each request.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub share: f64,
+}
 
-/// One step of an endpoint's calls: all of `parallel` at once; steps follow each
-/// other. A step of one call may be written as the call itself.
+pub(super) fn one() -> u32 {
+    1
+}
+
+fn all() -> f64 {
+    1.0
+}
+
+pub(super) fn is_zero(v: &u32) -> bool {
+    *v == 0
+}
+
+pub(super) fn is_one(v: &u32) -> bool {
+    *v == 1
+}
+
+fn is_all(v: &f64) -> bool {
+    *v == 1.0
+}
+
+/// One step of an endpoint's calls: all calls of `parallel` concurrently; steps run in
+/// sequence. A step of one call may be written as the call itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct Step {
-    /// Calls made at once; at least one.
+    /// Concurrent calls, at least one.
     pub parallel: Vec<Call>,
 }
 
 /// A step as it is written. One flat struct instead of an untagged enum: an
 /// unknown key is then reported by its name and place.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename = "Step")]
+#[serde(deny_unknown_fields, rename = "Step", expecting = "a step of calls")]
 struct Written {
-    /// Calls made at once, in the place of a single one.
+    /// Concurrent calls, instead of a single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parallel: Option<Vec<Call>>,
     /// Called service.
@@ -31,7 +68,7 @@ struct Written {
     /// Request body in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     request_bytes: u32,
-    /// How many times, in sequence.
+    /// Number of repetitions, in sequence.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     times: u32,
     /// Share of the requests that make this call, 0 to 1, drawn for each request.
@@ -56,11 +93,11 @@ impl TryFrom<Written> for Step {
                 }],
             }),
             (Some(_), _, _) => {
-                Err("expected either `parallel` or the keys of one call, found both")
+                Err("found both `parallel` and the keys of one call, expected one of them")
             }
-            (None, _, _) => {
-                Err("expected `service` and `path`, or `parallel` with a list of calls")
-            }
+            (None, _, _) => Err(
+                "found an incomplete call, expected `service` and `path`, or `parallel` with a list of calls",
+            ),
         }
     }
 }
@@ -126,9 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused_with_what_was_expected() {
+    fn incomplete_and_ambiguous_steps_are_refused() {
         let both = json!({"parallel": [], "times": 2});
-        assert!(read(both).unwrap_err().contains("found both"));
+        assert!(read(both).unwrap_err().contains("found both `parallel`"));
         let none = json!({"service": "a"});
         assert!(read(none).unwrap_err().contains("`service` and `path`"));
         let typo = json!({"service": "a", "path": "/", "time": 2});

@@ -1,18 +1,19 @@
-//! How intended instants lie in time, as a value and as a text.
+//! Arrival processes: the distribution of the intended instants, as a value and as a text.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::trace::Trace;
+use super::trace::{ArrivalsError, Trace};
+use crate::text::{nearest, quoted};
 use crate::units::{exact_duration, parse_duration, parse_rate};
 
 const SECOND_NS: f64 = 1e9;
 /// Most steps.
-pub const STEPS_MAX: usize = 1_000;
+const STEPS_MAX: usize = 1_000;
 
-/// How intended instants lie in time.
+/// Arrival process: the distribution of the intended instants.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
@@ -21,26 +22,26 @@ pub enum Arrivals {
     Constant,
     /// A Poisson process: exponential gaps.
     Poisson,
-    /// So many slots at one instant, then a pause that keeps the rate.
+    /// Several slots at one instant, then a pause that keeps the rate.
     Bursts {
         /// Slots of a burst, at least 1.
         slots: u32,
     },
-    /// The rate grows or falls evenly over the window; before it, it is the first.
+    /// The rate changes linearly over the window; before the window it is `from_rps`.
     Ramp {
-        /// Slots per second at the beginning of the window.
+        /// Slots per second at the start of the window.
         from_rps: f64,
         /// Slots per second at its end.
         to_rps: f64,
     },
-    /// One constant rate after another from the beginning of the window; before it,
-    /// the first, and after the last step, the last.
+    /// One constant rate after another from the start of the window; before the window the
+    /// rate of the first step, after the last step that of the last.
     Steps(Vec<RateStep>),
-    /// Recorded instants, counted from the beginning of the window; before it, evenly
+    /// Recorded instants, relative to the start of the window; before the window evenly
     /// spaced at the trace's mean rate.
     Trace(Trace),
-    /// Compatibility mode: each connection has a constant schedule of its own, and all
-    /// of them are in phase, as wrk2 plans. For comparison with its figures only.
+    /// Compatibility mode: each connection has a constant schedule of its own, all of them in
+    /// phase, as in wrk2. Only for comparison with its figures.
     Wrk2,
 }
 
@@ -50,38 +51,8 @@ pub enum Arrivals {
 pub struct RateStep {
     /// Slots per second, 0 for a pause.
     pub rate_rps: f64,
-    /// How long, above 0.
+    /// Duration, above 0.
     pub duration_ns: u64,
-}
-
-/// Why a text or a file is no arrivals, or why they do not fit the rest.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ArrivalsError {
-    /// The text.
-    #[error("found {found:?}, expected {}", Arrivals::SYNTAX)]
-    Syntax {
-        /// What was written.
-        found: String,
-    },
-    /// A part of the text.
-    #[error("{part:?}: {why}")]
-    Part {
-        /// Which.
-        part: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A line of a trace.
-    #[error("line {line}: found {found:?}, expected an instant in seconds, like 0.0125")]
-    Line {
-        /// From 1.
-        line: usize,
-        /// What was written.
-        found: String,
-    },
-    /// A value out of its range.
-    #[error("{0}")]
-    Range(String),
 }
 
 impl Arrivals {
@@ -89,7 +60,7 @@ impl Arrivals {
     pub const SYNTAX: &'static str = "`constant`, `poisson`, `bursts:SLOTS`, `ramp:RATE..RATE`, `steps:RATE:DURATION,...`, `trace:FILE` or `wrk2`";
 
     /// Reads the text form, for which [`fmt::Display`] is the inverse but for a trace.
-    /// `read` gives the text of a trace's file, or a fragment that says why not.
+    /// `read` gives the text of a trace's file, or the reason of the failure.
     ///
     /// # Errors
     /// [`ArrivalsError`] with what was found and expected.
@@ -97,30 +68,23 @@ impl Arrivals {
         text: &str,
         read: &dyn Fn(&str) -> Result<String, String>,
     ) -> Result<Self, ArrivalsError> {
-        let syntax = || ArrivalsError::Syntax {
-            found: text.to_owned(),
-        };
-        let part = |part: &str, why: String| ArrivalsError::Part {
-            part: part.to_owned(),
-            why,
-        };
         let arrivals = match text.split_once(':') {
             None => match text {
                 "constant" => Self::Constant,
                 "poisson" => Self::Poisson,
                 "wrk2" => Self::Wrk2,
-                _ => return Err(syntax()),
+                _ => return Err(syntax(text)),
             },
             Some(("bursts", slots)) => Self::Bursts {
-                slots: slots.parse().map_err(|_| {
-                    part(slots, "expected the slots of a burst, like 10".to_owned())
-                })?,
+                slots: slots
+                    .parse()
+                    .map_err(|_| wrong(slots, "the slots of a burst, like 10"))?,
             },
             Some(("ramp", rates)) => {
-                let (from, to) = rates.split_once("..").ok_or_else(syntax)?;
+                let (from, to) = rates.split_once("..").ok_or_else(|| syntax(text))?;
                 Self::Ramp {
-                    from_rps: parse_rate(from).map_err(|e| part(from, e.to_string()))?,
-                    to_rps: parse_rate(to).map_err(|e| part(to, e.to_string()))?,
+                    from_rps: parse_rate(from)?,
+                    to_rps: parse_rate(to)?,
                 }
             }
             Some(("steps", list)) => {
@@ -128,17 +92,18 @@ impl Arrivals {
                 Self::Steps(steps)
             }
             Some(("trace", file)) => {
-                let text = read(file).map_err(|why| part(file, why))?;
+                let text =
+                    read(file).map_err(|e| ArrivalsError(format!("cannot read the trace: {e}")))?;
                 Self::Trace(Trace::parse(&text)?)
             }
-            Some(_) => return Err(syntax()),
+            Some(_) => return Err(syntax(text)),
         };
-        arrivals.check_values().map_err(ArrivalsError::Range)?;
+        arrivals.check_values()?;
         Ok(arrivals)
     }
 
-    /// The mean planned rate over a window, in slots per second, where it follows from
-    /// the arrivals themselves; `None` where they take any rate.
+    /// The mean planned rate over a window, in slots per second, if the arrivals determine
+    /// it; `None` if they allow any rate.
     #[must_use]
     pub fn own_rate_rps(&self, window_ns: u64) -> Option<f64> {
         let window_s = window_ns as f64 / SECOND_NS;
@@ -161,8 +126,8 @@ impl Arrivals {
         }
     }
 
-    /// The window that they suggest, in nanoseconds: the whole of the steps or of the
-    /// trace with a mean gap after its last slot.
+    /// The default window, in nanoseconds: all steps, or the trace with a mean gap after its
+    /// last slot.
     #[must_use]
     pub fn own_window_ns(&self) -> Option<u64> {
         match self {
@@ -181,47 +146,46 @@ impl Arrivals {
         }
     }
 
-    /// Whether they can be carried out at a mean of `rate_rps` over the window.
+    /// Checks the values, and that the mean rate over the window is `rate_rps`.
     ///
     /// # Errors
-    /// [`ArrivalsError::Range`] with what was found and expected.
+    /// [`ArrivalsError`] with what was found and expected.
     pub fn check(&self, rate_rps: f64, window_ns: u64) -> Result<(), ArrivalsError> {
-        self.check_values().map_err(ArrivalsError::Range)?;
+        self.check_values()?;
         match self.own_rate_rps(window_ns) {
-            Some(own) if (own - rate_rps).abs() > own.abs() * 1e-6 => {
-                Err(ArrivalsError::Range(format!(
-                    "rate_rps is {rate_rps}, expected {own}, the mean of the arrivals {self} over the window"
-                )))
-            }
+            Some(own) if (own - rate_rps).abs() > own.abs() * 1e-6 => Err(ArrivalsError(format!(
+                "found a rate_rps of {rate_rps}, expected {own}, the mean of the arrivals {self} over the window"
+            ))),
             _ => Ok(()),
         }
     }
 
-    fn check_values(&self) -> Result<(), String> {
+    fn check_values(&self) -> Result<(), ArrivalsError> {
         let rate = |r: f64| r.is_finite() && r >= 0.0;
-        match self {
-            Self::Bursts { slots: 0 } => Err("a burst of 0 slots, expected at least 1".to_owned()),
-            Self::Ramp { from_rps, to_rps } if !(rate(*from_rps) && rate(*to_rps)) => Err(format!(
-                "a ramp from {from_rps} to {to_rps}, expected rates of 0 or more"
-            )),
+        let wrong = match self {
+            Self::Bursts { slots: 0 } => "found a burst of 0 slots, expected at least 1".to_owned(),
+            Self::Ramp { from_rps, to_rps } if !(rate(*from_rps) && rate(*to_rps)) => {
+                format!("found a ramp from {from_rps} to {to_rps}, expected rates of 0 or more")
+            }
             Self::Steps(steps) if steps.is_empty() || steps.len() > STEPS_MAX => {
-                Err(format!("{} steps, expected 1 to {STEPS_MAX}", steps.len()))
+                format!("found {} steps, expected 1 to {STEPS_MAX}", steps.len())
             }
-            Self::Steps(steps) => match steps
-                .iter()
-                .find(|s| !rate(s.rate_rps) || s.duration_ns == 0)
-            {
-                Some(s) => Err(format!(
-                    "a step of {} per second for {} ns, expected a rate of 0 or more and a duration above 0",
-                    s.rate_rps, s.duration_ns
-                )),
-                None => Ok(()),
-            },
+            Self::Steps(steps) => {
+                let is_wrong = |s: &&RateStep| !rate(s.rate_rps) || s.duration_ns == 0;
+                match steps.iter().find(is_wrong) {
+                    Some(s) => format!(
+                        "found a step of {} per second for {} ns, expected a rate of 0 or more and a duration above 0",
+                        s.rate_rps, s.duration_ns
+                    ),
+                    None => return Ok(()),
+                }
+            }
             Self::Trace(trace) if !trace.has_instants() => {
-                Err("a trace without its instants, expected gaps_base64".to_owned())
+                "found a trace without its instants, expected gaps_base64".to_owned()
             }
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        Err(ArrivalsError(wrong))
     }
 
     /// The same without a trace's instants: what results carry.
@@ -260,19 +224,24 @@ impl fmt::Display for Arrivals {
     }
 }
 
+fn syntax(text: &str) -> ArrivalsError {
+    let words = ["constant", "poisson", "wrk2", "bursts", "ramp", "steps"];
+    let help = nearest(text, words).map_or_else(String::new, |n| format!("; did you mean `{n}`?"));
+    let (found, expected) = (quoted(text), Arrivals::SYNTAX);
+    ArrivalsError(format!("found {found}, expected {expected}{help}"))
+}
+
+fn wrong(found: &str, expected: &str) -> ArrivalsError {
+    ArrivalsError(format!("found {}, expected {expected}", quoted(found)))
+}
+
 fn step(text: &str) -> Result<RateStep, ArrivalsError> {
-    let wrong = |why: String| ArrivalsError::Part {
-        part: text.to_owned(),
-        why,
-    };
     let Some((rate, duration)) = text.split_once(':') else {
-        return Err(wrong(
-            "expected a rate and a duration, like 200:10s".to_owned(),
-        ));
+        return Err(wrong(text, "a rate and a duration, like 200:10s"));
     };
     Ok(RateStep {
-        rate_rps: parse_rate(rate).map_err(|e| wrong(e.to_string()))?,
-        duration_ns: parse_duration(duration).map_err(|e| wrong(e.to_string()))?,
+        rate_rps: parse_rate(rate)?,
+        duration_ns: parse_duration(duration)?,
     })
 }
 
@@ -289,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_form_says_what_it_says() {
+    fn the_text_form_reads_back() {
         for text in [
             "constant",
             "poisson",
@@ -303,7 +272,7 @@ mod tests {
         assert_eq!(ramp.own_rate_rps(1), Some(1500.0));
         assert_eq!(parse("wrk2"), Ok(Arrivals::Wrk2));
         let Arrivals::Trace(trace) = parse("trace:t.txt").unwrap() else {
-            panic!("no trace");
+            panic!("expected a trace");
         };
         assert_eq!(trace.instants_ns(), [0, 250_000_000]);
     }
@@ -313,9 +282,9 @@ mod tests {
         let said = |text: &str| parse(text).unwrap_err().to_string();
         assert!(said("poison").contains("`poisson`"));
         assert!(said("bursts:0").contains("at least 1"));
-        assert!(said("bursts:x").contains("\"x\""));
+        assert!(said("bursts:x").contains("`x`"));
         assert!(said("ramp:5").contains("ramp:RATE..RATE"));
-        assert!(said("ramp:a..5").contains("\"a\""));
+        assert!(said("ramp:a..5").contains("`a`"));
         assert!(said("steps:100").contains("200:10s"));
         assert!(said("steps:100:10").contains("10s"));
         assert!(said("steps:100:0").contains("above 0"));
@@ -352,7 +321,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_strange(
+        fn any_text_is_read_or_refused_without_a_panic(
             text in "(bursts|ramp|steps|trace|wrk2|constant)?:?[0-9a-z.,:+-]{0,24}", file: String,
         ) {
             let read = |_: &str| Ok(file.clone());

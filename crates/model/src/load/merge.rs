@@ -7,8 +7,8 @@ use crate::hist::{HistogramWire, LatencySummary};
 use crate::load::{Counts, LoadResult, Rate, Shard};
 use crate::verdict::{Grade, Verdict};
 
-/// What the generators of one measurement found together. Histograms and counts are
-/// bit-equal to those of one recorder that was fed everything.
+/// The merged results of the generators of one measurement. Histograms and counts are
+/// identical to those of a single recorder of all requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Merged {
@@ -31,11 +31,11 @@ pub struct Merged {
     pub endpoints: Vec<MergedEndpoint>,
     /// Each generator beside the whole, by shard, start and name.
     pub generators: Vec<MergedGenerator>,
-    /// Everything else that generators state; absent when one of them is only known by
-    /// its interval log, which holds nothing but latency.
+    /// The merged result; absent when one of the generators has only an interval log, which
+    /// contains only latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<LoadResult>>,
-    /// The generators' verdicts, and what putting them beside each other adds.
+    /// The joined verdicts of the generators, with the reasons that the comparison adds.
     pub verdict: Verdict,
 }
 
@@ -51,7 +51,7 @@ pub struct MergedEndpoint {
     pub latency: HistogramWire,
 }
 
-/// What a generator was known by.
+/// Kind of file that a generator was read from.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -71,9 +71,9 @@ pub enum SourceKind {
 pub struct MergedGenerator {
     /// Name of the file that it was read from.
     pub source: String,
-    /// What kind of file.
+    /// Kind of that file.
     pub kind: SourceKind,
-    /// Its part of the schedule, where it said so.
+    /// Its part of the schedule, if recorded.
     pub shard: Option<Shard>,
     /// Start of its window.
     pub window_start_unix_ns: u64,
@@ -81,22 +81,22 @@ pub struct MergedGenerator {
     pub window_ns: u64,
     /// How long after the earliest it started.
     pub start_skew_ns: u64,
-    /// Its slots, where it said so.
+    /// Its slots, if recorded.
     pub counts: Option<Counts>,
-    /// Its rate, likewise.
+    /// Its rate, if recorded.
     pub rate: Option<Rate>,
-    /// Its own percentiles; those of the whole are not made from them.
+    /// Its own percentiles; the merged percentiles are computed from the merged counts.
     pub latency_ns: LatencySummary,
-    /// Its lateness, where it said so.
+    /// Its lateness, if recorded.
     pub lateness_ns: Option<LatencySummary>,
-    /// Its own verdict's grade, likewise.
+    /// The grade of its own verdict, if recorded.
     pub grade: Option<Grade>,
-    /// Percentiles at which it differs from the other generators by more than chance
-    /// and more than matters (`tare_analysis::streams::merge` has the rule).
+    /// Percentiles at which it differs significantly and relevantly from the other generators
+    /// (`tare_analysis::streams::merge` has the rule).
     pub deviations: Vec<Deviation>,
 }
 
-/// One percentile at which a generator stands apart.
+/// One percentile at which a generator differs from the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deviation {
@@ -108,6 +108,6 @@ pub struct Deviation {
     pub low_ns: u64,
     /// Upper end likewise.
     pub high_ns: u64,
-    /// What the other generators lie around: the median of their percentiles.
+    /// Median of the other generators' percentiles.
     pub others_ns: u64,
 }

@@ -10,9 +10,9 @@ mod spec;
 mod trace;
 pub mod transport;
 
-pub use arrivals::{Arrivals, ArrivalsError, RateStep, STEPS_MAX};
+pub use arrivals::{Arrivals, RateStep};
 pub use result::{
     Counts, EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate,
 };
 pub use spec::{Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard, Streaming};
-pub use trace::{TRACE_SLOTS_MAX, Trace};
+pub use trace::{ArrivalsError, TRACE_SLOTS_MAX, Trace};

@@ -33,7 +33,7 @@ impl Counts {
     /// Whether every slot is accounted for.
     #[must_use]
     pub fn identity_holds(&self) -> bool {
-        // Counts from a file may be anything: they must not fit by overflowing.
+        // Counts from a file may have any value: an overflow must not make them fit.
         let outcomes = self.outcomes().into_iter();
         let ended = outcomes.map(|(_, n)| n).try_fold(0, u64::checked_add);
         ended == Some(self.planned)
@@ -89,18 +89,17 @@ pub enum ErrorClass {
     GrpcStatus,
     /// The peer reset the stream, not the connection.
     StreamReset,
-    /// The peer closed the connection in order (GOAWAY) and said that it will not
-    /// process this request. Nothing is sent again.
+    /// The peer closed the connection with GOAWAY before it processed this request. Requests
+    /// are not sent again.
     GoAway,
     /// Not complete within the timeout; counted in `timeout`, not in `error`.
     Timeout,
-    /// Timed out without having found a free connection, or because the generator was
-    /// held up for longer than the timeout (lateness tells which); counted in `timeout`.
+    /// Timed out before it was sent: there was no free connection, or the generator was
+    /// delayed for longer than the timeout (then lateness is high); counted in `timeout`.
     TimeoutUnsent,
-    /// The TLS handshake failed, or the peer broke TLS afterwards; the result's `tls`
-    /// says why.
+    /// The TLS handshake failed, or a TLS error followed; see the result's `tls`.
     Tls,
-    /// This machine had no port, file descriptor or memory left for a connection.
+    /// This machine had no free port, file descriptor or memory for a connection.
     LocalShortage,
 }
 
@@ -157,14 +156,14 @@ impl ErrorClass {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// What was asked of this generator; absent in saturating mode.
+    /// Target of this generator; absent in saturating mode.
     pub target: Option<f64>,
     /// Slots whose request was sent within the window, per second of window
     /// (in saturating mode: completed).
     pub achieved: f64,
 }
 
-/// What a generator found: the document of `tare load --output json`, and the
+/// Result of a generator: the document of `tare load --output json`, and the
 /// body of its final record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -175,8 +174,8 @@ pub struct LoadResult {
     pub tare_version: String,
     /// `open` or `saturate`.
     pub mode: Mode,
-    /// Which part of the schedule this generator took; absent in results merged from
-    /// several, and in those of versions that did not say.
+    /// This generator's part of the schedule; absent in merged results and in those of older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
     /// Start of the measured window.
@@ -196,11 +195,11 @@ pub struct LoadResult {
     /// The generator's own delay: sent - intended without `wait_ns`, over all sent slots
     /// and those that it reached only after their timeout.
     pub lateness_ns: LatencySummary,
-    /// Time in which a due slot found every connection busy, or had one opened for it,
-    /// over the same slots.
+    /// Time that a due slot waited for a free connection or for a new one to open, over the
+    /// same slots.
     pub wait_ns: LatencySummary,
-    /// The part of `wait_ns` that was spent waiting for a stream on a connection that
-    /// was open, over the slots of endpoints that speak HTTP/2; absent without any.
+    /// The part of `wait_ns` spent waiting for a stream on an open connection, over the slots
+    /// of HTTP/2 endpoints; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_wait_ns: Option<LatencySummary>,
     /// Of streaming gRPC calls: for each message received, the time since the call's
@@ -221,14 +220,14 @@ pub struct LoadResult {
     pub endpoints: Vec<EndpointResult>,
     /// About the generator itself.
     pub generator: GeneratorStats,
-    /// Is this generator's result fit for use, and why not.
+    /// Whether this generator's result is valid, with reasons.
     pub verdict: Verdict,
     /// The full histograms behind the summaries.
     pub histograms: LoadHistograms,
-    /// TLS, where there was any.
+    /// TLS results; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsResult>,
-    /// The reported instants against the kernel's, where they were compared.
+    /// Reported instants compared with kernel timestamps, if enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instrument_error: Option<InstrumentError>,
 }
@@ -278,7 +277,7 @@ pub struct EndpointResult {
     pub error_latency: BTreeMap<String, HistogramWire>,
 }
 
-/// What the generator says of itself, over the measured window.
+/// Statistics of the generator itself, over the measured window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorStats {
@@ -290,7 +289,7 @@ pub struct GeneratorStats {
     pub connections_opened: u64,
     /// Connections opened again after a close, an error or a timeout, in the window.
     pub reconnects: u64,
-    /// Largest number of slots waiting for a connection at once; with several
+    /// Largest number of slots that waited for a connection at the same time; with several
     /// threads, the sum of each one's largest.
     pub waiting_max: u64,
     /// Bytes written and read in the window.
@@ -298,16 +297,16 @@ pub struct GeneratorStats {
     /// Bytes read in the window.
     pub bytes_received: u64,
     /// Time for which a CPU quota stopped the generator, from the start of the
-    /// warm-up to the end of the drain, where cgroups tell.
+    /// warm-up to the end of the drain, if cgroups report it.
     pub throttled_ns: Option<u64>,
-    /// Whether the cores of its machine were kept from sleeping on its wish; of several generators,
-    /// those of all.
+    /// Whether the cores of its machine were prevented from sleeping; with several generators,
+    /// those of all machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awake: bool,
     /// How long a cache line took from the first to the last core that the generator may run
     /// on, in nanoseconds: before its connections were opened, and after its end. A pair for
     /// each generator, in an order of their own; none for one that has one core only or found
-    /// no core free, and in results of versions that did not look.
+    /// no core free, and in results of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub core_to_core_ns: Vec<[f64; 2]>,
 }

@@ -14,15 +14,15 @@ pub struct SearchResult {
     pub schema_version: u32,
     /// Version of tare that searched.
     pub tare_version: String,
-    /// What had to be met, as written; those that hold unasked are among them.
+    /// The objectives, as written, including the default ones.
     pub objectives: Vec<String>,
     /// The highest rate that meets them; absent when none was found.
     pub found: Option<RateEstimate>,
-    /// How far the rate may be above what lasts, as a share: a backlog that grows
-    /// through a step is seen only once it reaches the latency that is allowed. Absent
-    /// without an objective for latency.
+    /// How far the rate may exceed the sustainable rate, as a share: a backlog that grows
+    /// during a step is detected only when it reaches the allowed latency. Absent without an
+    /// objective for latency.
     pub unseen_share: Option<f64>,
-    /// What kept the rate from being higher.
+    /// What limited the rate.
     pub limit: SearchLimit,
     /// Why the search ended.
     pub ended: SearchEnd,
@@ -34,7 +34,7 @@ pub struct SearchResult {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateEstimate {
-    /// Requests per second: the median of what the steps leave possible.
+    /// Requests per second: median of the estimate.
     pub rate_rps: f64,
     /// Lower end of the interval.
     pub low_rps: f64,
@@ -44,17 +44,17 @@ pub struct RateEstimate {
     pub confidence: f64,
 }
 
-/// What kept the rate from being higher.
+/// What limited the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchLimit {
     /// The target missed the objectives.
     Target,
-    /// The generator could not keep up: the target may do more.
+    /// The generator could not keep up: the target may sustain a higher rate.
     Generator,
-    /// The highest rate that was to be tried.
+    /// The highest allowed rate was reached.
     MaxRate,
-    /// Not even the lowest rate that was to be tried meets the objectives.
+    /// The lowest allowed rate missed the objectives.
     MinRate,
     /// The search ended before a limit was found.
     Unknown,
@@ -64,15 +64,15 @@ pub enum SearchLimit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchEnd {
-    /// The interval is as narrow as was asked, or an end of the range is certain.
+    /// The interval is as narrow as requested, or an end of the range is certain.
     Certain,
-    /// The time was up.
+    /// The time budget was used up.
     Budget,
     /// Ctrl-C.
     Interrupted,
 }
 
-/// How a step ended.
+/// Outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepOutcome {
@@ -80,8 +80,8 @@ pub enum StepOutcome {
     Met,
     /// One was missed.
     Missed,
-    /// One was missed, and the generator could not keep up. Counts as missed when the
-    /// next step at the same rate says so again; else it counts as nothing.
+    /// One was missed, and the generator could not keep up. Counts as missed if the next step
+    /// at the same rate has the same outcome; otherwise it is ignored.
     Generator,
 }
 
@@ -95,9 +95,9 @@ pub struct SearchStep {
     pub achieved_rps: f64,
     /// Length of its window.
     pub duration_ns: u64,
-    /// How it ended.
+    /// Outcome.
     pub outcome: StepOutcome,
-    /// The objectives that were missed, with what was found.
+    /// The missed objectives, with the measured values.
     pub missed: Vec<String>,
     /// done - intended, over ok responses.
     pub latency_ns: LatencySummary,
@@ -105,7 +105,7 @@ pub struct SearchStep {
     pub errors_share: f64,
     /// The generator's own delay.
     pub lateness_ns: LatencySummary,
-    /// Share of the window that the busiest loop was busy.
+    /// Share of the window in which the busiest event loop was busy.
     pub loop_utilisation: f64,
     /// The generator's own verdict.
     pub verdict: Verdict,

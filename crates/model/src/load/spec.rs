@@ -21,46 +21,46 @@ pub struct LoadSpec {
     pub mode: Mode,
     /// Length of the measured window.
     pub duration_ns: u64,
-    /// Same load before the window, outside the books.
+    /// Warm-up: the same load before the window, excluded from results.
     pub warmup_ns: u64,
     /// A request not complete this long after its *intended* instant is a timeout.
     pub timeout_ns: u64,
-    /// How long after the window outstanding requests may still complete.
-    /// `None`: as long as the timeout, so that every slot comes to its own end.
+    /// How long after the window pending requests may still complete. Default: the timeout, so
+    /// that every request completes or times out.
     pub drain_ns: Option<u64>,
     /// Connections in all, spread evenly over the origins (at least one for each).
     pub connections: u32,
-    /// Most requests at once on one connection that speaks HTTP/2; the peer may allow fewer.
+    /// Most concurrent requests on one HTTP/2 connection; the peer may allow fewer.
     #[serde(default = "one_stream", skip_serializing_if = "is_one_stream")]
     pub streams: u32,
     /// Event-loop threads.
     pub threads: u32,
-    /// How the engine waits for the next slot.
+    /// How the generator waits for the next slot.
     pub pace: Pace,
     /// Seed of arrivals and of the order of endpoints.
     pub seed: u64,
-    /// When the warm-up starts; `None`: as soon as the connections are open.
+    /// When the warm-up starts. Default: as soon as the connections are open.
     pub start_unix_ns: Option<u64>,
-    /// Which part of the schedule is this generator's.
+    /// This generator's part of the schedule.
     pub shard: Shard,
-    /// TLS of the https endpoints; absent: [`TlsSpec::default`].
+    /// TLS of the https endpoints. Default: [`TlsSpec::default`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsSpec>,
-    /// A connection is closed after so many requests, and the next one opened when a
-    /// slot is due, whose latency then holds the time to open it.
+    /// A connection is closed after this number of requests. The next one is opened when a
+    /// slot is due, whose latency includes the time to open it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
-    /// Whether each event loop stays on a core of its own.
+    /// Whether each event loop is pinned to a core of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pin: bool,
-    /// Whether the cores of the generator's machine are kept from sleeping meanwhile.
+    /// Whether the cores of the generator's machine are prevented from sleeping.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awake: bool,
-    /// Every so manieth request is timed by the kernel, too; 0: none.
+    /// One of how many requests gets kernel timestamps, too; 0: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kernel_timestamps_every: u32,
-    /// What a worker asks its own proxy for after the load, by name: addresses on loopback
-    /// that answer with JSON. See [`crate::record::ProxySettings`].
+    /// Addresses on loopback, by name, from which a worker reads JSON documents of its own
+    /// proxy after the load. See [`crate::record::ProxySettings`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub proxy_config: BTreeMap<String, String>,
 }
@@ -100,7 +100,7 @@ impl Default for Shard {
 pub struct Endpoint {
     /// Label in results. Endpoints of one name are reported together.
     pub name: String,
-    /// What is spoken on the connection.
+    /// Protocol of the connection.
     #[serde(default, skip_serializing_if = "Protocol::is_http1")]
     pub protocol: Protocol,
     /// Request method. A gRPC call is a POST, whatever this says.
@@ -109,7 +109,7 @@ pub struct Endpoint {
     /// without `connect`, the address. The path of a gRPC call is
     /// `/package.Service/Method`.
     pub url: String,
-    /// `host:port` to connect to in the place of the URL's authority: a sidecar's
+    /// `host:port` to connect to instead of the URL's authority: a sidecar's
     /// outbound port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect: Option<String>,
@@ -123,15 +123,15 @@ pub struct Endpoint {
     /// prefix. Exactly one where the kind of call has one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages_base64: Vec<String>,
-    /// What else a gRPC call needs to be told.
+    /// Settings of a gRPC call.
     #[serde(default, skip_serializing_if = "GrpcCall::is_default")]
     pub grpc: GrpcCall,
     /// Relative share of the slots, at least 1.
     pub weight: u32,
 }
 
-/// What is spoken on a connection. Endpoints of one origin share connections only
-/// where these agree (a gRPC call is an HTTP/2 request).
+/// Protocol of a connection. Endpoints of one origin share connections only if their
+/// protocols are compatible (a gRPC call is an HTTP/2 request).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -159,8 +159,8 @@ pub struct GrpcCall {
     /// Which side sends how many messages.
     #[serde(default)]
     pub streaming: Streaming,
-    /// Told to the server as `grpc-timeout`, counted by it from the arrival of the
-    /// call. The generator's own limit is [`LoadSpec::timeout_ns`].
+    /// Deadline sent to the server as `grpc-timeout`, which the server counts from the arrival
+    /// of the call. The generator's own limit is [`LoadSpec::timeout_ns`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<u64>,
 }
@@ -175,15 +175,15 @@ impl GrpcCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Streaming {
-    /// One message there, one back.
+    /// One request message, one response message.
     #[default]
     Unary,
-    /// All messages there, one back.
+    /// All request messages, one response message.
     Client,
-    /// One message there, any number back.
+    /// One request message, any number of response messages.
     Server,
-    /// By turns: each message is sent when the one before it has been answered by a
-    /// message; the last one ends the request.
+    /// Alternating: each message is sent after the response to the previous one; the last one
+    /// ends the request.
     Bidi,
 }
 
@@ -212,13 +212,13 @@ pub enum Mode {
         /// Distribution of the intended instants.
         arrivals: Arrivals,
     },
-    /// Each connection sends again as soon as it is answered: finds the maximum,
-    /// says nothing about latency at a rate. Labelled as such everywhere.
+    /// Each connection sends the next request after each response. Finds the maximum
+    /// throughput; its latency is not that of a rate. Labelled as such everywhere.
     Saturate,
 }
 
 impl Mode {
-    /// The same without a trace's instants: what results carry.
+    /// The same without a trace's instants, for results.
     #[must_use]
     pub fn without_instants(&self) -> Self {
         match self {
@@ -231,16 +231,15 @@ impl Mode {
     }
 }
 
-/// How the engine waits.
+/// How the generator waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// Sleep in the kernel until shortly before the slot, then spin. Where slots lie
-    /// closer together than that, sleep for what is left, without a core's worth of
-    /// spinning; the kernel's lateness shows as lateness.
+    /// Sleep in the kernel until shortly before the slot, then spin. At rates with shorter gaps,
+    /// sleep for the rest of the gap without spinning; the kernel's delay counts as lateness.
     #[default]
     Sleep,
-    /// Never sleep: a core for the finest grain.
+    /// Never sleep: uses a whole core, for the best precision.
     Spin,
 }
 
@@ -269,8 +268,8 @@ impl Endpoint {
 
 impl LoadSpec {
     /// A window of `duration_ns` without a warm-up: one thread that sleeps, 10 connections,
-    /// 10 s for a request, the whole schedule, begun when the connections are open; no TLS
-    /// settings, no kernel timestamps, no proxy that is asked.
+    /// a timeout of 10 s, the whole schedule, started when the connections are open; no TLS
+    /// settings, no kernel timestamps, no proxy documents.
     #[must_use]
     pub fn new(endpoints: Vec<Endpoint>, mode: Mode, duration_ns: u64) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! A recorded trace: instants as they came, as a text and as JSON.
+//! A recorded trace: instants, as a text and as JSON.
 
 use std::sync::Arc;
 
@@ -7,11 +7,22 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arrivals::ArrivalsError;
-use crate::units::parse_duration;
+use crate::text::quoted;
+use crate::units::{UnitError, parse_duration};
 
-/// Most slots of a recorded trace: it travels in the specification.
+/// Most slots of a recorded trace, which is a part of the specification.
 pub const TRACE_SLOTS_MAX: usize = 5_000_000;
+
+/// Why arrivals, or the file of a trace, are refused: what was found and what was expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ArrivalsError(pub(super) String);
+
+impl From<UnitError> for ArrivalsError {
+    fn from(error: UnitError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// Recorded instants in nanoseconds, in order, the first one usually 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,12 +38,12 @@ pub struct Trace {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TraceWire {
-    /// How many.
+    /// Number of slots.
     slots: u64,
-    /// From 0 to the last one.
+    /// The last instant.
     length_ns: u64,
     /// Gaps between the instants in nanoseconds, the first one from 0: LEB128 in
-    /// base64. Absent in results, which do not repeat what they were made from.
+    /// base64. Absent in results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gaps_base64: Option<String>,
 }
@@ -41,12 +52,12 @@ impl Trace {
     /// A trace of instants in nanoseconds, which are put in order.
     ///
     /// # Errors
-    /// [`ArrivalsError::Range`] without any, or with more than [`TRACE_SLOTS_MAX`].
+    /// [`ArrivalsError`] without any, or with more than [`TRACE_SLOTS_MAX`].
     pub fn new(mut instants_ns: Vec<u64>) -> Result<Self, ArrivalsError> {
         let slots = instants_ns.len();
         if slots == 0 || slots > TRACE_SLOTS_MAX {
-            return Err(ArrivalsError::Range(format!(
-                "a trace of {slots} slots, expected 1 to {TRACE_SLOTS_MAX}"
+            return Err(ArrivalsError(format!(
+                "found a trace of {slots} slots, expected 1 to {TRACE_SLOTS_MAX}"
             )));
         }
         instants_ns.sort_unstable();
@@ -58,11 +69,11 @@ impl Trace {
     }
 
     /// Reads a file of timestamps: one a line, in seconds with up to nine decimals, in
-    /// any order and from any origin; the earliest becomes the window's beginning. What
-    /// follows a blank or a comma, empty lines and lines that begin with `#` are left out.
+    /// any order and from any origin; the earliest becomes the start of the window. Text after
+    /// a blank or a comma, empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// [`ArrivalsError::Line`] for the first line that is none.
+    /// [`ArrivalsError`] for the first line without a timestamp.
     pub fn parse(text: &str) -> Result<Self, ArrivalsError> {
         let mut instants = Vec::new();
         for (i, whole) in text.lines().enumerate() {
@@ -75,9 +86,11 @@ impl Trace {
                 .next()
                 .filter(|n| n.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
             let ns = number.and_then(|n| parse_duration(&format!("{n}s")).ok());
-            instants.push(ns.ok_or_else(|| ArrivalsError::Line {
-                line: i + 1,
-                found: line.chars().take(80).collect(),
+            instants.push(ns.ok_or_else(|| {
+                let (number, found) = (i + 1, quoted(line));
+                ArrivalsError(format!(
+                    "line {number}: found {found}, expected an instant in seconds, like 0.0125"
+                ))
             })?);
         }
         let first = instants.iter().copied().min().unwrap_or(0);
@@ -91,17 +104,17 @@ impl Trace {
         self.instants_ns.as_deref().unwrap_or_default()
     }
 
-    /// How many.
+    /// Number of slots.
     pub(super) fn slots(&self) -> u64 {
         self.slots
     }
 
-    /// From 0 to the last one.
+    /// The last instant.
     pub(super) fn length_ns(&self) -> u64 {
         self.length_ns
     }
 
-    /// Whether its instants are there.
+    /// Whether it has its instants.
     pub(super) fn has_instants(&self) -> bool {
         self.instants_ns.is_some()
     }
@@ -152,13 +165,14 @@ impl TryFrom<TraceWire> for Trace {
                 instants_ns: None,
             });
         };
-        let bad = |why: &str| ArrivalsError::Range(format!("gaps_base64: {why}"));
+        let bad = |why: &str| ArrivalsError(format!("gaps_base64: {why}"));
         let bytes = STANDARD.decode(text).map_err(|e| bad(&e.to_string()))?;
         let mut instants = Vec::new();
         let mut rest = bytes.as_slice();
         let mut at: u64 = 0;
         while !rest.is_empty() {
-            let gap = read_leb128(&mut rest).ok_or_else(|| bad("found no LEB128 number"))?;
+            let gap = read_leb128(&mut rest)
+                .ok_or_else(|| bad("truncated or too large LEB128 number"))?;
             at = at
                 .checked_add(gap)
                 .ok_or_else(|| bad("the instants exceed 64 bits"))?;
@@ -166,7 +180,7 @@ impl TryFrom<TraceWire> for Trace {
         }
         let trace = Self::new(instants)?;
         if (trace.slots, trace.length_ns) != (wire.slots, wire.length_ns) {
-            return Err(bad("they are not those of slots and length_ns"));
+            return Err(bad("the instants differ from slots and length_ns"));
         }
         Ok(trace)
     }
@@ -205,13 +219,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_trace_survives_its_journey(mut instants in prop::collection::vec(0u64..1 << 50, 1..200)) {
+        fn a_trace_reads_back(mut instants in prop::collection::vec(0u64..1 << 50, 1..200)) {
             let arrivals = Arrivals::Trace(Trace::new(instants.clone()).unwrap());
             let json = serde_json::to_string(&arrivals).unwrap();
             let back: Arrivals = serde_json::from_str(&json).unwrap();
             instants.sort_unstable();
             prop_assert_eq!(&back, &arrivals);
-            let Arrivals::Trace(trace) = &back else { panic!("no trace") };
+            let Arrivals::Trace(trace) = &back else { panic!("expected a trace") };
             prop_assert_eq!(trace.instants_ns(), instants.as_slice());
             let described = serde_json::to_string(&arrivals.without_instants()).unwrap();
             prop_assert!(described.len() < 80, "{}", described);

@@ -1,5 +1,4 @@
-//! Below HTTP: what a generator is asked of TLS, and what it found out about TLS and
-//! about its own clock.
+//! Below HTTP: TLS settings of a generator, TLS results, and the error of its own clock.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::hist::{HistogramWire, LatencySummary};
 
-/// TLS of the `https://` endpoints. PEM travels as text: a worker has no files.
+/// TLS of the `https://` endpoints. PEM is passed as text, because a worker has no files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsSpec {
-    /// Certificates of the authorities to trust; absent: those of the system.
+    /// Certificates of the trusted authorities; default: those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_pem: Option<String>,
-    /// The client's certificate and those between it and its authority.
+    /// The client's certificate and the intermediate certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_cert_pem: Option<String>,
     /// The client's private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_key_pem: Option<String>,
-    /// Name to ask for and to expect in the server's certificate; absent: the host of
-    /// each URL.
+    /// Server name (SNI) that the server's certificate must have; default: the host of each
+    /// URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
     /// Oldest version to accept.
@@ -63,7 +62,7 @@ pub enum TlsVersion {
     V13,
 }
 
-/// What became of the TLS handshakes of a whole run, those before the window included.
+/// Results of all TLS handshakes, including those before the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsResult {
@@ -75,36 +74,35 @@ pub struct TlsResult {
     pub handshakes_resumed: u64,
     /// Connections by version and cipher suite.
     pub protocols: BTreeMap<String, u64>,
-    /// Why handshakes and connections failed, and how often.
+    /// Failures of handshakes and connections: reason and count.
     pub failures: BTreeMap<String, u64>,
-    /// Whether certificates were not looked at.
+    /// Whether certificate verification was disabled.
     pub insecure: bool,
     /// The full histogram behind `handshake_ns`.
     pub handshake: HistogramWire,
 }
 
-/// The instrument's own error, from requests whose instants the kernel noted too.
+/// The generator's own measurement error, from requests with kernel timestamps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstrumentError {
-    /// Every so manieth request of the window was to be sampled.
+    /// One of how many requests of the window was chosen.
     pub every: u32,
-    /// Requests of the window with both of the kernel's instants.
+    /// Requests of the window with both kernel timestamps.
     pub sampled: u64,
-    /// Requests chosen, of which the kernel gave not both.
+    /// Chosen requests for which a kernel timestamp is missing.
     pub missed: u64,
-    /// Why there are none, where that is known.
+    /// Why there are none, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
     /// Kernel send - intended: how late the request left this machine's TCP.
     pub send_ns: LatencySummary,
-    /// Reported service time - (kernel receive - kernel send): what the generator adds
-    /// to the time that it reports.
+    /// Reported service time - (kernel receive - kernel send): the generator's own share of the
+    /// time that it reports.
     pub service_time_ns: LatencySummary,
-    /// Values below 0, which count as 0: the clocks' own noise.
+    /// Values below 0 (noise of the clocks), which count as 0.
     pub below_zero: u64,
-    /// Largest uncertainty of the offset between the two clocks; it is in `send_ns`
-    /// only.
+    /// Largest uncertainty of the offset between the two clocks; it affects `send_ns` only.
     pub clock_uncertainty_ns_max: u64,
     /// The full histogram behind `send_ns`.
     pub send: HistogramWire,
@@ -117,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_written_has_its_default() {
+    fn absent_keys_have_their_defaults() {
         let spec: TlsSpec =
             serde_json::from_str(r#"{"insecure": true, "version_min": "1.3"}"#).unwrap();
         assert!(spec.resumption && spec.insecure);

@@ -1,101 +1,55 @@
 //! All meshes that a plan can name.
 
 use super::decode;
-use super::definition::{Mesh, MeshDefinition};
+use super::definition::Mesh;
 use crate::builtin_files::MESHES;
-use crate::source::{Decoder, Problems};
+use crate::source::Problems;
 
-/// The definitions of the meshes that come with tare.
-///
-/// # Errors
-/// Never, as long as the files under `meshes/` are good: a test holds them to it.
-pub fn builtins() -> Result<Vec<MeshDefinition>, Problems> {
-    let mut decoder = Decoder::default();
-    let catalogue = Catalogue::builtin(&mut decoder);
-    if decoder.count() > 0 {
-        return Err(decoder.into_problems());
-    }
-    Ok(catalogue.definitions)
-}
-
-/// Meshes by name.
+/// Meshes and their variants, which are named `mesh/variant`.
 pub(crate) struct Catalogue {
-    definitions: Vec<MeshDefinition>,
+    meshes: Vec<Mesh>,
 }
 
 impl Catalogue {
     /// The meshes that come with tare.
-    pub(crate) fn builtin(decoder: &mut Decoder) -> Self {
-        let mut catalogue = Self {
-            definitions: Vec::new(),
-        };
+    pub(crate) fn builtin(problems: &mut Problems) -> Self {
+        let mut catalogue = Self { meshes: Vec::new() };
         for (name, text) in MESHES {
-            catalogue.add(decoder, name, text);
+            catalogue.add(problems, name, text);
         }
         catalogue
     }
 
-    /// Adds the mesh of a file; problems go to `decoder`.
-    pub(crate) fn add(&mut self, decoder: &mut Decoder, file: &str, text: &str) {
-        let Some(node) = decoder.read_file(file, text) else {
+    /// Adds the mesh of a file with its variants.
+    pub(crate) fn add(&mut self, problems: &mut Problems, file: &str, text: &str) {
+        let Some(node) = problems.read_file(file, text) else {
             return;
         };
-        let Some(definition) = decode::definition(decoder, &node) else {
+        let Some(meshes) = decode::meshes(problems, &node) else {
             return;
         };
-        if self.definitions.iter().any(|m| m.name == definition.name) {
-            let place = node.entry("name").map_or(node.place, |e| e.node.place);
-            decoder
-                .problem(place, format!("a second mesh `{}`", definition.name))
+        if let Some(name) = meshes.first().map(|m| &m.name)
+            && self.get(name).is_some()
+        {
+            problems
+                .add(
+                    node.find("name").location,
+                    format!("a second mesh `{name}`"),
+                )
                 .expected("a name that no other mesh has");
             return;
         }
-        self.definitions.push(definition);
+        self.meshes.extend(meshes);
     }
 
-    /// Every name that a plan can use: meshes, and variants as `mesh/variant`.
-    pub(crate) fn names(&self) -> Vec<String> {
-        let of = |m: &MeshDefinition| {
-            let variants = m.variants.keys().map(|v| format!("{}/{v}", m.name));
-            std::iter::once(m.name.clone())
-                .chain(variants)
-                .collect::<Vec<_>>()
-        };
-        self.definitions.iter().flat_map(of).collect()
+    /// Every name that a plan can use.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.meshes.iter().map(|m| m.name.as_str())
     }
 
     /// The mesh or variant of that name.
     pub(crate) fn get(&self, name: &str) -> Option<Mesh> {
-        let (mesh, variant) = match name.split_once('/') {
-            Some((mesh, variant)) => (mesh, Some(variant)),
-            None => (name, None),
-        };
-        let definition = self.definitions.iter().find(|m| m.name == mesh)?;
-        let (title, data_plane, settings, kubernetes) = match variant {
-            None => (
-                &definition.title,
-                definition.data_plane,
-                &definition.settings,
-                &definition.kubernetes,
-            ),
-            Some(variant) => {
-                let variant = definition.variants.get(variant)?;
-                let data_plane = variant.data_plane.unwrap_or(definition.data_plane);
-                (
-                    &variant.title,
-                    data_plane,
-                    &variant.settings,
-                    &variant.kubernetes,
-                )
-            }
-        };
-        Some(Mesh {
-            name: name.to_owned(),
-            title: title.clone(),
-            data_plane,
-            settings: settings.clone(),
-            kubernetes: kubernetes.clone(),
-        })
+        self.meshes.iter().find(|m| m.name == name).cloned()
     }
 }
 
@@ -107,14 +61,18 @@ mod tests {
 
     #[test]
     fn every_mesh_file_is_valid_and_holds_the_mesh_of_its_name() {
-        for ((file, _), mesh) in MESHES.iter().zip(builtins().unwrap()) {
-            assert_eq!(stem(file), mesh.name);
+        for (file, text) in MESHES {
+            let mut problems = Problems::default();
+            let mut catalogue = Catalogue { meshes: Vec::new() };
+            catalogue.add(&mut problems, file, text);
+            assert_eq!(problems.list(), []);
+            assert_eq!(catalogue.names().next(), Some(stem(file)));
         }
     }
 
     #[test]
     fn a_variant_changes_only_what_it_lists() {
-        let catalogue = Catalogue::builtin(&mut Decoder::default());
+        let catalogue = Catalogue::builtin(&mut Problems::default());
         let plain = catalogue.get("envoy").unwrap();
         let mtls = catalogue.get("envoy/mtls").unwrap();
         assert_eq!(plain.data_plane, DataPlaneKind::EnvoySidecar);
@@ -123,16 +81,19 @@ mod tests {
         let mut back = mtls.settings;
         back.mtls = Mtls::Off;
         assert_eq!(back, plain.settings);
-        assert_eq!(catalogue.names()[..3], ["bare", "envoy", "envoy/mtls"]);
+        assert_eq!(
+            catalogue.names().take(3).collect::<Vec<_>>(),
+            ["bare", "envoy", "envoy/mtls"]
+        );
         assert!(catalogue.get("envoy/no").is_none());
     }
 
     #[test]
     fn every_shipped_mesh_of_a_cluster_is_complete_and_pinned() {
-        let catalogue = Catalogue::builtin(&mut Decoder::default());
+        let catalogue = Catalogue::builtin(&mut Problems::default());
         let mut seen = 0;
         for name in catalogue.names() {
-            let mesh = catalogue.get(&name).unwrap();
+            let mesh = catalogue.get(name).unwrap();
             if !mesh.data_plane.is_on_kubernetes() {
                 continue;
             }
@@ -177,7 +138,7 @@ mod tests {
 
     #[test]
     fn variants_of_istio_differ_in_what_their_names_say() {
-        let catalogue = Catalogue::builtin(&mut Decoder::default());
+        let catalogue = Catalogue::builtin(&mut Problems::default());
         let of = |name: &str| catalogue.get(name).unwrap();
         let values = |name: &str| of(name).kubernetes.unwrap().values.clone();
         assert!(values("istio/stock").is_empty());
@@ -218,11 +179,11 @@ mod tests {
 
     #[test]
     fn every_mistake_in_a_mesh_file_is_reported() {
-        let mut decoder = Decoder::default();
-        let mut catalogue = Catalogue::builtin(&mut decoder);
+        let mut problems = Problems::default();
+        let mut catalogue = Catalogue::builtin(&mut problems);
         let text = "name: envoy\ndata_plane: envoy-sidecars\nsettings: {mtls: on}\nvariants:\n  a b: {}\n  c: {settings: {concurency: 2}}\n";
-        catalogue.add(&mut decoder, "mine.yaml", text);
-        let problems = decoder.into_problems();
+        catalogue.add(&mut problems, "mine.yaml", text);
+        let problems = problems.check(None::<()>).unwrap_err();
         let found: Vec<&str> = problems.list().iter().map(|p| p.found.as_str()).collect();
         assert_eq!(
             found,
@@ -233,11 +194,12 @@ mod tests {
                 "unknown key `concurency` in the settings of a mesh",
             ]
         );
-        let mut decoder = Decoder::default();
-        catalogue.add(&mut decoder, "mine.yaml", "name: envoy\ndata_plane: none\n");
-        assert_eq!(
-            decoder.into_problems().list()[0].found,
-            "a second mesh `envoy`"
+        let mut problems = Problems::default();
+        catalogue.add(
+            &mut problems,
+            "mine.yaml",
+            "name: envoy\ndata_plane: none\n",
         );
+        assert_eq!(problems.list()[0].found, "a second mesh `envoy`");
     }
 }

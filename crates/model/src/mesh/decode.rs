@@ -1,88 +1,39 @@
-//! From a mesh's file to its definition.
-
-use std::collections::BTreeMap;
+//! From a mesh's file to its meshes: the mesh itself and its variants.
 
 use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value as Json;
 
-use super::definition::{DataPlaneKind, MeshDefinition, MeshSettings, Mtls, Variant};
-use super::kubernetes::MeshKubernetes;
-use crate::source::{Decoder, Node, Part, Shape, Value};
-
-/// Keys of `settings`.
-pub(crate) static SETTINGS: Shape = Shape::Map {
-    keys: &[
-        ("concurrency", &Shape::Scalar),
-        ("mtls", &Shape::Scalar),
-        ("l7_stats", &Shape::Scalar),
-        ("access_log", &Shape::Scalar),
-    ],
-    shorthand: None,
-};
-
-static VARIANT: Shape = Shape::Map {
-    keys: &[
-        ("title", &Shape::Scalar),
-        ("data_plane", &Shape::Scalar),
-        ("settings", &SETTINGS),
-        ("kubernetes", &Shape::Any),
-    ],
-    shorthand: None,
-};
-
-static MESH_FILE: Shape = Shape::Map {
-    keys: &[
-        ("name", &Shape::Scalar),
-        ("title", &Shape::Scalar),
-        ("data_plane", &Shape::Scalar),
-        ("settings", &SETTINGS),
-        ("kubernetes", &Shape::Any),
-        ("variants", &Shape::Any),
-    ],
-    shorthand: None,
-};
+use super::definition::{DataPlaneKind, Mesh, MeshSettings, Mtls};
+use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
 
 /// Most worker threads of one proxy.
 const CONCURRENCY_MAX: u32 = 256;
 
 /// Settings as they were written: only those that change.
-#[derive(Debug, Clone, PartialEq, Default, JsonSchema)]
-#[schemars(rename = "Settings", deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(
+    rename = "Settings",
+    deny_unknown_fields,
+    default,
+    expecting = "the settings of a mesh"
+)]
 pub(crate) struct SettingsFile {
     /// Worker threads of each proxy, 1 to 256.
-    #[schemars(range(min = 1, max = CONCURRENCY_MAX))]
-    concurrency: Part<u32>,
+    concurrency: Field<Count<1, CONCURRENCY_MAX>>,
     /// Mutual TLS between proxies.
-    mtls: Part<Mtls>,
+    mtls: Field<Mtls>,
     /// The proxies' HTTP statistics per cluster and listener.
-    l7_stats: Part<bool>,
+    l7_stats: Field<bool>,
     /// Access log of every request, to the trial's log folder.
-    access_log: Part<bool>,
+    access_log: Field<bool>,
 }
 
 impl SettingsFile {
-    pub(crate) fn decode(d: &mut Decoder, node: &Node) -> Option<Self> {
-        let fields = d.fields(node, &SETTINGS, "the settings of a mesh")?;
-        Some(Self {
-            concurrency: d.part(&fields, "concurrency", |d, n| {
-                d.count_of(n, 1, CONCURRENCY_MAX)
-            }),
-            mtls: d.part(&fields, "mtls", |d, n| {
-                let words = [
-                    ("off", Mtls::Off),
-                    ("permissive", Mtls::Permissive),
-                    ("strict", Mtls::Strict),
-                ];
-                d.choice(n, &words)
-            }),
-            l7_stats: d.part(&fields, "l7_stats", Decoder::boolean),
-            access_log: d.part(&fields, "access_log", Decoder::boolean),
-        })
-    }
-
     /// These settings over `base`; `None` when one of them is broken.
     pub(crate) fn over(self, base: &MeshSettings) -> Option<MeshSettings> {
         Some(MeshSettings {
-            concurrency: self.concurrency.or(base.concurrency)?,
+            concurrency: self.concurrency.or(Count(base.concurrency))?.0,
             mtls: self.mtls.or(base.mtls)?,
             l7_stats: self.l7_stats.or(base.l7_stats)?,
             access_log: self.access_log.or(base.access_log)?,
@@ -90,124 +41,127 @@ impl SettingsFile {
     }
 }
 
-/// Decodes a mesh file. `None` after a problem.
-pub(super) fn definition(d: &mut Decoder, node: &Node) -> Option<MeshDefinition> {
-    let fields = d.fields(node, &MESH_FILE, "a mesh file")?;
-    for key in ["name", "data_plane"] {
-        if fields.get(key).is_none() {
-            d.problem(node.place, format!("the mesh file has no `{key}`"))
-                .expected(format!("`{key}: ...`"));
-        }
-    }
-    let name = fields.get("name").and_then(|n| d.name(n, ""));
-    let title = d.part(&fields, "title", Decoder::text);
-    let data_plane = fields.get("data_plane").and_then(|n| data_plane_kind(d, n));
-    let settings = d
-        .part(&fields, "settings", SettingsFile::decode)
-        .or_else(SettingsFile::default)
-        .and_then(|s| s.over(&MeshSettings::default()));
-    let base = settings.clone().unwrap_or_default();
-    let kubernetes = match fields.get("kubernetes") {
-        None => Some(None),
-        Some(node) => kubernetes(d, node, &MeshKubernetes::default()).map(Some),
-    };
-    let base_kubernetes = kubernetes.clone().flatten();
-    let variants = match fields.get("variants") {
-        None => Some(BTreeMap::new()),
-        Some(node) => variants(d, node, (&base, base_kubernetes.as_deref())),
-    };
-    let name = name?;
-    Some(MeshDefinition {
-        title: title.or_else(|| name.clone())?,
-        name,
-        data_plane: data_plane?,
-        settings: settings?,
-        kubernetes: kubernetes?,
-        variants: variants?,
-    })
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a mesh file")]
+struct MeshFile {
+    name: Field<Name>,
+    data_plane: Field<DataPlaneKind>,
+    #[serde(default)]
+    title: Field<String>,
+    #[serde(default)]
+    settings: Field<SettingsFile>,
+    #[serde(default)]
+    kubernetes: Field<Json>,
+    /// Decoded one by one.
+    #[serde(default)]
+    variants: Field<serde::de::IgnoredAny>,
 }
 
-fn variants(d: &mut Decoder, node: &Node, base: Base<'_>) -> Option<BTreeMap<String, Variant>> {
-    let Value::Map(entries) = &node.value else {
-        d.problem(node.place, format!("found {}", node.describe()))
-            .expected("names of variants, each with a `title` and `settings`");
-        return None;
+/// What a variant changes.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a variant")]
+struct VariantFile {
+    title: Field<String>,
+    data_plane: Field<DataPlaneKind>,
+    settings: Field<SettingsFile>,
+    kubernetes: Field<Json>,
+}
+
+/// Decodes a mesh file: the mesh, then its variants. `None` after a problem.
+pub(super) fn meshes(problems: &mut Problems, node: &Node) -> Option<Vec<Mesh>> {
+    let before = problems.list().len();
+    let file: MeshFile = problems.decode(node)?;
+    let variants = file.variants.location().map(|_| node.find("variants"));
+    let name = file.name.or_else(|| Name(String::new()));
+    let changes = VariantFile {
+        title: file.title,
+        data_plane: file.data_plane,
+        settings: file.settings,
+        kubernetes: file.kubernetes,
     };
-    let mut all = Some(BTreeMap::new());
-    for entry in entries {
-        let name_node = Node {
-            place: entry.key_place,
-            value: Value::Scalar {
-                text: entry.key.clone(),
-                plain: true,
-            },
-        };
-        let decoded = d
-            .name(&name_node, "")
-            .and_then(|name| Some((name, variant(d, &entry.node, base, &entry.key)?)));
-        match (&mut all, decoded) {
-            (Some(map), Some((name, variant))) => {
-                map.insert(name, variant);
-            }
-            _ => all = None,
-        }
+    let plain = Mesh {
+        name: String::new(),
+        title: String::new(),
+        data_plane: DataPlaneKind::None,
+        settings: MeshSettings::default(),
+        kubernetes: None,
+    };
+    let mesh = changes.over(
+        problems,
+        &plain,
+        name.map_or_else(String::new, |name| name.0),
+    );
+    let base = mesh.as_ref().unwrap_or(&plain);
+    let mut all: Vec<Mesh> = mesh.iter().cloned().collect();
+    if let Some(node) = variants {
+        all.extend(self::variants(problems, node, base));
     }
+    (problems.list().len() == before).then_some(all)
+}
+
+fn variants(problems: &mut Problems, node: &Node, base: &Mesh) -> Vec<Mesh> {
+    let Value::Map(entries) = &node.value else {
+        problems
+            .add(node.location, format!("found {}", node.describe()))
+            .expected("names of variants, each with a `title` and `settings`");
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        if let Err(message) = Name::<false>::new(&entry.key) {
+            problems.add_message(entry.key_location, &message);
+        }
+        let file: Option<VariantFile> = problems.decode(&entry.node);
+        all.extend(file.and_then(|file| file.over(problems, base, entry.key.clone())));
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
 
-fn variant(d: &mut Decoder, node: &Node, base: Base<'_>, name: &str) -> Option<Variant> {
-    let fields = d.fields(node, &VARIANT, "a variant")?;
-    let title = d.part(&fields, "title", Decoder::text);
-    let settings = d
-        .part(&fields, "settings", SettingsFile::decode)
-        .or_else(SettingsFile::default)
-        .and_then(|s| s.over(base.0));
-    let kubernetes = match (fields.get("kubernetes"), base.1) {
-        (None, base) => base.cloned().map(Box::new),
-        (Some(node), base) => Some(kubernetes(
-            d,
-            node,
-            base.unwrap_or(&MeshKubernetes::default()),
-        )?),
-    };
-    let data_plane = match fields.get("data_plane") {
-        None => None,
-        Some(node) => Some(data_plane_kind(d, node)?),
-    };
-    Some(Variant {
-        data_plane,
-        title: title.or_else(|| name.to_owned())?,
-        settings: settings?,
-        kubernetes,
-    })
-}
-
-fn data_plane_kind(d: &mut Decoder, node: &Node) -> Option<DataPlaneKind> {
-    let kinds = [
-        ("none", DataPlaneKind::None),
-        ("envoy-sidecar", DataPlaneKind::EnvoySidecar),
-        ("sidecar", DataPlaneKind::Sidecar),
-        ("node-proxy", DataPlaneKind::NodeProxy),
-        ("installed", DataPlaneKind::Installed),
-    ];
-    d.choice(node, &kinds)
-}
-
-/// What a variant changes: settings, and what the mesh is on Kubernetes.
-type Base<'a> = (&'a MeshSettings, Option<&'a MeshKubernetes>);
-
-/// The section `kubernetes` of a mesh, a variant or a plan's entry over `base`.
-pub(crate) fn kubernetes(
-    d: &mut Decoder,
-    node: &Node,
-    base: &MeshKubernetes,
-) -> Option<Box<MeshKubernetes>> {
-    match base.overlaid(&node.to_json()) {
-        Ok(merged) => Some(Box::new(merged)),
-        Err(found) => {
-            d.problem(node.place, format!("in `kubernetes`: {found}"))
-                .expected("what docs/meshes.md describes");
-            None
+impl VariantFile {
+    /// The mesh `name`, or the variant of that name where `base` is a mesh of a file.
+    fn over(self, problems: &mut Problems, base: &Mesh, name: String) -> Option<Mesh> {
+        let mut mesh = Mesh {
+            title: self.title.or_else(|| name.clone())?,
+            data_plane: self.data_plane.or(base.data_plane)?,
+            name: match base.name.as_str() {
+                "" => name,
+                mesh => format!("{mesh}/{name}"),
+            },
+            ..base.clone()
+        };
+        if let Some(settings) = self.settings.optional()? {
+            mesh.settings = settings.over(&base.settings)?;
         }
+        if let Field::Given(kubernetes) = self.kubernetes {
+            mesh.overlay(problems, &kubernetes.value, kubernetes.location)?;
+        }
+        Some(mesh)
+    }
+}
+
+impl Mesh {
+    /// Merges `overlay` over the section `kubernetes`. `None` after a problem.
+    pub(crate) fn overlay(
+        &mut self,
+        problems: &mut Problems,
+        overlay: &Json,
+        location: Location,
+    ) -> Option<()> {
+        match self
+            .kubernetes
+            .clone()
+            .unwrap_or_default()
+            .overlaid(overlay)
+        {
+            Ok(merged) => self.kubernetes = Some(Box::new(merged)),
+            Err(found) => {
+                let message = format!("in `kubernetes`: {found}");
+                let problem = problems.add_message(location, &message);
+                problem.help("docs/meshes.md describes the section `kubernetes`");
+                return None;
+            }
+        }
+        Some(())
     }
 }

@@ -1,62 +1,23 @@
-//! What a mesh is, in its file and in a plan.
-
-use std::collections::BTreeMap;
+//! A mesh with its settings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kubernetes::MeshKubernetes;
 
-/// One mesh as its file describes it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MeshDefinition {
-    /// Name, as `envoy`.
-    pub name: String,
-    /// One line for people.
-    pub title: String,
-    /// What stands in the path.
-    pub data_plane: DataPlaneKind,
-    /// Settings of the mesh without a variant's name.
-    #[serde(default)]
-    pub settings: MeshSettings,
-    /// What it is on Kubernetes; absent for a mesh that does not run there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kubernetes: Option<Box<MeshKubernetes>>,
-    /// Variants: name to the settings that they change.
-    #[serde(default)]
-    pub variants: BTreeMap<String, Variant>,
-}
-
-/// A variant: a mesh with other settings.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Variant {
-    /// One line for people.
-    pub title: String,
-    /// What stands in the path, where it is another than the mesh's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data_plane: Option<DataPlaneKind>,
-    /// All settings of this variant, those of the mesh filled in.
-    pub settings: MeshSettings,
-    /// All of what it is on Kubernetes, that of the mesh filled in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kubernetes: Option<Box<MeshKubernetes>>,
-}
-
-/// What stands in the path of a request.
+/// Kind of data plane: the proxies in the path of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DataPlaneKind {
-    /// Nothing.
+    /// No proxies.
     None,
     /// An Envoy beside each service and beside the generator.
     EnvoySidecar,
-    /// A proxy in each pod, put there by the mesh. Kubernetes only.
+    /// A proxy in each pod, injected by the mesh. Kubernetes only.
     Sidecar,
     /// A proxy on each node, with or without waypoints. Kubernetes only.
     NodeProxy,
-    /// Whatever is there already. Kubernetes only.
+    /// A mesh that is installed already. Kubernetes only.
     Installed,
 }
 
@@ -112,13 +73,13 @@ pub enum Mtls {
 pub struct Mesh {
     /// Name in this plan, unique: `bare`, `envoy/mtls`, or an alias.
     pub name: String,
-    /// One line for people.
+    /// Title on one line.
     pub title: String,
-    /// What stands in the path.
+    /// Kind of data plane.
     pub data_plane: DataPlaneKind,
     /// Settings in force.
     pub settings: MeshSettings,
-    /// What it is on Kubernetes; absent elsewhere.
+    /// Its definition on Kubernetes; absent elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Box<MeshKubernetes>>,
 }

@@ -1,5 +1,5 @@
-//! What a mesh is on Kubernetes: data of its file, and no code. Values are merged
-//! deeply: mesh, then variant, then plan.
+//! The definition of a mesh on Kubernetes, as data of its file. Overlays are merged deeply:
+//! mesh, then variant, then plan.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MeshKubernetes {
-    /// What has to be there before the first release, and goes after the last.
+    /// Namespaces created before the first release and removed after the last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<MeshNamespace>,
     /// Helm releases, in the order in which they are installed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub releases: Vec<HelmRelease>,
-    /// Helm values by name of the release. `${tare.NAME}` stands for what tare makes:
+    /// Helm values by name of the release. `${tare.NAME}` is replaced by a certificate or key that tare creates:
     /// `trust_anchor_pem`, `issuer_certificate_pem`, `issuer_key_pem`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Value>,
@@ -28,16 +28,16 @@ pub struct MeshKubernetes {
     pub join: Join,
     /// Where the parts of the mesh run.
     pub parts: MeshParts,
-    /// How it is proven that the mesh is in the path.
+    /// Source of the proof that the mesh is in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofSource>,
-    /// What the generator's own sidecar is asked for after the load, by name: addresses on
-    /// the pod's loopback that answer with JSON, as `http://127.0.0.1:15000/config_dump`.
+    /// JSON documents read from the generator's own sidecar after the load: names, with
+    /// addresses on the pod's loopback, as `http://127.0.0.1:15000/config_dump`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub proxy_config: BTreeMap<String, String>,
-    /// What belongs to the mesh and must be gone after it.
+    /// Objects of the mesh that must be gone after its removal.
     pub gone: Leftovers,
-    /// How far this definition was tried, in a sentence for people.
+    /// How far this definition was tested, in a sentence.
     pub tried: String,
 }
 
@@ -63,7 +63,7 @@ pub struct HelmRelease {
     /// Address of the chart's repository; absent for a chart on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repo: Option<String>,
-    /// Version of the chart; pinned, because the newest is another one tomorrow.
+    /// Version of the chart; pinned, because the newest version changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Namespace of the release.
@@ -110,7 +110,7 @@ pub struct MeshParts {
     /// Label selector of waypoints in the namespaces of the instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waypoints: Option<String>,
-    /// What must have all of its pods available before an application is deployed.
+    /// Workloads whose pods must all be available before an application is deployed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ready: Vec<WorkloadRef>,
 }
@@ -137,7 +137,7 @@ pub struct WorkloadRef {
     pub name: String,
 }
 
-/// Where the proxies tell what they did. Asked through the API server.
+/// Counters of the proxies, read through the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProofSource {
@@ -145,22 +145,22 @@ pub struct ProofSource {
     pub port: u16,
     /// Its path.
     pub path: String,
-    /// Counters of what came in, as `request_total{direction="inbound"}`; the first of
-    /// them that a proxy has is taken. What stands in the braces is a part of its labels.
+    /// Counters of inbound requests, as `request_total{direction="inbound"}`; the first one that
+    /// a proxy has is used. The braces contain some of its labels.
     pub counters: Vec<String>,
-    /// Whether the node proxies are asked, which count connections, in the place of
+    /// Whether to read the counters of the node proxies, which count connections, instead of
     /// the sidecars, which count requests.
     pub of_node_proxies: bool,
 }
 
-/// What belongs to the mesh: what of this is new after its removal is removed too.
+/// Objects of the mesh. Those that are new after its removal are removed too.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Leftovers {
-    /// Ends of the groups of its custom resources, as `istio.io`.
+    /// Suffixes of the API groups of its custom resources, as `istio.io`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub crd_groups: Vec<String>,
-    /// Beginnings of the names of its cluster roles, bindings and webhook configurations.
+    /// Prefixes of the names of its cluster roles, bindings and webhook configurations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub name_prefixes: Vec<String>,
     /// Names of ConfigMaps that its control plane writes into every namespace.
@@ -193,15 +193,15 @@ fn without_nulls(value: &Value) -> Value {
 }
 
 impl MeshKubernetes {
-    /// This definition with `overlay` merged over it. Of its releases each takes the
-    /// place of the one of the same name, or comes after the others; one whose chart
-    /// is null takes that one away, and a list of none takes away all.
+    /// This definition with `overlay` merged over it. Each release of the overlay replaces the
+    /// one of the same name, or is added after the others; one whose chart is null removes it,
+    /// and an empty list removes all.
     ///
     /// # Errors
-    /// When the result is no definition: what serde says.
+    /// When the result is not a valid definition.
     pub fn overlaid(&self, overlay: &Value) -> Result<Self, String> {
         let mut base = self.clone();
-        // A value of null must reach Helm: there it takes away a chart's default.
+        // A value of null must reach Helm, where it removes a chart's default.
         let mut overlay = overlay.clone();
         let values = overlay.as_object_mut().and_then(|o| o.remove("values"));
         if let Some(Value::Array(releases)) = overlay.get_mut("releases") {
@@ -220,8 +220,7 @@ impl MeshKubernetes {
         Ok(merged)
     }
 
-    /// All releases with those of an overlay, by name. Forgets the values of one that
-    /// is taken away.
+    /// All releases with those of an overlay, by name. Removes the values of a removed release.
     fn releases_with(&mut self, overlay: Vec<Value>) -> Result<Vec<Value>, String> {
         if overlay.is_empty() {
             self.values.clear();
@@ -231,7 +230,9 @@ impl MeshKubernetes {
         for (at, release) in overlay.iter().enumerate() {
             let name = &release["name"];
             if overlay[..at].iter().any(|r| r["name"] == *name) {
-                return Err(format!("two releases {name}"));
+                return Err(format!(
+                    "found two releases {name}, expected each name once"
+                ));
             }
         }
         for release in overlay {
@@ -250,10 +251,10 @@ impl MeshKubernetes {
         Ok(all)
     }
 
-    /// Whether its parts fit together.
+    /// Checks that its parts fit together.
     ///
     /// # Errors
-    /// A sentence that says what does not.
+    /// What was found and what was expected.
     pub fn check(&self) -> Result<(), String> {
         for release in &self.releases {
             if release.name.is_empty() || release.chart.is_empty() || release.namespace.is_empty() {
@@ -265,13 +266,17 @@ impl MeshKubernetes {
         }
         let known = |name: &String| self.releases.iter().any(|r| r.name == *name);
         if let Some(name) = self.values.keys().find(|n| !known(n)) {
-            return Err(format!("values for `{name}`, which is no release"));
+            return Err(format!(
+                "found values for `{name}`, expected the name of a release"
+            ));
         }
         for manifest in self.manifests.iter().chain(&self.join.manifests) {
             if manifest["kind"].as_str().is_none()
                 || manifest["metadata"]["name"].as_str().is_none()
             {
-                return Err("a manifest without `kind` or `metadata.name`".to_owned());
+                return Err(
+                    "found a manifest without `kind` or `metadata.name`, expected both".to_owned(),
+                );
             }
         }
         for (name, url) in &self.proxy_config {
@@ -293,8 +298,8 @@ impl MeshKubernetes {
     }
 }
 
-/// The name becomes that of a file; the address must be the pod's own, because nobody else
-/// is to be asked from there.
+/// The name becomes that of a file; the address must be on the pod's loopback, so that a plan
+/// cannot send requests elsewhere.
 fn check_proxy_config(name: &str, url: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(fits) {
@@ -336,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_takes_the_place_of_the_one_of_its_name() {
+    fn a_release_replaces_the_one_of_its_name() {
         let release =
             |name: &str, chart: &str| json!({"name": name, "chart": chart, "namespace": "n"});
         let base: MeshKubernetes = serde_json::from_value(json!({
@@ -372,7 +377,7 @@ mod tests {
         let none = with(json!([])).unwrap();
         assert!(none.releases.is_empty() && none.values.is_empty());
         let wrong = with(json!([release("cni", "e"), release("cni", "f")])).unwrap_err();
-        assert_eq!(wrong, "two releases \"cni\"");
+        assert!(wrong.starts_with("found two releases \"cni\""), "{wrong}");
     }
 
     #[test]
@@ -387,13 +392,13 @@ mod tests {
             .unwrap();
         assert_eq!(merged.values["r"], json!({"limits": null, "x": 1}));
         let wrong = base.overlaid(&json!({"values": {"s": {}}})).unwrap_err();
-        assert!(wrong.contains("no release"), "{wrong}");
+        assert!(wrong.contains("the name of a release"), "{wrong}");
         let wrong = base.overlaid(&json!({"jion": {}})).unwrap_err();
         assert!(wrong.contains("jion"), "{wrong}");
     }
 
     #[test]
-    fn a_proxy_is_asked_on_the_loopback_of_its_own_pod_only() {
+    fn documents_are_read_on_the_loopback_of_the_pod_only() {
         let of = |name: &str, url: &str| {
             let overlay = json!({"proxy_config": {name: url}});
             MeshKubernetes::default().overlaid(&overlay)

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use crate::builtin_files::{self, stem};
-use crate::source::{nearest, yaml_to_json};
+use crate::source::yaml_to_json;
+use crate::text::nearest;
 
 /// A built-in plan.
 #[derive(Debug, Clone, PartialEq, Eq)]

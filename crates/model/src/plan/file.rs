@@ -1,194 +1,189 @@
-//! The plan file: what can be written, and where it was.
+//! The plan file: what can be written.
 //!
 //! The documentation of the fields is that of the published JSON Schema.
 
+use std::fmt;
+
 use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::Value;
 
 use super::kubernetes::KubernetesSettings;
-use super::prices::{PRICES, PricesFile};
-use super::repeats::{REPEATS, RepeatsFile};
-use super::resolved::EnvironmentKind;
+use super::prices::PricesFile;
+use super::repeats::RepeatsFile;
 use crate::graph::ServiceGraph;
-use crate::limits::{INSTANCES_MAX, THREADS_MAX};
+use crate::limits::{
+    CONNECTIONS_MAX, INSTANCES_MAX, THREADS_MAX, TRIAL_TIMEOUT_NS_MAX, TRIAL_WINDOW_NS_MAX,
+};
 use crate::load::Pace;
-use crate::mesh::{SETTINGS, SettingsFile};
-use crate::source::{ArrivalsText, At, Duration, Either, Node, Part, Rate, Shape};
+use crate::mesh::SettingsFile;
+use crate::source::{ArrivalsText, Count, Duration, Field, Line, List, Name, Rate, Short};
+
+/// Reads the files that a plan names: from the path in the plan to the text, or to the reason
+/// of the failure.
+pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
 /// What to measure. Every key may be left out.
-#[derive(Debug, JsonSchema)]
-#[schemars(rename = "Plan", deny_unknown_fields, default)]
-#[derive(Default)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename = "Plan", deny_unknown_fields, default, expecting = "the plan")]
 pub(super) struct PlanFile {
     /// Name of the plan, for run directories and pages: letters, digits, `.`, `_`, `-`.
     /// Default: the name of the file.
-    pub(super) name: Part<String>,
-    /// One line for people.
-    pub(super) description: Part<String>,
+    pub(super) name: Field<Name>,
+    /// Description on one line.
+    pub(super) description: Field<Line>,
     /// Where it runs: `local` (default) or `kubernetes`.
-    pub(super) environment: Part<EnvironmentKind>,
-    /// How it runs on a cluster.
-    pub(super) kubernetes: Part<KubernetesSettings>,
-    /// The application: its name, or more about it. Default: one emojivoto.
-    #[schemars(with = "Either<String, WorkloadFile>")]
-    pub(super) workload: Part<WorkloadFile>,
-    /// Files of further meshes, seen from this file.
-    #[schemars(with = "Either<String, Vec<String>>")]
-    pub(super) mesh_files: Part<Vec<At<String>>>,
+    pub(super) environment: Field<Environment>,
+    /// Settings of the environment `kubernetes`.
+    pub(super) kubernetes: Field<KubernetesSettings>,
+    /// The application: the name of its graph, or a map. Default: one emojivoto.
+    pub(super) workload: Field<Short<String, WorkloadFile>>,
+    /// Files of further meshes; paths are relative to this file.
+    pub(super) mesh_files: Field<List<String>>,
     /// What is compared. Default: bare, envoy and envoy/mtls.
-    #[schemars(with = "Either<String, Vec<Either<String, MeshEntry>>>")]
-    pub(super) meshes: Part<Vec<At<MeshEntry>>>,
+    #[schemars(with = "Short<String, Vec<Short<String, MeshEntry>>>")]
+    pub(super) meshes: Field<List<Short<String, MeshEntry>>>,
     /// The mesh that the others are compared with. Default: the first.
-    pub(super) baseline: Part<String>,
+    pub(super) baseline: Field<String>,
     /// The load; several, where `rate` or `connections` are lists. Default: 200 rps.
-    pub(super) load: Part<LoadFile>,
-    /// Several loads, in the place of `load`.
-    pub(super) loads: Part<Vec<At<LoadFile>>>,
-    /// Number of blocks, 1 to 1000; each runs every mesh and load once. Default: 3. Or
-    /// until intervals are narrow enough.
-    #[schemars(with = "Either<u32, RepeatsFile>")]
-    pub(super) repeats: Part<RepeatsFile>,
+    pub(super) load: Field<LoadFile>,
+    /// Several loads, instead of `load`.
+    #[schemars(with = "Vec<LoadFile>")]
+    pub(super) loads: Field<List<LoadFile>>,
+    /// Number of blocks, 1 to 1000; each runs every mesh and load once. Default: 3. Or a map
+    /// with `until`: repeat until intervals are narrow enough.
+    pub(super) repeats: Field<Short<u32, RepeatsFile>>,
     /// Seed of everything random. Default: 1.
-    pub(super) seed: Part<u64>,
-    /// What CPU and memory cost, for money per month. Default: not reckoned.
-    pub(super) prices: Part<PricesFile>,
+    pub(super) seed: Field<u64>,
+    /// Prices of CPU and memory, for the cost per month. Default: no costs are computed.
+    pub(super) prices: Field<PricesFile>,
 }
 
 /// The application.
-#[derive(Debug, Default, JsonSchema)]
-#[schemars(rename = "Workload", deny_unknown_fields, default)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(
+    rename = "Workload",
+    deny_unknown_fields,
+    default,
+    expecting = "the workload"
+)]
 pub(super) struct WorkloadFile {
     /// A built-in graph (emojivoto, bookinfo, chain-N, fanout-N, echo), a file, or the
     /// graph itself. Default: emojivoto.
-    #[schemars(with = "Either<String, Either<GraphFile, ServiceGraph>>")]
-    pub(super) graph: Part<GraphEntry>,
-    /// How many of it, 1 to 1000. Default: 1.
-    #[schemars(range(min = 1, max = INSTANCES_MAX))]
-    pub(super) instances: Part<u32>,
+    pub(super) graph: Field<GraphEntry>,
+    /// Number of instances, 1 to 1000. Default: 1.
+    pub(super) instances: Field<Count<1, INSTANCES_MAX>>,
     /// Name of the mix of endpoints that the load uses. Default: default.
-    pub(super) mix: Part<String>,
+    pub(super) mix: Field<String>,
 }
 
 /// A graph in a file of its own.
-#[derive(Debug, Default, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-#[expect(dead_code, reason = "names a schema; the decoder makes a GraphEntry")]
+#[derive(Debug, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct GraphFile {
-    /// Path, seen from the plan.
-    file: String,
+    /// Path, relative to the plan.
+    pub(super) file: String,
 }
 
-/// How a graph was given.
-#[derive(Debug)]
+/// Where the graph is.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged, inline)]
 pub(super) enum GraphEntry {
     Name(String),
-    File(String),
-    Inline(Node),
+    File(GraphFile),
+    Inline(Box<ServiceGraph>),
+}
+
+impl<'de> Deserialize<'de> for GraphEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Forms;
+
+        impl<'de> Visitor<'de> for Forms {
+            type Value = GraphEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a graph, `file: PATH`, or a graph with `services`")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<GraphEntry, E> {
+                Ok(GraphEntry::Name(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GraphEntry, A::Error> {
+                if map.size_hint() != Some(1) {
+                    let graph = ServiceGraph::deserialize(MapAccessDeserializer::new(map))?;
+                    return Ok(GraphEntry::Inline(Box::new(graph)));
+                }
+                match map.next_key::<String>()?.as_deref() {
+                    Some("file") => {
+                        let file = map.next_value()?;
+                        Ok(GraphEntry::File(GraphFile { file }))
+                    }
+                    _ => Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self)),
+                }
+            }
+        }
+        deserializer.deserialize_str(Forms)
+    }
+}
+
+/// Where a plan runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", rename = "EnvironmentKind")]
+pub(super) enum Environment {
+    /// Processes on this machine.
+    Local,
+    /// Pods on a cluster.
+    Kubernetes,
 }
 
 /// A mesh under test.
-#[derive(Debug, Default, JsonSchema)]
-#[schemars(rename = "Mesh", deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename = "Mesh", deny_unknown_fields, expecting = "a mesh of the plan")]
 pub(super) struct MeshEntry {
     /// The mesh or variant: bare, envoy, envoy/mtls, or one of the mesh files.
-    pub(super) mesh: Part<String>,
-    /// Another name for it, needed where the mesh itself is there too, or settings change.
-    #[schemars(default)]
-    pub(super) name: Part<String>,
-    /// One line for people, in the place of the mesh's own.
-    #[schemars(default)]
-    pub(super) title: Part<String>,
+    pub(super) mesh: Field<String>,
+    /// Another name for it: required if the plan also has the mesh itself, or if settings change.
+    #[serde(default)]
+    pub(super) name: Field<Name<true>>,
+    /// Title on one line. Default: the title of the mesh.
+    #[serde(default)]
+    pub(super) title: Field<Line>,
     /// Settings that change.
-    #[schemars(default)]
-    pub(super) settings: Part<SettingsFile>,
+    #[serde(default)]
+    pub(super) settings: Field<SettingsFile>,
     /// What changes on Kubernetes: merged over `kubernetes` of the mesh, as `{values: {istiod: {...}}}`.
-    #[schemars(default, with = "serde_json::Map<String, serde_json::Value>")]
-    pub(super) kubernetes: Part<Node>,
+    #[serde(default)]
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub(super) kubernetes: Field<Value>,
 }
 
 /// A load.
-#[derive(Debug, Default, JsonSchema)]
-#[schemars(rename = "Load", deny_unknown_fields, default)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename = "Load", deny_unknown_fields, default, expecting = "the load")]
 pub(super) struct LoadFile {
     /// Name of the load. Default: the rate, as 200rps.
-    pub(super) name: Part<String>,
+    pub(super) name: Field<Name>,
     /// Requests per second, up to 100 million; a list makes a load of each. Default: 200.
-    #[schemars(with = "Either<Rate, Vec<Rate>>")]
-    pub(super) rate: Part<Vec<At<f64>>>,
+    pub(super) rate: Field<List<Rate>>,
     /// Connections in all, 1 to 1000000; a list makes a load of each. Default: 32.
-    #[schemars(with = "Either<u32, Vec<u32>>")]
-    pub(super) connections: Part<Vec<At<u32>>>,
+    pub(super) connections: Field<List<Count<1, CONNECTIONS_MAX>>>,
     /// Event-loop threads of the generator, 1 to 256. Default: 1.
-    #[schemars(range(min = 1, max = THREADS_MAX))]
-    pub(super) threads: Part<u32>,
-    /// How the intended instants lie in time. Default: constant.
+    pub(super) threads: Field<Count<1, THREADS_MAX>>,
+    /// Arrival process. Default: constant.
     #[schemars(with = "ArrivalsText")]
-    pub(super) arrivals: Part<String>,
+    pub(super) arrivals: Field<String>,
     /// How the generator waits. Default: sleep.
-    pub(super) pace: Part<Pace>,
+    pub(super) pace: Field<Pace>,
     /// The measured window, up to 24h. Default: 10s.
-    #[schemars(with = "Duration")]
-    pub(super) duration: Part<u64>,
-    /// The same load before the window, outside the books; up to 24h. Default: 2s.
-    #[schemars(with = "Duration")]
-    pub(super) warmup: Part<u64>,
+    pub(super) duration: Field<Duration<1, TRIAL_WINDOW_NS_MAX>>,
+    /// Warm-up with the same load before the window, excluded from results; up to 24h. Default: 2s.
+    pub(super) warmup: Field<Duration<0, TRIAL_WINDOW_NS_MAX>>,
     /// From the intended instant to the timeout, up to 1h. Default: 10s.
-    #[schemars(with = "Duration")]
-    pub(super) timeout: Part<u64>,
+    pub(super) timeout: Field<Duration<1, TRIAL_TIMEOUT_NS_MAX>>,
 }
-
-pub(super) static WORKLOAD: Shape = Shape::Map {
-    keys: &[
-        ("graph", &Shape::Any),
-        ("instances", &Shape::Scalar),
-        ("mix", &Shape::Scalar),
-    ],
-    shorthand: Some("graph"),
-};
-
-pub(super) static MESH: Shape = Shape::Map {
-    keys: &[
-        ("mesh", &Shape::Scalar),
-        ("name", &Shape::Scalar),
-        ("title", &Shape::Scalar),
-        ("settings", &SETTINGS),
-        ("kubernetes", &Shape::Any),
-    ],
-    shorthand: Some("mesh"),
-};
-
-pub(super) static LOAD: Shape = Shape::Map {
-    keys: &[
-        ("name", &Shape::Scalar),
-        ("rate", &Shape::Scalars),
-        ("connections", &Shape::Scalars),
-        ("threads", &Shape::Scalar),
-        ("arrivals", &Shape::Scalar),
-        ("pace", &Shape::Scalar),
-        ("duration", &Shape::Scalar),
-        ("warmup", &Shape::Scalar),
-        ("timeout", &Shape::Scalar),
-    ],
-    shorthand: None,
-};
-
-pub(super) static PLAN: Shape = Shape::Map {
-    keys: &[
-        ("name", &Shape::Scalar),
-        ("description", &Shape::Scalar),
-        ("environment", &Shape::Scalar),
-        ("kubernetes", &Shape::Any),
-        ("workload", &WORKLOAD),
-        ("mesh_files", &Shape::Scalars),
-        ("meshes", &Shape::List(&MESH)),
-        ("baseline", &Shape::Scalar),
-        ("load", &LOAD),
-        ("loads", &Shape::List(&LOAD)),
-        ("repeats", &REPEATS),
-        ("seed", &Shape::Scalar),
-        ("prices", &PRICES),
-    ],
-    shorthand: None,
-};
 
 /// The JSON Schema of the plan file (draft 2020-12), for editors: published as
 /// `docs/plan.schema.json`.
@@ -202,45 +197,19 @@ pub fn schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::repeats::UNTIL;
-    use serde_json::Value as Json;
-    use std::collections::BTreeSet;
 
-    fn keys_of(schema: &Json) -> BTreeSet<&str> {
-        let properties = schema["properties"].as_object().unwrap();
-        properties.keys().map(String::as_str).collect()
-    }
-
+    /// `TARE_UPDATE=1` writes it anew.
     #[test]
-    fn the_decoder_knows_the_keys_of_the_schema_and_no_others() {
-        let schema = schema();
-        assert_eq!(keys_of(&schema), PLAN.keys().collect());
-        for (name, shape) in [
-            ("Workload", &WORKLOAD),
-            ("Mesh", &MESH),
-            ("Load", &LOAD),
-            ("Prices", &PRICES),
-            ("Repeats", &REPEATS),
-            ("Until", &UNTIL),
-            ("Settings", &SETTINGS),
-        ] {
-            let definition = &schema["$defs"][name];
-            assert_eq!(keys_of(definition), shape.keys().collect(), "{name}");
-            assert_eq!(
-                definition["additionalProperties"],
-                Json::Bool(false),
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test of a published file")]
     fn the_published_schema_is_current() {
-        let published: Json =
-            serde_json::from_str(include_str!("../../../../docs/plan.schema.json")).unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plan.schema.json");
+        let current = format!("{:#}\n", schema());
+        if std::env::var_os("TARE_UPDATE").is_some() {
+            std::fs::write(path, &current).unwrap();
+        }
         assert!(
-            published == schema(),
-            "docs/plan.schema.json is old: write it again with `tare plan schema > docs/plan.schema.json`"
+            std::fs::read_to_string(path).unwrap() == current,
+            "docs/plan.schema.json is outdated: run `tare plan schema > docs/plan.schema.json`"
         );
     }
 }

@@ -11,9 +11,9 @@ use crate::mesh::{DataPlaneKind, Mesh};
 /// Most generators of a trial.
 const GENERATORS_MAX: u32 = 64;
 
-/// How a plan runs on a cluster.
+/// Settings of the environment `kubernetes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "the section `kubernetes`")]
 pub struct KubernetesSettings {
     /// Path of a kubeconfig. Default: TARE_KUBECONFIG, then KUBECONFIG, then ~/.kube/config.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,38 +21,38 @@ pub struct KubernetesSettings {
     /// Context in it. Default: its current one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// Beginning of the names of all namespaces that a run makes.
+    /// Prefix of the names of all namespaces that a run creates.
     pub namespace_prefix: String,
     /// Image of tare for applications, generators and agents.
     pub image: String,
-    /// When nodes pull it.
+    /// When nodes pull the image.
     pub image_pull_policy: PullPolicy,
     /// Names of pull secrets; they must be in the namespace `image_pull_secrets_from`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<String>,
     /// Namespace from which pull secrets are copied into those of the run.
     pub image_pull_secrets_from: String,
-    /// Generators of a trial, 1 to 64; they share rate and connections.
+    /// Generators of a trial, 1 to 64; rate and connections are divided among them.
     #[schemars(range(min = 1, max = GENERATORS_MAX))]
     pub generators: u32,
     /// Whether the generators get a node of their own.
     pub generator_node: GeneratorNode,
-    /// Labels of the nodes that may be used. Default: all that can be scheduled on.
+    /// Labels of the nodes that may be used. Default: all schedulable nodes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_labels: BTreeMap<String, String>,
-    /// How the application's pods lie on the nodes.
+    /// How the application's pods are distributed over the nodes.
     pub placement: Placement,
-    /// Who tells CPU and memory.
+    /// Source of the CPU and memory samples.
     pub sampling: SamplingSource,
     /// Overlays for meshes by name, or by the name before the slash: merged over `kubernetes` of the mesh.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub meshes: BTreeMap<String, Value>,
-    /// The user's own commands.
+    /// Commands of the user's own, run before trials.
     #[serde(skip_serializing_if = "Hooks::is_empty")]
     pub hooks: Hooks,
     /// Longest wait for pods and meshes to become ready, in seconds.
     pub ready_within_s: u32,
-    /// A sentence about the cluster that every result carries.
+    /// Note about the cluster, included in every result.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -81,10 +81,10 @@ impl Default for KubernetesSettings {
 }
 
 impl KubernetesSettings {
-    /// Whether everything is in its range.
+    /// Checks the ranges of all values.
     ///
     /// # Errors
-    /// A sentence that says what is not.
+    /// What was found and what was expected.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=GENERATORS_MAX).contains(&self.generators) {
             return Err(format!(
@@ -108,8 +108,8 @@ impl KubernetesSettings {
 }
 
 impl KubernetesSettings {
-    /// Makes of `mesh` what it is on this cluster: its section with the overlays for
-    /// its name and for the name before the slash.
+    /// Applies the overlays of this cluster to `mesh`: first that of the name before the
+    /// slash, then that of its name.
     ///
     /// # Errors
     /// When it does not run on Kubernetes, or an overlay does not fit.
@@ -118,7 +118,7 @@ impl KubernetesSettings {
             return Ok(());
         }
         if !mesh.data_plane.is_on_kubernetes() {
-            return Err("it does not run there".to_owned());
+            return Err("it does not run on Kubernetes".to_owned());
         }
         let mut section = mesh.kubernetes.take().unwrap_or_default();
         let family = mesh.name.split('/').next().unwrap_or_default().to_owned();
@@ -139,12 +139,12 @@ impl KubernetesSettings {
 /// When nodes pull the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum PullPolicy {
-    /// When they have none of that name.
+    /// If the image is not present on the node.
     #[default]
     IfNotPresent,
     /// For each pod.
     Always,
-    /// Never: it was imported.
+    /// Never: the image was imported.
     Never,
 }
 
@@ -164,14 +164,14 @@ impl PullPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GeneratorNode {
-    /// One node, drawn anew for each block from the plan's seed, tainted meanwhile.
+    /// One node, chosen at random for each block (from the plan's seed) and tainted meanwhile.
     #[default]
     Reserved,
-    /// Wherever the scheduler puts them, beside the application.
+    /// No reserved node: the scheduler places them beside the application.
     Shared,
 }
 
-/// How the application's pods lie on the nodes.
+/// How the application's pods are distributed over the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
@@ -182,21 +182,21 @@ pub enum Placement {
     Packed,
 }
 
-/// Who tells CPU and memory.
+/// Source of the CPU and memory samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SamplingSource {
-    /// An agent on each node, each second; where agents may not run, the kubelets.
+    /// An agent on each node, every second; the kubelets where agents are not allowed.
     #[default]
     Agents,
     /// The kubelets' summaries, through the API server, every few seconds.
     Kubelet,
 }
 
-/// The user's own commands, run on this machine by a shell; `TARE_CONTEXT`,
-/// `TARE_KUBECONFIG`, `TARE_BLOCK` and `TARE_MESH` tell what is about to begin.
+/// Commands of the user's own, run on this machine by a shell with `TARE_CONTEXT`,
+/// `TARE_KUBECONFIG`, `TARE_BLOCK` and `TARE_MESH` set to those of the trial that follows.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "the hooks")]
 pub struct Hooks {
     /// Before the first trial.
     #[serde(skip_serializing_if = "Vec::is_empty")]

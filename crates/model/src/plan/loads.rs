@@ -1,10 +1,10 @@
 //! The loads of a plan, from one entry or many.
 
-use super::file::LoadFile;
+use super::file::{LoadFile, ReadFile};
 use super::resolved::Load;
 use crate::limits::{RATE_MAX, RATE_RPS_MAX};
-use crate::load::{Arrivals, ArrivalsError, Pace};
-use crate::source::{At, Decoder, Node, Part, Place, quoted};
+use crate::load::{Arrivals, Pace};
+use crate::source::{Count, Duration, Field, List, Location, Node, Problems, Rate, Spanned};
 use crate::units::exact_duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -12,39 +12,37 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// A load and where it comes from.
 pub(super) struct PlacedLoad {
     pub(super) load: Load,
-    pub(super) place: Place,
-    pub(super) connections_place: Place,
+    pub(super) location: Location,
+    pub(super) connections_location: Location,
 }
 
-/// Every load with the place that its mistakes are pointed at.
+/// Every load with the location that its mistakes are pointed at.
 pub(super) fn resolve(
-    d: &mut Decoder,
-    load: Part<LoadFile>,
-    loads: Part<Vec<At<LoadFile>>>,
+    problems: &mut Problems,
+    load: Field<LoadFile>,
+    loads: Field<List<LoadFile>>,
     root: &Node,
-    read_file: &super::ReadFile<'_>,
+    read_file: &ReadFile<'_>,
 ) -> Option<Vec<PlacedLoad>> {
     let entries = match (load, loads) {
-        (Part::Given(load), Part::Given(loads)) => {
-            let place = key_place(root, "load").unwrap_or(load.place);
-            drop(loads);
-            d.problem(place, "both `load` and `loads`")
+        (Field::Given(load), Field::Given(_)) => {
+            let location = root.entry("load").map_or(load.location, |e| e.key_location);
+            problems
+                .add(location, "found both `load` and `loads`")
                 .expected("one of them")
                 .help("`--set loads[0].rate=...` changes a load of a list");
             return None;
         }
-        (load, Part::Absent) => {
-            let place = load.place().unwrap_or(root.place);
-            vec![At {
-                value: load.or_else(LoadFile::default)?,
-                place,
-            }]
+        (load, Field::Absent) => {
+            let location = load.location().unwrap_or(root.location);
+            let value = load.or_else(LoadFile::default)?;
+            vec![Spanned { value, location }]
         }
-        (_, loads) => loads.or_else(Vec::new)?,
+        (_, loads) => loads.optional()??.0,
     };
     let mut all = Some(Vec::new());
-    for At { value, place } in entries {
-        match (&mut all, expand(d, value, place, read_file)) {
+    for Spanned { value, location } in entries {
+        match (&mut all, expand(problems, value, location, read_file)) {
             (Some(list), Some(new)) => list.extend(new),
             _ => all = None,
         }
@@ -52,79 +50,87 @@ pub(super) fn resolve(
     all
 }
 
-fn key_place(root: &Node, key: &str) -> Option<Place> {
-    root.entry(key).map(|e| e.key_place)
-}
-
 /// The loads of one entry: every rate with every number of connections.
 fn expand(
-    d: &mut Decoder,
+    problems: &mut Problems,
     entry: LoadFile,
-    place: Place,
-    read_file: &super::ReadFile<'_>,
+    location: Location,
+    read_file: &ReadFile<'_>,
 ) -> Option<Vec<PlacedLoad>> {
-    let before = d.count();
-    let arrivals = arrivals(d, entry.arrivals, read_file)?;
-    let duration = At {
-        place: entry.duration.place().unwrap_or(place),
-        value: entry
-            .duration
-            .or(arrivals.own_window_ns().unwrap_or(10 * SECOND_NS))?,
+    let before = problems.list().len();
+    let arrivals = arrivals(problems, entry.arrivals, read_file)?;
+    let duration_location = entry.duration.location().unwrap_or(location);
+    let window_ns = Duration(arrivals.own_window_ns().unwrap_or(10 * SECOND_NS));
+    let Duration(duration_ns) = entry.duration.or(window_ns)?;
+    let rates = rates(problems, entry.rate, &arrivals, duration_ns, location)?;
+    let connections = match entry.connections.optional()? {
+        Some(List(connections)) => connections,
+        None => {
+            let value = Count(32);
+            vec![Spanned { value, location }]
+        }
     };
-    let rates = rates(d, entry.rate, &arrivals, duration.value, place)?;
-    let connections = entry
-        .connections
-        .or_else(|| vec![At { value: 32, place }])?;
-    let threads = At {
-        place: entry.threads.place().unwrap_or(place),
-        value: entry.threads.or(1)?,
-    };
-    let given_name = match entry.name {
-        Part::Broken => return None,
-        Part::Absent => None,
-        Part::Given(name) => Some(name.value),
-    };
-    for c in &connections {
-        check_threads(d, c, &threads);
+    let threads_location = entry.threads.location().unwrap_or(location);
+    let Count(threads) = entry.threads.or(Count(1))?;
+    let given_name = entry.name.optional()?;
+    for connections in connections.iter().map(|c| c.value.0) {
+        if connections < threads {
+            let found = format!("{threads} threads with {connections} connections");
+            problems
+                .add(threads_location, found)
+                .expected(format!("at most {connections}"))
+                .help("every thread needs a connection of its own: raise `connections` or lower `threads`");
+        }
     }
-    for rate in &rates {
-        check_slots(d, rate, &duration);
+    for rate_rps in rates.iter().map(|r| r.value.0) {
+        if rate_rps * duration_ns as f64 / (SECOND_NS as f64) < 1.0 {
+            let needed_ms = (1e3 / rate_rps).ceil() as u64;
+            let needed = exact_duration(needed_ms.saturating_mul(1_000_000));
+            let duration = exact_duration(duration_ns);
+            let found = format!("no request would be sent in {duration} at {rate_rps} rps");
+            problems
+                .add(duration_location, found)
+                .expected(format!("at least {needed}"))
+                .help("raise `duration` or `rate`");
+        }
     }
-    if d.count() > before {
+    if problems.list().len() > before {
         return None;
     }
     let template = Load {
         name: String::new(),
         rate_rps: 0.0,
         connections: 0,
-        threads: threads.value,
+        threads,
         arrivals,
         pace: entry.pace.or(Pace::default())?,
-        duration_ns: duration.value,
-        warmup_ns: entry.warmup.or(2 * SECOND_NS)?,
-        timeout_ns: entry.timeout.or(10 * SECOND_NS)?,
+        duration_ns,
+        warmup_ns: entry.warmup.or(Duration(2 * SECOND_NS))?.0,
+        timeout_ns: entry.timeout.or(Duration(10 * SECOND_NS))?.0,
     };
     let mut loads = Vec::new();
     for rate in &rates {
+        let Rate(rate_rps) = rate.value;
         for c in &connections {
-            let mut parts: Vec<String> = given_name.iter().cloned().collect();
+            let Count(per_load) = c.value;
+            let mut parts: Vec<String> = given_name.iter().map(|name| name.0.clone()).collect();
             if parts.is_empty() || rates.len() > 1 {
-                parts.push(rate_name(rate.value, &template));
+                parts.push(rate_name(rate_rps, &template));
             }
-            if connections.len() > 1 {
-                parts.push(format!("{}c", c.value));
+            let several = connections.len() > 1;
+            if several {
+                parts.push(format!("{per_load}c"));
             }
             let load = Load {
                 name: parts.join("-"),
-                rate_rps: rate.value,
-                connections: c.value,
+                rate_rps,
+                connections: per_load,
                 ..template.clone()
             };
-            let several = connections.len() > 1;
             loads.push(PlacedLoad {
                 load,
-                place: if several { c.place } else { rate.place },
-                connections_place: c.place,
+                location: if several { c.location } else { rate.location },
+                connections_location: c.location,
             });
         }
     }
@@ -132,24 +138,16 @@ fn expand(
 }
 
 fn arrivals(
-    d: &mut Decoder,
-    written: Part<String>,
-    read_file: &super::ReadFile<'_>,
+    problems: &mut Problems,
+    written: Field<String>,
+    read_file: &ReadFile<'_>,
 ) -> Option<Arrivals> {
-    let place = written.place().unwrap_or_default();
+    let location = written.location().unwrap_or_default();
     let text = written.or_else(|| "constant".to_owned())?;
     match Arrivals::parse(&text, read_file) {
         Ok(arrivals) => Some(arrivals),
-        Err(ArrivalsError::Syntax { .. }) => {
-            let words = ["constant", "poisson", "wrk2", "bursts", "ramp", "steps"];
-            d.problem(place, format!("found {}", quoted(&text)))
-                .expected(Arrivals::SYNTAX)
-                .nearest(&text, words);
-            None
-        }
         Err(error) => {
-            d.problem(place, format!("found arrivals with a mistake: {error}"))
-                .expected(Arrivals::SYNTAX);
+            problems.add_message(location, &error.to_string());
             None
         }
     }
@@ -157,33 +155,39 @@ fn arrivals(
 
 /// The rates that are written, or the one that follows from the arrivals.
 fn rates(
-    d: &mut Decoder,
-    written: Part<Vec<At<f64>>>,
+    problems: &mut Problems,
+    written: Field<List<Rate>>,
     arrivals: &Arrivals,
     window_ns: u64,
-    place: Place,
-) -> Option<Vec<At<f64>>> {
-    let Some(value) = arrivals.own_rate_rps(window_ns) else {
-        return written.or_else(|| {
-            vec![At {
-                value: 200.0,
-                place,
-            }]
-        });
+    location: Location,
+) -> Option<Vec<Spanned<Rate>>> {
+    let one = |rps: f64| {
+        let value = Rate(rps);
+        vec![Spanned { value, location }]
     };
-    if let Some(place) = written.place() {
-        d.problem(place, format!("a rate beside the arrivals {arrivals}"))
+    let written_location = written.location();
+    let Some(mean_rps) = arrivals.own_rate_rps(window_ns) else {
+        let rates = written.optional()?;
+        return Some(rates.map_or_else(|| one(200.0), |list| list.0));
+    };
+    if let Some(location) = written_location {
+        problems
+            .add(
+                location,
+                format!("found a rate beside the arrivals {arrivals}"),
+            )
             .expected("no `rate`: it follows from these arrivals");
         return None;
     }
-    if value > 0.0 && value <= RATE_RPS_MAX {
-        return Some(vec![At { value, place }]);
+    if mean_rps > 0.0 && mean_rps <= RATE_RPS_MAX {
+        return Some(one(mean_rps));
     }
-    d.problem(
-        place,
-        format!("a mean rate of {value} per second: {arrivals}"),
-    )
-    .expected(format!("a mean above 0 and up to {RATE_MAX}"));
+    problems
+        .add(
+            location,
+            format!("found a mean rate of {mean_rps} per second: {arrivals}"),
+        )
+        .expected(format!("a mean above 0 and up to {RATE_MAX}"));
     None
 }
 
@@ -196,39 +200,5 @@ fn rate_name(rate_rps: f64, load: &Load) -> String {
             let kind = text.split([':', ' ']).next().unwrap_or_default();
             format!("{kind}-{}rps", own.round())
         }
-    }
-}
-
-fn check_threads(d: &mut Decoder, connections: &At<u32>, threads: &At<u32>) {
-    if connections.value < threads.value {
-        d.problem(
-            threads.place,
-            format!(
-                "{} threads with {} connections",
-                threads.value, connections.value
-            ),
-        )
-        .expected(format!("at most {}", connections.value))
-        .help("every thread needs a connection of its own: raise `connections` or lower `threads`");
-    }
-}
-
-fn check_slots(d: &mut Decoder, rate: &At<f64>, duration: &At<u64>) {
-    let slots = rate.value * duration.value as f64 / SECOND_NS as f64;
-    if slots < 1.0 {
-        let needed_ms = (1e3 / rate.value).ceil() as u64;
-        d.problem(
-            duration.place,
-            format!(
-                "not one request fits: {} per second for {}",
-                rate.value,
-                exact_duration(duration.value)
-            ),
-        )
-        .expected(format!(
-            "at least {}",
-            exact_duration(needed_ms.saturating_mul(1_000_000))
-        ))
-        .help("raise `duration` or `rate`");
     }
 }

@@ -1,17 +1,16 @@
-//! What CPU and memory cost where the reader would run the mesh.
+//! Prices of CPU and memory where the reader would run the mesh.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode;
-use crate::source::{Decoder, Node, Part, Shape};
+use crate::source::{Amount, Field, Line};
 
 /// Highest price of an hour.
-const PRICE_MAX: f64 = 1e6;
-/// Highest number of proxies and of requests per second that is reckoned for.
-const SIZE_MAX: f64 = 1e9;
+const PRICE_MAX: u32 = 1_000_000;
+/// Highest number of proxies and of requests per second.
+const SIZE_MAX: u32 = 1_000_000_000;
 
-/// Prices and, where it is not the measured one, the size to reckon for.
+/// Prices and, where it is not the measured one, the size for which costs are computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -27,80 +26,33 @@ pub struct Prices {
     pub proxies: Option<f64>,
 }
 
-/// Prices, for money per month at a size of your own.
-#[derive(Debug, Default, JsonSchema)]
-#[schemars(rename = "Prices", deny_unknown_fields)]
+/// Prices, for the cost per month at a size of your own.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename = "Prices", deny_unknown_fields, expecting = "the prices")]
 pub(super) struct PricesFile {
     /// Price of a core for an hour.
-    core_hour: Part<f64>,
+    core_hour: Field<Amount<PRICE_MAX>>,
     /// Price of a GiB of memory for an hour.
-    gib_hour: Part<f64>,
+    gib_hour: Field<Amount<PRICE_MAX>>,
     /// Name of the currency, as EUR. Default: none.
-    #[schemars(default)]
-    currency: Part<String>,
-    /// Requests per second to reckon for. Default: the rate of each load.
-    #[schemars(default)]
-    rps: Part<f64>,
-    /// Proxies to reckon for. Default: as many as there were.
-    #[schemars(default)]
-    proxies: Part<f64>,
+    #[serde(default)]
+    currency: Field<Line>,
+    /// Requests per second for which costs are computed. Default: the rate of each load.
+    #[serde(default)]
+    rps: Field<Amount<SIZE_MAX>>,
+    /// Number of proxies for which costs are computed. Default: the measured number.
+    #[serde(default)]
+    proxies: Field<Amount<SIZE_MAX>>,
 }
-
-pub(super) static PRICES: Shape = Shape::Map {
-    keys: &[
-        ("core_hour", &Shape::Scalar),
-        ("gib_hour", &Shape::Scalar),
-        ("currency", &Shape::Scalar),
-        ("rps", &Shape::Scalar),
-        ("proxies", &Shape::Scalar),
-    ],
-    shorthand: None,
-};
 
 impl PricesFile {
-    pub(super) fn decode(d: &mut Decoder, node: &Node) -> Option<Self> {
-        let before = d.count();
-        let fields = d.fields(node, &PRICES, "the prices")?;
-        for key in ["core_hour", "gib_hour"] {
-            if fields.get(key).is_none() && d.count() == before {
-                d.problem(node.place, format!("prices without `{key}`"))
-                    .expected("`core_hour` and `gib_hour`");
-            }
-        }
-        let price = |d: &mut Decoder, n: &Node| number(d, n, PRICE_MAX, "a price like `0.04`");
-        let size = |d: &mut Decoder, n: &Node| number(d, n, SIZE_MAX, "a number like `1000`");
-        Some(Self {
-            core_hour: d.part(&fields, "core_hour", price),
-            gib_hour: d.part(&fields, "gib_hour", price),
-            currency: d.part(&fields, "currency", decode::line),
-            rps: d.part(&fields, "rps", size),
-            proxies: d.part(&fields, "proxies", size),
-        })
-    }
-
     pub(super) fn resolve(self) -> Option<Prices> {
-        let optional = |part: Part<f64>| match part {
-            Part::Absent => Some(None),
-            given => given.or_else(f64::default).map(Some),
-        };
         Some(Prices {
-            core_hour: self.core_hour.or(0.0)?,
-            gib_hour: self.gib_hour.or(0.0)?,
-            currency: self.currency.or_else(String::new)?,
-            rps: optional(self.rps)?,
-            proxies: optional(self.proxies)?,
+            core_hour: self.core_hour.or(Amount(0.0))?.0,
+            gib_hour: self.gib_hour.or(Amount(0.0))?.0,
+            currency: self.currency.or_else(Line::default)?.0,
+            rps: self.rps.optional()?.map(|rps| rps.0),
+            proxies: self.proxies.optional()?.map(|proxies| proxies.0),
         })
-    }
-}
-
-fn number(d: &mut Decoder, node: &Node, most: f64, expected: &str) -> Option<f64> {
-    let text = d.text(node)?;
-    match text.trim().parse::<f64>() {
-        Ok(value) if (0.0..=most).contains(&value) => Some(value),
-        _ => {
-            d.problem(node.place, format!("found {}", node.describe()))
-                .expected(format!("{expected}, from 0 to {most}"));
-            None
-        }
     }
 }

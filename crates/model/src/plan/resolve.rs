@@ -1,18 +1,13 @@
-//! From text to [`Plan`]: what no key can tell by itself.
+//! From text to [`Plan`]: the rules between keys.
 
-use super::decode;
-use super::file::{MeshEntry, PLAN};
+use super::file::{Environment, MeshEntry, PlanFile, ReadFile};
 use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::workload;
 use crate::mesh::{Catalogue, DataPlaneKind, Mesh, Mtls};
-use crate::source::{At, Decoder, Node, Part, Place, Problems, apply_set};
-
-/// Reads the files that a plan names: path as written to text, or a fragment that
-/// says why not.
-pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
+use crate::source::{Field, Line, List, Location, Name, Problems, Short, Spanned, apply_set};
 
 /// Most meshes, and most loads, of a plan.
 const LIST_MAX: usize = 64;
@@ -23,7 +18,7 @@ const TRIALS_MAX: u64 = 10_000;
 /// `sets` (`path=value`) applied to it. `read_file` gives the files it names.
 ///
 /// # Errors
-/// Everything that is wrong with it, each with its place, what was found, what was
+/// Everything that is wrong with it, each with its location, what was found, what was
 /// expected, and the nearest valid name.
 pub fn resolve(
     source_name: &str,
@@ -31,126 +26,132 @@ pub fn resolve(
     sets: &[String],
     read_file: &ReadFile<'_>,
 ) -> Result<Plan, Problems> {
-    let mut decoder = Decoder::default();
-    let plan = read(&mut decoder, source_name, text, sets, read_file);
-    match plan {
-        Some(plan) if decoder.count() == 0 => Ok(plan),
-        _ => Err(decoder.into_problems()),
-    }
+    let mut problems = Problems::default();
+    let plan = read(&mut problems, source_name, text, sets, read_file);
+    problems.check(plan)
 }
 
-/// A plan, complete only if `d` has no problem.
+/// A plan, complete only if there are no problems.
 fn read(
-    d: &mut Decoder,
+    problems: &mut Problems,
     source_name: &str,
     text: &str,
     sets: &[String],
     read_file: &ReadFile<'_>,
 ) -> Option<Plan> {
-    let mut root = d.read_file(source_name, text)?;
+    let mut root = problems.read_file(source_name, text)?;
     for set in sets {
-        apply_set(d, &mut root, &PLAN, set);
+        apply_set(problems, &mut root, set);
     }
-    let file = decode::plan(d, &root)?;
+    let file: PlanFile = problems.decode(&root)?;
 
-    let workload = workload::resolve(d, file.workload, read_file);
-    let catalogue = catalogue(d, file.mesh_files, read_file);
-    let environment_place = decode::place_of(&file.environment, &root);
-    let environment = file.environment.or_else(EnvironmentKind::default);
-    let kubernetes = kubernetes(file.kubernetes, environment);
-    let meshes = meshes(d, file.meshes, &catalogue, &root).and_then(|m| {
-        placed(
-            d,
-            m,
-            (environment?, environment_place),
-            kubernetes.as_ref()?,
-        )
-    });
-    let baseline = baseline(d, file.baseline, meshes.as_deref());
-    let load_entries = loads::resolve(d, file.load, file.loads, &root, read_file);
-    let loads = checked_loads(d, load_entries, workload.as_ref());
-    let repeats_place = decode::place_of(&file.repeats, &root);
-    let repeats = repeats::resolve(d, file.repeats, repeats_place);
+    let workload = workload::resolve(problems, file.workload, &root, read_file);
+    let catalogue = catalogue(problems, file.mesh_files, read_file);
+    let environment_location = file.environment.location().unwrap_or(root.location);
+    let environment = file.environment.or(Environment::Local);
+    let kubernetes = kubernetes(problems, file.kubernetes, environment);
+    let meshes = meshes(problems, file.meshes, catalogue.as_ref());
+    let meshes =
+        meshes.and_then(|m| placed(problems, m, environment_location, kubernetes.as_ref()?));
+    let baseline = baseline(problems, file.baseline, meshes.as_deref());
+    let loads = loads::resolve(problems, file.load, file.loads, &root, read_file);
+    let loads = checked_loads(problems, loads, workload.as_ref());
+    let repeats_location = file.repeats.location().unwrap_or(root.location);
+    let (repeats, until) = repeats::resolve(problems, file.repeats, repeats_location)?;
 
-    let (blocks, until) = repeats?;
     let plan = Plan {
         schema_version: crate::SCHEMA_VERSION,
-        name: file.name.or_else(|| stem(source_name))?,
-        description: file.description.or_else(String::new)?,
-        environment: environment?,
+        name: file.name.or_else(|| Name(stem(source_name)))?.0,
+        description: file.description.or_else(Line::default)?.0,
+        environment: match environment? {
+            Environment::Local => EnvironmentKind::Local,
+            Environment::Kubernetes => EnvironmentKind::Kubernetes,
+        },
         kubernetes: kubernetes?,
         workload: workload?,
         meshes: meshes?,
         baseline: baseline?,
         loads: loads?,
-        repeats: blocks,
+        repeats,
         until,
         seed: file.seed.or(1)?,
-        prices: match file.prices {
-            Part::Absent => None,
-            given => Some(given.or_else(Default::default)?.resolve()?),
+        prices: match file.prices.optional()? {
+            None => None,
+            Some(prices) => Some(prices.resolve()?),
         },
     };
     let trials = plan.trial_count();
     if trials > TRIALS_MAX {
-        d.problem(
-            repeats_place,
-            format!("{trials} trials: meshes x loads x repeats"),
-        )
-        .expected(format!("at most {TRIALS_MAX}"))
-        .help("divide the plan");
+        problems
+            .add(
+                repeats_location,
+                format!("{trials} trials: meshes x loads x repeats"),
+            )
+            .expected(format!("at most {TRIALS_MAX}"))
+            .help("divide the plan");
     }
     if let Some(bodies) = plan.excess_body_bytes() {
-        d.problem(
-            environment_place,
-            format!("request bodies of {bodies} bytes: endpoints x instances x generators"),
-        )
-        .expected(format!("at most {} on Kubernetes", Plan::BODY_BYTES_MAX))
-        .help("lower `request_bytes` of the mix, or the number of instances");
+        problems
+            .add(
+                environment_location,
+                format!("request bodies of {bodies} bytes: endpoints x instances x generators"),
+            )
+            .expected(format!("at most {} on Kubernetes", Plan::BODY_BYTES_MAX))
+            .help("lower `request_bytes` of the mix, or the number of instances");
     }
     Some(plan)
 }
 
-/// Settings of the cluster, where there is one.
+/// Settings of the cluster, if the plan runs on one.
 fn kubernetes(
-    written: Part<KubernetesSettings>,
-    environment: Option<EnvironmentKind>,
+    problems: &mut Problems,
+    written: Field<KubernetesSettings>,
+    environment: Option<Environment>,
 ) -> Option<Option<Box<KubernetesSettings>>> {
+    let location = written.location().unwrap_or_default();
     let settings = written.or_else(KubernetesSettings::default)?;
-    let on_cluster = environment? == EnvironmentKind::Kubernetes;
+    if let Err(message) = settings.check() {
+        problems.add_message(location, &format!("in `kubernetes`: {message}"));
+        return None;
+    }
+    let on_cluster = environment? == Environment::Kubernetes;
     Some(on_cluster.then(|| Box::new(settings)))
 }
 
 /// The meshes as they are in this environment: each must be able to run there, and the
 /// cluster's own overlays apply.
 fn placed(
-    d: &mut Decoder,
+    problems: &mut Problems,
     mut meshes: Vec<Mesh>,
-    (environment, place): (EnvironmentKind, Place),
+    location: Location,
     settings: &Option<Box<KubernetesSettings>>,
 ) -> Option<Vec<Mesh>> {
-    let before = d.count();
+    let before = problems.list().len();
     for mesh in &mut meshes {
+        let name = &mesh.name;
         if mesh.data_plane == DataPlaneKind::EnvoySidecar && mesh.settings.mtls == Mtls::Permissive
         {
-            d.problem(place, format!("`{}` with mtls permissive", mesh.name))
-                .expected("`off` or `strict` for Envoys that tare itself sets up");
+            problems
+                .add(location, format!("`{name}` has the mtls mode `permissive`"))
+                .expected("`off` or `strict` for the Envoys that tare configures");
         }
         let Some(settings) = settings else {
-            if environment == EnvironmentKind::Local && mesh.data_plane.is_on_kubernetes() {
-                d.problem(place, format!("`{}` runs on Kubernetes only", mesh.name))
+            if mesh.data_plane.is_on_kubernetes() {
+                problems
+                    .add(location, format!("`{name}` runs on Kubernetes only"))
                     .expected("`environment: kubernetes`")
-                    .help("`--environment kubernetes`; without a cluster, `envoy` weighs sidecars");
+                    .help("use `--environment kubernetes`, or measure `envoy` without a cluster");
             }
             mesh.kubernetes = None;
             continue;
         };
         if let Err(found) = settings.apply(mesh) {
-            d.problem(place, format!("`{}` on Kubernetes: {found}", mesh.name))
+            problems
+                .add(location, format!("`{}` on Kubernetes: {found}", mesh.name))
                 .expected("a mesh with a section `kubernetes`");
         }
     }
-    (d.count() == before).then_some(meshes)
+    (problems.list().len() == before).then_some(meshes)
 }
 
 /// A plan's name from its file's.
@@ -166,63 +167,62 @@ fn stem(source_name: &str) -> String {
     if clean.is_empty() { "plan" } else { clean }.to_owned()
 }
 
-/// The built-in meshes and those of the plan's files. `None` when one of them is
-/// broken: then a name that is missing says nothing.
+/// The built-in meshes and those of the plan's files. `None` when one of them is broken: then
+/// an unknown name may be a consequence.
 fn catalogue(
-    d: &mut Decoder,
-    mesh_files: Part<Vec<At<String>>>,
+    problems: &mut Problems,
+    mesh_files: Field<List<String>>,
     read_file: &ReadFile<'_>,
 ) -> Option<Catalogue> {
-    let before = d.count();
-    let mut catalogue = Catalogue::builtin(d);
-    for path in mesh_files.or_else(Vec::new)? {
+    let before = problems.list().len();
+    let mut catalogue = Catalogue::builtin(problems);
+    for path in mesh_files.optional()?.map_or_else(Vec::new, |list| list.0) {
         match read_file(&path.value) {
-            Ok(text) => catalogue.add(d, &path.value, &text),
+            Ok(text) => catalogue.add(problems, &path.value, &text),
             Err(reason) => {
-                d.problem(path.place, format!("cannot read the mesh file: {reason}"))
-                    .expected("a path, seen from the plan");
+                problems
+                    .add(
+                        path.location,
+                        format!("cannot read the mesh file: {reason}"),
+                    )
+                    .expected("a path, relative to the plan");
             }
         }
     }
-    (d.count() == before).then_some(catalogue)
+    (problems.list().len() == before).then_some(catalogue)
 }
 
 fn meshes(
-    d: &mut Decoder,
-    entries: Part<Vec<At<MeshEntry>>>,
-    catalogue: &Option<Catalogue>,
-    root: &Node,
+    problems: &mut Problems,
+    entries: Field<List<Short<String, MeshEntry>>>,
+    catalogue: Option<&Catalogue>,
 ) -> Option<Vec<Mesh>> {
-    let default = || {
-        let given = |name: &str| At {
-            value: MeshEntry {
-                mesh: Part::Given(At {
-                    value: name.to_owned(),
-                    place: root.place,
-                }),
-                ..MeshEntry::default()
-            },
-            place: root.place,
-        };
-        ["bare", "envoy", "envoy/mtls"].map(given).into()
+    let entries = entries.optional()?.map(|list| list.0);
+    let catalogue = catalogue?;
+    let Some(entries) = entries else {
+        return ["bare", "envoy", "envoy/mtls"]
+            .map(|name| catalogue.get(name))
+            .into_iter()
+            .collect();
     };
-    let entries = entries.or_else(default)?;
-    let catalogue = catalogue.as_ref()?;
     if let Some(first_too_many) = entries.get(LIST_MAX) {
-        d.problem(first_too_many.place, format!("{} meshes", entries.len()))
+        let found = format!("{} meshes", entries.len());
+        problems
+            .add(first_too_many.location, found)
             .expected(format!("at most {LIST_MAX}"));
         return None;
     }
     let mut meshes: Vec<Mesh> = Vec::new();
     let mut complete = true;
-    for At { value, place } in entries {
-        let Some(mesh) = mesh(d, value, place, catalogue) else {
+    for Spanned { value, location } in entries {
+        let Some(mesh) = mesh(problems, value.0, catalogue) else {
             complete = false;
             continue;
         };
         if meshes.iter().any(|m| m.name == mesh.name) {
             let name = &mesh.name;
-            d.problem(place, format!("a second mesh named `{name}`"))
+            problems
+                .add(location, format!("a second mesh named `{name}`"))
                 .expected("each name once")
                 .help(format!(
                     "give one of them another name: `{{name: {name}-again, mesh: {name}}}`"
@@ -234,101 +234,99 @@ fn meshes(
     complete.then_some(meshes)
 }
 
-fn mesh(d: &mut Decoder, entry: MeshEntry, place: Place, catalogue: &Catalogue) -> Option<Mesh> {
-    let mesh_place = entry.mesh.place().unwrap_or(place);
-    let wanted = entry.mesh.or_else(String::new)?;
+fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Option<Mesh> {
+    let (wanted, location) = match entry.mesh {
+        Field::Given(mesh) => (mesh.value, mesh.location),
+        _ => return None,
+    };
     let Some(mut mesh) = catalogue.get(&wanted) else {
-        let names = catalogue.names();
-        let names = names.iter().map(String::as_str);
-        d.problem(mesh_place, format!("there is no mesh `{wanted}`"))
-            .one_of(names.clone())
-            .nearest(&wanted, names);
+        problems
+            .add(location, format!("there is no mesh `{wanted}`"))
+            .one_of(&wanted, catalogue.names());
         return None;
     };
-    if let Some(place) = entry.settings.place() {
-        if mesh.data_plane.is_on_kubernetes() {
-            d.problem(place, format!("settings for `{wanted}`"))
-                .expected("Helm values under `kubernetes`");
+    if let Some(location) = entry.settings.location() {
+        let wrong = match mesh.data_plane {
+            DataPlaneKind::EnvoySidecar => None,
+            DataPlaneKind::None => Some(("which has no proxies", "no settings here")),
+            _ => Some(("which runs on Kubernetes", "Helm values under `kubernetes`")),
+        };
+        if let Some((why, expected)) = wrong {
+            let found = format!("found settings for `{wanted}`, {why}");
+            problems.add(location, found).expected(expected);
             return None;
         }
-        if mesh.data_plane == DataPlaneKind::None {
-            d.problem(
-                place,
-                format!("settings for `{wanted}`, which has no proxies"),
-            )
-            .expected("no settings here");
-            return None;
-        }
-        if matches!(entry.name, Part::Absent) {
-            d.problem(
-                place,
-                format!("settings that differ from those of `{wanted}`, without a name"),
-            )
-            .expected("a `name` beside them")
-            .help(format!(
-                "the results would be taken for those of `{wanted}`"
-            ));
+        if entry.name.is_absent() {
+            let found = format!("settings that differ from those of `{wanted}`, without a name");
+            problems
+                .add(location, found)
+                .expected("a `name` beside them")
+                .help(format!(
+                    "without it, the results could be mistaken for those of `{wanted}`"
+                ));
             return None;
         }
     }
-    mesh.settings = entry
-        .settings
-        .or_else(Default::default)?
-        .over(&mesh.settings)?;
-    if let Part::Given(At { value, place }) = &entry.kubernetes {
-        if matches!(entry.name, Part::Absent) {
-            d.problem(*place, format!("another `{wanted}`, without a name"))
+    if let Some(settings) = entry.settings.optional()? {
+        mesh.settings = settings.over(&mesh.settings)?;
+    }
+    if let Field::Given(Spanned { value, location }) = &entry.kubernetes {
+        if entry.name.is_absent() {
+            problems
+                .add(*location, format!("another `{wanted}`, without a name"))
                 .expected("a `name` beside it");
             return None;
         }
-        let base = mesh.kubernetes.take().unwrap_or_default();
-        mesh.kubernetes = Some(crate::mesh::kubernetes(d, value, &base)?);
+        mesh.overlay(problems, value, *location)?;
     }
-    let name = entry.name.or(mesh.name.clone())?;
     // Under its parent's title an alias would be taken for its parent.
-    let title = if name == mesh.name {
-        mesh.title
-    } else {
-        format!("{name} ({})", mesh.title)
-    };
-    mesh.title = entry.title.or(title)?;
-    mesh.name = name;
+    if let Some(Name(name)) = entry.name.optional()?
+        && name != mesh.name
+    {
+        mesh.title = format!("{name} ({})", mesh.title);
+        mesh.name = name;
+    }
+    if let Some(Line(title)) = entry.title.optional()? {
+        mesh.title = title;
+    }
     Some(mesh)
 }
 
-fn baseline(d: &mut Decoder, written: Part<String>, meshes: Option<&[Mesh]>) -> Option<String> {
-    let place = written.place();
+fn baseline(
+    problems: &mut Problems,
+    written: Field<String>,
+    meshes: Option<&[Mesh]>,
+) -> Option<String> {
+    let location = written.location();
     let names = meshes?.iter().map(|m| m.name.as_str());
     let name = written.or_else(|| names.clone().next().unwrap_or("").to_owned())?;
-    if let Some(place) = place
+    if let Some(location) = location
         && !names.clone().any(|n| n == name)
     {
-        d.problem(
-            place,
-            format!("the baseline `{name}` is not among the plan's meshes"),
-        )
-        .one_of(names.clone())
-        .nearest(&name, names);
+        let found = format!("the baseline `{name}` is not among the plan's meshes");
+        problems.add(location, found).one_of(&name, names);
         return None;
     }
     Some(name)
 }
 
-/// Loads held against each other and against the workload.
+/// The loads, checked against each other and against the workload.
 fn checked_loads(
-    d: &mut Decoder,
+    problems: &mut Problems,
     loads: Option<Vec<PlacedLoad>>,
     workload: Option<&Workload>,
 ) -> Option<Vec<Load>> {
     let loads = loads?;
-    let before = d.count();
+    let before = problems.list().len();
     if let Some(first_too_many) = loads.get(LIST_MAX) {
-        d.problem(first_too_many.place, format!("{} loads", loads.len()))
+        problems
+            .add(first_too_many.location, format!("{} loads", loads.len()))
             .expected(format!("at most {LIST_MAX}"));
     }
-    for (i, PlacedLoad { load, place, .. }) in loads.iter().enumerate() {
+    for (i, PlacedLoad { load, location, .. }) in loads.iter().enumerate() {
         if loads[..i].iter().any(|l| l.load.name == load.name) {
-            d.problem(*place, format!("a second load named `{}`", load.name))
+            problems
+                .add(*location, format!("a second load named `{}`", load.name))
                 .expected("each name once")
                 .help("give one of them a `name`");
         }
@@ -338,16 +336,17 @@ fn checked_loads(
         let too_few = |l: &&PlacedLoad| u64::from(l.load.connections) < origins;
         if let Some(found) = loads.iter().find(too_few) {
             let connections = found.load.connections;
-            d.problem(
-                found.connections_place,
-                format!("too few connections: {connections} for {origins} origins"),
-            )
-            .expected(format!("at least {origins}"))
-            .help(format!(
-                "each of the {} instances of `{}` needs a connection to every service in the mix",
-                workload.instances, workload.graph.name
-            ));
+            problems
+                .add(
+                    found.connections_location,
+                    format!("too few connections: {connections} for {origins} origins"),
+                )
+                .expected(format!("at least {origins}"))
+                .help(format!(
+                    "each of the {} instances of `{}` needs a connection to every service in the mix",
+                    workload.instances, workload.graph.name
+                ));
         }
     }
-    (d.count() == before).then(|| loads.into_iter().map(|l| l.load).collect())
+    (problems.list().len() == before).then(|| loads.into_iter().map(|l| l.load).collect())
 }

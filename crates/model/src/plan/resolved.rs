@@ -11,7 +11,7 @@ use crate::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
 use crate::load::{Arrivals, Pace};
 use crate::mesh::{DataPlaneKind, Mesh};
 
-/// A resolved plan. Everything that decides what is measured is in here.
+/// A resolved plan: everything that determines the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -19,35 +19,34 @@ pub struct Plan {
     pub schema_version: u32,
     /// Name, as `quick`.
     pub name: String,
-    /// One line for people; may be empty.
+    /// Description on one line; may be empty.
     pub description: String,
-    /// Where it runs.
+    /// The environment.
     pub environment: EnvironmentKind,
-    /// How it runs on a cluster; absent elsewhere.
+    /// Settings of the environment `kubernetes`; absent elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Box<KubernetesSettings>>,
     /// The application.
     pub workload: Workload,
-    /// What is compared; the names are unique.
+    /// The meshes; their names are unique.
     pub meshes: Vec<Mesh>,
     /// Name of the mesh that the others are compared with.
     pub baseline: String,
-    /// What load; the names are unique.
+    /// The loads; their names are unique.
     pub loads: Vec<Load>,
-    /// Number of blocks, at least 1; of an adaptive plan the most.
+    /// Number of blocks, at least 1; in an adaptive plan the maximum.
     pub repeats: u32,
-    /// When an adaptive plan stops before that.
+    /// When an adaptive plan stops earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<StopRule>,
-    /// Seed of the order of trials, of arrivals, of everything random.
+    /// Seed of everything random: the order of trials, arrivals.
     pub seed: u64,
-    /// What CPU and memory cost, for money per month.
+    /// Prices of CPU and memory, for the cost per month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
 }
 
-/// When the intervals of an adaptive plan are narrow enough: all targets, for every
-/// mesh under every load.
+/// The targets of an adaptive plan, for every mesh under every load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopRule {
@@ -57,7 +56,7 @@ pub struct StopRule {
     pub min: u32,
 }
 
-/// One target of an [`Until`].
+/// One target of a [`StopRule`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrecisionTarget {
@@ -67,11 +66,10 @@ pub struct PrecisionTarget {
     pub half_width: f64,
 }
 
-/// Fewest blocks after which an adaptive plan may stop: fewer look alike by chance too
-/// often.
+/// Fewest blocks after which an adaptive plan may stop: fewer agree by chance too often.
 pub const UNTIL_MIN: u32 = 5;
 
-/// The percentiles that may be targets.
+/// Percentiles that can be targets.
 pub(super) const TARGETS: [(&str, f64); 4] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
@@ -95,24 +93,24 @@ pub enum EnvironmentKind {
     Local,
     /// Pods on a cluster.
     Kubernetes,
-    /// Virtual time. Only tests make such runs; no plan can ask for it.
+    /// Virtual time. Only in tests; not allowed in plan files.
     #[schemars(skip)]
     Fake,
 }
 
-/// A service graph, N times.
+/// Instances of a service graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// The graph.
     pub graph: ServiceGraph,
-    /// How many instances, at least 1.
+    /// Number of instances, at least 1.
     pub instances: u32,
     /// Name of the mix of endpoints that the load uses.
     pub mix: String,
 }
 
-/// One load: everything about a trial but the mesh and the repeat.
+/// One load: everything about a trial except the mesh and the repeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
@@ -120,19 +118,19 @@ pub struct Load {
     pub name: String,
     /// Slots per second.
     pub rate_rps: f64,
-    /// Connections in all.
+    /// Total number of connections.
     pub connections: u32,
     /// Event-loop threads of the generator.
     pub threads: u32,
-    /// Distribution of the intended instants.
+    /// Arrival process.
     pub arrivals: Arrivals,
     /// How the generator waits.
     pub pace: Pace,
     /// Measured window.
     pub duration_ns: u64,
-    /// Before it.
+    /// Warm-up before the window, excluded from results.
     pub warmup_ns: u64,
-    /// From the intended instant.
+    /// Timeout, from the intended instant.
     pub timeout_ns: u64,
 }
 
@@ -143,9 +141,8 @@ impl Plan {
         self.meshes.len() as u64 * self.loads.len() as u64 * u64::from(self.repeats)
     }
 
-    /// How long the whole run will take, roughly, in nanoseconds: the windows and
-    /// warm-ups, and a guess for starting and ending the processes of each trial
-    /// where there are any.
+    /// Estimated duration of the whole run in nanoseconds: windows, warm-ups, and starting and
+    /// stopping the processes of each trial.
     #[must_use]
     pub fn estimated_duration_ns(&self) -> u64 {
         let windows: u64 = self
@@ -173,12 +170,12 @@ impl Plan {
 }
 
 impl Plan {
-    /// Most bytes of request bodies that go to a cluster: in base64, with what is around
-    /// them, they lie in one ConfigMap, which holds 1 MiB.
+    /// Most bytes of request bodies on a cluster: in base64, with the rest of the
+    /// specification, they must fit into a ConfigMap of 1 MiB.
     pub const BODY_BYTES_MAX: u64 = 700_000;
 
-    /// Bytes of the bodies of all requests that all generators of a cluster are told of,
-    /// where they are more than [`Self::BODY_BYTES_MAX`].
+    /// Bytes of the request bodies in the specifications of all generators of a cluster, if
+    /// they exceed [`Self::BODY_BYTES_MAX`].
     #[must_use]
     pub fn excess_body_bytes(&self) -> Option<u64> {
         let generators = self.kubernetes.as_ref()?.generators;
@@ -187,7 +184,7 @@ impl Plan {
     }
 }
 
-/// Guesses of the time to start and end a trial, per trial and per process.
+/// Estimates of the time to start and stop a trial, per trial and per process.
 const TRIAL_NS: u64 = 1_000_000_000;
 const SERVICE_NS: u64 = 20_000_000;
 const CLUSTER_TRIAL_NS: u64 = 45_000_000_000;
@@ -195,8 +192,8 @@ const CLUSTER_MESH_NS: u64 = 45_000_000_000;
 const SIDECAR_NS: u64 = 150_000_000;
 
 impl Workload {
-    /// How many origins (address and port) the load goes to: for each instance, the
-    /// services that the mix names.
+    /// Number of origins (address and port) of the load: for each instance, the services that
+    /// the mix names.
     #[must_use]
     pub fn origins(&self) -> u64 {
         self.asked().len() as u64 * u64::from(self.instances)
@@ -206,13 +203,13 @@ impl Workload {
         self.graph.mix(&self.mix).map_or(&[], |m| &m.endpoints)
     }
 
-    /// Names of the services that the mix asks.
+    /// Names of the services in the mix.
     fn asked(&self) -> BTreeSet<&str> {
         let endpoints = self.mix_endpoints().iter();
         endpoints.map(|e| e.service.as_str()).collect()
     }
 
-    /// What the services that the mix asks speak, each once, HTTP first.
+    /// Protocols of the services in the mix, each once, HTTP first.
     #[must_use]
     pub fn protocols(&self) -> Vec<ServiceProtocol> {
         let asked = self.asked();
@@ -225,7 +222,7 @@ impl Workload {
         all
     }
 
-    /// Bytes of the bodies of all requests that a generator is told of.
+    /// Bytes of the request bodies in the specification of a generator.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         let bytes = self

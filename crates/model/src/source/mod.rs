@@ -1,39 +1,31 @@
-//! Files that people write, decoded with the place of everything in them: one
-//! tree whose nodes know where they stand, and problems that point at it. Plans
-//! and mesh files are both read through here.
+//! Files that people write, decoded with the location of everything in them: a tree whose
+//! nodes have locations, serde over that tree, and problems that point at it. Plans, mesh files
+//! and graphs are all read through here.
 
-mod decode;
-mod nearest;
-mod place;
+mod de;
+mod field;
+mod location;
 mod problem;
-mod schema;
 mod set;
-mod shape;
 mod tree;
+mod values;
 mod yaml;
 
-#[cfg(test)]
-pub(crate) use decode::one_of;
-pub(crate) use decode::{Decoder, Part};
-pub use nearest::nearest;
-pub(crate) use place::At;
-pub use place::Place;
-pub(crate) use problem::quoted;
+pub(crate) use field::{Field, List, Short, Spanned};
+pub use location::Location;
 pub use problem::{Problem, Problems};
-pub(crate) use schema::{ArrivalsText, Duration, Either, Rate, Share};
 pub(crate) use set::apply as apply_set;
-pub(crate) use shape::Shape;
 pub(crate) use tree::{Node, Value};
+pub(crate) use values::{Amount, ArrivalsText, Count, Duration, Line, Name, Rate, Share};
 pub use yaml::TEXT_BYTES_MAX;
 
 /// A YAML file as JSON, by the rules of plans: for files that are merged into one.
 ///
 /// # Errors
-/// What is wrong with it, each with its place.
+/// What is wrong with it, each with its location.
 pub fn yaml_to_json(source_name: &str, text: &str) -> Result<serde_json::Value, Problems> {
-    let mut decoder = Decoder::default();
-    match decoder.read_file(source_name, text) {
-        Some(node) if decoder.count() == 0 => Ok(node.to_json()),
-        _ => Err(decoder.into_problems()),
-    }
+    let mut problems = Problems::default();
+    let json = problems.read_file(source_name, text);
+    let json = json.and_then(|node| problems.decode(&node));
+    problems.check(json)
 }

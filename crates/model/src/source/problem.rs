@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use super::place::Place;
+use super::location::Location;
+use crate::text::{nearest, one_of};
 
 /// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Problem {
     /// Where.
-    pub place: Place,
+    pub location: Location,
     /// What was found: a fragment in lower case.
     pub found: String,
     /// What was expected there; may be empty.
@@ -17,16 +18,54 @@ pub struct Problem {
     pub help: Option<String>,
 }
 
-/// What was read: a file, or an argument of the command line.
+impl Problem {
+    /// From a message of the form `FOUND, expected EXPECTED; HELP`, whose last two parts may be
+    /// absent.
+    pub(super) fn from_message(message: &str) -> Self {
+        let (found, rest) = message.split_once(", expected ").unwrap_or((message, ""));
+        let (expected, help) = match rest.split_once("; ") {
+            Some((expected, help)) => (expected, Some(help.to_owned())),
+            None => (rest, None),
+        };
+        Self {
+            found: found.to_owned(),
+            expected: expected.to_owned(),
+            help,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn expected(&mut self, expected: impl Into<String>) -> &mut Self {
+        self.expected = expected.into();
+        self
+    }
+
+    pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Expects one of `names`, and suggests the nearest to `name`.
+    pub(crate) fn one_of<'c>(
+        &mut self,
+        name: &str,
+        names: impl IntoIterator<Item = &'c str> + Clone,
+    ) -> &mut Self {
+        self.expected = one_of(names.clone());
+        self.help = nearest(name, names).map(|n| format!("did you mean `{n}`?"));
+        self
+    }
+}
+
+/// What was read: a file with its name, or an argument of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Source {
-    name: String,
+    file: Option<String>,
     text: String,
-    is_argument: bool,
 }
 
 /// Everything that is wrong, with the sources that it points into. Its `Display`
-/// shows each problem with its line and a caret under the place.
+/// shows each problem with its line and a caret under the location.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Problems {
     sources: Vec<Source>,
@@ -35,86 +74,86 @@ pub struct Problems {
 
 /// More than these are counted, not shown.
 const SHOWN_MAX: usize = 20;
-/// Longer source lines are cut around the place.
+/// Longer source lines are cut around the location.
 const LINE_CHARS_MAX: usize = 100;
-/// Longer fragments of what was found are cut.
-const FRAGMENT_CHARS_MAX: usize = 60;
 
 impl Problems {
-    pub(super) fn add_file(&mut self, name: &str, text: &str) -> usize {
-        self.add_source(name, text, false)
-    }
-
-    pub(super) fn add_argument(&mut self, text: &str) -> usize {
-        self.add_source("command line", text, true)
-    }
-
-    fn add_source(&mut self, name: &str, text: &str, is_argument: bool) -> usize {
+    /// Adds a file, or an argument of the command line, and returns its number.
+    pub(super) fn add_source(&mut self, file: Option<&str>, text: &str) -> usize {
         self.sources.push(Source {
-            name: name.to_owned(),
+            file: file.map(str::to_owned),
             text: text.to_owned(),
-            is_argument,
         });
         self.sources.len() - 1
+    }
+
+    pub(super) fn is_argument(&self, source: usize) -> bool {
+        self.sources.get(source).is_some_and(|s| s.file.is_none())
     }
 
     pub(super) fn push(&mut self, problem: Problem) {
         self.list.push(problem);
     }
 
-    pub(super) fn sort(&mut self) {
-        self.list
-            .sort_by_key(|p| (p.place.source, p.place.line, p.place.column));
+    /// Adds a problem; the caller completes it.
+    pub(crate) fn add(&mut self, location: Location, found: impl Into<String>) -> &mut Problem {
+        let at = self.list.len();
+        self.list.push(Problem {
+            location,
+            found: found.into(),
+            ..Problem::default()
+        });
+        &mut self.list[at]
     }
 
-    /// The problems, in the order of their places.
+    /// Adds the problem of a message of the form `FOUND, expected EXPECTED; HELP`.
+    pub(crate) fn add_message(&mut self, location: Location, message: &str) -> &mut Problem {
+        let problem = self.add(location, "");
+        *problem = Problem {
+            location,
+            ..Problem::from_message(message)
+        };
+        problem
+    }
+
+    /// `complete`, if there are no problems.
+    pub(crate) fn check<T>(mut self, complete: Option<T>) -> Result<T, Self> {
+        match complete {
+            Some(value) if self.list.is_empty() => Ok(value),
+            _ => {
+                self.list
+                    .sort_by_key(|p| (p.location.source, p.location.line, p.location.column));
+                Err(self)
+            }
+        }
+    }
+
+    /// The problems, in the order of their locations.
     #[must_use]
     pub fn list(&self) -> &[Problem] {
         &self.list
     }
 
-    /// Name of the source that `place` lies in.
-    #[must_use]
-    pub fn source_name(&self, place: Place) -> &str {
-        self.sources.get(place.source).map_or("?", |s| &s.name)
-    }
-
     fn render(&self, problem: &Problem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "error: {}", problem.found)?;
-        let place = problem.place;
-        let Some(source) = self.sources.get(place.source) else {
+        let location = problem.location;
+        let Some(source) = self.sources.get(location.source) else {
             return Ok(());
         };
-        let number = if source.is_argument {
-            String::new()
-        } else {
-            place.line.to_string()
+        let Location { line, column, .. } = location;
+        let (number, name) = match &source.file {
+            Some(file) => (line.to_string(), format!("{file}:{line}:{column}")),
+            None => (String::new(), "command line".to_owned()),
         };
         let gutter = " ".repeat(number.len());
-        if source.is_argument {
-            writeln!(f, "{gutter}--> {}", source.name)?;
-        } else {
-            writeln!(
-                f,
-                "{gutter}--> {}:{}:{}",
-                source.name, place.line, place.column
-            )?;
+        let text = source.text.lines().nth(line.saturating_sub(1));
+        let (text, column, width) = clip(text.unwrap_or(""), column, location.width);
+        writeln!(f, "{gutter}--> {name}\n{gutter} |\n{number} | {text}")?;
+        write!(f, "{gutter} | {}{}", " ".repeat(column), "^".repeat(width))?;
+        match problem.expected.as_str() {
+            "" => writeln!(f)?,
+            expected => writeln!(f, " expected {expected}")?,
         }
-        let line = source.text.lines().nth(place.line.saturating_sub(1));
-        let (text, column, width) = clip(line.unwrap_or(""), place.column, place.width);
-        writeln!(f, "{gutter} |")?;
-        writeln!(f, "{number} | {text}")?;
-        let label = if problem.expected.is_empty() {
-            String::new()
-        } else {
-            format!(" expected {}", problem.expected)
-        };
-        writeln!(
-            f,
-            "{gutter} | {}{}{label}",
-            " ".repeat(column),
-            "^".repeat(width)
-        )?;
         if let Some(help) = &problem.help {
             writeln!(f, "{gutter} = help: {help}")?;
         }
@@ -122,7 +161,7 @@ impl Problems {
     }
 }
 
-/// The part of a line around a place: its text, the place's offset in it, and the
+/// The part of a line around a location: its text, the location's offset in it, and the
 /// length of the caret, at least 1.
 fn clip(line: &str, column: usize, width: usize) -> (String, usize, usize) {
     let chars: Vec<char> = line
@@ -150,19 +189,6 @@ fn clip(line: &str, column: usize, width: usize) -> (String, usize, usize) {
     (text.trim_end().to_owned(), column, width)
 }
 
-/// A short form of `text` for a message, in backquotes.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut short: String = text
-        .chars()
-        .take(FRAGMENT_CHARS_MAX)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    if text.chars().nth(FRAGMENT_CHARS_MAX).is_some() {
-        short.push_str("...");
-    }
-    format!("`{short}`")
-}
-
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, problem) in self.list.iter().take(SHOWN_MAX).enumerate() {
@@ -184,8 +210,8 @@ impl std::error::Error for Problems {}
 mod tests {
     use super::*;
 
-    fn at(column: usize, width: usize) -> Place {
-        Place {
+    fn at(column: usize, width: usize) -> Location {
+        Location {
             source: 0,
             line: 2,
             column,
@@ -196,21 +222,21 @@ mod tests {
     #[test]
     fn a_problem_shows_its_line_and_a_caret() {
         let mut problems = Problems::default();
-        problems.add_file("a.yaml", "one: 1\ntwo: x\n");
+        problems.add_source(Some("a.yaml"), "one: 1\ntwo: x\n");
         problems.push(Problem {
-            place: at(6, 1),
-            found: "`x` is no number".to_owned(),
+            location: at(6, 1),
+            found: "found `x`".to_owned(),
             expected: "a whole number".to_owned(),
             help: Some("write 2".to_owned()),
         });
         assert_eq!(
             problems.to_string(),
-            "error: `x` is no number\n --> a.yaml:2:6\n  |\n2 | two: x\n  |      ^ expected a whole number\n  = help: write 2\n"
+            "error: found `x`\n --> a.yaml:2:6\n  |\n2 | two: x\n  |      ^ expected a whole number\n  = help: write 2\n"
         );
     }
 
     #[test]
-    fn a_long_line_is_cut_around_the_place() {
+    fn a_long_line_is_cut_around_the_location() {
         let line = "a".repeat(500) + "X" + &"b".repeat(500);
         let (text, column, width) = clip(&line, 501, 1);
         assert_eq!(text.chars().nth(column), Some('X'));
@@ -222,10 +248,10 @@ mod tests {
     #[test]
     fn many_problems_are_counted() {
         let mut problems = Problems::default();
-        problems.add_file("a.yaml", "x\ny");
+        problems.add_source(Some("a.yaml"), "x\ny");
         for _ in 0..SHOWN_MAX + 3 {
             problems.push(Problem {
-                place: at(1, 1),
+                location: at(1, 1),
                 found: "no".into(),
                 expected: String::new(),
                 help: None,

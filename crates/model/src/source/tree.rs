@@ -1,17 +1,21 @@
 //! The tree that a text is read into.
 
-use super::place::Place;
-use super::problem::quoted;
+use super::location::Location;
+use crate::text::quoted;
 
-/// A value and where it stands.
+/// The key of a value that stood for a whole map before `--set` added keys to it. No text
+/// contains this character.
+pub(super) const SHORT_KEY: &str = "\0";
+
+/// A value and where it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) value: Value,
 }
 
-/// What can be written. Scalars keep their text: what it means is decided by who
-/// asks for it, so that `200rps` and `5s` need no quotes.
+/// What can be written. Scalars keep their text: the type that is decoded decides what it
+/// means, so that `200rps` and `5s` need no quotes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     /// Nothing, `~` or `null`.
@@ -30,7 +34,7 @@ pub(crate) enum Value {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) key_place: Place,
+    pub(crate) key_location: Location,
     pub(crate) node: Node,
 }
 
@@ -42,7 +46,12 @@ impl Node {
             Value::Scalar { text, plain: true } => quoted(text),
             Value::Scalar { text, plain: false } => format!("the text {}", quoted(text)),
             Value::List(_) => "a list".to_owned(),
-            Value::Map(_) => "a map".to_owned(),
+            Value::Map(entries) => match entries.first() {
+                Some(e) if e.key == SHORT_KEY => {
+                    format!("keys under the single value {}", e.node.describe())
+                }
+                _ => "a map".to_owned(),
+            },
         }
     }
 
@@ -58,72 +67,22 @@ impl Node {
         }
     }
 
-    /// The item of a list, if it is one and has it.
-    pub(crate) fn item(&self, index: usize) -> Option<&Self> {
-        match &self.value {
-            Value::List(items) => items.get(index),
-            _ => None,
+    /// The node at a path like `services[0].endpoints[1].path`, or the deepest one on
+    /// the way there.
+    pub(crate) fn find(&self, path: &str) -> &Self {
+        let mut node = self;
+        for step in path.split(['.', '[']) {
+            let next = match &node.value {
+                Value::List(items) => step
+                    .strip_suffix(']')
+                    .and_then(|index| items.get(index.parse::<usize>().ok()?)),
+                _ => node.entry(step).map(|entry| &entry.node),
+            };
+            match next {
+                Some(next) => node = next,
+                None => return node,
+            }
         }
-    }
-
-    /// The same as JSON, plain scalars by the rules of YAML's core schema.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
-        use serde_json::Value as Json;
-        match &self.value {
-            Value::Null => Json::Null,
-            Value::Scalar { text, plain: false } => Json::String(text.clone()),
-            Value::Scalar { text, plain: true } => plain_to_json(text),
-            Value::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
-            Value::Map(entries) => Json::Object(
-                entries
-                    .iter()
-                    .map(|e| (e.key.clone(), e.node.to_json()))
-                    .collect(),
-            ),
-        }
-    }
-}
-
-fn plain_to_json(text: &str) -> serde_json::Value {
-    use serde_json::Value as Json;
-    match text {
-        "true" | "True" | "TRUE" => return Json::Bool(true),
-        "false" | "False" | "FALSE" => return Json::Bool(false),
-        _ => {}
-    }
-    if let Ok(number) = text.parse::<u64>() {
-        return Json::from(number);
-    }
-    if let Ok(number) = text.parse::<i64>() {
-        return Json::from(number);
-    }
-    let numeric = text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
-        && text.contains(|c: char| c.is_ascii_digit());
-    match text.parse::<f64>() {
-        Ok(number) if numeric && number.is_finite() => Json::from(number),
-        _ => Json::String(text.to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::plain_to_json;
-    use serde_json::json;
-
-    #[test]
-    fn plain_scalars_follow_the_core_schema() {
-        for (text, value) in [
-            ("true", json!(true)),
-            ("12", json!(12)),
-            ("-3", json!(-3)),
-            ("0.5", json!(0.5)),
-            ("1e3", json!(1000.0)),
-            ("inf", json!("inf")),
-            ("nan", json!("nan")),
-            ("/a?b=1", json!("/a?b=1")),
-            ("off", json!("off")),
-        ] {
-            assert_eq!(plain_to_json(text), value, "{text}");
-        }
+        node
     }
 }

@@ -5,10 +5,10 @@
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
-use super::decode::Decoder;
-use super::place::Place;
-use super::problem::quoted;
+use super::location::Location;
+use super::problem::Problems;
 use super::tree::{Entry, Node, Value};
+use crate::text::quoted;
 
 /// Longer texts are refused.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
@@ -19,37 +19,50 @@ const NODES_MAX: usize = 20_000;
 /// More keys in one map are refused.
 const KEYS_MAX: usize = 1_000;
 
-/// Reads source `source` of `decoder`, whose text is `text`; `column_offset` is
+const ANCHOR: &str = "anchors and aliases (`&`, `*`) are not supported, expected the value itself; \
+                      write the value out, or put the text in quotes if it begins with `&` or `*`";
+const WRONG_KEY: &str = "the key is not a plain name, expected a name before the `:`";
+
+impl Problems {
+    /// Reads a file. `None` after a problem that leaves no tree.
+    pub(crate) fn read_file(&mut self, name: &str, text: &str) -> Option<Node> {
+        let source = self.add_source(Some(name), text);
+        parse(self, source, text, 0)
+    }
+}
+
+/// Reads source `source` of `problems`, whose text is `text`; `column_offset` is
 /// added to the columns of the first line. `None` after a problem that leaves no tree.
 pub(super) fn parse(
-    decoder: &mut Decoder,
+    problems: &mut Problems,
     source: usize,
     text: &str,
     column_offset: usize,
 ) -> Option<Node> {
+    let start = Location {
+        source,
+        line: 1,
+        column: 1 + column_offset,
+        width: 0,
+    };
     if text.len() > TEXT_BYTES_MAX {
-        let place = Place {
-            source,
-            line: 1,
-            column: 1,
-            width: 0,
-        };
-        decoder
-            .problem(place, format!("{} bytes of text", text.len()))
-            .expected(format!("at most {TEXT_BYTES_MAX}"));
+        problems
+            .add(start, format!("the text has {} bytes", text.len()))
+            .expected(format!("at most {TEXT_BYTES_MAX} (256 KiB)"));
         return None;
     }
-    // A byte order mark is no part of the text, and YAML editors do write it.
+    // Some editors write a byte order mark.
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder {
-        decoder,
+        problems,
         source,
         column_offset,
         stack: Vec::new(),
         nodes: 0,
         root: None,
     };
-    for event in EventStream(Parser::new_from_str(body)) {
+    let mut parser = Parser::new_from_str(body);
+    while let Some(event) = parser.next_event() {
         match event {
             Ok((event, span)) => builder.take(event, span)?,
             Err(error) => {
@@ -58,36 +71,20 @@ pub(super) fn parse(
             }
         }
     }
-    let start = Place {
-        source,
-        line: 1,
-        column: 1 + column_offset,
-        width: 0,
-    };
     Some(builder.root.unwrap_or(Node {
-        place: start,
+        location: start,
         value: Value::Null,
     }))
 }
 
-struct EventStream<'t>(Parser<'t, saphyr_parser::StrInput<'t>>);
-
-impl<'t> Iterator for EventStream<'t> {
-    type Item = Result<(Event<'t>, Span), ScanError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next_event()
-    }
-}
-
 /// A list or a map that is still open.
 enum Open {
-    List(Place, Vec<Node>),
-    Map(Place, Vec<Entry>, Option<(String, Place)>),
+    List(Location, Vec<Node>),
+    Map(Location, Vec<Entry>, Option<(String, Location)>),
 }
 
-struct Builder<'d> {
-    decoder: &'d mut Decoder,
+struct Builder<'p> {
+    problems: &'p mut Problems,
     source: usize,
     column_offset: usize,
     stack: Vec<Open>,
@@ -96,120 +93,109 @@ struct Builder<'d> {
 }
 
 impl Builder<'_> {
-    fn place(&self, span: Span) -> Place {
-        let (start, end) = (span.start, span.end);
-        let offset = if start.line() <= 1 {
-            self.column_offset
-        } else {
-            0
-        };
-        Place {
+    /// A location from a line, from 1, and a column, from 0.
+    fn at(&self, line: usize, column: usize, width: usize) -> Location {
+        let offset = if line <= 1 { self.column_offset } else { 0 };
+        Location {
             source: self.source,
-            line: start.line().max(1),
-            column: start.col() + 1 + offset,
-            width: if end.line() == start.line() {
-                end.col().saturating_sub(start.col())
-            } else {
-                0
-            },
+            line: line.max(1),
+            column: column + 1 + offset,
+            width,
         }
     }
 
-    /// `None` when it makes no sense to read on.
+    fn location(&self, span: Span) -> Location {
+        let (start, end) = (span.start, span.end);
+        let width = match end.line() == start.line() {
+            true => end.col().saturating_sub(start.col()),
+            false => 0,
+        };
+        self.at(start.line(), start.col(), width)
+    }
+
+    /// `None` after a problem that leaves no tree.
     fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
-        let place = self.place(span);
+        let location = self.location(span);
         match event {
-            Event::Alias(_) => return self.refuse_anchor(place),
+            Event::Alias(_) => return self.refuse(location, ANCHOR),
             Event::Scalar(_, _, anchor, _)
             | Event::SequenceStart(anchor, _)
             | Event::MappingStart(anchor, _)
                 if anchor != 0 =>
             {
-                return self.refuse_anchor(place);
+                return self.refuse(location, ANCHOR);
             }
             Event::Scalar(_, _, _, Some(tag))
             | Event::SequenceStart(_, Some(tag))
             | Event::MappingStart(_, Some(tag)) => {
-                self.decoder
-                    .problem(place, format!("the tag {}", quoted(&tag.to_string())))
-                    .expected("a value without a tag");
-                return None;
+                let tag = quoted(&tag.to_string());
+                return self.refuse(
+                    location,
+                    &format!("found the tag {tag}, expected a value without a tag"),
+                );
             }
             Event::Scalar(text, style, ..) => {
                 let value = scalar(&text, style);
-                self.finish(place, value)?;
+                self.finish(location, value)?;
             }
-            Event::SequenceStart(..) => self.open(place, Open::List(place, Vec::new()))?,
-            Event::MappingStart(..) => self.open(place, Open::Map(place, Vec::new(), None))?,
+            Event::SequenceStart(..) => self.open(location, Open::List(location, Vec::new()))?,
+            Event::MappingStart(..) => {
+                self.open(location, Open::Map(location, Vec::new(), None))?
+            }
             Event::SequenceEnd | Event::MappingEnd => match self.stack.pop()? {
                 Open::List(at, items) => self.finish(at, Value::List(items))?,
                 Open::Map(at, entries, _) => self.finish(at, Value::Map(entries))?,
             },
             Event::DocumentStart(_) if self.root.is_some() => {
-                self.decoder
-                    .problem(place, "a second document")
-                    .expected("one document: nothing after `---`");
-                return None;
+                let found = "found a second document, expected one: nothing after `---`";
+                return self.refuse(location, found);
             }
             _ => {}
         }
         Some(())
     }
 
-    fn refuse_anchor(&mut self, place: Place) -> Option<()> {
-        self.decoder
-            .problem(place, "an anchor or alias (`&`, `*`)")
-            .expected("the value itself")
-            .help("write the value out, or put the text in quotes if it begins with `&` or `*`");
+    /// Adds the problem of a message that leaves no tree.
+    fn refuse(&mut self, location: Location, message: &str) -> Option<()> {
+        self.problems.add_message(location, message);
         None
     }
 
-    fn open(&mut self, place: Place, open: Open) -> Option<()> {
+    fn open(&mut self, location: Location, open: Open) -> Option<()> {
         if self.stack.len() >= DEPTH_MAX {
-            self.decoder
-                .problem(place, format!("more than {DEPTH_MAX} levels of nesting"))
-                .expected("fewer");
-            return None;
+            let message = format!("the nesting is too deep, expected at most {DEPTH_MAX} levels");
+            return self.refuse(location, &message);
         }
         if matches!(self.stack.last(), Some(Open::Map(_, _, None))) {
-            return self.refuse_key(place);
+            return self.refuse(location, WRONG_KEY);
         }
         self.stack.push(open);
         Some(())
     }
 
-    fn refuse_key(&mut self, place: Place) -> Option<()> {
-        self.decoder
-            .problem(place, "a key that is no plain name")
-            .expected("a name before the `:`");
-        None
-    }
-
     /// Puts a complete value where it belongs.
-    fn finish(&mut self, place: Place, value: Value) -> Option<()> {
-        let node = Node { place, value };
+    fn finish(&mut self, location: Location, value: Value) -> Option<()> {
+        let node = Node { location, value };
         self.nodes += 1;
         let crowded = matches!(self.stack.last(), Some(Open::Map(_, e, _)) if e.len() >= KEYS_MAX);
         if self.nodes > NODES_MAX || crowded {
-            self.decoder
-                .problem(place, "too much to be a plan")
-                .expected(format!(
-                    "at most {NODES_MAX} values, {KEYS_MAX} keys in a map"
-                ));
-            return None;
+            let message = format!(
+                "the file is too large, expected at most {NODES_MAX} values, and {KEYS_MAX} keys in a map"
+            );
+            return self.refuse(location, &message);
         }
         match self.stack.last_mut() {
             None => self.root = Some(node),
             Some(Open::List(_, items)) => items.push(node),
             Some(Open::Map(_, entries, pending @ Some(_))) => {
-                let (key, key_place) = pending.take()?;
-                insert(self.decoder, entries, key, key_place, node);
+                let (key, key_location) = pending.take()?;
+                insert(self.problems, entries, key, key_location, node);
             }
             Some(Open::Map(_, _, pending)) => {
                 let Value::Scalar { text, .. } = node.value else {
-                    return self.refuse_key(place);
+                    return self.refuse(location, WRONG_KEY);
                 };
-                *pending = Some((text, place));
+                *pending = Some((text, location));
             }
         }
         Some(())
@@ -225,22 +211,17 @@ impl Builder<'_> {
             .filter(|(_, l)| indentation(l).contains('\t'))
             .last();
         if let Some((index, found)) = tab {
-            let column = 1 + indentation(found)
+            let column = indentation(found)
                 .chars()
                 .take_while(|c| *c != '\t')
                 .count();
-            let place = Place {
-                source: self.source,
-                line: index + 1,
-                column,
-                width: 1,
-            };
-            self.decoder
-                .problem(place, "a tab in the indentation")
+            let location = self.at(index + 1, column, 1);
+            self.problems
+                .add(location, "found a tab in the indentation")
                 .expected("spaces");
             return;
         }
-        // What is missing at the end is missed behind the last line.
+        // The parser reports a missing end behind the last line.
         let (line, column) = match text.lines().count() {
             lines if line > lines => {
                 let last = text.lines().last().unwrap_or("");
@@ -248,15 +229,9 @@ impl Builder<'_> {
             }
             _ => (line, marker.col()),
         };
-        let offset = if line == 1 { self.column_offset } else { 0 };
-        let place = Place {
-            source: self.source,
-            line,
-            column: column + 1 + offset,
-            width: 0,
-        };
-        self.decoder
-            .problem(place, format!("this is no YAML: {}", error.info()));
+        let location = self.at(line, column, 0);
+        self.problems
+            .add(location, format!("invalid YAML: {}", error.info()));
     }
 }
 
@@ -265,26 +240,26 @@ fn indentation(line: &str) -> &str {
 }
 
 fn insert(
-    decoder: &mut Decoder,
+    problems: &mut Problems,
     entries: &mut Vec<Entry>,
     key: String,
-    key_place: Place,
+    key_location: Location,
     mut node: Node,
 ) {
     if let Some(first) = entries.iter().find(|e| e.key == key) {
-        decoder
-            .problem(key_place, format!("the key {} a second time", quoted(&key)))
+        problems
+            .add(key_location, format!("duplicate key {}", quoted(&key)))
             .expected("each key once")
-            .help(format!("the first is on line {}", first.key_place.line));
+            .help(format!("it is also on line {}", first.key_location.line));
         return;
     }
     if node.is_null() {
-        // The parser sees nothing somewhere behind the key; people see the key.
-        node.place = key_place;
+        // The parser locates an absent value somewhere behind the key.
+        node.location = key_location;
     }
     entries.push(Entry {
         key,
-        key_place,
+        key_location,
         node,
     });
 }

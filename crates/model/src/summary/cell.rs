@@ -53,21 +53,19 @@ pub struct Cell {
     pub endpoints: Vec<EndpointRow>,
     /// Against the baseline under the same load; absent for the baseline itself.
     pub overhead: Option<Overhead>,
-    /// What the mesh costs with the plan's prices; absent without them, and for a
-    /// mesh without processes of its own.
+    /// Cost of the mesh with the plan's prices; absent without prices, and for a mesh without
+    /// processes of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// The same trials in the way of published benchmarks, by name.
+    /// The same trials summarised by the methods of published benchmarks.
     pub named: Vec<MethodSummary>,
-    /// The instrument's own error; absent where no trial compared its instants with the
-    /// kernel's.
+    /// The generator's own measurement error; absent if no trial had kernel timestamps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instrument: Option<Instrument>,
-    /// How far the cores of the generators' machine were from each other; absent where no
-    /// trial looked.
+    /// Latency between the cores of the generators' machine; absent if no trial measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_to_core: Option<CoreToCore>,
-    /// TLS of the generators' connections; absent where there was none.
+    /// TLS of the generators' connections; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
 }
@@ -91,7 +89,7 @@ pub struct Quantile {
     pub runs_ns: Vec<u64>,
     /// Whether there are enough samples to state it; tables leave it out if not.
     pub supported: bool,
-    /// What its uncertainty is made of; absent where no interval was asked for (service
+    /// Components of its uncertainty; absent for figures without an interval (service
     /// time, lateness, endpoints) and for the maximum.
     pub sampling: Option<Uncertainty>,
 }
@@ -187,13 +185,13 @@ pub struct Difference {
     /// Difference as a share of the baseline's figure, where that is not 0.
     pub ratio: Option<f64>,
     /// Lower end of the interval of that share, paired by block likewise; absent
-    /// without an interval, or where the baseline cannot be told from 0.
+    /// without an interval, or if the baseline is not distinguishable from 0.
     pub ratio_low: Option<f64>,
     /// Upper end likewise.
     pub ratio_high: Option<f64>,
     /// The paired differences, in order of block.
     pub pairs: Vec<f64>,
-    /// What may be said.
+    /// The result of the comparison.
     pub distinction: Distinction,
     /// Whether both sides have enough samples to state what differs; tables leave
     /// it out if not. Always so for resources.
@@ -202,7 +200,7 @@ pub struct Difference {
     pub inference: Option<Inference>,
 }
 
-/// How a comparison ends.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Distinction {
@@ -210,14 +208,14 @@ pub enum Distinction {
     Higher,
     /// The interval lies below zero.
     Lower,
-    /// The interval holds zero.
+    /// The interval contains zero.
     NotDistinguishable,
-    /// Fewer than 2 pairs: nothing can be said.
+    /// Fewer than 2 pairs: no interval.
     TooFewBlocks,
 }
 
 impl Distinction {
-    /// The words on tables and pages.
+    /// The text in tables and pages.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

@@ -1,8 +1,8 @@
-//! One plan on several clusters at once: what was begun, and how the clusters compare.
+//! One plan on several clusters at once: the runs, and the comparison of the clusters.
 //!
 //! A cell's difference and interval are against the mean of the others. Its `p`, `p_holm`,
 //! `distinction` and `unlike` are decided by pairs of clusters, and need not agree with
-//! that interval: they say how it stands to more than half of the others.
+//! that interval: they compare the cluster with more than half of the others.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::summary::Distinction;
 use crate::verdict::Grade;
 
-/// What was begun: `clusters.json` in the directory that holds a run for each cluster.
+/// The runs: `clusters.json` in the directory that holds a run for each cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClustersManifest {
@@ -19,9 +19,9 @@ pub struct ClustersManifest {
     pub schema_version: u32,
     /// Start time and plan.
     pub id: String,
-    /// When all of it began.
+    /// Start time.
     pub started_unix_ns: u64,
-    /// The resolved plan, the same for all but for the context.
+    /// The resolved plan, the same for all clusters except for the context.
     pub plan: Plan,
     /// The plan as it was written.
     pub plan_text: String,
@@ -83,7 +83,7 @@ pub struct ClusterRow {
     pub cells: Vec<Option<ClusterCell>>,
 }
 
-/// The figure on one cluster, held against the mean of all others.
+/// The figure on one cluster, compared with the mean of all others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterCell {
@@ -103,8 +103,8 @@ pub struct ClusterCell {
     pub p: Option<f64>,
     /// The same after Holm's correction over all of latency, or of resources.
     pub p_holm: Option<f64>,
-    /// What may be said, before that correction.
+    /// The result of the comparison, before that correction.
     pub distinction: Distinction,
-    /// Whether it still holds after that correction: this cluster is unlike the others.
+    /// Whether the difference is significant after that correction.
     pub unlike: bool,
 }

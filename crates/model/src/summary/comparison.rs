@@ -18,12 +18,12 @@ pub struct Comparison {
     pub after: ComparedRun,
     /// Confidence of every interval here.
     pub confidence: f64,
-    /// What else differs between the runs than what they measured: machines, versions,
-    /// settings. Sentences without their full stop.
+    /// Differences between the runs besides the results: machines, versions, settings.
+    /// Sentences without their full stop.
     pub warnings: Vec<String>,
     /// Each mesh under each load that both runs have, in the order of the later run.
     pub cells: Vec<ComparedCell>,
-    /// Each threshold held against each cell that has its figure.
+    /// Each threshold, checked for each cell that has its figure.
     pub thresholds: Vec<Judged>,
     /// Whether any threshold is exceeded.
     pub exceeded: bool,
@@ -39,7 +39,7 @@ pub struct ComparedRun {
     pub plan: String,
     /// Version of tare.
     pub tare_version: String,
-    /// When it began.
+    /// Start time.
     pub started_unix_ns: u64,
     /// Grade of its own summary.
     pub grade: Grade,
@@ -61,7 +61,7 @@ pub struct ComparedCell {
     pub changes: Vec<Change>,
 }
 
-/// One figure in both runs. The runs are independent of one another, nothing is paired.
+/// One figure in both runs. The runs are independent: nothing is paired.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -90,24 +90,24 @@ pub struct Change {
     pub p: Option<f64>,
     /// The same after Holm's correction over all changes of latency, or of resources.
     pub p_holm: Option<f64>,
-    /// What may be said, before that correction.
+    /// The result of the comparison, before that correction.
     pub distinction: Distinction,
     /// Whether both sides have enough samples to state it.
     pub supported: bool,
 }
 
-/// Which figure must lie beyond a threshold.
+/// Which figure must exceed a threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JudgedBy {
-    /// The lower end of the interval of the change: chance does not explain it.
+    /// The lower end of the interval of the change: a significant change.
     #[default]
     Bound,
     /// The estimate of the change itself, whatever its interval.
     Estimate,
 }
 
-/// One threshold held against one cell.
+/// One threshold, checked for one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Judged {

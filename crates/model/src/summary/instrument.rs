@@ -1,5 +1,4 @@
-//! What the generators of a cell say of themselves: their error against the kernel's
-//! instants, and their TLS.
+//! Statistics of the generators of a cell: their measurement error, and their TLS.
 
 use std::collections::BTreeMap;
 
@@ -8,45 +7,45 @@ use serde::{Deserialize, Serialize};
 
 use super::Quantile;
 
-/// The instrument's own error over the used trials of a cell, pooled.
+/// The generators' own measurement error over the used trials of a cell, pooled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Instrument {
-    /// Requests with both of the kernel's instants.
+    /// Requests with both kernel timestamps.
     pub sampled: u64,
-    /// Requests chosen, of which the kernel gave not both.
+    /// Chosen requests for which a kernel timestamp is missing.
     pub missed: u64,
-    /// Why there are none in some trial, where that is known.
+    /// Why there are none in some trial, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
-    /// Reported service time - (kernel receive - kernel send): what the generator adds to
-    /// the time that it reports. Empty without a sample.
+    /// Reported service time - (kernel receive - kernel send): the generator's own share
+    /// of the time that it reports. Empty without a sample.
     pub service_time: Vec<Quantile>,
     /// Kernel send - intended. Empty likewise.
     pub send: Vec<Quantile>,
-    /// Values below 0, which count as 0: the clocks' own noise.
+    /// Values below 0 (noise of the clocks), which count as 0.
     pub below_zero: u64,
-    /// Largest uncertainty of the offset between the two clocks, in nanoseconds; it is in
-    /// `send` only.
+    /// Largest uncertainty of the offset between the two clocks, in nanoseconds; it
+    /// affects `send` only.
     pub clock_uncertainty_ns_max: u64,
 }
 
-/// How long a cache line took from one core to another where the generators ran, in
-/// nanoseconds, over all looks (two of each generator) in the used trials of a cell. Most of
-/// what a request on one machine costs grows with it, and a host that moves a virtual
-/// machine's cores changes it within seconds.
+/// Time of a cache line from one core to another where the generators ran, in nanoseconds,
+/// over all measurements (two of each generator) in the used trials of a cell. Most of the cost
+/// of a request on one machine grows with it, and it changes within seconds when a host moves
+/// a virtual machine's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoreToCore {
-    /// The least.
+    /// Minimum.
     pub least_ns: f64,
-    /// The median.
+    /// Median.
     pub median_ns: f64,
-    /// The most.
+    /// Maximum.
     pub most_ns: f64,
 }
 
-/// TLS between the generators and what they asked, over the used trials of a cell.
+/// TLS between the generators and their targets, over the used trials of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
@@ -56,9 +55,9 @@ pub struct Tls {
     pub handshakes_resumed: u64,
     /// Connections by version and cipher suite.
     pub protocols: BTreeMap<String, u64>,
-    /// Why handshakes and connections failed, and how often.
+    /// Failures of handshakes and connections: reason and count.
     pub failures: BTreeMap<String, u64>,
-    /// Whether certificates were not looked at in some trial.
+    /// Whether certificate verification was disabled in some trial.
     pub insecure: bool,
     /// From the established TCP connection to the finished handshake. Empty without one.
     pub handshake: Vec<Quantile>,

@@ -1,18 +1,18 @@
-//! Summaries in the way of published benchmarks, under their names. They are there to
-//! lay a run beside those publications; tare's own figures are pooled.
+//! Summaries by the methods of published benchmarks, for comparison with those publications.
+//! tare's own figures are pooled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A cell in the way of a published benchmark.
+/// A cell summarised by the method of a published benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MethodSummary {
     /// `kinvolk-2019` or `linkerd-2021`.
     pub method: String,
-    /// What the method does, in a sentence without its full stop.
+    /// Description of the method, in a sentence without its full stop.
     pub words: String,
-    /// Index of the trial that the method leaves out.
+    /// Index of the trial that the method excludes.
     pub dropped: Option<u32>,
     /// Latency percentiles and resources.
     pub figures: Vec<MethodFigure>,
@@ -33,6 +33,6 @@ pub struct MethodFigure {
     pub low: Option<f64>,
     /// Upper whisker likewise.
     pub high: Option<f64>,
-    /// The runs that it is made of, in order of block.
+    /// The runs behind it, in order of block.
     pub runs: Vec<f64>,
 }

@@ -1,5 +1,5 @@
-//! Published figures, with their sources: to be laid beside a run, never mixed with
-//! it. They were measured on other machines, with other load generators, years ago.
+//! Published figures with their sources, to show beside a run. They were measured on other
+//! machines, with other load generators, years ago.
 
 use std::sync::LazyLock;
 
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 pub struct Published {
     /// As `linkerd-2021-05`.
     pub id: String,
-    /// Who, what, when.
+    /// Authors, subject, date.
     pub title: String,
-    /// Where it can be read; absent for talks.
+    /// Address; absent for talks.
     pub url: Option<String>,
     /// The machines and the load, in a sentence without its full stop.
     pub setting: String,
     /// Which of [`crate::summary::MethodSummary::method`] made the figures; absent
-    /// where the publication does not say, or did otherwise.
+    /// if it is unknown, or another one.
     pub method: Option<String>,
-    /// The figures, as far as they were given as numbers.
+    /// The figures that were published as numbers.
     pub figures: Vec<PublishedFigure>,
 }
 
@@ -40,22 +40,22 @@ pub struct PublishedFigure {
     pub what: String,
     /// `ms`, `MB`, `cores`, `rps`.
     pub unit: String,
-    /// The number, or one end of what is known.
+    /// The number, or a bound.
     pub value: f64,
-    /// Whether the publication says `exact`, `over` or `under`.
+    /// Whether the number is exact or a bound.
     pub bound: Bound,
 }
 
-/// How exactly a number was given.
+/// Whether a published number is exact or a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// As a number.
+    /// Exact.
     #[default]
     Exact,
-    /// As "over" it.
+    /// Published as "over" the number.
     Over,
-    /// As "under" it.
+    /// Published as "under" the number.
     Under,
 }
 

@@ -32,7 +32,7 @@ pub struct Summary {
     pub tare_version: String,
     /// `release` or `debug` build of it.
     pub tare_build: String,
-    /// When the run began.
+    /// Start time of the run.
     pub started_unix_ns: u64,
     /// Name of the mesh that the others are compared with.
     pub baseline: String,
@@ -40,12 +40,12 @@ pub struct Summary {
     pub trials_planned: u32,
     /// Trials on disk.
     pub trials_done: u32,
-    /// What was asked for.
+    /// The setup.
     pub setup: Setup,
     /// Confidence of every interval here, as 0.95.
     pub confidence: f64,
-    /// Invalid where a mesh under a load has no usable trial; suspect where anything
-    /// speaks against any trial or cell, or trials are missing.
+    /// Invalid if a mesh under a load has no usable trial; suspect if any trial or cell is
+    /// suspect, or trials are missing.
     pub grade: Grade,
     /// One for each mesh but the baseline, under the highest load: the answer.
     pub answers: Vec<Answer>,
@@ -55,10 +55,9 @@ pub struct Summary {
     pub trials: Vec<TrialRow>,
     /// Where it ran.
     pub fingerprint: Fingerprint,
-    /// What could not be read or used, in sentences.
+    /// Files and trials that could not be read or used, in sentences.
     pub notes: Vec<String>,
-    /// Up to this share of the baseline's figure, a difference is none for practical
-    /// purposes: 0.05.
+    /// Differences up to this share of the baseline's figure count as equivalent: 0.05.
     pub equivalence_margin: f64,
     /// Of an adaptive plan; absent with a fixed number of blocks.
     pub stopping: Option<Stopping>,
@@ -67,11 +66,11 @@ pub struct Summary {
     pub published: Vec<Published>,
 }
 
-/// What was measured, as far as a reader needs it to judge and to repeat the run.
+/// The setup of the measurement, for readers who assess or repeat the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// The plan's line for people; may be empty.
+    /// The plan's description; may be empty.
     pub description: String,
     /// Where it ran.
     pub environment: EnvironmentKind,
@@ -83,10 +82,10 @@ pub struct Setup {
     pub instances: u32,
     /// Name of the mix of endpoints.
     pub mix: String,
-    /// What the services that the mix asks speak; empty in a summary of before it was kept.
+    /// Protocols of the services in the mix; empty in summaries of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protocols: Vec<ServiceProtocol>,
-    /// What is compared, with all settings, in the order of the plan.
+    /// The meshes with all settings, in the order of the plan.
     pub meshes: Vec<Mesh>,
     /// The loads, in the order of the plan.
     pub loads: Vec<Load>,
@@ -97,12 +96,12 @@ pub struct Setup {
     pub seed: String,
     /// The command line.
     pub command: Vec<String>,
-    /// What CPU and memory cost, where the plan says so.
+    /// Prices of CPU and memory, if the plan has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
 }
 
-/// What the run says about one mesh.
+/// Result of the run for one mesh.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
@@ -112,13 +111,12 @@ pub struct Answer {
     pub load: String,
     /// Grade of the cell that the answer rests on (the worse of the mesh's and the baseline's).
     pub grade: Grade,
-    /// How the medians compare; absent where no comparison was possible.
+    /// Comparison of the medians; absent if impossible.
     pub distinction: Option<Distinction>,
     /// A sentence or two.
     pub text: String,
-    /// What many comparisons in one report take away from the sentence, as `After
-    /// Holm's correction for 12 comparisons the median is not distinguishable.`;
-    /// absent where they take nothing away.
+    /// Correction of the sentence for multiple comparisons, as `After Holm's correction for 12
+    /// comparisons the median is not distinguishable.`; absent if it stays the same.
     pub caution: Option<String>,
 }
 
@@ -138,18 +136,18 @@ pub struct TrialRow {
     pub load: String,
     /// Whether its figures are in a cell.
     pub used: bool,
-    /// Whether the reader left it out.
+    /// Whether the user excluded it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub excluded: bool,
     /// The verdict with its reasons.
     pub verdict: Verdict,
-    /// Slots; absent when the trial did not get as far as a result.
+    /// Slots; absent if the trial has no result.
     pub counts: Option<Counts>,
     /// Achieved rate, likewise.
     pub achieved_rps: Option<f64>,
     /// Latency, likewise.
     pub latency_ns: Option<LatencySummary>,
-    /// The generator's own error, likewise.
+    /// The generator's own delay, likewise.
     pub lateness_ns: Option<LatencySummary>,
     /// Errors and timeouts by class.
     pub errors: BTreeMap<String, u64>,
@@ -157,12 +155,12 @@ pub struct TrialRow {
     pub data_plane_cores: Option<f64>,
     /// Data-plane memory mean in bytes, likewise.
     pub data_plane_bytes: Option<f64>,
-    /// What was proven about the mesh.
+    /// Proofs about the mesh.
     pub proofs: Vec<Proof>,
     /// Processes that vanished in the trial.
     pub gone: Vec<String>,
     /// Whether it was steady; absent without enough records by the second.
     pub stability: Option<Stability>,
-    /// How it differs from the other trials of its cell; absent where it does not.
+    /// How it differs from the other trials of its cell; absent if it does not.
     pub outlier: Option<Outlier>,
 }

@@ -1,5 +1,4 @@
-//! Whether a trial was one state of affairs from its first second to its last, and
-//! whether it resembles the other trials of its cell.
+//! Whether a trial was stationary over its window, and whether it is an outlier in its cell.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,19 +21,18 @@ pub struct Stability {
     pub period_seconds: Option<f64>,
     /// p-value of the strongest cycle (Fisher's g).
     pub period_p: f64,
-    /// So many seconds at the beginning look as if the warm-up went on; absent where
-    /// none do.
+    /// Seconds at the start that look like a continued warm-up; absent if there are none.
     pub warmup_seconds: Option<u32>,
     /// Autocorrelation of successive seconds, -1 to 1.
     pub autocorrelation: f64,
 }
 
-/// A trial that differs from the others of its cell. It is named and kept: whether it
-/// belongs to the truth is not for a formula to say.
+/// A trial that differs from the others of its cell. It is reported and kept: tare never
+/// excludes a trial because of its figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Outlier {
-    /// `p50` or `p99`: what is unusual, the worst first.
+    /// `p50` or `p99`, whichever is more unusual.
     pub what: String,
     /// The trial's figure in nanoseconds.
     pub value_ns: u64,
@@ -52,8 +50,8 @@ pub struct Outlier {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutlierCores {
-    /// In this trial: the median of its looks.
+    /// Median of this trial's measurements.
     pub here_ns: f64,
-    /// The median of the looks in the cell's other trials.
+    /// Median of the measurements in the cell's other trials.
     pub median_ns: f64,
 }

@@ -97,7 +97,7 @@ fn three_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{UnitError, parse_bytes, parse_duration, parse_rate};
+    use crate::units::{parse_bytes, parse_duration, parse_rate};
     use proptest::prelude::*;
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
             let text = format_bytes(value.round());
             let back = match parse_bytes(&text) {
                 Ok(bytes) => bytes as f64,
-                Err(UnitError::TooFine { .. }) => return Ok(()),
+                Err(error) if error.to_string().contains("not a whole number") => return Ok(()),
                 Err(error) => panic!("{text}: {error}"),
             };
             prop_assert!((back / value.round() - 1.0).abs() <= 0.0051, "{} as {}", value, text);

@@ -1,13 +1,11 @@
 //! Durations, rates and sizes as people write them.
 //!
 //! `parse_*` take `10s`, `1m30s`, `500ms`; `500`, `500rps`, `2krps`; `128`, `4KiB`;
-//! errors are fragments that say what was found and what was expected. `format_*`
+//! errors state what was found and what was expected. `format_*`
 //! go the other way, with 3 significant digits.
 
 mod format;
 mod parse;
-mod share;
 
 pub use format::{exact_duration, format_bytes, format_duration_ns, format_rate};
-pub use parse::{UnitError, parse_bytes, parse_duration, parse_rate};
-pub use share::parse_share;
+pub use parse::{UnitError, parse_bytes, parse_duration, parse_rate, parse_share};

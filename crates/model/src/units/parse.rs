@@ -1,76 +1,124 @@
-//! Parsing durations, rates and sizes.
+//! Parsing durations, rates, sizes and shares.
 
 use thiserror::Error;
 
 use crate::limits::{RATE_MAX, RATE_RPS_MAX};
+use crate::text::quoted;
 
-/// Why a text is no duration, rate or size.
+/// Why a text is not a duration, rate, size or share: `FOUND, expected EXPECTED`, and `; HELP`
+/// where there is a likely meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum UnitError {
-    /// Nothing was written.
-    #[error("expected {expected}, found nothing")]
-    Empty {
-        /// What was wanted, with examples.
-        expected: &'static str,
-    },
-    /// A number without a unit, where it could mean several things.
-    #[error("{found:?} has no unit: expected {expected}; did you mean `{suggestion}`?")]
-    NoUnit {
-        /// What was written.
-        found: String,
-        /// What was wanted, with examples.
-        expected: &'static str,
-        /// The same number with the likeliest unit.
-        suggestion: String,
-    },
-    /// A unit that there is not.
-    #[error("{found:?} has the unknown unit {unit:?}: expected {expected}")]
-    UnknownUnit {
-        /// What was written.
-        found: String,
-        /// Its unit.
-        unit: String,
-        /// What was wanted, with examples.
-        expected: &'static str,
-    },
-    /// A minus sign.
-    #[error("{found:?} is negative: expected {expected}")]
-    Negative {
-        /// What was written.
-        found: String,
-        /// What was wanted, with examples.
-        expected: &'static str,
-    },
-    /// No number where one should be, or parts in a wrong order.
-    #[error("expected {expected}, found {found:?}")]
-    Malformed {
-        /// What was written.
-        found: String,
-        /// What was wanted, with examples.
-        expected: &'static str,
-    },
-    /// More than can be kept.
-    #[error("{found:?} is too large: the most is {most}")]
-    TooLarge {
-        /// What was written.
-        found: String,
-        /// The largest value.
-        most: &'static str,
-    },
-    /// Less than one of the smallest unit.
-    #[error("{found:?} is not a whole number of {unit}")]
-    TooFine {
-        /// What was written.
-        found: String,
-        /// The smallest unit, in the plural.
-        unit: &'static str,
-    },
+#[error("{0}")]
+pub struct UnitError(String);
+
+/// What the texts of one kind look like.
+struct Kind {
+    /// With examples.
+    expected: &'static str,
+    /// Largest value.
+    most: &'static str,
+    /// Smallest unit, in the plural.
+    unit: &'static str,
 }
 
-const DURATION: &str =
-    "a duration with its unit (h, m, s, ms, us, ns), like `10s`, `1m30s` or `500ms`";
-const RATE: &str = "a rate, like `500`, `500rps`, `1.5krps` or `500/s`";
-const BYTES: &str = "a size, like `128`, `128B`, `4KiB` or `1MB`";
+const DURATION: Kind = Kind {
+    expected: "a duration with its unit (h, m, s, ms, us, ns), like `10s`, `1m30s` or `500ms`",
+    most: "584 years",
+    unit: "nanoseconds",
+};
+const RATE: Kind = Kind {
+    expected: "requests per second, like `500`, `500rps`, `1.5krps` or `500/s`",
+    most: RATE_MAX,
+    unit: "",
+};
+const BYTES: Kind = Kind {
+    expected: "a size, like `128`, `128B`, `4KiB` or `1MB`",
+    most: "16777215 TiB",
+    unit: "bytes",
+};
+const SHARE: Kind = Kind {
+    expected: "a share with its sign, like `5%` or `0.5 %`",
+    most: "100%",
+    unit: "",
+};
+
+impl Kind {
+    fn error(&self, found: &str) -> UnitError {
+        UnitError(format!("{found}, expected {}", self.expected))
+    }
+
+    fn malformed(&self, text: &str) -> UnitError {
+        self.error(&format!("found {}", quoted(text)))
+    }
+
+    fn no_unit(&self, text: &str, suggestion: &str) -> UnitError {
+        let UnitError(error) = self.error(&format!("{} has no unit", quoted(text)));
+        UnitError(format!("{error}; did you mean `{suggestion}`?"))
+    }
+
+    fn unknown_unit(&self, text: &str, unit: &str) -> UnitError {
+        self.error(&format!(
+            "{} has the unknown unit {}",
+            quoted(text),
+            quoted(unit)
+        ))
+    }
+
+    fn too_large(&self, text: &str) -> UnitError {
+        let found = quoted(text);
+        UnitError(format!(
+            "{found} is too large, expected at most {}",
+            self.most
+        ))
+    }
+
+    fn too_fine(&self, text: &str) -> UnitError {
+        self.error(&format!(
+            "{} is not a whole number of {}",
+            quoted(text),
+            self.unit
+        ))
+    }
+
+    /// The text without blanks around it, if it can be a number.
+    fn trimmed<'t>(&self, text: &'t str) -> Result<&'t str, UnitError> {
+        match text.trim() {
+            "" => Err(self.error("found nothing")),
+            trimmed if trimmed.starts_with(['-', '\u{2212}']) => {
+                Err(self.error(&format!("{} is negative", quoted(trimmed))))
+            }
+            trimmed => Ok(trimmed),
+        }
+    }
+
+    /// `number` times `scale`, exactly: decimal arithmetic, no floating point, so that
+    /// `0.1s` is 100 ms to the nanosecond. `text` is what was written.
+    fn scaled(&self, text: &str, number: &str, scale: u64) -> Result<u64, UnitError> {
+        if !is_number(number) {
+            return Err(self.malformed(text));
+        }
+        let too_large = || self.too_large(text);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let whole: u64 = match whole {
+            "" => 0,
+            digits => digits.parse().map_err(|_| too_large())?,
+        };
+        let fraction = fraction.trim_end_matches('0');
+        // The largest scale has 13 digits: a longer fraction of it is never a whole number.
+        if fraction.len() > 18 {
+            return Err(self.too_fine(text));
+        }
+        let digits: u128 = fraction.parse().unwrap_or(0);
+        let product = digits * u128::from(scale);
+        let divisor = 10u128.pow(fraction.len() as u32);
+        if !product.is_multiple_of(divisor) {
+            return Err(self.too_fine(text));
+        }
+        let part = u64::try_from(product / divisor).map_err(|_| too_large())?;
+        let scaled = whole.checked_mul(scale).and_then(|v| v.checked_add(part));
+        scaled.ok_or_else(too_large)
+    }
+}
 
 /// Parses a duration into nanoseconds: one or more numbers with units, the
 /// larger units first (`1m30s`, `1.5s`, `250us`). A bare `0` is 0.
@@ -78,13 +126,11 @@ const BYTES: &str = "a size, like `128`, `128B`, `4KiB` or `1MB`";
 /// # Errors
 /// Anything else, with what was expected; a bare number names the units.
 pub fn parse_duration(text: &str) -> Result<u64, UnitError> {
-    let trimmed = text.trim();
-    let found = || trimmed.to_owned();
-    check_start(trimmed, DURATION)?;
-    if trimmed == "0" {
+    let text = DURATION.trimmed(text)?;
+    if text == "0" {
         return Ok(0);
     }
-    let mut rest = trimmed;
+    let mut rest = text;
     let mut total: u64 = 0;
     let mut last_scale = u64::MAX;
     while !rest.is_empty() {
@@ -93,45 +139,20 @@ pub fn parse_duration(text: &str) -> Result<u64, UnitError> {
             .find(|c: char| !c.is_alphabetic())
             .unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
-        if number.is_empty() {
-            return Err(UnitError::Malformed {
-                found: found(),
-                expected: DURATION,
-            });
+        if unit.is_empty() && after.is_empty() && is_number(number) {
+            return Err(DURATION.no_unit(text, &format!("{text}s")));
         }
-        if unit.is_empty() {
-            if !after.is_empty() || !is_number(number) {
-                return Err(UnitError::Malformed {
-                    found: found(),
-                    expected: DURATION,
-                });
-            }
-            return Err(UnitError::NoUnit {
-                found: found(),
-                expected: DURATION,
-                suggestion: format!("{trimmed}s"),
-            });
+        if number.is_empty() || unit.is_empty() {
+            return Err(DURATION.malformed(text));
         }
-        let Some(scale) = duration_scale(unit) else {
-            return Err(UnitError::UnknownUnit {
-                found: found(),
-                unit: unit.to_owned(),
-                expected: DURATION,
-            });
-        };
+        let scale = duration_scale(unit).ok_or_else(|| DURATION.unknown_unit(text, unit))?;
         if scale >= last_scale {
-            return Err(UnitError::Malformed {
-                found: found(),
-                expected: DURATION,
-            });
+            return Err(DURATION.malformed(text));
         }
         last_scale = scale;
-        let part = scaled(number, scale)
-            .map_err(|e| e.into_error(trimmed, DURATION, "584 years", "nanoseconds"))?;
-        total = total.checked_add(part).ok_or_else(|| UnitError::TooLarge {
-            found: found(),
-            most: "584 years",
-        })?;
+        total = total
+            .checked_add(DURATION.scaled(text, number, scale)?)
+            .ok_or_else(|| DURATION.too_large(text))?;
         rest = after;
     }
     Ok(total)
@@ -150,48 +171,26 @@ fn duration_scale(unit: &str) -> Option<u64> {
 }
 
 /// Parses a rate into requests per second: `500`, `500rps`, `1.5krps`, `500/s`.
-/// Zero is a rate; who needs one above zero says so.
+/// Zero is a rate; a caller that needs more checks for it.
 ///
 /// # Errors
 /// Anything else, with what was expected.
 pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
-    let trimmed = text.trim();
-    check_start(trimmed, RATE)?;
-    let (number, unit) = split_number(trimmed);
+    let text = RATE.trimmed(text)?;
+    let (number, unit) = split_number(text);
     let unit = unit.trim_start();
     let scale = match unit {
         "" | "rps" | "/s" => 1.0,
         "k" | "krps" | "k/s" => 1e3,
         "M" | "Mrps" | "M/s" => 1e6,
-        _ if number.is_empty() => {
-            return Err(UnitError::Malformed {
-                found: trimmed.to_owned(),
-                expected: RATE,
-            });
-        }
-        _ => {
-            return Err(UnitError::UnknownUnit {
-                found: trimmed.to_owned(),
-                unit: unit.to_owned(),
-                expected: RATE,
-            });
-        }
+        _ if number.is_empty() => return Err(RATE.malformed(text)),
+        _ => return Err(RATE.unknown_unit(text, unit)),
     };
-    let malformed = || UnitError::Malformed {
-        found: trimmed.to_owned(),
-        expected: RATE,
-    };
-    if !is_number(number) {
-        return Err(malformed());
+    match number.parse::<f64>() {
+        Ok(value) if is_number(number) && value * scale <= RATE_RPS_MAX => Ok(value * scale),
+        Ok(_) if is_number(number) => Err(RATE.too_large(text)),
+        _ => Err(RATE.malformed(text)),
     }
-    let value = number.parse::<f64>().map_err(|_| malformed())? * scale;
-    if value > RATE_RPS_MAX {
-        return Err(UnitError::TooLarge {
-            found: trimmed.to_owned(),
-            most: RATE_MAX,
-        });
-    }
-    Ok(value)
 }
 
 /// Parses a size into bytes: `128`, `128B`, `4KiB`, `1MB` (`K`, `M`, `G`, `T` are
@@ -200,15 +199,11 @@ pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
 /// # Errors
 /// Anything else, with what was expected; fractions of a byte too.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
-    let trimmed = text.trim();
-    check_start(trimmed, BYTES)?;
-    let (number, unit) = split_number(trimmed);
+    let text = BYTES.trimmed(text)?;
+    let (number, unit) = split_number(text);
     let unit = unit.trim_start();
     if number.is_empty() {
-        return Err(UnitError::Malformed {
-            found: trimmed.to_owned(),
-            expected: BYTES,
-        });
+        return Err(BYTES.malformed(text));
     }
     let lower = unit.to_ascii_lowercase();
     let scale: u64 = match lower.strip_suffix('b').unwrap_or(&lower) {
@@ -221,29 +216,25 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
         "mi" => 1 << 20,
         "gi" => 1 << 30,
         "ti" => 1 << 40,
-        _ => {
-            return Err(UnitError::UnknownUnit {
-                found: trimmed.to_owned(),
-                unit: unit.to_owned(),
-                expected: BYTES,
-            });
-        }
+        _ => return Err(BYTES.unknown_unit(text, unit)),
     };
-    scaled(number, scale).map_err(|e| e.into_error(trimmed, BYTES, "16777215 TiB", "bytes"))
+    BYTES.scaled(text, number, scale)
 }
 
-/// What all three refuse before anything else.
-fn check_start(trimmed: &str, expected: &'static str) -> Result<(), UnitError> {
-    if trimmed.is_empty() {
-        return Err(UnitError::Empty { expected });
+/// Parses a percentage into a share: `5%` is 0.05. A number without the sign is refused: it
+/// could be a percentage or a share.
+///
+/// # Errors
+/// Anything else, with what was expected.
+pub fn parse_share(text: &str) -> Result<f64, UnitError> {
+    let text = SHARE.trimmed(text)?;
+    let number = text.strip_suffix('%').map_or(text, str::trim_end);
+    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    match number.parse::<f64>() {
+        Ok(value) if plain && text.ends_with('%') => Ok(value / 100.0),
+        Ok(_) if plain => Err(SHARE.no_unit(text, &format!("{number}%"))),
+        _ => Err(SHARE.malformed(text)),
     }
-    if trimmed.starts_with(['-', '\u{2212}']) {
-        return Err(UnitError::Negative {
-            found: trimmed.to_owned(),
-            expected,
-        });
-    }
-    Ok(())
 }
 
 /// Splits off the leading digits and points.
@@ -257,62 +248,6 @@ fn split_number(text: &str) -> (&str, &str) {
 /// Digits with at most one point, and at least one digit.
 fn is_number(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit()) && text.bytes().filter(|&b| b == b'.').count() <= 1
-}
-
-enum ScaleError {
-    Malformed,
-    TooLarge,
-    TooFine,
-}
-
-impl ScaleError {
-    fn into_error(
-        self,
-        found: &str,
-        expected: &'static str,
-        most: &'static str,
-        unit: &'static str,
-    ) -> UnitError {
-        let found = found.to_owned();
-        match self {
-            Self::Malformed => UnitError::Malformed { found, expected },
-            Self::TooLarge => UnitError::TooLarge { found, most },
-            Self::TooFine => UnitError::TooFine { found, unit },
-        }
-    }
-}
-
-/// `number` times `scale`, exactly: decimal arithmetic, no floating point, so that
-/// `0.1s` is 100 ms to the nanosecond.
-fn scaled(number: &str, scale: u64) -> Result<u64, ScaleError> {
-    if !is_number(number) {
-        return Err(ScaleError::Malformed);
-    }
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let whole: u64 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().map_err(|_| ScaleError::TooLarge)?
-    };
-    let fraction = fraction.trim_end_matches('0');
-    // The largest scale has 13 digits; a longer fraction cannot come out whole.
-    let mut part: u64 = 0;
-    if !fraction.is_empty() {
-        if fraction.len() > 18 {
-            return Err(ScaleError::TooFine);
-        }
-        let digits: u128 = fraction.parse().map_err(|_| ScaleError::Malformed)?;
-        let product = digits * u128::from(scale);
-        let divisor = 10u128.pow(fraction.len() as u32);
-        if !product.is_multiple_of(divisor) {
-            return Err(ScaleError::TooFine);
-        }
-        part = u64::try_from(product / divisor).map_err(|_| ScaleError::TooLarge)?;
-    }
-    whole
-        .checked_mul(scale)
-        .and_then(|v| v.checked_add(part))
-        .ok_or(ScaleError::TooLarge)
 }
 
 #[cfg(test)]
@@ -347,13 +282,17 @@ mod tests {
         let say = |text| parse_duration(text).unwrap_err().to_string();
         assert_eq!(
             say("10"),
-            "\"10\" has no unit: expected a duration with its unit (h, m, s, ms, us, ns), \
+            "`10` has no unit, expected a duration with its unit (h, m, s, ms, us, ns), \
              like `10s`, `1m30s` or `500ms`; did you mean `10s`?"
         );
-        assert!(say("").ends_with("found nothing"), "{}", say(""));
+        assert!(
+            say("").starts_with("found nothing, expected"),
+            "{}",
+            say("")
+        );
         assert!(say("-1s").contains("negative"));
         assert!(say("5 parsecs").contains("expected a duration"));
-        assert!(say("5parsecs").contains("unknown unit \"parsecs\""));
+        assert!(say("5parsecs").contains("unknown unit `parsecs`"));
         assert!(say("99999999h").contains("too large"));
         assert!(say("99999999999999999999999s").contains("too large"));
         assert!(say("0.5ns").contains("whole number of nanoseconds"));
@@ -362,6 +301,17 @@ mod tests {
         ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn shares_have_their_sign() {
+        assert_eq!(parse_share("5%"), Ok(0.05));
+        assert_eq!(parse_share(" 0.5 % "), Ok(0.005));
+        for wrong in ["", "5", "-5%", "five%", "1e3%", "%", "5%%"] {
+            assert!(parse_share(wrong).is_err(), "{wrong}");
+        }
+        let error = parse_share("5").unwrap_err().to_string();
+        assert!(error.contains("did you mean `5%`"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,30 @@
-//! The name that was probably meant.
+//! Fragments of messages: quoted text, lists of names, and the name that was probably meant.
+
+/// Longer fragments of what was found are cut.
+const FRAGMENT_CHARS_MAX: usize = 60;
+
+/// A short form of `text` for a message, in backquotes.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut short: String = text
+        .chars()
+        .take(FRAGMENT_CHARS_MAX)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if text.chars().nth(FRAGMENT_CHARS_MAX).is_some() {
+        short.push_str("...");
+    }
+    format!("`{short}`")
+}
+
+/// `a`, `b` or `c`.
+pub(crate) fn one_of<'c>(names: impl IntoIterator<Item = &'c str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|n| format!("`{n}`")).collect();
+    match names.split_last() {
+        None => "nothing".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
 
 /// The candidate nearest to `name`, if one is near enough to be worth naming: at
 /// most a third of its letters differ, or one contains the other.
