@@ -120,7 +120,11 @@ fn conversation(data: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, String) {
     }
     let live = client.live();
     let ends = events.iter().filter(|e| !is_message(e)).count();
-    assert_eq!(live as usize + ends, count as usize, "a stream did not end");
+    assert_eq!(
+        live as usize + ends,
+        count as usize,
+        "a stream is neither live nor ended"
+    );
     (events, client.output().to_vec(), format!("{live} live"))
 }
 
