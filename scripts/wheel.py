@@ -3,7 +3,7 @@
 
 usage: wheel.py PROGRAM VERSION ARCHITECTURE DIRECTORY
 
-ARCHITECTURE is x86_64 or aarch64; the program is linked statically, so it fits every Linux of that
+ARCHITECTURE is x86_64 or aarch64; the program is linked statically, so it runs on every Linux of that
 architecture. The same program gives the same bytes. Prints the wheel's path.
 Source: Python packaging specifications, "Binary distribution format".
 """

@@ -1,5 +1,5 @@
-//! Targets for what is read from files and from other processes: histograms, results, records,
-//! logs, plans and proxy configurations.
+//! Targets for the parsers of files and of other processes' output: histograms, results,
+//! records, logs, plans and proxy configurations.
 
 use tare_analysis::proxy_config;
 use tare_analysis::streams::merge::{Part, interval_log, merge};
@@ -39,7 +39,7 @@ pub fn merge_file(data: &[u8]) {
     };
     let parts = vec![part];
     if let Ok(log) = interval_log(&parts) {
-        let again = Part::read("b", &log).expect("a log that was just written");
+        let again = Part::read("b", &log).expect("read the log that was just written");
         assert!(interval_log(&[again]).is_ok());
     }
     let allow_missing = true;
@@ -59,8 +59,8 @@ pub fn proxy_config(data: &[u8]) {
     assert!(values().all(|(value, count)| !value.contains("PRIVATE KEY") && *count > 0));
 }
 
-/// Replaces the checksum of a stream's final record by the correct one. Otherwise no mutated
-/// stream would pass the check.
+/// Replaces the checksum of a stream's final record with the correct one. Otherwise every
+/// mutated stream would fail the check.
 fn with_its_checksum(text: &str) -> String {
     const KEY: &str = r#"{"type":"final","checksum":""#;
     let Some(at) = text.rfind(KEY).filter(|at| text[..*at].ends_with('\n')) else {
@@ -83,13 +83,14 @@ pub fn plan(data: &[u8]) {
         Ok(plan) => {
             assert!(plan.trial_count() > 0);
             assert!(plan.estimated_duration_ns() > 0);
-            let json = serde_json::to_string(&plan).expect("a plan is JSON");
-            let again: plan::Plan = serde_json::from_str(&json).expect("a plan that was written");
+            let json = serde_json::to_string(&plan).expect("write the plan as JSON");
+            let again: plan::Plan =
+                serde_json::from_str(&json).expect("read the plan that was just written");
             assert_eq!(again, plan);
         }
         Err(problems) => {
-            assert!(!problems.list().is_empty(), "an error without a problem");
-            // YAML has more kinds of line ends, which the message must handle.
+            assert!(!problems.list().is_empty(), "the list of problems is empty");
+            // The message must handle all line ends of YAML, which are more than LF and CR LF.
             assert!(!problems.to_string().is_empty());
         }
     }

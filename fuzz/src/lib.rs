@@ -1,5 +1,5 @@
-//! Fuzz targets. For any bytes there must be no panic, bounded memory, and the same result
-//! however the bytes are split.
+//! Fuzz targets. They check for any input that the code does not panic, that its memory is
+//! bounded, and that the result does not depend on how the bytes are split.
 
 mod documents;
 
@@ -58,7 +58,7 @@ fn responses(data: &[u8], piece: usize) -> Vec<String> {
                     found.push(format!("{response:?} at {at}"));
                     parser.reset(found.len() % 3 == 0);
                 } else {
-                    assert_eq!(at, end, "bytes were left without a response");
+                    assert_eq!(at, end, "bytes remain after the last response");
                 }
             }
             Err(e) => {
@@ -86,9 +86,9 @@ fn requests() -> Arc<[Request]> {
         authority: "h",
         target: "/",
     };
-    let http = |method, body| Request::new(method, target, &[], body).expect("a request");
+    let http = |method, body| Request::new(method, target, &[], body).expect("a valid request");
     let call = |kind, messages: &[Vec<u8>]| {
-        Request::grpc(kind, target, &[], None, messages).expect("a call")
+        Request::grpc(kind, target, &[], None, messages).expect("a valid call")
     };
     let two = [vec![1; 3], vec![2; 3]];
     Arc::from(vec![
@@ -120,7 +120,11 @@ fn conversation(data: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, String) {
     }
     let live = client.live();
     let ends = events.iter().filter(|e| !is_message(e)).count();
-    assert_eq!(live as usize + ends, count as usize, "a stream is lost");
+    assert_eq!(
+        live as usize + ends,
+        count as usize,
+        "a stream is neither live nor ended"
+    );
     (events, client.output().to_vec(), format!("{live} live"))
 }
 
@@ -166,7 +170,7 @@ pub fn grpc_messages(data: &[u8]) {
 mod tests {
     use super::TARGETS;
 
-    /// Inputs that once failed stay in the corpus.
+    /// Replays the corpus, which includes all inputs that failed in the past.
     #[test]
     fn every_input_of_the_corpus_passes() {
         for (name, target) in TARGETS {

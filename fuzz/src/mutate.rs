@@ -1,8 +1,8 @@
 //! A fuzzer for the stable compiler: mutates the corpus for a number of seconds and reports
-//! the first input that panics. It is not guided by coverage; `cargo +nightly fuzz run TARGET
-//! --features libfuzzer` is.
+//! the first input that panics. It does not measure coverage; for fuzzing guided by coverage
+//! use `cargo +nightly fuzz run TARGET --features libfuzzer`.
 //!
-//! `mutate [SECONDS [TARGET]]`
+//! Usage: `mutate [SECONDS [TARGET]]`
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
 
 use std::path::{Path, PathBuf};
@@ -11,16 +11,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tare_fuzz::{TARGETS, Target};
 use tare_model::rng::Rng;
 
-/// Longest input.
+/// Largest length of an input.
 const BYTES_MAX: usize = 8 * 1024;
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let seconds: u64 = args.next().map_or(10, |s| s.parse().expect("seconds"));
+    let seconds: u64 = args
+        .next()
+        .map_or(10, |s| s.parse().expect("SECONDS must be a number"));
     let only = args.next();
-    // The clock instead of the process id, which is always the same in a container.
+    // From the clock, because the process id is always the same in a container.
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seed = now.expect("a clock after 1970").as_nanos() as u64;
+    let seed = now.expect("the clock must be after 1970").as_nanos() as u64;
     for (name, target) in TARGETS {
         if only.as_deref().is_none_or(|o| o == name) {
             fuzz(name, target, Duration::from_secs(seconds), seed);
@@ -53,21 +55,21 @@ fn fuzz(name: &str, target: Target, length: Duration, seed: u64) {
 
 fn corpus(folder: &Path) -> Vec<Vec<u8>> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
-        .expect("a corpus")
-        .map(|e| e.expect("an entry").path())
+        .expect("read the folder of the corpus")
+        .map(|e| e.expect("read the folder of the corpus").path())
         .collect();
     paths.sort();
     paths
         .iter()
-        .map(|p| std::fs::read(p).expect("a file"))
+        .map(|p| std::fs::read(p).expect("read an input of the corpus"))
         .collect()
 }
 
 fn keep(root: &Path, name: &str, input: &[u8]) -> PathBuf {
     let folder = root.join("artifacts").join(name);
-    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::create_dir_all(&folder).expect("create the folder for the input");
     let path = folder.join(format!("found-{}", input.len()));
-    std::fs::write(&path, input).expect("a file");
+    std::fs::write(&path, input).expect("write the input");
     path
 }
 
@@ -75,7 +77,7 @@ fn below(rng: &mut Rng, n: usize) -> usize {
     rng.below(n.max(1) as u64) as usize
 }
 
-/// One to sixteen small changes of one of the inputs.
+/// Changes one of the inputs at one to sixteen places.
 fn mutated(corpus: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let mut input = corpus[below(rng, corpus.len())].clone();
     for _ in 0..1 << below(rng, 5) {
@@ -108,7 +110,7 @@ fn mutated(corpus: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Interprets the input after its first byte as HTTP/2 frames, and drops, duplicates, swaps or
-/// changes one of them; its length stays correct.
+/// changes one of them. The length in its header stays correct.
 fn frames_changed(input: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut frames: Vec<Vec<u8>> = Vec::new();
     let mut rest = &input[1..];

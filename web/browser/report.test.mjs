@@ -7,7 +7,7 @@ import { after, before, test } from "node:test";
 import { launch, open, overflow } from "./support.mjs";
 
 const reports = process.env.REPORTS;
-assert.ok(reports, "REPORTS names no folder of reports: use make web-browser-test");
+assert.ok(reports, "REPORTS is not set: run make web-browser-test");
 const report = (name) => join(reports, name, "report.html");
 
 let browser;
@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** Opens a report, acts, and fails on every complaint of the page. */
+/** Opens a report and runs `act` on it. Fails if the page has complaints; see `open`. */
 async function on(name, options, act) {
   const { page, complaints } = await open(browser, report(name), options);
   try {
@@ -125,7 +125,7 @@ test("measures and distributions can be chosen with the keyboard", async () => {
   });
 });
 
-test("published figures appear on request, labelled, and in the CSV", async () => {
+test("published figures appear on request, with a label, and are in the CSV", async () => {
   await on("quick", {}, async (page) => {
     await page.evaluate(() => {
       URL.createObjectURL = (blob) => {
@@ -172,7 +172,7 @@ test("published figures appear on request, labelled, and in the CSV", async () =
   });
 });
 
-test("the page has the instrument error", async () => {
+test("the page shows the instrument error", async () => {
   await on("quick", {}, async (page) => {
     const table = page.locator('section[aria-labelledby="instrument"] table').first();
     assert.match(await table.textContent(), /added p99/);
@@ -188,7 +188,7 @@ test("hostile names are shown as text", async () => {
   });
 });
 
-test("the page fits every width and paper", async () => {
+test("the page fits every screen width and printed paper", async () => {
   for (const [width, colorScheme] of [[320, "light"], [375, "dark"], [768, "light"], [1600, "dark"]]) {
     for (const name of ["quick", "hostile"]) {
       await on(name, { width, colorScheme }, async (page) => {

@@ -1,4 +1,4 @@
-// A headless Chromium, and pages that record everything that a report must not do.
+// Starts a headless Chromium, and opens pages that record errors, warnings, dialogs and requests.
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -25,7 +25,7 @@ export function browserPath() {
 export async function launch() {
   const executablePath = browserPath();
   if (!executablePath) {
-    throw new Error("found no Chromium: install it (Debian: apt-get install chromium), or name its binary in CHROMIUM");
+    throw new Error("found no Chromium: install it (Debian: apt-get install chromium), or set CHROMIUM to the path of its binary");
   }
   return chromium.launch({
     executablePath,
@@ -36,7 +36,8 @@ export async function launch() {
   });
 }
 
-/** Opens a report. Returns the page, and its `complaints`, which must stay empty. */
+/** Opens a report. Returns the page and its `complaints`: errors, warnings, dialogs and network requests. A test requires
+ * that they are empty. */
 export async function open(browser, file, { width = 1200, height = 860, colorScheme = "light", hash = "" } = {}) {
   const url = pathToFileURL(file).href;
   const context = await browser.newContext({

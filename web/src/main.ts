@@ -36,7 +36,7 @@ function draw(view: View): void {
   }
 }
 
-/** Shows the trial that the address names, as `#trial-7`. */
+/** Shows the trial in the fragment of the page's address, such as `#trial-7`. */
 function followAddress(view: View): void {
   const index = /^#trial-(\d+)$/.exec(location.hash)?.[1];
   if (index === undefined) return;
@@ -56,7 +56,7 @@ async function start(): Promise<void> {
   addEventListener("hashchange", () => followAddress(view));
   followAddress(view);
   followRun(view.summary);
-  // Paper shows all tables except the published figures, which are the same in every report.
+  // Open all tables for printing, except the published figures, which are the same in every report.
   addEventListener("beforeprint", () => {
     for (const folded of document.querySelectorAll<HTMLDetailsElement>("details:not(.publication)")) folded.open = true;
   });

@@ -7,7 +7,7 @@ export const PUBLISHED = "published on other machines";
 /** The published figures of one panel. */
 export interface Overlay {
   controls: (summary: Summary, redraw: () => void) => HTMLElement[];
-  /** Those of the chosen publication; none while they are off. */
+  /** Figures of the selected publication; null while published figures are hidden. */
   atLoad: (summary: Summary, load: Load) => PublishedAtLoad | null;
 }
 
@@ -18,7 +18,7 @@ export interface PublishedAtLoad {
   figures: PublishedFigure[];
 }
 
-/** `fits` selects the figures that the panel can draw. */
+/** Creates the published figures of a panel; `fits` selects the figures that the panel can draw. */
 export function overlay(fits: (figure: PublishedFigure) => boolean): Overlay {
   let shown = false;
   let chosen: string | null = null;
@@ -50,7 +50,7 @@ export function overlay(fits: (figure: PublishedFigure) => boolean): Overlay {
   };
 }
 
-/** The publications, those with most figures first. */
+/** The publications, sorted by their number of figures, largest first. */
 function sources(summary: Summary, fits: (figure: PublishedFigure) => boolean): Published[] {
   const count = (p: Published): number => p.figures.filter(fits).length;
   return summary.published.filter((p) => count(p) > 0).sort((a, b) => count(b) - count(a));
@@ -68,7 +68,7 @@ export function nearest(publication: Published, rate: number, fits: (figure: Pub
   };
 }
 
-/** A number with its bound, as `over 1000`. */
+/** A number with its bound, such as `over 1000`. */
 export function withBound(words: string, bound: Bound): string {
   return bound === "exact" ? words : `${bound} ${words}`;
 }

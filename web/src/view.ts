@@ -4,7 +4,7 @@ import type { Summary, TrialRow } from "./summary";
 
 export interface View {
   summary: Summary;
-  /** Absent on a page that was made from a summary alone. */
+  /** Absent on a page that was made from a summary only. */
   details: Details | null;
 }
 

@@ -1,5 +1,6 @@
 //! An environment in virtual time with a seeded service, so that whole runs are tested in
-//! milliseconds. Only tests use it; its figures are not measurements, and its runs carry its name.
+//! milliseconds. Only tests use it. Its figures are not measurements, and its runs are labelled
+//! with its name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,23 +27,23 @@ use tare_stats::Histogram;
 use tokio::sync::{mpsc, watch};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Virtual trials begin at this instant.
+/// Start of virtual trials, in nanoseconds since 1970.
 const EPOCH_UNIX_NS: u64 = 1_700_000_000 * SECOND_NS;
 
-/// A fault, and the trial that has it.
+/// A fault, with the index of the trial in which it occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The trial of this index does not deploy.
+    /// The deployment of this trial fails.
     DoesNotDeploy(u32),
     /// The proxies of this trial are not in the path.
     NotMeshed(u32),
-    /// The generator dies in the middle of this trial.
+    /// The generator is killed in the middle of this trial.
     GeneratorDies(u32),
-    /// A record of this trial is damaged on its way.
+    /// A record of this trial is damaged in transmission.
     RecordDamaged(u32),
-    /// A sidecar of this trial ends by itself.
+    /// A sidecar of this trial exits.
     SidecarExits(u32),
-    /// The agent of this trial ends without a last record.
+    /// The agent of this trial ends without its final record.
     AgentDies(u32),
     /// The disk is full when the result of this trial is written.
     DiskFull(u32),
@@ -53,7 +54,7 @@ pub enum Fault {
 pub struct Fake {
     /// The faults of this environment.
     pub faults: Vec<Fault>,
-    /// Deployments that were not torn down: must be 0 at the end.
+    /// Number of deployments that were not torn down; must be 0 at the end.
     pub deployed: u32,
 }
 
@@ -218,7 +219,7 @@ impl Environment for Fake {
 /// When the plan is not valid or the run fails.
 pub fn run_text(dir: &Path, text: &str, sets: &[&str]) {
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-    let no_files = |path: &str| Err(format!("{path}: a plan in a test names no files"));
+    let no_files = |path: &str| Err(format!("{path}: plans in tests cannot include files"));
     let plan = tare_model::plan::resolve("plan.yaml", text, &sets, &no_files);
     let mut plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
     plan.environment = EnvironmentKind::Fake;
@@ -288,7 +289,7 @@ fn median_ns(trial: &TrialSpec) -> f64 {
     }
 }
 
-/// Log-normal latencies with a shift of their own for each trial.
+/// Log-normal latencies with a random shift for each trial.
 struct Service {
     rng: Rng,
     median_ns: f64,
@@ -305,7 +306,7 @@ impl Service {
     }
 
     fn latency_ns(&mut self) -> u64 {
-        // The sum of 12 uniforms is close enough to normal here.
+        // The sum of 12 uniform values is approximately normal.
         let normal = (0..12).map(|_| self.rng.next_f64()).sum::<f64>() - 6.0;
         (self.median_ns * (0.3 * normal).exp()) as u64
     }

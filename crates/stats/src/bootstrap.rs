@@ -1,29 +1,29 @@
-//! Intervals over runs. The run (in comparisons: the block) is the unit of
-//! replication, because requests within one run share its luck: the placement of
-//! threads, the state of the caches, the neighbours. However many requests a run
-//! has, they say nothing about how the next run will differ.
+//! Bootstrap intervals over runs.
 //!
-//! The statistic is what is reported: the quantile of the *pooled* counts, or the
-//! difference of two such quantiles. What is estimated is the quantile of the mixture
-//! over all runs that could have been made. Whole runs are drawn with replacement,
-//! the seconds within them kept as they are: the first of the two ways to draw from
-//! clusters in Davison and Hinkley, and the one that gets their variance right.
-//! (`hierarchical` draws both levels, to tell their shares apart.)
+//! The unit of replication is the run (in comparisons: the block), because all requests of a
+//! run share its conditions: thread placement, cache contents, other load on the machine.
+//! More requests in one run give no information about the variation between runs.
 //!
-//! With 3 to 10 runs the usual percentile interval is far too narrow: it can never
-//! leave the range of the runs, and so covers 75 % at best with 3 of them. Here the
-//! interval is studentised: a standard error, corrected for the small sample by
-//! `sqrt(n / (n - 1))`, times Student's t with `n - 1` degrees of freedom. The variance
-//! is the mean of the bootstrap's and the jackknife's, whose errors are not the same.
-//! For a mean this is exactly Student's interval. Two things make it longer, never
-//! shorter: the bootstrap's estimate of bias, because a tail quantile of few pooled
-//! runs lies too low on average; and, towards the longer tail, skewness. Up to
-//! [`ENUMERATED`] runs all resamples are enumerated, so that no randomness is left.
-//! docs/statistics.md states the coverage that was simulated.
+//! The statistic is the reported value: the quantile of the *pooled* counts, or the difference
+//! of two such quantiles. It estimates the quantile of the mixture of all possible runs. Whole
+//! runs are drawn with replacement, and the seconds within a run are not resampled. Davison and
+//! Hinkley describe two ways to resample clusters; this is the first one, whose variance is
+//! correct. (`hierarchical` also resamples within runs, to separate the two parts of the
+//! variance.)
+//!
+//! With 3 to 10 runs the usual percentile interval is far too narrow: it cannot exceed the
+//! range of the runs, so with 3 runs it covers at most 75 %. The interval here is studentised:
+//! the standard error, corrected for the small sample by `sqrt(n / (n - 1))`, times Student's t
+//! with `n - 1` degrees of freedom. The variance is the mean of the bootstrap's and the
+//! jackknife's, because their errors differ. For a mean, the result is exactly Student's
+//! interval. Two corrections can only lengthen the interval: the bootstrap's estimate of bias,
+//! because a tail quantile of few pooled runs is too low on average; and, towards the longer
+//! tail, skewness. With up to [`ENUMERATED`] runs all resamples are enumerated, so the result
+//! is not random. docs/statistics.md has the simulated coverage.
 //!
 //! Sources: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993),
 //! chapters 6, 11 and 12; Hesterberg, "What Teachers Should Know About the Bootstrap",
-//! The American Statistician 69 (2015), section 4 and 5 (narrowness bias, t
+//! The American Statistician 69 (2015), sections 4 and 5 (narrowness bias, t
 //! interval with bootstrap standard error); Davison and Hinkley, "Bootstrap Methods
 //! and their Application" (1997), section 3.8 (resampling whole clusters); Hall, "On
 //! the removal of skewness by transformation", JRSS B 54 (1992), equation 1.
@@ -32,50 +32,52 @@ use tare_model::rng::Rng;
 
 use crate::special::{t_beyond, t_quantile};
 
-/// Confidence of the intervals in a summary.
+/// Confidence level of the intervals in a summary.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Up to this many runs every resample is enumerated with its probability.
+/// Largest number of runs for which every resample is enumerated with its probability.
 pub const ENUMERATED: usize = 6;
 
-/// Resamples drawn where there are too many to enumerate.
+/// Number of random resamples with more runs than [`ENUMERATED`].
 const DRAWN: usize = 500;
 
-/// Half of a histogram bucket relative to its value, at most: no interval is
-/// narrower than what the instrument can resolve.
+/// Largest half width of a histogram bucket, relative to its value. Intervals include it,
+/// because they cannot be narrower than the resolution of the histogram.
 pub const HALF_BUCKET: f64 = 0.5 / 1024.0;
 
-/// From so many runs on, skewness is estimated at all.
+/// Fewest runs for an estimate of skewness.
 const SKEW_RUNS_MIN: usize = 5;
 
-/// Share of the skewness correction that is made: that of so few runs is half noise.
+/// Share of the skewness correction that is applied, because with few runs half of the
+/// estimated skewness is noise.
 const SKEW_SHARE: f64 = 0.5;
 
-/// The two-sided factor of Student's t for `runs` runs at [`CONFIDENCE`]; `None`
-/// with fewer than 2.
+/// Two-sided factor of Student's t for `runs` runs at [`CONFIDENCE`]; `None` with fewer
+/// than 2 runs.
 #[must_use]
 pub fn t_factor(runs: usize) -> Option<f64> {
     let freedom = runs.checked_sub(1).filter(|f| *f > 0)?;
     Some(t_quantile(1.0 - CONFIDENCE, freedom as f64))
 }
 
-/// How far a statistic of a few runs lies from its truth.
+/// Uncertainty of a statistic of a few runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// Standard error.
     pub error: f64,
-    /// Estimate of bias, without its sign.
+    /// Absolute value of the estimated bias.
     pub bias: f64,
-    /// Half of what the instrument can resolve.
+    /// Half of the resolution of the histogram.
     pub grain: f64,
-    /// Third moment of the statistic, as the correction takes it: signed.
+    /// Signed skewness of the statistic, scaled for the correction.
     pub lean: f64,
     /// Degrees of freedom of the standard error.
     pub freedom: f64,
 }
 
 impl Spread {
-    /// Of a mean of `runs` values: Student's, without bias. `None` with fewer than 2.
+    /// Uncertainty of the mean of `runs`, by Student and without bias. `None` with fewer than
+    /// 2 values.
     #[must_use]
     pub fn of_mean(runs: &[f64]) -> Option<Self> {
         let n = runs.len() as f64;
@@ -93,7 +95,7 @@ impl Spread {
         })
     }
 
-    /// How far the interval at `confidence` reaches below and above the estimate.
+    /// Length of the interval at `confidence` below and above the estimate.
     #[must_use]
     pub fn reach(&self, confidence: f64) -> (f64, f64) {
         self.at(t_quantile(1.0 - confidence, self.freedom))
@@ -105,8 +107,8 @@ impl Spread {
         (half + (-skew).max(0.0), half + skew.max(0.0))
     }
 
-    /// The two-sided p-value of an estimate of `value` against a truth of zero: below
-    /// `1 - confidence` exactly where the interval of that confidence excludes zero.
+    /// Two-sided p-value of the estimate `value` against a true value of zero. It is below
+    /// `1 - confidence` exactly when the interval at that confidence excludes zero.
     #[must_use]
     pub fn p_value(&self, value: f64) -> f64 {
         let reaches_zero = |t: f64| {
@@ -136,9 +138,10 @@ impl Spread {
     }
 }
 
-/// Mean of `runs` and half the width of its interval at `confidence` (Student, "The
-/// probable error of a mean", 1908). `None` without a run; half width `None` with only
-/// one.
+/// Mean of `runs` and half the width of its interval at `confidence`. `None` without a run;
+/// the half width is `None` with one run.
+///
+/// Source: Student, "The probable error of a mean" (1908).
 #[must_use]
 pub fn mean_interval(runs: &[f64], confidence: f64) -> Option<(f64, Option<f64>)> {
     if runs.is_empty() {
@@ -149,7 +152,7 @@ pub fn mean_interval(runs: &[f64], confidence: f64) -> Option<(f64, Option<f64>)
     Some((mean, half))
 }
 
-/// How often each run is drawn, in each resample, with the resample's probability.
+/// Resamples of runs: how often each run is drawn, and the probability of the resample.
 #[derive(Debug, Clone)]
 pub struct Resamples {
     runs: usize,
@@ -157,7 +160,7 @@ pub struct Resamples {
 }
 
 impl Resamples {
-    /// All resamples of `runs` runs, or seeded draws where they are too many.
+    /// All resamples of `runs` runs, or a seeded random selection above [`ENUMERATED`] runs.
     #[must_use]
     pub fn new(runs: usize, seed: u64) -> Self {
         let draws = if runs <= ENUMERATED {
@@ -177,8 +180,8 @@ impl Resamples {
         Self { runs, draws }
     }
 
-    /// The spreads of several statistics of the same runs; `None` with fewer than 2
-    /// runs. The statistic takes how often each run counts.
+    /// Spreads of several statistics of the same runs; `None` with fewer than 2 runs. The
+    /// argument of `statistic` is the weight of each run.
     pub fn spreads<const K: usize>(
         &self,
         statistic: impl Fn(&[u32]) -> [f64; K],
@@ -238,7 +241,7 @@ fn moments(values: &[f64]) -> (f64, f64) {
 }
 
 /// Appends every way to draw `left` times from the remaining runs. The multinomial
-/// probability is built up as a product of binomial coefficients.
+/// probability is computed as a product of binomial coefficients.
 fn enumerate(
     runs: usize,
     left: usize,
@@ -268,9 +271,9 @@ fn enumerate(
     }
 }
 
-/// Smallest number of values for which the largest lies above quantile `q` with a
-/// probability of 95 %: below it the sample may not reach the quantile at all. 299
-/// for p99, 2,995 for p99.9, 29,956 for p99.99.
+/// Smallest number of values whose maximum is above quantile `q` with a probability of at
+/// least 95 %. A smaller sample may have no value above the quantile. 299 for p99, 2,995 for
+/// p99.9, 29,956 for p99.99.
 ///
 /// Source: order statistics, `1 - q^n >= 0.95` (Wilks, 1941).
 #[must_use]
@@ -286,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t_factors_are_those_of_the_printed_tables() {
+    fn t_factors_match_the_published_tables() {
         assert_eq!(t_factor(0), None);
         assert_eq!(t_factor(1), None);
         for (runs, t) in [
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_needed_are_the_documented_ones() {
+    fn samples_needed_match_the_documentation() {
         assert_eq!(samples_needed(0.5), 5);
         assert_eq!(samples_needed(0.9), 29);
         assert_eq!(samples_needed(0.99), 299);
@@ -310,8 +313,8 @@ mod tests {
     }
 
     #[test]
-    fn resamples_are_complete_probabilities() {
-        // The number of ways to put n draws into n runs.
+    fn the_probabilities_of_all_resamples_add_up_to_one() {
+        // The number of ways to distribute n draws over n runs.
         for (runs, ways) in [(1, 1), (2, 3), (3, 10), (5, 126), (6, 462), (10, DRAWN)] {
             let r = Resamples::new(runs, 1);
             assert_eq!(r.draws.len(), ways, "{runs}");
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_p_value_belongs_to_the_interval() {
+    fn the_p_value_agrees_with_the_interval() {
         let spread = Spread {
             error: 1.0,
             bias: 0.1,
@@ -353,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn for_a_mean_the_interval_is_students() {
+    fn the_interval_of_a_mean_is_students() {
         let runs = [4.0, 7.0, 13.0, 4.5, 9.0];
         let (mean, half) = mean_interval(&runs, CONFIDENCE).unwrap();
         assert!((mean - 7.5).abs() < 1e-12);
@@ -366,7 +369,7 @@ mod tests {
         let boot = t_factor(5).unwrap() * spread.error;
         assert!((boot - half.unwrap()).abs() < 1e-9, "{boot} {half:?}");
         assert!(spread.bias < 1e-12);
-        // The longer tail is above, and only that side is longer for it.
+        // The longer tail is above, so that only the upper side is longer.
         let (below, above) = spread.reach(CONFIDENCE);
         assert!(spread.lean > 0.0 && above > below && (below - boot).abs() < 1e-9);
         assert_eq!(mean_interval(&[3.0], CONFIDENCE), Some((3.0, None)));

@@ -1,32 +1,32 @@
-//! The counts of a histogram: the indices of its values one after the other while they
-//! are few, pages of counters from then on. Of a thousand endpoints each has a handful
-//! of values in a second, and would have pages of a kibibyte for a few of them each.
+//! The counts of a histogram: a list of bucket indices while there are few values, pages of
+//! counters afterwards. With a thousand endpoints, each has only a few values per second; pages
+//! of 1 KiB each would be nearly empty.
 
 /// Counters in a page.
 const PAGE: usize = 128;
-/// So many values are listed before they get pages: a kibibyte of them, where the pages of
-/// a single value take three. In tests so few that most histograms get there.
+/// Most values in the list. They take 1 KiB, whereas the pages of a single value take 3 KiB.
+/// Smaller in tests, so that most histograms exceed it.
 const LISTED_MAX: usize = if cfg!(test) { 24 } else { 512 };
 
 type Page = Box<[u64; PAGE]>;
 
 const _: () = assert!(Buckets::LEN <= 1 << 16, "an index has 16 bits in a list");
 
-/// Counts by index of bucket. What they count does not depend on how they lie.
+/// Counts by bucket index. The counts do not depend on the representation.
 #[derive(Clone, Default)]
 pub(crate) struct Buckets {
-    /// A missing page holds no counts; no place for any while values are listed.
+    /// `None` for a page without counts; empty while values are in the list.
     pages: Box<[Option<Page>]>,
-    /// One index for each value, in no order; empty once there are pages.
+    /// The bucket index of each value, unsorted; empty once there are pages.
     listed: Vec<u16>,
 }
 
 impl Buckets {
-    /// One more than the largest index that there can be.
+    /// Number of buckets.
     const LEN: usize = crate::hist::BUCKETS;
 
-    /// None yet, and pages from the first one on: a list makes all of its pages at once,
-    /// which is too long a while for whoever must not be late.
+    /// Empty counts that use pages from the first value on, for callers with deadlines: the
+    /// conversion of a full list creates many pages in one call, which takes too long.
     pub(crate) fn in_pages() -> Self {
         let mut buckets = Self::default();
         buckets.make_pages();
@@ -43,7 +43,7 @@ impl Buckets {
         }
     }
 
-    /// Where no page is yet.
+    /// [`Self::add`] without an existing page.
     #[inline(never)]
     fn add_first(&mut self, index: usize, n: u64) {
         if self.pages.is_empty() && n <= (LISTED_MAX - self.listed.len()) as u64 {
@@ -54,7 +54,7 @@ impl Buckets {
         new_page(&mut self.pages[index / PAGE])[index % PAGE] += n;
     }
 
-    /// Makes pages of the list, if there are none.
+    /// Converts the list to pages, unless there are pages already.
     fn make_pages(&mut self) {
         if !self.pages.is_empty() {
             return;
@@ -81,7 +81,7 @@ impl Buckets {
         }
     }
 
-    /// Index and count of the buckets in use, rising.
+    /// Index and count of the non-empty buckets, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let mut counted: Vec<(usize, u64)> = Vec::new();
         for index in self.sorted().into_iter().map(usize::from) {
@@ -94,12 +94,12 @@ impl Buckets {
             let used = page.iter().enumerate().filter(|(_, n)| **n > 0);
             used.map(move |(i, n)| (first + i, *n))
         });
-        // One of the two is empty.
+        // One of the two is always empty.
         counted.into_iter().chain(paged)
     }
 
-    /// The bucket that holds the value of each of `ranks`, which must rise, from 1 for the
-    /// smallest value (as is 0); shorter where there are fewer values.
+    /// The bucket of the value at each of `ranks`, which must be in ascending order. Rank 1 is
+    /// the smallest value, and 0 counts as 1. Ranks above the number of values are omitted.
     pub(crate) fn of_ranks(&self, ranks: impl Iterator<Item = u64>) -> Vec<usize> {
         let ranks = ranks.map(|rank| rank.max(1));
         if self.pages.is_empty() {
@@ -137,7 +137,7 @@ impl Buckets {
         sorted
     }
 
-    /// The pages that there are, each with the index of its first bucket.
+    /// The existing pages, each with the index of its first bucket.
     fn paged(&self) -> impl Iterator<Item = (usize, &Page)> {
         let pages = self.pages.iter().enumerate();
         pages.filter_map(|(p, page)| page.as_ref().map(|page| (p * PAGE, page)))
@@ -155,8 +155,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Some beside each other, some far apart, in half of the cases so few that they may
-    /// stay a list, else some many at once.
+    /// Counts in neighbouring and in distant buckets. In half of the cases few enough for a
+    /// list; otherwise some are large.
     fn counts() -> impl Strategy<Value = Vec<(usize, u64)>> {
         let index = || prop_oneof![0..40usize, 0..Buckets::LEN, Just(Buckets::LEN - 1)];
         let few = prop::collection::vec((index(), 1..4u64), 0..10);
@@ -179,18 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn few_values_are_listed_and_the_next_one_makes_pages_of_them() {
+    fn one_value_above_the_limit_converts_the_list_to_pages() {
         let mut buckets = of(&[(7, LISTED_MAX as u64)]);
         assert!(buckets.pages.is_empty());
         buckets.add(3, 1);
         assert!(buckets.listed.is_empty() && !buckets.pages.is_empty());
         let all = [(3, 1), (7, LISTED_MAX as u64)];
         assert!(buckets.iter().eq(all));
-        // At once, too, and with nothing there before.
+        // The same with one large count, after another value and in an empty histogram.
         let many = [(2, 1), (Buckets::LEN - 1, u64::MAX)];
         assert!(of(&many).iter().eq(many));
         assert!(of(&many[1..]).iter().eq(many[1..].iter().copied()));
-        // Who asks for pages never has a list.
+        // `in_pages` never uses the list.
         let mut paged = Buckets::in_pages();
         paged.add(3, 1);
         assert!(paged.listed.is_empty() && paged.iter().eq([(3, 1)]));
@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_is_counted_however_it_lies(a in counts(), b in counts()) {
+        fn lists_and_pages_have_the_same_counts(a in counts(), b in counts()) {
             prop_assert!(of(&a).iter().eq(reference(&a)));
             let both: Vec<_> = a.iter().chain(&b).copied().collect();
             let mut merged = of(&a);
@@ -217,7 +217,7 @@ mod tests {
         ) {
             let expected = reference(&counts);
             let total: u64 = expected.iter().map(|(_, n)| n).sum();
-            // Up to two too many, and anything.
+            // Ranks up to two above the number of values, and any others.
             let rank = |(any, within): &(u64, bool)| if *within { any % (total + 3) } else { *any };
             let mut ranks: Vec<u64> = asked.iter().map(rank).collect();
             ranks.sort_unstable();

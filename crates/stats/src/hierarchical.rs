@@ -1,7 +1,7 @@
-//! The second level of the bootstrap: within runs, blocks of seconds are drawn, so
-//! that requests that share a second, and seconds that follow one another, stay
-//! together. It tells which part of the uncertainty longer trials could mend, and
-//! which part only more blocks can.
+//! The second level of the bootstrap: draws blocks of seconds within runs. A block keeps the
+//! requests of a second and consecutive seconds together, because they are correlated. The
+//! result separates the uncertainty that longer trials reduce from the part that only more
+//! blocks reduce.
 //!
 //! Sources: Künsch, "The jackknife and the bootstrap for general stationary
 //! observations" (1989), for drawing blocks; Hall, Horowitz and Jing, "On blocking
@@ -12,25 +12,25 @@ use tare_model::rng::Rng;
 
 use crate::pool::Pool;
 
-/// Resamples of the second level.
+/// Number of resamples of the second level.
 const DRAWN: usize = 200;
 
-/// Fewest blocks of seconds in a run from which anything is drawn.
+/// Fewest blocks of seconds in a run.
 const BLOCKS_MIN: usize = 3;
 
-/// The latencies of one second of a trial: values in nanoseconds, rising, with counts.
+/// The latencies of one second of a trial: values in nanoseconds in ascending order, with counts.
 pub type Second = Vec<(u64, u64)>;
 
-/// Several runs, cut into blocks of seconds.
+/// Several runs, divided into blocks of seconds.
 #[derive(Debug)]
 pub struct Within {
     pool: Pool,
-    /// How many columns of the pool each run has.
+    /// Number of pool columns of each run.
     blocks: Vec<usize>,
 }
 
 impl Within {
-    /// `None` unless every run has seconds enough for some blocks.
+    /// Divides `runs` into blocks. `None` if a run has too few seconds.
     #[must_use]
     pub fn new(runs: &[&[Second]]) -> Option<Self> {
         let mut columns = Vec::new();
@@ -51,8 +51,8 @@ impl Within {
         })
     }
 
-    /// Variance of the logarithm of the pooled quantile `q` from the seconds within
-    /// the runs alone, and its degrees of freedom.
+    /// Variance of the logarithm of the pooled quantile `q` due to the seconds within the
+    /// runs only, and its degrees of freedom.
     #[must_use]
     pub fn variance(&self, q: f64, seed: u64) -> (f64, f64) {
         let cut = self.pool.cut(q);
@@ -79,7 +79,7 @@ impl Within {
     }
 }
 
-/// `second` and `more`, both rising, added.
+/// The sum of `second` and `more`, both in ascending order.
 pub fn sum(second: &[(u64, u64)], more: impl Iterator<Item = (u64, u64)>) -> Second {
     let mut more = more.peekable();
     let mut sum = Second::with_capacity(second.len() + more.size_hint().0);
@@ -94,7 +94,7 @@ pub fn sum(second: &[(u64, u64)], more: impl Iterator<Item = (u64, u64)>) -> Sec
     sum
 }
 
-/// Several seconds in one column.
+/// Merges several seconds into one column.
 fn joined(seconds: &[Second]) -> Second {
     let add = |all: Second, second: &Second| sum(&all, second.iter().copied());
     seconds.iter().fold(Second::new(), add)
@@ -110,8 +110,8 @@ mod tests {
         radius * (std::f64::consts::TAU * rng.next_f64()).cos()
     }
 
-    /// A run of `seconds` seconds with 100 responses each; each second has a factor of
-    /// its own, of standard deviation `wander`, that stays for `stay` seconds.
+    /// A run of `seconds` seconds with 100 responses each. Every `stay` seconds share a random
+    /// factor; the standard deviation of its logarithm is `wander`.
     fn run(seconds: usize, wander: f64, stay: usize, rng: &mut Rng) -> Vec<Second> {
         let mut level = 0.0;
         (0..seconds)
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_that_stay_alike_count_as_fewer() {
+    fn correlated_seconds_count_as_fewer() {
         let mut rng = Rng::new(5);
         let mut of = |wander, stay| {
             let runs: Vec<Vec<Second>> = (0..4).map(|_| run(60, wander, stay, &mut rng)).collect();
@@ -143,7 +143,7 @@ mod tests {
             (0.6..1.7).contains(&(independent / expected)),
             "{independent} {expected}"
         );
-        // 240 seconds of their own level, or 60 levels for 4 seconds each.
+        // 240 levels of 1 second each, or 60 levels of 4 seconds each.
         let (each, staying) = (of(0.1, 1), of(0.1, 4));
         let by_second = 0.01 / 240.0;
         assert!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_seconds_say_nothing() {
+    fn too_few_seconds_give_no_result() {
         let mut rng = Rng::new(1);
         let short = run(2, 0.0, 1, &mut rng);
         assert!(Within::new(&[&short]).is_none());

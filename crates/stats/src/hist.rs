@@ -1,11 +1,11 @@
-//! The histogram: one configuration in the whole project, so that any two can be
-//! merged by adding counts.
+//! The latency histogram. The whole project uses one configuration, so that any two histograms
+//! can be merged by adding counts.
 //!
 //! Bucket layout of HdrHistogram (Gil Tene) for lowest 1 ns, highest 1 h and 3
 //! significant digits: values up to 2,047 ns have a bucket each; above, each
 //! power of two is divided into 1,024 buckets, so that a bucket is never wider
-//! than 0.1 % of its value. An empty histogram is some 100 bytes, one of a few hundred
-//! values a kibibyte, a typical one of many values some tens.
+//! than 0.1 % of its value. An empty histogram takes about 100 bytes, one with a few hundred
+//! values 1 KiB, and a typical one with many values a few tens of KiB.
 
 use tare_model::hist::LatencySummary;
 
@@ -17,7 +17,7 @@ pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 const SUB_BUCKET_BITS: u32 = 11;
 const SUB_BUCKET_HALF: usize = 1 << (SUB_BUCKET_BITS - 1);
 const SUB_BUCKET_MASK: u64 = (1 << SUB_BUCKET_BITS) - 1;
-/// How many buckets the layout has.
+/// Number of buckets.
 pub const BUCKETS: usize = index_of(HIGHEST_NS) + 1;
 
 /// Counts of values in nanoseconds. Merging is exact and does not depend on order.
@@ -39,7 +39,7 @@ pub struct Histogram {
 /// Returns the index of the bucket that counts `value` (nanoseconds, at most [`HIGHEST_NS`]).
 pub const fn index_of(value: u64) -> usize {
     let bucket = 64 - SUB_BUCKET_BITS - (value | SUB_BUCKET_MASK).leading_zeros();
-    // For bucket 0 this is `value` itself; each further bucket adds its upper half.
+    // For `bucket` 0 the index is `value` itself; each further `bucket` adds its upper half.
     ((bucket as usize) << (SUB_BUCKET_BITS - 1)) + (value >> bucket) as usize
 }
 
@@ -73,8 +73,8 @@ impl Histogram {
         }
     }
 
-    /// An empty one for whoever must not be late: no record takes much longer than another,
-    /// and from the first value on it takes 2 KiB and the pages that its values lie in.
+    /// An empty histogram for callers with deadlines: all calls of [`Self::record`] take about
+    /// the same time. It takes 2 KiB, plus 1 KiB for each page (128 buckets) with a value.
     #[must_use]
     pub fn in_pages() -> Self {
         Self {
@@ -159,7 +159,7 @@ impl Histogram {
         self.sum
     }
 
-    /// Values that were above one hour.
+    /// Number of values above one hour.
     #[must_use]
     pub fn clamped(&self) -> u64 {
         self.clamped
@@ -175,12 +175,12 @@ impl Histogram {
 
     /// Rank of quantile `q`, from 1.
     fn rank(&self, q: f64) -> u64 {
-        // The product may lie a rounding error above a whole number.
+        // The product may be a rounding error above a whole number.
         let exact = q.clamp(0.0, 1.0) * self.count as f64;
         ((exact - exact * 1e-12).ceil() as u64).clamp(1, self.count.max(1))
     }
 
-    /// [`Self::quantile`] of each of `qs`, which must rise, in one pass.
+    /// [`Self::quantile`] of each of `qs`, which must be in ascending order, in one pass.
     #[must_use]
     pub fn quantiles(&self, qs: &[f64]) -> Vec<u64> {
         self.values_at_ranks(qs.iter().map(|q| self.rank(*q)))
@@ -192,7 +192,7 @@ impl Histogram {
         self.values_at_ranks([rank].into_iter())[0]
     }
 
-    /// [`Self::value_at_rank`] of each of `ranks`, which must rise, in one pass.
+    /// [`Self::value_at_rank`] of each of `ranks`, which must be in ascending order, in one pass.
     fn values_at_ranks(&self, ranks: impl ExactSizeIterator<Item = u64>) -> Vec<u64> {
         let asked = ranks.len();
         let found = self.buckets.of_ranks(ranks);
@@ -202,7 +202,7 @@ impl Histogram {
         found
     }
 
-    /// Number of values in buckets up to the one of `ns`.
+    /// Number of values in the bucket of `ns` and the buckets below it.
     #[must_use]
     pub fn count_at_or_below(&self, ns: u64) -> u64 {
         let (_, limit) = range_of(index_of(ns.min(HIGHEST_NS)));
@@ -212,12 +212,12 @@ impl Histogram {
             .sum()
     }
 
-    /// Non-empty buckets in rising order: upper end in nanoseconds, and count.
+    /// Non-empty buckets in ascending order: upper end in nanoseconds, and count.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets.iter().map(|(index, n)| (range_of(index).1, n))
     }
 
-    /// Non-empty buckets in rising order: smallest value and largest value in
+    /// Non-empty buckets in ascending order: smallest value and largest value in
     /// nanoseconds, and count.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.buckets.iter().map(|(index, n)| {
@@ -232,12 +232,12 @@ impl Histogram {
         range_of(index_of(ns.min(HIGHEST_NS))).1
     }
 
-    /// Non-empty buckets in rising order: index and count.
+    /// Non-empty buckets in ascending order: index and count.
     pub fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.buckets.iter()
     }
 
-    /// The percentiles that every tare document states.
+    /// The percentiles that every tare document contains.
     #[must_use]
     pub fn summary(&self) -> LatencySummary {
         let q = self.quantiles(&[0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999]);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms_differ_by_their_buckets_alone() {
+    fn histograms_with_the_same_sums_differ_by_their_buckets() {
         for times in [1, 10] {
             let of = |values: [u64; 4]| {
                 let mut h = Histogram::new();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_never_leave_the_recorded_range() {
+    fn quantiles_stay_within_the_recorded_range() {
         let h = of(&[1_000_001]);
         assert_eq!(h.quantile(0.5), 1_000_001);
         assert_eq!(h.quantile(1.0), 1_000_001);

@@ -1,18 +1,19 @@
-//! Tests of whether two sets of runs differ, that assume less than the intervals do.
+//! Significance tests for a difference between two sets of runs. They need fewer assumptions
+//! than the intervals.
 
 use tare_model::rng::Rng;
 
 use crate::special::normal_below;
 
-/// Up to this many pairs all sign flips are enumerated.
+/// Largest number of pairs for which all sign flips are enumerated.
 const FLIPS_ENUMERATED: usize = 14;
 
-/// Sign flips drawn above that.
+/// Number of random sign flips with more pairs.
 const FLIPS_DRAWN: u32 = 20_000;
 
-/// Two-sided p-value of the sign-flip permutation test: under no effect each paired
-/// difference is as likely with the other sign. Exact up to [`FLIPS_ENUMERATED`]
-/// pairs, where it cannot be smaller than `2 / 2^n`; above, from seeded draws.
+/// Two-sided p-value of the sign-flip permutation test. Its null hypothesis: each paired
+/// difference is equally likely with the opposite sign. Exact up to [`FLIPS_ENUMERATED`]
+/// pairs, with a smallest value of `2 / 2^n`; from seeded random flips above.
 ///
 /// Source: Fisher, "The Design of Experiments" (1935), section 21; Pitman (1937).
 #[must_use]
@@ -21,7 +22,7 @@ pub fn sign_flip(pairs: &[f64], seed: u64) -> f64 {
         return 1.0;
     }
     let observed = pairs.iter().sum::<f64>().abs();
-    // Sums in another order differ in their last bits.
+    // Sums of the same numbers in another order differ in the last bits.
     let grain = 1e-9 * pairs.iter().map(|d| d.abs()).sum::<f64>();
     let as_far = |flips: u64| {
         let sum: f64 = pairs
@@ -38,13 +39,13 @@ pub fn sign_flip(pairs: &[f64], seed: u64) -> f64 {
     }
     let mut rng = Rng::new(seed);
     let far = (0..FLIPS_DRAWN).filter(|_| as_far(rng.next_u64())).count();
-    // The observed assignment is one of them.
+    // The observed signs count as one of the flips.
     (far + 1) as f64 / f64::from(FLIPS_DRAWN + 1)
 }
 
-/// Two-sided p-value of the Mann-Whitney test that values of `a` and `b` are as often
-/// above one another. Exact without ties up to 20 values a side; else normal, with
-/// the corrections for ties and continuity.
+/// Two-sided p-value of the Mann-Whitney test. Its null hypothesis: a value of `a` is above a
+/// value of `b` as often as below it. Exact without ties up to 20 values in each set;
+/// otherwise the normal approximation with corrections for ties and continuity.
 ///
 /// Source: Mann and Whitney, "On a test of whether one of two random variables is
 /// stochastically larger than the other" (1947), with their recurrence for the counts.
@@ -86,7 +87,7 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     (2.0 * normal_below(-z)).min(1.0)
 }
 
-/// In how many orders of `m` and `n` values the statistic is 0, 1, 2...: the
+/// The number of orders of `m` and `n` values with the statistic 0, 1, 2...: the
 /// coefficients of the Gaussian binomial.
 fn ways(m: usize, n: usize) -> Vec<f64> {
     let mut ways = vec![0.0; m * n + 1];
@@ -102,8 +103,8 @@ fn ways(m: usize, n: usize) -> Vec<f64> {
     ways
 }
 
-/// p-values after Holm's correction: the probability that any of the comparisons is
-/// called different by chance stays at the level that each is held to.
+/// The p-values after Holm's correction. It limits the probability of at least one false
+/// difference among all comparisons to the level of a single comparison.
 ///
 /// Source: Holm, "A simple sequentially rejective multiple test procedure",
 /// Scandinavian Journal of Statistics 6 (1979).
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn sign_flips_by_hand() {
-        // Only the two assignments of one sign reach the sum.
+        // Only two assignments reach the sum: all signs positive, or all negative.
         assert_eq!(sign_flip(&[1.0, 2.0, 3.0], 1), 2.0 / 8.0);
         assert_eq!(sign_flip(&[1.0; 8], 1), 2.0 / 256.0);
         assert_eq!(sign_flip(&[1.0, -1.0], 1), 1.0);
@@ -137,9 +138,9 @@ mod tests {
 
     #[test]
     fn mann_whitney_by_hand() {
-        // All of 3 above all of 3: 2 of the 20 orders.
+        // All of `a` above all of `b`, or all below: 2 of the 20 orders.
         assert!((mann_whitney(&[4.0, 5.0, 6.0], &[1.0, 2.0, 3.0]) - 0.1).abs() < 1e-12);
-        // U = 1 of 9: orders with U of 0 or 1 are 2 of 20, on both sides 4.
+        // U = 1 of 9: 2 of 20 orders have a U of 0 or 1, and 4 of 20 on both sides.
         assert!((mann_whitney(&[3.0, 5.0, 6.0], &[1.0, 2.0, 4.0]) - 0.2).abs() < 1e-12);
         assert_eq!(mann_whitney(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
         assert_eq!(mann_whitney(&[], &[1.0]), 1.0);

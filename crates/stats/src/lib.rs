@@ -1,5 +1,5 @@
-//! Mathematics of measurements: histograms that merge without loss, percentiles, intervals,
-//! tests, series. Pure: no clock, no file, no socket.
+//! Statistics of measurements: histograms that merge without loss, percentiles, intervals,
+//! significance tests, time series. Pure: it uses neither clocks nor files nor sockets.
 
 pub mod bootstrap;
 mod buckets;

@@ -1,15 +1,14 @@
-//! Intervals from order statistics: exact for independent values, whatever their
-//! distribution.
+//! Intervals from order statistics: exact for independent values of any distribution.
 
 use crate::special::{binomial_at_most, normal_quantile};
 
-/// From so many values on either side of the quantile on, ranks are taken from the
-/// normal approximation.
+/// Expected number of values on each side of the quantile above which the normal
+/// approximation gives the ranks.
 const NORMAL_FROM: f64 = 2_000.0;
 
-/// The ranks (from 1) of the two of `n` independent values between which quantile `q`
-/// lies with at least `confidence`, each tail held to half of the rest. A rank of 0 or
-/// `n + 1` means that no value of so small a sample bounds it.
+/// The ranks (from 1) of the two of `n` independent values that contain quantile `q` between
+/// them with a probability of at least `confidence`. Each side is missed with at most half of
+/// `1 - confidence`. A rank of 0 or `n + 1` means that the sample is too small for a bound.
 ///
 /// Source: Thompson (1936); David and Nagaraja, "Order Statistics" (2003), section 7.1.
 #[must_use]
@@ -21,17 +20,17 @@ pub fn ranks(n: u64, q: f64, confidence: f64) -> (u64, u64) {
         let low = (mean - half).floor().max(0.0) as u64;
         return (low, ((mean + half).ceil() as u64 + 1).min(n + 1));
     }
-    // Value `r` lies above the quantile when at most `r - 1` values lie below it.
+    // Value `r` is above the quantile when at most `r - 1` values are below it.
     let too_low = |k: u64| binomial_at_most(k, n, q) <= tail;
     let low = first(n, |k| !too_low(k));
     let high = first(n, |k| binomial_at_most(k, n, q) >= 1.0 - tail) + 1;
     (low, high)
 }
 
-/// The median of independent values, and the values between which it lies with at least
-/// `confidence`; `None` of so few values that they bound no median.
+/// The median of independent values, between the ends of its interval at `confidence`; `None`
+/// if there are too few values for an interval.
 ///
-/// Source: Thompson (1936): the sign test turned around.
+/// Source: Thompson (1936), the inversion of the sign test.
 #[must_use]
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64, f64)> {
     let sorted = sorted(values);
@@ -44,20 +43,20 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64, f64
     Some((value(low), middle(&sorted), value(high)))
 }
 
-/// The median: of an even number of values halfway between the two in the middle. NaN of none.
+/// The median: the mean of the two middle values if their number is even; NaN without values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     middle(&sorted(values))
 }
 
-/// All values from the least to the most.
+/// All values in ascending order.
 pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
 
-/// The median of values in order.
+/// The median of values that are in ascending order.
 pub fn middle(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => f64::NAN,
@@ -65,7 +64,7 @@ pub fn middle(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The first of `0..=n` for which `holds`, which stays true from there on.
+/// The first of `0..=n` for which `holds` is true; it must be true for all after it.
 fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, n);
     while low < high {
@@ -84,23 +83,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_those_of_the_printed_tables() {
+    fn ranks_match_the_published_tables() {
         // The sign-test interval of a median, as in David and Nagaraja's tables.
         assert_eq!(ranks(10, 0.5, 0.95), (2, 9));
         assert_eq!(ranks(20, 0.5, 0.95), (6, 15));
         assert_eq!(
             ranks(5, 0.5, 0.95),
             (0, 6),
-            "five values bound no median at 95 %"
+            "five values are too few for a median at 95 %"
         );
         assert_eq!(ranks(6, 0.5, 0.95), (1, 6));
     }
 
     #[test]
-    fn a_median_lies_within_its_interval_whatever_the_values() {
+    fn the_interval_of_a_median_contains_it() {
         let ten: Vec<f64> = (1..=10).rev().map(f64::from).collect();
         assert_eq!(median_interval(&ten, 0.95), Some((2.0, 5.5, 9.0)));
-        // Two heaps: a mean's interval would lie between them, where no value is.
+        // Two clusters of values: the interval of a mean would be between them.
         let heaps = [[1.0; 11], [9.0; 11]].concat();
         let (low, median, high) = median_interval(&heaps, 0.95).unwrap();
         assert_eq!((low, median, high), (1.0, 5.0, 9.0));
@@ -126,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_approximation_joins_on() {
+    fn the_normal_approximation_continues_the_exact_ranks() {
         let exact = ranks(3_999, 0.5, 0.95);
         let normal = ranks(4_001, 0.5, 0.95);
         assert!(exact.0.abs_diff(normal.0) <= 2 && exact.1.abs_diff(normal.1) <= 4);
     }
 
     #[test]
-    fn the_median_of_few_values_is_known() {
+    fn medians_by_hand() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());

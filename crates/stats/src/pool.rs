@@ -1,19 +1,19 @@
-//! The counts of several runs side by side, for the quantiles of any resample.
+//! The counts of several runs in one table, for the quantiles of any resample.
 
 use crate::hist::{BUCKETS, HIGHEST_NS, Histogram, index_of, range_of};
 
-/// The counts of several runs on one axis, ready for quantiles of any resample.
+/// The counts of several runs in one table, for the quantiles of any resample.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    /// Upper ends of all buckets that any run uses, rising.
+    /// Upper ends of all buckets that any run uses, in ascending order.
     values: Vec<u64>,
-    /// For each value, each run's count up to it: `values.len() * runs` numbers.
+    /// For each value, the number of each run's values up to it: `values.len() * runs` numbers.
     cumulative: Vec<u64>,
     runs: usize,
 }
 
 impl Pool {
-    /// Puts `runs` side by side.
+    /// Pools the counts of `runs`.
     #[must_use]
     pub fn new(runs: &[&Histogram]) -> Self {
         let columns: Vec<Vec<(u64, u64)>> = runs.iter().map(|h| h.iter().collect()).collect();
@@ -21,8 +21,8 @@ impl Pool {
         Self::of_columns(&columns)
     }
 
-    /// The same from buckets of [`Histogram`]: for each column their upper ends in
-    /// nanoseconds, rising, with their counts.
+    /// Pools buckets of [`Histogram`]: for each column their upper ends in nanoseconds, in
+    /// ascending order, with their counts.
     #[must_use]
     pub fn of_columns(columns: &[&[(u64, u64)]]) -> Self {
         let runs = columns.len();
@@ -48,7 +48,7 @@ impl Pool {
         }
     }
 
-    /// Ready to take quantile `q` of many resamples.
+    /// Prepares quantile `q` of many resamples.
     #[must_use]
     pub fn cut(&self, q: f64) -> Cut<'_> {
         let last = self.values.len().saturating_sub(1);
@@ -59,7 +59,7 @@ impl Pool {
             high: last,
             likely: 0,
         };
-        // The quantile of a mixture lies between those of its parts.
+        // The quantile of a mixture is between those of its parts.
         let mut weights = vec![0; self.runs];
         let rows: Vec<usize> = (0..self.runs)
             .filter_map(|run| {
@@ -75,14 +75,14 @@ impl Pool {
         cut
     }
 
-    /// Each run's number of values.
+    /// The number of values of each run.
     #[must_use]
     pub fn totals(&self) -> &[u64] {
         let from = self.cumulative.len().saturating_sub(self.runs);
         &self.cumulative[from..]
     }
 
-    /// Each run's number of values up to `ns`.
+    /// The number of values up to `ns` of each run.
     #[must_use]
     pub fn counts_at_or_below(&self, ns: u64) -> Vec<u64> {
         match self.values.partition_point(|v| *v <= ns) {
@@ -91,7 +91,7 @@ impl Pool {
         }
     }
 
-    /// Value of rank `rank` (from 1) of all runs pooled, each once; 0 when empty.
+    /// Value of rank `rank` (from 1) of all runs pooled, each with weight 1; 0 when empty.
     #[must_use]
     pub fn value_at_rank(&self, rank: u64) -> u64 {
         let pooled = |row: &usize| -> u64 {
@@ -109,8 +109,8 @@ impl Pool {
     }
 }
 
-/// The values of all columns, each once, rising. A bit for each bucket of the histogram
-/// puts them in order.
+/// The distinct values of all columns, in ascending order. They are sorted with one bit for each
+/// bucket of the histogram.
 fn union(columns: &[&[(u64, u64)]]) -> Vec<u64> {
     let mut words = vec![0u64; BUCKETS.div_ceil(64)];
     for (value, _) in columns.iter().copied().flatten() {
@@ -128,21 +128,21 @@ fn union(columns: &[&[(u64, u64)]]) -> Vec<u64> {
     values
 }
 
-/// One quantile of a [`Pool`], for any number of resamples.
+/// A quantile of a [`Pool`], prepared for many resamples.
 #[derive(Debug, Clone, Copy)]
 pub struct Cut<'a> {
     pool: &'a Pool,
     q: f64,
-    /// Rows between which every resample's quantile lies.
+    /// First and last row that can be the quantile of a resample.
     low: usize,
     high: usize,
-    /// The row of all runs pooled: those of resamples are not far from it.
+    /// The row of all runs pooled, which is near those of the resamples.
     likely: usize,
 }
 
 impl Cut<'_> {
-    /// The quantile of the runs pooled, each as often as `weights` says, in
-    /// nanoseconds; 0 when that is empty. The rank rule is [`Histogram::quantile`]'s.
+    /// The quantile of the runs pooled with `weights`, in nanoseconds; 0 when the pool is empty.
+    /// The rank rule is that of [`Histogram::quantile`].
     #[must_use]
     pub fn quantile(&self, weights: &[u32]) -> u64 {
         self.row(weights).map_or(0, |row| self.pool.values[row])
@@ -167,8 +167,8 @@ impl Cut<'_> {
         Some(self.first(|row| count(row) >= rank))
     }
 
-    /// The first row that `reaches`; all rows after it do. It is sought away from the
-    /// likely row in growing steps, and then between the last two.
+    /// The first row for which `reaches` is true; it is true for all rows after it. Searches from
+    /// the likely row in growing steps, then between the last two rows.
     fn first(&self, reaches: impl Fn(usize) -> bool) -> usize {
         let (mut low, mut high) = (self.low, self.high);
         let near = self.likely.clamp(low, high);

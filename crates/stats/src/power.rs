@@ -1,17 +1,16 @@
-//! What a number of blocks can find, before and after they ran.
+//! Power analysis: the difference that a number of blocks can detect.
 
 use crate::special::t_quantile;
 
-/// Share of repetitions in which the detectable difference is found.
+/// Share of repeated experiments that find the detectable difference.
 pub const POWER: f64 = 0.8;
 
-/// The smallest true difference that `blocks` blocks find in [`POWER`] of
-/// repetitions, where paired differences scatter with standard deviation `spread`
-/// and intervals have `confidence`: `(t_confidence + t_power) * spread / sqrt(blocks)`.
-/// `None` with fewer than 2 blocks.
+/// The smallest true difference that `blocks` blocks detect with probability [`POWER`], when
+/// paired differences have the standard deviation `spread` and intervals have `confidence`:
+/// `(t_confidence + t_power) * spread / sqrt(blocks)`. `None` with fewer than 2 blocks.
 ///
-/// The sum of two t quantiles stands for the noncentral t: for 3 blocks and more it is
-/// within a tenth of the exact value, and never below it by more than a twentieth.
+/// The sum of two t quantiles approximates the noncentral t. From 3 blocks on it is at most
+/// 10 % above and at most 5 % below the exact value.
 ///
 /// Source: Bloom, "Minimum detectable effects", Evaluation Review 19 (1995).
 #[must_use]
@@ -23,8 +22,8 @@ pub fn detectable(spread: f64, blocks: u32, confidence: f64) -> Option<f64> {
     Some((found + power) * spread / f64::from(blocks).sqrt())
 }
 
-/// The standard deviation of paired differences for which `detectable` is the smallest
-/// difference that `blocks` blocks find: the inverse of [`detectable`].
+/// The standard deviation of paired differences for which `found` is the smallest detectable
+/// difference: the inverse of [`detectable`].
 #[must_use]
 pub fn scatter(found: f64, blocks: u32, confidence: f64) -> Option<f64> {
     Some(found / detectable(1.0, blocks, confidence)?)
@@ -46,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_about_as_often_as_it_says() {
+    fn the_detectable_difference_is_found_with_about_the_stated_power() {
         let mut rng = Rng::new(3);
         for blocks in [3_u32, 5, 10] {
             let effect = detectable(1.0, blocks, 0.95).unwrap();

@@ -1,75 +1,76 @@
-//! The highest rate that meets objectives, from steps that are met or missed.
+//! Bayesian search for the highest rate that meets objectives. A step at a rate either meets
+//! or misses them.
 //!
-//! Whether a step at rate x is met is random near the limit. The probability is
-//! taken as `f(x) = a + (1 - a - b) / (1 + (x / m)^(1/s))`: from `1 - b` far below
-//! the limit m to `a` far above it, where s says how sharply it falls. The lapses
-//! b and a are steps spoilt, or met, by something else. The posterior over a grid
-//! of m and s is kept exactly; the next step is where its outcome says most about
-//! m (the largest mutual information); the result is the median of m with its 95 %
-//! credible interval. As the posterior does not depend on why the steps were
-//! where they were, stopping early or late does not bend it.
+//! Near the limit the outcome of a step at rate x is random. The model for the probability of a
+//! met step is `f(x) = a + (1 - a - b) / (1 + (x / m)^(1/s))`: it falls from `1 - b` far below
+//! the limit m to `a` far above it, and s is the width of the fall. The lapse rates b and a are
+//! the shares of steps that are missed or met for other reasons. The posterior over a grid of m
+//! and s is exact. The next step is at the rate whose outcome has the largest mutual information
+//! with m. The result is the median of m with its 95 % credible interval. The posterior depends
+//! only on the rates and outcomes of the steps, so that early or late stopping does not bias it.
 //!
 //! Sources: Watson and Pelli, "QUEST: A Bayesian adaptive psychometric method",
 //! Perception & Psychophysics 33 (1983); Kontsevich and Tyler, "Bayesian adaptive
 //! estimation of psychometric slope and threshold", Vision Research 39 (1999);
-//! for lapses Wichmann and Hill, "The psychometric function: I", Perception &
+//! for lapse rates Wichmann and Hill, "The psychometric function: I", Perception &
 //! Psychophysics 63 (2001).
 
 use tare_model::load::search::RateEstimate;
 
 use crate::bootstrap::CONFIDENCE;
 
-/// Distance of the grid's rates, as a ratio.
+/// Ratio of neighbouring rates of the grid.
 const GRAIN: f64 = 1.005;
-/// How far apart the rates of the first, growing steps are.
+/// Ratio of consecutive rates until both outcomes have occurred.
 const GROWTH: f64 = 2.0;
 /// Widths of the fall, in units of the logarithm of the rate.
 const WIDTHS: [f64; 7] = [0.003, 0.006, 0.012, 0.025, 0.05, 0.1, 0.2];
-/// Share of steps missed however low the rate.
+/// Share of steps that are missed even at the lowest rates.
 const SPOILT: f64 = 0.03;
-/// Share of steps met however high the rate.
+/// Share of steps that are met even at the highest rates.
 const LUCKY: f64 = 0.01;
-/// Steps this close to the estimate are repeats of it, as a ratio.
+/// Largest ratio between the rates of a step and of the estimate for which the step counts as a
+/// repeat.
 const NEAR: f64 = 1.25;
-/// How far beyond the rates that may be tried the limit may lie, as a ratio.
+/// Largest ratio between the limit and the nearest end of the range of steps.
 const BEYOND: f64 = 2.0;
-/// Quantiles of m at which the next step may be.
+/// Number of quantiles of m that are candidates for the next step.
 const CANDIDATES: usize = 15;
 
-/// What the steps so far leave possible.
+/// The state of a search: its steps, and the posterior.
 #[derive(Debug, Clone)]
 pub struct RateSearch {
     /// Rate of index 0.
     first_rps: f64,
-    /// Indices of the lowest and the highest rate that may be tried.
+    /// Indices of the lowest and the highest rate of a step.
     range: (usize, usize),
-    /// Weight of each pair of m (major) and s; they add up to 1.
+    /// Posterior weight of each pair of m (major) and s; the weights add up to 1.
     weights: Vec<f64>,
     rates: usize,
     start: usize,
     /// Probability of a met step by width, and by the distance of its rate from m
-    /// on the grid; distance 0 is at index `rates`.
+    /// on the grid. Distance 0 has index `rates`.
     curves: Vec<Vec<f64>>,
     /// Grid index of each step's rate, and whether it was met.
     steps: Vec<(usize, bool)>,
 }
 
-/// What is known at the end.
+/// The state of a search after a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Progress {
-    /// Another step is worth it.
+    /// The search needs another step.
     Searching,
     /// The limit is within the range.
     Found,
-    /// The highest rate is met every time.
+    /// The limit is above the highest rate.
     AboveRange,
-    /// The lowest rate is missed every time.
+    /// The limit is below the lowest rate.
     BelowRange,
 }
 
 impl RateSearch {
-    /// A search between two rates (both above 0, `max` above `min`), which begins at
-    /// `start`.
+    /// A search between two rates, in requests per second, that begins at `start_rps`. Both are
+    /// above 0, and `max_rps` is above `min_rps`.
     #[must_use]
     pub fn new(min_rps: f64, max_rps: f64, start_rps: f64) -> Self {
         let apart = |from: f64, to: f64| ((to / from).ln() / GRAIN.ln()).round() as usize;
@@ -83,7 +84,8 @@ impl RateSearch {
             };
             (-(rates as i64)..=rates as i64).map(met).collect()
         };
-        // Leaning to wide falls: else steps that happen to look sharp end the search early.
+        // The prior favours wide falls. Otherwise a few steps that seem to show a sharp fall by
+        // chance would end the search early.
         let of_width = WIDTHS.map(f64::sqrt);
         let sum = of_width.iter().sum::<f64>() * rates as f64;
         let pairs = rates * WIDTHS.len();
@@ -100,8 +102,8 @@ impl RateSearch {
         }
     }
 
-    /// The rate of the next step: growing or shrinking until both outcomes were seen,
-    /// then where it says most.
+    /// The rate of the next step: higher or lower by a fixed ratio until both outcomes have
+    /// occurred, then the rate whose outcome gives the most information.
     #[must_use]
     pub fn next_rps(&self) -> f64 {
         let jump = (GROWTH.ln() / GRAIN.ln()).round() as usize;
@@ -116,7 +118,7 @@ impl RateSearch {
         self.rate(next)
     }
 
-    /// Takes note of a step.
+    /// Updates the posterior with the outcome of a step.
     pub fn record(&mut self, rate_rps: f64, met: bool) {
         let at = ((rate_rps / self.first_rps).ln() / GRAIN.ln()).round();
         let at = (at.max(0.0) as usize).min(self.rates - 1);
@@ -140,7 +142,7 @@ impl RateSearch {
     pub fn estimate(&self) -> RateEstimate {
         let tail = (1.0 - CONFIDENCE) / 2.0;
         let marginal = self.marginal();
-        // The grid's rates stand for the cells around them.
+        // Each rate of the grid represents the cell around it.
         let half = GRAIN.sqrt();
         RateEstimate {
             rate_rps: self.rate(quantile(&marginal, 0.5)),
@@ -150,10 +152,12 @@ impl RateSearch {
         }
     }
 
-    /// Whether the interval is at most `tolerance` wide relative to its lower end, with
-    /// at least `repeats` steps near the estimate; or the limit is beyond an end of the
-    /// range: the same outcome there `repeats` times and no other anywhere, or as
-    /// probable as the interval.
+    /// Whether the search has ended, and how.
+    ///
+    /// The limit is found when the width of the interval is at most `tolerance` of its lower end
+    /// and at least `repeats` steps are near the estimate. It is beyond an end of the range after
+    /// at least `repeats` steps at this end, if all steps of the search had the same outcome, or
+    /// if the posterior probability of a limit beyond this end is at least that of the interval.
     #[must_use]
     pub fn progress(&self, tolerance: f64, repeats: usize) -> Progress {
         let always = |end: usize, met: bool| {
@@ -185,13 +189,13 @@ impl RateSearch {
         self.first_rps * GRAIN.powf(index as f64)
     }
 
-    /// The weight of each m.
+    /// The posterior weight of each m.
     fn marginal(&self) -> Vec<f64> {
         let by_rate = self.weights.chunks_exact(WIDTHS.len());
         by_rate.map(|w| w.iter().sum()).collect()
     }
 
-    /// Of some quantiles of m, the one whose outcome says most about m.
+    /// The candidate whose outcome gives the most information about m.
     fn most_telling(&self) -> usize {
         let marginal = self.marginal();
         let at = |i: usize| (i as f64 + 0.5) / CANDIDATES as f64;
@@ -224,13 +228,13 @@ impl RateSearch {
     }
 }
 
-/// Of a yes with probability `p`, in nats.
+/// Entropy of an outcome with probability `p`, in nats.
 fn entropy(p: f64) -> f64 {
     let term = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
     term(p) + term(1.0 - p)
 }
 
-/// The first index up to which the weights add up to `q`.
+/// The first index up to which the weights add up to at least `q`.
 fn quantile(weights: &[f64], q: f64) -> usize {
     let mut sum = 0.0;
     let found = weights.iter().position(|w| {
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_limit_as_often_as_it_says() {
+    fn the_interval_contains_the_limit_with_its_stated_probability() {
         let mut rng = Rng::new(2);
         for width in [0.005, 0.03, 0.1] {
             let (mut held, mut steps) = (0, 0);
@@ -298,13 +302,13 @@ mod tests {
             }
             let share = held as f64 / SEARCHES as f64;
             let mean = steps / SEARCHES;
-            // 95 % less three standard deviations of 150 draws.
+            // 95 % minus three standard deviations of 150 draws.
             assert!(share >= 0.89, "width {width}: {share} in {mean} steps each");
         }
     }
 
     #[test]
-    fn a_spoilt_step_far_below_the_limit_is_outvoted() {
+    fn a_wrong_outcome_far_below_the_limit_is_corrected() {
         let mut rng = Rng::new(3);
         let mut search = RateSearch::new(10.0, 10_000.0, 100.0);
         search.record(100.0, true);
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_step_at_the_highest_rate_is_outvoted_too() {
+    fn a_wrong_outcome_at_the_highest_rate_is_corrected() {
         let mut rng = Rng::new(5);
         for seed in 0..20 {
             let (search, steps) = search(|_| 0.9, 0.05, &mut rng);
@@ -333,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_range_are_said_as_such() {
+    fn a_limit_beyond_the_range_is_reported() {
         let mut rng = Rng::new(4);
         let (above, _) = search(|_| 1.0, 0.05, &mut rng);
         assert_eq!(above.progress(0.05, 3), Progress::AboveRange);

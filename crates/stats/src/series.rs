@@ -1,22 +1,22 @@
-//! Was a trial one state of affairs from its first second to its last? Tests on the
-//! medians of its seconds, as logarithms.
+//! Tests of whether a trial was stable from its first to its last second. They use the
+//! logarithms of the medians of its seconds.
 
 use tare_model::summary::Stability;
 
 use crate::hierarchical::Second;
 use crate::special::t_beyond;
 
-/// Fewest seconds of which anything is said.
+/// Fewest seconds for the tests.
 const SECONDS_MIN: usize = 8;
 
-/// Below this p-value a cycle or a changepoint is named: trials are many, and each is
-/// tested.
+/// Largest p-value of a reported cycle or changepoint. It is small, because every trial of a run
+/// is tested.
 const NAMED_BELOW: f64 = 0.001;
 
-/// A warm-up is visible from this relative difference on.
+/// Smallest relative difference of a reported warm-up.
 const WARMUP_RATIO_MIN: f64 = 0.05;
 
-/// What can be said of the seconds of a trial; `None` with fewer than 8 of them.
+/// Tests the stability of a trial's seconds; `None` with fewer than 8 seconds.
 #[must_use]
 pub fn stability(seconds: &[Second]) -> Option<Stability> {
     let series: Vec<f64> = seconds.iter().filter_map(median).map(f64::ln).collect();
@@ -69,8 +69,8 @@ pub fn autocorrelation(series: &[f64]) -> f64 {
 }
 
 /// Relative difference of the second half from the first (of logarithms), and its
-/// two-sided p-value. Values that follow one another count for fewer than they are:
-/// `n (1 - r) / (1 + r)`, with `r` the autocorrelation within the halves.
+/// two-sided p-value. Correlated values reduce the effective number of values to
+/// `n (1 - r) / (1 + r)`, where `r` is the autocorrelation within the halves.
 ///
 /// Source: Bayley and Hammersley, "The effective number of independent observations in
 /// an autocorrelated time series" (1946), for an autoregression of the first order.
@@ -83,7 +83,7 @@ pub fn halves(series: &[f64]) -> (f64, f64) {
         .flat_map(|half| half.iter().map(|x| x - mean(half)))
         .collect();
     let n = series.len() as f64;
-    // The estimate lies too low by about (1 + 4 r) / n (Kendall, 1954).
+    // The estimate is too low by about (1 + 4 r) / n (Kendall, 1954).
     let seen = autocorrelation(&centred);
     let r = (seen + (1.0 + 4.0 * seen) / n).clamp(0.0, 0.9);
     let effective = (n * (1.0 - r) / (1.0 + r)).max(3.0);
@@ -97,8 +97,8 @@ pub fn halves(series: &[f64]) -> (f64, f64) {
     (difference.exp_m1(), p)
 }
 
-/// The KPSS statistic for stationarity around a level: large where the level wanders.
-/// 0.463 and 0.739 are its critical values at 5 and 1 %.
+/// The KPSS statistic for stationarity around a level. It is large when the level drifts; its
+/// critical values are 0.463 at 5 % and 0.739 at 1 %.
 ///
 /// Source: Kwiatkowski, Phillips, Schmidt and Shin, Journal of Econometrics 54 (1992),
 /// equations 8 to 11 and table 1, with Bartlett weights and `4 (n / 100)^(1/4)` lags.
@@ -134,9 +134,9 @@ pub fn kpss(series: &[f64]) -> f64 {
     squares / (n * n * long_run)
 }
 
-/// The period of the strongest cycle in values, and the p-value of there being none:
-/// Fisher's exact test on the largest share of the periodogram. The series is freed of
-/// its autocorrelation first, which would pass for a slow cycle.
+/// The period of the strongest cycle, as a number of values, and the p-value of its strength
+/// without any cycle: Fisher's exact test on the largest share of the periodogram. First-order
+/// autocorrelation is removed before the test, because it would appear as a slow cycle.
 ///
 /// Source: Fisher, "Tests of significance in harmonic analysis", Proceedings of the
 /// Royal Society A 125 (1929).
@@ -178,7 +178,7 @@ fn fisher_g(g: f64, m: usize) -> f64 {
         choose *= (m - k + 1) as f64 / k as f64;
         let term = choose * (1.0 - k as f64 * g).max(0.0).powi(m as i32 - 1);
         sum += if k % 2 == 1 { term } else { -term };
-        // Beyond, terms cancel to more digits than there are: the bound will do.
+        // With larger terms the sum loses all its digits by cancellation, and 1 is a bound.
         if term > 1e6 {
             return 1.0;
         }
@@ -186,8 +186,8 @@ fn fisher_g(g: f64, m: usize) -> f64 {
     sum.clamp(0.0, 1.0)
 }
 
-/// How many values at the beginning differ from the rest, where a single change in the
-/// first third tells them apart: by rank, and by at least [`WARMUP_RATIO_MIN`].
+/// Number of values at the beginning that differ from the rest by a single change in the first
+/// third. The change must be significant by rank, and at least [`WARMUP_RATIO_MIN`].
 ///
 /// Source: Pettitt, "A non-parametric approach to the change-point problem", Applied
 /// Statistics 28 (1979), with its approximate p-value.
@@ -207,8 +207,8 @@ pub fn warmup(series: &[f64]) -> Option<u32> {
     let (at, largest) = statistic.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
     let size = n as f64;
     let p = 2.0 * (-6.0 * largest * largest / (size.powi(3) + size.powi(2))).exp();
-    // The approximation is coarse in short series: a change early in them cannot be
-    // rarer than all orders of the values allow.
+    // The approximation is coarse for short series, so that complete separation of both parts is
+    // also tested exactly: by the share of such separations among all orders of the values.
     let orders = (0..at).fold(2.0, |p, i| p * (i + 1) as f64 / (n - i) as f64);
     let change = (mean(&series[..at]) - mean(&series[at..])).exp_m1().abs();
     let separate = {
@@ -237,7 +237,7 @@ mod tests {
         (0..n).map(|_| 14.0 + normal(&mut rng)).collect()
     }
 
-    /// In how many of 400 quiet series, each value like the one before by `r`, `f` holds.
+    /// The number of 400 stable series with autocorrelation `r` for which `f` is true.
     fn alarms(r: f64, f: impl Fn(&[f64]) -> bool) -> usize {
         (0..400)
             .filter(|seed| {
@@ -264,8 +264,8 @@ mod tests {
     }
 
     #[test]
-    fn quiet_series_raise_few_alarms() {
-        // 5 % of 400 is 20; the critical values hold for long series.
+    fn stable_series_have_few_false_alarms() {
+        // 5 % of 400 is 20; the critical values are exact only for long series.
         assert!(alarms(0.0, |s| kpss(s) > 0.463) <= 32);
         assert!(alarms(0.0, |s| halves(s).1 < 0.05) <= 32);
         assert!(alarms(0.4, |s| halves(s).1 < 0.05) <= 44);
@@ -302,7 +302,7 @@ mod tests {
         let (seconds, p) = period(&series);
         assert!((seconds.unwrap() - 6.0).abs() < 0.2, "{seconds:?}");
         assert!(p < 1e-4, "{p}");
-        // The tail of Fisher's table: for 10 shares, 5 % lie beyond 0.4450.
+        // Fisher's table: for 10 shares, the 5 % critical value is 0.4450.
         assert!(
             (fisher_g(0.4450, 10) - 0.05).abs() < 5e-4,
             "{}",
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_up_that_went_on_is_found() {
+    fn a_warm_up_within_the_window_is_found() {
         let mut series = noise(30, 9);
         series.iter_mut().take(4).for_each(|x| *x += 0.3);
         assert_eq!(warmup(&series), Some(4));
@@ -320,12 +320,12 @@ mod tests {
         assert_eq!(
             warmup(&late),
             None,
-            "a change in the last third is no warm-up"
+            "a change in the last third is not a warm-up"
         );
     }
 
     #[test]
-    fn seconds_become_a_series() {
+    fn stability_of_a_growing_latency() {
         let second = |ns: u64| vec![(ns / 2, 1), (ns, 2), (3 * ns, 1)];
         let seconds: Vec<Second> = (0..10).map(|i| second(1_000_000 + i * 1_000)).collect();
         let found = stability(&seconds).unwrap();

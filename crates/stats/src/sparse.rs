@@ -1,13 +1,12 @@
-//! A histogram as it lies in its encoding: the buckets that hold anything, and nothing
-//! for the others. What is read once to be added somewhere needs no pages, and what is
-//! kept in great numbers has no room for them.
+//! A histogram with memory for its non-empty buckets only, as in its encoding. It serves
+//! histograms that are read once and added to another, and those that are kept in large numbers.
 
 use crate::hist::{HIGHEST_NS, Histogram, range_of};
 
 /// Counts of values in nanoseconds, read-only.
 #[derive(Debug, Clone, Default)]
 pub struct Sparse {
-    /// Index and count of the buckets in use, rising; no count is 0.
+    /// Index and count of the non-empty buckets, in ascending order.
     pub buckets: Vec<(usize, u64)>,
     /// Sum of all counts.
     pub count: u64,
@@ -22,7 +21,8 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// All figures from the buckets; min, max and sum at the upper ends of buckets.
+    /// Computes all figures from the buckets. Minimum, maximum and sum use the upper ends of the
+    /// buckets.
     pub fn sum_up(&mut self) {
         let upper = |index: usize| range_of(index).1.min(HIGHEST_NS);
         (self.count, self.sum, self.clamped) = (0, 0, 0);
@@ -34,7 +34,7 @@ impl Sparse {
         self.max = self.buckets.last().map_or(0, |b| upper(b.0));
     }
 
-    /// What [`Histogram::iter`] tells.
+    /// The same buckets as [`Histogram::iter`].
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets.iter().map(|(i, n)| (range_of(*i).1, *n))
     }
@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn adding_without_pages_is_merging(
+        fn adding_a_sparse_histogram_equals_merging(
             a in prop::collection::vec(0u64..2 * HIGHEST_NS, 0..60),
             b in prop::collection::vec(0u64..100_000_000, 0..60),
         ) {

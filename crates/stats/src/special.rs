@@ -1,4 +1,4 @@
-//! The distributions that intervals and tests rest on.
+//! Distributions for intervals and significance tests.
 
 /// Natural logarithm of the gamma function for `x > 0`, to about 1e-13.
 ///
@@ -23,7 +23,8 @@ pub fn beta_share(a: f64, b: f64, x: f64) -> f64 {
     share(a, b, x, &Gammas::of(a, b))
 }
 
-/// What [`beta_share`] needs of `a` and `b` alone: most of its cost, where a root is sought.
+/// The part of [`beta_share`] that depends on `a` and `b` only. A root search computes it once,
+/// because it is most of the cost.
 struct Gammas {
     ln_a: f64,
     ln_b: f64,
@@ -52,7 +53,7 @@ fn share(a: f64, b: f64, x: f64, gammas: &Gammas) -> f64 {
         ln_b,
         ln_both,
     } = gammas;
-    // The fraction converges fast below the mean; above it, by symmetry.
+    // The fraction converges fast below the mean; above it, symmetry is used.
     if x > (a + 1.0) / (a + b + 2.0) {
         let swapped = Gammas {
             ln_a: *ln_b,
@@ -83,8 +84,8 @@ fn share(a: f64, b: f64, x: f64, gammas: &Gammas) -> f64 {
     (front * fraction).clamp(0.0, 1.0)
 }
 
-/// Share of Student's t distribution with `freedom` degrees of freedom (a fraction is
-/// allowed) that lies farther from 0 than `t`, on both sides: the two-sided p-value.
+/// Share of Student's t distribution with `freedom` degrees of freedom (may be a fraction) that
+/// is farther from 0 than `t`: the two-sided p-value.
 ///
 /// Source: Abramowitz and Stegun 26.7.1 with 26.5.27.
 #[must_use]
@@ -99,15 +100,15 @@ fn beyond(t: f64, freedom: f64, gammas: &Gammas) -> f64 {
     share(freedom / 2.0, 0.5, freedom / (freedom + t * t), gammas)
 }
 
-/// The `t` beyond which the share `both_sides` of Student's t lies, on both sides; at
-/// most 2^30, where nothing that rare has a place.
+/// The `t` beyond which the share `both_sides` of Student's t distribution is, both sides
+/// together; at most 2^30.
 ///
-/// Newton's method on the tail, whose slope is twice the density (Abramowitz and Stegun
-/// 26.7.2), kept between bounds that halve where it would leave them.
+/// Uses Newton's method on the tail, whose slope is twice the density (Abramowitz and Stegun
+/// 26.7.2), and bisection where a step would leave the bounds.
 #[must_use]
 pub fn t_quantile(both_sides: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, (1u64 << 30) as f64);
-    // Without freedom or with a nonsensical one, nothing is rare.
+    // The degrees of freedom are 0 or invalid.
     if freedom.is_nan() || freedom <= 0.0 {
         return high;
     }
@@ -126,7 +127,7 @@ pub fn t_quantile(both_sides: f64, freedom: f64) -> f64 {
         let next = if newton > low && newton < high {
             newton
         } else if high > 4.0 * low.max(1.0) {
-            // Bounds of different magnitudes are halved by their logarithms.
+            // Bounds of different magnitudes are bisected by their logarithms.
             2.0 * low.max(0.5)
         } else {
             f64::midpoint(low, high)
@@ -139,7 +140,7 @@ pub fn t_quantile(both_sides: f64, freedom: f64) -> f64 {
     t
 }
 
-/// Share of the standard normal distribution below `z`.
+/// Share of the standard normal distribution that is below `z`.
 ///
 /// Source: Abramowitz and Stegun 26.2.11 (series) and 26.2.14 (continued fraction).
 #[must_use]
@@ -161,7 +162,7 @@ pub fn normal_below(z: f64) -> f64 {
     if z > 0.0 { 1.0 - upper } else { upper }
 }
 
-/// The `z` below which the share `p` of the standard normal distribution lies.
+/// The `z` below which the share `p` of the standard normal distribution is.
 #[must_use]
 pub fn normal_quantile(p: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
@@ -176,7 +177,7 @@ pub fn normal_quantile(p: f64) -> f64 {
     high
 }
 
-/// Probability that of `n` trials, each of probability `p`, at most `k` succeed.
+/// Probability that at most `k` of `n` trials succeed, each with probability `p`.
 #[must_use]
 pub fn binomial_at_most(k: u64, n: u64, p: f64) -> f64 {
     if k >= n {
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn distributions_are_those_of_the_printed_tables() {
+    fn distributions_match_the_published_tables() {
         close(normal_below(1.959_964), 0.975);
         close(normal_below(-1.0), 0.158_655_3);
         close(normal_below(4.5), 0.999_996_602_3);
@@ -203,7 +204,7 @@ mod tests {
         close(t_beyond(12.706_204_7, 1.0), 0.05);
         close(t_quantile(0.05, 2.0), 4.302_652_7);
         close(t_quantile(0.10, 30.0), 1.697_260_9);
-        // Between whole degrees of freedom, as Welch's are.
+        // A fraction of degrees of freedom, as in Welch's test.
         let between = t_quantile(0.05, 4.5);
         assert!(t_quantile(0.05, 5.0) < between && between < t_quantile(0.05, 4.0));
     }
@@ -214,7 +215,7 @@ mod tests {
         close(binomial_at_most(1, 10, 0.5), 11.0 / 1024.0);
         close(binomial_at_most(8, 10, 0.5), 1013.0 / 1024.0);
         close(binomial_at_most(10, 10, 0.3), 1.0);
-        // Wilks: with 299 values the largest lies above p99 in 95 % of samples.
+        // Wilks: with 299 values the largest is above p99 in 95 % of samples.
         assert!(binomial_at_most(298, 299, 0.99) >= 0.95);
         assert!(binomial_at_most(297, 298, 0.99) < 0.95);
     }

@@ -14,35 +14,35 @@ use crate::sparse::Sparse;
 const COOKIE: u32 = 0x1c84_9313;
 const HEADER: usize = 40;
 const DIGITS: u32 = 3;
-/// Most values of one histogram that is read: ten years of a million each second.
-/// Sums of any number of such histograms that fit into a machine do not overflow.
+/// Most values of a decoded histogram: ten years at a million per second. The sum of all
+/// histograms that fit into memory does not overflow.
 const COUNT_MAX: u64 = 1 << 48;
 
-/// Why bytes are no histogram.
+/// Why a histogram cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// Not base64.
     #[error("invalid histogram: expected base64")]
     Base64,
-    /// Cut or overlong.
+    /// Too few or too many bytes.
     #[error("invalid histogram: found {found} bytes, expected {expected}")]
     Length {
-        /// Bytes there.
+        /// Number of bytes.
         found: usize,
-        /// Bytes that the header speaks of.
+        /// Number of bytes according to the header.
         expected: usize,
     },
     /// Another format or configuration.
     #[error("invalid histogram: {field} is {found}, expected {expected}")]
     Header {
-        /// Which field of the header.
+        /// Field of the header.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: u64,
-        /// What it must hold.
+        /// The only valid value.
         expected: u64,
     },
-    /// The counts make no sense.
+    /// Invalid counts.
     #[error("invalid histogram: {what} at byte {at}")]
     Counts {
         /// What is wrong.
@@ -50,15 +50,15 @@ pub enum WireError {
         /// Offset in the payload.
         at: usize,
     },
-    /// The figures beside the buckets do not fit them.
+    /// An exact figure of the record contradicts the buckets.
     #[error("invalid histogram: {what} contradicts the buckets")]
     Contradiction {
-        /// Which figure.
+        /// Name of the figure.
         what: &'static str,
     },
 }
 
-/// Reads one histogram after the other, and asks for memory only once.
+/// Decodes histograms one after the other and reuses its memory.
 #[derive(Debug, Clone, Default)]
 pub struct Reader {
     bytes: Vec<u8>,
@@ -66,7 +66,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The next, from a record. The exact figures are checked against the buckets.
+    /// Decodes the histogram of a record, and checks its exact figures against the buckets.
     ///
     /// # Errors
     /// Those of [`Histogram::from_wire`].
@@ -82,7 +82,7 @@ impl Reader {
 }
 
 impl Sparse {
-    /// [`Reader::read`] of a single one.
+    /// Decodes a single histogram; see [`Reader::read`].
     ///
     /// # Errors
     /// Those of [`Histogram::from_wire`].
@@ -102,7 +102,7 @@ impl Sparse {
             return contradiction("clamped");
         }
         if wire.count > 0 {
-            // From V2 alone, min and max are upper ends of their buckets.
+            // The V2 encoding determines minimum and maximum only up to their buckets.
             if index_of(self.min) != index_of(wire.min_ns.min(HIGHEST_NS)) {
                 return contradiction("min_ns");
             }
@@ -118,7 +118,7 @@ impl Sparse {
         Ok(())
     }
 
-    /// The sum, were each value at the lower end of its bucket.
+    /// The smallest possible sum: each value at the lower end of its bucket.
     fn sum_min(&self) -> u128 {
         let least = |(index, n): &(usize, u64)| u128::from(range_of(*index).0) * u128::from(*n);
         self.buckets.iter().map(least).sum()
@@ -126,7 +126,7 @@ impl Sparse {
 }
 
 impl Histogram {
-    /// For records: see [`HistogramWire`].
+    /// Encodes the histogram for a record; see [`HistogramWire`].
     #[must_use]
     pub fn to_wire(&self) -> HistogramWire {
         HistogramWire {
@@ -139,17 +139,17 @@ impl Histogram {
         }
     }
 
-    /// From a record. The exact figures are checked against the buckets.
+    /// Decodes the histogram of a record, and checks its exact figures against the buckets.
     ///
     /// # Errors
-    /// [`WireError`] when the bytes are no V2 histogram of tare's configuration,
-    /// or when the figures beside them contradict them.
+    /// [`WireError`] when the bytes are not a V2 histogram of tare's configuration, or when the
+    /// exact figures contradict the buckets.
     pub fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
         Ok(Self::from(&Sparse::from_wire(wire)?))
     }
 
-    /// The uncompressed V2 encoding. It keeps the counts; of min, max and sum it
-    /// keeps what the buckets tell.
+    /// Encodes the histogram as uncompressed V2. The encoding has exact counts; minimum, maximum
+    /// and sum have the resolution of the buckets.
     #[must_use]
     pub fn to_v2(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + 256);
@@ -173,7 +173,7 @@ impl Histogram {
         out
     }
 
-    /// From the uncompressed V2 encoding of a histogram with tare's configuration.
+    /// Decodes the uncompressed V2 encoding of a histogram with tare's configuration.
     ///
     /// # Errors
     /// [`WireError`] for anything else.
@@ -184,7 +184,7 @@ impl Histogram {
     }
 }
 
-/// Reads into `sparse`, in the place of what was there; see [`Histogram::from_v2`].
+/// Decodes into `sparse`, replacing its content; see [`Histogram::from_v2`].
 fn read(bytes: &[u8], sparse: &mut Sparse) -> Result<(), WireError> {
     if bytes.len() < HEADER {
         return Err(WireError::Length {
@@ -226,14 +226,14 @@ fn read(bytes: &[u8], sparse: &mut Sparse) -> Result<(), WireError> {
 
 fn read_counts(payload: &[u8], counts: &mut Vec<(usize, u64)>) -> Result<(), WireError> {
     counts.clear();
-    // A bucket takes a byte or more.
+    // Each bucket takes at least one byte.
     counts.reserve(payload.len().min(BUCKETS));
     let (mut at, mut index, mut total) = (0, 0usize, 0u64);
     while at < payload.len() {
         let start = at;
         let wrong = |what| Err(WireError::Counts { what, at: start });
         let Some(n) = read_zigzag(payload, &mut at) else {
-            return wrong("cut number");
+            return wrong("truncated number");
         };
         if n < 0 {
             index = index.saturating_add(n.unsigned_abs() as usize);
@@ -247,7 +247,7 @@ fn read_counts(payload: &[u8], counts: &mut Vec<(usize, u64)>) -> Result<(), Wir
             index += 1;
             total = total.saturating_add(n as u64);
             if total > COUNT_MAX {
-                return wrong("more values than there can be");
+                return wrong("more values than the limit");
             }
         }
         if index > BUCKETS {
@@ -257,7 +257,7 @@ fn read_counts(payload: &[u8], counts: &mut Vec<(usize, u64)>) -> Result<(), Wir
     Ok(())
 }
 
-/// LEB128 as HdrHistogram has it: the ninth byte carries 8 bits.
+/// Appends a number as ZigZag LEB128 in HdrHistogram's variant: the ninth byte carries 8 bits.
 fn push_zigzag(out: &mut Vec<u8>, value: i64) {
     let mut v = ((value << 1) ^ (value >> 63)) as u64;
     for _ in 0..8 {
@@ -273,7 +273,7 @@ fn push_zigzag(out: &mut Vec<u8>, value: i64) {
 
 fn read_zigzag(bytes: &[u8], at: &mut usize) -> Option<i64> {
     let first = *bytes.get(*at)?;
-    // Nearly all counts of a second have one byte.
+    // Nearly all counts of a second take one byte.
     if first < 0x80 {
         *at += 1;
         return Some(i64::from(first >> 1) ^ -i64::from(first & 1));
@@ -302,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_reference_reads_what_we_write_and_we_read_what_it_writes(
+        fn the_encoding_is_interchangeable_with_the_reference(
             values in prop::collection::vec((0u64..HIGHEST_NS, 1u64..1_000_000), 0..200),
         ) {
             let mut h = Histogram::new();
@@ -321,7 +321,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), keep_header: bool) {
+        fn arbitrary_bytes_are_decoded_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), keep_header: bool) {
             if keep_header {
                 let mut whole = Histogram::new().to_v2();
                 whole[4..8].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
@@ -334,7 +334,7 @@ mod tests {
         }
 
         #[test]
-        fn more_values_than_there_can_be_are_refused(beyond in 1u64..1 << 60, buckets in 1u64..4) {
+        fn more_values_than_the_limit_are_refused(beyond in 1u64..1 << 60, buckets in 1u64..4) {
             let mut h = Histogram::new();
             (0..buckets).for_each(|b| h.record_n(b * 1_000_000, COUNT_MAX / buckets));
             let good = Histogram::from_v2(&h.to_v2());

@@ -261,7 +261,7 @@ fn a_run_is_exported_from_its_directory_alone() {
     let output = tare(&["export", run, "--format", "hgrm"], dir.path(), b"");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("name a directory with --out"), "{said}");
+    assert!(said.contains("choose a directory with --out"), "{said}");
     for (gone, instead) in [("parquet", "csv"), ("smp", "json")] {
         let output = tare(&["export", run, "--format", gone], dir.path(), b"");
         assert_eq!(output.status.code(), Some(2));

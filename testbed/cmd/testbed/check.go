@@ -86,8 +86,8 @@ func cgroupV2() bool {
 	return err == nil
 }
 
-// hybridMount is where machines with cgroup v1 may also have v2. It controls nothing, but runc makes
-// cgroups there.
+// hybridMount is the mount point of cgroup v2 on machines that use v1 and v2. Its v2 has no controllers, but
+// runc makes cgroups there.
 const hybridMount = cgroupMount + "/unified"
 
 // cgroupHierarchies returns the hierarchies in which the kubelet needs its cgroup; v2 has one.

@@ -44,7 +44,7 @@ func installIstio(c *Cluster, more []string) error {
 
 func removeIstio(c *Cluster) error {
 	return step("removing Istio", func() error {
-		// Remove istiod first: without it, the webhook of istio-base rejects nothing.
+		// Remove istiod first: without it, the webhook of istio-base does not reject requests.
 		err := errors.Join(
 			c.helm("uninstall", "istiod", "--namespace", istioNamespace, "--wait", "--ignore-not-found"),
 			c.helm("uninstall", "istio-base", "--namespace", istioNamespace, "--wait", "--ignore-not-found"))

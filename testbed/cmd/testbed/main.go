@@ -1,4 +1,4 @@
-// A real Kubernetes on one machine, from package registries alone: see ../../README.md.
+// Runs a real Kubernetes cluster on one machine, built only from package registries; see ../../README.md.
 package main
 
 import (
@@ -17,7 +17,7 @@ const usage = `usage: testbed COMMAND [OPTIONS]
   check                      check whether this machine can run it, and list what is missing
   build                      build all programs and images into the cache (once, 10 to 20 minutes)
   up [--nodes 3]             start a cluster; print its kubeconfig
-  down                       stop it, and check that nothing of it is left
+  down                       stop it, and check that nothing is left
   status                     show its nodes, processes, memory and kubeconfig
   istio [--set K=V]...       install Istio (base and istiod) with Helm
   istio-remove               uninstall Istio with its CRDs and namespace

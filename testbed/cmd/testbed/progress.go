@@ -12,7 +12,7 @@ import (
 
 const heartbeat = 15 * time.Second
 
-// step prints what is being done, a line every heartbeat meanwhile, and how long it took.
+// step runs do. It prints the name of the step, a line every heartbeat, and the duration.
 func step(what string, do func() error) error {
 	start := time.Now()
 	seconds := func() float64 { return time.Since(start).Seconds() }
@@ -88,7 +88,7 @@ func together(jobs ...func() error) error {
 // A permanent error cannot be resolved by waiting longer.
 type permanent struct{ error }
 
-// until polls a condition, which returns an error while it does not hold.
+// until calls holds until it returns nil, a permanent error, or the time limit is over.
 func until(limit time.Duration, holds func() error) error {
 	deadline := time.Now().Add(limit)
 	for {

@@ -9,7 +9,7 @@ import { milliseconds, significant } from "../words";
 import { answerLoad } from "./headline";
 import { logDomain, logTicks, tickWords } from "./layout";
 
-/** One of the two: a mesh under a load (all used trials) or a trial. */
+/** One of the two distributions: a mesh under a load (all used trials) or a single trial. */
 interface Source {
   value: string;
   words: string;
@@ -31,7 +31,7 @@ function sources(view: View): Source[] {
   return [...cells, ...trials];
 }
 
-/** The two that are shown. Default: the baseline and the last mesh, under the load of the answers. */
+/** The two distributions that are shown. Default: the baseline and the last mesh, under the load of the answers. */
 function pair(view: View): [Source, Source] | null {
   const all = sources(view);
   const load = answerLoad(view.summary)?.name;

@@ -1,6 +1,6 @@
 // Logarithmic axes, labels that do not overlap, and several drawings in one.
 
-/** 1, 2, 5 times powers of ten in the range; only powers of ten if it is long. */
+/** Ticks at 1, 2 and 5 times powers of ten; only at powers of ten if the range is long. */
 export function logTicks([low, high]: [number, number]): number[] {
   const steps = Math.log10(high / low) > 3 ? [1] : [1, 2, 5];
   const ticks: number[] = [];
@@ -17,14 +17,14 @@ export function tickWords(value: number): string {
   return String(Number(value.toPrecision(1)));
 }
 
-/** From the smallest to the largest value above 0, with some room. */
+/** The range from the smallest to the largest value above 0, extended by the factor `room` on both sides. */
 export function logDomain(values: number[], room = 1.15): [number, number] {
   const above = values.filter((v) => v > 0);
   if (above.length === 0) return [0.1, 1];
   return [Math.min(...above) / room, Math.max(...above) * room];
 }
 
-/** Several drawings in one, at their positions. */
+/** Combines several drawings into one, at their positions. */
 export function compose(parts: { svg: SVGSVGElement; x: number; y: number }[], width: number, height: number): SVGSVGElement {
   const outer = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   outer.setAttribute("viewBox", `0 0 ${width} ${height}`);

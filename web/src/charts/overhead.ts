@@ -37,8 +37,8 @@ const GAP = 14;
 const HEADING = 30;
 const ROW = 20;
 
-/** Groups the percentiles by scale. One that extends more than four times as far as the first of its group begins a new
- * group. */
+/** Groups the percentiles by scale. A percentile whose values extend more than four times as far as those of the first
+ * percentile in the group begins a new group. */
 export function groupsByScale(rows: OverheadRow[]): OverheadRow[][] {
   const extent = (r: OverheadRow): number => Math.max(Math.abs(r.low ?? r.ms), Math.abs(r.high ?? r.ms));
   const groups: { first: number; rows: OverheadRow[] }[] = [];

@@ -176,7 +176,7 @@ function position(group: string, name: string): string {
   return `${group}\n${name}`;
 }
 
-/** The right end of everything in a stack: a whisker of the plane below can be longer than all bars. */
+/** The right end of a stack, including whiskers: a whisker of the plane below can be longer than all bars. */
 export function reach(rows: PlaneRow[], top: PlaneRow): number {
   const stack = rows.filter((r) => r.mesh === top.mesh && r.group === top.group);
   return Math.max(...stack.map((r) => r.from + Math.max(r.high ?? r.value, ...r.runs, r.value)));
@@ -209,7 +209,7 @@ function draw(
   ]);
   const y = (r: { group: string; mesh: string }): string => position(r.group, r.mesh);
   const end = (r: PlaneRow | PublishedRow): number => r.from + r.value;
-  // Names in publications include versions and are long.
+  // Names in publications are long, because they include versions.
   const wide = elsewhere.length > 0 && width >= 420;
   const left = wide ? 142 : elsewhere.length > 0 ? 100 : 92;
   return Plot.plot({

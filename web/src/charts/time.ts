@@ -12,14 +12,14 @@ import { logDomain, logTicks, tickWords } from "./layout";
 
 let shown: number | null = null;
 
-/** Selects the trial that is drawn. Returns false if the page has no data of it. */
+/** Selects the trial that is drawn. Returns false if the page has no data for it. */
 export function showTrial(view: View, index: number): boolean {
   if (!seriesOf(view, index)) return false;
   shown = index;
   return true;
 }
 
-/** The trials that can be drawn, and the one that is. */
+/** The trials with data, and the selected one. */
 function chosen(view: View): { trials: TrialRow[]; now: TrialRow | undefined } {
   const trials = view.summary.trials.filter((t) => seriesOf(view, t.index));
   // Default: a trial of the last mesh under the load of the answers.

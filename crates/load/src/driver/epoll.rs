@@ -278,7 +278,7 @@ impl EpollDriver {
         self
     }
 
-    /// `conn` is idle: its next request may be sampled.
+    /// Marks `conn` as idle, so that its next request may be sampled.
     fn free(&mut self, conn: ConnId) {
         if let Some(timestamps) = &mut self.timestamps
             && let Some(Some(socket)) = self.sockets.get(conn as usize)

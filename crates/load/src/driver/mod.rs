@@ -1,4 +1,4 @@
-//! The seam between the engine and its environment: time and sockets.
+//! The interface between the engine and its environment: time and sockets.
 //!
 //! The engine is generic over [`Driver`] and compiled once for each driver, so that the
 //! same code runs on real sockets and in virtual time.

@@ -36,7 +36,7 @@ pub(crate) struct TlsReport {
 /// The kernel's timestamps compared with the engine's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KernelReport {
-    /// One of so many requests is sampled.
+    /// Sampling interval: one of this many requests is sampled.
     pub every: u32,
     /// Sampled requests with both kernel timestamps.
     pub sampled: u64,

@@ -43,7 +43,8 @@ pub(super) struct Conn {
     pub(super) pool: u32,
     /// Endpoint of its request.
     pub(super) endpoint: u32,
-    /// Name index of the endpoint, which is in no near cache when the response arrives.
+    /// Name index of the endpoint. Copied, because the endpoint itself is usually not in the
+    /// processor's cache when the response arrives.
     pub(super) name: u32,
     pub(super) at: Instants,
     pub(super) parser: ResponseParser,

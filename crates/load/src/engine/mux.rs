@@ -33,7 +33,7 @@ pub(super) struct Mux {
     pub(super) dirty: bool,
     /// A lower bound of the intended instants of the live calls.
     pub(super) earliest: u64,
-    /// When a PING was sent that nothing has followed; `u64::MAX` without one.
+    /// When the last PING was sent, if nothing has arrived since; otherwise `u64::MAX`.
     pub(super) pinged_at: u64,
 }
 

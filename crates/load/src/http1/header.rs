@@ -43,7 +43,8 @@ pub(super) fn split_token(line: &[u8]) -> (&[u8], &[u8]) {
 /// letters and hyphens.
 #[inline]
 pub(super) fn is_named<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
-    // In a token, setting this bit turns no other byte into a lower-case letter or a hyphen.
+    // Among the bytes of a token, only upper-case letters become a lower-case letter or a hyphen
+    // when this bit is set.
     let same = |same, (&a, &b): (&u8, &u8)| same & (a | 0x20 == b);
     name.len() == N && name.iter().zip(lower).fold(true, same)
 }

@@ -196,8 +196,8 @@ impl ResponseParser {
         }
     }
 
-    /// Parses the head as far as its lines are complete and have no control bytes, as nearly
-    /// all do. Returns the number of bytes used.
+    /// Parses the lines of the head up to the first that is incomplete or has control bytes;
+    /// nearly all lines are complete and have none. Returns the number of bytes used.
     fn feed_plain_head(&mut self, input: &[u8]) -> Result<usize, ParseError> {
         let Some(end) = plain_line(input) else {
             return Ok(0);

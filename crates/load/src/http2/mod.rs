@@ -1,6 +1,6 @@
 //! The client's side of HTTP/2 without I/O: requests and bytes in, events and bytes out.
 //!
-//! Source: RFC 9113. What it defines as an error is one here.
+//! Source: RFC 9113. Everything that it defines as an error is an error here.
 
 mod client;
 mod flow;

@@ -33,7 +33,7 @@ pub(super) struct Stream {
     pub(super) receive_left: u32,
     pub(super) phase: Phase,
     pub(super) status: u16,
-    /// Bytes that are missing to `content-length`.
+    /// Bytes missing until `content-length` is reached.
     pub(super) content_left: Option<u64>,
     pub(super) grpc_status: Option<u32>,
     /// Whether the content type of the response is gRPC.

@@ -178,7 +178,7 @@ pub(crate) struct ClientDecoder {
     open: Vec<(u32, String, Vec<u8>)>,
 }
 
-/// One thing that a client sent.
+/// A decoded item that a client sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sent {
     Preface,

@@ -1,4 +1,4 @@
-//! The machine below the loops: idle states, pinning, distance between cores, CPU quotas.
+//! Properties of the machine: idle states, pinning, core-to-core latency, CPU quotas.
 
 mod awake;
 mod core_latency;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Throttled time so far in nanoseconds, summed over the cgroup of this process and its
-/// ancestors, because the quota of each of them stops it. `None` where no file has it.
+/// ancestors, because the quota of each of them stops it. `None` if no file contains it.
 pub(crate) fn throttled_ns() -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     sum(&own, Path::new("/sys/fs/cgroup"))

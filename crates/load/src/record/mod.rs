@@ -1,4 +1,4 @@
-//! From the events of the loops to records, a result and the verdict on it.
+//! Turns the events of the loops into records, a result and its verdict.
 
 mod collector;
 mod recorder;

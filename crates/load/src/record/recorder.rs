@@ -22,7 +22,7 @@ pub(crate) enum Ending {
 /// Statistics of one loop since the last handover.
 #[derive(Debug, Default)]
 pub(crate) struct LoopStats {
-    /// Seconds of the window with their statistics, in no order.
+    /// Seconds of the window with their statistics, unsorted.
     pub(crate) seconds: Vec<(u32, SlotStats)>,
     /// The warm-up: excluded from results, for the progress line only.
     pub(crate) warmup: SlotStats,

@@ -83,9 +83,9 @@ impl EndpointStats {
     }
 }
 
-/// Events of endpoints in the order in which they occurred. With a thousand endpoints each
-/// request belongs to another one, whose statistics are in no near cache; the end of a list
-/// is. The reader of the statistics applies the log to the endpoints all at once.
+/// Events of endpoints in the order in which they occurred. With a thousand endpoints, each
+/// request belongs to a different one, whose statistics are usually not in the processor's cache,
+/// whereas the end of a list is. The reader of the statistics applies the whole log at once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EndpointLog {
     /// Name indices of planned slots.

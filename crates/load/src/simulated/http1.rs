@@ -348,7 +348,7 @@ fn churn_against_a_dead_server_fails_each_slot_promptly() {
     assert!(has(&r, Reason::LocalShortage), "{:?}", r.verdict);
 }
 
-/// Answers, or does anything else.
+/// A server that answers correctly or has a random fault.
 struct Faulty(Chaos);
 
 impl SimServer for Faulty {

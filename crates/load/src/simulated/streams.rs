@@ -256,7 +256,7 @@ fn a_bidirectional_call_measures_each_turn() {
     near(r.latency_ns.p50, 9 * MS);
 }
 
-/// Answers, or does anything else, on any stream.
+/// A server that answers correctly or has a random fault, on any stream.
 struct Answers(Chaos);
 
 impl Answers {

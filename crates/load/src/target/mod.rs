@@ -1,5 +1,5 @@
-//! What is sent where: endpoints with their requests encoded, origins with their
-//! addresses and TLS settings, and the order in which endpoints are requested.
+//! The targets of a load: endpoints with their encoded requests, origins with their addresses
+//! and TLS settings, and the order in which endpoints are requested.
 
 mod encode;
 mod resolve;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tare_model::layout::{CONFIG, LOGS};
 use tare_model::mesh::{DataPlaneKind, Mesh};
+use tare_model::record::ProxySettings;
 use tare_model::trial::Proof;
 use tare_run::environment::{Deployed, Environment, Phase};
 use tare_run::envoy::install;
@@ -13,32 +14,25 @@ use tare_run::local::probe;
 
 use crate::bench::{Bench, all_hold, bare, claims, envoy, is_running, send, strict};
 
-/// Names of the listeners in a dump.
-fn listeners(dump: &serde_json::Value) -> Vec<&str> {
-    let configs = dump["configs"].as_array().unwrap().iter();
-    let all = configs.filter_map(|c| c["static_listeners"].as_array());
-    let names = all.flatten().map(|l| l["listener"]["name"].as_str());
-    names.map(Option::unwrap).collect()
-}
-
 /// The running configuration of the generator's sidecar, where there is one, and its build.
 fn sidecar_is_kept(config: &Path, meshed: bool) {
-    let read = |name: &str| std::fs::read_to_string(config.join(name)).ok();
-    let dump = read("generator-sidecar-config_dump.json");
+    let read = |name: &str| -> Option<ProxySettings> {
+        let file = format!("generator-sidecar-{name}.json");
+        let text = std::fs::read_to_string(config.join(file)).ok()?;
+        Some(serde_json::from_str(&text).unwrap())
+    };
+    let dump = read("config_dump");
     assert_eq!(dump.is_some(), meshed);
     let Some(dump) = dump else { return };
-    let parsed: serde_json::Value = serde_json::from_str(&dump).unwrap();
-    let listeners = listeners(&parsed);
-    assert_eq!(listeners, ["outbound"], "nobody calls a generator: {dump}");
-    assert!(!dump.contains("PRIVATE KEY"), "{dump}");
-    let info = read("generator-sidecar-server_info.json").unwrap();
-    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
-    assert_eq!(info["state"], "LIVE");
-    assert_eq!(info["node"]["id"], "generator");
+    let names = &dump.settings["Listener.name"];
+    assert_eq!(names["outbound"], 1, "{names:?}");
     assert!(
-        info["command_line_options"]["concurrency"].is_number(),
-        "{info}"
+        !names.contains_key("inbound"),
+        "nobody calls a generator: {names:?}"
     );
+    let info = read("server_info").unwrap();
+    assert_eq!(info.settings["state"]["LIVE"], 1);
+    assert_eq!(info.settings["concurrency"].len(), 1);
 }
 
 /// From deployment to the last proof; and nothing is left afterwards.

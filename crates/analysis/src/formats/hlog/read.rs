@@ -211,7 +211,7 @@ mod tests {
         assert!(with("x,1,1,AAAA\n").starts_with("line 7: expected the start"));
         // More nanoseconds than 64 bits hold.
         assert!(with("90000000000,1,1,AAAA\n").starts_with("line 7: expected the start"));
-        assert!(with("1,1,1,AAAA\n").starts_with("line 7: decode histogram"));
+        assert!(with("1,1,1,AAAA\n").starts_with("line 7: invalid histogram"));
         let cut = &good[..good.len() - 9];
         assert!(read(cut).is_err());
     }

@@ -1,7 +1,7 @@
 //! Classifies fields. A field is classified once, when it enters a table, instead of in each
 //! response.
 
-/// FieldKind of a field by its name, and whether name and value are valid.
+/// The kind of a field, by its name and by whether its name and value are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
     /// `:status`.
@@ -23,7 +23,7 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    /// Source: RFC 9113, sections 8.2 and 8.3.
+    /// Classifies a field. Source: RFC 9113, sections 8.2 and 8.3.
     pub(super) fn of(name: &[u8], value: &[u8]) -> Self {
         if !is_value(value) {
             return Self::Invalid;

@@ -168,7 +168,7 @@ fn protocols_disagree(world: &impl World) {
         failures.keys().all(|k| k.contains("NoApplicationProtocol")),
         "{failures:?}"
     );
-    // A server without ALPN speaks HTTP/1.1.
+    // A server without ALPN uses HTTP/1.1.
     alpn(&mut server, &[]);
     let r = world.run(&server, &of(tls));
     assert_eq!(r.counts.ok, 40, "{:?}", r.errors);

@@ -119,7 +119,7 @@ fn corrupted(step: Step, rng: &mut Rng) -> Step {
             bytes[place] ^= 1 << rng.below(8);
             Step::Bytes(at, bytes)
         }
-        // Only late.
+        // No fault except the delay.
         (_, step) => step,
     }
 }
