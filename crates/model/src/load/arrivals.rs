@@ -93,7 +93,7 @@ impl Arrivals {
             }
             Some(("trace", file)) => {
                 let text =
-                    read(file).map_err(|e| ArrivalsError(format!("cannot read the trace: {e}")))?;
+                    read(file).map_err(|e| ArrivalsError(format!("cannot read {file}: {e}")))?;
                 Self::Trace(Trace::parse(&text)?)
             }
             Some(_) => return Err(syntax(text)),
