@@ -23,7 +23,7 @@ pub(crate) struct Buckets {
 
 impl Buckets {
     /// Number of buckets.
-    const LEN: usize = crate::hist::BUCKETS;
+    const LEN: usize = crate::scale::BUCKETS;
 
     /// Empty counts that use pages from the first value on, for callers with deadlines: the
     /// conversion of a full list creates many pages in one call, which takes too long.

@@ -1,24 +1,13 @@
 //! The latency histogram. The whole project uses one configuration, so that any two histograms
 //! can be merged by adding counts.
 //!
-//! Bucket layout of HdrHistogram (Gil Tene) for lowest 1 ns, highest 1 h and 3
-//! significant digits: values up to 2,047 ns have a bucket each; above, each
-//! power of two is divided into 1,024 buckets, so that a bucket is never wider
-//! than 0.1 % of its value. An empty histogram takes about 100 bytes, one with a few hundred
+//! `scale` has the layout of the buckets. An empty histogram takes about 100 bytes, one with a few hundred
 //! values 1 KiB, and a typical one with many values a few tens of KiB.
 
 use tare_model::hist::LatencySummary;
 
 use crate::buckets::Buckets;
-
-/// Largest value with a bucket of its own: one hour in nanoseconds.
-pub const HIGHEST_NS: u64 = 3_600_000_000_000;
-
-const SUB_BUCKET_BITS: u32 = 11;
-const SUB_BUCKET_HALF: usize = 1 << (SUB_BUCKET_BITS - 1);
-const SUB_BUCKET_MASK: u64 = (1 << SUB_BUCKET_BITS) - 1;
-/// Number of buckets.
-pub const BUCKETS: usize = index_of(HIGHEST_NS) + 1;
+use crate::scale::{HIGHEST_NS, index_of, range_of};
 
 /// Counts of values in nanoseconds. Merging is exact and does not depend on order.
 #[derive(Clone)]
@@ -34,23 +23,6 @@ pub struct Histogram {
     pub(crate) sum: u128,
     /// Values that were above `HIGHEST_NS`.
     pub(crate) clamped: u64,
-}
-
-/// Returns the index of the bucket that counts `value` (nanoseconds, at most [`HIGHEST_NS`]).
-pub const fn index_of(value: u64) -> usize {
-    let bucket = 64 - SUB_BUCKET_BITS - (value | SUB_BUCKET_MASK).leading_zeros();
-    // For `bucket` 0 the index is `value` itself; each further `bucket` adds its upper half.
-    ((bucket as usize) << (SUB_BUCKET_BITS - 1)) + (value >> bucket) as usize
-}
-
-/// Smallest and largest value of bucket `index`.
-pub fn range_of(index: usize) -> (u64, u64) {
-    if index < 2 * SUB_BUCKET_HALF {
-        return (index as u64, index as u64);
-    }
-    let bucket = index / SUB_BUCKET_HALF - 1;
-    let sub = (index % SUB_BUCKET_HALF + SUB_BUCKET_HALF) as u64;
-    (sub << bucket, ((sub + 1) << bucket) - 1)
 }
 
 impl Default for Histogram {
@@ -296,20 +268,6 @@ mod tests {
             0u64..2 * HIGHEST_NS,
             Just(HIGHEST_NS)
         ]
-    }
-
-    #[test]
-    fn buckets_tile_the_range_and_are_narrow() {
-        let mut next = 0;
-        for index in 0..BUCKETS {
-            let (low, high) = range_of(index);
-            assert_eq!(low, next);
-            assert_eq!(index_of(low), index);
-            assert_eq!(index_of(high), index);
-            assert!((high - low) as f64 <= low as f64 / 1000.0);
-            next = high + 1;
-        }
-        assert!(next > HIGHEST_NS);
     }
 
     #[test]

@@ -9,11 +9,13 @@ pub mod hypothesis;
 pub mod order;
 pub mod pool;
 pub mod power;
+mod scale;
 pub mod search;
 pub mod series;
 pub mod sparse;
 pub mod special;
 pub mod v2;
 
-pub use hist::{HIGHEST_NS, Histogram};
+pub use hist::Histogram;
+pub use scale::HIGHEST_NS;
 pub use v2::WireError;

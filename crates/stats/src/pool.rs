@@ -1,6 +1,7 @@
 //! The counts of several runs in one table, for the quantiles of any resample.
 
-use crate::hist::{BUCKETS, HIGHEST_NS, Histogram, index_of, range_of};
+use crate::hist::Histogram;
+use crate::scale::{BUCKETS, HIGHEST_NS, index_of, range_of};
 
 /// The counts of several runs in one table, for the quantiles of any resample.
 #[derive(Debug, Clone)]

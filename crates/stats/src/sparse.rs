@@ -1,7 +1,8 @@
 //! A histogram with memory for its non-empty buckets only, as in its encoding. It serves
 //! histograms that are read once and added to another, and those that are kept in large numbers.
 
-use crate::hist::{HIGHEST_NS, Histogram, range_of};
+use crate::hist::Histogram;
+use crate::scale::{HIGHEST_NS, range_of};
 
 /// Counts of values in nanoseconds, read-only.
 #[derive(Debug, Clone, Default)]

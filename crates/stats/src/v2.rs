@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use tare_model::hist::HistogramWire;
 
-use crate::hist::{BUCKETS, HIGHEST_NS, Histogram, index_of, range_of};
+use crate::hist::Histogram;
+use crate::scale::{BUCKETS, HIGHEST_NS, index_of, range_of};
 use crate::sparse::Sparse;
 
 const COOKIE: u32 = 0x1c84_9313;

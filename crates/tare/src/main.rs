@@ -28,9 +28,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match log::start(cli.verbose).and_then(|()| cli.command.run()) {
         Ok(code) => code,
-        Err(error) if cmd::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if cmd::output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            cmd::say(format_args!("tare: {}", cmd::words(&error)));
+            cmd::output::say(format_args!("tare: {}", cmd::output::words(&error)));
             ExitCode::from(cmd::exit::USAGE)
         }
     }

@@ -89,7 +89,7 @@ impl Display {
     pub(crate) fn say(&self, line: &str) {
         let prefix = &self.prefix;
         self.bar
-            .suspend(|| crate::cmd::say(format_args!("{prefix}{line}")));
+            .suspend(|| crate::cmd::output::say(format_args!("{prefix}{line}")));
     }
 
     pub(crate) fn finish(&self) {

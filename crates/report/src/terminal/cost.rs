@@ -3,8 +3,7 @@
 use tare_analysis::figures;
 use tare_model::summary::{Cell, Summary};
 
-use super::output::{DIM, NAME, Output};
-use super::table::estimate;
+use super::output::{DIM, NAME, Output, estimate};
 use crate::text::fit;
 
 /// Writes one row per mesh that has a cost.

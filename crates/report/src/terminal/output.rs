@@ -1,5 +1,7 @@
 //! Lines of text under construction.
 
+use tare_model::summary::Estimate;
+
 use crate::text::wrap;
 
 /// Longest line, in characters.
@@ -58,5 +60,14 @@ impl Output {
         } else {
             text.to_owned()
         }
+    }
+}
+
+/// An estimate with its interval, as `0.402 (0.376 to 0.428)`.
+pub(super) fn estimate(e: &Estimate, words: fn(f64) -> String) -> String {
+    let value = words(e.value);
+    match e.low.zip(e.high) {
+        Some((low, high)) => format!("{value} ({} to {})", words(low), words(high)),
+        None => value,
     }
 }

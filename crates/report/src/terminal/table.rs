@@ -5,7 +5,7 @@ use tare_model::summary::{Cell, Difference, Distinction, Estimate, Quantile, Sto
 use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
-use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW};
+use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
 use super::{cost, findings};
 use crate::text::{fit, printable};
 use crate::words;
@@ -249,14 +249,5 @@ fn plane_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
             "{:<NAME$}{cpu:>22} {per_krps:>22}{memory:>20}",
             fit(&mesh_name(summary, cell), NAME - 1),
         ));
-    }
-}
-
-/// An estimate with its interval, as `0.402 (0.376 to 0.428)`.
-pub(super) fn estimate(e: &Estimate, words: fn(f64) -> String) -> String {
-    let value = words(e.value);
-    match e.low.zip(e.high) {
-        Some((low, high)) => format!("{value} ({} to {})", words(low), words(high)),
-        None => value,
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 left |= !all;
             }
             Err(error) => {
-                super::say(format_args!("tare: {place}: {error:#}"));
+                super::output::say(format_args!("tare: {place}: {error:#}"));
                 may_exist = true;
                 left = true;
             }
@@ -74,12 +74,12 @@ enum Cleaned {
 async fn clean(args: &Args, settings: &KubernetesSettings, place: &str) -> anyhow::Result<Cleaned> {
     let found = kube::leftovers(settings).await?;
     if found.is_empty() {
-        super::say(format_args!("No objects of tare on {place}."));
+        super::output::say(format_args!("No objects of tare on {place}."));
         return Ok(Cleaned::Nothing);
     }
     let ids = found.join(", ");
     if args.run.is_none() && !args.all {
-        super::say(format_args!(
+        super::output::say(format_args!(
             "Runs with objects on {place}: {ids}.\nRemove the objects with --run ID or --all."
         ));
         return Ok(Cleaned::Nothing);
@@ -88,10 +88,10 @@ async fn clean(args: &Args, settings: &KubernetesSettings, place: &str) -> anyho
         let found = format!("{place} has objects of: {ids}");
         return Ok(Cleaned::OtherRuns(found));
     }
-    let mut say = |line: &str| super::say(line);
+    let mut say = |line: &str| super::output::say(line);
     let events = kube::clean(settings, args.run.as_deref(), &mut say).await?;
     for event in &events {
-        super::say(format_args!("tare: {event}"));
+        super::output::say(format_args!("tare: {event}"));
     }
     let all = events.iter().all(|e| e.kind != EventKind::NotRemoved);
     Ok(Cleaned::Removed { all })

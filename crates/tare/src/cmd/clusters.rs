@@ -17,7 +17,8 @@ use tokio::sync::watch;
 
 use super::exit;
 use super::output::{Output, has_colours, print};
-use super::run::{EndedRun, RunStart, analyse, conclude, go};
+use super::run::ended::{EndedRun, analyse, conclude};
+use super::run::one::{RunStart, go};
 use crate::progress::Display;
 
 /// The directory with a run for each cluster.
@@ -156,16 +157,16 @@ impl Clusters {
                 Ok(Some(done)) => {
                     let output = (output == Output::Text).then_some(output);
                     let analysed = analyse(done, output);
-                    super::say(format_args!("tare: cluster {context}:"));
+                    super::output::say(format_args!("tare: cluster {context}:"));
                     // The other clusters are still analysed.
                     conclude(done, analysed).unwrap_or_else(|error| {
-                        super::say(format_args!("tare: cluster {context}: {error:#}"));
+                        super::output::say(format_args!("tare: cluster {context}: {error:#}"));
                         exit::INVALID
                     })
                 }
                 Ok(None) => exit::INTERRUPTED,
                 Err(error) => {
-                    super::say(format_args!("tare: cluster {context}: {error:#}"));
+                    super::output::say(format_args!("tare: cluster {context}: {error:#}"));
                     exit::INVALID
                 }
             });
@@ -175,7 +176,7 @@ impl Clusters {
         let worst = worst.find(|code| codes.contains(code));
         if worst.is_some() {
             let dir = self.dir.display();
-            super::say(format_args!(
+            super::output::say(format_args!(
                 "Resume all clusters with: tare run --resume {dir}"
             ));
         }
@@ -194,7 +195,7 @@ impl Clusters {
             )
         })?;
         for what in missing {
-            super::say(format_args!("tare: {what}"));
+            super::output::say(format_args!("tare: {what}"));
         }
         Ok(())
     }

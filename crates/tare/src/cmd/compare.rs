@@ -84,7 +84,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn load(dir: &Path) -> anyhow::Result<LoadedRun> {
     let run = load_run(dir)?;
     for note in &run.notes {
-        super::say(format_args!("tare: {}: {note}", dir.display()));
+        super::output::say(format_args!("tare: {}: {note}", dir.display()));
     }
     Ok(run)
 }

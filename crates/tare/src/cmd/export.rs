@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let run = load_run(&args.dir)?;
     let summary = summarise(&run);
     for note in &run.notes {
-        super::say(format_args!("tare: {note}"));
+        super::output::say(format_args!("tare: {note}"));
     }
     if let Some(format) = args.format {
         write(&run, &summary, format, args.out.as_deref())?;
@@ -75,7 +75,7 @@ fn write(
                 let path = folder.join(name);
                 std::fs::write(&path, bytes).with_context(|| failed(&path))?;
             }
-            super::say(format_args!(
+            super::output::say(format_args!(
                 "wrote {} files to {}",
                 files.len(),
                 folder.display()
@@ -102,6 +102,6 @@ fn send(
     let protocol = push::Protocol::of(url);
     push::push(url, protocol, headers, &families, now.as_millis() as i64)?;
     let samples: usize = families.iter().map(|f| f.samples.len()).sum();
-    super::say(format_args!("pushed {samples} samples to {url}"));
+    super::output::say(format_args!("pushed {samples} samples to {url}"));
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     std::fs::write(&args.out, archive)
         .with_context(|| format!("failed to write {}", args.out.display()))?;
-    super::say(format_args!(
+    super::output::say(format_args!(
         "{}: {} {digest}",
         args.out.display(),
         args.name

@@ -12,6 +12,7 @@ mod compare;
 mod completions;
 mod doctor;
 mod exec;
+pub(crate) mod exit;
 mod export;
 mod grpc;
 mod image;
@@ -20,7 +21,7 @@ mod load;
 mod man;
 mod mde;
 mod merge;
-mod output;
+pub(crate) mod output;
 mod plan;
 mod report;
 mod run;
@@ -30,18 +31,6 @@ mod search;
 mod serve_echo;
 mod tls;
 mod workload;
-
-/// Exit codes, beside 0 for good.
-pub(crate) mod exit {
-    /// An objective was missed, or a threshold that the user gave was exceeded.
-    pub(crate) const MISSED: u8 = 1;
-    /// The command line, a plan or a specification is invalid, or a requirement is missing.
-    pub(crate) const USAGE: u8 = 2;
-    /// The run or the measurement is invalid.
-    pub(crate) const INVALID: u8 = 3;
-    /// Ended by Ctrl-C or SIGTERM.
-    pub(crate) const INTERRUPTED: u8 = 130;
-}
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -101,45 +90,4 @@ pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-}
-
-/// Writes a line to standard error. A closed standard error is not a failure.
-pub(crate) fn say(line: impl std::fmt::Display) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// Formats an error and its causes in one line. A cause that the line already contains is not repeated.
-pub(crate) fn words(error: &anyhow::Error) -> String {
-    let mut words = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !words.contains(&cause) {
-            words += ": ";
-            words += &cause;
-        }
-    }
-    words
-}
-
-/// Whether the reader of standard output closed it, which is not a failure.
-pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use anyhow::anyhow;
-
-    #[test]
-    fn a_cause_is_not_repeated() {
-        let cause = || anyhow!("no such file");
-        let error = cause().context("a.yaml: no such file").context("failed");
-        assert_eq!(words(&error), "failed: a.yaml: no such file");
-        assert_eq!(words(&cause().context("failed")), "failed: no such file");
-    }
 }

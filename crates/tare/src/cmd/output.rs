@@ -1,10 +1,14 @@
-//! Prints results to standard output.
+//! Results on standard output, messages on standard error.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 use anyhow::Context as _;
 use serde::Serialize;
+use tare_model::layout;
+use tare_model::summary::Summary;
 use tare_model::verdict::Grade;
+use tare_report::render_table;
 
 use super::exit;
 
@@ -39,6 +43,15 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
         .context("write to standard output")
 }
 
+/// Prints the analysis of the run in `dir`.
+pub(crate) fn print_analysis(summary: &Summary, output: Output, dir: &Path) -> anyhow::Result<()> {
+    output.print(summary, || {
+        let table = render_table(summary, has_colours());
+        let (run, report) = (dir.display(), dir.join(layout::REPORT));
+        format!("{table}\nrun:    {run}\nreport: {}\n", report.display())
+    })
+}
+
 /// Formats a document as indented JSON that ends in a newline.
 pub(crate) fn json(document: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(document)? + "\n")
@@ -54,5 +67,46 @@ pub(crate) fn code_of(grade: Grade) -> u8 {
     match grade {
         Grade::Invalid => exit::INVALID,
         Grade::Valid | Grade::Suspect => 0,
+    }
+}
+
+/// Writes a line to standard error. A closed standard error is not a failure.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Formats an error and its causes in one line. A cause that the line already contains is not repeated.
+pub(crate) fn words(error: &anyhow::Error) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !words.contains(&cause) {
+            words += ": ";
+            words += &cause;
+        }
+    }
+    words
+}
+
+/// Whether the reader of standard output closed it, which is not a failure.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn a_cause_is_not_repeated() {
+        let cause = || anyhow!("no such file");
+        let error = cause().context("a.yaml: no such file").context("failed");
+        assert_eq!(words(&error), "failed: a.yaml: no such file");
+        assert_eq!(words(&cause().context("failed")), "failed: no such file");
     }
 }

@@ -1,13 +1,11 @@
 //! `tare report`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use tare_analysis::summary::METHODS;
-use tare_model::layout;
-use tare_model::summary::Summary;
-use tare_report::{render_method, render_published, render_table, write_derived};
+use tare_report::{render_method, render_published, write_derived};
 
 use super::output::{self, Output};
 
@@ -50,7 +48,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let summary = write_derived(&args.dir, &args.exclude)?;
     match &args.method {
-        None => print(&summary, args.output, &args.dir)?,
+        None => output::print_analysis(&summary, args.output, &args.dir)?,
         Some(method) => match render_method(&summary, method) {
             Some(text) => output::print(text)?,
             None => bail!("no mesh has a usable trial under any load"),
@@ -60,14 +58,4 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         output::print(format!("\n{}", render_published(&summary)))?;
     }
     Ok(ExitCode::from(output::code_of(summary.grade)))
-}
-
-/// Prints the analysis of the run in `dir`.
-pub(crate) fn print(summary: &Summary, output: Output, dir: &Path) -> anyhow::Result<()> {
-    output.print(summary, || {
-        let colour = output::has_colours();
-        let table = render_table(summary, colour);
-        let (run, report) = (dir.display(), dir.join(layout::REPORT));
-        format!("{table}\nrun:    {run}\nreport: {}\n", report.display())
-    })
 }

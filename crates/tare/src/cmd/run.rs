@@ -5,32 +5,29 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tare_model::layout::{self, Fingerprint, RunManifest};
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
-use tare_run::environment::Environment;
-use tare_run::experiment::{self, Observer, Update};
 use tare_run::kube::Kubernetes;
 use tare_run::local::{Local, LocalSettings};
-use tare_run::store::RunDir;
 use tokio::sync::watch;
 
 use super::clusters::Clusters;
 use super::exit;
 use super::output::Output;
 use crate::progress::Display;
-use crate::web::{Feed, Server};
 
-mod ended;
+pub(super) mod ended;
+pub(super) mod one;
 mod place;
 
-pub(super) use ended::{EndedRun, analyse, conclude};
-use place::{build, check_same_place, idle_cores};
+use ended::{analyse, conclude};
+use one::{RunStart, go};
+use place::idle_cores;
 
 /// Run a plan: measure every mesh under every load, in blocks, and report what each mesh costs.
 ///
@@ -109,7 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             check_let_cores_sleep(&args, start.plan.environment)?;
             start
         }
-        None => RunStart::new(&args)?,
+        None => new_run(&args)?,
     };
     let display = Display::new(&start.plan, &order(&start.plan));
     let asked = stop.asked;
@@ -180,164 +177,24 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
         return Ok(None);
     }
     ensure!(args.web.is_none(), one_page);
-    Ok(Some(Clusters::begin(RunStart::new(args)?, contexts)?))
+    Ok(Some(Clusters::begin(new_run(args)?, contexts)?))
 }
 
-/// A run that is about to start.
-pub(super) struct RunStart {
-    pub(super) id: String,
-    pub(super) started_unix_ns: u64,
-    pub(super) plan: Plan,
-    /// The plan as it was written; empty for a resumed run.
-    pub(super) text: String,
-    pub(super) dir: PathBuf,
-    /// The run that is continued.
-    pub(super) resumed: Option<RunDir>,
-}
-
-impl RunStart {
-    /// A new run of the plan on the command line.
-    fn new(args: &Args) -> anyhow::Result<Self> {
-        let (plan, text) = planned(args)?;
-        let started_unix_ns = now_unix_ns();
-        let at = timestamp(started_unix_ns / 1_000_000_000);
-        let id = format!("{at}-{}", plan.name);
-        let dir = args.out.clone();
-        Ok(Self {
-            dir: dir.unwrap_or_else(|| Path::new("runs").join(&id)),
-            id,
-            started_unix_ns,
-            plan,
-            text,
-            resumed: None,
-        })
-    }
-
-    /// The interrupted run in this directory.
-    pub(super) fn resume(dir: &Path) -> anyhow::Result<Self> {
-        let run = RunDir::resume(dir)?;
-        let manifest = run.manifest();
-        Ok(Self {
-            id: manifest.id.clone(),
-            started_unix_ns: manifest.started_unix_ns,
-            plan: manifest.plan.clone(),
-            text: String::new(),
-            dir: dir.to_owned(),
-            resumed: Some(run),
-        })
-    }
-
-    /// Opens or creates the run directory.
-    fn open(self, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
-        if let Some(run) = self.resumed {
-            check_same_place(run.manifest(), &fingerprint)?;
-            return Ok(run);
-        }
-        let manifest = RunManifest {
-            schema_version: tare_model::SCHEMA_VERSION,
-            id: self.id,
-            tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-            tare_build: build().to_owned(),
-            started_unix_ns: self.started_unix_ns,
-            plan: self.plan,
-            command: std::env::args().collect(),
-            fingerprint,
-        };
-        Ok(RunDir::create(&self.dir, manifest, &self.text)?)
-    }
-}
-
-/// Prepares the environment, runs the plan, and cleans up. Returns `None` when it was stopped
-/// before there was a run.
-pub(super) async fn go<E: Environment>(
-    mut environment: E,
-    start: RunStart,
-    mut stop: watch::Receiver<bool>,
-    web: Option<TcpListener>,
-    mut display: Display,
-) -> anyhow::Result<Option<EndedRun>> {
-    let mut say = |line: &str| display.say(line);
-    let prepared = tokio::select! {
-        biased;
-        _ = stop.wait_for(|s| *s) => None,
-        prepared = environment.prepare(&start.plan, &mut say) => Some(prepared),
-    };
-    let done = match prepared {
-        None => Ok(None),
-        Some(Err(error)) => Err(error.into()),
-        Some(Ok(fingerprint)) => match start.open(fingerprint) {
-            Err(error) => Err(error),
-            Ok(run) => conduct(&mut environment, &run, &mut display, stop, web)
-                .await
-                .map(Some),
-        },
-    };
-    display.finish();
-    for event in environment.close().await {
-        display.say(&format!("tare: {event}"));
-    }
-    done
-}
-
-async fn conduct<E: Environment>(
-    environment: &mut E,
-    run: &RunDir,
-    display: &mut Display,
-    stop: watch::Receiver<bool>,
-    web: Option<TcpListener>,
-) -> anyhow::Result<EndedRun> {
-    display.say(&format!("run directory: {}", run.path().display()));
-    let mut watchers = Watchers::new(display, web, run.path())?;
-    let outcome = experiment::run(environment, run, &mut watchers, stop).await;
-    watchers.finish().await;
-    Ok(EndedRun {
-        dir: run.path().to_owned(),
-        outcome,
+/// A new run of the plan on the command line.
+fn new_run(args: &Args) -> anyhow::Result<RunStart> {
+    let (plan, text) = planned(args)?;
+    let started_unix_ns = now_unix_ns();
+    let at = timestamp(started_unix_ns / 1_000_000_000);
+    let id = format!("{at}-{}", plan.name);
+    let dir = args.out.clone();
+    Ok(RunStart {
+        dir: dir.unwrap_or_else(|| Path::new("runs").join(&id)),
+        id,
+        started_unix_ns,
+        plan,
+        text,
+        resumed: None,
     })
-}
-
-/// The terminal and, with `--web`, the browser.
-struct Watchers<'a> {
-    display: &'a mut Display,
-    web: Option<(Server, Feed, PathBuf)>,
-}
-
-impl<'a> Watchers<'a> {
-    fn new(
-        display: &'a mut Display,
-        listener: Option<TcpListener>,
-        dir: &Path,
-    ) -> anyhow::Result<Self> {
-        let mut web = None;
-        if let Some(listener) = listener {
-            let feed = Feed::new();
-            let server = crate::web::serve(listener, dir.to_owned(), feed.clone())?;
-            display.say(&format!("in a browser: {}", server.address));
-            web = Some((server, feed, dir.join(layout::REPORT)));
-        }
-        Ok(Self { display, web })
-    }
-
-    /// Sends the place of the report to the browser, after it has shown the last trial.
-    async fn finish(&self) {
-        if let Some((_, feed, report)) = self.web.as_ref().filter(|(_, feed, _)| feed.watched()) {
-            tokio::time::sleep(FAREWELL).await;
-            feed.over(&report.display().to_string());
-            tokio::time::sleep(FAREWELL).await;
-        }
-    }
-}
-
-/// Time for the browser to show the last trial, and to receive the end of the run.
-const FAREWELL: Duration = Duration::from_millis(1500);
-
-impl Observer for Watchers<'_> {
-    fn update(&mut self, update: Update<'_>) {
-        if let Some((_, feed, _)) = &self.web {
-            feed.update(&update);
-        }
-        self.display.update(update);
-    }
 }
 
 /// What Ctrl-C and SIGTERM do.
@@ -358,7 +215,7 @@ fn stop_on_signal() -> anyhow::Result<Stop> {
             if last.swap(true, Ordering::SeqCst) {
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
-            super::say(
+            super::output::say(
                 "\nStopping the current trial and cleaning up; press Ctrl-C again to exit at once.",
             );
             let _ = sender.send(true);

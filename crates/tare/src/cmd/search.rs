@@ -106,7 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         base,
         RateSearch::new(min_rps, args.max_rate, start_rps),
         &stop,
-        &mut |number, step| super::say(text::line(number, step)),
+        &mut |number, step| super::output::say(text::line(number, step)),
     )?;
     output.print(&result, || text::page(&result))?;
     Ok(match (result.ended, result.limit) {

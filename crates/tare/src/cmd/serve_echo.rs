@@ -74,7 +74,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         // The server continues if nobody reads these lines.
         let _ = describe(server);
     })?;
-    super::say(format_args!(
+    super::output::say(format_args!(
         "served {requests} requests on {connections} connections"
     ));
     Ok(ExitCode::SUCCESS)

@@ -6,9 +6,8 @@ use anyhow::Context;
 use tare_model::layout;
 use tare_run::experiment::{self, Outcome};
 
-use crate::cmd::output::{Output, code_of};
-use crate::cmd::report;
-use crate::cmd::{exit, say};
+use crate::cmd::exit;
+use crate::cmd::output::{Output, code_of, print_analysis, say};
 
 /// A run that has ended, completely or not.
 pub(in crate::cmd) struct EndedRun {
@@ -37,7 +36,7 @@ pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow:
         )
     })?;
     if let Some(output) = output {
-        report::print(&summary, output, dir)?;
+        print_analysis(&summary, output, dir)?;
     }
     Ok(code_of(summary.grade))
 }

@@ -1,0 +1,10 @@
+//! Exit codes, beside 0 for good.
+
+/// An objective was missed, or a threshold that the user gave was exceeded.
+pub(crate) const MISSED: u8 = 1;
+/// The command line, a plan or a specification is invalid, or a requirement is missing.
+pub(crate) const USAGE: u8 = 2;
+/// The run or the measurement is invalid.
+pub(crate) const INVALID: u8 = 3;
+/// Ended by Ctrl-C or SIGTERM.
+pub(crate) const INTERRUPTED: u8 = 130;

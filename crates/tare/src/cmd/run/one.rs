@@ -1,0 +1,157 @@
+//! One run on one environment: prepared, carried out, closed.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tare_model::layout::{self, Fingerprint, RunManifest};
+use tare_model::plan::Plan;
+use tare_run::environment::Environment;
+use tare_run::experiment::{self, Observer, Update};
+use tare_run::store::RunDir;
+use tokio::sync::watch;
+
+use super::ended::EndedRun;
+use super::place::{build, check_same_place};
+use crate::progress::Display;
+use crate::web::{Feed, Server};
+
+/// A run that is about to start.
+pub(in crate::cmd) struct RunStart {
+    pub(in crate::cmd) id: String,
+    pub(in crate::cmd) started_unix_ns: u64,
+    pub(in crate::cmd) plan: Plan,
+    /// The plan as it was written; empty for a resumed run.
+    pub(in crate::cmd) text: String,
+    pub(in crate::cmd) dir: PathBuf,
+    /// The run that is continued.
+    pub(in crate::cmd) resumed: Option<RunDir>,
+}
+
+impl RunStart {
+    /// The interrupted run in this directory.
+    pub(in crate::cmd) fn resume(dir: &Path) -> anyhow::Result<Self> {
+        let run = RunDir::resume(dir)?;
+        let manifest = run.manifest();
+        Ok(Self {
+            id: manifest.id.clone(),
+            started_unix_ns: manifest.started_unix_ns,
+            plan: manifest.plan.clone(),
+            text: String::new(),
+            dir: dir.to_owned(),
+            resumed: Some(run),
+        })
+    }
+
+    /// Opens or creates the run directory.
+    fn open(self, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
+        if let Some(run) = self.resumed {
+            check_same_place(run.manifest(), &fingerprint)?;
+            return Ok(run);
+        }
+        let manifest = RunManifest {
+            schema_version: tare_model::SCHEMA_VERSION,
+            id: self.id,
+            tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+            tare_build: build().to_owned(),
+            started_unix_ns: self.started_unix_ns,
+            plan: self.plan,
+            command: std::env::args().collect(),
+            fingerprint,
+        };
+        Ok(RunDir::create(&self.dir, manifest, &self.text)?)
+    }
+}
+
+/// Prepares the environment, runs the plan, and cleans up. Returns `None` when it was stopped
+/// before there was a run.
+pub(in crate::cmd) async fn go<E: Environment>(
+    mut environment: E,
+    start: RunStart,
+    mut stop: watch::Receiver<bool>,
+    web: Option<TcpListener>,
+    mut display: Display,
+) -> anyhow::Result<Option<EndedRun>> {
+    let mut say = |line: &str| display.say(line);
+    let prepared = tokio::select! {
+        biased;
+        _ = stop.wait_for(|s| *s) => None,
+        prepared = environment.prepare(&start.plan, &mut say) => Some(prepared),
+    };
+    let done = match prepared {
+        None => Ok(None),
+        Some(Err(error)) => Err(error.into()),
+        Some(Ok(fingerprint)) => match start.open(fingerprint) {
+            Err(error) => Err(error),
+            Ok(run) => conduct(&mut environment, &run, &mut display, stop, web)
+                .await
+                .map(Some),
+        },
+    };
+    display.finish();
+    for event in environment.close().await {
+        display.say(&format!("tare: {event}"));
+    }
+    done
+}
+
+async fn conduct<E: Environment>(
+    environment: &mut E,
+    run: &RunDir,
+    display: &mut Display,
+    stop: watch::Receiver<bool>,
+    web: Option<TcpListener>,
+) -> anyhow::Result<EndedRun> {
+    display.say(&format!("run directory: {}", run.path().display()));
+    let mut watchers = Watchers::new(display, web, run.path())?;
+    let outcome = experiment::run(environment, run, &mut watchers, stop).await;
+    watchers.finish().await;
+    Ok(EndedRun {
+        dir: run.path().to_owned(),
+        outcome,
+    })
+}
+
+/// The terminal and, with `--web`, the browser.
+struct Watchers<'a> {
+    display: &'a mut Display,
+    web: Option<(Server, Feed, PathBuf)>,
+}
+
+impl<'a> Watchers<'a> {
+    fn new(
+        display: &'a mut Display,
+        listener: Option<TcpListener>,
+        dir: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut web = None;
+        if let Some(listener) = listener {
+            let feed = Feed::new();
+            let server = crate::web::serve(listener, dir.to_owned(), feed.clone())?;
+            display.say(&format!("in a browser: {}", server.address));
+            web = Some((server, feed, dir.join(layout::REPORT)));
+        }
+        Ok(Self { display, web })
+    }
+
+    /// Sends the place of the report to the browser, after it has shown the last trial.
+    async fn finish(&self) {
+        if let Some((_, feed, report)) = self.web.as_ref().filter(|(_, feed, _)| feed.watched()) {
+            tokio::time::sleep(FAREWELL).await;
+            feed.over(&report.display().to_string());
+            tokio::time::sleep(FAREWELL).await;
+        }
+    }
+}
+
+/// Time for the browser to show the last trial, and to receive the end of the run.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+impl Observer for Watchers<'_> {
+    fn update(&mut self, update: Update<'_>) {
+        if let Some((_, feed, _)) = &self.web {
+            feed.update(&update);
+        }
+        self.display.update(update);
+    }
+}
