@@ -1,5 +1,5 @@
-//! Makes the files of `graphs/`, `meshes/` and `plans/` part of the program: a new file in one of
-//! them is built in without a line of code. Reads the three folders and starts nothing.
+//! Embeds the files of `graphs/`, `meshes/` and `plans/` in the program, so that a new file needs
+//! no code. Only reads these folders; starts no process.
 
 #![expect(clippy::disallowed_methods, reason = "a build script writes a file")]
 

@@ -90,7 +90,7 @@ pub fn plan(data: &[u8]) {
         }
         Err(problems) => {
             assert!(!problems.list().is_empty(), "the list of problems is empty");
-            // The message must handle all line ends of YAML, which are more than LF and CR LF.
+            // YAML has more line ends than LF and CR LF, and the message must handle all of them.
             assert!(!problems.to_string().is_empty());
         }
     }

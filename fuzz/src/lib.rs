@@ -1,4 +1,4 @@
-//! Fuzz targets. They check for any input that the code does not panic, that its memory is
+//! Fuzz targets. For any input they check that the code does not panic, that its memory is
 //! bounded, and that the result does not depend on how the bytes are split.
 
 mod documents;

@@ -6,7 +6,7 @@ import { logDomain, logTicks } from "../src/charts/layout";
 import type { TrialSeries } from "../src/details";
 import type { Load, PlaneEstimate, Summary } from "../src/summary";
 
-test("there are twenty buckets per factor of ten, from one microsecond", () => {
+test("a factor of ten has twenty buckets, and the first begins at one microsecond", () => {
   assert.equal(bucketMs(0), 0.001);
   assert.ok(Math.abs(bucketMs(60) - 1) < 1e-12);
   assert.ok(Math.abs(bucketMs(61) / bucketMs(60) - 10 ** 0.05) < 1e-12);
@@ -43,7 +43,7 @@ test("only the control plane is stacked, on the data plane", () => {
   ]);
 });
 
-test("a figure is right of the longest whisker of its stack", () => {
+test("the figure of a stack is to the right of its longest whisker", () => {
   const row = (plane: string, from: number, value: number, high: number | null, runs: number[]): PlaneRow =>
     ({ mesh: "m", group: "mesh", plane, from, value, low: null, high, runs });
   const [data, control] = [row("data plane", 0, 7, 11, [6, 8]), row("control plane", 7, 1, 1.5, [1])];

@@ -1,18 +1,19 @@
-//! How far the cores of a machine were from each other, over many looks.
+//! Core-to-core latency: the time that a cache line takes between two cores of a machine.
 
 use tare_model::summary::CoreToCore;
 
 use tare_stats::order::{middle, sorted};
 
-/// Most by least from which the cores count as moved. On a virtual machine looks were 24 to
-/// 57 ns while the host had the cores near each other, and 140 to 270 ns while it had not:
-/// a move to the other side never passes unsaid, one within the near side may be said, too.
-const MOVED: f64 = 2.0;
+/// Smallest ratio of two latencies that counts as a move of the cores. On a virtual machine, the
+/// latency was 24 to 57 ns while the host ran the cores near each other, and 140 to 270 ns while it
+/// did not. Moves between these two groups are always detected; a large change within the lower
+/// group can be reported as a move, too.
+const MOVED_RATIO_MIN: f64 = 2.0;
 
-/// All looks, in nanoseconds; `None` without any.
+/// Minimum, median and maximum of latencies in nanoseconds; `None` without latencies.
 #[must_use]
-pub fn over(looks: impl IntoIterator<Item = f64>) -> Option<CoreToCore> {
-    let all = sorted(&looks.into_iter().collect::<Vec<f64>>());
+pub fn over(latencies_ns: impl IntoIterator<Item = f64>) -> Option<CoreToCore> {
+    let all = sorted(&latencies_ns.into_iter().collect::<Vec<f64>>());
     Some(CoreToCore {
         least_ns: *all.first()?,
         median_ns: middle(&all),
@@ -20,10 +21,10 @@ pub fn over(looks: impl IntoIterator<Item = f64>) -> Option<CoreToCore> {
     })
 }
 
-/// Whether two distances, in nanoseconds, tell that the cores were moved in between.
+/// Whether two latencies, in nanoseconds, differ so much that the host probably moved the cores.
 #[must_use]
 pub fn moved(one_ns: f64, other_ns: f64) -> bool {
-    one_ns.max(other_ns) >= MOVED * one_ns.min(other_ns)
+    one_ns.max(other_ns) >= MOVED_RATIO_MIN * one_ns.min(other_ns)
 }
 
 #[cfg(test)]
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_told_by_their_ends_and_their_middle() {
+    fn latencies_are_summarised_by_minimum_median_and_maximum() {
         let found = over([190.0, 38.0, 40.0, 42.0]).unwrap();
         assert_eq!(
             (found.least_ns, found.median_ns, found.most_ns),

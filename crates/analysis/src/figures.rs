@@ -1,15 +1,15 @@
-//! Numbers as people read them: the same words in the table, on the page and in
-//! the answers. Units are written out, digits are as many as the interval bears.
+//! Numbers as text, the same in tables, on pages and in answers. Units are written out. The width
+//! of an interval decides the number of digits.
 
-/// A duration in nanoseconds with its unit and three significant digits: `412 us`
-/// is written `412 µs`, then `1.92 ms`, `12.4 s`.
+/// A duration in nanoseconds with a unit and three significant digits: `412 µs`, `1.92 ms`,
+/// `12.4 s`.
 #[must_use]
 pub fn duration(ns: f64) -> String {
     let (scale, unit) = duration_unit(ns.abs());
     format!("{} {unit}", significant(ns / scale))
 }
 
-/// Nanoseconds as such, for times of the machine: `38 ns`.
+/// Nanoseconds without conversion, for times of the hardware: `38 ns`.
 #[must_use]
 pub fn nanoseconds(ns: f64) -> String {
     format!("{ns:.0} ns")
@@ -41,15 +41,15 @@ pub fn duration_interval(value: f64, low: Option<f64>, high: Option<f64>) -> Str
     interval(value / scale, scaled(low), scaled(high), unit)
 }
 
-/// A difference in nanoseconds as signed milliseconds with its interval and no
-/// unit: `+1.9 (1.7 to 2.1)`.
+/// A difference in nanoseconds as signed milliseconds with its interval and no unit:
+/// `+1.9 (1.7 to 2.1)`.
 #[must_use]
 pub fn ms_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
     let text = interval(value / 1e6, low.map(|x| x / 1e6), high.map(|x| x / 1e6), "");
     signed(value, text)
 }
 
-/// The text of a value, with a plus sign if that is above zero.
+/// Adds a plus sign to the text of a value if the value is above zero.
 #[must_use]
 pub fn signed(value: f64, text: String) -> String {
     if value > 0.0 {
@@ -59,8 +59,8 @@ pub fn signed(value: f64, text: String) -> String {
     }
 }
 
-/// A value with its interval, to as many decimals as the interval bears: its half
-/// width shows one significant digit, or two where the first is a 1.
+/// A value with its interval. All numbers have as many decimals as half the width of the interval
+/// needs to show one significant digit, or two if its first digit is 1.
 #[must_use]
 pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> String {
     let unit = if unit.is_empty() {
@@ -81,8 +81,8 @@ pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> 
     format!("{value}{unit} ({low} to {high})")
 }
 
-/// `value` with `decimals`, or with as many more as show that it is not zero:
-/// rounding must not hide on which side of zero an interval lies.
+/// `value` with `decimals`, or with more if it would be printed as zero: rounding must not hide on
+/// which side of zero an interval lies.
 fn nonzero(value: f64, decimals: usize) -> String {
     let is_zero = |text: &str| text.bytes().all(|b| matches!(b, b'0' | b'.'));
     (decimals..=DECIMALS_MAX)
@@ -91,7 +91,7 @@ fn nonzero(value: f64, decimals: usize) -> String {
         .unwrap_or_else(|| fixed(value, decimals))
 }
 
-/// Cores to three decimals; fewer from ten cores on.
+/// Cores with three decimals; with two from 10 cores on, with one from 100 cores on.
 #[must_use]
 pub fn cores(value: f64) -> String {
     let decimals = match value.abs() {
@@ -110,7 +110,7 @@ pub fn mib(bytes: f64) -> String {
 
 const MIB: f64 = 1_048_576.0;
 
-/// Bytes in binary units: `142 MiB`, `3.4 MiB`, `1.20 GiB`.
+/// Bytes in binary units: `142 MiB`, `3.40 MiB`, `1.20 GiB`.
 #[must_use]
 pub fn bytes(value: f64) -> String {
     match value.abs() {
@@ -121,7 +121,7 @@ pub fn bytes(value: f64) -> String {
     }
 }
 
-/// A rate: `400 rps`, `2,500 rps`, `0.5 rps`.
+/// A rate: `400 rps`, `2,500 rps`, `0.500 rps`.
 #[must_use]
 pub fn rate(rps: f64) -> String {
     let text = if rps >= 100.0 || rps.fract() == 0.0 {
@@ -132,7 +132,7 @@ pub fn rate(rps: f64) -> String {
     format!("{text} rps")
 }
 
-/// A number with commas between thousands.
+/// A number with commas as thousands separators.
 #[must_use]
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
@@ -146,7 +146,7 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// A share as a percentage with its sign: `+35 %`.
+/// A share as a percentage with its sign: `+35.4 %`.
 #[must_use]
 pub fn percent(share: f64) -> String {
     signed(share, format!("{} %", significant(share * 100.0)))
@@ -165,7 +165,7 @@ pub fn significant(value: f64) -> String {
     )
 }
 
-/// Most decimals of any figure: nanoseconds in milliseconds.
+/// Largest number of decimals: with 6, milliseconds are exact to the nanosecond.
 const DECIMALS_MAX: usize = 6;
 
 fn decimals_for(half: f64) -> usize {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_as_many_as_the_interval_bears() {
+    fn the_interval_decides_the_number_of_digits() {
         assert_eq!(
             interval(1.9234, Some(1.71), Some(2.14), "ms"),
             "1.9 ms (1.7 to 2.1)"

@@ -1,39 +1,39 @@
-//! The verdict on a trial: what the generator says of itself, and what the trial
-//! saw around it. Thresholds are constants; docs/method.md states them.
+//! The verdict on a trial: the generator's own verdict, and findings about processes, proofs and
+//! the machine. The thresholds are constants; docs/method.md lists them.
 
 use tare_model::load::LoadResult;
 use tare_model::trial::{Event, EventKind, MachineUse, ProcessUse, Proof, Resources};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
-/// Above this share of all cores busy (mean over the window), or of the allowed cores
-/// used by the trial itself, a trial is suspect.
+/// A trial is suspect if more than this share of all cores was busy (mean over the window), or if
+/// the trial itself used more than this share of the cores that it may run on.
 pub const MACHINE_BUSY_SUSPECT: f64 = 0.90;
-/// Above this share it is invalid: what was measured is the queue for the cores.
+/// A trial is invalid above this share, because latency is then mostly waiting for a core.
 pub const MACHINE_BUSY_INVALID: f64 = 0.99;
-/// Above this share of all cores used by processes outside the trial it is suspect.
+/// A trial is suspect if processes outside the trial used more than this share of all cores.
 pub const OTHERS_SUSPECT: f64 = 0.05;
-/// Above this share it is invalid.
+/// A trial is invalid above this share.
 pub const OTHERS_INVALID: f64 = 0.25;
-/// Above this share of all cores taken by the hypervisor a trial is suspect.
+/// A trial is suspect if the hypervisor took more than this share of all cores.
 pub const STOLEN_SUSPECT: f64 = 0.05;
-/// Where values of a kubelet are older than this share of the window, a trial is suspect.
+/// A trial is suspect if values from a kubelet are older than this share of the window.
 pub const KUBELET_AGE_SUSPECT: f64 = 0.10;
-/// Above this share it is invalid: what is told is not of this window.
+/// A trial is invalid above this share, because the values are from before the window.
 pub const KUBELET_AGE_INVALID: f64 = 0.99;
 
-/// What was seen of one trial.
+/// Everything that the verdict on one trial depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
-    /// The generator's result, where there is one.
+    /// The generator's result, if there is one.
     pub load: Option<&'a LoadResult>,
-    /// CPU and memory, where they were sampled.
+    /// CPU and memory, if they were sampled.
     pub resources: Option<&'a Resources>,
-    /// Proofs made.
+    /// Results of the proofs.
     pub proofs: &'a [Proof],
     /// Events of the trial.
     pub events: &'a [Event],
-    /// What was lost or damaged, in sentences.
+    /// What was lost or damaged, one sentence each.
     pub incomplete: &'a [String],
     /// Whether tare is a debug build.
     pub debug_build: bool,
@@ -60,7 +60,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     }
     if let Some(resources) = evidence.resources {
         let window_ns = evidence.load.map_or(resources.window_ns, |l| l.window_ns);
-        gone(resources, window_ns, evidence.events, &mut findings);
+        vanished(resources, window_ns, evidence.events, &mut findings);
         machine(resources, &mut findings);
     }
     if evidence.debug_build {
@@ -77,15 +77,15 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     }
 }
 
-/// Where the sampling found nothing more to read in a window of this length, or nothing at
-/// all, and nothing else has said why.
-fn gone(resources: &Resources, window_ns: u64, events: &[Event], findings: &mut Vec<Finding>) {
+/// Adds findings for processes that could not be sampled until the end of the window, or at all,
+/// unless an event explains it already.
+fn vanished(resources: &Resources, window_ns: u64, events: &[Event], findings: &mut Vec<Finding>) {
     let has_event = |name: &str| {
         let mut exited = events.iter().filter(|e| e.kind == EventKind::Exited);
         exited.any(|e| e.subject == name)
     };
     let early = |p: &&ProcessUse| {
-        // Generators may end with the window: whether they did their work is in their records.
+        // Generators may end with the window. Their records show whether they are complete.
         let own = matches!(p.plane, Plane::Generator | Plane::GeneratorProxy);
         p.gone_at_ns
             .is_some_and(|t_ns| !own || t_ns.unsigned_abs() < window_ns)
@@ -100,7 +100,7 @@ fn gone(resources: &Resources, window_ns: u64, events: &[Event], findings: &mut 
     };
     if let Some(first) = never.first() {
         let found = format!(
-            "{}{} could not be read from the beginning: what was used is not in the figures",
+            "{}{} could never be sampled: the figures do not include its CPU and memory",
             first.name,
             more(&never)
         );
@@ -108,7 +108,7 @@ fn gone(resources: &Resources, window_ns: u64, events: &[Event], findings: &mut 
     }
     if let Some(first) = vanished.first() {
         let found = format!(
-            "{} was gone {:.1} s into the window{}; what was used until then is in the figures",
+            "{} vanished {:.1} s into the window{}; the figures include its use until then",
             first.name,
             first.gone_at_ns.unwrap_or(0) as f64 / 1e9,
             more(&vanished)
@@ -117,8 +117,8 @@ fn gone(resources: &Resources, window_ns: u64, events: &[Event], findings: &mut 
     }
 }
 
-/// A quota stops all threads of the group until its period ends: waits of tens of
-/// milliseconds that no mesh has caused.
+/// Adds a finding if a CPU quota throttled the trial. A quota stops all threads of the control
+/// group until its period ends, so requests wait tens of milliseconds, and not because of the mesh.
 fn throttled(machine: &MachineUse, findings: &mut Vec<Finding>) {
     let Some(ns) = machine.throttled_ns.filter(|&ns| ns > 0) else {
         return;
@@ -128,13 +128,14 @@ fn throttled(machine: &MachineUse, findings: &mut Vec<Finding>) {
         ns as f64 / 1e6
     );
     findings.push(Finding {
-        remedy: "Lift the CPU quota of the control group or container that tare runs in."
+        remedy: "Remove the CPU quota of the control group or container that tare runs in."
             .to_owned(),
         ..Finding::new(Grade::Invalid, Reason::Throttled, found)
     });
 }
 
-/// What a kubelet told late is carried on in a straight line to the window's edges.
+/// Adds a finding if values from kubelets are old: they are extrapolated linearly to the edges of
+/// the window.
 fn stale(resources: &Resources, findings: &mut Vec<Finding>) {
     let window_ns = resources.window_ns as f64;
     let grade = |age_ns: u64| match age_ns as f64 / window_ns {
@@ -145,12 +146,12 @@ fn stale(resources: &Resources, findings: &mut Vec<Finding>) {
     let age_ns = resources.kubelet_age_ns_max;
     if let Some((age_ns, grade)) = age_ns.and_then(|age| Some((age, grade(age)?))) {
         let found = format!(
-            "CPU and memory are from kubelets, up to {:.1} s old in a window of {:.0} s",
+            "CPU and memory come from kubelets and are up to {:.1} s old, in a window of {:.0} s",
             age_ns as f64 / 1e9,
             window_ns / 1e9
         );
         findings.push(Finding {
-            remedy: "Let agents run (see docs/kubernetes.md), or measure longer.".to_owned(),
+            remedy: "Allow agents to run (see docs/kubernetes.md), or measure longer.".to_owned(),
             ..Finding::new(grade, Reason::Incomplete, found)
         });
     }
@@ -175,7 +176,7 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
         );
         findings.push(Finding::new(grade, Reason::MachineSaturated, found));
     }
-    // Where all cores are allowed, the machine's are no less busy than the trial's own.
+    // If all cores are allowed, the check of the whole machine covers the trial's own use.
     if machine.cores_allowed < machine.cores {
         let allowed = f64::from(machine.cores_allowed.max(1));
         let own: f64 = resources.processes.iter().map(|p| p.cpu_cores).sum();
@@ -271,8 +272,8 @@ mod tests {
         of_machine(machine, busy - other)
     }
 
-    /// Held to one core of four, the trial uses `own` of it; a neighbour 0.1.
-    fn held_to_one_core(own: f64) -> Verdict {
+    /// A trial that may run on one of four cores and uses `own` of it. Others use 0.1 cores.
+    fn on_one_core(own: f64) -> Verdict {
         let machine = MachineUse {
             cores: 4,
             cores_allowed: 1,
@@ -285,8 +286,8 @@ mod tests {
 
     #[test]
     fn allowed_cores_are_judged_by_the_trials_own_use() {
-        assert_eq!(held_to_one_core(0.85), Verdict::default());
-        let v = held_to_one_core(0.90);
+        assert_eq!(on_one_core(0.85), Verdict::default());
+        let v = on_one_core(0.90);
         assert_eq!(
             (v.grade, v.reasons[0].reason, v.reasons[0].found.as_str()),
             (
@@ -295,7 +296,7 @@ mod tests {
                 "the trial used 0.91 of 1 allowed cores"
             )
         );
-        assert_eq!(held_to_one_core(0.985).grade, Grade::Invalid);
+        assert_eq!(on_one_core(0.985).grade, Grade::Invalid);
     }
 
     #[test]
@@ -362,16 +363,16 @@ mod tests {
         assert_eq!(graded(None, 1), Grade::Valid);
     }
 
-    /// A window of 10 s; when each was gone, in seconds.
-    fn with_gone(all: &[(&str, Plane, Option<f64>)], exited: &[&str]) -> Verdict {
+    /// A window of 10 s; each process with the instant at which it vanished, in seconds.
+    fn with_vanished(all: &[(&str, Plane, Option<f64>)], exited: &[&str]) -> Verdict {
         sampled_for(10.0, all, exited)
     }
 
-    /// The same, of which so many seconds lie between the first and the last sample.
+    /// Like [`with_vanished`], with `sampled_s` seconds between the first and the last sample.
     fn sampled_for(sampled_s: f64, all: &[(&str, Plane, Option<f64>)], exited: &[&str]) -> Verdict {
-        let process = |(name, plane, gone_s): &(&str, Plane, Option<f64>)| ProcessUse {
+        let process = |(name, plane, vanished_s): &(&str, Plane, Option<f64>)| ProcessUse {
             plane: *plane,
-            gone_at_ns: gone_s.map(|s| (s * 1e9) as i64),
+            gone_at_ns: vanished_s.map(|s| (s * 1e9) as i64),
             ..process(name, 0.1)
         };
         let resources = Resources {
@@ -396,40 +397,40 @@ mod tests {
     }
 
     #[test]
-    fn what_vanished_is_invalid_although_nobody_saw_it_end() {
+    fn a_vanished_process_makes_the_trial_invalid_even_without_an_event() {
         let all = [
             ("web", Plane::Application, None),
             ("web/sidecar", Plane::DataPlane, Some(9.25)),
             ("api", Plane::Application, Some(10.0)),
         ];
-        let v = with_gone(&all, &[]);
+        let v = with_vanished(&all, &[]);
         let found: Vec<&str> = v.reasons.iter().map(|r| r.found.as_str()).collect();
         assert_eq!(
             found,
             [
-                "web/sidecar was gone 9.2 s into the window (and 1 more); what was used until then is in the figures"
+                "web/sidecar vanished 9.2 s into the window (and 1 more); the figures include its use until then"
             ]
         );
         assert_eq!(
             (v.grade, v.reasons[0].reason),
             (Grade::Invalid, Reason::Restart)
         );
-        let v = with_gone(&all, &["web/sidecar", "api"]);
-        assert_eq!(v.reasons.len(), 2, "said once: {:?}", v.reasons);
+        let v = with_vanished(&all, &["web/sidecar", "api"]);
+        assert_eq!(v.reasons.len(), 2, "one reason each: {:?}", v.reasons);
     }
 
     #[test]
     fn a_generator_that_ends_with_the_window_has_not_vanished() {
-        let generator = |s| with_gone(&[("generator-0", Plane::Generator, Some(s))], &[]).grade;
+        let generator = |s| with_vanished(&[("generator-0", Plane::Generator, Some(s))], &[]).grade;
         assert_eq!(generator(10.0), Grade::Valid);
         assert_eq!(generator(9.0), Grade::Invalid);
     }
 
-    /// Agents that start late sample less than the window, and tell times since its start.
+    /// Agents that start late sample only a part of the window; their times count from its start.
     #[test]
     fn the_end_of_the_window_is_that_of_the_load_and_not_of_the_sampling() {
-        let generator = |sampled_s, gone_s| {
-            let all = [("generator-0", Plane::Generator, Some(gone_s))];
+        let generator = |sampled_s, vanished_s| {
+            let all = [("generator-0", Plane::Generator, Some(vanished_s))];
             sampled_for(sampled_s, &all, &[]).grade
         };
         assert_eq!(generator(7.0, 8.0), Grade::Invalid);
@@ -438,33 +439,33 @@ mod tests {
     }
 
     #[test]
-    fn what_could_never_be_read_has_no_figures() {
+    fn a_process_that_was_never_sampled_is_incomplete() {
         let all = [
             ("web/sidecar", Plane::DataPlane, Some(0.0)),
             ("web", Plane::Application, Some(3.0)),
             ("generator-0", Plane::Generator, Some(0.0)),
         ];
-        let v = with_gone(&all, &[]);
+        let v = with_vanished(&all, &[]);
         let found: Vec<_> = v.reasons.iter().map(|r| (r.reason, &*r.found)).collect();
-        let never = "web/sidecar (and 1 more) could not be read from the beginning: what was used is not in the figures";
-        let gone = "web was gone 3.0 s into the window; what was used until then is in the figures";
+        let never = "web/sidecar (and 1 more) could never be sampled: the figures do not include its CPU and memory";
+        let vanished = "web vanished 3.0 s into the window; the figures include its use until then";
         assert_eq!(v.grade, Grade::Invalid);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found.contains(&(Reason::Incomplete, never)), "{found:?}");
-        assert!(found.contains(&(Reason::Restart, gone)), "{found:?}");
+        assert!(found.contains(&(Reason::Restart, vanished)), "{found:?}");
     }
 
     #[test]
-    fn a_generator_whose_records_were_wrong_is_told_once() {
+    fn a_generator_with_an_exit_event_is_reported_once() {
         let all = [("generator-0", Plane::Generator, Some(4.0))];
-        let v = with_gone(&all, &["generator-0"]);
+        let v = with_vanished(&all, &["generator-0"]);
         assert_eq!(v.reasons.len(), 1, "{:?}", v.reasons);
-        let v = with_gone(&all, &["generator-01"]);
-        assert_eq!(v.reasons.len(), 2, "another one: {:?}", v.reasons);
+        let v = with_vanished(&all, &["generator-01"]);
+        assert_eq!(v.reasons.len(), 2, "no event explains it: {:?}", v.reasons);
     }
 
     #[test]
-    fn a_quiet_machine_is_no_reason() {
+    fn a_quiet_machine_adds_no_finding() {
         assert_eq!(with_machine(1.5, 0.05, 0.0), Verdict::default());
     }
 

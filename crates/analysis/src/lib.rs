@@ -1,6 +1,6 @@
-//! From records to a [`Summary`](tare_model::summary::Summary): proving streams whole, judging
-//! trials, pooling, comparing, resources, and the formats in which results leave. Pure: no clock,
-//! no file, no socket.
+//! From records to a [`Summary`](tare_model::summary::Summary): checks that streams are complete,
+//! verdicts on trials, pooling, comparisons, resources, and export formats. Pure: it uses neither
+//! clocks nor files nor sockets.
 
 pub mod compare;
 pub mod cores;

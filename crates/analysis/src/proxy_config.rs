@@ -1,6 +1,6 @@
-//! What tare keeps of the configuration that a proxy runs with. Such a document can contain
-//! secrets in any place, so an allow-list names the settings to keep: whatever is not on it leaves
-//! nothing behind but a hash.
+//! What tare keeps of a proxy's effective configuration. Such a document can contain secrets in any
+//! place, so only settings on an allow-list are kept. Apart from them, only a hash of the document is
+//! kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tare_model::record::{LoadRecord, ProxySettings};
 /// Longest document that is read, in bytes.
 pub const BYTES_MAX: usize = 16 << 20;
 /// Delay between the end of a load and the requests for documents: the last samples of the window
-/// are read meanwhile, and must show the load alone.
+/// are taken in this time, and must show only the load.
 pub const ASKS_AFTER: Duration = Duration::from_millis(500);
 /// Time limit for all documents together.
 pub const ASKS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Most different values of one setting; the others are counted together.
+/// Largest number of different values of one setting; all further values are counted together.
 const VALUES_MAX: usize = 16;
 /// Longest value, in characters.
 const VALUE_CHARS_MAX: usize = 100;
@@ -96,7 +96,7 @@ const ALLOWED: &[&str] = &[
     "LINKERD2_PROXY_INBOUND_PORTS_DISABLE_PROTOCOL_DETECTION",
 ];
 
-/// Why nothing of a document is kept.
+/// Why a document cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyConfigError {
     /// Longer than [`BYTES_MAX`].
@@ -110,12 +110,12 @@ pub enum ProxyConfigError {
 /// Returns what is kept of a JSON document.
 ///
 /// # Errors
-/// When it is too long or not JSON.
+/// [`ProxyConfigError`] when the document is too long or not JSON.
 pub fn settings(name: &str, json: &[u8]) -> Result<ProxySettings, ProxyConfigError> {
     if json.len() > BYTES_MAX {
         return Err(ProxyConfigError::Large(json.len()));
     }
-    // Without the place in the text: it could contain a part of the text.
+    // The error names only the position: the parser's message could contain a part of the document.
     let document: Value = serde_json::from_slice(json).map_err(|e| {
         let (line, column) = (e.line(), e.column());
         ProxyConfigError::Json(format!("line {line}, column {column}"))
@@ -123,7 +123,7 @@ pub fn settings(name: &str, json: &[u8]) -> Result<ProxySettings, ProxyConfigErr
     Ok(settings_of(name, &document))
 }
 
-/// Returns what is kept of a document that is parsed already.
+/// Returns what is kept of a parsed document.
 #[must_use]
 pub fn settings_of(name: &str, document: &Value) -> ProxySettings {
     let text = document.to_string();
@@ -162,7 +162,7 @@ fn collect(value: &Value, kind: &str, field: &str, settings: &mut BTreeMap<Strin
         }
         _ if !ALLOWED.contains(&field) => {}
         scalar => {
-            if let Some(text) = plain(scalar) {
+            if let Some(text) = short_text(scalar) {
                 let name = match kind {
                     "" => field.to_owned(),
                     kind => format!("{kind}.{field}"),
@@ -186,8 +186,8 @@ fn kind_of(fields: &Map<String, Value>) -> Option<&str> {
     fits.then_some(short)
 }
 
-/// Returns a number, a truth value, or a short text of the characters of names.
-fn plain(value: &Value) -> Option<String> {
+/// Returns a number, a Boolean, or a short text that consists of characters of names.
+fn short_text(value: &Value) -> Option<String> {
     match value {
         Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
         Value::String(text) => {
@@ -199,8 +199,8 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// The documents of one generator's sidecar as they arrive in its records. Names that were not
-/// requested are ignored.
+/// The documents of one generator's sidecar, as they arrive in the generator's records. Documents
+/// that were not requested are ignored.
 #[derive(Debug, Default)]
 pub struct ProxyConfigs {
     requested: BTreeSet<String>,
@@ -217,7 +217,7 @@ impl ProxyConfigs {
         }
     }
 
-    /// Takes a record; records of other kinds are ignored.
+    /// Takes a record, and ignores records that are not about proxy configuration.
     pub fn take(&mut self, record: &LoadRecord) {
         let (name, arrived) = match record {
             LoadRecord::ProxyConfig(settings) => (&settings.name, Ok(settings.clone())),
@@ -233,7 +233,7 @@ impl ProxyConfigs {
     #[must_use]
     pub fn finish(mut self) -> BTreeMap<String, Result<ProxySettings, String>> {
         for name in self.requested {
-            let missing = || Err("the records end before it".to_owned());
+            let missing = || Err("the records end before this document".to_owned());
             self.arrived.entry(name).or_insert_with(missing);
         }
         self.arrived
@@ -284,10 +284,9 @@ mod tests {
         assert_eq!(kept.settings.len(), 1);
     }
 
-    /// `hush` in the place of every text and number, and of every name of a field that is not on
-    /// the list.
+    /// The word `hush` stands for secrets, in texts and in names of fields outside the list.
     #[test]
-    fn nothing_is_kept_of_what_is_not_on_the_list() {
+    fn only_settings_on_the_allow_list_are_kept() {
         let pem = "-----BEGIN EC PRIVATE KEY-----\nhush\n-----END EC PRIVATE KEY-----\n";
         for document in [
             json!({"private_key": {"inline_string": pem}, "filename": "/hush"}),
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_large_document_is_small() {
+    fn settings_of_a_large_document_take_little_space() {
         let cluster = |i: u32| {
             json!({"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
                 "name": format!("outbound|80||web-{i}"), "connect_timeout": "10s"})
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_change_their_hash_with_any_value() {
+    fn every_value_changes_the_hash() {
         let one = of(&json!({"unknown": 1}));
         assert_eq!(one, of(&json!({"unknown": 1})));
         assert_ne!(one.sha256, of(&json!({"unknown": 2})).sha256);
@@ -344,6 +343,9 @@ mod tests {
         assert_eq!(all.len(), 3);
         assert!(all["a"].is_ok());
         assert_eq!(all["b"], Err("refused".to_owned()));
-        assert_eq!(all["c"], Err("the records end before it".to_owned()));
+        assert_eq!(
+            all["c"],
+            Err("the records end before this document".to_owned())
+        );
     }
 }

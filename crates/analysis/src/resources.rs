@@ -1,10 +1,10 @@
 //! CPU and memory over the measured window, from the samples of an agent.
 //!
-//! CPU of a process is the difference of its CPU clock between the window's edges,
-//! divided by the window. Each process was read at an instant of its own, a little
-//! after the edge; the clock is brought back linearly to the edge itself: between the
-//! readings around it, and at the first edge, which lies before all readings, along
-//! the first two, so that all processes and the machine speak of the same window.
+//! CPU of a process is the difference of its CPU clock between the edges of the window, divided by
+//! the length of the window. Each process is read at its own instant, a little after the edge. So
+//! that the figures of all processes and of the machine are of the same window, the clock is
+//! interpolated linearly to the edge from the readings around it. The first edge is before all
+//! readings; there the clock is extrapolated from the first two readings.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,9 @@ use tare_model::record::{AgentRecord, ProcessSample, ResourceSample};
 use tare_model::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
 use tare_model::worker::{AgentSpec, Plane};
 
-/// Sums up an agent's records. `cores_allowed` is the number of cores that the trial's
-/// processes may run on; how many the machine has, the samples say.
-///
-/// `None` with fewer than two samples: there is no interval to speak of then.
-/// A process that vanished keeps what it had used at its last reading.
+/// Summarises an agent's records. `cores_allowed` is the number of cores that the trial's processes
+/// may run on; the samples contain the number of cores of the machine. A process that vanished
+/// counts with its use until its last reading. `None` with fewer than two samples.
 #[must_use]
 pub fn summarise(
     spec: &AgentSpec,
@@ -81,16 +79,17 @@ fn sampling_cores(records: &[AgentRecord], window_ns: u64) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// One process, brought to the instants of the samples.
+/// One process over time: its CPU clock at each edge, and its memory at each sample.
 struct Track {
     /// CPU used since the first edge, at each edge, in nanoseconds.
     cpu_ns: Vec<f64>,
     /// Instants of the edges.
     edges: Vec<i64>,
-    /// Resident bytes at each sample; `None` when gone.
+    /// Resident bytes at each sample; `None` where the process was not read.
     rss: Vec<Option<u64>>,
-    /// Bytes of the best kind that was read of this process, at the samples that read it.
+    /// Memory in bytes at each sample, of the kind `memory_kind`; `None` where it was not read.
     memory: Vec<Option<u64>>,
+    /// The best kind of memory that was read of this process.
     memory_kind: MemoryKind,
 }
 
@@ -105,15 +104,15 @@ impl Track {
             .flatten()
             .map(|p| (p.t_ns, p.cpu_ns))
             .collect();
-        // A kubelet tells the same reading until it has a newer one.
+        // A kubelet repeats a reading until it has a newer one.
         known.dedup_by_key(|&mut (t_ns, _)| t_ns);
         let at: Vec<f64> = edges
             .iter()
             .zip(&points)
             .map(
                 |(&edge, point)| match (point, known.first(), known.last()) {
-                    // Not read there: it is not known to have used anything before its
-                    // first reading or after its last.
+                    // The process was not read at this edge: without a reading there, no CPU is
+                    // counted before its first reading and after its last.
                     (None, Some(first), Some(last)) => {
                         at_instant(&known, edge.clamp(first.0, last.0))
                     }
@@ -152,7 +151,8 @@ impl Track {
     }
 
     fn process(&self, name: &str, plane: Plane, window_ns: u64, gone: Option<i64>) -> ProcessUse {
-        // Sampling may begin late: what was not there then has never been there.
+        // Sampling may begin late. A process that no sample contains counts as absent from the
+        // beginning.
         let never = self.rss.iter().all(Option::is_none);
         let memory = &self.memory;
         ProcessUse {
@@ -169,8 +169,8 @@ impl Track {
     }
 }
 
-/// CPU at an instant: linear between the readings around it, and along the nearest
-/// two where it lies outside.
+/// CPU clock at the instant `t`: interpolated linearly between the readings around `t`, or
+/// extrapolated from the nearest two readings.
 fn at_instant(known: &[(i64, u64)], t: i64) -> f64 {
     match known {
         [] => 0.0,
@@ -186,8 +186,8 @@ fn at_instant(known: &[(i64, u64)], t: i64) -> f64 {
     }
 }
 
-/// Time-weighted mean by trapezoids between the readings that are there; after the
-/// last one (gone, or not read) nothing is added and nothing divided.
+/// Time-weighted mean by the trapezoidal rule, from the first reading to the last one. The time
+/// before and after does not count.
 fn mean(edges: &[i64], values: &[Option<u64>]) -> f64 {
     let points: Vec<(i64, u64)> = edges
         .iter()
@@ -238,8 +238,8 @@ fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMa
     planes
 }
 
-/// Largest sum at one sample, over the samples in which memory of the kind in use
-/// was read of every process that was still there.
+/// Largest sum over all processes at one sample. Samples without the memory of a process that still
+/// existed are omitted.
 fn memory_max(mine: &[(&ProcessUse, &Track)]) -> u64 {
     let samples = mine.first().map_or(0, |(_, t)| t.rss.len());
     (0..samples)
@@ -261,7 +261,7 @@ fn sum_each(rows: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
     total
 }
 
-/// What was neither idle nor stolen between two samples, in cores.
+/// Cores that were neither idle nor stolen, on average between two samples.
 fn busy_cores(from: &ResourceSample, to: &ResourceSample) -> f64 {
     let elapsed_ns = (to.t_ns - from.t_ns).max(1) as f64;
     let idle_ns = to.machine.idle_ns.saturating_sub(from.machine.idle_ns);
@@ -289,9 +289,8 @@ fn machine(
         cores_allowed,
         busy_cores,
         busy_cores_max: max(&each),
-        // The machine and the processes are read one after the other, and idle
-        // time comes in steps of 10 ms: the difference can fall below nothing,
-        // and means nothing then.
+        // The machine and the processes are read one after the other, and idle time has a
+        // resolution of 10 ms. So the difference can be slightly negative, which has no meaning.
         other_cores: (busy_cores - accounted).max(0.0),
         stolen_cores: stolen_ns as f64 / window_ns as f64,
         throttled_ns: throttled.map(|(to, from)| to.saturating_sub(from)),
@@ -401,8 +400,9 @@ mod tests {
     }
 
     #[test]
-    fn the_machines_cores_are_all_of_them_whatever_is_allowed() {
-        // Allowed one core of two: the trial uses 0.3 of it, a neighbour all the other.
+    fn figures_of_the_machine_count_all_its_cores() {
+        // The trial may run on one of two cores and uses 0.3 of it. Another process uses the other
+        // core completely.
         let records = [
             sample(0, 0, vec![process(0, 0, 1, None)]),
             sample(2 * S, 2600, vec![process(2 * S, 600, 1, None)]),
@@ -414,8 +414,8 @@ mod tests {
     }
 
     #[test]
-    fn late_readings_are_brought_back_to_the_edges() {
-        // A process that uses exactly half a core, read 10, 30 and 20 ms late.
+    fn late_readings_are_interpolated_to_the_edges() {
+        // A process that uses exactly half a core is read 10, 30 and 20 ms late.
         let at = |t: i64| process(t, 5_000 + (t / 2_000_000) as u64, 1, None);
         let records = [
             sample(0, 0, vec![at(10_000_000)]),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_vanished_keeps_what_it_used() {
+    fn a_vanished_process_keeps_its_use() {
         let records = [
             sample(
                 0,
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_read_was_gone_from_the_beginning() {
+    fn a_process_that_was_never_read_vanished_at_the_beginning() {
         let gone = AgentRecord::Gone {
             process: 0,
             t_ns: S,
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_at_every_edge_counts_what_its_readings_say() {
+    fn no_use_is_assumed_before_the_first_and_after_the_last_reading() {
         let busy = |t: i64| process(t, (t / 2_000_000) as u64 + 5_000, 1, None);
         let with = |there: [bool; 3]| {
             let records: Vec<AgentRecord> = (0..3)
@@ -488,7 +488,7 @@ mod tests {
             let r = summarise(&spec(&[Plane::DataPlane]), &records, 2).unwrap();
             (r.processes[0].cpu_cores, r.processes[0].cpu_cores_max)
         };
-        // Half a core throughout.
+        // The process uses half a core all the time.
         for (there, cores, cores_max) in [
             ([true, false, true], 0.5, 0.5),
             ([false, true, true], 0.25, 0.5),
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn throttling_is_that_of_the_window_and_unknown_is_not_none() {
+    fn throttling_is_counted_over_the_window_and_may_be_unknown() {
         let with = |t: i64, ns: Option<u64>| {
             let AgentRecord::Sample(mut s) = sample(t, 0, vec![]) else {
                 unreachable!()
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn no_interval_no_figures() {
+    fn fewer_than_two_samples_give_no_figures() {
         assert_eq!(summarise(&spec(&[]), &[], 1), None);
         let one = [sample(0, 0, vec![])];
         assert_eq!(summarise(&spec(&[]), &one, 1), None);

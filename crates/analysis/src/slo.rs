@@ -1,4 +1,4 @@
-//! Objectives: what a load has to meet, as `p99<20ms` or `errors<0.1%`.
+//! Objectives that a load must meet, such as `p99<20ms` or `errors<0.1%`.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use tare_stats::{Histogram, WireError};
 
 const EXPECTED: &str = "like p99<20ms (p50 to p99.999, max, mean), errors<0.1% or achieved>99%";
 
-/// Fewer responses than these say little, whatever is asked of them.
+/// Fewest responses for an objective whose figure has no minimum of its own.
 const SAMPLES_MIN: u64 = 30;
 
-/// What is bounded.
+/// The figure that an objective bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Measure {
     /// A quantile of the latency, 0 to 1.
     Quantile(f64),
     Max,
     Mean,
-    /// Slots without an ok response, of those planned.
+    /// Share of the planned requests without an ok response.
     Errors,
-    /// Requests sent, of those planned.
+    /// Share of the planned requests that were sent.
     Achieved,
 }
 
@@ -30,16 +30,16 @@ enum Measure {
 pub struct Slo {
     text: String,
     measure: Measure,
-    /// Nanoseconds, or a share from 0 to 1.
+    /// In nanoseconds, or as a share from 0 to 1.
     bound: f64,
 }
 
-/// An objective against a result.
+/// Outcome of one objective for one result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
-    /// Whether it was met.
+    /// Whether the objective was met.
     pub met: bool,
-    /// `p99 31.4 ms`: what was found.
+    /// The measured figure, such as `p99 31.4 ms`.
     pub found: String,
 }
 
@@ -47,7 +47,7 @@ impl Slo {
     /// Parses `NAME<BOUND` or `NAME>BOUND`; `<=` and `>=` mean the same.
     ///
     /// # Errors
-    /// What was found and what was expected.
+    /// A message with what was found and what was expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let at = text
@@ -82,19 +82,19 @@ impl Slo {
         })
     }
 
-    /// Whether this bounds the share of errors.
+    /// Whether this objective bounds the share of errors.
     #[must_use]
     pub fn is_of_errors(&self) -> bool {
         self.measure == Measure::Errors
     }
 
-    /// Whether this bounds the achieved rate.
+    /// Whether this objective bounds the achieved rate.
     #[must_use]
     pub fn is_of_rate(&self) -> bool {
         self.measure == Measure::Achieved
     }
 
-    /// The bound of a latency, in nanoseconds.
+    /// The bound in nanoseconds, if this objective bounds a latency.
     #[must_use]
     pub fn latency_bound_ns(&self) -> Option<u64> {
         match self.measure {
@@ -103,9 +103,9 @@ impl Slo {
         }
     }
 
-    /// How many responses this needs before it says something at 95 % confidence: the
-    /// smallest n with `1 - q^n >= 0.95` for a quantile q, or for a share of errors
-    /// `1 - q`.
+    /// Number of responses that are needed to judge this objective with 95 % confidence: the
+    /// smallest n with `1 - q^n >= 0.95`, where q is the quantile, or 1 minus the allowed share of
+    /// errors.
     #[must_use]
     pub fn samples_needed(&self) -> u64 {
         let for_quantile = |q: f64| (0.05_f64.ln() / q.ln()).ceil() as u64;
@@ -118,9 +118,9 @@ impl Slo {
         }
     }
 
-    /// How far above what lasts a rate can be without this noticing in a step of
-    /// `step_ns`, as a share: beyond the capacity C, the backlog grows to
-    /// `(r / C - 1)` of the step. `None` for what bounds no latency.
+    /// Share by which a rate can exceed the sustainable rate while a step of `step_ns` still meets
+    /// this objective. At a rate r above the capacity C, the backlog grows to `(r / C - 1)` times
+    /// the length of the step. `None` if this objective does not bound a latency.
     #[must_use]
     pub fn unseen_share(&self, step_ns: u64) -> Option<f64> {
         let of_longest = match self.measure {
@@ -132,10 +132,11 @@ impl Slo {
         Some(self.bound / (of_longest * step_ns.max(1) as f64))
     }
 
-    /// Holds this against a result. Without any ok response no latency is met.
+    /// Compares a result with this objective. Without ok responses, an objective for a latency is
+    /// missed.
     ///
     /// # Errors
-    /// A histogram that cannot be decoded.
+    /// [`WireError`] when a histogram cannot be decoded.
     pub fn judge(&self, result: &LoadResult) -> Result<Judged, WireError> {
         let counts = &result.counts;
         let of_planned = |n: f64| n / (counts.planned.max(1)) as f64;
@@ -160,7 +161,7 @@ impl Slo {
             _ if result.latency_ns.count == 0 => {
                 return Ok(Judged {
                     met: false,
-                    found: format!("{name} of no response"),
+                    found: format!("{name}: no ok response"),
                 });
             }
             Measure::Quantile(q) => {
@@ -190,8 +191,8 @@ fn measure(name: &str) -> Option<Measure> {
         "achieved" => Measure::Achieved,
         _ => {
             let percent = name.strip_prefix('p')?;
-            let plain = percent.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-            let value: f64 = percent.parse().ok().filter(|_| plain)?;
+            let decimal = percent.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+            let value: f64 = percent.parse().ok().filter(|_| decimal)?;
             let known = (50.0..=99.999).contains(&value);
             known.then_some(Measure::Quantile(value / 100.0))?
         }
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_passes_unseen_up_to_the_bound() {
+    fn a_backlog_is_visible_only_above_the_bound() {
         let share = |text: &str| Slo::parse(text).unwrap().unseen_share(2_000_000_000);
         assert_eq!(share("max<100ms"), Some(0.05));
         assert_eq!(share("p50<100ms"), Some(0.1));
@@ -239,15 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
-        let said = |text: &str| Slo::parse(text).unwrap_err().to_string();
-        assert!(said("p99").contains("expected an objective like p99<20ms"));
-        assert!(said("p999<1ms").contains("p50 to p99.999"));
-        assert!(said("latency<1ms").contains("\"latency\""));
-        assert!(said("p99>1ms").contains("expected p99<"));
-        assert!(said("achieved<99%").contains("expected achieved>"));
-        assert!(said("p99<20").contains("no unit"));
-        assert!(said("errors<0.1").contains("like 0.1%"));
-        assert!(said("errors<200%").contains("0% to 100%"));
+    fn errors_name_what_was_found_and_expected() {
+        let error = |text: &str| Slo::parse(text).unwrap_err().to_string();
+        assert!(error("p99").contains("expected an objective like p99<20ms"));
+        assert!(error("p999<1ms").contains("p50 to p99.999"));
+        assert!(error("latency<1ms").contains("\"latency\""));
+        assert!(error("p99>1ms").contains("expected p99<"));
+        assert!(error("achieved<99%").contains("expected achieved>"));
+        assert!(error("p99<20").contains("no unit"));
+        assert!(error("errors<0.1").contains("like 0.1%"));
+        assert!(error("errors<200%").contains("0% to 100%"));
     }
 }

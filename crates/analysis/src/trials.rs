@@ -1,4 +1,4 @@
-//! Trials as the analysis uses them: histograms decoded, doubts added, selected by cell.
+//! Trials as the analysis uses them: with decoded histograms and additional findings, by cell.
 
 use std::collections::BTreeSet;
 
@@ -20,29 +20,29 @@ use tare_stats::{Histogram, WireError};
 /// One trial as it is in a run directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredTrial {
-    /// Name of its directory.
+    /// Name of the trial's directory.
     pub dir: String,
-    /// Its `result.json`.
+    /// Content of the trial's `result.json`.
     pub result: TrialResult,
-    /// Its latencies by second of intended time, from its records; empty without records.
+    /// Latencies by second of intended time, from the trial's records; empty without records.
     pub seconds: Vec<Second>,
 }
 
-/// One trial, ready for use.
+/// One trial with decoded histograms.
 pub(crate) struct Trial<'a> {
     pub(crate) dir: &'a str,
     pub(crate) result: &'a TrialResult,
     /// See [`StoredTrial::seconds`].
     pub(crate) seconds: &'a [Second],
-    /// Of its seconds.
+    /// Tests of the trial's seconds; `None` with too few seconds.
     stability: Option<Stability>,
-    /// The trial's own verdict and what decoding added.
+    /// The trial's stored verdict, with the findings of the analysis.
     pub(crate) verdict: Verdict,
-    /// Absent when there is no load result, or a damaged one.
+    /// The load result; `None` if it is missing or damaged.
     pub(crate) load: Option<Decoded<'a>>,
-    /// Whether its figures go into a cell.
+    /// Whether the figures of the trial's cell include it.
     pub(crate) used: bool,
-    /// Whether the reader left it out.
+    /// Whether the trial was excluded on request.
     pub(crate) excluded: bool,
 }
 
@@ -54,11 +54,12 @@ pub(crate) struct Decoded<'a> {
     pub(crate) lateness: Histogram,
     /// Endpoint name to latency.
     pub(crate) endpoints: Vec<(&'a str, Histogram)>,
-    /// What the generator adds to a service time, where it compared its timestamps.
+    /// What the generator adds to service times, if it sampled kernel timestamps.
     pub(crate) added: Option<Histogram>,
-    /// From the intended instant until the kernel sent the request, likewise.
+    /// From the intended instant until the kernel sent the request, if the generator sampled kernel
+    /// timestamps.
     pub(crate) send: Option<Histogram>,
-    /// TLS handshakes, of a load with TLS.
+    /// Durations of TLS handshakes, if the load used TLS.
     pub(crate) handshake: Option<Histogram>,
 }
 
@@ -85,8 +86,8 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// Decodes all trials and decides which are used. A trial of something that the
-/// plan does not name, or that takes the place of another, is listed but not used.
+/// Decodes all trials and decides which are used. A trial is listed but not used if its mesh or
+/// load is not in the plan, or if an earlier trial has the same mesh, load and block.
 pub(crate) fn decode<'a>(
     plan: &Plan,
     stored: &'a [StoredTrial],
@@ -118,31 +119,31 @@ pub(crate) fn decode<'a>(
     trials
 }
 
-/// Leaves out the trials with these indices, and says so.
+/// Excludes the trials with the indices `excluded`, and adds a note that names them.
 pub(crate) fn exclude(trials: &mut [Trial<'_>], excluded: &[u32], notes: &mut Vec<String>) {
-    let mut left_out = Vec::new();
+    let mut indices = Vec::new();
     for trial in trials {
         let index = trial.result.trial.index;
         if excluded.contains(&index) {
             (trial.used, trial.excluded) = (false, true);
-            left_out.push(index.to_string());
+            indices.push(index.to_string());
         }
     }
-    left_out.dedup();
-    if !left_out.is_empty() {
+    indices.dedup();
+    if !indices.is_empty() {
         notes.push(format!(
-            "left out at the reader's wish: {} {}",
-            if left_out.len() == 1 {
+            "excluded on request: {} {}",
+            if indices.len() == 1 {
                 "trial"
             } else {
                 "trials"
             },
-            left_out.join(", ")
+            indices.join(", ")
         ));
     }
 }
 
-/// All trials of a cell.
+/// All trials of a cell, used or not.
 pub(crate) fn of_cell<'a, 'b>(
     trials: &'a [Trial<'b>],
     mesh: &str,
@@ -154,7 +155,7 @@ pub(crate) fn of_cell<'a, 'b>(
     })
 }
 
-/// The trials of a cell whose figures are in it.
+/// The used trials of a cell.
 pub(crate) fn used<'a, 'b>(trials: &'a [Trial<'b>], mesh: &str, load: &str) -> Vec<&'a Trial<'b>> {
     of_cell(trials, mesh, load).filter(|t| t.used).collect()
 }
@@ -173,7 +174,7 @@ pub(crate) fn paired<'a>(
         .collect()
 }
 
-/// Used trials of the mesh and of the baseline in the same block, in order of block.
+/// Used trials of the mesh and of the baseline in the same block, in the order of the blocks.
 pub(crate) fn pairs<'a, 'b>(
     trials: &'a [Trial<'b>],
     mesh: &str,
@@ -234,11 +235,13 @@ fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
     }
 }
 
-/// From this relative change from half to half on, a trial that surely changed is
-/// suspect. Trials are many: the test is held to one in a thousand.
+/// Smallest relative change between the halves of a trial that makes it suspect.
 const DRIFT_MIN: f64 = 0.10;
+/// The p-value below which such a change counts. It is small, because every trial of a run is
+/// tested.
 const DRIFT_P: f64 = 0.001;
 
+/// A finding if the latency of a trial was not steady.
 fn unsteady(found: &Stability) -> Option<Finding> {
     let (reason, text) = if let Some(seconds) = found.warmup_seconds {
         let all = found.seconds;
@@ -246,7 +249,8 @@ fn unsteady(found: &Stability) -> Option<Finding> {
         (Reason::WarmUpVisible, text)
     } else if found.drift.abs() >= DRIFT_MIN && found.drift_p < DRIFT_P {
         let change = figures::percent(found.drift);
-        let text = format!("the medians of the seconds changed by {change} from half to half");
+        let text =
+            format!("the median per second changed by {change} from the first to the second half");
         (Reason::NotSteady, text)
     } else {
         return None;
@@ -255,12 +259,13 @@ fn unsteady(found: &Stability) -> Option<Finding> {
 }
 
 impl Trial<'_> {
-    /// What was sampled, where the trial counts at all.
+    /// CPU and memory, if they were sampled.
     pub(crate) fn resources(&self) -> Option<&Resources> {
         self.result.resources.as_ref()
     }
 
-    /// CPU of a plane in cores, and memory in bytes; zero for a plane without processes.
+    /// CPU of a plane in cores, and its memory in bytes: zero for a plane without processes, `None`
+    /// if nothing was sampled.
     pub(crate) fn plane(&self, plane: Plane) -> Option<(f64, f64)> {
         let planes = &self.resources()?.planes;
         Some(
@@ -270,7 +275,7 @@ impl Trial<'_> {
         )
     }
 
-    /// The line in the list of trials.
+    /// The trial's row in the list of trials.
     pub(crate) fn row(&self) -> TrialRow {
         let spec = &self.result.trial;
         let load = self.result.load.as_ref();

@@ -1,6 +1,6 @@
-//! Do intervals still cover when a plan stops as soon as they are narrow enough? The
-//! rule of `stopping` looks after each block; coverage and false alarms are those of
-//! the blocks at which it stopped. `TARE_PLANS` sets the number of plans (250).
+//! Tests whether intervals still cover the true value if a plan stops as soon as they are narrow
+//! enough. The rule of `stopping` is checked after each block. Coverage and false alarms are those
+//! of the blocks at which the plan stopped. `TARE_PLANS` sets the number of plans (default: 250).
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
@@ -15,11 +15,11 @@ use tare_stats::Histogram;
 
 const BLOCKS_MAX: usize = 20;
 
-/// p99 within so much: some plans stop at the fewest blocks, some in between, and with
-/// the narrower one some reach the most.
+/// Targets for the interval of p99. Some plans stop at the minimum number of blocks, some later,
+/// and with the narrower target some reach the maximum.
 const TARGETS: [f64; 2] = [0.06, 0.10];
 
-/// The blocks after which the rule stops: all three cells within `target`.
+/// The number of blocks after which the rule stops: all three cells are within `target`.
 fn stops(blocks: &[[Histogram; 3]], methods: &[Method], target: f64) -> usize {
     let narrow = |n: usize| {
         (0..3).all(|i| {
@@ -32,7 +32,7 @@ fn stops(blocks: &[[Histogram; 3]], methods: &[Method], target: f64) -> usize {
         .unwrap_or(BLOCKS_MAX)
 }
 
-/// The mean over runs of what [`Histogram::mean`] says of each.
+/// The true mean over runs of [`Histogram::mean`], from a simulation.
 fn mean_of_all(shape: Shape) -> f64 {
     const BLOCKS: usize = 2_000;
     let mut simulator = Simulator::new(shape, 12);
@@ -74,7 +74,7 @@ fn check(shape: Shape) {
                 let d = quantile_differences(&[("", q)], &again, &base, &methods[n]).remove(0);
                 held[5 + i] += usize::from(d.distinction != Distinction::NotDistinguishable);
             }
-            // A mean over runs, as of CPU and memory, that lies high where latency does.
+            // A mean over runs of a figure that rises with latency, such as CPU.
             let means: Vec<f64> = base.iter().map(|h| h.mean()).collect();
             let mean = estimate(&means, CONFIDENCE).unwrap();
             held[4] += usize::from((mean.low.unwrap()..=mean.high.unwrap()).contains(&mean_truth));

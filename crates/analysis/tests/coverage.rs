@@ -1,6 +1,6 @@
-//! Do 95 % intervals cover 95 %? 2,000 simulated plans of 3, 5, 10 and 20 blocks for
-//! each shape of latencies; docs/statistics.md has the table, which
-//! `cargo test -p tare-stats --test coverage -- --nocapture` prints.
+//! Tests whether 95 % intervals cover the true value in 95 % of plans: 2,000 simulated plans with
+//! 3, 5, 10 and 20 blocks for each shape of latencies. docs/statistics.md contains the table, which
+//! `cargo test -p tare-analysis --test coverage -- --nocapture` prints.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
@@ -13,24 +13,25 @@ use tare_stats::Histogram;
 
 const BLOCKS: [usize; 4] = [3, 5, 10, 20];
 
-/// In how many plans each interval held the truth.
+/// Number of plans in which each interval contains the true value.
 #[derive(Default, Clone, Copy, Debug)]
 struct Held {
     p50: usize,
     p99: usize,
     overhead_p50: usize,
     overhead_p99: usize,
-    /// A/A comparisons that came out as different.
+    /// Number of A/A comparisons that are reported as different.
     alarms_p50: usize,
     alarms_p99: usize,
 }
 
+/// True values of p50 and p99.
 struct Truth {
     base: [f64; 2],
     mesh: [f64; 2],
 }
 
-/// One plan's part: what its first blocks say.
+/// Adds the outcomes of one plan, which consists of `blocks`.
 fn add(held: &mut Held, truth: &Truth, blocks: &[[Histogram; 3]], method: &Method) {
     let column = |i: usize| -> Vec<&Histogram> { blocks.iter().map(|b| &b[i]).collect() };
     let (base, again, mesh) = (column(0), column(1), column(2));

@@ -216,7 +216,7 @@ impl Environment for Fake {
 /// Resolves the plan `text` with `sets` (`path=value`) and runs it in virtual time into `dir`.
 ///
 /// # Panics
-/// When the plan is not valid or the run fails.
+/// If the plan is not valid or the run fails.
 pub fn run_text(dir: &Path, text: &str, sets: &[&str]) {
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
     let no_files = |path: &str| Err(format!("{path}: plans in tests cannot include files"));
@@ -230,7 +230,7 @@ pub fn run_text(dir: &Path, text: &str, sets: &[&str]) {
 /// Runs `plan` in virtual time into `dir`.
 ///
 /// # Errors
-/// [`RunError`] as [`experiment::run`].
+/// [`RunError`], as for [`experiment::run`].
 pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
     let manifest = RunManifest {
         schema_version: tare_model::SCHEMA_VERSION,

@@ -1,6 +1,6 @@
 //! A minimal client: waits for many sockets, reads those that are ready and writes again,
-//! without parsing what it reads. `make bench` compares the clients with it: the difference is
-//! their own work.
+//! without parsing what it reads. `make bench` compares the other clients with this one: the
+//! difference is the cost of their own work.
 //!
 //! ```text
 //! cargo run --release -p tare-load --example bare -- 127.0.0.1:8080 50 1

@@ -1,4 +1,4 @@
-//! `recording`, built with the feature `unrecorded`.
+//! The example `recording`, built with the feature `unrecorded`.
 
 #[path = "recording.rs"]
 mod recording;

@@ -5,11 +5,11 @@
 //! cargo run --release -p tare-load --example fixed -- --listen 127.0.0.1:8080 --delay 1ms
 //! ```
 //!
-//! One thread that spins while answers are pending. With `--pace sleep` it sleeps until the next
-//! answer: the answer is later by the time of a wake-up, and other processes can use the core.
-//! `GET /record` returns the record since the last such request as JSON: nanoseconds from the
-//! end of the read to the beginning of the write. Prints its address, and ends when standard
-//! input ends.
+//! The server has one thread, which spins while answers are pending. With `--pace sleep` the
+//! thread sleeps until the next answer: each answer is late by the time of a wake-up, but other
+//! processes can use the core. `GET /record` returns the latencies recorded since the last such
+//! request as JSON: nanoseconds from the end of the read to the beginning of the write. The
+//! server prints its address, and ends when standard input ends.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Error, Read, Write};

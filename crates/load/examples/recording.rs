@@ -1,6 +1,6 @@
-//! The load engine without the command line: `recording SPEC` carries out a specification (a
-//! JSON file) and prints the result. `counting` is the same engine without records of times;
-//! `make bench` compares both.
+//! The load engine without the command line: `recording SPEC` runs a specification (a JSON
+//! file) and prints the result. The example `counting` is the same engine, built without the
+//! recording of times; `make bench` compares both.
 #![allow(clippy::print_stdout, missing_docs, reason = "a program")]
 
 use std::sync::atomic::AtomicBool;

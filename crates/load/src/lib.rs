@@ -1,13 +1,13 @@
-//! The load engine: open-loop, exact, measured against itself.
+//! The load engine: an open loop that counts every request and reports its own errors.
 //!
-//! [`run`] carries out a [`tare_model::load::LoadSpec`] on this machine. Its parts:
+//! [`run`] runs a [`tare_model::load::LoadSpec`] on this machine. The parts of the engine:
 //!
 //! - [`http1`], [`http2`], [`grpc`]: the codecs. Pure: bytes in, events and bytes out.
 //! - `target`: what is sent where, resolved from the specification; trust and identity for TLS.
-//! - `driver`: the seam to time and sockets.
+//! - `driver`: the interface to time and sockets.
 //! - `engine`: one loop on one thread, generic over the driver.
-//! - `record`: what the loops observed, added up, and the [`verdict`] on it.
-//! - `machine`: the cores below the loops.
+//! - `record`: the merged statistics of all loops, and the [`verdict`] on them.
+//! - `machine`: idle states, pinning, core-to-core latency and CPU quotas of this machine.
 //! - `simulated`: the tests of all parts together, in virtual time and on loopback.
 
 mod driver;

@@ -21,7 +21,7 @@ use crate::target::{SpecError, Targets, connections_of, resolve};
 const OPEN_NS_MAX: u64 = 5_000_000_000;
 /// Time between the opening of the last connection and the first slot.
 const LEAD_NS: u64 = 5_000_000;
-/// Open files that are not connections.
+/// Number of open files that are reserved for other purposes than connections.
 const FILES_RESERVED: u64 = 64;
 /// Nice value of the collecting thread, which must never delay a loop on a shared core.
 const COLLECTOR_NICE: i32 = 19;
@@ -35,14 +35,14 @@ pub enum LoadError {
     /// Invalid TLS settings.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The kernel has no event loop for this process.
+    /// The kernel cannot create an event loop.
     #[error(
         "failed to create the event loop: {0}; it needs epoll_pwait2 or timerfd_create: allow one of them in the seccomp profile"
     )]
     Driver(std::io::Error),
     /// Too few file descriptors.
     #[error(
-        "the connections need {wanted} open files, but the limit is {limit}: raise it (ulimit -n) or use fewer connections"
+        "the connections need {wanted} open files, but the limit is {limit}: raise the limit (ulimit -n) or use fewer connections"
     )]
     Files {
         /// Open files of the connections, and reserved ones.
@@ -51,7 +51,7 @@ pub enum LoadError {
         limit: u64,
     },
     /// Fewer cores than threads.
-    #[error("cannot pin {threads} threads to {cores} cores: use fewer threads, or leave out --pin")]
+    #[error("cannot pin {threads} threads to {cores} cores: use fewer threads, or omit --pin")]
     Cores {
         /// Event loops.
         threads: u32,
@@ -68,7 +68,7 @@ pub enum LoadError {
     },
     /// The cores cannot be kept awake.
     #[error(
-        "failed to keep the cores awake: {0}; without --awake (`awake` in a specification) the run uses the kernel's idle states"
+        "failed to keep the cores awake: {0}; omit --awake (`awake` in a specification) to run with the kernel's idle states"
     )]
     Awake(#[from] NotAwake),
     /// A thread panicked or could not be started.
@@ -86,7 +86,7 @@ enum Message {
     Panicked,
 }
 
-/// Notifies the collector when a loop panics, so that it does not wait for the loop.
+/// Notifies the collector when a loop panics, so that the collector does not wait for the loop.
 struct PanicNotifier<'a>(&'a Sender<Message>);
 
 impl Drop for PanicNotifier<'_> {
@@ -103,8 +103,8 @@ impl Drop for PanicNotifier<'_> {
 /// interval records only with `intervals`.
 ///
 /// # Errors
-/// [`LoadError`] when the specification cannot be carried out on this machine. Failures of
-/// the target are results, not errors.
+/// [`LoadError`] when the specification cannot run on this machine. Failures of the target are
+/// results, not errors.
 pub fn run(
     spec: &LoadSpec,
     stop: &AtomicBool,
@@ -171,10 +171,10 @@ fn run_loop(
     stop: &AtomicBool,
 ) {
     let _notifier = PanicNotifier(sender);
-    // A failed collector has dropped the receiver: its messages are not needed any more.
+    // If the collector has failed, the receiver is dropped and messages are no longer needed.
     let send = |m| drop(sender.send(m));
     let one_at_a_time = plan.targets.origins.iter().all(|o| !o.multiplexed);
-    // Before the driver is calibrated: how late a thread wakes depends on its core.
+    // Pinned before the driver is calibrated, because how late a thread wakes depends on its core.
     if let Some(core) = core
         && let Err(source) = pin::pin_to(core)
     {
@@ -250,7 +250,7 @@ fn collect(
     for release in &releases {
         release.send(start.mono_ns).map_err(|_| ended_early())?;
     }
-    // Not before the start, which a low priority must not delay.
+    // The priority is lowered only now, because it must not delay the start.
     let own = rustix::thread::gettid();
     rustix::process::setpriority_process(Some(own), COLLECTOR_NICE).ok();
     let window_start_unix_ns = start.unix_ns.saturating_add(spec.warmup_ns);
@@ -294,8 +294,8 @@ struct Start {
     unix_ns: u64,
 }
 
-/// The start of the schedule on both clocks. A start in the past stays as it is: the slots
-/// since then are late and counted as such.
+/// The start of the schedule on both clocks. A start in the past is not changed: the slots since
+/// then are late, and are counted as late.
 fn choose_start(spec: &LoadSpec) -> Result<Start, std::io::Error> {
     let mono = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let mono_ns = mono.tv_sec as u64 * 1_000_000_000 + mono.tv_nsec as u64;

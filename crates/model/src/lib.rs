@@ -1,6 +1,5 @@
-//! The nouns of tare and the formats in which they travel. Pure: no clock,
-//! no socket, no file, no unseeded randomness; the crate's `clippy.toml` holds
-//! it to that.
+//! The nouns of tare as types, with their formats. Pure: no clock, no socket, no file, no unseeded
+//! randomness; the crate's `clippy.toml` enforces this.
 //!
 //! Times are integers in nanoseconds and carry the unit last in their name.
 //! Two clocks appear: `_unix_ns` is wall-clock time since 1970, shared between

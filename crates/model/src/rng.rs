@@ -1,4 +1,4 @@
-//! Seeded randomness whose stream never changes between versions: a run is
+//! A seeded random number generator. Its output must not change between versions, because a run is
 //! replayed from its seed.
 
 /// xoshiro256++ seeded through SplitMix64.
@@ -27,7 +27,7 @@ impl Rng {
         }
     }
 
-    /// An independent stream for part `index` of the users of `seed`.
+    /// Stream number `index` of `seed`. Streams with different numbers are independent.
     #[must_use]
     pub fn stream(seed: u64, index: u64) -> Self {
         let mut mix = Self::new(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95));

@@ -9,11 +9,11 @@ use crate::{SCHEMA_VERSION, layout, load, plan, record, summary, trial, worker};
 /// Names of all schemas, in alphabetical order, each with what it describes.
 pub const NAMES: [(&str, &str); 14] = [
     ("agent-record", "a line that an agent writes: agent.ndjson"),
+    ("clusters", "clusters.json: the runs of several clusters"),
     (
-        "clusters",
-        "clusters.json, above the runs of several clusters",
+        "clusters-comparison",
+        "comparison.json: the comparison of several clusters",
     ),
-    ("clusters-comparison", "comparison.json, beside it"),
     ("event", "a line of events.ndjson"),
     ("load", "the result of `tare load --output json`"),
     (
@@ -30,7 +30,7 @@ pub const NAMES: [(&str, &str); 14] = [
     ("workload-spec", "what `tare workload --spec` reads"),
 ];
 
-/// The schema of that name; `None` when there is none.
+/// The schema called `name`; `None` for an unknown name.
 #[must_use]
 pub fn of(name: &str) -> Option<Value> {
     let mut schema = match name {

@@ -1,6 +1,6 @@
-//! Fragments of messages: quoted text, lists of names, and the name that was probably meant.
+//! Fragments of messages: quoted text, lists of names, and the valid name nearest to a typo.
 
-/// Longer fragments of what was found are cut.
+/// Longest text that a message quotes, in characters; longer text is cut.
 const FRAGMENT_CHARS_MAX: usize = 60;
 
 /// A short form of `text` for a message, in backquotes.
@@ -26,8 +26,8 @@ pub(crate) fn one_of<'c>(names: impl IntoIterator<Item = &'c str>) -> String {
     }
 }
 
-/// The candidate nearest to `name`, if one is near enough to be worth naming: at
-/// most a third of its letters differ, or one contains the other.
+/// The candidate nearest to `name`, if `name` is likely a typo of it: at most a third of the
+/// characters differ, or one contains the other.
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let lower: String = name.to_lowercase().chars().take(64).collect();
     if lower.is_empty() {
@@ -51,7 +51,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_slip_is_found_and_a_stranger_is_not() {
+    fn a_typo_is_recognised_and_an_unrelated_name_is_not() {
         let names = ["duration", "warmup", "rate", "threads"];
         assert_eq!(nearest("duratoin", names), Some("duration"));
         assert_eq!(nearest("Rate", names), Some("rate"));

@@ -1,6 +1,6 @@
-//! How long it takes to load and analyse many runs: writes 100 synthetic runs of 50
-//! trials with 90 services and the endpoints of Emojivoto each (once), then reads and
-//! analyses them one after another.
+//! Measures how long it takes to load and analyse many runs. Writes 100 synthetic runs of 50
+//! trials with 90 services and the endpoints of Emojivoto each, if they do not exist, then reads
+//! and analyses them one after another:
 //! `cargo run --release -p tare-report --example many -- DIR [RUNS]`
 
 #[path = "../tests/support/mod.rs"]
@@ -23,7 +23,7 @@ fn plan() -> tare_model::plan::Plan {
     plan
 }
 
-/// 90 services, each with its sidecar where there are any.
+/// 90 services, each with a sidecar if the mesh has sidecars.
 fn widen(result: &mut TrialResult) {
     let Some(resources) = &mut result.resources else {
         return;

@@ -1,7 +1,6 @@
-//! Writes a synthetic run directory and its report, to look at the page without
-//! measuring anything: `cargo run -p tare-report --example synthetic -- DIR [KIND]`,
-//! where KIND is `doubts` (some trials suspect or invalid) or `hostile` (names that
-//! try to be markup).
+//! Writes a synthetic run directory and its report, to look at the page without measuring
+//! anything: `cargo run -p tare-report --example synthetic -- DIR [KIND]`, where KIND is `doubts`
+//! (some trials suspect or invalid) or `hostile` (names that contain markup).
 
 #[path = "../tests/support/mod.rs"]
 mod support;

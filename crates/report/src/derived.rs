@@ -18,7 +18,7 @@ pub fn summarise(run: &LoadedRun) -> Summary {
 }
 
 impl LoadedRun {
-    /// Returns the run as one of those that are compared.
+    /// Returns the run as one side of a comparison.
     #[must_use]
     pub fn side(&self) -> Side<'_> {
         Side {
@@ -30,7 +30,7 @@ impl LoadedRun {
 }
 
 /// Writes `summary.json` and `report.html` again, from the run directory alone, without the trials
-/// whose indices are in `excluded`. The page and the summary name those.
+/// whose indices are in `excluded`. The page and the summary list these trials.
 ///
 /// # Errors
 /// [`WriteError`] if the directory is not a run, has no trial of an index, or cannot be written to.

@@ -47,7 +47,7 @@ pub struct LoadedRun {
 /// Why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no `run.json`.
+    /// `run.json` does not exist.
     #[error(
         "{dir}: no {} found; expected a run directory, as printed by `tare run`",
         layout::RUN
@@ -186,7 +186,7 @@ fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     }
     if metadata.len() > JSON_BYTES_MAX {
         return Err(format!(
-            "{} bytes; the limit is {JSON_BYTES_MAX}",
+            "found {} bytes, expected at most {JSON_BYTES_MAX}",
             metadata.len()
         ));
     }
@@ -210,7 +210,7 @@ fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     }
 }
 
-/// Returns the version if it is the first field, where tare writes it; then the document is parsed
+/// Returns the version if it is the first field, where tare writes it. The document is then parsed
 /// only once.
 fn leading_version(document: &[u8]) -> Option<u32> {
     let mut rest = document;
@@ -236,7 +236,8 @@ fn io_words(error: &std::io::Error) -> String {
 }
 
 fn damaged(error: &serde_json::Error) -> String {
-    // A document of an older version lacks fields, which have defaults; it has no unknown ones.
+    // A document of an older version can lack fields, which have defaults, but has no unknown
+    // ones.
     if error.to_string().starts_with("unknown field") {
         return format!(
             "{1}; the file may be from a newer version than this tare {0}",
@@ -244,7 +245,11 @@ fn damaged(error: &serde_json::Error) -> String {
             printable(&error.to_string())
         );
     }
-    let what = if error.is_eof() { "cut off" } else { "damaged" };
+    let what = if error.is_eof() {
+        "truncated"
+    } else {
+        "damaged"
+    };
     format!("{what}: {}", printable(&error.to_string()))
 }
 

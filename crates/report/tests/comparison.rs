@@ -1,4 +1,4 @@
-//! Comparisons of two runs with known changes, and the figures beside the pooled ones.
+//! Comparisons of two runs with known changes, and the figures other than the pooled ones.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -44,7 +44,7 @@ fn trials(plan: &Plan, mut change: impl FnMut(&mut TrialResult)) -> Vec<StoredTr
         .collect()
 }
 
-/// All latencies of `mesh` longer by `factor`.
+/// Multiplies all latencies of `mesh` by `factor`.
 fn slower(mesh: &'static str, factor: f64) -> impl FnMut(&mut TrialResult) {
     move |result| {
         if result.trial.mesh.name == mesh {
@@ -166,7 +166,7 @@ fn one_block_exceeds_no_threshold_by_its_bound() {
         found.cells[0].changes[0].distinction,
         Distinction::TooFewBlocks
     );
-    assert!(render_comparison(&found, false).contains("not judged"));
+    assert!(render_comparison(&found, false).contains("not checked"));
 }
 
 #[test]
@@ -195,14 +195,17 @@ fn different_machines_and_settings_are_named() {
         found.warnings,
         [
             "cores: 4 before, 8 after",
-            "idle cores: not known before, kept awake after",
+            "idle cores: unknown before, kept awake after",
             "envoy: 0.0 (synthetic) before, 1.0 after",
-            "envoy has other settings",
-            "the load 200rps has other settings",
+            "envoy has different settings",
+            "the load 200rps has different settings",
         ]
     );
     let markdown = render_comparison_markdown(&found);
-    assert!(markdown.contains("envoy has other settings"), "{markdown}");
+    assert!(
+        markdown.contains("envoy has different settings"),
+        "{markdown}"
+    );
 }
 
 fn analysed(plan: &Plan, change: impl FnMut(&mut TrialResult)) -> Summary {
@@ -237,7 +240,7 @@ fn methods_of_published_benchmarks_give_the_figures_computed_by_hand() {
     );
     assert_eq!(cell.named[0].dropped, None);
 
-    // The run with the highest maximum is left out, of every figure.
+    // The run with the highest maximum is left out of every figure.
     let maxima = &cell.latency[4].runs_ns;
     let worst = (0..4).max_by_key(|i| maxima[*i]).unwrap();
     assert_eq!(cell.named[1].dropped, Some(cell.trials_used[worst]));
@@ -296,7 +299,7 @@ fn many_comparisons_cause_a_caution() {
         }
     }
     // About one in ten of 72 like meshes differs by chance, at p50 or at p99.
-    assert!(cautions > 0, "nothing to be cautious of");
+    assert!(cautions > 0, "no answer has a caution");
 }
 
 #[test]
@@ -346,12 +349,12 @@ fn seconds_show_what_longer_trials_would_improve() {
         assert!((sampling.order_low_ns..=sampling.order_high_ns).contains(&p50.value_ns));
     }
     assert!(summary.trials.iter().all(|t| t.stability.is_some()));
-    let doubts = |r: Reason| {
+    let findings = |r: Reason| {
         let all = summary.trials.iter().flat_map(|t| &t.verdict.reasons);
         all.filter(|f| f.reason == r).count()
     };
     assert_eq!(
-        (doubts(Reason::NotSteady), doubts(Reason::WarmUpVisible)),
+        (findings(Reason::NotSteady), findings(Reason::WarmUpVisible)),
         (0, 0)
     );
 }
@@ -418,19 +421,20 @@ fn an_adaptive_run_that_stopped_is_complete() {
     assert_eq!((summary.notes.len(), summary.confidence), (0, 0.95));
     assert_eq!(summary.stopping.as_ref(), Some(&stopping));
     let table = tare_report::render_table(&summary, false);
+    let table = table.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        table.contains(&format!("stopped after {blocks} of at most 20")),
+        table.contains(&format!("stopped after {blocks} of at most 20 blocks")),
         "{table}"
     );
 
-    // One block fewer, and it is partial.
+    // Without the last block, the run is incomplete.
     let fewer: Vec<StoredTrial> = until
         .into_iter()
         .filter(|t| t.result.trial.block + 1 < blocks)
         .collect();
     let summary = summarise(&support::manifest(&adaptive), &fewer, Vec::new());
     assert!(
-        summary.notes[0].contains("the run is partial"),
+        summary.notes[0].contains("the run is incomplete"),
         "{:?}",
         summary.notes
     );

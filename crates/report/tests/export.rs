@@ -45,7 +45,7 @@ fn files(run: &LoadedRun, summary: &Summary, format: Format) -> BTreeMap<String,
         Export::Files(files) => {
             let count = files.len();
             let named: BTreeMap<_, _> = files.into_iter().collect();
-            assert_eq!(named.len(), count, "two files of one name");
+            assert_eq!(named.len(), count, "two files have the same name");
             named
         }
         Export::Document(_) => panic!("one document"),
@@ -183,7 +183,10 @@ fn distributions_and_logs_have_the_pooled_counts() {
             sum
         };
         assert!(of(false).iter().eq(pooled.iter()));
-        assert!(of(true).iter().eq(pooled.iter()), "endpoints are the whole");
+        assert!(
+            of(true).iter().eq(pooled.iter()),
+            "the endpoints must add up to all responses"
+        );
     }
     let fortio = files(&run, &summary, Format::Fortio);
     assert_eq!(fortio.len(), run.trials.len() + summary.cells.len());
@@ -218,8 +221,8 @@ fn a_damaged_trial_affects_only_its_own_files() {
     }
 }
 
-/// Checks the rules of OpenMetrics that a text of ours could break, and returns the
-/// names of all samples.
+/// Checks the rules of OpenMetrics that an export could break, and returns the names of all
+/// samples.
 fn check_openmetrics(text: &str) -> BTreeSet<String> {
     let body = text.strip_suffix("# EOF\n").unwrap();
     let (mut names, mut families) = (BTreeSet::new(), BTreeSet::new());
@@ -329,7 +332,7 @@ struct Point {
     at_ms: i64,
 }
 
-/// Takes one request and answers it; returns its head and body.
+/// Accepts one request, responds with `answer`, and returns the head and body of the request.
 fn receive(listener: &TcpListener, answer: &str) -> (String, Vec<u8>) {
     let (mut stream, _) = listener.accept().unwrap();
     let mut seen = Vec::new();

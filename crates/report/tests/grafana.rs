@@ -1,5 +1,5 @@
-//! Every query of the Grafana dashboard, asked of a real Prometheus that holds a pushed
-//! run: `make grafana-test`, which names its binary in `PROMETHEUS`.
+//! Sends every query of the Grafana dashboard to a real Prometheus with a pushed run.
+//! `make grafana-test` sets `PROMETHEUS` to the path of its binary.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tare_report::export::{metrics, push};
 
-/// Longest that Prometheus may take to listen, and to show what was pushed.
+/// Longest time until Prometheus listens, and until it returns a pushed run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A Prometheus on loopback, ended with this value.
+/// A Prometheus on loopback, killed when this value is dropped.
 struct Prometheus {
     child: Child,
     url: String,
@@ -64,7 +64,7 @@ impl Prometheus {
         answer.body_mut().read_to_string().ok()
     }
 
-    /// The series that answer `query`.
+    /// The series that `query` returns.
     fn ask(&self, query: &str) -> Vec<Value> {
         let mut answer = ureq::post(format!("{}/api/v1/query", self.url))
             .config()
@@ -82,7 +82,7 @@ impl Prometheus {
 #[test]
 #[ignore = "needs a Prometheus: make grafana-test"]
 fn every_query_of_the_dashboard_finds_a_pushed_run() {
-    let binary = std::env::var("PROMETHEUS").expect("PROMETHEUS names the binary to ask");
+    let binary = std::env::var("PROMETHEUS").expect("PROMETHEUS must be the path of its binary");
     let prometheus = Prometheus::start(&binary);
     let dir = tempfile::tempdir().unwrap();
     let plan = support::quick();
@@ -99,7 +99,10 @@ fn every_query_of_the_dashboard_finds_a_pushed_run() {
         .ask("last_over_time(tare_run_info[1h])")
         .is_empty()
     {
-        assert!(begun.elapsed() < PATIENCE, "the pushed run does not show");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "Prometheus does not return the pushed run"
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
 
@@ -108,7 +111,7 @@ fn every_query_of_the_dashboard_finds_a_pushed_run() {
     let mut asked = 0;
     for panel in dashboard["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().unwrap() {
-            // What Grafana puts in: one run, all loads, one mesh, the last day.
+            // Values of Grafana's variables: one run, all loads, one mesh, the last day.
             let query = target["expr"]
                 .as_str()
                 .unwrap()
@@ -116,12 +119,13 @@ fn every_query_of_the_dashboard_finds_a_pushed_run() {
                 .replace("$load", ".+")
                 .replace("$mesh", "envoy/mtls")
                 .replace("$__range", "24h");
-            assert!(
-                !query.contains('$'),
-                "a variable that is not filled: {query}"
-            );
+            assert!(!query.contains('$'), "a variable without a value: {query}");
             let found = prometheus.ask(&query);
-            assert!(!found.is_empty(), "{}: nothing for {query}", panel["title"]);
+            assert!(
+                !found.is_empty(),
+                "{}: no series for {query}",
+                panel["title"]
+            );
             let value = found[0]["value"][1].as_str().unwrap();
             assert!(
                 value.parse::<f64>().unwrap().is_finite(),

@@ -69,7 +69,7 @@ fn a_document_of_a_newer_version_is_reported_as_newer() {
     let copy = copied(1);
     let trial = copy.path().join(layout::TRIALS).join("000-b0-bare-20rps");
     let result = trial.join(layout::RESULT);
-    change(&result, "{", "{\"measured_by_moonlight\": true,");
+    change(&result, "{", "{\"field_of_a_newer_version\": true,");
     let run = load_run(copy.path()).unwrap();
     assert_eq!(run.trials.len(), 0);
     assert!(

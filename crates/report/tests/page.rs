@@ -35,7 +35,7 @@ fn an_excluded_trial_is_named_and_in_no_figure() {
         assert_eq!(cell.trials_used.len(), if same { 2 } else { 3 });
         assert!(cell.trials_invalid.is_empty());
     }
-    let note = format!("left out at the reader's wish: trial {}", out.index);
+    let note = format!("excluded on request: trial {}", out.index);
     assert!(summary.notes.contains(&note), "{:?}", summary.notes);
     let page = std::fs::read_to_string(dir.path().join(layout::REPORT)).unwrap();
     assert!(page.contains("1 excluded by --exclude"));

@@ -1,5 +1,5 @@
-//! From a run directory to its outputs: damage becomes notes, names are escaped, and every output
-//! shows the same numbers.
+//! The outputs of a run directory: damage becomes notes, names are escaped, and every output shows
+//! the same numbers.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -103,7 +103,7 @@ fn the_table_equals_the_stored_one() {
             }
         })
         .collect();
-    assert_eq!(plain, found, "colour changes nothing but colour");
+    assert_eq!(plain, found, "colours must not change the text");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn damaged_trials_become_notes_and_the_others_are_read() {
     std::fs::remove_file(result(2)).unwrap();
     std::fs::remove_dir_all(&trials[3]).unwrap();
     std::fs::write(result(4), b"\xff\x00nonsense").unwrap();
-    // A flipped digit in the records: the checksum sees it.
+    // A changed digit in the records, which the checksum detects.
     let load = trials[5].join(layout::LOAD);
     let records = std::fs::read_to_string(&load).unwrap();
     std::fs::write(&load, records.replacen("\"sent\":", "\"sent\":1", 1)).unwrap();
@@ -285,7 +285,7 @@ fn damaged_trials_become_notes_and_the_others_are_read() {
     let notes = summary.notes.join("\n");
     for expected in [
         "000-",
-        "cut off",
+        "truncated",
         "001-",
         "newer tare: schema 9",
         "002-",
@@ -308,7 +308,7 @@ fn damaged_trials_become_notes_and_the_others_are_read() {
         assert_eq!(damaged.verdict.reasons[0].reason, Reason::Incomplete);
     }
     assert!(table(&summary).contains("note: "));
-    assert!(render_page(&summary).contains("cut off"));
+    assert!(render_page(&summary).contains("truncated"));
 }
 
 #[test]
@@ -371,12 +371,12 @@ fn a_run_without_trials_is_invalid() {
     let summary = analysed(dir.path());
     assert_eq!(summary.grade, Grade::Invalid);
     assert!(
-        summary.answers[0].text.contains("nothing can be said"),
+        summary.answers[0].text.contains("no trial at 400 rps yet"),
         "{:?}",
         summary.answers
     );
     assert!(table(&summary).contains("all meshes and loads: no trial yet."));
-    assert!(render_page(&summary).contains("nothing can be said"));
+    assert!(render_page(&summary).contains("no trial at 400 rps yet"));
 }
 
 #[test]
@@ -398,11 +398,14 @@ fn hostile_names_are_shown_as_text() {
     assert_eq!(page.matches("</script>").count(), 2);
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
     let table = table(&summary);
-    assert!(!table.contains('\x1b'), "escapes reach the terminal");
+    assert!(
+        !table.contains('\x1b'),
+        "an escape sequence reaches the terminal"
+    );
 }
 
 #[test]
-fn the_page_needs_nothing_from_outside() {
+fn the_page_loads_nothing_from_outside() {
     let dir = written();
     let page = render_page(&analysed(dir.path()));
     assert!(page.contains("default-src 'none'") && page.contains("script-src 'sha256-"));

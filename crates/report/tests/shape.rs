@@ -1,5 +1,5 @@
-//! The checks of real runs in `crates/tare/tests/cluster.rs`, on synthetic runs of every
-//! combination of what a host may do to a run.
+//! Tests of the checks that `crates/tare/tests/cluster.rs` applies to real runs: on synthetic
+//! runs, under every combination of conditions on the host.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -26,52 +26,52 @@ use tare_model::worker::Plane;
 use tare_stats::Histogram;
 use weighed::weighed;
 
-/// Whether something happened in a trial.
-type Happened = fn(&TrialResult) -> bool;
+/// Whether a condition holds for a trial.
+type Condition = fn(&TrialResult) -> bool;
 
-/// What a host may do to the trials of a run.
+/// Conditions on the host during a run.
 #[derive(Clone, Copy)]
-struct World {
-    /// Both looks at the distance of the cores were made.
-    looks: Happened,
-    /// Requests were compared with the kernel's instants.
-    instants: Happened,
-    /// The kernel gave those instants.
-    kernel_can: bool,
-    /// The trial was disturbed so much that it is invalid.
-    disturbed: Happened,
-    /// It did not even start.
+struct Conditions {
+    /// Whether the distance between the cores was measured.
+    core_distances: Condition,
+    /// Whether kernel timestamps were requested.
+    timestamps: Condition,
+    /// Whether the kernel supports these timestamps.
+    kernel_supports: bool,
+    /// Whether the trial was disturbed, and is invalid.
+    disturbed: Condition,
+    /// Whether disturbed trials start at all.
     starts: bool,
-    /// Something speaks against each trial that is left.
+    /// Whether the other trials are suspect.
     suspect: bool,
 }
 
-const ALWAYS: Happened = |_| true;
-const NEVER: Happened = |_| false;
-const BARE: Happened = |r| r.trial.mesh.name == "bare";
-const MESHED: Happened = |r| r.trial.mesh.name != "bare";
+const ALWAYS: Condition = |_| true;
+const NEVER: Condition = |_| false;
+const BARE: Condition = |r| r.trial.mesh.name == "bare";
+const MESHED: Condition = |r| r.trial.mesh.name != "bare";
 
-const QUIET: World = World {
-    looks: ALWAYS,
-    instants: ALWAYS,
-    kernel_can: true,
+const QUIET: Conditions = Conditions {
+    core_distances: ALWAYS,
+    timestamps: ALWAYS,
+    kernel_supports: true,
     disturbed: NEVER,
     starts: true,
     suspect: false,
 };
 
-const WORLDS: usize = 4 * 4 * 6;
+const COMBINATIONS: usize = 4 * 4 * 6;
 
-/// Every combination of looks, instants and disturbed trials.
-fn worlds() -> Vec<World> {
-    let looks: [Happened; 4] = [ALWAYS, NEVER, BARE, |r| r.trial.block == 1];
-    let instants: [(Happened, bool); 4] = [
+/// Every combination of core distances, timestamps and disturbed trials.
+fn all_conditions() -> Vec<Conditions> {
+    let core_distances: [Condition; 4] = [ALWAYS, NEVER, BARE, |r| r.trial.block == 1];
+    let timestamps: [(Condition, bool); 4] = [
         (ALWAYS, true),
         (ALWAYS, false),
         (NEVER, true),
         (MESHED, true),
     ];
-    let disturbed: [Happened; 6] = [
+    let disturbed: [Condition; 6] = [
         NEVER,
         |r| r.trial.block == 0,
         BARE,
@@ -81,39 +81,43 @@ fn worlds() -> Vec<World> {
         ALWAYS,
     ];
     let mut all = Vec::new();
-    for looks in looks {
-        for (instants, kernel_can) in instants {
+    for core_distances in core_distances {
+        for (timestamps, kernel_supports) in timestamps {
             for disturbed in disturbed {
-                all.push(World {
-                    looks,
-                    instants,
-                    kernel_can,
+                all.push(Conditions {
+                    core_distances,
+                    timestamps,
+                    kernel_supports,
                     disturbed,
-                    starts: all.len() < WORLDS / 2,
+                    starts: all.len() < COMBINATIONS / 2,
                     suspect: all.len().is_multiple_of(4),
                 });
             }
         }
     }
-    assert_eq!(all.len(), WORLDS);
+    assert_eq!(all.len(), COMBINATIONS);
     all
 }
 
-impl World {
-    /// What becomes of an undisturbed trial here.
-    fn befalls(&self, result: &mut TrialResult) {
-        let (looks, instants) = ((self.looks)(result), (self.instants)(result));
+impl Conditions {
+    /// Applies the conditions to an undisturbed trial.
+    fn apply(&self, result: &mut TrialResult) {
+        let (core_distances, timestamps) =
+            ((self.core_distances)(result), (self.timestamps)(result));
         let load = result.load.as_mut().unwrap();
-        load.generator.core_to_core_ns = looks.then_some([40.0, 190.0]).into_iter().collect();
+        load.generator.core_to_core_ns = core_distances
+            .then_some([40.0, 190.0])
+            .into_iter()
+            .collect();
         match &mut load.instrument_error {
-            Some(error) if instants && !self.kernel_can => {
+            Some(error) if timestamps && !self.kernel_supports => {
                 error.absent = Some("the kernel refuses SO_TIMESTAMPING: EPERM".to_owned());
                 (error.sampled, error.missed) = (0, 0);
                 let nothing = Histogram::new();
                 (error.send, error.service_time) = (nothing.to_wire(), nothing.to_wire());
                 (error.send_ns, error.service_time_ns) = (nothing.summary(), nothing.summary());
             }
-            Some(_) if instants => {}
+            Some(_) if timestamps => {}
             error => *error = None,
         }
         let mut found = Vec::new();
@@ -142,7 +146,8 @@ fn plan() -> Plan {
     support::plan(&meshes, &[20.0], 2)
 }
 
-/// Undisturbed trials of a cluster, which has control planes, or of one machine, where tare runs, too.
+/// Undisturbed trials of a cluster, which has control planes, or of one machine, on which tare
+/// also runs.
 fn undisturbed(cluster: bool) -> Vec<TrialResult> {
     let one = PlaneUse {
         processes: 1,
@@ -162,7 +167,7 @@ fn undisturbed(cluster: bool) -> Vec<TrialResult> {
     order(&plan()).iter().map(trial).collect()
 }
 
-/// What [`Shape::of`] is made of.
+/// The arguments of [`Shape::of`].
 type Run = (Value, Vec<(TrialResult, Vec<String>)>);
 
 fn run(plan: &Plan, results: Vec<TrialResult>) -> Run {
@@ -184,9 +189,9 @@ fn run(plan: &Plan, results: Vec<TrialResult>) -> Run {
     (serde_json::to_value(summary).unwrap(), trials.collect())
 }
 
-fn in_world(world: &World, trials: &[TrialResult]) -> Run {
+fn run_under(conditions: &Conditions, trials: &[TrialResult]) -> Run {
     let mut trials = trials.to_vec();
-    trials.iter_mut().for_each(|t| world.befalls(t));
+    trials.iter_mut().for_each(|t| conditions.apply(t));
     run(&plan(), trials)
 }
 
@@ -198,11 +203,13 @@ const ONLY_LOCAL: [&str; 2] = ["bare plane tare", "meshed plane tare"];
 const ONLY_CLUSTER: [&str; 1] = ["meshed plane control_plane"];
 
 #[test]
-fn whatever_the_hosts_do_two_runs_of_a_plan_have_the_same_shape() {
+fn two_runs_of_a_plan_have_the_same_shape_under_all_conditions() {
     let [local, cluster] = [false, true].map(|cluster| {
         let trials = undisturbed(cluster);
-        let all = worlds();
-        let shapes = all.iter().map(|world| shape(&in_world(world, &trials)));
+        let all = all_conditions();
+        let shapes = all
+            .iter()
+            .map(|conditions| shape(&run_under(conditions, &trials)));
         shapes.collect::<Vec<_>>()
     });
     let mut seen = BTreeSet::new();
@@ -216,7 +223,7 @@ fn whatever_the_hosts_do_two_runs_of_a_plan_have_the_same_shape() {
             seen.insert(expected);
         }
     }
-    // Both kinds, one of them, and neither: the worlds reach every case.
+    // The conditions cover every case: both kinds, one of them, and neither.
     let [bare, meshed] = ONLY_LOCAL;
     let all: [&[&str]; 5] = [&[], &[bare], &[meshed], &[bare, meshed], &ONLY_CLUSTER];
     assert_eq!(seen, all.map(<[_]>::to_vec).into());
@@ -224,11 +231,11 @@ fn whatever_the_hosts_do_two_runs_of_a_plan_have_the_same_shape() {
     assert_eq!(cluster[0].beyond(&local[0]), ONLY_CLUSTER);
 }
 
-/// What a run lacks, and how to remove it.
+/// A kind, and how to remove it from a run.
 type Lack = (&'static str, fn(&mut Run));
 
 #[test]
-fn a_kind_that_is_missing_is_found_in_every_world_that_causes_it() {
+fn a_missing_kind_is_found_if_a_trial_records_its_cause() {
     let trials = undisturbed(true);
     let lacking: [Lack; 6] = [
         ("stopping", |(summary, _)| remove(summary, "stopping")),
@@ -260,8 +267,8 @@ fn a_kind_that_is_missing_is_found_in_every_world_that_causes_it() {
         }),
     ];
     let mut found = BTreeSet::new();
-    for world in worlds() {
-        let whole = in_world(&world, &trials);
+    for conditions in all_conditions() {
+        let whole = run_under(&conditions, &trials);
         let expected = shape(&whole);
         for (kind, remove) in lacking {
             let mut run = whole.clone();
@@ -276,7 +283,7 @@ fn a_kind_that_is_missing_is_found_in_every_world_that_causes_it() {
 }
 
 #[test]
-fn whatever_the_hosts_do_a_run_weighs_its_meshes_by_what_is_left() {
+fn the_costs_follow_from_the_usable_trials_under_all_conditions() {
     let meshes = ["bare", "envoy/mtls", "envoy"];
     let trials = undisturbed(true);
     let refused = |summary: &Summary| {
@@ -290,8 +297,8 @@ fn whatever_the_hosts_do_a_run_weighs_its_meshes_by_what_is_left() {
         |cpu| cpu.distinction = Distinction::Lower,
     ];
     let mut spoilt = 0;
-    for world in worlds() {
-        let (summary, _) = in_world(&world, &trials);
+    for conditions in all_conditions() {
+        let (summary, _) = run_under(&conditions, &trials);
         let summary: Summary = serde_json::from_value(summary).unwrap();
         weighed(&summary, &meshes);
         for spoil in spoil {
@@ -303,14 +310,14 @@ fn whatever_the_hosts_do_a_run_weighs_its_meshes_by_what_is_left() {
             spoilt += 1;
         }
     }
-    assert_eq!(spoilt, WORLDS / 6 * 2 * spoil.len());
+    assert_eq!(spoilt, COMBINATIONS / 6 * 2 * spoil.len());
 }
 
 fn remove(of: &mut Value, key: &str) {
     of.as_object_mut().unwrap().remove(key).unwrap();
 }
 
-/// The cells of meshes whose names begin so.
+/// The cells of the meshes whose names begin with `mesh`.
 fn cells<'a>(summary: &'a mut Value, mesh: &'a str) -> impl Iterator<Item = &'a mut Value> {
     let all = summary["cells"].as_array_mut().unwrap().iter_mut();
     all.filter(move |c| c["mesh"].as_str().unwrap().starts_with(mesh))
@@ -320,12 +327,15 @@ fn cells<'a>(summary: &'a mut Value, mesh: &'a str) -> impl Iterator<Item = &'a 
 fn a_figure_without_its_cause_and_a_cause_without_its_figure_are_refused() {
     let trials = undisturbed(false);
     let refused = |run: &Run| catch_unwind(AssertUnwindSafe(|| shape(run))).is_err();
-    let good = in_world(&QUIET, &trials);
+    let good = run_under(&QUIET, &trials);
     assert!(!refused(&good));
     for key in ["core_to_core", "instrument"] {
         let mut run = good.clone();
         cells(&mut run.0, "bare").for_each(|c| remove(c, key));
-        assert!(refused(&run), "{key} is absent, and its cause is there");
+        assert!(
+            refused(&run),
+            "{key} is absent although its cause is recorded"
+        );
     }
     let figures: [fn(&mut Value); 4] = [
         |c| c["latency"] = Value::Array(Vec::new()),
@@ -341,33 +351,33 @@ fn a_figure_without_its_cause_and_a_cause_without_its_figure_are_refused() {
     for (key, change) in [
         (
             "core_to_core",
-            World {
-                looks: NEVER,
+            Conditions {
+                core_distances: NEVER,
                 ..QUIET
             },
         ),
         (
             "instrument",
-            World {
-                instants: NEVER,
+            Conditions {
+                timestamps: NEVER,
                 ..QUIET
             },
         ),
     ] {
-        let mut run = in_world(&change, &trials);
+        let mut run = run_under(&change, &trials);
         let mut from = good.clone();
         let figure = cells(&mut from.0, "bare").next().unwrap()[key].clone();
         cells(&mut run.0, "bare").for_each(|c| c[key] = figure.clone());
-        assert!(refused(&run), "{key} is there without its cause");
+        assert!(refused(&run), "{key} is present without its cause");
     }
     let mut run = good.clone();
     run.0["trials"][0]["used"] = false.into();
     assert!(refused(&run), "a valid trial is not used");
 }
 
-/// A new key that may be absent has to be named, with its cause, in `support/shape.rs`.
+/// A new key that may be absent must be listed, with its cause, in `support/shape.rs`.
 #[test]
-fn the_keys_of_a_cell_that_may_be_absent_are_named() {
+fn the_keys_of_a_cell_that_may_be_absent_are_listed() {
     let mut plan = plan();
     plan.prices = Some(Prices {
         core_hour: 0.04,
@@ -378,7 +388,7 @@ fn the_keys_of_a_cell_that_may_be_absent_are_named() {
     });
     let mut trials = undisturbed(true);
     for trial in &mut trials {
-        QUIET.befalls(trial);
+        QUIET.apply(trial);
         trial.load.as_mut().unwrap().tls = Some(tls());
     }
     let run = run(&plan, trials);

@@ -28,7 +28,8 @@ fn the_front_end_has_types_for_all_that_the_page_contains() {
             types.contains(&format!("export interface {name} {{")),
             "{types}"
         );
-        // Unchanged files keep their time, for whoever watches them.
+        // An unchanged file keeps its modification time, so that tools that watch it do not
+        // rebuild.
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(SOURCES)
             .join(file);
@@ -74,7 +75,7 @@ fn declare(out: &mut String, name: &str, schema: &Value) {
 
 fn type_of(schema: &Value) -> String {
     if *schema == Value::Bool(true) {
-        return "unknown".to_owned(); // any JSON, as Helm values
+        return "unknown".to_owned(); // any JSON, such as Helm values
     }
     if let Some(reference) = schema["$ref"].as_str() {
         return reference.rsplit('/').next().unwrap().to_owned();

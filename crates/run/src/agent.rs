@@ -14,24 +14,25 @@ use crate::agent_records::AgentRecords;
 use crate::proc::container::{Container, Groups};
 use crate::proc::read::{self, Process, Throttling};
 
-/// Average share of one core that reading proportional set sizes may take.
+/// Maximum share of one core, on average, for reading proportional set sizes (PSS).
 const PSS_SHARE_MAX: f64 = 0.005;
-/// Share of one core that it may take while it reads: the reads are spread over time.
+/// Maximum share of one core during a round of these reads. Pauses between the reads keep to it.
 const PSS_SHARE_MAX_MOMENTARY: f64 = 0.1;
-/// Interval between rounds of proportional set sizes, if the cost allows it.
+/// Interval between two rounds of these reads, if their cost allows it.
 const PSS_EVERY: Duration = Duration::from_secs(10);
 /// The first round begins at most this long before the window.
 const PSS_LEAD: Duration = Duration::from_secs(5);
-/// Within this time before a sample, no other reading begins.
+/// No other read begins within this time before a sample.
 const PSS_MARGIN_NS: i64 = 20_000_000;
-/// The timer of the runtime has a resolution of a millisecond; the rest is slept exactly.
+/// The runtime's timer has a resolution of 1 ms, so the last part of a wait, of this length, is a
+/// sleep of the thread, which is exact.
 const TIMER_GRAIN: Duration = Duration::from_millis(2);
 const SECOND_NS: i64 = 1_000_000_000;
 
 /// Why an agent failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The specification is from another version.
+    /// The specification has the schema version of another version of tare.
     #[error("agent specification has schema version {found}, expected {SCHEMA_VERSION}")]
     SchemaVersion {
         /// Its schema version.
@@ -45,8 +46,8 @@ pub enum AgentError {
     Io(#[from] std::io::Error),
 }
 
-/// Samples by the specification and writes records to `out`. After SIGTERM it takes one more sample
-/// and writes the final record.
+/// Takes the samples that the specification describes, and writes records to `out`. After SIGTERM
+/// it takes one more sample and writes the final record.
 ///
 /// # Errors
 /// When the specification is from another version, `/proc` cannot be read, or `out` fails.
@@ -65,9 +66,10 @@ struct Sampler {
     window: Duration,
     /// The start of the window on the monotonic clock.
     start: WindowStart,
-    /// `None` for those that have ended.
+    /// `None` for a process that has ended.
     processes: Vec<Option<Sampled>>,
-    /// All of the trial's processes are in the group of this one: they inherit it.
+    /// Throttling of the control group of this process. All processes of the trial inherit the
+    /// group.
     throttling: Throttling,
     round: PssRound,
     terminate: Signal,
@@ -111,19 +113,19 @@ impl Sampled {
     }
 }
 
-/// A round of proportional set sizes: every process once, spread over time. Samples carry complete
-/// rounds only.
+/// A round of proportional set sizes: every process once, spread over time. A sample
+/// contains the values of a round only after the round is complete.
 #[derive(Default)]
 struct PssRound {
     values: Vec<Option<u64>>,
-    /// The next process to read; at the end the round is complete.
+    /// Index of the next process to read. After the last process, the round is complete.
     next: usize,
     cost: Duration,
     /// When the next round is due.
     due_ns: i64,
 }
 
-/// An instant, and its distance from the start of the window.
+/// An instant on the monotonic clock, and its offset from the start of the window.
 struct WindowStart {
     at: Instant,
     offset_ns: i64,
@@ -224,7 +226,7 @@ impl Sampler {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
     }
 
-    /// Reads CPU and resident memory of all, as close together as possible.
+    /// Reads CPU and resident memory of all processes, as close together as possible.
     fn sample(&mut self, last: bool) -> Result<ResourceSample, AgentError> {
         let t_ns = self.start.t_ns();
         let machine = read::machine().ok_or(AgentError::Machine)?;
@@ -256,8 +258,8 @@ impl Sampler {
         }
     }
 
-    /// Continues a round that is due, with a pause after each process, until the round is complete or
-    /// `until_ns` is near.
+    /// Continues a round that is due, with a pause after each process, until the round is complete
+    /// or `until_ns` is reached.
     async fn read_pss_until(&mut self, until_ns: i64) {
         if self.round.next >= self.processes.len() {
             if self.start.t_ns() < self.round.due_ns {
@@ -323,10 +325,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let (last, before) = lines.split_last().unwrap();
         before.iter().for_each(|l| checksum.line(l));
-        let AgentRecord::Final { checksum: said, .. } = serde_json::from_str(last).unwrap() else {
+        let AgentRecord::Final { checksum: sum, .. } = serde_json::from_str(last).unwrap() else {
             panic!("the last record is {last}");
         };
-        assert_eq!(said, checksum.hex());
+        assert_eq!(sum, checksum.hex());
         lines
             .iter()
             .map(|l| serde_json::from_str(l).unwrap())
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_window_with_a_process_that_ends_in_it() {
+    async fn a_process_that_ends_in_the_window_is_recorded_as_gone() {
         let mut child = std::process::Command::new("sleep")
             .arg("0.7")
             .spawn()
@@ -371,13 +373,13 @@ mod tests {
                 _ => None,
             })
             .collect();
-        assert_eq!(samples.len(), 3, "0, 1 and 1.2 s");
-        // Never before its instant; the delay depends on the machine.
+        assert_eq!(samples.len(), 3, "at 0, 1 and 1.2 s");
+        // A sample is never taken early. How late it is taken depends on the machine.
         assert!(samples[0].t_ns >= 0 && samples[2].t_ns >= 1_200_000_000);
         assert!(samples[0].processes[0].unwrap().pss_bytes.is_some());
         assert!(samples[2].processes[0].unwrap().pss_bytes.is_some());
-        assert!(samples[0].processes[1].is_some(), "it lives at the start");
-        assert!(samples[2].processes[1].is_none(), "it is gone at the end");
+        assert!(samples[0].processes[1].is_some(), "it runs at the start");
+        assert!(samples[2].processes[1].is_none(), "it has ended at the end");
         let gone: Vec<u32> = records
             .iter()
             .filter_map(|r| match r {

@@ -1,4 +1,4 @@
-//! The records of an agent's stream.
+//! Writes the record stream of an agent.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -6,16 +6,16 @@ use std::io::{self, Write};
 use tare_model::record::{AgentRecord, Hello, ResourceSample};
 use tare_model::writer::RecordWriter;
 
-/// Writes the stream of an agent.
+/// The writer of an agent's stream.
 #[derive(Default)]
 pub(crate) struct AgentRecords<W> {
     out: RecordWriter<W>,
-    /// Indexes of the processes that a sample did not have.
+    /// Indexes of the processes that are already recorded as gone.
     gone: BTreeSet<usize>,
 }
 
 impl<W: Write> AgentRecords<W> {
-    /// A stream without a record.
+    /// Creates an empty stream.
     pub(crate) fn new(out: W) -> Self {
         Self {
             out: RecordWriter::new(out),
@@ -33,7 +33,7 @@ impl<W: Write> AgentRecords<W> {
         self.write(&AgentRecord::Hello(Hello::new(role, pid)))
     }
 
-    /// Writes a record for each process that the sample is the first to lack, then the sample.
+    /// Writes a `Gone` record for each process that is missing for the first time, then the sample.
     pub(crate) fn sample(&mut self, sample: ResourceSample) -> io::Result<()> {
         for (process, usage) in sample.processes.iter().enumerate() {
             if usage.is_none() && self.gone.insert(process) {
@@ -43,7 +43,7 @@ impl<W: Write> AgentRecords<W> {
         self.write(&AgentRecord::Sample(sample))
     }
 
-    /// Writes that a process ended.
+    /// Writes a record that a process has ended.
     pub(crate) fn gone(&mut self, process: usize, t_ns: i64) -> io::Result<()> {
         let process = process as u32;
         self.write(&AgentRecord::Gone { process, t_ns })
@@ -59,9 +59,9 @@ impl<W: Write> AgentRecords<W> {
     }
 }
 
-/// In memory, where no write fails.
+/// A stream in memory, where writes do not fail.
 impl AgentRecords<Vec<u8>> {
-    /// Takes the lines that were written since the last time, without their newlines.
+    /// Takes the lines that were written since the last call, without their newlines.
     pub(crate) fn take_lines(&mut self) -> Vec<String> {
         self.out.take_lines()
     }

@@ -1,5 +1,5 @@
-//! The seam between the experiment and the environment. Everything above it is the same for
-//! processes on this machine and for a cluster.
+//! The interface between the experiment and its environment. The code above this interface is the
+//! same for processes on this machine and for a cluster.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tare_model::trial::{Event, Proof, TrialSpec};
 use tare_model::worker::{AgentSpec, Upstream, WatchedProcess};
 use tokio::sync::mpsc;
 
-/// Where trials happen. Calls come in this order: `prepare` once; then for each
+/// A place where trials run. Calls come in this order: `prepare` once; then for each
 /// trial `deploy`, `prove(Before)`, `start` (any number), `prove(After)`, `teardown`;
 /// `close` once. After an error or an interruption `teardown` follows at once.
 #[expect(async_fn_in_trait, reason = "used generically, on one thread")]
@@ -42,10 +42,10 @@ pub trait Environment {
         dir: &Path,
     ) -> Result<Self::Deployment, EnvironmentError>;
 
-    /// Checks that the mesh of the trial is in the path, and nothing else.
+    /// Checks that the mesh of the trial, and no other proxy, is in the path.
     ///
     /// # Errors
-    /// When a check could not be made. A check that fails is a [`Proof`] that does not hold.
+    /// When a check could not be made. A failed check is a [`Proof`] with `holds: false`.
     async fn prove(
         &mut self,
         deployment: &mut Self::Deployment,
@@ -55,7 +55,7 @@ pub trait Environment {
     /// Starts a worker.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the worker cannot be started.
     async fn start(
         &mut self,
         deployment: &mut Self::Deployment,
@@ -63,18 +63,18 @@ pub trait Environment {
         dir: &Path,
     ) -> Result<Worker, EnvironmentError>;
 
-    /// Ends everything that belongs to the trial. Returns an event of kind `exited` for each process
-    /// that had ended by itself, and one of kind `left` for each that could not be ended.
+    /// Ends everything that belongs to the trial. Returns an event of kind `exited` for each
+    /// process that had ended by itself, and one of kind `left` for each that could not be ended.
     async fn teardown(&mut self, deployment: Self::Deployment) -> Vec<Event>;
 
     /// Removes everything that the environment itself holds (temporary files, keys).
     async fn close(self) -> Vec<Event>;
 }
 
-/// A deployment, as the experiment uses it.
+/// The part of a deployment that the experiment uses.
 pub trait Deployed {
-    /// Addresses for the generator by `(instance, service)`: every service in the mix of the plan,
-    /// of every instance.
+    /// Addresses for the generator by `(instance, service)`, for every service in the mix of the
+    /// plan and every instance.
     fn targets(&self) -> &BTreeMap<(String, String), Upstream>;
 
     /// Every process to sample, except tare, the generator and the agent.
@@ -99,10 +99,7 @@ pub enum Phase {
 
 /// A worker to start, with its specification.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one is made for each worker of a trial"
-)]
+#[expect(clippy::large_enum_variant, reason = "a trial creates only a few")]
 pub enum WorkerSpec {
     /// A generator: `tare load --spec -`.
     Generator(LoadSpec),
@@ -174,7 +171,7 @@ impl EnvironmentError {
         Self::Start { name, found }
     }
 
-    /// Returns the conversion of an error of `doing`.
+    /// Returns a function that adds the failed action, `doing`, to an I/O error.
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }

@@ -1,4 +1,4 @@
-//! The properties of the machine that someone needs to repeat a run.
+//! The properties of the machine that are needed to repeat a run.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! An OCI image of one static program for each architecture, and its archive.
+//! Writes an OCI image of tare, with one static program for each architecture, as an archive.
 //!
 //! Source: Open Container Initiative, image format and image layout, version 1.
 
@@ -15,7 +15,7 @@ const MACHINES: [(u16, &str); 2] = [(62, "amd64"), (183, "arm64")];
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// Why no image could be made.
+/// Why no image could be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The file is not a Linux program for a supported architecture.
@@ -35,8 +35,8 @@ pub enum ImageError {
 }
 
 /// Writes an archive with an image of `programs` as `/tare`, and returns the image's digest.
-/// The same programs give the same bytes. The digest is that of the manifest or, of several
-/// programs, of the index over their manifests.
+/// The same programs give the same bytes. The digest is that of the manifest or, for
+/// several programs, of the index of their manifests.
 ///
 /// # Errors
 /// When a program is not static or not of a supported architecture, two have the same architecture,
@@ -64,7 +64,8 @@ pub fn write(programs: &[Vec<u8>], name: &str, out: &mut impl Write) -> Result<S
             files.push(("manifest.json", docker.to_string().into_bytes()));
             image.clone()
         }
-        // One name for all of them: importers take one image for each descriptor of index.json.
+        // One descriptor, of the index, for all images: importers create one image for each
+        // descriptor in index.json.
         several => {
             let index = index(several);
             let of_index = descriptor(INDEX, &index);
@@ -86,7 +87,8 @@ pub fn write(programs: &[Vec<u8>], name: &str, out: &mut impl Write) -> Result<S
     Ok(named["digest"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The descriptor of an image of `program`, whose configuration, layer and manifest join `blobs`.
+/// Adds the configuration, layer and manifest of an image of `program` to `blobs`, and returns the
+/// descriptor of the manifest.
 fn image(program: &[u8], blobs: &mut Vec<Vec<u8>>) -> Result<Value, ImageError> {
     let machine = machine(program)?;
     let mut layer = Vec::new();
@@ -126,7 +128,7 @@ fn sha256(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&digest(&SHA256, bytes)))
 }
 
-/// The hexadecimal digits of a digest.
+/// Formats a digest in hexadecimal digits.
 pub(crate) fn hex(digest: &Digest) -> String {
     digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -16,7 +16,7 @@ pub(crate) fn not_removed(subject: impl Into<String>, found: impl Into<String>) 
     event(EventKind::NotRemoved, subject, found)
 }
 
-/// Returns an event with the current time. An empty subject is the whole trial or run.
+/// Returns an event with the current time. An empty subject means the whole trial or run.
 pub(crate) fn event(
     kind: EventKind,
     subject: impl Into<String>,

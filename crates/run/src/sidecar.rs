@@ -1,14 +1,14 @@
-//! The effective configuration of the generator's sidecar, saved with the trial under the same names
-//! in every environment.
+//! The effective configuration of the generator's sidecar, saved with the trial under the same
+//! names in every environment.
 
 use std::path::Path;
 
 use tare_model::record::ProxySettings;
 
-/// Saves what is kept of a document in the configuration folder of the trial.
+/// Saves the settings of one document in the configuration folder of the trial.
 ///
 /// # Errors
-/// A message, when it cannot be written.
+/// A message, when the file cannot be written.
 pub(crate) fn save(config: &Path, settings: &ProxySettings) -> Result<(), String> {
     let path = config.join(format!("generator-sidecar-{}.json", settings.name));
     let text = serde_json::to_string_pretty(settings).unwrap_or_default() + "\n";

@@ -1,5 +1,5 @@
-//! Writes a run directory. A trial gets its name only when all of it is on disk: it is written under
-//! a `.partial-` name, synced, and renamed.
+//! Writes a run directory. A trial gets its name only when all of it is on disk: it is written
+//! under a `.partial-` name, synced, and renamed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -53,7 +53,7 @@ fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -
     }
 }
 
-/// Writes `value` as JSON. `path` holds either the old or the new file, never a part.
+/// Writes `value` as JSON. `path` always holds the complete old file or the complete new file.
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
     let mut text = serde_json::to_string_pretty(value).map_err(|e| StoreError::Damaged {
         path: path.to_owned(),
@@ -113,7 +113,8 @@ impl RunDir {
     /// Opens an existing run and removes unfinished trials.
     ///
     /// # Errors
-    /// When there is no readable manifest of this version, or another tare process has locked it.
+    /// When the manifest cannot be read or is of another version, or another tare process has
+    /// locked the directory.
     pub fn resume(path: &Path) -> Result<Self, StoreError> {
         let file = path.join(layout::RUN);
         let text = fs::read_to_string(&file).map_err(io_error("read", &file))?;
@@ -160,8 +161,8 @@ impl RunDir {
         &self.manifest
     }
 
-    /// Whether `trial` is on disk with a measurement. A resumed run repeats a trial that failed before
-    /// measurement.
+    /// Whether `trial` is on disk with a measurement. A resumed run repeats a trial that failed
+    /// before measurement.
     #[must_use]
     pub fn has(&self, trial: &TrialSpec) -> bool {
         self.result(trial).is_some()
@@ -218,7 +219,7 @@ impl RunDir {
     }
 }
 
-/// A text file that grows line by line. Readers find every line that was written, also after the
+/// A text file that grows line by line. It contains every line that was written, even after the
 /// process was killed.
 #[derive(Debug)]
 struct Lines {
@@ -308,13 +309,13 @@ impl TrialWriter {
         }
         write_json(&self.path.join(layout::RESULT), result)?;
         if self.target.exists() {
-            // An earlier attempt that failed before measurement.
+            // Remove an earlier attempt that failed before measurement.
             fs::remove_dir_all(&self.target).map_err(io_error("replace", &self.target))?;
         }
         fs::rename(&self.path, &self.target).map_err(io_error("write", &self.target))?;
         self.kept = true;
         if let Some(parent) = self.target.parent() {
-            // A rename is durable once its folder is.
+            // The rename is durable only after its folder is synced.
             File::open(parent)
                 .and_then(|d| d.sync_all())
                 .map_err(io_error("sync", parent))?;

@@ -1,4 +1,4 @@
-//! Whole runs in virtual time: what is on disk afterwards, whatever happens.
+//! Complete runs in virtual time, with faults and interruptions, and the files that they leave.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::path::Path;
@@ -110,7 +110,7 @@ fn create_for(dir: &Path, plan: Plan) -> RunDir {
     RunDir::create(dir, manifest, "name: test\n").unwrap()
 }
 
-/// Asks for the end in the first stage of trial `stop_in`.
+/// Stops the run in the first stage of trial `stop_in`.
 struct Watcher {
     stop_in: Option<u32>,
     now: u32,
@@ -139,7 +139,7 @@ async fn go(dir: &RunDir, faults: Vec<Fault>, stop_in: Option<u32>) -> Result<Ou
         stop,
     };
     let outcome = run(&mut fake, dir, &mut watcher, stopped).await;
-    assert_eq!(fake.deployed, 0, "something was left deployed");
+    assert_eq!(fake.deployed, 0, "a deployment was not removed");
     outcome
 }
 
@@ -157,7 +157,7 @@ fn results(dir: &Path) -> Vec<TrialResult> {
         .collect()
 }
 
-/// All reasons but the remark on the debug build of the tests themselves.
+/// All reasons except that for the debug build, which the tests themselves are.
 fn reasons(result: &TrialResult) -> Vec<Reason> {
     let build = |r: &Reason| *r != Reason::DebugBuild;
     result
@@ -169,7 +169,7 @@ fn reasons(result: &TrialResult) -> Vec<Reason> {
         .collect()
 }
 
-/// Up to 20 blocks, until p99 is known within `half_width`.
+/// A plan with up to 20 blocks that stops when the interval of p99 has this half-width.
 fn adaptive(half_width: f64) -> Plan {
     let target = PrecisionTarget {
         what: "p99".into(),
@@ -187,19 +187,19 @@ fn adaptive(half_width: f64) -> Plan {
 
 #[tokio::test]
 async fn an_adaptive_plan_stops_when_its_intervals_are_narrow_enough() {
-    let straight = tempfile::tempdir().unwrap();
-    let run = create_for(straight.path(), adaptive(0.06));
+    let uninterrupted = tempfile::tempdir().unwrap();
+    let run = create_for(uninterrupted.path(), adaptive(0.06));
     let outcome = go(&run, vec![], None).await.unwrap();
     let blocks = outcome.done / 4;
     assert_eq!((outcome.planned, outcome.done % 4), (outcome.done, 0));
     assert!((UNTIL_MIN..20).contains(&blocks), "{outcome:?}");
-    let events = std::fs::read_to_string(straight.path().join("events.ndjson")).unwrap();
+    let events = std::fs::read_to_string(uninterrupted.path().join("events.ndjson")).unwrap();
     assert!(
         events.contains(&format!("stopped after {blocks} of at most 20 blocks")),
         "{events}"
     );
 
-    // Interrupted in the last of those blocks and resumed, it stops at the same place.
+    // A run that is interrupted in the last of those blocks and resumed stops after the same block.
     let broken = tempfile::tempdir().unwrap();
     let run = create_for(broken.path(), adaptive(0.06));
     let first = go(&run, vec![], Some(4 * blocks - 2)).await.unwrap();
@@ -212,7 +212,7 @@ async fn an_adaptive_plan_stops_when_its_intervals_are_narrow_enough() {
     assert_eq!(
         go(&run, vec![], None).await.unwrap(),
         outcome,
-        "and stays there"
+        "a complete run stays complete"
     );
 
     let never = tempfile::tempdir().unwrap();
@@ -227,7 +227,7 @@ async fn an_adaptive_plan_stops_when_its_intervals_are_narrow_enough() {
 }
 
 #[tokio::test]
-async fn a_plan_runs_to_its_end_in_its_order() {
+async fn a_run_has_all_trials_in_the_order_of_the_plan() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
     let outcome = go(&run, vec![], None).await.unwrap();
@@ -294,7 +294,7 @@ fn the_order_is_seeded_complete_and_shuffled_in_each_block() {
     );
     let other = Plan { seed: 8, ..plan() };
     assert_ne!(trials, order(&other));
-    // Within a block and a load, all meshes see the same schedule.
+    // Within a block and a load, all meshes get the same schedule.
     for t in &trials {
         let twin = trials
             .iter()
@@ -305,7 +305,7 @@ fn the_order_is_seeded_complete_and_shuffled_in_each_block() {
 }
 
 #[tokio::test]
-async fn interrupted_and_resumed_nothing_is_lost_and_nothing_done_twice() {
+async fn a_resumed_run_neither_loses_nor_repeats_trials() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
     let outcome = go(&run, vec![], Some(4)).await.unwrap();
@@ -320,7 +320,7 @@ async fn interrupted_and_resumed_nothing_is_lost_and_nothing_done_twice() {
     let first = results(dir.path());
     assert_eq!(first.len(), 4);
     drop(run);
-    // What a power cut would leave behind.
+    // A partial trial, such as a power cut leaves behind.
     let partial = dir.path().join("trials/.partial-004-x");
     std::fs::create_dir(&partial).unwrap();
     let run = RunDir::resume(dir.path()).unwrap();
@@ -340,8 +340,8 @@ async fn interrupted_and_resumed_nothing_is_lost_and_nothing_done_twice() {
 }
 
 #[tokio::test]
-async fn each_mishap_has_its_reason_and_costs_one_trial_only() {
-    for (mishap, reason) in [
+async fn each_fault_has_its_reason_and_affects_only_its_trial() {
+    for (fault, reason) in [
         (Fault::DoesNotDeploy(5), Reason::NotStarted),
         (Fault::NotMeshed(5), Reason::NotMeshed),
         (Fault::GeneratorDies(5), Reason::Incomplete),
@@ -351,32 +351,32 @@ async fn each_mishap_has_its_reason_and_costs_one_trial_only() {
     ] {
         let dir = tempfile::tempdir().unwrap();
         let run = create(dir.path());
-        let outcome = go(&run, vec![mishap], None).await.unwrap();
+        let outcome = go(&run, vec![fault], None).await.unwrap();
         assert_eq!(outcome.done, 12);
         for result in results(dir.path()) {
             if result.trial.index == 5 {
-                assert_eq!(result.verdict.grade, Grade::Invalid, "{mishap:?}");
+                assert_eq!(result.verdict.grade, Grade::Invalid, "{fault:?}");
                 assert!(
                     reasons(&result).contains(&reason),
-                    "{mishap:?}: {:?}",
+                    "{fault:?}: {:?}",
                     result.verdict
                 );
             } else {
-                assert_eq!(reasons(&result), [], "{mishap:?}");
+                assert_eq!(reasons(&result), [], "{fault:?}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn when_nothing_starts_the_run_ends_early_and_says_so() {
+async fn a_run_in_which_no_trial_starts_ends_early_with_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
     let faults = (0..12).map(Fault::DoesNotDeploy).collect();
     let error = go(&run, faults, None).await.unwrap_err();
     assert!(matches!(error, RunError::NothingStarts { .. }), "{error}");
     assert_eq!(results(dir.path()).len(), 3);
-    // What did not start is tried again.
+    // The trials that did not start are tried again.
     assert_eq!(go(&run, vec![], None).await.unwrap().done, 12);
     let again = results(dir.path());
     assert_eq!(again.len(), 12);
@@ -384,7 +384,7 @@ async fn when_nothing_starts_the_run_ends_early_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_full_disk_ends_the_run_by_name_and_keeps_what_is_done() {
+async fn a_full_disk_ends_the_run_with_its_error_and_keeps_the_finished_trials() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
     let error = go(&run, vec![Fault::DiskFull(3)], None).await.unwrap_err();
@@ -394,16 +394,16 @@ async fn a_full_disk_ends_the_run_by_name_and_keeps_what_is_done() {
     assert_eq!(source.kind(), std::io::ErrorKind::StorageFull);
     assert_eq!(results(dir.path()).len(), 3);
     let entries = std::fs::read_dir(dir.path().join("trials")).unwrap();
-    assert_eq!(entries.count(), 3, "half a trial was left behind");
+    assert_eq!(entries.count(), 3, "a partial trial was left behind");
     assert_eq!(go(&run, vec![], None).await.unwrap().done, 12);
 }
 
 #[tokio::test]
-async fn a_store_that_fails_keeps_what_is_done_and_a_later_resume_goes_on() {
+async fn a_run_that_cannot_be_written_keeps_the_finished_trials_and_can_be_resumed() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
     go(&run, vec![], Some(2)).await.unwrap();
-    // A file in the place of the next trial's folder: it cannot be written.
+    // A file in place of the next trial's folder, so that the trial cannot be written.
     let name = format!(".partial-{}", order(&plan())[2].dir_name());
     let next = dir.path().join("trials").join(name);
     std::fs::write(&next, "").unwrap();
@@ -418,7 +418,7 @@ async fn a_store_that_fails_keeps_what_is_done_and_a_later_resume_goes_on() {
 }
 
 #[test]
-fn a_run_directory_is_nobody_elses() {
+fn a_directory_in_use_or_not_empty_or_of_a_newer_version_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let run = create(dir.path());
     assert!(matches!(
@@ -429,11 +429,11 @@ fn a_run_directory_is_nobody_elses() {
     drop(run);
     let error = RunDir::create(dir.path(), manifest.clone(), "").unwrap_err();
     assert!(matches!(error, StoreError::Occupied { .. }));
-    let strangers = tempfile::tempdir().unwrap();
-    std::fs::write(strangers.path().join("plan.yaml"), "mine").unwrap();
-    let error = RunDir::create(strangers.path(), manifest, "").unwrap_err();
+    let foreign = tempfile::tempdir().unwrap();
+    std::fs::write(foreign.path().join("plan.yaml"), "mine").unwrap();
+    let error = RunDir::create(foreign.path(), manifest, "").unwrap_err();
     assert!(matches!(error, StoreError::Occupied { .. }));
-    let kept = std::fs::read_to_string(strangers.path().join("plan.yaml")).unwrap();
+    let kept = std::fs::read_to_string(foreign.path().join("plan.yaml")).unwrap();
     assert_eq!(kept, "mine");
     assert!(RunDir::resume(dir.path()).is_ok());
     let file = dir.path().join("run.json");

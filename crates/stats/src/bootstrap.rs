@@ -38,7 +38,7 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Largest number of runs for which every resample is enumerated with its probability.
 pub const ENUMERATED: usize = 6;
 
-/// Number of random resamples with more runs than [`ENUMERATED`].
+/// Number of random resamples if there are more runs than [`ENUMERATED`].
 const DRAWN: usize = 500;
 
 /// Largest half width of a histogram bucket, relative to its value. Intervals include it,

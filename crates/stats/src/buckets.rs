@@ -17,7 +17,7 @@ const _: () = assert!(Buckets::LEN <= 1 << 16, "an index has 16 bits in a list")
 pub(crate) struct Buckets {
     /// `None` for a page without counts; empty while values are in the list.
     pages: Box<[Option<Page>]>,
-    /// The bucket index of each value, unsorted; empty once there are pages.
+    /// The bucket index of each value, unsorted; empty once pages exist.
     listed: Vec<u16>,
 }
 
@@ -43,7 +43,7 @@ impl Buckets {
         }
     }
 
-    /// [`Self::add`] without an existing page.
+    /// The part of [`Self::add`] for a bucket without a page.
     #[inline(never)]
     fn add_first(&mut self, index: usize, n: u64) {
         if self.pages.is_empty() && n <= (LISTED_MAX - self.listed.len()) as u64 {
@@ -54,7 +54,7 @@ impl Buckets {
         new_page(&mut self.pages[index / PAGE])[index % PAGE] += n;
     }
 
-    /// Converts the list to pages, unless there are pages already.
+    /// Converts the list to pages, unless pages exist already.
     fn make_pages(&mut self) {
         if !self.pages.is_empty() {
             return;
@@ -155,8 +155,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Counts in neighbouring and in distant buckets. In half of the cases few enough for a
-    /// list; otherwise some are large.
+    /// Counts in neighbouring and in distant buckets. Half of the cases have few enough values for
+    /// a list; the others have some large counts.
     fn counts() -> impl Strategy<Value = Vec<(usize, u64)>> {
         let index = || prop_oneof![0..40usize, 0..Buckets::LEN, Just(Buckets::LEN - 1)];
         let few = prop::collection::vec((index(), 1..4u64), 0..10);
@@ -217,7 +217,7 @@ mod tests {
         ) {
             let expected = reference(&counts);
             let total: u64 = expected.iter().map(|(_, n)| n).sum();
-            // Ranks up to two above the number of values, and any others.
+            // Ranks of at most two above the number of values, and arbitrary ones.
             let rank = |(any, within): &(u64, bool)| if *within { any % (total + 3) } else { *any };
             let mut ranks: Vec<u64> = asked.iter().map(rank).collect();
             ranks.sort_unstable();

@@ -38,7 +38,7 @@ impl Within {
         for seconds in runs {
             let length = (seconds.len() as f64).cbrt().ceil().max(1.0) as usize;
             let before = columns.len();
-            columns.extend(seconds.chunks(length).map(joined));
+            columns.extend(seconds.chunks(length).map(merged));
             blocks.push(columns.len() - before);
         }
         if blocks.is_empty() || blocks.iter().any(|n| *n < BLOCKS_MIN) {
@@ -95,7 +95,7 @@ pub fn sum(second: &[(u64, u64)], more: impl Iterator<Item = (u64, u64)>) -> Sec
 }
 
 /// Merges several seconds into one column.
-fn joined(seconds: &[Second]) -> Second {
+fn merged(seconds: &[Second]) -> Second {
     let add = |all: Second, second: &Second| sum(&all, second.iter().copied());
     seconds.iter().fold(Second::new(), add)
 }
@@ -159,7 +159,7 @@ mod tests {
         let short = run(2, 0.0, 1, &mut rng);
         assert!(Within::new(&[&short]).is_none());
         assert!(Within::new(&[]).is_none());
-        let joined = joined(&[vec![(1, 1), (3, 2)], vec![(2, 5), (3, 1)]]);
-        assert_eq!(joined, [(1, 1), (2, 5), (3, 3)]);
+        let merged = merged(&[vec![(1, 1), (3, 2)], vec![(2, 5), (3, 1)]]);
+        assert_eq!(merged, [(1, 1), (2, 5), (3, 3)]);
     }
 }

@@ -1,8 +1,8 @@
 //! The latency histogram. The whole project uses one configuration, so that any two histograms
 //! can be merged by adding counts.
 //!
-//! `scale` has the layout of the buckets. An empty histogram takes about 100 bytes, one with a few hundred
-//! values 1 KiB, and a typical one with many values a few tens of KiB.
+//! `scale` defines the layout of the buckets. An empty histogram takes about 100 bytes, a histogram
+//! with a few hundred values 1 KiB, and a typical one with many values a few tens of KiB.
 
 use tare_model::hist::LatencySummary;
 
@@ -15,13 +15,13 @@ pub struct Histogram {
     pub(crate) buckets: Buckets,
     /// Sum of all counts.
     pub(crate) count: u64,
-    /// Exact, after clamping; `u64::MAX` when empty.
+    /// Exact minimum after clamping; `u64::MAX` when empty.
     pub(crate) min: u64,
-    /// Exact, after clamping; 0 when empty.
+    /// Exact maximum after clamping; 0 when empty.
     pub(crate) max: u64,
     /// Exact sum of the values after clamping.
     pub(crate) sum: u128,
-    /// Values that were above `HIGHEST_NS`.
+    /// Number of values above `HIGHEST_NS`.
     pub(crate) clamped: u64,
 }
 
@@ -147,7 +147,8 @@ impl Histogram {
 
     /// Rank of quantile `q`, from 1.
     fn rank(&self, q: f64) -> u64 {
-        // The product may be a rounding error above a whole number.
+        // Rounding can put the product slightly above a whole number, and `ceil` would then raise
+        // the rank by 1.
         let exact = q.clamp(0.0, 1.0) * self.count as f64;
         ((exact - exact * 1e-12).ceil() as u64).clamp(1, self.count.max(1))
     }

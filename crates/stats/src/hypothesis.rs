@@ -8,12 +8,13 @@ use crate::special::normal_below;
 /// Largest number of pairs for which all sign flips are enumerated.
 const FLIPS_ENUMERATED: usize = 14;
 
-/// Number of random sign flips with more pairs.
+/// Number of random sign flips if there are more pairs than [`FLIPS_ENUMERATED`].
 const FLIPS_DRAWN: u32 = 20_000;
 
 /// Two-sided p-value of the sign-flip permutation test. Its null hypothesis: each paired
 /// difference is equally likely with the opposite sign. Exact up to [`FLIPS_ENUMERATED`]
-/// pairs, with a smallest value of `2 / 2^n`; from seeded random flips above.
+/// pairs, where the smallest possible value is `2 / 2^n`; estimated from seeded random flips if
+/// there are more pairs.
 ///
 /// Source: Fisher, "The Design of Experiments" (1935), section 21; Pitman (1937).
 #[must_use]
@@ -22,7 +23,7 @@ pub fn sign_flip(pairs: &[f64], seed: u64) -> f64 {
         return 1.0;
     }
     let observed = pairs.iter().sum::<f64>().abs();
-    // Sums of the same numbers in another order differ in the last bits.
+    // Rounding makes equal sums differ in their last bits.
     let grain = 1e-9 * pairs.iter().map(|d| d.abs()).sum::<f64>();
     let as_far = |flips: u64| {
         let sum: f64 = pairs

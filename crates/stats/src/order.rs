@@ -64,7 +64,7 @@ pub fn middle(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The first of `0..=n` for which `holds` is true; it must be true for all after it.
+/// The first of `0..=n` for which `holds` is true; `holds` must be true for all after it.
 fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, n);
     while low < high {

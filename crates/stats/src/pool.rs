@@ -1,9 +1,9 @@
-//! The counts of several runs in one table, for the quantiles of any resample.
+//! The counts of several runs in one table, to compute the quantiles of many resamples quickly.
 
 use crate::hist::Histogram;
 use crate::scale::{BUCKETS, HIGHEST_NS, index_of, range_of};
 
-/// The counts of several runs in one table, for the quantiles of any resample.
+/// The counts of several runs, one column for each run.
 #[derive(Debug, Clone)]
 pub struct Pool {
     /// Upper ends of all buckets that any run uses, in ascending order.
@@ -110,8 +110,8 @@ impl Pool {
     }
 }
 
-/// The distinct values of all columns, in ascending order. They are sorted with one bit for each
-/// bucket of the histogram.
+/// The distinct values of all columns, in ascending order. A bitmap with one bit for each bucket of
+/// the histogram sorts them.
 fn union(columns: &[&[(u64, u64)]]) -> Vec<u64> {
     let mut words = vec![0u64; BUCKETS.div_ceil(64)];
     for (value, _) in columns.iter().copied().flatten() {
@@ -137,7 +137,7 @@ pub struct Cut<'a> {
     /// First and last row that can be the quantile of a resample.
     low: usize,
     high: usize,
-    /// The row of all runs pooled, which is near those of the resamples.
+    /// The quantile's row for all runs pooled. The rows of the resamples are near it.
     likely: usize,
 }
 
@@ -168,8 +168,8 @@ impl Cut<'_> {
         Some(self.first(|row| count(row) >= rank))
     }
 
-    /// The first row for which `reaches` is true; it is true for all rows after it. Searches from
-    /// the likely row in growing steps, then between the last two rows.
+    /// The first row for which `reaches` is true; `reaches` must be true for all rows after it.
+    /// Searches from the likely row in growing steps, then between the last two rows.
     fn first(&self, reaches: impl Fn(usize) -> bool) -> usize {
         let (mut low, mut high) = (self.low, self.high);
         let near = self.likely.clamp(low, high);

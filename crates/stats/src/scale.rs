@@ -1,8 +1,8 @@
 //! The buckets of every histogram: the layout of HdrHistogram (Gil Tene) for lowest 1 ns, highest
-//! 1 h and 3 significant digits. Values up to 2,047 ns have a bucket each; above, each power of two
-//! is divided into 1,024 buckets, so that a bucket is never wider than 0.1 % of its value.
+//! 1 h and 3 significant digits. Values up to 2,047 ns have a bucket each. Above that, each power
+//! of two is divided into 1,024 buckets, so that a bucket is never wider than 0.1 % of its value.
 
-/// Largest value with a bucket of its own: one hour in nanoseconds.
+/// Largest value of a histogram: one hour in nanoseconds. Larger values are clamped to it.
 pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 
 const SUB_BUCKET_BITS: u32 = 11;

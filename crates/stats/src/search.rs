@@ -25,14 +25,14 @@ const GRAIN: f64 = 1.005;
 const GROWTH: f64 = 2.0;
 /// Widths of the fall, in units of the logarithm of the rate.
 const WIDTHS: [f64; 7] = [0.003, 0.006, 0.012, 0.025, 0.05, 0.1, 0.2];
-/// Share of steps that are missed even at the lowest rates.
-const SPOILT: f64 = 0.03;
-/// Share of steps that are met even at the highest rates.
-const LUCKY: f64 = 0.01;
+/// Lapse rate `b`: the share of steps that are missed even at the lowest rates.
+const LAPSE_MISSED: f64 = 0.03;
+/// Lapse rate `a`: the share of steps that are met even at the highest rates.
+const LAPSE_MET: f64 = 0.01;
 /// Largest ratio between the rates of a step and of the estimate for which the step counts as a
 /// repeat.
 const NEAR: f64 = 1.25;
-/// Largest ratio between the limit and the nearest end of the range of steps.
+/// How far the grid of limits extends beyond each end of the range of steps, as a ratio of rates.
 const BEYOND: f64 = 2.0;
 /// Number of quantiles of m that are candidates for the next step.
 const CANDIDATES: usize = 15;
@@ -69,8 +69,8 @@ pub enum Progress {
 }
 
 impl RateSearch {
-    /// A search between two rates, in requests per second, that begins at `start_rps`. Both are
-    /// above 0, and `max_rps` is above `min_rps`.
+    /// A search between two rates, in requests per second, that begins at `start_rps`. `min_rps`
+    /// must be above 0, and `max_rps` above `min_rps`.
     #[must_use]
     pub fn new(min_rps: f64, max_rps: f64, start_rps: f64) -> Self {
         let apart = |from: f64, to: f64| ((to / from).ln() / GRAIN.ln()).round() as usize;
@@ -80,7 +80,7 @@ impl RateSearch {
         let curve = |width: f64| {
             let met = |d: i64| {
                 let sharp = 1.0 / (1.0 + (d as f64 * GRAIN.ln() / width).exp());
-                LUCKY + (1.0 - LUCKY - SPOILT) * sharp
+                LAPSE_MET + (1.0 - LAPSE_MET - LAPSE_MISSED) * sharp
             };
             (-(rates as i64)..=rates as i64).map(met).collect()
         };
@@ -113,7 +113,7 @@ impl RateSearch {
             (None, None) => self.start,
             (Some(highest), None) => (highest + jump).min(self.range.1),
             (None, Some(lowest)) => lowest.saturating_sub(jump).max(self.range.0),
-            (Some(_), Some(_)) => self.most_telling(),
+            (Some(_), Some(_)) => self.most_informative(),
         };
         self.rate(next)
     }
@@ -196,13 +196,13 @@ impl RateSearch {
     }
 
     /// The candidate whose outcome gives the most information about m.
-    fn most_telling(&self) -> usize {
+    fn most_informative(&self) -> usize {
         let marginal = self.marginal();
         let at = |i: usize| (i as f64 + 0.5) / CANDIDATES as f64;
         let (lowest, highest) = self.range;
         let candidates = (0..CANDIDATES).map(|i| quantile(&marginal, at(i)).clamp(lowest, highest));
-        let telling = candidates.map(|x| (self.information(x, &marginal), x));
-        telling
+        let scored = candidates.map(|x| (self.information(x, &marginal), x));
+        scored
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .map_or(self.start, |(_, x)| x)
     }
@@ -266,6 +266,7 @@ mod tests {
         (search, 200)
     }
 
+    /// The probability of a met step: a logistic curve that falls at the rate `at`.
     fn falls(at: f64, width: f64) -> impl Fn(f64) -> f64 {
         move |rate| 1.0 / (1.0 + ((rate / at).ln() / width).exp())
     }

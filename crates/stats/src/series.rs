@@ -9,9 +9,9 @@ use crate::special::t_beyond;
 /// Fewest seconds for the tests.
 const SECONDS_MIN: usize = 8;
 
-/// Largest p-value of a reported cycle or changepoint. It is small, because every trial of a run
-/// is tested.
-const NAMED_BELOW: f64 = 0.001;
+/// The p-value below which a cycle or a change point is reported. It is small, because every trial
+/// of a run is tested.
+const REPORTED_P_MAX: f64 = 0.001;
 
 /// Smallest relative difference of a reported warm-up.
 const WARMUP_RATIO_MIN: f64 = 0.05;
@@ -30,14 +30,14 @@ pub fn stability(seconds: &[Second]) -> Option<Stability> {
         drift,
         drift_p,
         kpss: kpss(&series),
-        period_seconds: period_seconds.filter(|_| period_p < NAMED_BELOW),
+        period_seconds: period_seconds.filter(|_| period_p < REPORTED_P_MAX),
         period_p,
         warmup_seconds: warmup(&series),
         autocorrelation: autocorrelation(&series),
     })
 }
 
-/// Median of the buckets; `None` without a response.
+/// Median latency of a second in nanoseconds; `None` without a response.
 fn median(second: &Second) -> Option<f64> {
     let all: u64 = second.iter().map(|b| b.1).sum();
     let mut seen = 0;
@@ -134,8 +134,8 @@ pub fn kpss(series: &[f64]) -> f64 {
     squares / (n * n * long_run)
 }
 
-/// The period of the strongest cycle, as a number of values, and the p-value of its strength
-/// without any cycle: Fisher's exact test on the largest share of the periodogram. First-order
+/// The period of the strongest cycle, as a number of values, and the p-value of its strength if
+/// there is no cycle: Fisher's exact test on the largest share of the periodogram. First-order
 /// autocorrelation is removed before the test, because it would appear as a slow cycle.
 ///
 /// Source: Fisher, "Tests of significance in harmonic analysis", Proceedings of the
@@ -178,7 +178,7 @@ fn fisher_g(g: f64, m: usize) -> f64 {
         choose *= (m - k + 1) as f64 / k as f64;
         let term = choose * (1.0 - k as f64 * g).max(0.0).powi(m as i32 - 1);
         sum += if k % 2 == 1 { term } else { -term };
-        // With larger terms the sum loses all its digits by cancellation, and 1 is a bound.
+        // With larger terms the sum loses all its digits by cancellation. 1 is an upper bound.
         if term > 1e6 {
             return 1.0;
         }
@@ -219,7 +219,7 @@ pub fn warmup(series: &[f64]) -> Option<u32> {
         };
         above(early, late) || above(late, early)
     };
-    let rare = p < NAMED_BELOW || (separate && orders < 0.02);
+    let rare = p < REPORTED_P_MAX || (separate && orders < 0.02);
     (rare && 3 * at <= n && change >= WARMUP_RATIO_MIN).then_some(at as u32)
 }
 
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn kpss_by_hand() {
-        // 4 values, mean 2.5, no lags: partial sums -1.5, -2, -1.5, 0; variance 1.25.
+        // 4 values with mean 2.5: partial sums -1.5, -2, -1.5, 0; variance 1.25.
         let trend = [1.0, 2.0, 3.0, 4.0];
         let n = 4.0_f64;
         let lags = (4.0 * (n / 100.0).powf(0.25)) as usize;
@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn stable_series_have_few_false_alarms() {
-        // 5 % of 400 is 20; the critical values are exact only for long series.
+        // 5 % of 400 is 20. The limits are higher, because the critical values are exact only for
+        // long series.
         assert!(alarms(0.0, |s| kpss(s) > 0.463) <= 32);
         assert!(alarms(0.0, |s| halves(s).1 < 0.05) <= 32);
         assert!(alarms(0.4, |s| halves(s).1 < 0.05) <= 44);

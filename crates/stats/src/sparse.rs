@@ -1,5 +1,5 @@
-//! A histogram with memory for its non-empty buckets only, as in its encoding. It serves
-//! histograms that are read once and added to another, and those that are kept in large numbers.
+//! A histogram with memory for its non-empty buckets only, as in its encoding. It is used for
+//! histograms that are read once and added to another, or that are kept in large numbers.
 
 use crate::hist::Histogram;
 use crate::scale::{HIGHEST_NS, range_of};
@@ -11,11 +11,11 @@ pub struct Sparse {
     pub buckets: Vec<(usize, u64)>,
     /// Sum of all counts.
     pub count: u64,
-    /// Exact, after clamping; `u64::MAX` when empty.
+    /// Minimum after clamping; `u64::MAX` when empty.
     pub min: u64,
-    /// Exact, after clamping; 0 when empty.
+    /// Maximum after clamping; 0 when empty.
     pub max: u64,
-    /// Exact sum of the values after clamping.
+    /// Sum of the values after clamping.
     pub sum: u128,
     /// Number of values above [`crate::HIGHEST_NS`].
     pub clamped: u64,
@@ -54,7 +54,7 @@ impl Histogram {
         self.clamped += other.clamped;
     }
 
-    /// Whether `other` holds the same counts and exact figures.
+    /// Whether `other` has the same counts and exact figures.
     pub fn holds(&self, other: &Sparse) -> bool {
         (self.count, self.min, self.max, self.sum, self.clamped)
             == (other.count, other.min, other.max, other.sum, other.clamped)

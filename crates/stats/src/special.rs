@@ -100,8 +100,8 @@ fn beyond(t: f64, freedom: f64, gammas: &Gammas) -> f64 {
     share(freedom / 2.0, 0.5, freedom / (freedom + t * t), gammas)
 }
 
-/// The `t` beyond which the share `both_sides` of Student's t distribution is, both sides
-/// together; at most 2^30.
+/// Two-sided quantile of Student's t distribution: the share `both_sides` of the distribution is
+/// farther from 0 than the returned `t`. At most 2^30.
 ///
 /// Uses Newton's method on the tail, whose slope is twice the density (Abramowitz and Stegun
 /// 26.7.2), and bisection where a step would leave the bounds.
@@ -162,7 +162,7 @@ pub fn normal_below(z: f64) -> f64 {
     if z > 0.0 { 1.0 - upper } else { upper }
 }
 
-/// The `z` below which the share `p` of the standard normal distribution is.
+/// Quantile `p` of the standard normal distribution.
 #[must_use]
 pub fn normal_quantile(p: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);

@@ -15,8 +15,8 @@ use crate::sparse::Sparse;
 const COOKIE: u32 = 0x1c84_9313;
 const HEADER: usize = 40;
 const DIGITS: u32 = 3;
-/// Most values of a decoded histogram: ten years at a million per second. The sum of all
-/// histograms that fit into memory does not overflow.
+/// Largest number of values of a decoded histogram: about nine years at a million per second. With
+/// this limit, the sum of all histograms that fit into memory does not overflow.
 const COUNT_MAX: u64 = 1 << 48;
 
 /// Why a histogram cannot be decoded.
@@ -38,7 +38,7 @@ pub enum WireError {
     Header {
         /// Field of the header.
         field: &'static str,
-        /// Its value.
+        /// Value of the field.
         found: u64,
         /// The only valid value.
         expected: u64,
@@ -46,7 +46,7 @@ pub enum WireError {
     /// Invalid counts.
     #[error("invalid histogram: {what} at byte {at}")]
     Counts {
-        /// What is wrong.
+        /// Description of the error.
         what: &'static str,
         /// Offset in the payload.
         at: usize,
@@ -70,7 +70,7 @@ impl Reader {
     /// Decodes the histogram of a record, and checks its exact figures against the buckets.
     ///
     /// # Errors
-    /// Those of [`Histogram::from_wire`].
+    /// The errors of [`Histogram::from_wire`].
     pub fn read(&mut self, wire: &HistogramWire) -> Result<&Sparse, WireError> {
         let Self { bytes, sparse } = self;
         bytes.clear();
@@ -86,7 +86,7 @@ impl Sparse {
     /// Decodes a single histogram; see [`Reader::read`].
     ///
     /// # Errors
-    /// Those of [`Histogram::from_wire`].
+    /// The errors of [`Histogram::from_wire`].
     pub fn from_wire(wire: &HistogramWire) -> Result<Self, WireError> {
         let mut reader = Reader::default();
         reader.read(wire)?;
@@ -177,7 +177,7 @@ impl Histogram {
     /// Decodes the uncompressed V2 encoding of a histogram with tare's configuration.
     ///
     /// # Errors
-    /// [`WireError`] for anything else.
+    /// [`WireError`] when the bytes are anything else.
     pub fn from_v2(bytes: &[u8]) -> Result<Self, WireError> {
         let mut sparse = Sparse::default();
         read(bytes, &mut sparse)?;

@@ -1,4 +1,4 @@
-//! `-v` and `TARE_LOG`: what tare does, on standard error.
+//! The log of tare's actions on standard error, which `-v` and `TARE_LOG` enable.
 
 use std::io::IsTerminal as _;
 
@@ -9,11 +9,11 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Names what is logged: a level, or `target=level` pairs separated by commas.
+/// The variable that selects what is logged: a level, or `target=level` pairs separated by commas.
 const VARIABLE: &str = "TARE_LOG";
 
-/// Starts the log. Workers have none: their standard error belongs to the trial, and a log would
-/// cost what they measure.
+/// Starts the log. Workers do not log: their standard error is part of the trial, and logging would
+/// use CPU time that is measured.
 ///
 /// # Errors
 /// When `TARE_LOG` is not valid.
@@ -42,7 +42,7 @@ pub(crate) fn start(verbose: u8) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The log of tare's own crates.
+/// Returns the filter that selects tare's own crates.
 fn own(level: LevelFilter) -> Targets {
     let crates = ["tare", "tare_run", "tare_load", "tare_report"];
     Targets::new().with_targets(crates.map(|name| (name, level)))

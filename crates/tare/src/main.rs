@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if cmd::output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            cmd::output::say(format_args!("tare: {}", cmd::output::words(&error)));
+            cmd::output::say(format_args!("tare: {}", cmd::output::one_line(&error)));
             ExitCode::from(cmd::exit::USAGE)
         }
     }

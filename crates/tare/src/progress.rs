@@ -16,7 +16,7 @@ const OVERHEAD_GUESS: Duration = Duration::from_secs(2);
 
 pub(crate) struct Display {
     bar: ProgressBar,
-    /// Start of every line, if several runs are in progress side by side.
+    /// Prefix of every line, if several runs are in progress at the same time.
     prefix: String,
     repeats: u32,
     number: u32,
@@ -49,8 +49,8 @@ impl Display {
         Self::with(bar, String::new(), plan, order)
     }
 
-    /// One of several displays, distinguished by their names.
-    pub(crate) fn beside(
+    /// Creates one of several displays, which their names distinguish.
+    pub(crate) fn named(
         plan: &Plan,
         order: &[TrialSpec],
         bars: &MultiProgress,
@@ -73,7 +73,7 @@ impl Display {
             repeats: plan.repeats,
             number: 0,
             planned: order.len() as u32,
-            // The last trial first, so that finished ones are removed from the end.
+            // In reverse order, so that finished trials are removed from the end.
             left: order.iter().rev().map(own_time).collect(),
             overhead: OVERHEAD_GUESS,
             trial_started: Instant::now(),

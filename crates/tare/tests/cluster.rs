@@ -1,5 +1,6 @@
-//! `cluster-quick`, shortened, on a real cluster. `make cluster-test` brings the cluster, an image of
-//! a release build, and Istio's charts; tare has exactly the rights that it prints.
+//! The plan `cluster-quick`, shortened, on a real cluster. `make cluster-test` provides the
+//! cluster, an image of a release build, and Istio's charts. tare has exactly the rights that it
+//! prints.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 #[path = "support/account.rs"]
@@ -33,7 +34,7 @@ use tare_model::verdict::Grade;
 use tare_stats::Histogram;
 use weighed::weighed;
 
-/// Rates that two cores with a whole cluster on them can bear.
+/// Settings that a machine with two cores and a whole cluster on it can run.
 const SETS: [&str; 4] = [
     "repeats=4",
     "load.rate=60",
@@ -43,12 +44,12 @@ const SETS: [&str; 4] = [
 const MESHES: [&str; 3] = ["bare", "istio/minimal", "istio/no-mtls"];
 const PLANNED: u64 = 60 * 8;
 const GENERATORS: usize = 2;
-/// Where the first test leaves what the second one compares with.
+/// Directory in which the first test leaves its run, which the second test compares with its own.
 const DIR: &str = "cluster-test";
 
 #[test]
 #[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
-fn istio_is_told_from_bare_and_the_cluster_is_as_it_was() {
+fn istio_is_distinguished_from_bare_and_the_cluster_is_restored() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let account = Account::new(&program(), "cluster-quick", &tmp.join("cluster-account"));
     let (ended, summary) = run(&tmp.join(DIR), &account);
@@ -56,14 +57,14 @@ fn istio_is_told_from_bare_and_the_cluster_is_as_it_was() {
     weighed(&summary, &MESHES);
 }
 
-/// One run: its end, and its summary.
+/// Makes one run, checks it, and returns its exit status and its summary.
 fn run(dir: &Path, account: &Account) -> (ExitStatus, Summary) {
     let _ = std::fs::remove_dir_all(dir);
     let before = cluster();
     let over = Arc::new(AtomicBool::new(false));
-    let heard = std::thread::spawn({
+    let logged = std::thread::spawn({
         let over = Arc::clone(&over);
-        move || hear_generators(&over)
+        move || read_generator_logs(&over)
     });
     let mut run = Command::new(program());
     run.env("TARE_KUBECONFIG", account.kubeconfig());
@@ -73,25 +74,25 @@ fn run(dir: &Path, account: &Account) -> (ExitStatus, Summary) {
     }
     let ended = run.status().unwrap();
     over.store(true, Ordering::Relaxed);
-    let heard = heard.join().unwrap();
+    let logged = logged.join().unwrap();
     let after = cluster();
-    assert_eq!(before, after, "the cluster is not as it was");
+    assert_eq!(before, after, "the cluster differs from before the run");
     let summary = judged(dir);
     let note = &summary.fingerprint.programs["note"];
     assert!(note.contains("telemetry filters"), "{note}");
     let results: Vec<TrialResult> = summary
         .trials
         .iter()
-        .map(|t| whole(&dir.join("trials").join(&t.dir)))
+        .map(|t| read_complete_trial(&dir.join("trials").join(&t.dir)))
         .collect();
-    let heard = heard.expect("no trial's generators could be heard");
-    merged_without_loss(&heard, &results);
-    proven(&summary);
-    proxies_are_kept(dir, &summary);
+    let logged = logged.expect("found no trial with the logs of all its generators");
+    assert_merged_without_loss(&logged, &results);
+    assert_proofs_hold(&summary);
+    assert_proxy_settings_are_saved(dir, &summary);
     (ended, summary)
 }
 
-/// After the first one, on the same machine without the cluster.
+/// Runs after the first test, on the same machine without the cluster.
 #[test]
 #[ignore = "needs the run of the test on a cluster: make cluster-test"]
 fn the_same_plan_gives_the_same_shape_of_results_without_a_cluster() {
@@ -108,17 +109,17 @@ fn the_same_plan_gives_the_same_shape_of_results_without_a_cluster() {
     let ended = run.status().unwrap();
     assert_eq!(ended.code(), Some(exit_code(judged(&dir).grade)));
     let (local, cluster) = (Shape::read(&dir), Shape::read(&tmp.join(DIR)));
-    // Of a cluster, tare itself is no part.
+    // On a cluster, tare itself is not sampled.
     let expected = ["bare plane tare", "meshed plane tare"];
     let expected = local.caused_in_both(&cluster, &expected);
     assert_eq!(local.beyond(&cluster), expected);
-    // Envoys of one machine have no control plane.
+    // The Envoys of the local environment have no control plane.
     let expected = cluster.caused_in_both(&local, &["meshed plane control_plane"]);
     assert_eq!(cluster.beyond(&local), expected);
 }
 
-/// What each trial proved of its mesh.
-fn proven(summary: &Summary) {
+/// Checks that the proofs of each trial hold, and that its mesh has the expected proof.
+fn assert_proofs_hold(summary: &Summary) {
     assert_eq!((summary.trials_done, summary.trials_planned), (12, 12));
     for trial in &summary.trials {
         assert!(trial.proofs.iter().all(|p| p.holds), "{trial:#?}");
@@ -131,9 +132,9 @@ fn proven(summary: &Summary) {
     }
 }
 
-/// Each meshed trial has what the sidecar of its generator ran with, or an event that the sidecar
-/// was too slow to answer; no key is on the disk.
-fn proxies_are_kept(dir: &Path, summary: &Summary) {
+/// Checks that each meshed trial has the configuration of its generator's sidecar, or an event that
+/// the sidecar responded too slowly, and that no file contains a private key.
+fn assert_proxy_settings_are_saved(dir: &Path, summary: &Summary) {
     let usable = |t: &&TrialRow| t.verdict.grade != Grade::Invalid;
     for trial in summary.trials.iter().filter(usable) {
         let config = dir.join("trials").join(&trial.dir).join("config");
@@ -179,8 +180,9 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     below.flatten().collect()
 }
 
-/// A trial whose stream is whole, adds up second by second, and is what its result says.
-fn whole(trial: &Path) -> TrialResult {
+/// Checks that the stream of a trial is complete, that its seconds add up to the whole, and that it
+/// agrees with the result. Returns the result.
+fn read_complete_trial(trial: &Path) -> TrialResult {
     let mut stream = LoadStream::new();
     for line in std::fs::read_to_string(trial.join("load.ndjson"))
         .unwrap()
@@ -198,19 +200,20 @@ fn whole(trial: &Path) -> TrialResult {
     result
 }
 
-/// What the generators' pods said themselves, added here, is the trial's result bit by bit.
-fn merged_without_loss(parts: &[LoadResult], trials: &[TrialResult]) {
+/// Checks that the sum of the results in the logs of the generators' pods is exactly the trial's
+/// result.
+fn assert_merged_without_loss(parts: &[LoadResult], trials: &[TrialResult]) {
     assert_eq!(parts.len(), GENERATORS);
     let start = parts[0].window_start_unix_ns;
     let merged = trials
         .iter()
         .filter_map(|t| t.load.as_ref())
         .find(|l| l.window_start_unix_ns == start)
-        .expect("a trial that starts when the generators did");
+        .expect("a trial with the start of the generators");
     let mut counts = Counts::default();
     for part in parts {
         assert!(part.counts.identity_holds(), "{:?}", part.counts);
-        assert!(part.counts.ok > 0, "a generator without a share");
+        assert!(part.counts.ok > 0, "a generator sent no requests");
         counts.add(&part.counts);
     }
     assert_eq!(counts, merged.counts);
@@ -230,8 +233,9 @@ fn merged_without_loss(parts: &[LoadResult], trials: &[TrialResult]) {
     }
 }
 
-/// The results of all generators of one trial, from their pods' logs as kubectl shows them.
-fn hear_generators(over: &AtomicBool) -> Option<Vec<LoadResult>> {
+/// Returns the results of all generators of one trial, from their pods' logs as kubectl prints
+/// them.
+fn read_generator_logs(over: &AtomicBool) -> Option<Vec<LoadResult>> {
     let names = r#"jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}"#;
     while !over.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_secs(2));
@@ -249,7 +253,7 @@ fn hear_generators(over: &AtomicBool) -> Option<Vec<LoadResult>> {
         if pods.lines().count() != GENERATORS {
             continue;
         }
-        // All at once: each log ends with its trial.
+        // All logs are read at the same time, because each ends with its trial.
         let logs: Vec<_> = pods
             .lines()
             .filter_map(|pod| pod.split_once(' '))
@@ -262,7 +266,7 @@ fn hear_generators(over: &AtomicBool) -> Option<Vec<LoadResult>> {
                     .unwrap()
             })
             .collect();
-        // A job that was made again, or one that was removed before its log was read: the next trial.
+        // If the job was created again, or removed before its logs were read, use the next trial.
         let results: Option<Vec<_>> = logs
             .into_iter()
             .map(|log| result_of(&log.wait_with_output().unwrap().stdout))
@@ -282,7 +286,8 @@ fn result_of(log: &[u8]) -> Option<LoadResult> {
     stream.finish().ok()
 }
 
-/// All that a run could leave: cluster-wide objects, ConfigMaps, marks on nodes.
+/// Returns everything that a run could leave: cluster-wide objects, ConfigMaps, labels and taints
+/// of nodes.
 fn cluster() -> Vec<String> {
     let kinds = "namespaces,customresourcedefinitions,mutatingwebhookconfigurations,\
         validatingwebhookconfigurations,clusterroles,clusterrolebindings";
@@ -308,7 +313,8 @@ fn cluster() -> Vec<String> {
     found
 }
 
-/// A release build, where there is one: the same program as in the image.
+/// Returns the program of the image, a release build, if TARE_PROGRAM names it; otherwise the
+/// tested one.
 fn program() -> PathBuf {
     std::env::var_os("TARE_PROGRAM")
         .map_or_else(|| env!("CARGO_BIN_EXE_tare").into(), PathBuf::from)

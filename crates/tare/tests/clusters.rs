@@ -18,8 +18,8 @@ use tare_model::layout::RunManifest;
 use tare_model::summary::clusters::ClustersComparison;
 use tokio::process::Command;
 
-/// Longer than any of these runs takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit, longer than any of these runs takes.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A kubeconfig with a context for each server.
 fn kubeconfig(dir: &Path, servers: &[(&str, &Server)]) -> PathBuf {
@@ -73,11 +73,11 @@ const RUN: [&str; 8] = [
 ];
 
 async fn ended(command: &mut Command) -> (Option<i32>, String, String) {
-    let output = tokio::time::timeout(PATIENCE, command.output()).await;
-    told(output.expect("it hangs").unwrap())
+    let output = tokio::time::timeout(TIMEOUT, command.output()).await;
+    parts_of(output.expect("tare did not end in time").unwrap())
 }
 
-fn told(output: Output) -> (Option<i32>, String, String) {
+fn parts_of(output: Output) -> (Option<i32>, String, String) {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (
         output.status.code(),
@@ -90,7 +90,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-fn nothing_is_left(server: &Server) {
+fn assert_no_objects_left(server: &Server) {
     let left = server.paths("tare");
     assert!(left.is_empty(), "{left:?}");
 }
@@ -105,7 +105,7 @@ fn trials(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_cluster_has_a_run_of_its_own_and_the_one_that_is_unlike_is_named() {
+async fn each_cluster_has_its_own_run_and_a_different_cluster_is_reported() {
     let (blue, green) = (Server::start(3).await, Server::start(3).await);
     green.world.lock().unwrap().median_ns = 3e6;
     let dir = tempfile::tempdir().unwrap();
@@ -133,12 +133,12 @@ async fn each_cluster_has_a_run_of_its_own_and_the_one_that_is_unlike_is_named()
     let (code, again, _) = ended(&mut tare(dir.path(), &config, &["report", "both"])).await;
     assert_eq!(code, Some(0));
     assert!(again.contains(saved.trim()), "{again}");
-    nothing_is_left(&blue);
-    nothing_is_left(&green);
+    assert_no_objects_left(&blue);
+    assert_no_objects_left(&green);
 }
 
 #[tokio::test]
-async fn a_cluster_that_fails_takes_nothing_of_the_others_and_is_gone_on_with() {
+async fn a_cluster_that_fails_does_not_affect_the_others_and_can_be_resumed() {
     let (blue, green) = (Server::start(3).await, Server::start(3).await);
     green.world.lock().unwrap().unavailable_answers = usize::MAX;
     let dir = tempfile::tempdir().unwrap();
@@ -162,7 +162,10 @@ async fn a_cluster_that_fails_takes_nothing_of_the_others_and_is_gone_on_with() 
         .unwrap()
         .used
         .contains("create batch jobs");
-    assert!(requests, "the first part had generators on blue");
+    assert!(
+        requests,
+        "expected generators on blue before the resumption"
+    );
     blue.world.lock().unwrap().used.clear();
     let resume = ["run", "--resume", "both"];
     let (code, out, errors) = ended(&mut tare(dir.path(), &config, &resume)).await;
@@ -171,12 +174,12 @@ async fn a_cluster_that_fails_takes_nothing_of_the_others_and_is_gone_on_with() 
     assert_eq!(read::<RunManifest>(&both.join("blue/run.json")), first);
     let used = blue.world.lock().unwrap().used.clone();
     assert!(!used.contains("create batch jobs"), "no trial is repeated");
-    nothing_is_left(&blue);
-    nothing_is_left(&green);
+    assert_no_objects_left(&blue);
+    assert_no_objects_left(&green);
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_all_of_them_cleanly() {
+async fn ctrl_c_ends_the_runs_on_all_clusters_cleanly() {
     let (blue, green) = (Server::start(3).await, Server::start(3).await);
     for server in [&blue, &green] {
         server.world.lock().unwrap().logs_hang = true;
@@ -186,23 +189,23 @@ async fn ctrl_c_ends_all_of_them_cleanly() {
     let config = kubeconfig(dir.path(), &[("blue", &blue), ("green", &green)]);
     let child = tare(dir.path(), &config, &RUN).spawn().unwrap();
     let pid = Pid::from_raw(child.id().unwrap() as i32).unwrap();
-    let under_way = async {
+    let both_started = async {
         while [&blue, &green].iter().any(|s| s.paths("/jobs/").is_empty()) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, under_way).await.unwrap();
+    tokio::time::timeout(TIMEOUT, both_started).await.unwrap();
     kill_process(pid, Signal::INT).unwrap();
-    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
-    let (code, _, errors) = told(output.expect("it hangs").unwrap());
+    let output = tokio::time::timeout(TIMEOUT, child.wait_with_output()).await;
+    let (code, _, errors) = parts_of(output.expect("tare did not end in time").unwrap());
     assert_eq!(code, Some(130), "{errors}");
     assert!(errors.contains("tare run --resume both\n"), "{errors}");
-    nothing_is_left(&blue);
-    nothing_is_left(&green);
+    assert_no_objects_left(&blue);
+    assert_no_objects_left(&green);
 }
 
 #[tokio::test]
-async fn two_contexts_of_one_cluster_are_refused() {
+async fn two_contexts_of_one_cluster_are_rejected() {
     let blue = Server::start(1).await;
     let dir = tempfile::tempdir().unwrap();
     plan(dir.path());

@@ -1,4 +1,4 @@
-//! `tare compare`, `tare report --method` and `tare plan mde`, as a user types them.
+//! `tare compare`, `tare report --method` and `tare plan mde` as commands.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::path::Path;
@@ -20,7 +20,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// A run in virtual time.
+/// Makes a run in virtual time and returns its directory.
 fn run(dir: &Path, name: &str, seed: u64) -> String {
     let out = dir.join(name);
     tare_fake::run_text(&out, PLAN, &[&format!("seed={seed}")]);
@@ -42,7 +42,10 @@ fn two_runs_are_compared_and_thresholds_decide_the_exit_code() {
         text(&plain).contains("envoy at 100rps, 3 and 3 blocks"),
         "{plain:?}"
     );
-    assert!(!text(&plain).contains('\x1b'), "colour without a terminal");
+    assert!(
+        !text(&plain).contains('\x1b'),
+        "found colours without a terminal"
+    );
 
     let kept = compare(&["--fail-above", "p50:+500%"]);
     assert_eq!(kept.status.code(), Some(0), "{kept:?}");
@@ -52,7 +55,7 @@ fn two_runs_are_compared_and_thresholds_decide_the_exit_code() {
             .unwrap();
     let rose = found["thresholds"][0]["found"].as_f64().unwrap() > 0.0;
     assert_eq!(found["exceeded"].as_bool(), Some(rose));
-    // The other way round it is exceeded, unless memory is the same to the byte.
+    // In the reverse order the limit is exceeded, unless memory is the same to the byte.
     let (first, second) = if rose {
         (&before, &after)
     } else {
@@ -86,7 +89,7 @@ fn two_runs_are_compared_and_thresholds_decide_the_exit_code() {
 }
 
 #[test]
-fn a_run_is_stated_as_others_would_and_foretells_what_the_next_can_find() {
+fn a_run_is_summarised_by_a_published_method_and_gives_the_detectable_effect() {
     let dir = tempfile::tempdir().unwrap();
     let run = run(dir.path(), "run", 1);
     let method = tare(&["report", &run, "--method", "kinvolk-2019", "--published"]);

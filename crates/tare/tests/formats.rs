@@ -17,10 +17,10 @@ mod support;
 
 use judged::exit_code;
 
-/// A server on loopback: 200 to everything but `/bad`, which gets 503.
+/// Starts a server on loopback that responds with 503 to `/bad`, and with 200 to all other paths.
 fn server() -> SocketAddr {
-    support::serve(|asked, stream| {
-        let status = if asked.bytes.starts_with(b"GET /bad") {
+    support::serve(|request, stream| {
+        let status = if request.bytes.starts_with(b"GET /bad") {
             503
         } else {
             200
@@ -98,7 +98,7 @@ fn one_load_is_saved_in_every_format_with_the_same_counts() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_costs_no_load() {
+fn a_file_that_cannot_be_opened_fails_before_the_load() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = [
         "load",
@@ -110,18 +110,21 @@ fn a_file_that_cannot_be_written_costs_no_load() {
     ];
     let output = tare(&arguments, dir.path(), b"");
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("failed to open no/such/dir.csv"), "{said}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("failed to open no/such/dir.csv"),
+        "{errors}"
+    );
     let output = tare(
         &["load", "http://h/", "--rate", "1", "--save", "x"],
         dir.path(),
         b"",
     );
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("expected FORMAT=FILE"), "{said}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("expected FORMAT=FILE"), "{errors}");
 }
 
-/// Two shards of one schedule as workers; their records in `0.ndjson` and `1.ndjson`.
+/// Runs two shards of one schedule as workers, with their records in `0.ndjson` and `1.ndjson`.
 fn shards(dir: &Path) {
     let addr = server();
     let spec = |index: u32| LoadSpec {
@@ -152,14 +155,14 @@ fn spec(url: &str) -> LoadSpec {
     .unwrap()
 }
 
-/// The document of a merge, whose verdict is that of the generators or worse: each has enough
-/// responses for its percentiles.
+/// Returns the document of a merge. Checks that its verdict is that of the generators or worse,
+/// because each generator has enough responses for its percentiles.
 fn merged(output: &Output) -> Merged {
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     let merged: Merged =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {errors}"));
     let expected = exit_code(merged.verdict.grade);
-    assert_eq!(output.status.code(), Some(expected), "{said}");
+    assert_eq!(output.status.code(), Some(expected), "{errors}");
     let graded = merged.generators.iter().filter_map(|g| g.grade);
     assert!(graded.max() <= Some(merged.verdict.grade), "{merged:#?}");
     merged
@@ -184,7 +187,10 @@ fn shards_merge_to_the_whole_schedule_and_to_one_log() {
     ]);
     let merged = merged(&output);
     let again = merge(&["0.ndjson", "1.ndjson"]);
-    assert_eq!(again.stdout, output.stdout, "the order is of no matter");
+    assert_eq!(
+        again.stdout, output.stdout,
+        "the order of the files must not change the result"
+    );
     let result = merged.result.as_ref().unwrap();
     assert_eq!((result.counts.planned, result.counts.ok), (700, 700));
     assert_eq!(result.rate.target, Some(700.0));
@@ -194,30 +200,30 @@ fn shards_merge_to_the_whole_schedule_and_to_one_log() {
     );
     let whole = Histogram::from_wire(&merged.latency).unwrap();
     assert_eq!(read(dir.path(), "all.hgrm"), formats::hgrm(&whole));
-    // The log of the merge is a generator's log as any other.
+    // The log of the merge can be merged like that of a generator.
     let output = merge(&["all.hlog"]);
     let of_log: Merged = serde_json::from_slice(&output.stdout).unwrap();
     let of_log = Histogram::from_wire(&of_log.latency).unwrap();
     assert!(of_log.iter().eq(whole.iter()));
-    let refused = |arguments: &[&str], words: &str| {
+    let rejected = |arguments: &[&str], words: &str| {
         let output = merge(arguments);
         assert_eq!(output.status.code(), Some(2));
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains(words), "{said}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains(words), "{errors}");
     };
-    refused(&["0.ndjson", "1.ndjson", "0.ndjson"], "both shard 0 of 2");
-    refused(
+    rejected(&["0.ndjson", "1.ndjson", "0.ndjson"], "both shard 0 of 2");
+    rejected(
         &["0.ndjson", "all.hlog", "all.hlog"],
         "the same measurement",
     );
-    refused(&["0.ndjson"], "of 2 shards, missing: 1");
-    refused(&["0.ndjson", "nothing"], "failed to read nothing");
+    rejected(&["0.ndjson"], "missing shards: 1 (of 2)");
+    rejected(&["0.ndjson", "nothing"], "failed to read nothing");
     let expected = merge(&["0.ndjson", "--allow-missing"]);
     let expected = exit_code(crate::merged(&expected).verdict.grade);
     let output = tare(&["merge", "0.ndjson", "--allow-missing"], dir.path(), b"");
     assert_eq!(output.status.code(), Some(expected));
     let page = String::from_utf8(output.stdout).unwrap();
-    assert!(page.contains("of 2 shards, missing: 1"), "{page}");
+    assert!(page.contains("missing shards: 1 (of 2)"), "{page}");
     assert!(page.contains("0 of 2"), "{page}");
 }
 
@@ -234,7 +240,7 @@ fn published_schemas_are_those_of_this_version() {
         }
         assert!(
             std::fs::read(dir.join(&file)).unwrap_or_default() == output.stdout,
-            "docs/schemas/{file} is old: run with TARE_UPDATE=1"
+            "docs/schemas/{file} is out of date: run with TARE_UPDATE=1"
         );
     }
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), names.len());
@@ -243,7 +249,7 @@ fn published_schemas_are_those_of_this_version() {
 }
 
 #[test]
-fn a_run_is_exported_from_its_directory_alone() {
+fn a_run_is_exported_from_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/runs/schema-1");
     let run = run.to_str().unwrap();
@@ -260,14 +266,14 @@ fn a_run_is_exported_from_its_directory_alone() {
     assert_eq!(std::fs::read_dir(dir.path().join("x")).unwrap().count(), 2);
     let output = tare(&["export", run, "--format", "hgrm"], dir.path(), b"");
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("choose a directory with --out"), "{said}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("choose a directory with --out"), "{errors}");
     for (gone, instead) in [("parquet", "csv"), ("smp", "json")] {
         let output = tare(&["export", run, "--format", gone], dir.path(), b"");
         assert_eq!(output.status.code(), Some(2));
-        let said = String::from_utf8(output.stderr).unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
         let advice = format!("{gone} is no longer supported: use {instead}");
-        assert!(said.contains(&advice), "{said}");
+        assert!(errors.contains(&advice), "{errors}");
     }
     let output = tare(&["export", "nowhere", "--format", "csv"], dir.path(), b"");
     assert_eq!(output.status.code(), Some(2));

@@ -1,5 +1,6 @@
-//! The files that tare writes, read by the libraries of other languages, which come
-//! from their registries. What a machine has no tool for is said on standard error.
+//! Reads the files that tare writes with the libraries of other languages, which come from their
+//! registries. A library whose tool is missing on this machine is skipped, with a message on
+//! standard error.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -13,17 +14,18 @@ use tare_stats::Histogram;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Whether `tool` runs here; if not, it is said even where tests are captured.
+/// Whether `tool` runs on this machine. If not, writes a message, which is not captured by the
+/// tests.
 fn has(tool: &str, argument: &str) -> bool {
     let found = Command::new(tool).arg(argument).output().is_ok();
     if !found {
-        let words = format!("interop: no `{tool}` on this machine; its library was not tried\n");
+        let words = format!("interop: skipped, because `{tool}` is not installed\n");
         std::io::stderr().write_all(words.as_bytes()).unwrap();
     }
     found
 }
 
-/// The project of one language, copied out of the tree.
+/// Copies the project of one language out of the source tree, and returns its path.
 fn project(language: &str) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/interop")
@@ -52,7 +54,7 @@ fn run(dir: &Path, program: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Series by tag, seeded; each second of each is one line of the log.
+/// Returns seeded series by tag. Each second of a series is one line of the log.
 fn series() -> BTreeMap<&'static str, Vec<Histogram>> {
     let mut rng = Rng::stream(11, 0);
     let mut of = |scale: f64, n: u64| -> Histogram {
@@ -70,20 +72,21 @@ fn series() -> BTreeMap<&'static str, Vec<Histogram>> {
     ])
 }
 
-/// The rank that stands for quantile `q` of `n` values.
+/// Computes the rank of quantile `q` in `n` values.
 type Rank = fn(f64, u64) -> u64;
 
-/// As in tare, Java and JavaScript.
+/// The rank in tare and in the Java and JavaScript libraries.
 fn rounded_up(q: f64, n: u64) -> u64 {
     (q * n as f64).ceil() as u64
 }
 
-/// As the Go library has it.
-fn to_the_nearest(q: f64, n: u64) -> u64 {
+/// The rank in the Go library.
+fn rounded_to_nearest(q: f64, n: u64) -> u64 {
     (q * n as f64 + 0.5) as u64
 }
 
-/// The log on disk, and what a reader with such ranks must find in it.
+/// Writes a log. Returns its path, the lines that a reader with these ranks must print, and the
+/// series without a tag.
 fn log(dir: &Path, rank: Rank) -> (String, String, Histogram) {
     let mut text = hlog::header(1_700_000_000_123_456_789);
     let mut expected = Vec::new();
@@ -139,7 +142,7 @@ fn the_go_library_reads_the_same_counts_percentiles_and_tags() {
         return;
     }
     let dir = project("go");
-    let (path, expected, _) = log(&dir, to_the_nearest);
+    let (path, expected, _) = log(&dir, rounded_to_nearest);
     assert_eq!(run(&dir, "go", &["run", ".", &path]), expected);
 }
 

@@ -1,4 +1,4 @@
-//! `tare load` against servers whose behaviour is known.
+//! `tare load` against servers with known behaviour.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -23,8 +23,8 @@ use judged::exit_code;
 use support::witness::Witness;
 use support::{refusing, serve, unix_ns};
 
-/// Longer than a busy machine takes for any of these loads.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit, longer than a busy machine takes for any of these loads.
+const TIMEOUT: Duration = Duration::from_secs(120);
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 fn good_server() -> SocketAddr {
@@ -42,12 +42,12 @@ fn start(args: &[&str]) -> Child {
         .unwrap()
 }
 
-/// The child's output; it is killed, and the test fails, after two minutes.
+/// Returns the child's output. After two minutes the child is killed and the test fails.
 fn finish(child: Child) -> Output {
     let pid = pid_of(&child);
     let (done, waiting) = std::sync::mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
-        let timed_out = waiting.recv_timeout(PATIENCE).is_err();
+        let timed_out = waiting.recv_timeout(TIMEOUT).is_err();
         if timed_out {
             kill_process(pid, Signal::KILL).ok();
         }
@@ -55,7 +55,10 @@ fn finish(child: Child) -> Output {
     });
     let output = child.wait_with_output().unwrap();
     done.send(()).ok();
-    assert!(!watchdog.join().unwrap(), "it hung: {output:?}");
+    assert!(
+        !watchdog.join().unwrap(),
+        "tare did not end in time: {output:?}"
+    );
     output
 }
 
@@ -70,7 +73,7 @@ fn parse(output: &Output) -> LoadResult {
     result
 }
 
-/// Runs to the end with JSON output; the exit code is that of the verdict.
+/// Runs a load with JSON output, and checks that the exit code is that of the verdict.
 fn load(args: &[&str]) -> LoadResult {
     let output = finish(start(&[args, &["--output", "json"]].concat()));
     let result = parse(&output);
@@ -80,7 +83,7 @@ fn load(args: &[&str]) -> LoadResult {
 }
 
 /// Whether each thread of a process has stopped.
-fn stands_still(pid: u32) -> bool {
+fn is_stopped(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let mut stats = threads.map(|t| std::fs::read_to_string(t.unwrap().path().join("stat")));
     stats.all(|stat| stat.is_ok_and(|s| s.rsplit(") ").next().is_some_and(|s| s.starts_with('T'))))
@@ -90,8 +93,8 @@ fn has(result: &LoadResult, reason: Reason) -> bool {
     result.verdict.reasons.iter().any(|f| f.reason == reason)
 }
 
-/// Whether the kernel decides how cores idle, and this process may ask it.
-fn kernel_can_be_asked() -> bool {
+/// Whether the kernel controls how cores idle, and this process may change it.
+fn can_keep_cores_awake() -> bool {
     let driver = std::fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver");
     let driver = driver.unwrap_or_default();
     let mut device = std::fs::OpenOptions::new();
@@ -99,39 +102,42 @@ fn kernel_can_be_asked() -> bool {
     !matches!(driver.trim(), "" | "none") && device.is_ok()
 }
 
-/// Only root may, and only where the kernel has a say.
+/// Only root can keep cores awake, and only where the kernel controls how they idle.
 #[test]
-fn cores_are_kept_awake_on_request_and_it_is_said() {
+fn cores_are_kept_awake_on_request_and_reported() {
     let url = format!("http://{}/", good_server());
     let args = ["--rate", "50", "--duration", "300ms", "--warmup", "0s"];
     let result = load(&[&args[..], &[&url]].concat());
     assert!(!result.generator.awake);
     let json = ["--output", "json", "--awake", &url];
     let output = finish(start(&[&args[..], &json].concat()));
-    if !kernel_can_be_asked() {
+    if !can_keep_cores_awake() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        return assert!(said.contains("failed to keep the cores awake: "), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        return assert!(
+            printed.contains("failed to keep the cores awake: "),
+            "{printed}"
+        );
     }
     assert!(parse(&output).generator.awake);
     let output = finish(start(&[&args[..], &["--awake", &url]].concat()));
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("; cores kept awake"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("; cores kept awake"), "{printed}");
 }
 
 #[test]
-fn a_busy_loop_says_that_it_is_busy() {
+fn the_utilisation_of_a_busy_loop_is_reported() {
     let url = format!("http://{}/", good_server());
     let r = load(&[&url, "--max", "--duration", "1s", "--connections", "1"]);
     let g = &r.generator;
     assert!(g.cpu_cores > 0.0, "{g:?}");
-    // What is not idle is mostly sending and reading; falling asleep and waking is CPU, too.
+    // A loop is busy mostly by sending and reading. Falling asleep and waking up also use CPU time.
     assert!(g.loop_utilisation > g.cpu_cores / 4.0, "{g:?}");
 }
 
 #[test]
-fn an_interval_log_that_cannot_be_written_costs_no_measurement() {
-    let (sender, asked) = std::sync::mpsc::channel();
+fn an_interval_log_that_cannot_be_written_never_loses_a_measurement() {
+    let (sender, received) = std::sync::mpsc::channel();
     let addr = serve(move |request, stream| {
         sender.send(request.number).unwrap();
         stream.write_all(OK).is_ok()
@@ -141,17 +147,19 @@ fn an_interval_log_that_cannot_be_written_costs_no_measurement() {
     let output = finish(start(&[&args[..], &["/nowhere/at/all"]].concat()));
     assert!(!output.status.success());
     assert!(output.stdout.is_empty());
-    assert!(asked.try_recv().is_err(), "it has measured");
-    // Here only writing fails: the result is there all the same.
+    assert!(
+        received.try_recv().is_err(),
+        "a request was sent before the log was opened"
+    );
+    // Here the log can be opened but not written. The result is still printed.
     let short = ["/dev/full", "--duration", "200ms"];
     let output = finish(start(&[&args[..], &short[..]].concat()));
     assert!(!output.status.success());
     assert_eq!(parse(&output).counts.ok, 20);
 }
 
-/// The exact figures are tested in simulated time; here real processes must agree, as
-/// far as a machine that is busy with other things lets them: it can only add, and not more
-/// than the generator records and the server witnesses.
+/// The exact figures are tested in simulated time. Here real processes must agree with them. A busy
+/// machine can only add latency, and not more than the generator and the server record.
 #[test]
 fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
     const CONNECTIONS: usize = 20;
@@ -175,27 +183,27 @@ fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
     assert_eq!(r.counts.ok, 2000, "{:?}", r.errors);
     let found = format!("{:?}, {:?}, {:?}", r.latency_ns, r.wait_ns, r.lateness_ns);
     let late_ns = r.lateness_ns.max as f64;
-    // A connection is used again once its answer was read. So the first hundred requests after
-    // the frost began, and as many as can have overtaken them, were done at the latest when
+    // A connection is used again only after its response was read. So the first hundred requests
+    // after the freeze began, and as many as can have overtaken them, were done at the latest when
     // their connections were next used.
-    let frost_unix_ns = begun.get().unwrap() + 5_000_000_000;
+    let freeze_unix_ns = begun.get().unwrap() + 5_000_000_000;
     let all = witness.all();
-    let (_, frozen) = all.split_at(all.partition_point(|(at, _)| *at < frost_unix_ns));
+    let (_, frozen) = all.split_at(all.partition_point(|(at, _)| *at < freeze_unix_ns));
     let next_use = |(i, (_, port)): (usize, &(u64, u16))| {
         let next = frozen[i + 1..].iter().find(|(_, other)| other == port);
         next.expect("half of the load is still to come").0
     };
     let first = frozen.iter().enumerate().take(100 + CONNECTIONS);
     let done_unix_ns = first.map(next_use).max().unwrap();
-    let added_ns = done_unix_ns.saturating_sub(frost_unix_ns + 1_000_000_000) as f64;
-    // A tenth of the slots fall into that second, and most wait for a connection.
+    let added_ns = done_unix_ns.saturating_sub(freeze_unix_ns + 1_000_000_000) as f64;
+    // A tenth of the requests fall into that second, and most of them wait for a connection.
     for (found_ns, expected_ns) in [(r.latency_ns.p95, 0.50e9), (r.latency_ns.p99, 0.90e9)] {
         let bounds = 0.98 * expected_ns..=1.02 * expected_ns + late_ns + added_ns;
         assert!(bounds.contains(&(found_ns as f64)), "{bounds:?}: {found}");
     }
     assert!(r.wait_ns.p99 > 500_000_000, "{found}");
-    // Who does not wait takes what is late and what the service takes: of 85 % of the slots at
-    // most what 96 % of them take.
+    // The latency of a request that does not wait is its lateness plus its service time. So the
+    // latency of 85 % of the requests is at most the service time of 96 % plus the lateness.
     let quantile = |h, q| Histogram::from_wire(h).unwrap().quantile(q) as f64;
     let p85_ns = quantile(&r.histograms.latency, 0.85);
     let service_ns = quantile(&r.histograms.service_time, 0.96);
@@ -203,7 +211,7 @@ fn a_server_frozen_for_a_second_shows_in_the_percentiles() {
         p85_ns < service_ns.max(5e6) + late_ns,
         "p85 {p85_ns}: {found}"
     );
-    // Nor is it the generator's fault.
+    // The generator itself was not late.
     assert!(r.lateness_ns.p99 < r.latency_ns.p99 / 2, "{found}");
 }
 
@@ -232,10 +240,13 @@ fn a_stopped_generator_is_found_late_and_invalid() {
     let pid = pid_of(&child);
     std::thread::sleep(Duration::from_secs(4));
     kill_process(pid, Signal::STOP).unwrap();
-    // A thread stops when it is next given a core.
-    let asked = Instant::now();
-    while !stands_still(child.id()) {
-        assert!(asked.elapsed() < PATIENCE, "it runs on");
+    // A thread stops only when it next gets a core.
+    let requested = Instant::now();
+    while !is_stopped(child.id()) {
+        assert!(
+            requested.elapsed() < TIMEOUT,
+            "the generator was not stopped in time"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     let stopped = Instant::now();
@@ -244,20 +255,20 @@ fn a_stopped_generator_is_found_late_and_invalid() {
     let stall_ns = stopped.elapsed().as_nanos() as f64;
     let output = finish(child);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
-        said.matches("the generator cannot keep up").count(),
+        printed.matches("the generator cannot keep up").count(),
         1,
-        "{said}"
+        "{printed}"
     );
     let r = parse(&output);
     assert_eq!(r.counts.ok, 2000, "{:?}", r.errors);
-    // A twentieth of the slots are later than half of the stall, a hundredth than 0.9 of it.
+    // 5 % of the requests are late by more than half of the stall, and 1 % by more than 0.9 of it.
     let late = &r.lateness_ns;
     assert!(late.p95 as f64 > 0.48 * stall_ns, "{late:?}");
     assert!(late.p99 as f64 > 0.88 * stall_ns, "{late:?}");
-    // Requests are sent in the order of their slots: when the server had read as many requests
-    // as there are slots up to this one, this one had been sent.
+    // Requests are sent in the order of their slots. So when the server had read as many requests
+    // as the number of slots up to a slot, the request of that slot had been sent.
     let slots = (0..2000).map(|i| r.window_start_unix_ns + i * 5_000_000);
     let read = witness.all().into_iter().map(|(at, _)| at);
     let late_max_ns = read
@@ -275,9 +286,9 @@ fn a_stopped_generator_is_found_late_and_invalid() {
 }
 
 #[test]
-fn seeded_faults_are_told_apart_and_all_accounted_for() {
-    let addr = serve(|asked, stream| {
-        let fault = Rng::stream(11, asked.number).below(12);
+fn seeded_faults_are_classified_and_every_request_is_accounted_for() {
+    let addr = serve(|request, stream| {
+        let fault = Rng::stream(11, request.number).below(12);
         let write = |stream: &mut TcpStream, bytes: &[u8]| stream.write_all(bytes).is_ok();
         match fault {
             0 => {
@@ -344,8 +355,8 @@ fn seeded_faults_are_told_apart_and_all_accounted_for() {
 }
 
 #[test]
-fn nothing_but_unknown_names_ends_at_once() {
-    // Longer than [`finish`] waits.
+fn a_load_with_only_unknown_host_names_ends_at_once() {
+    // The duration is longer than [`finish`] waits.
     let r = load(&[
         "http://no-such-host.invalid/",
         "--rate",
@@ -357,7 +368,7 @@ fn nothing_but_unknown_names_ends_at_once() {
 }
 
 #[test]
-fn a_recorded_trace_and_wrk2s_phase_are_carried_out_and_named() {
+fn a_recorded_trace_and_the_wrk2_mode_are_run_and_reported() {
     let url = format!("http://{}/", good_server());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.txt");
@@ -399,10 +410,10 @@ fn an_interrupt_ends_early_with_a_valid_result() {
         "--output",
         "json",
     ]);
-    // After the second line of progress, at the end of the second second.
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    (0..2).for_each(|_| drop(said.next().unwrap().unwrap()));
-    std::thread::spawn(move || said.for_each(drop));
+    // Interrupt after the second progress line, at the end of the second second.
+    let mut printed = BufReader::new(child.stderr.take().unwrap()).lines();
+    (0..2).for_each(|_| drop(printed.next().unwrap().unwrap()));
+    std::thread::spawn(move || printed.for_each(drop));
     kill_process(pid_of(&child), Signal::INT).unwrap();
     let output = finish(child);
     assert_eq!(output.status.code(), Some(130), "{output:?}");
@@ -418,7 +429,7 @@ fn an_interrupt_ends_early_with_a_valid_result() {
 }
 
 #[test]
-fn a_worker_writes_a_whole_stream() {
+fn a_worker_writes_a_complete_stream() {
     let addr = good_server();
     let mode = Mode::Open {
         rate_rps: 500.0,
@@ -458,24 +469,25 @@ fn a_worker_writes_a_whole_stream() {
     let text: String = kinds.iter().collect();
     assert!(text.starts_with("ha") && text.ends_with('f'), "{text}");
     assert!(text.contains('i') && text.contains('p'), "{text}");
-    // `finish` proves checksum, identity, and that the intervals are the whole.
+    // `finish` checks the checksum, the sum of the counts, and that the intervals add up to the
+    // whole.
     let result = stream.finish().unwrap();
-    // Of the 1,250 slots from 250 on, the odd ones.
+    // The odd ones of the 1,250 slots from 250 on.
     assert_eq!(result.counts.planned, 625);
     assert_eq!(result.rate.target, Some(250.0));
     let names: Vec<&str> = result.endpoints.iter().map(|e| e.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
-    // Whoever samples it at the end of the window finds it.
+    // The worker still runs when the agent takes its last sample.
     let end = Duration::from_nanos(result.window_start_unix_ns + result.window_ns);
     assert!(gone >= end + Duration::from_millis(200), "{gone:?} {end:?}");
 }
 
 #[test]
-fn the_closed_loop_says_that_it_is_one() {
+fn a_closed_loop_is_labelled_in_the_verdict() {
     let url = format!("http://{}/", good_server());
     let r = load(&[&url, "--max", "--duration", "1s", "-c", "4"]);
     assert!(has(&r, Reason::ClosedLoop));
-    // Nothing else than a quota can make it invalid.
+    // Only throttling can make it invalid.
     let is_throttled = r.generator.throttled_ns.is_some_and(|ns| ns > 0);
     let expected = if is_throttled {
         Grade::Invalid
@@ -483,7 +495,7 @@ fn the_closed_loop_says_that_it_is_one() {
         Grade::Suspect
     };
     assert_eq!(r.verdict.grade, expected, "{:?}", r.verdict);
-    // Of a second: all that was sent in it, without the last one of each connection.
+    // The rate counts the requests of one second, except the last one of each connection.
     assert_eq!((r.rate.target, r.window_ns), (None, 1_000_000_000));
     assert!(
         r.counts.ok >= 4 && r.counts.ok == r.counts.planned,
@@ -495,20 +507,20 @@ fn the_closed_loop_says_that_it_is_one() {
 }
 
 #[test]
-fn who_stops_reading_the_result_is_no_failure() {
+fn a_closed_standard_output_is_not_a_failure() {
     let url = format!("http://{}/", good_server());
     for output in ["json", "text"] {
         let args = ["--rate", "100", "--duration", "100ms", "--output", output];
         let mut child = start(&[&[url.as_str()], &args[..]].concat());
         drop(child.stdout.take());
         let output = finish(child);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{printed}");
     }
 }
 
 #[test]
-fn the_page_and_the_interval_log_are_written() {
+fn the_text_output_and_the_interval_log_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("latency.hlog");
     let url = format!("http://{}/", good_server());
@@ -576,8 +588,8 @@ fn an_invalid_option_is_a_usage_error() {
         ),
     ] {
         let output = finish(start(args));
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(expected), "{args:?}: {said}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {printed}");
+        assert!(printed.contains(expected), "{args:?}: {printed}");
     }
 }

@@ -1,4 +1,4 @@
-//! A worker of `tare load` asks its own proxy for its configuration.
+//! A worker of `tare load` reads the configuration of its own proxy.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::io::Write;
@@ -12,8 +12,8 @@ use tare_model::record::{LoadRecord, ProxySettings};
 
 mod support;
 
-/// The records of a short load by a worker that asks at these addresses.
-fn asking(addresses: &[(&str, String)]) -> Vec<LoadRecord> {
+/// Returns the records of a worker's short load that requests the configuration at these addresses.
+fn records_of_load(addresses: &[(&str, String)]) -> Vec<LoadRecord> {
     let server = support::serve(|_, stream| {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         stream.write_all(answer).is_ok()
@@ -42,21 +42,21 @@ fn asking(addresses: &[(&str, String)]) -> Vec<LoadRecord> {
     let mut stream = LoadStream::new();
     let text = String::from_utf8(output.stdout).unwrap();
     let records = text.lines().map(|l| stream.line(l).unwrap()).collect();
-    // The stream is whole, checksum and all.
+    // `finish` checks that the stream is complete, including its checksum.
     assert_eq!(stream.finish().unwrap().counts.planned, 10);
     records
 }
 
-/// What a name got: the document, or why there is none.
-fn came(records: &[LoadRecord], name: &str) -> Result<ProxySettings, String> {
+/// Returns the document of this name, or why it is missing.
+fn document(records: &[LoadRecord], name: &str) -> Result<ProxySettings, String> {
     let mut all = ProxyConfigs::requested([name.to_owned()]);
     records.iter().for_each(|record| all.take(record));
     all.finish().remove(name).unwrap()
 }
 
 #[test]
-fn a_proxy_is_asked_after_the_window_and_its_secrets_stay_with_it() {
-    let (sender, asked) = std::sync::mpsc::channel();
+fn the_proxy_configuration_is_read_after_the_window_without_secrets() {
+    let (sender, received) = std::sync::mpsc::channel();
     let proxy = support::serve(move |request, stream| {
         let request = String::from_utf8_lossy(request.bytes).into_owned();
         let status = if request.contains(" /config_dump ") {
@@ -70,23 +70,24 @@ fn a_proxy_is_asked_after_the_window_and_its_secrets_stay_with_it() {
         let head = format!("HTTP/1.1 {status} X\r\nTransfer-Encoding: chunked\r\n\r\n");
         stream.write_all((head + &chunk).as_bytes()).is_ok()
     });
-    let records = asking(&[
+    let records = records_of_load(&[
         ("config_dump", format!("http://{proxy}/config_dump")),
         ("gone", format!("http://{proxy}/gone")),
     ]);
-    let kept = came(&records, "config_dump").unwrap();
+    let kept = document(&records, "config_dump").unwrap();
     assert_eq!(kept.settings["concurrency"]["2"], 1);
     assert!(!format!("{records:?}").contains("hush"), "{records:?}");
-    let found = came(&records, "gone").unwrap_err();
+    let found = document(&records, "gone").unwrap_err();
     assert!(found.contains("404"), "{found}");
     let Some(LoadRecord::Final { result, .. }) = records.last() else {
         panic!("{records:?}");
     };
-    let (asked_unix_ns, request) = asked.try_recv().unwrap();
+    let (at_unix_ns, request) = received.try_recv().unwrap();
     let end_unix_ns = result.window_start_unix_ns + result.window_ns;
-    let after_ms = asked_unix_ns.checked_sub(end_unix_ns).unwrap() / 1_000_000;
-    // The last samples are read in the first tenths of a second; a slow machine asks later.
-    assert!(after_ms >= 400, "asked {after_ms} ms after the window");
+    let after_ms = at_unix_ns.checked_sub(end_unix_ns).unwrap() / 1_000_000;
+    // The agent takes the last samples in the first tenths of a second after the window. A slow
+    // machine requests the configuration later.
+    assert!(after_ms >= 400, "requested {after_ms} ms after the window");
     assert!(
         request.to_lowercase().contains("accept: application/json"),
         "{request}"
@@ -94,10 +95,10 @@ fn a_proxy_is_asked_after_the_window_and_its_secrets_stay_with_it() {
 }
 
 #[test]
-fn a_proxy_that_is_silent_or_away_costs_no_result() {
+fn a_proxy_that_does_not_respond_does_not_fail_the_load() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", silent.local_addr().unwrap());
-    let records = asking(&[
+    let records = records_of_load(&[
         ("away", "http://127.0.0.1:1/".to_owned()),
         ("silent", address.clone()),
         ("then", address),
@@ -107,7 +108,7 @@ fn a_proxy_that_is_silent_or_away_costs_no_result() {
         ("silent", "timeout"),
         ("then", "not requested"),
     ] {
-        let found = came(&records, name).unwrap_err();
+        let found = document(&records, name).unwrap_err();
         assert!(found.contains(word), "{name}: {found}");
     }
     assert!(matches!(records.last(), Some(LoadRecord::Final { .. })));

@@ -8,7 +8,7 @@ use tare_model::load::LoadResult;
 
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
 
-/// An instance of emojivoto, and where its services are.
+/// An instance of emojivoto, with the addresses of its services.
 struct Emojivoto {
     child: Child,
     emoji: String,
@@ -34,7 +34,7 @@ fn emojivoto() -> Emojivoto {
         line.split_whitespace().nth(1).unwrap().to_owned()
     };
     let (emoji, _voting, web) = (next(), next(), next());
-    // Whatever else it prints must not block it.
+    // Keep reading, so that the process never blocks on a full pipe.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
     Emojivoto { child, emoji, web }
 }
@@ -80,7 +80,7 @@ fn http2_by_prior_knowledge_with_many_streams() {
     let r = load(&[&[url.as_str(), "--max"], &args[..]].concat(), b"");
     assert_eq!(r.counts.ok, r.counts.planned, "{:?}", r.errors);
     assert_eq!(r.generator.connections_opened, 2);
-    // HTTP/1.1 is still understood there.
+    // The server also supports HTTP/1.1.
     let r = load(&[&url, "--rate", "50", "--duration", "1s"], b"");
     assert_eq!(
         (r.counts.ok, r.stream_wait_ns),
@@ -91,7 +91,7 @@ fn http2_by_prior_knowledge_with_many_streams() {
 }
 
 #[test]
-fn a_call_is_as_easy_as_its_url_and_its_message() {
+fn grpc_calls_are_counted_by_their_status() {
     let app = emojivoto();
     let url = format!("{}/emojivoto.v1.EmojiService/FindByShortcode", app.emoji);
     let often = [
@@ -113,12 +113,12 @@ fn a_call_is_as_easy_as_its_url_and_its_message() {
         "--deadline",
         "5s",
     ];
-    // Field 1, five bytes.
+    // Field 1 with five bytes.
     let r = load(&[&args[..], &often[..]].concat(), b"\x0a\x05:joy:");
     assert_eq!(r.counts.ok, 100, "{:?}", r.errors);
     assert_eq!((r.status["200"], r.grpc_status["0"]), (100, 100));
     assert_eq!(r.endpoints[0].name, url);
-    // Not Protobuf: an error of the call, under the same status of HTTP.
+    // A message that is not Protobuf is an error of the call; the HTTP status is still 200.
     let r = load(&[&args[..], &often[..]].concat(), b"\xff\xff\xff");
     assert_eq!(
         (r.counts.ok, r.errors["grpc_status"]),
@@ -134,7 +134,7 @@ fn a_call_is_as_easy_as_its_url_and_its_message() {
 }
 
 #[test]
-fn a_server_that_is_killed_costs_its_slots_and_no_more() {
+fn every_request_to_a_killed_server_is_accounted_for() {
     let mut app = emojivoto();
     let url = format!("{}/grpc.health.v1.Health/Check", app.emoji);
     let args = [
@@ -150,11 +150,12 @@ fn a_server_that_is_killed_costs_its_slots_and_no_more() {
         "--progress",
     ];
     let mut child = start(&args);
-    // After the line of its first second: some calls were answered, and most are still to come.
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    said.next().unwrap().unwrap();
+    // Kill the server after the progress line of the first second: some calls have a response, and
+    // most are not sent yet.
+    let mut progress = BufReader::new(child.stderr.take().unwrap()).lines();
+    progress.next().unwrap().unwrap();
     app.child.kill().unwrap();
-    std::thread::spawn(move || said.for_each(drop));
+    std::thread::spawn(move || progress.for_each(drop));
     let r = result(child);
     assert_eq!(r.counts.planned, 800);
     assert!(r.counts.ok > 0, "{:?}", r.counts);

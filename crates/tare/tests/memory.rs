@@ -1,4 +1,4 @@
-//! How much memory `tare load` takes.
+//! The memory use of `tare load`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::io::Read;
@@ -15,7 +15,7 @@ use support::{Echo, TARE};
 const CONNECTIONS: u64 = 1_000;
 const RESIDENT_BYTES_MAX: u64 = 64 << 20;
 
-/// The most that was resident so far; `None` when the process is over.
+/// Returns the largest resident set so far, in bytes; `None` when the process has ended.
 fn resident_bytes_max(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
@@ -23,7 +23,8 @@ fn resident_bytes_max(pid: u32) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The server needs a file for each connection; the generator sees to its own.
+/// Raises the limit of open files for the server, which needs one for each connection. The
+/// generator raises its own limit.
 fn raise_file_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = Some(CONNECTIONS + 100);

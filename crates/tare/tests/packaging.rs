@@ -1,4 +1,4 @@
-//! What packages are made of: completions, man pages, wheels, the bill of materials; and the check of
+//! The parts of packages: completions, man pages, wheels, the bill of materials. Also the check of
 //! the dependencies for advisories.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
@@ -84,7 +84,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// A script of the folder `scripts`.
+/// Returns the command of a script in the folder `scripts`.
 fn script(name: &str) -> Command {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../scripts", name]
         .iter()
@@ -144,7 +144,7 @@ fn the_bill_of_materials_lists_the_crates_of_the_program() {
     assert_eq!(rustls["hashes"][0]["alg"], "SHA-256");
     assert_eq!(rustls["hashes"][0]["content"].as_str().unwrap().len(), 64);
     assert!(named("tare-load").is_some());
-    assert!(named("proptest").is_none(), "only tests use it");
+    assert!(named("proptest").is_none(), "only tests use proptest");
     for component in components {
         assert!(
             component["licenses"][0]["expression"].is_string(),
@@ -186,7 +186,8 @@ fn workflows_are_valid_yaml_and_run_targets_of_the_makefile() {
     assert!(ran.contains("test") && ran.contains("dist"), "{ran:?}");
 }
 
-/// A repository with one advisory, for all versions of `package`, and a configuration that names it.
+/// An advisory database with one advisory, for all versions of `package`, and a configuration that
+/// refers to it.
 struct Advisories(tempfile::TempDir);
 
 const ADDRESS: &str = "https://advisories.test/db";
@@ -216,7 +217,8 @@ impl Advisories {
         Self(dir)
     }
 
-    /// What `make deny` runs; git finds the database under its address when it is `reachable`.
+    /// Runs the script that `make deny` runs. With `reachable`, git finds the database at its
+    /// address.
     fn check(&self, reachable: bool) -> Output {
         let key = format!("url.file://{}/db.insteadOf", self.0.path().display());
         script("advisories")
@@ -257,6 +259,6 @@ fn advisories_are_reported_as_not_checked_without_their_database() {
     let wrong = advisories.check(false);
     assert!(
         !wrong.status.success(),
-        "a wrong configuration is an error: {wrong:?}"
+        "expected an error for an invalid configuration: {wrong:?}"
     );
 }

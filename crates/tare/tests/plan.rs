@@ -1,4 +1,4 @@
-//! `tare plan`, as a user meets it.
+//! `tare plan` as a command.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,7 +14,7 @@ fn tare(args: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that does not read its input closes the pipe: that is its right.
+    // The write fails for a command that does not read its input, which is allowed.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -41,7 +41,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn every_listed_plan_can_be_shown_and_what_is_shown_is_a_good_plan() {
+fn every_listed_plan_can_be_shown_and_is_valid() {
     let list = good(&["plan", "list"], "");
     let names: Vec<&str> = list
         .lines()
@@ -50,7 +50,7 @@ fn every_listed_plan_can_be_shown_and_what_is_shown_is_a_good_plan() {
     assert!(names.contains(&"quick") && names.is_sorted(), "{names:?}");
     for name in names {
         let shown = good(&["plan", "show", name], "");
-        assert!(shown.starts_with('#'), "{name} begins with a comment");
+        assert!(shown.starts_with('#'), "{name} must begin with a comment");
         let checked = good(&["plan", "check", "-", "--output", "json"], &shown);
         assert_eq!(
             checked,
@@ -61,7 +61,7 @@ fn every_listed_plan_can_be_shown_and_what_is_shown_is_a_good_plan() {
 }
 
 #[test]
-fn a_checked_plan_is_summed_up() {
+fn a_checked_plan_is_summarised() {
     let text = good(
         &[
             "plan",
@@ -81,7 +81,7 @@ fn a_checked_plan_is_summed_up() {
         "500rps: 500 rps for 3.00 s after 1.00 s, 32 connections",
         "3 in 1 block, about ",
     ] {
-        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+        assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
 }
 
@@ -106,8 +106,8 @@ fn the_schema_is_the_published_one() {
 }
 
 #[test]
-fn files_that_a_plan_names_are_seen_from_the_plan() {
-    let folder = folder("seen-from-the-plan");
+fn paths_in_a_plan_are_relative_to_the_plan() {
+    let folder = folder("relative-to-the-plan");
     let plan = folder.join("my.yaml");
     std::fs::write(&plan, "mesh_files: mine.yaml\nmeshes: [bare, mine]\n").unwrap();
     std::fs::write(
@@ -121,7 +121,7 @@ fn files_that_a_plan_names_are_seen_from_the_plan() {
 }
 
 #[test]
-fn mistakes_exit_2_and_say_where() {
+fn mistakes_exit_with_2_and_name_their_place() {
     let message = bad(&["plan", "check", "-"], "load:\n  duratoin: 5s\n");
     for part in [
         "<stdin>:2:3",
@@ -129,7 +129,7 @@ fn mistakes_exit_2_and_say_where() {
         "^^^^^^^^ expected",
         "did you mean `duration`?",
     ] {
-        assert!(message.contains(part), "{part:?} is not in:\n{message}");
+        assert!(message.contains(part), "{part:?} is missing in:\n{message}");
     }
     assert!(bad(&["plan", "show", "quik"], "").contains("did you mean `quick`?"));
     assert!(
@@ -138,8 +138,8 @@ fn mistakes_exit_2_and_say_where() {
 }
 
 #[test]
-fn what_is_no_text_or_too_long_is_refused() {
-    let folder = folder("no-text");
+fn a_plan_that_is_not_text_or_too_large_is_rejected() {
+    let folder = folder("not-text");
     let binary = folder.join("binary.yaml");
     std::fs::write(&binary, b"name: \xff\xfe\n").unwrap();
     assert!(
@@ -154,7 +154,7 @@ fn what_is_no_text_or_too_long_is_refused() {
 }
 
 #[test]
-fn bodies_that_only_the_clusters_file_makes_too_many_are_refused_before_the_cluster_is_asked() {
+fn request_bodies_too_large_with_the_cluster_file_are_rejected_before_any_request() {
     let folder = folder("bodies");
     let (plan, cluster) = (folder.join("plan.yaml"), folder.join("cluster.yaml"));
     let text = "environment: kubernetes\nworkload: {graph: {name: g, \

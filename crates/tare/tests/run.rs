@@ -1,4 +1,4 @@
-//! `tare run` as a user meets it: real processes, real Envoys, real signals.
+//! `tare run` as a command, with real processes, real Envoys and real signals.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::path::Path;
@@ -13,8 +13,8 @@ mod judged;
 
 use judged::{exit_code, judged};
 
-/// Longer than a busy machine takes for anything that the tests wait for.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit, longer than a busy machine takes for anything that the tests wait for.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 const PLAN: &str = "
 name: short
@@ -26,7 +26,8 @@ repeats: 2
 
 fn tare(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
-    // Every child inherits it: whatever is left behind is found by it.
+    // Every child process inherits this variable, so that the tests find those that are left
+    // behind.
     command
         .env("TARE_TEST_MARK", mark(dir))
         .current_dir(dir)
@@ -47,7 +48,7 @@ fn folder() -> tempfile::TempDir {
     dir
 }
 
-/// Processes that carry the mark of `dir`.
+/// Returns the command lines of the processes with the mark of `dir`.
 fn left_behind(dir: &Path) -> Vec<String> {
     let needle = format!("TARE_TEST_MARK={}", mark(dir));
     let mut found = Vec::new();
@@ -64,15 +65,15 @@ fn left_behind(dir: &Path) -> Vec<String> {
     found
 }
 
-fn nothing_is_left(dir: &Path) {
-    let patience = Instant::now() + PATIENCE;
-    while !left_behind(dir).is_empty() && Instant::now() < patience {
+fn assert_no_process_left(dir: &Path) {
+    let deadline = Instant::now() + TIMEOUT;
+    while !left_behind(dir).is_empty() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(left_behind(dir), Vec::<String>::new());
 }
 
-/// Complete trials on disk.
+/// Returns the names and results of the complete trials on disk.
 fn trials(dir: &Path) -> Vec<(String, Value)> {
     let Ok(entries) = std::fs::read_dir(dir.join("out/trials")) else {
         return Vec::new();
@@ -107,16 +108,20 @@ fn start_with(dir: &Path, flags: &[&str]) -> Child {
 }
 
 /// Waits until one trial is complete and the next has started its processes.
-fn second_trial_runs(dir: &Path) {
-    let patience = Instant::now() + PATIENCE;
+fn wait_for_second_trial(dir: &Path) {
+    let deadline = Instant::now() + TIMEOUT;
     while trials(dir).is_empty() || left_behind(dir).len() < 4 {
-        assert!(Instant::now() < patience, "no trial after two minutes");
+        assert!(
+            Instant::now() < deadline,
+            "found no complete trial after two minutes"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// The run came to its end: its trials are judged by their records, and it by its trials.
-fn ended_well(output: &Output, dir: &Path) {
+/// Checks a run that ended by itself: its verdicts must follow from its records, and its exit code
+/// from its verdicts.
+fn assert_ended(output: &Output, dir: &Path) {
     let words = String::from_utf8_lossy(&output.stderr);
     let ended = output.status.code();
     assert!(matches!(ended, Some(0 | 3)), "{:?}: {words}", output.status);
@@ -124,7 +129,7 @@ fn ended_well(output: &Output, dir: &Path) {
     assert_eq!(ended, Some(exit_code(summary.grade)), "{words}");
 }
 
-fn complete(dir: &Path) {
+fn assert_complete(dir: &Path) {
     let trials = trials(dir);
     assert_eq!(trials.len(), 4);
     for (name, result) in trials {
@@ -141,7 +146,8 @@ fn complete(dir: &Path) {
             !proofs.is_empty() && proofs.iter().all(|p| p["holds"] == true),
             "{name}: {proofs:?}"
         );
-        // Absent where the host starved the sampling: [`judged`] has seen to the verdict.
+        // Absent if the sampling got too little CPU time; [`judged`] has checked the verdict of
+        // that.
         if let Some(planes) = result.pointer("/resources/planes") {
             let cpu = planes["application"]["cpu_cores"].as_f64();
             assert!(cpu.is_some_and(|cores| cores > 0.0), "{name}: {planes}");
@@ -173,44 +179,45 @@ fn a_run_ends_in_one_json_document_and_leaves_nothing_running() {
         .args(["run", "short.yaml", "--out", "out", "--output", "json"])
         .output()
         .unwrap();
-    ended_well(&output, dir.path());
+    assert_ended(&output, dir.path());
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["trials_done"], 4);
     assert_eq!(summary["cells"].as_array().unwrap().len(), 2);
-    complete(dir.path());
-    nothing_is_left(dir.path());
+    assert_complete(dir.path());
+    assert_no_process_left(dir.path());
     let again = tare(dir.path())
         .args(["run", "short.yaml", "--out", "out"])
         .output()
         .unwrap();
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
-    how_cores_idle_is_on_record_and_may_not_change(&output, dir.path());
+    assert_idle_cores_are_recorded(&output, dir.path());
 }
 
-/// Root on a machine that can keeps its cores awake; anybody else is told why not.
-fn how_cores_idle_is_on_record_and_may_not_change(output: &Output, dir: &Path) {
+/// Checks the record of how cores idle: root keeps them awake where the machine supports it;
+/// otherwise the record has the reason. A resumed run must not change it.
+fn assert_idle_cores_are_recorded(output: &Output, dir: &Path) {
     let idle = idle(dir);
     let awake = idle["awake"].as_bool().unwrap();
     let how = idle["how"].as_str().unwrap();
     assert_eq!(awake, how.contains(" us to wake, "), "{how}");
     let state = if awake { "kept awake" } else { "may sleep" };
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains(&format!("idle cores {state}: {how}")),
-        "{said}"
+        errors.contains(&format!("idle cores {state}: {how}")),
+        "{errors}"
     );
     let resumed = tare(dir)
         .args(["run", "--resume", "out", "--let-cores-sleep"])
         .output()
         .unwrap();
     if !awake {
-        return ended_well(&resumed, dir);
+        return assert_ended(&resumed, dir);
     }
     assert_eq!(resumed.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&resumed.stderr);
+    let errors = String::from_utf8_lossy(&resumed.stderr);
     let expected = format!("idle cores: {state} when the run began, may sleep now");
-    assert!(said.contains(&expected), "{said}");
+    assert!(errors.contains(&expected), "{errors}");
 }
 
 fn idle(dir: &Path) -> Value {
@@ -219,9 +226,9 @@ fn idle(dir: &Path) -> Value {
     manifest["fingerprint"]["idle"].clone()
 }
 
-/// emoji and voting are asked by gRPC, and web is called by nobody.
+/// The generator calls emoji and voting by gRPC, and does not call web.
 #[test]
-fn a_mix_may_ask_grpc_services() {
+fn a_mix_may_call_grpc_services() {
     let dir = folder();
     let plan = PLAN.replace("{graph: chain-2,", "{graph: emojivoto, mix: grpc,");
     std::fs::write(dir.path().join("short.yaml"), plan).unwrap();
@@ -229,8 +236,8 @@ fn a_mix_may_ask_grpc_services() {
         .args(["run", "short.yaml", "--out", "out"])
         .output()
         .unwrap();
-    ended_well(&output, dir.path());
-    complete(dir.path());
+    assert_ended(&output, dir.path());
+    assert_complete(dir.path());
     for (name, result) in trials(dir.path()) {
         let load = &result["load"];
         assert_eq!(load["counts"]["ok"], 100, "{name}");
@@ -252,20 +259,20 @@ fn a_mix_may_ask_grpc_services() {
             assert!((33..=34).contains(&planned), "{planned} of {endpoint}");
         }
     }
-    nothing_is_left(dir.path());
+    assert_no_process_left(dir.path());
 }
 
 #[test]
-fn ctrl_c_keeps_what_is_done_and_resume_goes_on() {
+fn ctrl_c_keeps_finished_trials_and_the_run_can_be_resumed() {
     let dir = folder();
     let child = start(dir.path());
-    second_trial_runs(dir.path());
+    wait_for_second_trial(dir.path());
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{words}");
     assert!(words.contains("tare run --resume out"), "{words}");
-    nothing_is_left(dir.path());
+    assert_no_process_left(dir.path());
     let before = trials(dir.path());
     assert!((1..4).contains(&before.len()), "{}", before.len());
     assert!(dir.path().join("out/report.html").is_file());
@@ -273,34 +280,34 @@ fn ctrl_c_keeps_what_is_done_and_resume_goes_on() {
         .args(["run", "--resume", "out"])
         .output()
         .unwrap();
-    ended_well(&resumed, dir.path());
-    complete(dir.path());
+    assert_ended(&resumed, dir.path());
+    assert_complete(dir.path());
     assert_eq!(trials(dir.path())[..before.len()], before);
-    nothing_is_left(dir.path());
+    assert_no_process_left(dir.path());
 }
 
 #[test]
-fn kill_nine_leaves_no_process_and_a_run_to_resume() {
+fn sigkill_leaves_no_process_and_the_run_can_be_resumed() {
     let dir = folder();
-    // A run goes on as it began, without its flags.
+    // A resumed run keeps the settings of the flags with which it began.
     let mut child = start_with(dir.path(), &["--let-cores-sleep"]);
-    second_trial_runs(dir.path());
+    wait_for_second_trial(dir.path());
     child.kill().unwrap();
     child.wait().unwrap();
-    nothing_is_left(dir.path());
+    assert_no_process_left(dir.path());
     let before = trials(dir.path());
     let resumed = tare(dir.path())
         .args(["run", "--resume", "out"])
         .output()
         .unwrap();
-    ended_well(&resumed, dir.path());
-    complete(dir.path());
+    assert_ended(&resumed, dir.path());
+    assert_complete(dir.path());
     assert_eq!(trials(dir.path())[..before.len()], before);
     assert_eq!(idle(dir.path())["awake"], false);
 }
 
 #[test]
-fn a_mesh_against_itself_in_virtual_time_is_not_told_apart() {
+fn a_mesh_against_itself_in_virtual_time_is_not_distinguishable() {
     let dir = folder();
     let plan = tare(dir.path())
         .args(["plan", "show", "aa"])
@@ -323,7 +330,7 @@ fn a_mesh_against_itself_in_virtual_time_is_not_told_apart() {
 }
 
 #[test]
-fn a_run_is_not_resumed_with_another_machine_or_program() {
+fn a_run_is_not_resumed_on_another_machine_or_with_another_program() {
     let dir = folder();
     tare_fake::run_text(&dir.path().join("out"), PLAN, &["meshes=bare"]);
     let file = dir.path().join("out/run.json");
@@ -346,7 +353,7 @@ fn a_run_is_not_resumed_with_another_machine_or_program() {
 #[test]
 fn ctrl_c_before_the_first_trial_ends_at_once() {
     let dir = folder();
-    // An Envoy that does not answer: tare waits for its version.
+    // An Envoy that never prints its version, for which tare waits.
     let envoy = dir.path().join("envoy");
     std::fs::write(&envoy, "#!/bin/sh\nexec sleep 60\n").unwrap();
     std::fs::set_permissions(&envoy, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -356,23 +363,23 @@ fn ctrl_c_before_the_first_trial_ends_at_once() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let patience = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while left_behind(dir.path()).len() < 2 {
-        assert!(Instant::now() < patience, "Envoy was not asked");
+        assert!(Instant::now() < deadline, "Envoy was not started");
         std::thread::sleep(Duration::from_millis(20));
     }
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{words}");
-    // Not after the time that an Envoy has to tell its version.
+    // tare must end before the time limit for the version of Envoy.
     assert!(!words.contains("did not end within"), "{words}");
-    nothing_is_left(dir.path());
+    assert_no_process_left(dir.path());
     assert!(!dir.path().join("out").exists());
 }
 
 #[test]
-fn mistakes_end_with_2_before_anything_starts() {
+fn a_mistake_exits_with_2_before_anything_starts() {
     let dir = folder();
     let run = |args: &[&str]| {
         let output = tare(dir.path()).arg("run").args(args).output().unwrap();
@@ -396,7 +403,7 @@ fn mistakes_end_with_2_before_anything_starts() {
 }
 
 #[test]
-fn a_taken_port_for_the_page_is_said_before_there_is_a_run() {
+fn a_port_in_use_for_the_page_fails_before_the_run_is_created() {
     let dir = folder();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -405,27 +412,27 @@ fn a_taken_port_for_the_page_is_said_before_there_is_a_run() {
         .arg(format!("--web={port}"))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&out.stderr);
+    let errors = String::from_utf8_lossy(&out.stderr);
     assert!(
-        !out.status.success() && said.contains(&format!("port {port}")),
-        "{said}"
+        !out.status.success() && errors.contains(&format!("port {port}")),
+        "{errors}"
     );
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
-    assert_eq!(left.len(), 1, "only the plan: {left:?}");
+    assert_eq!(left.len(), 1, "expected only the plan: {left:?}");
 }
 
 #[test]
-fn a_clusters_cores_cannot_be_let_sleep() {
+fn let_cores_sleep_is_rejected_on_a_cluster() {
     let dir = folder();
     let out = tare(dir.path())
         .args(["run", "cluster-quick", "--let-cores-sleep"])
         .output()
         .unwrap();
     assert_eq!(out.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&out.stderr);
+    let errors = String::from_utf8_lossy(&out.stderr);
     assert!(
-        said.contains("--let-cores-sleep works in the local environment only"),
-        "{said}"
+        errors.contains("--let-cores-sleep works in the local environment only"),
+        "{errors}"
     );
     assert!(!dir.path().join("runs").exists());
 }

@@ -11,7 +11,7 @@ mod support;
 
 use support::{Echo, TARE};
 
-/// Bounded by its own budget.
+/// Runs a search. Its own time budget limits its duration.
 fn search(url: &str, args: &[&str]) -> Output {
     Command::new(TARE)
         .args(["search", url, "--pause", "50ms", "--connections", "64"])
@@ -32,21 +32,21 @@ fn exit_code(limit: SearchLimit) -> i32 {
     }
 }
 
-/// A step is met where its own figures meet `max<300ms`, `errors<1%` and `achieved>99%`; where
-/// they do not and the generator was held up, that is on record.
-fn judged_by_its_record(step: &SearchStep) {
+/// Checks the outcome of a step by its own figures: it is met if they meet `max<300ms`, `errors<1%`
+/// and `achieved>99%`. If they do not and the generator was delayed, the outcome must state that.
+fn assert_judged_by_its_record(step: &SearchStep) {
     // The objective on the rate counts whole requests.
     let seconds = step.duration_ns as f64 / 1e9;
     let planned = (step.rate_rps * seconds + 1e-3).floor();
     let is_met = step.latency_ns.max < 300_000_000
         && step.errors_share < 0.01
         && step.achieved_rps * seconds > 0.99 * planned;
-    let held_up = step.verdict.reasons.iter().any(|f| match f.reason {
+    let delayed = step.verdict.reasons.iter().any(|f| match f.reason {
         Reason::Lateness => f.grade == Grade::Invalid,
         Reason::GeneratorSaturated | Reason::Throttled => true,
         _ => false,
     });
-    let expected = match (is_met, held_up) {
+    let expected = match (is_met, delayed) {
         (true, _) => StepOutcome::Met,
         (false, true) => StepOutcome::Generator,
         (false, false) => StepOutcome::Missed,
@@ -55,8 +55,9 @@ fn judged_by_its_record(step: &SearchStep) {
     assert_eq!(step.missed.is_empty(), is_met, "{step:#?}");
 }
 
-/// One place and 20 ms make 50 rps. A step of a second lets a backlog of 0.3 s pass, so
-/// the limit lies at 65 rps; machines that stall make it lower, nothing makes it higher.
+/// A concurrency of 1 and a delay of 20 ms give a capacity of 50 rps. In a step of 1 s, a backlog
+/// of 0.3 s still meets the objective, so the limit is 65 rps. Stalls of the machine can only lower
+/// it.
 #[test]
 fn the_capacity_of_a_server_is_found() {
     let echo = Echo::start(&["--delay", "20ms", "--concurrency", "1"]);
@@ -85,7 +86,7 @@ fn the_capacity_of_a_server_is_found() {
     assert_ne!(result.ended, SearchEnd::Interrupted);
     assert_eq!(output.status.code(), Some(exit_code(result.limit)));
     for step in &result.steps {
-        judged_by_its_record(step);
+        assert_judged_by_its_record(step);
         let is_met = step.outcome == StepOutcome::Met;
         assert!(step.rate_rps < 100.0 || !is_met, "{step:#?}");
     }
@@ -94,7 +95,7 @@ fn the_capacity_of_a_server_is_found() {
             assert!(found.low_rps < 75.0 && found.rate_rps < 80.0, "{result:#?}");
             assert!(found.low_rps <= found.rate_rps && found.rate_rps <= found.high_rps);
         }
-        // Only a machine that stalls for so long makes 10 rps too many.
+        // Only long stalls of the machine make 10 rps exceed the capacity.
         None => assert!(
             result.steps.iter().all(|s| s.latency_ns.max > 250_000_000),
             "{result:#?}"
@@ -104,13 +105,13 @@ fn the_capacity_of_a_server_is_found() {
         result.objectives,
         ["max<300ms", "errors<1%", "achieved>99%"]
     );
-    let (code, said) = echo.interrupt();
+    let (code, errors) = echo.interrupt();
     assert_eq!(code, Some(0));
-    assert!(said.contains("served "), "{said}");
+    assert!(errors.contains("served "), "{errors}");
 }
 
 #[test]
-fn a_server_that_fails_fast_meets_nothing() {
+fn a_server_that_fails_fast_meets_no_objective() {
     let echo = Echo::start(&["--status", "503"]);
     let output = search(
         &echo.url,
@@ -140,7 +141,7 @@ fn a_server_that_fails_fast_meets_nothing() {
 }
 
 #[test]
-fn the_highest_rate_tried_is_no_limit_of_the_target() {
+fn the_highest_rate_tried_is_not_reported_as_the_limit_of_the_target() {
     let echo = Echo::start(&[]);
     let output = search(
         &echo.url,
@@ -167,19 +168,19 @@ fn the_highest_rate_tried_is_no_limit_of_the_target() {
 }
 
 #[test]
-fn flags_that_mean_nothing_here_are_refused() {
-    let refused = search("http://127.0.0.1:1/", &["--slo", "p99<1s", "--rate", "5"]);
-    assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("--min-rate"), "{said}");
+fn flags_that_do_not_apply_to_a_search_are_rejected() {
+    let rejected = search("http://127.0.0.1:1/", &["--slo", "p99<1s", "--rate", "5"]);
+    assert_eq!(rejected.status.code(), Some(2));
+    let errors = String::from_utf8(rejected.stderr).unwrap();
+    assert!(errors.contains("--min-rate"), "{errors}");
     let wrong = search("http://127.0.0.1:1/", &["--slo", "p99<20"]);
     assert_eq!(wrong.status.code(), Some(2));
-    let said = String::from_utf8(wrong.stderr).unwrap();
-    assert!(said.contains("has no unit"), "{said}");
+    let errors = String::from_utf8(wrong.stderr).unwrap();
+    assert!(errors.contains("has no unit"), "{errors}");
 }
 
 #[test]
-fn a_call_from_json_is_measured_whatever_its_kind() {
+fn calls_of_every_kind_are_encoded_from_json_and_measured() {
     let echo = Echo::start(&[]);
     let service = format!("{}/tare.echo.v1.Echo", echo.url.replace("http", "grpc"));
     for (method, data) in [

@@ -1,5 +1,5 @@
-//! Keeps the tree tidy: the direction of dependencies, the length of files, and
-//! documents that speak the truth.
+//! Checks of the source tree: the direction of dependencies, the length of files, and whether
+//! documents agree with the code.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
         .unwrap()
 }
 
-/// Files that git tracks or would track.
+/// Returns the files that git tracks or would track.
 fn files() -> Vec<PathBuf> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -33,7 +33,8 @@ fn read(path: &Path) -> Option<String> {
     String::from_utf8(std::fs::read(path).unwrap()).ok()
 }
 
-/// Direct dependencies of each crate of the workspace, build and development ones excepted.
+/// Returns the direct dependencies of each crate of the workspace, without those for builds and
+/// tests.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let out = Command::new(cargo)
@@ -66,7 +67,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn dependencies_point_one_way_and_bans_hold() {
     let all = dependencies();
-    let may: BTreeMap<&str, &[&str]> = BTreeMap::from([
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("tare-model", &[] as &[&str]),
         ("tare-stats", &["tare-model"]),
         ("tare-analysis", &["tare-model", "tare-stats"]),
@@ -97,13 +98,13 @@ fn dependencies_point_one_way_and_bans_hold() {
     ]);
     assert_eq!(
         all.keys().map(String::as_str).collect::<Vec<_>>().len(),
-        may.len(),
-        "a crate without a rule"
+        allowed.len(),
+        "each crate must have a rule"
     );
     for (krate, dependencies) in &all {
         for dependency in dependencies.iter().filter(|d| d.starts_with("tare")) {
             assert!(
-                may[krate.as_str()].contains(&dependency.as_str()),
+                allowed[krate.as_str()].contains(&dependency.as_str()),
                 "{krate} must not use {dependency}"
             );
         }
@@ -148,11 +149,14 @@ fn every_dependency_has_its_reason() {
         .flat_map(|names| names.split(','))
         .map(|name| name.split_whitespace().next().unwrap())
         .collect();
-    assert_eq!(used, reasons, "of Cargo.toml, and of ARCHITECTURE.md");
+    assert_eq!(
+        used, reasons,
+        "the dependencies in Cargo.toml and in ARCHITECTURE.md differ"
+    );
 }
 
 #[test]
-fn source_files_stay_readable() {
+fn source_files_have_at_most_600_lines() {
     for file in files() {
         let source = file.extension().is_some_and(|e| e == "rs" || e == "ts");
         let Some(text) = read(&file).filter(|_| source) else {
@@ -161,14 +165,14 @@ fn source_files_stay_readable() {
         let lines = text.lines().count();
         assert!(
             lines <= 600,
-            "{} has {lines} lines; 600 is the limit",
+            "{} has {lines} lines, expected at most 600",
             file.display()
         );
     }
 }
 
 #[test]
-fn nothing_unfinished_and_no_private_address() {
+fn no_file_has_an_unfinished_part_or_the_host_of_a_registry() {
     let unfinished = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -183,13 +187,13 @@ fn nothing_unfinished_and_no_private_address() {
             let found = text
                 .split(|c: char| !c.is_ascii_alphanumeric())
                 .any(|w| w == word);
-            assert!(!found, "{} says {word}", file.display());
+            assert!(!found, "{} contains {word}", file.display());
         }
-        // A lock file must work with whatever registry its reader has set.
+        // A lock file must work with any registry that its user has configured.
         if file.file_name().is_some_and(|n| n == "package-lock.json") {
             assert!(
                 !text.contains("\"resolved\""),
-                "{} names a registry's host",
+                "{} contains the host of a registry",
                 file.display()
             );
         }
@@ -203,7 +207,7 @@ struct Statement {
     text: String,
 }
 
-/// The list items of a Markdown document, each with its further lines joined.
+/// Returns the list items of a Markdown document, each joined to one line.
 fn statements(document: &str) -> Vec<Statement> {
     let mut section = "";
     let mut all: Vec<Statement> = Vec::new();
@@ -245,7 +249,7 @@ fn every_statement_of_the_method_has_a_test_that_exists() {
     assert_eq!(
         names(&method),
         names(&appendix),
-        "the statements of docs/method.md, and of docs/method-tests.md"
+        "the statements in docs/method.md and in docs/method-tests.md differ"
     );
     let sources: String = files()
         .iter()

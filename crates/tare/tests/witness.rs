@@ -1,4 +1,4 @@
-//! `scripts/witness` reduces a capture as tare reduces its own record.
+//! Checks that `scripts/witness` reduces a capture in the same way as tare reduces its own record.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use tare_model::rng::Rng;
 
-/// `count p50 p99 max` of a capture's fields.
+/// Returns `count p50 p99 max` of a capture's fields.
 fn reduced(fields: &str) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/witness");
     let mut child = Command::new(script)
@@ -24,7 +24,7 @@ fn reduced(fields: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Nanoseconds as the seconds that tshark prints.
+/// Formats nanoseconds as tshark prints seconds.
 fn seconds(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
@@ -35,7 +35,7 @@ fn a_capture_is_reduced_to_the_nanosecond_by_the_same_rank() {
     for count in [1, 2, 99, 100, 101, 2_000] {
         let (mut fields, mut times) = (String::new(), Vec::new());
         for i in 0..count {
-            // Ten connections in turn, 25 s and more after the first packet.
+            // Ten connections in turn, at least 25 s after the first packet.
             let (conn, at) = (i % 10, 25_000_000_000 + i * 1_000_000);
             let took = 1 + rng.below(9_000_000);
             times.push(took);
@@ -50,7 +50,7 @@ fn a_capture_is_reduced_to_the_nanosecond_by_the_same_rank() {
 }
 
 #[test]
-fn segments_of_one_message_and_acknowledgements_are_no_exchanges() {
+fn segments_of_one_message_and_acknowledgements_do_not_count_as_exchanges() {
     let fields = "\
         0\t0.000000000\t80\t0\n\
         0\t1.000000000\t80\t1400\n\
@@ -60,7 +60,7 @@ fn segments_of_one_message_and_acknowledgements_are_no_exchanges() {
         1\t1.002000001\t80\t9\n\
         0\t1.002500000\t5000\t30\n\
         0\t3.000000000\t80\t1400\n";
-    // The two of connection 0 that end without an answer, and that of 1, do not count.
+    // The two requests of connection 0 and the one of connection 1 without a response do not count.
     assert_eq!(reduced(fields), "1 2500000 2500000 2500000");
     assert_eq!(reduced(""), "0 0 0 0");
 }

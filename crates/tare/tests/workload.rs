@@ -14,8 +14,8 @@ use tare_model::record::{StreamChecksum, WorkloadRecord};
 use tare_model::worker::WorkloadSpec;
 
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
-/// Longest that anything in these tests may take.
-const BOUND: Duration = Duration::from_secs(120);
+/// Time limit of every step in these tests.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Ends the process when a test ends early.
 struct Running(Child);
@@ -46,7 +46,8 @@ fn echo_spec() -> String {
     .unwrap()
 }
 
-/// All lines of a pipe, read on a thread so that waiting for them has an end.
+/// Returns all lines of a pipe. A thread reads them, so that waiting for a line can have a time
+/// limit.
 fn lines(out: ChildStdout) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -70,7 +71,7 @@ fn listening(line: &str) -> String {
 
 fn status_of(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(BOUND)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
@@ -81,8 +82,9 @@ fn status_of(address: &str, path: &str) -> String {
     answer.split(' ').nth(1).unwrap().to_owned()
 }
 
-/// Serves a few requests, has an idle connection open, and ends by `signal`.
-fn ends_with_its_books(signal: Signal) {
+/// Starts a worker, sends a few requests, opens an idle connection, and sends `signal`. Checks that
+/// the worker ends with complete records.
+fn assert_ends_with_complete_records(signal: Signal) {
     let mut child = Command::new(TARE)
         .args(["workload", "--spec", "-"])
         .stdin(Stdio::piped())
@@ -95,8 +97,8 @@ fn ends_with_its_books(signal: Signal) {
     let received = lines(child.stdout.take().unwrap());
     let mut running = Running(child);
     let mut all = vec![
-        received.recv_timeout(BOUND).unwrap(),
-        received.recv_timeout(BOUND).unwrap(),
+        received.recv_timeout(TIMEOUT).unwrap(),
+        received.recv_timeout(TIMEOUT).unwrap(),
     ];
     let WorkloadRecord::Hello(hello) = record(&all[0]) else {
         panic!("no hello: {}", all[0])
@@ -113,7 +115,7 @@ fn ends_with_its_books(signal: Signal) {
     assert_eq!(status_of(&address, "/nowhere"), "404");
     assert_eq!(status_of(&address, "/tare/ready"), "200");
     running.signal(signal);
-    while let Ok(line) = received.recv_timeout(BOUND) {
+    while let Ok(line) = received.recv_timeout(TIMEOUT) {
         all.push(line);
     }
     assert!(running.0.wait().unwrap().success());
@@ -137,12 +139,12 @@ fn ends_with_its_books(signal: Signal) {
 
 #[test]
 fn sigterm_ends_a_worker_with_its_final_record() {
-    ends_with_its_books(Signal::TERM);
+    assert_ends_with_complete_records(Signal::TERM);
 }
 
 #[test]
 fn sigint_ends_a_worker_with_its_final_record() {
-    ends_with_its_books(Signal::INT);
+    assert_ends_with_complete_records(Signal::INT);
 }
 
 #[test]
@@ -159,18 +161,18 @@ fn a_worker_dies_with_its_parent() {
         .unwrap();
     let received = lines(parent.stdout.take().unwrap());
     let parent = Running(parent);
-    received.recv_timeout(BOUND).unwrap();
-    let address = listening(&received.recv_timeout(BOUND).unwrap());
+    received.recv_timeout(TIMEOUT).unwrap();
+    let address = listening(&received.recv_timeout(TIMEOUT).unwrap());
     assert_eq!(status_of(&address, "/"), "200");
     parent.signal(Signal::KILL);
-    // The pipe's last writer is the worker: its end is the worker's.
-    let end = received.recv_timeout(BOUND);
+    // The worker is the last writer of the pipe, so the pipe closes when the worker ends.
+    let end = received.recv_timeout(TIMEOUT);
     assert_eq!(end, Err(mpsc::RecvTimeoutError::Disconnected));
     assert!(TcpStream::connect(&address).is_err());
 }
 
 #[test]
-fn a_bad_spec_is_refused_with_what_was_expected() {
+fn an_invalid_spec_is_rejected_with_the_expectation() {
     let mut graph = builtin("echo").unwrap();
     graph.services.push(Service {
         name: "echo".to_owned(),
@@ -179,7 +181,7 @@ fn a_bad_spec_is_refused_with_what_was_expected() {
     let mut wrong: serde_json::Value = serde_json::from_str(&echo_spec()).unwrap();
     wrong["graph"] = serde_json::to_value::<ServiceGraph>(graph).unwrap();
     for (text, expected) in [
-        (wrong.to_string(), "service \"echo\" is there twice"),
+        (wrong.to_string(), "service \"echo\" is defined twice"),
         (String::new(), "expected one JSON document"),
         (
             echo_spec().replace("listen", "listens"),
@@ -241,7 +243,7 @@ fn list_and_show_print_the_builtins() {
 }
 
 #[test]
-fn serve_plays_a_whole_instance_until_it_is_interrupted() {
+fn serve_runs_a_whole_instance_until_it_is_interrupted() {
     let mut child = Command::new(TARE)
         .args(["workload", "serve", "emojivoto"])
         .stdout(Stdio::piped())
@@ -251,7 +253,7 @@ fn serve_plays_a_whole_instance_until_it_is_interrupted() {
     let mut running = Running(child);
     let mut curl = None;
     while curl.is_none() {
-        let line = received.recv_timeout(BOUND).unwrap();
+        let line = received.recv_timeout(TIMEOUT).unwrap();
         curl = line.trim().strip_prefix("curl 'http://").map(str::to_owned);
     }
     let url = curl.unwrap();
@@ -259,7 +261,7 @@ fn serve_plays_a_whole_instance_until_it_is_interrupted() {
     assert_eq!(status_of(address, &format!("/{path}")), "200");
     running.signal(Signal::INT);
     let mut rest = Vec::new();
-    while let Ok(line) = received.recv_timeout(BOUND) {
+    while let Ok(line) = received.recv_timeout(TIMEOUT) {
         rest.push(line);
     }
     assert!(running.0.wait().unwrap().success());
@@ -270,7 +272,7 @@ fn serve_plays_a_whole_instance_until_it_is_interrupted() {
 }
 
 #[test]
-fn the_graph_of_the_documentation_is_a_good_one() {
+fn the_graph_in_the_documentation_is_valid() {
     let page = include_str!("../../../docs/workloads.md");
     let yaml = page.split("```yaml\n").nth(1).unwrap();
     let yaml = yaml.split("```").next().unwrap();

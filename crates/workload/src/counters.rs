@@ -35,7 +35,7 @@ impl Counters {
         }
     }
 
-    /// Counts one response. Other names than those of the start count as [`UNKNOWN`].
+    /// Counts one response. Names that were not given at the start count as [`UNKNOWN`].
     pub(crate) fn count(&self, name: &str, ok: bool) {
         let entry = self
             .entries

@@ -1,11 +1,11 @@
-//! Why a server could not start.
+//! Errors of workload servers.
 
 use std::io;
 
 use tare_model::graph::GraphError;
 use thiserror::Error;
 
-/// Why a workload server could not start.
+/// Why a workload server could not start or had to stop.
 #[derive(Debug, Error)]
 pub enum WorkloadError {
     /// Another version of the schema.
@@ -31,7 +31,7 @@ pub enum WorkloadError {
     /// An invalid path.
     #[error("invalid path {0:?}: expected a URL path with an optional query")]
     Path(String),
-    /// The kernel refused a timer.
+    /// The kernel could not create a timer.
     #[error("failed to create a timer: {0}")]
     Timer(io::Error),
     /// The address is not available.

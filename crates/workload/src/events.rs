@@ -1,8 +1,8 @@
-//! Events for the records.
+//! Events that a worker writes to its records.
 
 use tokio::sync::mpsc;
 
-/// Most unread events; further ones are dropped.
+/// Maximum number of unread events; further events are dropped.
 const QUEUE_MAX: usize = 256;
 
 /// The sender of events. It never blocks.

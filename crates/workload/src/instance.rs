@@ -11,8 +11,8 @@ use crate::error::WorkloadError;
 use crate::server::Server;
 use crate::worker;
 
-/// All services of a graph, each on its own loopback port. In a trial each service is a
-/// process instead.
+/// All services of a graph, each on its own loopback port. In a trial, each service is a process
+/// of its own instead.
 pub struct LocalInstance {
     servers: Vec<Running>,
 }
@@ -33,7 +33,7 @@ impl LocalInstance {
         let mut upstreams: BTreeMap<String, Upstream> = BTreeMap::new();
         let mut servers = Vec::new();
         // Callees first, because the callers need their addresses. The graph has no cycle, so
-        // that each round starts at least one service.
+        // each round starts at least one service.
         while servers.len() < graph.services.len() {
             for service in &graph.services {
                 let callees = graph.callees(&service.name);

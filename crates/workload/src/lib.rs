@@ -5,8 +5,8 @@
 //! the worker process around it; [`LocalInstance`] is a complete instance in one process.
 //! [`EchoServer`] is a server whose behaviour the client selects, for checking instruments.
 //!
-//! A service runs on one thread: it stands for a small service, and additional work would add
-//! noise to the baseline.
+//! A service runs on one thread, because it represents a small service, and additional work
+//! would add noise to the baseline.
 
 mod app;
 mod counters;

@@ -19,7 +19,7 @@ pub(crate) struct Node {
     pub(crate) application: Application,
     pub(crate) upstreams: BTreeMap<String, Upstream>,
     pub(crate) counters: Counters,
-    /// Whether all services that it calls are ready.
+    /// Whether all services that the node calls are ready.
     pub(crate) ready: AtomicBool,
 }
 

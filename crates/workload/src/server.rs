@@ -64,13 +64,13 @@ impl Server {
         Ok((server, received))
     }
 
-    /// The address that it listens on.
+    /// The address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until every service that it calls is ready, then reports itself as ready.
+    /// Waits until every service that this one calls is ready, then marks it as ready.
     pub async fn ready(&self) {
         let upstreams = &self.node.upstreams;
         let probes = upstreams.iter().map(|(name, upstream)| async move {

@@ -1,5 +1,5 @@
-//! Sleeps with the resolution of the kernel. The runtime's timers have milliseconds; delays are
-//! in microseconds.
+//! Sleeps with the resolution of the kernel. The runtime's timers have a resolution of
+//! milliseconds, but delays are in microseconds.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -19,7 +19,7 @@ const kubernetesVersion = "v1.36.3"
 type part struct {
 	what, module string
 	flags        []string
-	// To this file, or into bin/ under their own names when empty.
+	// Name of the program in bin/; if empty, each package keeps its own name.
 	output   string
 	packages []string
 }
@@ -51,8 +51,8 @@ func parts() []part {
 	}
 }
 
-// source returns the folder testbed/ of the project: the one that TARE_TESTBED_SOURCE names, or one in
-// or at the working directory.
+// source returns the folder testbed/ of the project: TARE_TESTBED_SOURCE, testbed/ in the working
+// directory, or the working directory itself.
 func source() (string, error) {
 	candidates := []string{os.Getenv("TARE_TESTBED_SOURCE"), "testbed", "."}
 	for _, dir := range candidates {

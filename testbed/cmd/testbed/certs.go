@@ -146,7 +146,7 @@ func (c *Cluster) writeCertificates() error {
 	return os.WriteFile(c.kubeconfig(), files["admin.kubeconfig"], 0o600)
 }
 
-// kubeconfigFor is JSON, which is YAML.
+// kubeconfigFor returns a kubeconfig in JSON, which is also valid YAML.
 func (c *Cluster) kubeconfigFor(ca []byte, who identity) []byte {
 	type object = map[string]any
 	name := "tare-testbed-" + c.Name

@@ -39,19 +39,19 @@ func check() error {
 			", expected 0: the testbed makes namespaces, interfaces and cgroups; run it as root (sudo)")
 	}
 	var missing []string
-	say := func(err error) {
+	add := func(err error) {
 		if err != nil {
 			missing = append(missing, err.Error())
 		}
 	}
 	for tool, debian := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			say(fmt.Errorf("%s is missing: apt-get install %s (or `testbed deps` for all)", tool, debian))
+			add(fmt.Errorf("%s is missing: apt-get install %s (or `testbed deps` for all)", tool, debian))
 		}
 	}
-	say(checkCgroups())
+	add(checkCgroups())
 	if len(missing) == 0 {
-		say(checkNamespaces())
+		add(checkNamespaces())
 	}
 	if len(missing) > 0 {
 		return errors.New("this machine cannot run a testbed\n  " + strings.Join(missing, "\n  "))
@@ -120,7 +120,7 @@ func checkCgroups() error {
 		have := " " + strings.TrimSpace(string(text)) + " "
 		for _, controller := range []string{"cpu", "cpuset", "memory", "pids"} {
 			if !strings.Contains(have, " "+controller+" ") {
-				return fmt.Errorf("found cgroup v2 with the controllers %s, expected %s: enable it in the parent's cgroup.subtree_control", strings.TrimSpace(have), controller)
+				return fmt.Errorf("found cgroup v2 with the controllers %s, expected also %s: enable it in the parent's cgroup.subtree_control", strings.TrimSpace(have), controller)
 			}
 		}
 		return nil

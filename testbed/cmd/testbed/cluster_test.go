@@ -91,7 +91,7 @@ func TestCertificatesChainToTheAuthority(t *testing.T) {
 	}
 }
 
-func TestAProcessSurvivesStorageAndIsNotConfusedWithALaterOne(t *testing.T) {
+func TestAStoredProcessIsNotConfusedWithALaterOne(t *testing.T) {
 	own, err := describe(os.Getpid())
 	if err != nil || !own.alive() {
 		t.Fatalf("found %+v, %v", own, err)

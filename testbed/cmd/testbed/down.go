@@ -18,7 +18,7 @@ func down(name string) error {
 	c, err := load(name)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "no cluster %q is running\n", name)
-		// A start that was killed early has left a directory without a record.
+		// A start that was killed early may have left a directory without a record.
 		root, err := clustersRoot()
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func (c *Cluster) removeCgroups() error {
 				return fmt.Errorf("removing the cgroup %s: %w", found[i], err)
 			}
 		}
-		// Another cluster may need it.
+		// Fails if another cluster still uses the parent.
 		_ = syscall.Rmdir(filepath.Dir(dir))
 	}
 	return nil
@@ -119,7 +119,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// leftovers lists what is left on the host, whatever the record of the cluster states.
+// leftovers lists what is left on the host. It does not rely on the record of the cluster.
 func (c *Cluster) leftovers() []string {
 	var left []string
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")

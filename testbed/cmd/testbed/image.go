@@ -71,7 +71,7 @@ func writeImages(staging, envoy, bootstrap string) error {
 	return nil
 }
 
-// libraries lists the libraries of a program, and its loader, from ldd.
+// libraries returns the libraries and the loader of a program, as ldd lists them.
 func libraries(program string) ([]string, error) {
 	out, err := command("ldd", program)
 	if err != nil {

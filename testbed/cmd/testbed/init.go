@@ -16,10 +16,10 @@ import (
 // The name under which `testbed` starts itself as process 1 of a machine.
 const initCommand = "machine-init"
 
-// A Machine is the task of process 1 of a set of namespaces: prepare them, then keep services running.
+// A Machine is what process 1 of a set of namespaces does: it prepares them and keeps services running.
 type Machine struct {
 	Hostname string
-	// Cgroups that it enters, one per hierarchy.
+	// Cgroups that process 1 enters, one per hierarchy.
 	Cgroups  []string
 	Setup    [][]string
 	Services []Service
@@ -39,7 +39,7 @@ const (
 	afterPoll    = 20 * time.Millisecond
 )
 
-// runInit is process 1: when it is killed, the kernel ends everything in its namespaces, so that no
+// runInit is process 1: when it is killed, the kernel ends everything in its namespaces, so no
 // container, mount, interface or rule can outlive it.
 func runInit() error {
 	var m Machine
@@ -51,7 +51,7 @@ func runInit() error {
 	}
 	for _, cgroup := range m.Cgroups {
 		if err := os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("1"), 0o644); err != nil {
-			// "0" is the writing process in every PID namespace.
+			// "0" means the writing process in every PID namespace.
 			if err = os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("0"), 0o644); err != nil {
 				return err
 			}

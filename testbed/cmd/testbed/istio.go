@@ -20,10 +20,10 @@ func (c *Cluster) helm(arguments ...string) error {
 
 func (c *Cluster) chart(name string) string { return filepath.Join(c.Cache, "charts", name) }
 
-// istioValues is the path of the Helm values; users can install Istio with them, too.
+// istioValues returns the path of the Helm values. Users can also install Istio with them.
 func (c *Cluster) istioValues() string { return c.path("istio-values.yaml") }
 
-// installIstio passes `more` to Helm as options for istiod.
+// installIstio installs Istio with Helm. It passes `more` to Helm as options for istiod.
 func installIstio(c *Cluster, more []string) error {
 	if err := step("installing Istio's custom resource definitions", func() error {
 		return c.helm("upgrade", "--install", "istio-base", c.chart("base"),

@@ -77,7 +77,7 @@ func (c *Cluster) startMachine(name string, machine Machine, connect func(pid in
 func (c *Cluster) startControlPlane() error {
 	setup := append(append([][]string{}, privateMounts...), [][]string{
 		// Without a fixed hardware address, a bridge changes its address when a port is removed, and a
-		// restarted node has a new one. The others would send to the old addresses for up to a minute.
+		// restarted node has a new one. Other machines would send to the old addresses for up to a minute.
 		{"ip", "link", "add", "br0", "address", c.hardwareAddress(0), "type", "bridge"},
 		{"ip", "address", "add", c.controlAddress() + "/24", "dev", "br0"},
 		{"ip", "link", "set", "br0", "up"},

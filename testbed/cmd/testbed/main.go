@@ -13,12 +13,12 @@ import (
 
 const usage = `usage: testbed COMMAND [OPTIONS]
 
-  deps                       install the Debian packages that it needs (apt-get)
-  check                      check whether this machine can run it, and list what is missing
+  deps                       install the Debian packages that the testbed needs (apt-get)
+  check                      check whether this machine can run the testbed, and list what is missing
   build                      build all programs and images into the cache (once, 10 to 20 minutes)
   up [--nodes 3]             start a cluster; print its kubeconfig
-  down                       stop it, and check that nothing is left
-  status                     show its nodes, processes, memory and kubeconfig
+  down                       stop the cluster, and check that nothing is left
+  status                     show the cluster's nodes, processes, memory and kubeconfig
   istio [--set K=V]...       install Istio (base and istiod) with Helm
   istio-remove               uninstall Istio with its CRDs and namespace
   image import ARCHIVE       import an OCI archive into every node
@@ -26,7 +26,7 @@ const usage = `usage: testbed COMMAND [OPTIONS]
   kill SERVICE               kill a service, which is then restarted: kube-apiserver, kubelet@node1 ...
   exec NODE PROGRAM...       run a program in a node's namespaces (node "control-plane": the servers)
   kubectl|helm ARGUMENTS...  run the built kubectl or helm on this cluster
-  env                        print shell lines: the kubeconfig, tare's file of the cluster, Istio's charts and values, PATH
+  env                        print shell variables: kubeconfig, tare's cluster file, Istio's charts and values, PATH
 
 --name NAME (default "main"), before the command, selects one of several clusters.
 `
@@ -123,7 +123,7 @@ func exit(err error) {
 
 var errInterrupted = errors.New("interrupted")
 
-// interrupted receives Ctrl-C and SIGTERM, so that what runs can clean up.
+// interrupted returns a channel for Ctrl-C and SIGTERM, so that the running command can clean up.
 func interrupted() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

@@ -12,7 +12,7 @@ import (
 
 const heartbeat = 15 * time.Second
 
-// step runs do. It prints the name of the step, a line every heartbeat, and the duration.
+// step runs do and prints the name of the step, a line every heartbeat, and the duration.
 func step(what string, do func() error) error {
 	start := time.Now()
 	seconds := func() float64 { return time.Since(start).Seconds() }
@@ -38,7 +38,8 @@ func step(what string, do func() error) error {
 	return nil
 }
 
-// run returns standard output; the error has the command and the end of its output.
+// run runs a command and returns its standard output. The error contains the command and the end of
+// its output.
 func run(command *exec.Cmd) (string, error) {
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
@@ -70,7 +71,7 @@ func all(commands [][]string) error {
 	return nil
 }
 
-// together runs all at once and returns the first error.
+// together runs all jobs at once and returns the first error.
 func together(jobs ...func() error) error {
 	results := make(chan error, len(jobs))
 	for _, job := range jobs {
@@ -88,7 +89,7 @@ func together(jobs ...func() error) error {
 // A permanent error cannot be resolved by waiting longer.
 type permanent struct{ error }
 
-// until calls holds until it returns nil, a permanent error, or the time limit is over.
+// until calls holds until it returns nil or a permanent error, or until the time limit is reached.
 func until(limit time.Duration, holds func() error) error {
 	deadline := time.Now().Add(limit)
 	for {

@@ -19,7 +19,8 @@ func (c *Cluster) service(name, after string, arguments ...string) Service {
 	}
 }
 
-// controlServices listen in the control plane's own namespace; etcd on its loopback address only.
+// controlServices returns the servers of the control plane. They listen in its own network namespace,
+// etcd only on the loopback address.
 func (c *Cluster) controlServices() []Service {
 	pki := func(name string) string { return c.path("pki", name) }
 	return []Service{
@@ -63,7 +64,7 @@ func (c *Cluster) nodeServices(node string) []Service {
 	}
 }
 
-// mustNumber is for names that nodeNames returned.
+// mustNumber returns the number of a node whose name comes from nodeNames.
 func mustNumber(c *Cluster, node string) int {
 	n, _ := c.nodeNumber(node)
 	return n
@@ -180,15 +181,15 @@ func (c *Cluster) kubeletConfig(n int) (map[string]any, error) {
 		"cgroupRoot": "/" + c.cgroup() + "/" + node,
 		"failSwapOn": false, "oomScoreAdj": 0,
 		"registerWithTaints": []object{},
-		// Each node sees the whole machine. Memory is divided among the nodes; processors are not, so that
-		// a small machine can run pods that request half a core.
+		// Each kubelet finds the whole machine. Memory is divided among the nodes; processors are not, so
+		// that a small machine can run pods that request half a core.
 		"systemReserved":              object{"memory": reserved},
 		"evictionHard":                object{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 	}, nil
 }
 
-// reservedMemory is the memory of the other nodes, as a Kubernetes quantity.
+// reservedMemory returns the memory of the other nodes, as a Kubernetes quantity.
 func (c *Cluster) reservedMemory() (string, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Kernel limits per user. All nodes share them, because every sidecar runs as the same user. Envoy uses
-// two inotify instances and its agent one; the default limit is 128.
+// Minimum values of kernel limits per user. All nodes share these limits, because every sidecar runs as
+// the same user. Envoy uses two inotify instances and its agent one; the default limit is 128.
 var leastSettings = map[string]int{"fs/inotify/max_user_instances": 8192}
 
 // A raised setting: its old and new value.

@@ -18,7 +18,7 @@ const controlPlane = "control-plane"
 // A Cluster is stored as cluster.json in its directory.
 type Cluster struct {
 	Name string
-	// Slot gives the cluster its addresses: 10.(240+Slot).0.0/16.
+	// Slot determines the addresses of the cluster: 10.(240+Slot).0.0/16.
 	Slot  int
 	Nodes int
 	// The cache directory with its programs.
@@ -35,7 +35,7 @@ type Process struct {
 	Pid int
 	// In clock ticks since boot, from /proc/PID/stat.
 	Started string
-	// Its PID namespace. Every process in it belongs to the cluster.
+	// The PID namespace of the process. Every process in this namespace belongs to the cluster.
 	Namespace string
 }
 
@@ -101,7 +101,7 @@ func clusters(root string) ([]*Cluster, error) {
 	return found, nil
 }
 
-// create records a new cluster under a lock, so that two that start at once get different slots.
+// create records a new cluster under a lock, so that clusters that start at once get different slots.
 func create(name string, nodes int, cache string) (made *Cluster, err error) {
 	err = locked(func(root string) error {
 		others, err := clusters(root)
@@ -150,7 +150,7 @@ func (c *Cluster) apiServer() string        { return c.controlAddress() + ":6443
 func (c *Cluster) hostInterface() string    { return fmt.Sprintf("tare-testbed%d", c.Slot) }
 func (c *Cluster) cgroup() string           { return "tare-testbed/" + c.Name }
 
-// hardwareAddress of node n, or of the bridge for 0: locally administered.
+// hardwareAddress returns a locally administered address for node n, or for the bridge if n is 0.
 func (c *Cluster) hardwareAddress(n int) string {
 	return fmt.Sprintf("02:74:61:72:%02x:%02x", c.Slot, n)
 }
@@ -165,7 +165,7 @@ func (c *Cluster) nodeNames() []string {
 	return names
 }
 
-// nodeNumber of node1 is 1.
+// nodeNumber returns the number in a node's name: 1 for node1.
 func (c *Cluster) nodeNumber(name string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
 	if err != nil || n < 1 || n > c.Nodes || name != nodeName(n) {
@@ -197,8 +197,8 @@ func (p Process) alive() bool {
 	return err == nil && now.Started == p.Started
 }
 
-// members returns the process ids, as seen from the host, in p's PID namespace and in those inside it
-// (of containers). The kernel reuses namespace numbers, so the result is not valid for long after p has
+// members returns the process ids, as the host numbers them, in p's PID namespace and in the namespaces
+// inside it (of containers). The kernel reuses namespace numbers, so the result is not valid for long after p has
 // ended.
 func (p Process) members() []int {
 	entries, _ := filepath.Glob("/proc/[0-9]*")

@@ -11,10 +11,10 @@ import (
 //go:embed tare-cluster.yaml
 var tareCluster string
 
-// tareCluster is the file that TARE_CLUSTER names. With it, plans run here unchanged.
+// tareCluster returns the path for TARE_CLUSTER. With this file, plans run on this cluster unchanged.
 func (c *Cluster) tareCluster() string { return c.path("tare-cluster.yaml") }
 
-// writeForOthers writes the files that `env` names.
+// writeForOthers writes the files for tare and for other users of the cluster, which `env` names.
 func (c *Cluster) writeForOthers() error {
 	text, err := tareSettings(c.chart(""))
 	if err != nil {
@@ -25,7 +25,7 @@ func (c *Cluster) writeForOthers() error {
 		os.WriteFile(c.tareCluster(), []byte(text), 0o644))
 }
 
-// tareSettings returns the content of that file, with Istio's values as an indented part of it.
+// tareSettings returns the content of the file for TARE_CLUSTER, with Istio's values indented in it.
 func tareSettings(charts string) (string, error) {
 	if strings.ContainsAny(charts, "\"'#:{},[]& \t\n") {
 		return "", fmt.Errorf("found the charts' path %q, expected one without characters that YAML has to quote: set XDG_CACHE_HOME to another directory", charts)
@@ -35,7 +35,8 @@ func tareSettings(charts string) (string, error) {
 	return strings.NewReplacer("@CHARTS@", charts, "@VALUES@", values).Replace(tareCluster), nil
 }
 
-// printEnvironment writes the files again, because an older program may have started the cluster.
+// printEnvironment prints the shell variables of `env`. It writes the files again, because an older
+// program may have started the cluster.
 func printEnvironment(c *Cluster) error {
 	if err := c.writeForOthers(); err != nil {
 		return err

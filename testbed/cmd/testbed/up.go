@@ -36,7 +36,7 @@ func up(name string, nodes int) error {
 			fmt.Fprintf(os.Stderr, "cluster %q is already running\n", name)
 			return printEnvironment(c)
 		}
-		fmt.Fprintf(os.Stderr, "removing what an earlier cluster %q has left\n", name)
+		fmt.Fprintf(os.Stderr, "removing the remains of an earlier cluster %q\n", name)
 		if err := down(name); err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (c *Cluster) startMachines() error {
 	return nil
 }
 
-// runs returns a permanent error if a machine has ended, with the log of its process 1.
+// runs returns nil if a machine is running, otherwise a permanent error with the log of its process 1.
 func (c *Cluster) runs(name string) error {
 	if c.Machines[name].alive() {
 		return nil
@@ -162,7 +162,7 @@ func (c *Cluster) runs(name string) error {
 	return permanent{fmt.Errorf("%s exited at start: %s", name, c.tail(name+"-init"))}
 }
 
-// ready checks the API server, whose certificate the cluster's own authority has issued.
+// ready checks that the API server is ready, and that its certificate is from the cluster's authority.
 func (c *Cluster) ready() error {
 	if err := c.runs(controlPlane); err != nil {
 		return err

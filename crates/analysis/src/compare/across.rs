@@ -1,16 +1,16 @@
-//! Two runs side by side: two versions, two clusters, two days. Their blocks have nothing to do with
-//! one another, so nothing is paired.
+//! Comparison of two runs, for example of two versions, clusters or days. Their blocks are
+//! independent, so no trials are paired.
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
 
 use crate::compare::estimates::{distinction, interval, ratio_interval};
 use crate::compare::figures::{FIGURES, Figure, Side, cells, correct, weighted};
+use crate::compare::setup_differences;
 use crate::compare::stopping;
 use crate::compare::threshold::Threshold;
-use crate::compare::unlike;
 
-/// What changed from `before` to `after`, compared with every threshold.
+/// Compares `after` with `before`, and each change with the `thresholds`.
 #[must_use]
 pub fn compare(
     before: &Side<'_>,
@@ -32,7 +32,7 @@ pub fn compare(
         for (all, side) in core_to_core.iter_mut().zip(&cell.sides) {
             all.extend_from_slice(&side.core_to_core_ns);
         }
-        // Every figure that both runs have.
+        // Only figures that both runs have are compared.
         let changes = FIGURES.iter().filter_map(|(what, unit)| {
             let (before, after) = (cell.sides[0].figure(what)?, cell.sides[1].figure(what)?);
             Some(change(what, unit, before, after, confidence))
@@ -54,8 +54,8 @@ pub fn compare(
         .iter()
         .flat_map(|c| thresholds.iter().filter_map(|t| t.judge(c, judged_by)))
         .collect();
-    let mut warnings = unlike::warnings(before.manifest, after.manifest);
-    warnings.extend(unlike::cores(&core_to_core[0], &core_to_core[1]));
+    let mut warnings = setup_differences::warnings(before.manifest, after.manifest);
+    warnings.extend(setup_differences::cores(&core_to_core[0], &core_to_core[1]));
     Comparison {
         schema_version: SCHEMA_VERSION,
         before: compared_run(before),

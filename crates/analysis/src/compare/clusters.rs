@@ -1,16 +1,16 @@
-//! One plan on several clusters, so that a cluster that is unlike the others shows. The
-//! clusters' trials are independent of one another; no trials are paired.
+//! Comparison of the runs of one plan on several clusters, to find a cluster that differs from the
+//! others. The trials of the clusters are independent, so no trials are paired.
 //!
-//! Shown is the difference from the mean of the others, with its interval. Decided is by
-//! pairs of clusters, because a bad cluster changes the mean with which good ones are
-//! compared: a cluster is unlike where it differs from more than half of the others, all
-//! in the same direction. Of two clusters both are, and where they fall into two halves
-//! of equal size all are.
+//! The difference of each cluster from the mean of the others is shown with its interval. The
+//! decision is made by pairs of clusters, because a differing cluster also changes the mean with
+//! which the others are compared. A cluster is marked if it differs from more than half of the
+//! others, always in the same direction. If there are only two clusters, or two groups of equal
+//! size, and they differ, all clusters are marked.
 //!
-//! Source: as in [`crate::compare::figures`]. That a claim about several of many
-//! comparisons is as certain as the least certain one that it needs: Benjamini and Heller,
-//! "Screening for partial conjunction hypotheses", Biometrics 64 (2008); they correct its
-//! p-value for the choice of those several, here Holm's correction over all pairs does.
+//! Source: as in [`crate::compare::figures`]. A claim about several of many comparisons is as
+//! certain as the least certain comparison that it needs: Benjamini and Heller, "Screening for
+//! partial conjunction hypotheses", Biometrics 64 (2008). They correct its p-value for the choice
+//! of the comparisons; here, Holm's correction over all pairs does that.
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::summary::Distinction;
@@ -39,18 +39,18 @@ pub fn compare(clusters: &[(&str, Side<'_>)]) -> ClustersComparison {
     }
 }
 
-/// Two clusters and one figure.
+/// Comparison of two clusters by one figure.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
-    /// Their indices in the row.
+    /// Indices of the two clusters in the row.
     clusters: (usize, usize),
-    /// Of the first minus the second, in the figure's unit.
+    /// Figure of the first cluster minus that of the second, in the figure's unit.
     difference: f64,
-    /// Two-sided, of no difference.
+    /// Two-sided p-value of the hypothesis that there is no difference.
     p: f64,
 }
 
-/// The figures that at least two clusters have.
+/// Compares each figure that at least two clusters have.
 fn rows(cells: &[Cell]) -> Vec<ClusterRow> {
     let mut rows: Vec<(ClusterRow, Vec<Pair>)> = Vec::new();
     for cell in cells {
@@ -78,19 +78,19 @@ fn rows(cells: &[Cell]) -> Vec<ClusterRow> {
         let family = rows.iter_mut().filter(|(r, _)| (r.unit == "ns") == latency);
         correct(family.flat_map(|(_, pairs)| pairs).map(|pair| &mut pair.p));
     }
-    let settled = |(mut row, pairs): (ClusterRow, Vec<Pair>)| {
+    let with_corrected_p = |(mut row, pairs): (ClusterRow, Vec<Pair>)| {
         for (index, cell) in row.cells.iter_mut().enumerate() {
-            if let (Some(cell), Some((p, distinction))) = (cell, standing(index, &pairs)) {
+            if let (Some(cell), Some((p, distinction))) = (cell, majority_result(index, &pairs)) {
                 cell.p_holm = Some(p);
                 cell.unlike = distinction != Distinction::NotDistinguishable;
             }
         }
         row
     };
-    rows.into_iter().map(settled).collect()
+    rows.into_iter().map(with_corrected_p).collect()
 }
 
-/// Compares every two clusters; none if a cluster has no spread, because then no cell of the row
+/// Compares every two clusters. Empty if a cluster has no spread, because then no cell of the row
 /// has an interval.
 fn pairs(known: &[Option<&Figure>]) -> Vec<Pair> {
     let mut pairs = Vec::new();
@@ -116,8 +116,8 @@ fn pairs(known: &[Option<&Figure>]) -> Vec<Pair> {
     pairs
 }
 
-/// The cluster at `index`, its difference from the mean of the others with the interval of that, and
-/// what the pairs show. `None` where it has no figure.
+/// The cell of the cluster at `index`: its difference from the mean of the others with an interval,
+/// and the result of the pairs. `None` if the cluster does not have the figure.
 fn compared(
     index: usize,
     trials: u32,
@@ -133,7 +133,7 @@ fn compared(
     let others = others.iter().map(|f| (-1.0 / count, f.spread));
     let spread = weighted(std::iter::once((1.0, own.spread)).chain(others));
     let (low, high) = interval(difference, spread, CONFIDENCE);
-    let standing = standing(index, pairs);
+    let result = majority_result(index, pairs);
     Some(ClusterCell {
         value: own.value,
         trials,
@@ -141,23 +141,23 @@ fn compared(
         difference,
         low,
         high,
-        p: standing.map(|s| s.0),
-        p_holm: standing.map(|s| s.0),
-        distinction: standing.map_or(Distinction::TooFewBlocks, |s| s.1),
+        p: result.map(|r| r.0),
+        p_holm: result.map(|r| r.0),
+        distinction: result.map_or(Distinction::TooFewBlocks, |r| r.1),
         unlike: false,
     })
 }
 
-/// How the cluster at `index` stands to more than half of the others: the p-value of the
-/// least certain of the pairs that this takes (1 where no direction has so many), and the direction
-/// if that p-value allows to state one at [`CONFIDENCE`]. `None` without pairs.
-fn standing(index: usize, pairs: &[Pair]) -> Option<(f64, Distinction)> {
-    let seen = |pair: &Pair| match pair.clusters {
+/// Whether the cluster at `index` differs from more than half of the others in one direction: the
+/// p-value of the least certain pair that is needed for this majority (1 if neither direction has a
+/// majority), and the direction if it is certain at [`CONFIDENCE`]. `None` without pairs.
+fn majority_result(index: usize, pairs: &[Pair]) -> Option<(f64, Distinction)> {
+    let from_here = |pair: &Pair| match pair.clusters {
         (first, _) if first == index => Some((pair.difference, pair.p)),
         (_, second) if second == index => Some((-pair.difference, pair.p)),
         _ => None,
     };
-    let own: Vec<(f64, f64)> = pairs.iter().filter_map(seen).collect();
+    let own: Vec<(f64, f64)> = pairs.iter().filter_map(from_here).collect();
     if own.is_empty() {
         return None;
     }
@@ -242,12 +242,12 @@ mod tests {
         judged(values.iter().map(|v| cell(*v)).collect())
     }
 
-    fn unlike(values: &[f64]) -> Vec<bool> {
+    fn marked(values: &[f64]) -> Vec<bool> {
         compared(values).iter().map(|c| c.unlike).collect()
     }
 
     #[test]
-    fn the_one_that_is_unlike_the_others_stands_farthest_off() {
+    fn the_differing_cluster_has_the_largest_difference() {
         let cells = compared(&[1.0, 1.05, 3.0]);
         assert_eq!(cells[2].others, 1.025);
         assert!(
@@ -256,24 +256,24 @@ mod tests {
         );
         assert_eq!(cells[0].distinction, Distinction::NotDistinguishable);
         assert_eq!(cells[2].distinction, Distinction::Higher);
-        let farthest = |i: usize| cells[i].difference.abs();
-        assert!(farthest(2) > farthest(0) && farthest(2) > farthest(1));
+        let distance = |i: usize| cells[i].difference.abs();
+        assert!(distance(2) > distance(0) && distance(2) > distance(1));
         assert!(compared(&[1.0, 1.05, 1.02]).iter().all(|c| !c.unlike));
     }
 
     #[test]
-    fn unlike_takes_more_than_half_of_the_others_in_one_direction() {
-        assert_eq!(unlike(&[1.0, 3.0, 5.0]), [true, false, true]);
-        // The fourth hides in the mean of the others, which the fifth pulls.
+    fn a_marked_cluster_differs_from_more_than_half_in_one_direction() {
+        assert_eq!(marked(&[1.0, 3.0, 5.0]), [true, false, true]);
+        // The fifth raises the mean of the others so far that the fourth does not differ from it.
         let five = [1.0, 1.0, 1.0, 3.25, 10.0];
-        assert_eq!(unlike(&five), [false, false, false, true, true]);
-        assert_eq!(unlike(&[1.0, 1.0, 3.0, 3.0]), [true; 4], "no majority");
+        assert_eq!(marked(&five), [false, false, false, true, true]);
+        assert_eq!(marked(&[1.0, 1.0, 3.0, 3.0]), [true; 4], "no majority");
     }
 
-    /// In how many of 500 draws each of four clusters of 5 trials is called unlike, with
-    /// the last one `shift` standard deviations of a trial above the others; and in how
-    /// many any of the first three is.
-    fn called(shift: f64) -> ([u32; 4], u32) {
+    /// In how many of 500 draws each of four clusters of 5 trials is marked, and in how many any of
+    /// the first three is. The last cluster is `shift` standard deviations of a trial above the
+    /// others.
+    fn times_marked(shift: f64) -> ([u32; 4], u32) {
         let (mut each, mut any) = ([0; 4], 0);
         for draw in 0..500 {
             let mut rng = Rng::stream(20_261_122, draw);
@@ -299,24 +299,24 @@ mod tests {
     }
 
     #[test]
-    fn clusters_that_are_alike_are_seldom_called_unlike() {
-        let (each, any) = called(0.0);
-        // No fewer than the draws with any of the four.
+    fn equal_clusters_are_rarely_marked() {
+        let (each, any) = times_marked(0.0);
+        // At least the number of draws in which any of the four is marked.
         let wrong = any + each[3];
         println!("A/A: {each:?} of 500, any of the first three {any}");
         assert!(wrong <= 35, "{each:?}, {any}");
     }
 
     #[test]
-    fn a_bad_cluster_is_found_and_convicts_no_good_one() {
-        let (each, any) = called(5.0);
+    fn a_differing_cluster_is_marked_and_the_others_are_not() {
+        let (each, any) = times_marked(5.0);
         println!("one shifted: {each:?} of 500, any of the first three {any}");
         assert!(each[3] >= 450, "{each:?}");
         assert!(any <= 35, "{each:?}, {any}");
     }
 
     #[test]
-    fn two_clusters_say_the_same_of_each_other_and_count_once() {
+    fn two_clusters_are_one_comparison() {
         let cells = compared(&[1.0, 3.0]);
         assert_eq!(cells[0].difference, -cells[1].difference);
         assert_eq!(cells[0].p_holm, cells[1].p_holm);

@@ -1,4 +1,4 @@
-//! Estimates and differences with intervals over runs, from histograms and figures.
+//! Estimates and differences with intervals over runs, from histograms and from figures of runs.
 
 use tare_model::summary::{Difference, Distinction, Estimate, Inference, Quantile, Uncertainty};
 
@@ -11,17 +11,17 @@ use tare_stats::pool::Pool;
 use tare_stats::power;
 use tare_stats::special::t_quantile;
 
-/// The quantiles that a summary states. The maximum comes after them.
+/// The quantiles of a summary. The maximum follows them.
 pub const QUANTILES: [(&str, f64); 4] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// Up to this share of the baseline's figure a difference is none for practical purposes.
+/// Largest difference that counts as equivalent, as a share of the baseline's figure.
 pub const EQUIVALENCE_MARGIN: f64 = 0.05;
 
-/// Confidence of the interval that two one-sided tests at 5 % amount to.
+/// Confidence of the interval that corresponds to two one-sided tests at 5 %.
 const EQUIVALENCE_CONFIDENCE: f64 = 0.90;
 
-/// All `runs` in one.
+/// The sum of all `runs`.
 #[must_use]
 pub fn pooled(runs: &[&Histogram]) -> Histogram {
     let mut all = Histogram::new();
@@ -29,19 +29,19 @@ pub fn pooled(runs: &[&Histogram]) -> Histogram {
     all
 }
 
-/// How intervals are made.
+/// Parameters of the computation of intervals.
 #[derive(Debug, Clone)]
 pub struct Method {
-    /// Draws of whole runs, for as many runs as there are.
+    /// Resamples of whole runs.
     pub resamples: Resamples,
-    /// Of the intervals.
+    /// Confidence of the intervals.
     pub confidence: f64,
-    /// Of whatever is drawn beside.
+    /// Seed of all other random draws: of seconds within runs, and of sign flips.
     pub seed: u64,
 }
 
 impl Method {
-    /// For `runs` runs.
+    /// The parameters for `runs` runs.
     #[must_use]
     pub fn new(runs: usize, seed: u64, confidence: f64) -> Self {
         Self {
@@ -63,12 +63,12 @@ pub fn quantile_spread(pool: &Pool, q: f64, resamples: &Resamples) -> Option<Spr
     })
 }
 
-/// [`QUANTILES`] and the maximum of the pooled runs; with intervals if a `method` is
-/// given. `seconds` are the runs' latencies by second, where all of them have them.
-/// Empty when nothing was recorded.
+/// [`QUANTILES`] and the maximum of the pooled runs, with intervals if a `method` is given. Empty
+/// if nothing was recorded. `seconds` are the latencies of each run by second; without them, the
+/// uncertainty within runs is unknown.
 ///
-/// The interval is built on the logarithm, because runs differ by factors and a
-/// latency is never negative, and is never narrower than a bucket.
+/// The interval is computed on the logarithm, because runs differ by factors and a latency is never
+/// negative. It is never narrower than a bucket.
 #[must_use]
 pub fn quantiles(
     runs: &[&Histogram],
@@ -113,6 +113,7 @@ pub fn quantiles(
     rows
 }
 
+/// Other measures of the uncertainty of quantile `q`, whose pooled value is `value` in nanoseconds.
 fn sampling(
     method: &Method,
     pool: &Pool,
@@ -144,9 +145,10 @@ fn sampling(
     }
 }
 
-/// How many independent responses would leave the share of responses up to `value_ns`,
-/// which is about `q`, as uncertain as these runs do: `q (1 - q)` over the variance of
-/// that share, with the runs as clusters. At most as many as there are.
+/// Number of independent responses with the same uncertainty as these runs. The uncertainty is
+/// that of the share of responses up to `value_ns`, which is about `q`: the number is `q (1 - q)`
+/// divided by the variance of this share, with the runs as clusters. At most the number of
+/// responses.
 ///
 /// Source: Kish, "Survey Sampling" (1965), section 5.4 and 8.2 (design effect, ratio of
 /// two sums over clusters).
@@ -171,23 +173,24 @@ fn effective_samples(pool: &Pool, q: f64, value_ns: u64) -> Option<f64> {
     Some((q * (1.0 - q) / variance).min(all as f64))
 }
 
-/// What two figures differ by, before it is put in words.
+/// The difference of two figures, from which a [`Difference`] is made.
 struct Compared {
     value: f64,
     /// The baseline's figure.
     reference: f64,
+    /// The difference in each block.
     pairs: Vec<f64>,
-    /// The runs' own figures: of the mesh, of the baseline.
+    /// The figures of single runs: of the mesh, and of the baseline.
     runs: (Vec<f64>, Vec<f64>),
-    /// Of the difference; absent with fewer than 2 pairs.
+    /// Spread of the difference; `None` with fewer than 2 pairs.
     spread: Option<Spread>,
-    /// Of the logarithm of the ratio, where both sides are above 0.
+    /// Spread of the logarithm of the ratio; `None` unless both figures are above 0.
     ratio: Option<Spread>,
     supported: bool,
 }
 
-/// Quantiles of the pooled `mesh` runs minus those of the pooled `base` runs, in nanoseconds, for each
-/// name and `q`. `mesh[i]` and `base[i]` are of the same block and are drawn together.
+/// Quantiles of the pooled `mesh` runs minus those of the pooled `base` runs, in nanoseconds, for
+/// each name and `q`. `mesh[i]` and `base[i]` are of the same block and are drawn together.
 #[must_use]
 pub fn quantile_differences(
     quantiles: &[(&str, f64)],
@@ -245,7 +248,7 @@ fn difference_of(name: &str, q: f64, sides: &[Side<'_>; 2], method: &Method) -> 
     difference(name, compared, method)
 }
 
-/// Mean of `mesh[i] - base[i]`, each pair of one block; `None` without a pair.
+/// Mean of `mesh[i] - base[i]`, where `i` is a block; `None` without blocks.
 #[must_use]
 pub fn mean_difference(
     what: &str,
@@ -306,8 +309,8 @@ fn difference(what: &str, compared: Compared, method: &Method) -> Difference {
     }
 }
 
-/// Holm's correction over the whole report comes later ([`crate::summary`]); until
-/// then the p-value is its own.
+/// Tests, equivalence and detectable difference. The corrected p-value is the uncorrected one here;
+/// [`crate::summary`] applies Holm's correction over the whole report.
 fn inference(
     compared: &Compared,
     spread: &Spread,
@@ -340,7 +343,7 @@ fn inference(
     }
 }
 
-/// The ends of an interval; absent without a spread.
+/// The ends of the interval of `value`; `None` without a spread.
 pub(crate) fn interval(
     value: f64,
     spread: Option<Spread>,
@@ -350,7 +353,7 @@ pub(crate) fn interval(
     reach.map(|r| (value - r.0, value + r.1)).unzip()
 }
 
-/// The ends of the interval of a ratio, from the spread of its logarithm.
+/// The ends of the interval of a relative difference, from the spread of the ratio's logarithm.
 pub(crate) fn ratio_interval(
     ratio: Option<f64>,
     log: Option<Spread>,
@@ -364,6 +367,7 @@ pub(crate) fn ratio_interval(
     ends.unzip()
 }
 
+/// The outcome of a comparison, from the ends of the interval of its difference.
 pub(crate) fn distinction(low: Option<f64>, high: Option<f64>) -> Distinction {
     match (low, high) {
         (Some(low), _) if low > 0.0 => Distinction::Higher,
@@ -434,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_difference_is_paired_by_block() {
-        // Blocks differ by far more than the mesh does; within a block it adds 100.
+        // The blocks differ by 500 ns; within each block, the mesh adds 100 ns.
         let base: Vec<Histogram> = (1..=4).map(|b| of((0..99).map(|i| b * 500 + i))).collect();
         let mesh: Vec<Histogram> = (1..=4)
             .map(|b| of((0..99).map(|i| b * 500 + i + 100)))
@@ -454,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pair_says_nothing_and_a_zero_baseline_has_no_ratio() {
+    fn one_pair_has_no_interval_and_a_zero_baseline_has_no_ratio() {
         let d = mean_difference("cpu", &[0.4], &[0.0], &Method::new(1, 1, CONFIDENCE)).unwrap();
         assert_eq!((d.value, d.low, d.ratio), (0.4, None, None));
         assert_eq!(d.distinction, Distinction::TooFewBlocks);

@@ -1,9 +1,9 @@
-//! What every comparison of runs shares, of two runs or of many clusters: the figures of each run's
+//! Common parts of the comparisons of two runs and of many clusters: the figures of each run's
 //! cells, differences of independent figures, and the correction for many comparisons.
 //!
-//! Source of the spread of a difference: Welch, "The generalization of Student's problem when several
-//! different population variances are involved", Biometrika 34 (1947); Satterthwaite (1946) for the
-//! degrees of freedom of a weighted sum.
+//! Source of the spread of a difference: Welch, "The generalization of Student's problem when
+//! several different population variances are involved", Biometrika 34 (1947); Satterthwaite (1946)
+//! for the degrees of freedom of a weighted sum.
 
 use tare_model::layout::RunManifest;
 use tare_model::verdict::Grade;
@@ -29,37 +29,38 @@ pub(crate) const FIGURES: [(&str, &str); 9] = [
     ("memory", "bytes"),
 ];
 
-/// One of the runs that are compared.
+/// One of the compared runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// Its manifest.
+    /// Manifest of the run.
     pub manifest: &'a RunManifest,
-    /// Its trials.
+    /// Trials of the run.
     pub trials: &'a [StoredTrial],
-    /// Grade of its summary.
+    /// Grade of the run's summary.
     pub grade: Grade,
 }
 
-/// A mesh under a load in every run.
+/// One mesh under one load, in all runs.
 pub(crate) struct Cell {
     pub(crate) mesh: String,
     pub(crate) load: String,
-    /// In the order of the runs.
+    /// The cell of each run, in the order of the runs.
     pub(crate) sides: Vec<SideCell>,
 }
 
-/// A mesh under a load in one run.
+/// One mesh under one load, in one run.
 #[derive(Default)]
 pub(crate) struct SideCell {
-    /// Usable trials.
+    /// Number of usable trials.
     pub(crate) trials: u32,
-    /// By name; those of [`FIGURES`] that were measured.
+    /// Figures by name: those of [`FIGURES`] that were measured.
     pub(crate) figures: Vec<(&'static str, Figure)>,
-    /// Times from core to core of the generators, in nanoseconds.
+    /// Core-to-core latencies of the generators, in nanoseconds.
     pub(crate) core_to_core_ns: Vec<f64>,
 }
 
-/// A figure of one run: its value, its spread, and that of its logarithm.
+/// A figure of one run: its value, its spread, the spread of its logarithm, and whether there are
+/// enough samples to state it.
 #[derive(Clone, Copy)]
 pub(crate) struct Figure {
     pub(crate) value: f64,
@@ -72,10 +73,10 @@ impl SideCell {
     fn new(side: &Side<'_>, all: &[Trial<'_>], mesh: &str, load: &str) -> Self {
         let used = used(all, mesh, load);
         let loads = used.iter().filter_map(|t| t.load.as_ref());
-        let looks = loads.flat_map(|l| l.result.generator.core_to_core_ns.as_flattened());
+        let core_to_core = loads.flat_map(|l| l.result.generator.core_to_core_ns.as_flattened());
         Self {
             trials: used.len() as u32,
-            core_to_core_ns: looks.copied().collect(),
+            core_to_core_ns: core_to_core.copied().collect(),
             figures: figures(side, all, &used),
         }
     }
@@ -108,7 +109,7 @@ pub(crate) fn cells(reference: &RunManifest, sides: &[Side<'_>]) -> Vec<Cell> {
     cells
 }
 
-/// The spread of a weighted sum of independent figures; `None` if one of them has none.
+/// The spread of a weighted sum of independent figures; `None` if any of them has no spread.
 pub(crate) fn weighted(parts: impl IntoIterator<Item = (f64, Option<Spread>)>) -> Option<Spread> {
     let (mut variance, mut of_freedom, mut lean, mut grain) = (0.0, 0.0, 0.0, 0.0);
     let mut freedom = f64::INFINITY;
@@ -139,7 +140,8 @@ pub(crate) fn weighted(parts: impl IntoIterator<Item = (f64, Option<Spread>)>) -
     })
 }
 
-/// Corrects the p-values of one family of comparisons by Holm's method. Returns how many they are.
+/// Corrects the p-values of one family of comparisons by Holm's method. Returns the number of
+/// comparisons.
 pub(crate) fn correct<'a>(family: impl Iterator<Item = &'a mut f64>) -> usize {
     let mut family: Vec<&mut f64> = family.collect();
     let own: Vec<f64> = family.iter().map(|p| **p).collect();
@@ -149,7 +151,7 @@ pub(crate) fn correct<'a>(family: impl Iterator<Item = &'a mut f64>) -> usize {
     own.len()
 }
 
-/// CPU in cores and memory in bytes of the data plane, where the mesh has one.
+/// CPU in cores and memory in bytes of the data plane; `None` for a mesh without one.
 fn data_plane(trial: &Trial<'_>) -> Option<(f64, f64)> {
     trial.plane(Plane::DataPlane).filter(|p| p.1 > 0.0)
 }

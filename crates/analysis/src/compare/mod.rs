@@ -1,11 +1,11 @@
-//! Comparing meshes of one run, and runs with each other.
+//! Comparisons of the meshes of one run, and of runs with each other.
 
 pub mod across;
 pub mod clusters;
 pub mod estimates;
 pub(crate) mod figures;
+mod setup_differences;
 pub mod stopping;
 pub mod threshold;
-mod unlike;
 
 pub use figures::Side;

@@ -1,18 +1,17 @@
-//! When an adaptive plan has enough blocks: when the interval of every asked
-//! percentile, of every mesh under every load, is narrow enough.
+//! The stopping rule of adaptive plans: a plan has enough blocks when the interval of every
+//! requested percentile is narrow enough, for every mesh under every load.
 //!
-//! Looking after each block has a price. The rule looks at widths and never at
-//! differences, so it cannot stop because a difference happens to show; but it stops
-//! sooner where runs happen to resemble one another, and such runs promise intervals
-//! that are too narrow. Two things pay for that: a fewest number of blocks
-//! (`tare_model::plan::UNTIL_MIN`), and intervals at [`CONFIDENCE`] in the rule and in
-//! the report of such a plan, which then cover what others cover at 0.95.
-//! `tests/adaptive.rs` simulates it.
+//! The rule is checked after each block. It uses only widths and never differences, so a run cannot
+//! stop because a difference happens to appear. But it stops earlier if the runs happen to be
+//! similar, and the intervals of such runs are too narrow. Two measures compensate for that: a
+//! minimum number of blocks (`tare_model::plan::UNTIL_MIN`), and the nominal confidence
+//! [`CONFIDENCE`] in the rule and in the report of such a plan. With it, the intervals cover the
+//! true value as often as the 95 % intervals of other plans. `tests/adaptive.rs` simulates this.
 //!
 //! Source: Chow and Robbins, "On the asymptotic theory of fixed-width sequential
 //! confidence intervals for the mean" (1965); Glynn and Whitt, "The asymptotic validity
 //! of sequential stopping rules for stochastic simulations", Annals of Applied
-//! Probability 2 (1992), for why the fewest number and the width matter.
+//! Probability 2 (1992), for the importance of the minimum number and of the width.
 
 use std::collections::BTreeSet;
 
@@ -38,8 +37,8 @@ pub fn confidence(plan: &Plan) -> f64 {
     }
 }
 
-/// Half the width of the interval of quantile `q` of the pooled runs, the longer side,
-/// as a share of the quantile; `None` with fewer than 2 runs.
+/// The longer side of the interval of quantile `q` of the pooled runs, as a share of the quantile;
+/// `None` with fewer than 2 runs.
 #[must_use]
 pub fn half_width(runs: &[&Histogram], q: f64, method: &Method) -> Option<f64> {
     let spread = quantile_spread(&Pool::new(runs), q, &method.resamples)?;
@@ -47,17 +46,18 @@ pub fn half_width(runs: &[&Histogram], q: f64, method: &Method) -> Option<f64> {
     Some(f64::max(above.exp_m1(), -(-below).exp_m1()))
 }
 
-/// Where the plan stands with the trials that are there; `None` where the plan has a
-/// fixed number of blocks. The answer for any number of blocks depends on them and
-/// those before alone: asked again, or by a resumed run, it is the same.
+/// Checks the stopping rule of `plan` for the trials so far; `None` if the plan has a fixed number
+/// of blocks. Whether a number of blocks is enough depends only on these blocks, so a resumed run
+/// stops at the same block.
 #[must_use]
 pub fn look(plan: &Plan, stored: &[StoredTrial]) -> Option<Stopping> {
     plan.until.as_ref()?;
     let trials = decode(plan, stored, &mut Vec::new());
-    look_at(plan, &trials)
+    evaluate(plan, &trials)
 }
 
-pub(crate) fn look_at(plan: &Plan, trials: &[Trial<'_>]) -> Option<Stopping> {
+/// The result of [`look`], for decoded trials.
+pub(crate) fn evaluate(plan: &Plan, trials: &[Trial<'_>]) -> Option<Stopping> {
     let until = plan.until.as_ref()?;
     let complete = complete_blocks(plan, trials);
     let widths = |blocks: u32| -> Vec<Option<f64>> {
@@ -93,7 +93,7 @@ pub(crate) fn look_at(plan: &Plan, trials: &[Trial<'_>]) -> Option<Stopping> {
     })
 }
 
-/// How many blocks from the first on have all their trials.
+/// Number of complete blocks, counted from the first block to the first incomplete one.
 fn complete_blocks(plan: &Plan, trials: &[Trial<'_>]) -> u32 {
     let there: BTreeSet<(u32, &str, &str)> = trials
         .iter()
@@ -109,8 +109,8 @@ fn complete_blocks(plan: &Plan, trials: &[Trial<'_>]) -> u32 {
     (0..plan.repeats).take_while(whole).count() as u32
 }
 
-/// The widest interval over all cells, from the first `blocks` blocks; `None` where one
-/// of the cells has fewer than 2 usable trials in them.
+/// The width of the widest interval over all cells, from the first `blocks` blocks; `None` if a
+/// cell has fewer than 2 usable trials in these blocks.
 fn widest(plan: &Plan, trials: &[Trial<'_>], blocks: u32, q: f64) -> Option<f64> {
     let mut widest = 0.0_f64;
     for mesh in &plan.meshes {

@@ -1,11 +1,11 @@
-//! How much worse a figure may be before `tare compare` says so: `p99:+5%`.
+//! Limits for `tare compare`: how much worse a figure may become, such as `p99:+5%`.
 
 use tare_model::summary::comparison::{Change, ComparedCell, Judged, JudgedBy};
 use tare_model::units::{parse_bytes, parse_duration, parse_share};
 
 use crate::compare::figures::FIGURES;
 
-/// One threshold.
+/// The limit of one figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
     text: String,
@@ -15,8 +15,9 @@ pub struct Threshold {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Limit {
+    /// A share of the figure before the change.
     Share(f64),
-    /// In the unit of the figure.
+    /// A difference in the unit of the figure.
     Amount(f64),
 }
 
@@ -44,7 +45,7 @@ impl std::str::FromStr for Threshold {
                 .ok()
                 .filter(|x: &f64| x.is_finite() && *x >= 0.0),
         };
-        // The share of an overhead, which may be near 0, says nothing.
+        // An overhead can be near 0, so a share of it has no meaning.
         let share = parse_share(limit)
             .ok()
             .filter(|_| !what.starts_with("over_"));
@@ -74,8 +75,8 @@ impl std::str::FromStr for Threshold {
 }
 
 impl Threshold {
-    /// The threshold held against the change of its figure in `cell`; `None` where
-    /// that was not measured or has too few samples.
+    /// Compares the change of the figure in `cell` with the limit; `None` if the figure was not
+    /// measured or has too few samples.
     #[must_use]
     pub fn judge(&self, cell: &ComparedCell, judged_by: JudgedBy) -> Option<Judged> {
         let stated = |c: &&Change| c.what == self.what && c.supported;
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(limit("memory:+20MB"), Ok(Limit::Amount(20e6)));
         assert_eq!(limit("cpu:+0.1"), Ok(Limit::Amount(0.1)));
         assert_eq!(limit("over_p99:+1ms"), Ok(Limit::Amount(1e6)));
-        for (wrong, says) in [
+        for (wrong, expected) in [
             ("p99", "a figure and a limit"),
             ("p98:+5%", "one of p50, p90"),
             ("p99:+5", "a share like `5%`, or an amount like `200us`"),
@@ -121,7 +122,7 @@ mod tests {
             ("cpu:+-1", "like `0.1`"),
         ] {
             let error = wrong.parse::<Threshold>().unwrap_err().to_string();
-            assert!(error.contains(says), "{wrong}: {error}");
+            assert!(error.contains(expected), "{wrong}: {error}");
         }
     }
 }

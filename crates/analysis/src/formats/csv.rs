@@ -1,5 +1,5 @@
-//! Comma-separated values (RFC 4180), and a load result in them: one row for each
-//! measure of the whole and of each endpoint.
+//! Comma-separated values (RFC 4180): a load result as a table, with one row for each measure of
+//! the whole load and of each endpoint.
 
 use tare_model::hist::LatencySummary;
 use tare_model::load::{Counts, LoadResult};
@@ -9,8 +9,8 @@ const COLUMNS: &str = "endpoint,measure,count,min_ns,mean_ns,p50_ns,p75_ns,p90_n
                        p99_ns,p99_9_ns,p99_99_ns,p99_999_ns,max_ns,clamped,\
                        planned,ok,error,timeout,in_flight,not_sent";
 
-/// A field as it stands in a row: quoted where it must be. Names that a spreadsheet
-/// would run as a formula get an apostrophe before them.
+/// Encodes a field of a row, quoted if necessary. Text that a spreadsheet would run as a formula
+/// gets an apostrophe before it.
 #[must_use]
 pub fn field(text: &str) -> String {
     let formula =
@@ -27,7 +27,8 @@ pub fn field(text: &str) -> String {
     }
 }
 
-/// A result as a table. The whole has an empty endpoint; endpoints have a latency only.
+/// A result as a table. Rows of the whole load have an empty endpoint. Endpoints have only a
+/// latency.
 #[must_use]
 pub fn load(result: &LoadResult) -> String {
     let mut out = format!("{COLUMNS}\n");

@@ -1,19 +1,19 @@
-//! Families of metrics, and their text in the OpenMetrics format.
+//! Families of metrics, and their text in the formats of OpenMetrics and Prometheus.
 //!
 //! Source: OpenMetrics 1.0 (`draft-richih-opsawg-openmetrics`).
 
 use std::fmt::Write as _;
 
-/// What a family is, in OpenMetrics' words.
+/// Type of a family, as OpenMetrics defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A figure that may go up and down.
+    /// A figure that can rise and fall.
     Gauge,
     /// A count since the start of the measurement.
     Counter,
     /// Cumulative counts below boundaries.
     Histogram,
-    /// Labels that describe the whole; its value is 1.
+    /// Labels that describe the whole; the value is 1.
     Info,
 }
 
@@ -31,9 +31,9 @@ impl Kind {
 /// One number with its labels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// After the family's name: `_bucket`, `_total`, or nothing.
+    /// Text after the family's name: `_bucket`, `_total`, or nothing.
     pub suffix: &'static str,
-    /// Names and values.
+    /// Names and values of the labels.
     pub labels: Vec<(&'static str, String)>,
     /// The number.
     pub value: f64,
@@ -54,15 +54,15 @@ impl Sample {
 /// All samples of one name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
-    /// Without suffix; ends in the unit, where there is one.
+    /// Name without suffix. It ends in the unit, if there is one.
     pub name: String,
-    /// What it is.
+    /// Type of the family.
     pub kind: Kind,
     /// `seconds`, `bytes`, or nothing.
     pub unit: &'static str,
-    /// A sentence without its full stop.
+    /// Description, without a full stop.
     pub help: &'static str,
-    /// The numbers.
+    /// Samples of the family.
     pub samples: Vec<Sample>,
 }
 
@@ -84,7 +84,7 @@ impl Family {
         }
     }
 
-    /// The same with these samples.
+    /// Returns the family with these samples.
     #[must_use]
     pub fn with(self, samples: impl IntoIterator<Item = Sample>) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Family {
     }
 }
 
-/// The families as one OpenMetrics text. Families without samples are left out.
+/// The families as one OpenMetrics text. Families without samples are omitted.
 #[must_use]
 pub fn openmetrics(families: &[Family]) -> String {
     let mut out = String::new();
@@ -111,8 +111,8 @@ pub fn openmetrics(families: &[Family]) -> String {
     out
 }
 
-/// The same as the older text format of Prometheus, which gateways read: counters
-/// and infos are named with their suffix there, and there are no units.
+/// The families in the older text format of Prometheus, which push gateways read. In it, the names
+/// of counters and infos include the suffix, and there are no units.
 #[must_use]
 pub fn prometheus(families: &[Family]) -> String {
     let mut out = String::new();

@@ -1,10 +1,10 @@
-//! Fortio's JSON result, so that its own report shows a measurement of tare beside
-//! its own. Durations are seconds in it.
+//! Fortio's JSON result, so that Fortio's report can show measurements of tare beside its own.
+//! Durations in it are in seconds.
 //!
-//! Fortio has one latency; it gets ours, from the intended instant. As in its own
-//! results, its histogram holds errors too, which are once more in one of their own. The intervals of
-//! its histogram are groups of ours: each ends where one of ours does, so that counts
-//! are exact.
+//! Fortio has one kind of latency; the document contains tare's latency, from the intended instant.
+//! As in Fortio's own results, the main histogram includes errors, and a second histogram contains
+//! only errors. The intervals of these histograms are groups of tare's buckets. Each interval ends
+//! where a bucket ends, so that the counts are exact.
 //!
 //! Source of the names: the documents that Fortio 1.68 writes and reads.
 
@@ -16,24 +16,24 @@ use tare_model::load::{Counts, LoadResult, Mode};
 use super::time::rfc3339;
 use tare_stats::{Histogram, WireError};
 
-/// Intervals for each doubling of the latency: about 9 % wide.
+/// Number of intervals for each doubling of the latency; they are about 9 % wide.
 const INTERVALS_PER_DOUBLING: f64 = 8.0;
 
 const PERCENTILES: [f64; 6] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99];
 
-/// What a result does not hold of what it measured.
+/// Facts about a measurement that its result does not contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
-    /// What it is called in lists.
+    /// Name of the measurement in lists.
     pub label: String,
-    /// What was requested; empty where there is no single URL.
+    /// The requested URL; empty if there are several.
     pub url: String,
-    /// Connections in all.
+    /// Total number of connections.
     pub connections: u32,
 }
 
-/// The document of measurements of the same load, ending in a newline; empty of none. Counts add up, and
-/// so do windows; the rate is that over all of them.
+/// The document for measurements of the same load, with a newline at the end; empty without
+/// results. Counts and windows are summed, and the rate is that over all windows.
 ///
 /// # Errors
 /// [`WireError`] when a histogram of a result is damaged.
@@ -66,7 +66,7 @@ pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireErro
     };
     let requested = requested.map_or("max".to_owned(), |t| format!("{t}"));
     let seconds = window_ns as f64 / 1e9;
-    // Fortio counts what got no response under -1.
+    // Fortio counts requests without a response as status -1.
     let responded: u64 = status.values().sum();
     let ended = c.ok + c.error + c.timeout;
     if ended > responded {
@@ -143,8 +143,8 @@ fn histogram(h: &Histogram) -> Value {
     })
 }
 
-/// Groups of buckets that are not empty: start, end in nanoseconds, and count. The
-/// first begins with the minimum, the last ends with the maximum.
+/// Groups of non-empty buckets: start and end in nanoseconds, and count. The first group begins at
+/// the minimum, the last one ends at the maximum.
 fn intervals(h: &Histogram) -> Vec<(u64, u64, u64)> {
     let mut groups: Vec<(i64, (u64, u64, u64))> = Vec::new();
     for (low, high, n) in h.ranges() {

@@ -1,9 +1,9 @@
-//! HdrHistogram's percentile distribution as text: `.hgrm`, which its plotter and
-//! many scripts read. To the letter what the Java library prints of the same counts,
-//! in milliseconds, five lines for each halving of the distance to 100 %.
+//! HdrHistogram's percentile distribution as text (`.hgrm`), which its plotter and many scripts
+//! read. The text is identical to the output of the Java library for the same counts, in
+//! milliseconds, with five lines for each halving of the distance to 100 %.
 //!
-//! Like the library, it works from the buckets: extremes are ends of buckets, within
-//! 0.1 % of the exact ones in the other documents.
+//! As in the library, all values are computed from the buckets. So minimum and maximum are ends of
+//! buckets, and differ by up to 0.1 % from the exact values in other documents.
 //!
 //! Source: HdrHistogram, `AbstractHistogram.outputPercentileDistribution` and
 //! `PercentileIterator`.
@@ -17,7 +17,8 @@ const TICKS_PER_HALF: f64 = 5.0;
 
 const MS: f64 = 1e6;
 
-/// Powers of two and the buckets in each, of tare's configuration.
+/// Number of powers of two, and of buckets in each, as the library prints them for tare's
+/// configuration.
 const BUCKETS: (u32, u32) = (32, 2048);
 
 /// The distribution of `histogram` as text.
@@ -80,8 +81,8 @@ fn write(out: &mut String, h: &Histogram) -> std::fmt::Result {
     )
 }
 
-/// A number that is not negative with `decimals`, as Java rounds: the shortest decimal
-/// that means it, ties up. (Rust rounds the binary value, ties to even.)
+/// A non-negative number with `decimals`, rounded as Java does: Java rounds the shortest decimal
+/// that represents the value, and ties up. (Rust rounds the binary value, and ties to even.)
 fn fixed(value: f64, decimals: usize) -> String {
     let shortest = format!("{value}");
     let (whole, fraction) = shortest.split_once('.').unwrap_or((&shortest, ""));
@@ -98,13 +99,13 @@ fn fixed(value: f64, decimals: usize) -> String {
     format!("{whole}.{fraction}")
 }
 
-/// Lines from 0 to 100 %, if all were as dense as at `level`.
+/// Number of lines from 0 to 100 % if all were as dense as at `level`, in %.
 fn ticks_at(level: f64) -> f64 {
     let halvings = ((100.0 / (100.0 - level)).ln() / 2f64.ln()) as i32 + 1;
     TICKS_PER_HALF * 2f64.powi(halvings)
 }
 
-/// Mean and standard deviation, of buckets by their middle, as the library has it.
+/// Mean and standard deviation. As in the library, all values of a bucket count as its middle.
 fn moments(h: &Histogram) -> (f64, f64) {
     let total = h.len().max(1) as f64;
     let middle = |low: u64, high: u64| low + (high - low).div_ceil(2);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_has_its_line_and_the_end_is_the_whole() {
+    fn the_lines_cover_all_values() {
         let mut h = Histogram::new();
         (1..=1000).for_each(|i| h.record(i));
         let text = hgrm(&h);

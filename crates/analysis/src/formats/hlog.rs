@@ -1,13 +1,13 @@
-//! HdrHistogram interval logs, so that the tools around HdrHistogram can read what
-//! tare measured: pure functions from histograms to lines and back.
+//! HdrHistogram interval logs, so that the tools around HdrHistogram can read tare's results: pure
+//! functions from histograms to lines and back.
 //!
-//! Lines without a tag are the latency of all ok responses, second by second. A tag
-//! names an endpoint: `Tag=NAME` is the latency of its ok responses,
-//! `Tag=NAME#CLASS` that of its errors and timeouts of one class.
+//! Lines without a tag contain the latency of all ok responses, second by second. A tag names an
+//! endpoint: `Tag=NAME` is the latency of its ok responses, `Tag=NAME#CLASS` that of its errors and
+//! timeouts of one class.
 //!
-//! Source: the log format 1.3 of HdrHistogram's `HistogramLogWriter`; histograms
-//! as V2 with DEFLATE, in base64. Times are seconds since the base time, the
-//! maximum of an interval is in milliseconds.
+//! Source: the log format 1.3 of HdrHistogram's `HistogramLogWriter`. Histograms are encoded as V2,
+//! compressed with DEFLATE, in base64. Times are in seconds since the base time. The maximum of an
+//! interval is in milliseconds.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -28,7 +28,7 @@ const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The lines at the top of a log whose intervals count from `start_unix_ns`.
+/// The first lines of a log. Its intervals count from `start_unix_ns`.
 #[must_use]
 pub fn header(start_unix_ns: u64) -> String {
     let seconds = in_seconds(start_unix_ns);
@@ -41,8 +41,8 @@ pub fn header(start_unix_ns: u64) -> String {
     )
 }
 
-/// One interval, `from_ns` after the base time and `length_ns` long, with its
-/// newline. `tag` separates several series in one log.
+/// The line of one interval, with its newline. The interval begins `from_ns` after the base time
+/// and is `length_ns` long. `tag` separates several series in one log.
 #[must_use]
 pub fn line(tag: Option<&str>, from_ns: u64, length_ns: u64, histogram: &Histogram) -> String {
     let tag = tag.map_or_else(String::new, |t| format!("Tag={},", escape(t)));
@@ -55,8 +55,8 @@ pub fn line(tag: Option<&str>, from_ns: u64, length_ns: u64, histogram: &Histogr
     )
 }
 
-/// Commas, white space, control characters and `%` as in URLs, so that any name is a
-/// tag and comes back as it was.
+/// Escapes commas, white space, control characters and `%` as in URLs, so that any name can be a
+/// tag and is read back unchanged.
 fn escape(tag: &str) -> String {
     let mut out = String::with_capacity(tag.len());
     for c in tag.chars() {
@@ -73,10 +73,12 @@ fn escape(tag: &str) -> String {
     out
 }
 
+/// Seconds with three decimals, the resolution of the format.
 fn in_seconds(ns: u64) -> String {
     format!("{}.{:03}", ns / SECOND_NS, ns / 1_000_000 % 1000)
 }
 
+/// The compressed encoding of a histogram that is encoded as V2.
 fn compress(v2: &[u8]) -> Vec<u8> {
     let mut deflate = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
     // Writing to a vector does not fail.

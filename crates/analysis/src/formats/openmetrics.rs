@@ -1,9 +1,9 @@
 //! A load result as families of metrics.
 //!
-//! Boundaries of histograms are the same in every file, so that files can be added up:
-//! half powers of two in seconds, as native histograms of schema 1 have them, each
-//! moved up (by less than 0.1 %) to the end of one of tare's own buckets, so that the
-//! counts below it are exact.
+//! The boundaries of histograms are the same in every file, so that files can be added up. They are
+//! powers of the square root of two, in seconds, as in native histograms of schema 1. Each is
+//! raised (by less than 0.1 %) to the end of one of tare's buckets, so that the counts below it are
+//! exact.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use tare_model::load::LoadResult;
 use super::families::{Family, Kind, Sample};
 use tare_stats::{Histogram, WireError};
 
-/// Exponents of the first and last boundary, in halves: 1 µs to 64 s.
+/// Exponents of the first and the last boundary, times 2: from 1 µs to 64 s.
 const EXPONENTS: std::ops::RangeInclusive<i32> = -40..=12;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// `le` in seconds for each boundary, with the cumulative counts; then sum and count.
+/// The cumulative count of each boundary (`le`, in seconds), then count and sum.
 #[must_use]
 pub fn histogram_samples(h: &Histogram, labels: &Labels) -> Vec<Sample> {
     let sample = |suffix, extra: Option<(&'static str, String)>, value| Sample {
@@ -57,32 +57,32 @@ pub fn of_load(result: &LoadResult) -> Result<Vec<Family>, WireError> {
     for (name, help, wire) in [
         (
             "tare_load_latency_seconds",
-            "From the intended instant to the whole response, of ok responses",
+            "Time from the intended instant to the complete response, of ok responses",
             Some(&h.latency),
         ),
         (
             "tare_load_service_time_seconds",
-            "From sent to the whole response, of ok responses",
+            "Time from sending to the complete response, of ok responses",
             Some(&h.service_time),
         ),
         (
             "tare_load_lateness_seconds",
-            "The generator's own delay of sent requests",
+            "Delay that the generator itself added to sent requests",
             Some(&h.lateness),
         ),
         (
             "tare_load_error_latency_seconds",
-            "From the intended instant to the end, of errors and timeouts",
+            "Time from the intended instant to the end, of errors and timeouts",
             Some(&h.error_latency),
         ),
         (
             "tare_load_stream_wait_seconds",
-            "Wait for a stream on a connection that was open",
+            "Time that a request waited for a free stream on an open connection",
             h.stream_wait.as_ref(),
         ),
         (
             "tare_load_message_latency_seconds",
-            "Of streaming calls, from the last event to a message received",
+            "Time from the previous event of a streaming call to the arrival of a message",
             h.message_latency.as_ref(),
         ),
     ] {
@@ -111,7 +111,7 @@ fn counters(result: &LoadResult) -> [Family; 4] {
     [
         (
             "tare_load_slots",
-            "Slots of the schedule by outcome",
+            "Planned requests by outcome",
             "outcome",
             outcomes.map(|(outcome, n)| (outcome.to_owned(), n)).into(),
         ),
@@ -149,7 +149,7 @@ fn gauges(result: &LoadResult) -> [Family; 4] {
         (
             "tare_load_target_rps",
             "",
-            "Requests per second asked for",
+            "Target rate in requests per second",
             result.rate.target,
         ),
         (

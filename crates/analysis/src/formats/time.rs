@@ -10,7 +10,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub fn rfc3339(unix_ns: u64) -> String {
     let seconds = unix_ns / SECOND_NS;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March, eras of 400 years with 0000-03-01.
+    // Years begin in March, so that the leap day is the last day of a year. The first era of 400
+    // years begins on 0000-03-01.
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

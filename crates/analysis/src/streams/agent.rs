@@ -1,4 +1,4 @@
-//! Reading an agent's stream of records, and proving that it is whole.
+//! Reader of an agent's stream of records, which checks that the stream is complete.
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::record::{AgentRecord, StreamChecksum};
@@ -14,7 +14,7 @@ pub struct AgentStream {
 }
 
 impl AgentStream {
-    /// A stream of which nothing was read.
+    /// A reader before the first line.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -23,7 +23,8 @@ impl AgentStream {
     /// Takes the next line and returns its record.
     ///
     /// # Errors
-    /// [`StreamError`] when the line is no record, or follows the final one.
+    /// [`StreamError`] when the line is not a record, has another schema version, or follows the
+    /// final record.
     pub fn line(&mut self, line: &str) -> Result<&AgentRecord, StreamError> {
         let wrong = |found: String| StreamError::Line {
             line: self.records.len() + 1,
@@ -45,7 +46,7 @@ impl AgentStream {
         Ok(self.records.push_mut(record))
     }
 
-    /// All records, and what is wrong with them.
+    /// Returns all records, and an error if the stream is incomplete or damaged.
     #[must_use]
     pub fn finish(self) -> (Vec<AgentRecord>, Option<StreamError>) {
         let found = self.checksum.hex();

@@ -1,7 +1,7 @@
-//! The streams of several generators of one trial, made one: what it says is what one
-//! generator would have said that had sent it all. Intervals are passed on as they
-//! are, because they add up; the final result is the sum of the final results, and
-//! [`LoadStream::finish`] on the merged stream proves that the two agree.
+//! Merges the streams of the generators of one trial into one stream, which contains what a single
+//! generator with the whole load would have written. Intervals are passed on unchanged, because
+//! they add up. The final result is the sum of the final results. [`LoadStream::finish`] on the
+//! merged stream checks that intervals and final result agree.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,23 @@ use crate::proxy_config::ProxyConfigs;
 use crate::streams::load::{LoadStream, StreamError};
 use crate::streams::merge;
 
-/// What is wrong with one of the streams.
+/// An error in the stream of one generator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("generator {generator}: {error}")]
 pub struct GeneratorError {
-    /// Which, from 0.
+    /// Index of the generator, from 0.
     pub generator: usize,
-    /// What is wrong.
+    /// The error of its stream.
     pub error: StreamError,
 }
 
-/// What was read of one generator.
+/// State of the stream of one generator.
 #[derive(Debug, Default)]
 struct Generator {
     stream: LoadStream,
+    /// Start of the load, and start and length of the window, in nanoseconds.
     armed: Option<(u64, u64, u64)>,
-    /// Not yet merged with that of the others.
+    /// The latest progress, if it is not merged with that of the others yet.
     progress: Option<Progress>,
     finished: bool,
 }
@@ -38,12 +39,13 @@ struct Generator {
 pub struct GeneratorStreams {
     generators: Vec<Generator>,
     out: RecordWriter<Vec<u8>>,
+    /// Whether the merged stream has its first record.
     begun: bool,
     proxy_configs: ProxyConfigs,
 }
 
 impl GeneratorStreams {
-    /// Of `count` generators, nothing of which was read.
+    /// A merger for `count` generators, before the first line.
     #[must_use]
     pub fn new(count: usize) -> Self {
         Self {
@@ -54,7 +56,8 @@ impl GeneratorStreams {
         }
     }
 
-    /// The same, of which one was asked for documents of its own proxy by these names.
+    /// Also expects the documents with these names, which one generator requests from its own
+    /// proxy.
     #[must_use]
     pub fn asked_for(self, names: impl IntoIterator<Item = String>) -> Self {
         Self {
@@ -67,7 +70,8 @@ impl GeneratorStreams {
     /// merged stream.
     ///
     /// # Errors
-    /// When the line is no record, or generators start at different instants.
+    /// [`GeneratorError`] when the line is not a valid record, or generators start at different
+    /// instants.
     pub fn line(&mut self, generator: usize, line: &str) -> Result<Vec<String>, GeneratorError> {
         let wrong = |error| GeneratorError { generator, error };
         let record = self.generators[generator]
@@ -92,7 +96,8 @@ impl GeneratorStreams {
                     .filter_map(|g| g.armed)
                     .find(|a| *a != mine)
                 {
-                    let found = format!("found a start at {mine:?}, others at {other:?}");
+                    let found =
+                        format!("found the start {mine:?}, another generator has {other:?}");
                     return Err(wrong(StreamError::Sum { what: found }));
                 }
                 self.generators[generator].armed = Some(mine);
@@ -119,7 +124,7 @@ impl GeneratorStreams {
         Ok(self.out.take_lines())
     }
 
-    /// Generators that have not told their last.
+    /// Indices of the generators that have not written their final record.
     #[must_use]
     pub fn unfinished(&self) -> Vec<usize> {
         let all = 0..self.generators.len();
@@ -128,7 +133,7 @@ impl GeneratorStreams {
     }
 
     /// Returns what is kept of each requested document, or why it is missing. The merged stream
-    /// does not contain it. To be called once, at the end.
+    /// does not contain it. Call it once, at the end.
     #[must_use]
     pub fn take_proxy_configs(&mut self) -> BTreeMap<String, Result<ProxySettings, String>> {
         std::mem::take(&mut self.proxy_configs).finish()
@@ -139,10 +144,10 @@ impl GeneratorStreams {
         let _ = self.out.write(record);
     }
 
-    /// The last line of the merged stream, and each generator's own result.
+    /// Returns the last line of the merged stream, and the result of each generator.
     ///
     /// # Errors
-    /// The first generator whose stream is not whole.
+    /// The error of the first generator whose stream is incomplete or damaged.
     pub fn finish(self) -> Result<(String, Vec<LoadResult>), GeneratorError> {
         let mut results = Vec::new();
         for (generator, read) in self.generators.into_iter().enumerate() {
@@ -169,7 +174,8 @@ impl GeneratorStreams {
     }
 }
 
-/// For people: rates and errors add up; of the rest the worst is shown.
+/// Progress of all generators together, for display. Rates and errors are summed; of all other
+/// figures, the largest is shown.
 fn merged_progress(all: &[Progress]) -> Progress {
     let worst = |f: fn(&Progress) -> u64| all.iter().map(f).max().unwrap_or(0);
     Progress {
@@ -195,13 +201,13 @@ mod tests {
     use tare_model::verdict::Verdict;
     use tare_stats::Histogram;
 
-    /// A whole stream of one generator with these latencies, one a slot.
+    /// The complete stream of one generator, with one slot for each of these latencies.
     fn stream(latencies_ns: &[u64], start_unix_ns: u64) -> Vec<String> {
-        stream_but(latencies_ns, start_unix_ns, |_| {})
+        stream_with(latencies_ns, start_unix_ns, |_| {})
     }
 
-    /// The same, its one interval changed.
-    fn stream_but(
+    /// Like [`stream`], with a changed interval.
+    fn stream_with(
         latencies_ns: &[u64],
         start_unix_ns: u64,
         change: impl Fn(&mut Interval),
@@ -341,16 +347,16 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_streams_are_proven_where_the_intervals_have_them() {
+    fn histograms_of_streams_are_checked_if_the_intervals_have_them() {
         let read = |change: fn(&mut Interval)| {
             let mut stream = LoadStream::new();
-            for line in stream_but(&[1_000, 2_000], 5, change) {
+            for line in stream_with(&[1_000, 2_000], 5, change) {
                 stream.line(&line).unwrap();
             }
             stream.finish().map_err(|e| e.to_string())
         };
         assert!(read(|_| {}).is_ok());
-        // Older records say nothing of them by the second.
+        // Intervals of older versions do not contain these histograms.
         assert!(read(|i| i.message_latency = None).is_ok());
         let lost = read(|i| i.message_latency = Some(Histogram::new().to_wire())).unwrap_err();
         assert!(lost.contains("message latency"), "{lost}");
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn generators_that_start_apart_are_no_trial() {
+    fn generators_with_different_starts_are_refused() {
         let error = merged(&[stream(&[1], 5), stream(&[1], 6)]).unwrap_err();
         assert_eq!(error.generator, 1, "{error}");
     }

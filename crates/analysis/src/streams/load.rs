@@ -1,6 +1,5 @@
-//! Reading a generator's stream of records, and proving that it is whole: the
-//! checksum fits, the intervals add up to the final result, every slot is
-//! accounted for.
+//! Reader of a generator's stream of records, which checks that the stream is complete: the
+//! checksum is correct, the intervals add up to the final result, and every slot is accounted for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,39 +15,39 @@ use tare_stats::sparse::Sparse;
 use tare_stats::v2::Reader;
 use tare_stats::{Histogram, WireError};
 
-/// What is wrong with a stream.
+/// Why a stream cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// A line is no record.
+    /// A line is not a record.
     #[error("line {line}: {found}")]
     Line {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// The parser's word.
+        /// What was found, or the parser's message.
         found: String,
     },
-    /// Written by a version of tare that speaks otherwise.
+    /// The stream has another schema version.
     #[error("found records of schema {found}, expected {SCHEMA_VERSION}")]
     Schema {
-        /// What the first record says.
+        /// Schema version in the first record.
         found: u32,
     },
-    /// No final record.
+    /// The final record is missing.
     #[error("the stream ends after {lines} lines without a final record")]
     Cut {
-        /// Lines read.
+        /// Number of lines.
         lines: usize,
     },
     /// Lines were lost, added or changed.
     #[error("checksum is {found}, expected {expected}")]
     Checksum {
-        /// Computed.
+        /// Checksum of the lines.
         found: String,
-        /// In the final record.
+        /// Checksum in the final record.
         expected: String,
     },
     /// The slot identity does not hold in the final result.
-    #[error("{found:?} do not add up")]
+    #[error("the counts do not add up: {found:?}")]
     Identity {
         /// The counts.
         found: Counts,
@@ -56,7 +55,7 @@ pub enum StreamError {
     /// The intervals and the final result disagree.
     #[error("the intervals do not add up to the final result: {what}")]
     Sum {
-        /// Which figure.
+        /// Name and values of the figure.
         what: String,
     },
     /// A histogram is damaged.
@@ -68,13 +67,13 @@ pub enum StreamError {
 #[derive(Debug, Clone, Default)]
 struct Sums {
     counts: Counts,
-    /// By the names of [`stated`]; those that an interval had.
+    /// Histograms by the names of [`stated`]: those that at least one interval has.
     histograms: BTreeMap<&'static str, Histogram>,
     errors: BTreeMap<String, u64>,
     endpoints: BTreeMap<String, EndpointSums>,
 }
 
-/// The histograms of an interval besides its latency.
+/// The histograms of an interval except its latency.
 fn parts(interval: &Interval) -> [(&'static str, Option<&HistogramWire>); 6] {
     [
         ("service time", Some(&interval.service_time)),
@@ -86,14 +85,14 @@ fn parts(interval: &Interval) -> [(&'static str, Option<&HistogramWire>); 6] {
     ]
 }
 
-/// A histogram of a result with its name and its stated summary.
+/// A histogram of a result: its name, its encoding, and its summary in the result.
 type Stated<'a> = (
     &'static str,
     Option<&'a HistogramWire>,
     Option<LatencySummary>,
 );
 
-/// The histograms of a result. The last two may lack in the intervals of an older stream.
+/// The histograms of a result. The intervals of an older stream do not contain the last two.
 fn stated(r: &LoadResult) -> [Stated<'_>; 7] {
     let h = &r.histograms;
     let (streams, messages) = (h.stream_wait.as_ref(), h.message_latency.as_ref());
@@ -132,18 +131,18 @@ impl EndpointSums {
         Ok(())
     }
 
-    fn is(&self, whole: &EndpointResult, reader: &mut Reader) -> Result<bool, WireError> {
-        let mut errors_are = self.error_latency.keys().eq(whole.error_latency.keys());
+    fn equals(&self, whole: &EndpointResult, reader: &mut Reader) -> Result<bool, WireError> {
+        let mut errors_equal = self.error_latency.keys().eq(whole.error_latency.keys());
         for (sum, wire) in self
             .error_latency
             .values()
             .zip(whole.error_latency.values())
         {
-            errors_are &= sum.holds(reader.read(wire)?);
+            errors_equal &= sum.holds(reader.read(wire)?);
         }
         Ok(self.counts == whole.counts
             && self.latency.holds(reader.read(&whole.latency)?)
-            && errors_are)
+            && errors_equal)
     }
 }
 
@@ -175,6 +174,7 @@ impl Sums {
         Ok(latency)
     }
 
+    /// Checks that the sums are those of the final result.
     fn compare(&self, result: &LoadResult, reader: &mut Reader) -> Result<(), StreamError> {
         let differs = |what: &str, found: &dyn std::fmt::Debug, expected: &dyn std::fmt::Debug| {
             Err(StreamError::Sum {
@@ -204,12 +204,12 @@ impl Sums {
         }
         let stated: BTreeSet<&str> = result.endpoints.iter().map(|e| e.name.as_str()).collect();
         if let Some(name) = self.endpoints.keys().find(|n| !stated.contains(n.as_str())) {
-            return differs(name, &self.endpoints[name].counts, &"without it");
+            return differs(name, &self.endpoints[name].counts, &"absent");
         }
         let none = Default::default();
         for endpoint in &result.endpoints {
             let sums = self.endpoints.get(&endpoint.name).unwrap_or(&none);
-            if !sums.is(endpoint, reader)? {
+            if !sums.equals(endpoint, reader)? {
                 return differs(&endpoint.name, &sums.counts, &endpoint.counts);
             }
         }
@@ -224,22 +224,24 @@ pub struct LoadStream {
     checksum: StreamChecksum,
     sums: Sums,
     reader: Reader,
-    /// Latencies by second of intended time; `None` when nobody wants them.
+    /// Latencies by second of intended time; `None` unless requested.
     seconds: Option<BTreeMap<u32, Second>>,
-    /// An interval log so far and its open seconds; `None` when nobody wants one.
+    /// Lines of an interval log so far, and its open seconds; `None` unless requested.
     log: Option<(String, Seconds)>,
+    /// Start (since 1970) and length of the window, in nanoseconds.
     window: Option<(u64, u64)>,
+    /// Checksum and result of the final record.
     finished: Option<(String, Box<LoadResult>)>,
 }
 
 impl LoadStream {
-    /// A stream of which nothing was read.
+    /// A reader before the first line.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, and keeps an interval log on the way.
+    /// A reader that also writes an interval log.
     #[must_use]
     pub fn logging() -> Self {
         Self {
@@ -248,7 +250,7 @@ impl LoadStream {
         }
     }
 
-    /// The same, and keeps the latencies of each second: some KiB for each of them.
+    /// Also keeps the latencies of each second, which takes some KiB per second.
     #[must_use]
     pub fn keeping_seconds(self) -> Self {
         Self {
@@ -260,7 +262,8 @@ impl LoadStream {
     /// Takes the next line and returns its record.
     ///
     /// # Errors
-    /// [`StreamError`] when the line is no record, or follows the final one.
+    /// [`StreamError`] when the line is not a record, has another schema version or a damaged
+    /// histogram, or follows the final record.
     pub fn line(&mut self, line: &str) -> Result<LoadRecord, StreamError> {
         self.lines += 1;
         let wrong = |found: String| StreamError::Line {
@@ -310,8 +313,8 @@ impl LoadStream {
         Ok(record)
     }
 
-    /// Latency by second of intended time as an HdrHistogram interval log, of a
-    /// stream that is [`Self::logging`]; `None` before the window is known.
+    /// Latency by second of intended time, as an HdrHistogram interval log. `None` unless the
+    /// reader is [`Self::logging`] and the window is known.
     #[must_use]
     pub fn hlog(&self) -> Option<String> {
         let stated = self.finished.as_ref().map(|f| f.1.window_start_unix_ns);
@@ -320,18 +323,18 @@ impl LoadStream {
         Some(hlog::header(start_unix_ns) + log + &seconds.clone().finish())
     }
 
-    /// Takes the latencies by second of intended time that were read so far; none
-    /// unless the stream is [`Self::keeping_seconds`].
+    /// Takes the latencies by second of intended time that were read so far. Empty unless the
+    /// reader is [`Self::keeping_seconds`].
     #[must_use]
     pub fn take_seconds(&mut self) -> Vec<Second> {
         let seconds = self.seconds.as_mut().map(std::mem::take);
         seconds.unwrap_or_default().into_values().collect()
     }
 
-    /// The result, when the stream is whole.
+    /// Returns the result if the stream is complete.
     ///
     /// # Errors
-    /// [`StreamError`] for whatever contradicts that.
+    /// [`StreamError`] when the stream is incomplete, or contradicts itself.
     pub fn finish(mut self) -> Result<LoadResult, StreamError> {
         let Some((expected, result)) = self.finished else {
             return Err(StreamError::Cut { lines: self.lines });
@@ -350,9 +353,9 @@ impl LoadStream {
     }
 }
 
-/// A record by the tag that tare writes first. Read straight into its type, it is spared
-/// the copy of its tree that a tagged enum is read from; whatever else is JSON takes the
-/// long way.
+/// Parses a record by the tag that tare writes first. Parsing the content directly into its type
+/// avoids the intermediate tree that serde builds for a tagged enum. All other JSON takes the
+/// general and slower way.
 fn parse(line: &str) -> Result<LoadRecord, serde_json::Error> {
     #[derive(Deserialize)]
     struct Final {
@@ -375,7 +378,7 @@ mod tests {
 
     const SECONDS: u32 = 1_800;
 
-    /// The records of half an hour, of which every second ends with a late response.
+    /// Reads the records of half an hour. Each second has a second record with a late response.
     fn read(mut stream: LoadStream) -> LoadStream {
         let wire = |values: &[u64]| {
             let mut h = Histogram::new();
@@ -407,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_kept_on_request_only_and_take_what_they_hold() {
+    fn seconds_are_kept_only_on_request_and_without_spare_memory() {
         assert!(read(LoadStream::new()).take_seconds().is_empty());
         assert!(read(LoadStream::logging()).seconds.is_none());
         let seconds = read(LoadStream::new().keeping_seconds()).take_seconds();
@@ -422,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_in_another_place_is_read_all_the_same() {
+    fn the_position_of_the_tag_does_not_matter() {
         let mut tagged = String::new();
         let mut moved = String::new();
         for (text, line) in [

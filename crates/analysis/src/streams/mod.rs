@@ -1,4 +1,4 @@
-//! Streams of records from workers: reading them, proving them whole, merging them.
+//! Streams of records from workers: reading them, checking that they are complete, merging them.
 
 mod agent;
 pub mod generators;

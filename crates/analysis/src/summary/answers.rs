@@ -1,5 +1,4 @@
-//! The answers: what the run says about each mesh, in words that do not say more
-//! than the figures.
+//! The answers: one sentence for each mesh, which states no more than the figures show.
 
 use tare_model::mesh::Mesh;
 use tare_model::plan::{Load, Plan};
@@ -8,10 +7,10 @@ use tare_model::worker::Plane;
 
 use crate::figures;
 
-/// Longest title that stands in a sentence; beyond, the name does.
+/// Longest title that is used in a sentence. A mesh with a longer title appears by its name.
 const TITLE_CHARS: usize = 48;
 
-/// One answer for each mesh but the baseline, under the load with the highest rate.
+/// One answer for each mesh except the baseline, under the load with the highest rate.
 pub(super) fn of(plan: &Plan, cells: &[Cell], comparisons: usize) -> Vec<Answer> {
     let highest = plan
         .loads
@@ -51,7 +50,7 @@ fn answer(mesh: &Mesh, subject: &str, load: &Load, cell: &Cell, base: &Cell) -> 
     }
 }
 
-/// Where correcting for the number of comparisons changes what is said of p50 or p99.
+/// A caution if the correction for the number of comparisons changes the outcome at p50 or p99.
 fn caution(cell: &Cell, comparisons: usize) -> Option<String> {
     let weakened: Vec<&str> = [("p50", "the median"), ("p99", "p99")]
         .into_iter()
@@ -76,7 +75,7 @@ fn caution(cell: &Cell, comparisons: usize) -> Option<String> {
     ))
 }
 
-/// A mesh's title, where it is short and its own; else its name.
+/// The title of a mesh if it is short and no other mesh has it, else the name.
 fn subject<'a>(mesh: &'a Mesh, all: &[Mesh]) -> &'a str {
     let title = mesh.title.trim();
     let shared = all.iter().filter(|m| m.title.trim() == title).count() > 1;
@@ -99,23 +98,22 @@ fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
     let baseline = &base.mesh;
     let none = |c: &Cell| c.trials_used.is_empty() && c.trials_invalid.is_empty();
     if none(cell) {
-        return format!("{mesh}: no trial at {rate} yet, so nothing can be said.");
+        return format!("{mesh}: no trial at {rate} yet.");
     }
     if cell.trials_used.is_empty() {
-        return format!("{mesh}: no usable trial at {rate}, so nothing can be said.");
+        return format!("{mesh}: no usable trial at {rate}.");
     }
     if base.trials_used.is_empty() {
-        return format!(
-            "{mesh}: no usable trial of {baseline} at {rate}, so there is nothing to compare with."
-        );
+        return format!("{mesh}: no comparison, because {baseline} has no usable trial at {rate}.");
     }
     let Some(median) = difference(cell, "p50") else {
         return format!(
-            "{mesh}: no block at {rate} has a usable trial of both it and {baseline}, so nothing can be said."
+            "{mesh}: no comparison, because no block at {rate} has usable trials of both {mesh} \
+             and {baseline}."
         );
     };
     if !median.supported {
-        return format!("{mesh}: too few responses at {rate}, so nothing can be said.");
+        return format!("{mesh}: too few responses at {rate} for a comparison.");
     }
     let shown = figures::duration_interval(median.value, median.low, median.high);
     let latency = match median.distinction {
@@ -128,30 +126,36 @@ fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
                 median.high.map(|x| -x),
                 median.low.map(|x| -x),
             );
-            format!("{mesh} took {shown} off the median{} at {rate}", tail(cell))
+            format!(
+                "{mesh} reduced the median by {shown}{} at {rate}",
+                tail(cell)
+            )
         }
         Distinction::NotDistinguishable => format!(
-            "{mesh}: not distinguishable from {baseline} in the median at {rate}{}; the difference was {shown}{}",
+            "{mesh}: not distinguishable from {baseline} in the median at {rate}{}; the difference \
+             was {shown}{}",
             within(median),
             tail(cell)
         ),
         Distinction::TooFewBlocks => {
             return format!(
-                "{mesh}: with one block, the difference of {shown} in the median at {rate} cannot be told from chance."
+                "{mesh}: the difference of {shown} in the median at {rate} may be chance, because \
+                 only one block was compared."
             );
         }
     };
     format!("{latency}{}.", cost(cell))
 }
 
-/// Within what the two are equivalent: a statement, where "not distinguishable" is none.
+/// The margin within which the two are equivalent. It limits the difference, whereas "not
+/// distinguishable" alone does not.
 fn within(median: &Difference) -> String {
     median.inference.as_ref().map_or(String::new(), |i| {
         format!(" within {}", figures::duration(i.equivalent_within))
     })
 }
 
-/// What may be said of p99, where it has enough samples.
+/// The outcome at p99; empty if p99 has too few samples.
 fn tail(cell: &Cell) -> String {
     let Some(p99) = difference(cell, "p99").filter(|d| d.supported) else {
         return String::new();
@@ -169,6 +173,7 @@ fn tail(cell: &Cell) -> String {
     }
 }
 
+/// CPU and memory of the data plane; empty if they were not measured.
 fn cost(cell: &Cell) -> String {
     let Some(plane) = cell.planes.get(&Plane::DataPlane) else {
         return String::new();

@@ -1,4 +1,4 @@
-//! One mesh under one load: its used trials pooled.
+//! One mesh under one load, with its used trials pooled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use tare_stats::hist::Histogram;
 /// Points of a spectrum per factor of ten in `1 - q`.
 const POINTS_PER_NINE: f64 = 25.0;
 
-/// The cell without its overhead.
+/// The cell, without its overhead over the baseline.
 pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> Cell {
     let here: Vec<&Trial<'_>> = trials::of_cell(trials, mesh, &load.name).collect();
     let used = trials::used(trials, mesh, &load.name);
@@ -49,8 +49,8 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
         verdict: verdict(&here, &used, &latencies),
         latency: quantiles(&latencies, &seconds, Some(&method)),
         spectrum: spectrum(&latencies),
-        service_time: plain(loads.iter().map(|l| &l.service_time)),
-        lateness: plain(loads.iter().map(|l| &l.lateness)),
+        service_time: without_intervals(loads.iter().map(|l| &l.service_time)),
+        lateness: without_intervals(loads.iter().map(|l| &l.lateness)),
         planes: planes(&used, confidence),
         machine_busy_cores: estimate(
             &used
@@ -70,28 +70,30 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
     }
 }
 
-fn plain<'a>(runs: impl Iterator<Item = &'a Histogram>) -> Vec<Quantile> {
+/// Quantiles of the pooled runs, without intervals.
+fn without_intervals<'a>(runs: impl Iterator<Item = &'a Histogram>) -> Vec<Quantile> {
     quantiles(&runs.collect::<Vec<_>>(), &[], None)
 }
 
-/// The reasons of the trials behind the cell, and what pooling adds. Too few
-/// samples is judged on the pooled counts, not trial by trial.
+/// The verdict on a cell: the reasons of its used trials (of all trials if none is used), and
+/// findings about the pooled counts. Whether there are enough samples depends on the pooled counts
+/// and not on single trials.
 fn verdict(here: &[&Trial<'_>], used: &[&Trial<'_>], latencies: &[&Histogram]) -> Verdict {
-    let behind = if used.is_empty() { here } else { used };
-    let mut findings = joined(behind);
+    let judged = if used.is_empty() { here } else { used };
+    let mut findings = reasons(judged);
     match used.len() {
         0 => findings.push(Finding::new(
             Grade::Invalid,
             Reason::Incomplete,
             match here.len() {
                 0 => "no trial yet".to_owned(),
-                n => format!("none of {n} trials can be used"),
+                n => format!("0 of {n} trials are usable"),
             },
         )),
         1 => findings.push(Finding::new(
             Grade::Suspect,
             Reason::TooFewBlocks,
-            "1 trial: no interval can be stated",
+            "an interval needs at least 2 trials, found 1",
         )),
         _ => {}
     }
@@ -115,13 +117,13 @@ fn verdict(here: &[&Trial<'_>], used: &[&Trial<'_>], latencies: &[&Histogram]) -
     Verdict::from_findings(findings)
 }
 
-/// The reasons of all trials, each once, with the trials that have it before it.
-fn joined(trials: &[&Trial<'_>]) -> Vec<Finding> {
+/// The reasons of all trials, each reason once, prefixed with the trials that have it.
+fn reasons(trials: &[&Trial<'_>]) -> Vec<Finding> {
     let mut found: Vec<(Finding, Vec<String>)> = Vec::new();
     for trial in trials {
         let index = trial.result.trial.index.to_string();
-        let pooled_anew = |f: &&Finding| f.reason != Reason::TooFewSamples;
-        for finding in trial.verdict.reasons.iter().filter(pooled_anew) {
+        let of_the_trial = |f: &&Finding| f.reason != Reason::TooFewSamples;
+        for finding in trial.verdict.reasons.iter().filter(of_the_trial) {
             match found.iter_mut().find(|(f, _)| f == finding) {
                 Some((_, indices)) => indices.push(index.clone()),
                 None => found.push((finding.clone(), vec![index.clone()])),
@@ -140,7 +142,8 @@ fn joined(trials: &[&Trial<'_>]) -> Vec<Finding> {
     found.into_iter().map(prefixed).collect()
 }
 
-/// The pooled curve with the range of the runs, evenly spaced on the axis of nines.
+/// The pooled distribution with the range of the runs, at quantiles that are evenly spaced on the
+/// logarithmic axis of `1 - q`.
 fn spectrum(runs: &[&Histogram]) -> Vec<SpectrumPoint> {
     let all = pooled(runs);
     if all.is_empty() {
@@ -249,7 +252,7 @@ fn endpoints(loads: &[&Decoded<'_>]) -> Vec<EndpointRow> {
             EndpointRow {
                 name: name.to_owned(),
                 counts,
-                latency: plain(latency),
+                latency: without_intervals(latency),
             }
         })
         .collect()

@@ -1,8 +1,8 @@
-//! What a mesh costs at the reader's size, with the prices of the plan.
+//! Monthly cost of a mesh, for the rate, the number of proxies and the prices of the plan.
 //!
-//! The data plane's CPU is taken to follow the rate, its memory the number of
-//! proxies; the control plane counts as it was measured. Each run is reckoned by
-//! itself, so that the interval over runs is that of the sum.
+//! The data plane's CPU is assumed to be proportional to the rate, and its memory to the number of
+//! proxies. The control plane counts as it was measured. The cost is computed for each run, so that
+//! its interval is that of the sum.
 
 use tare_model::plan::{Load, Prices};
 use tare_model::summary::Cost;
@@ -11,11 +11,12 @@ use tare_model::worker::Plane;
 use crate::compare::estimates::estimate;
 use crate::trials::Trial;
 
-/// Hours of a month: 365.25 days in 12 months, rounded.
+/// Hours in a month: 365.25 days divided by 12.
 const HOURS: f64 = 730.5;
 const GIB: f64 = 1_073_741_824.0;
 
-/// `None` without prices, without a sampled run, or for a mesh without processes.
+/// The cost of a cell; `None` without prices, without a sampled run, or for a mesh without
+/// processes.
 pub(super) fn of(
     prices: Option<&Prices>,
     used: &[&Trial<'_>],

@@ -1,4 +1,4 @@
-//! The generators' own error and their TLS, over the used trials of a cell.
+//! The generators' own error, core-to-core latency and TLS, over the used trials of a cell.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use crate::cores;
 use crate::trials::Decoded;
 use tare_stats::Histogram;
 
+/// Quantiles of one histogram over all trials that have it.
 fn pooled(
     loads: &[&Decoded<'_>],
     of: for<'a> fn(&'a Decoded<'_>) -> Option<&'a Histogram>,
@@ -18,7 +19,7 @@ fn pooled(
     quantiles(&runs, &[], None)
 }
 
-/// `None` where no trial took samples.
+/// The generators' own error; `None` if no trial sampled kernel timestamps.
 pub(super) fn instrument(loads: &[&Decoded<'_>]) -> Option<Instrument> {
     let all: Vec<&InstrumentError> = loads
         .iter()
@@ -35,13 +36,13 @@ pub(super) fn instrument(loads: &[&Decoded<'_>]) -> Option<Instrument> {
     })
 }
 
-/// `None` where no trial looked.
+/// Core-to-core latency over all measurements; `None` if no trial measured it.
 pub(super) fn core_to_core(loads: &[&Decoded<'_>]) -> Option<CoreToCore> {
     let generators = loads.iter().map(|l| &l.result.generator);
     cores::over(generators.flat_map(|g| g.core_to_core_ns.iter().copied().flatten()))
 }
 
-/// `None` where no trial spoke TLS.
+/// Handshakes, protocols and failures of TLS; `None` if no trial used TLS.
 pub(super) fn tls(loads: &[&Decoded<'_>]) -> Option<Tls> {
     let all: Vec<&TlsResult> = loads.iter().filter_map(|l| l.result.tls.as_ref()).collect();
     let counted = |of: fn(&TlsResult) -> &BTreeMap<String, u64>| {

@@ -1,9 +1,8 @@
-//! From the trials of a run to its [`Summary`]: pure, so that every output can be
-//! derived again from the run directory.
+//! From the trials of a run to its [`Summary`]. Pure, so that every output can be derived again
+//! from the run directory.
 //!
-//! Invalid trials are never used and always listed; suspect ones are used and
-//! marked; what is missing is a note. The block is the unit of replication
-//! ([`tare_stats::bootstrap`]).
+//! Invalid trials are always listed and never used. Suspect trials are used and marked. Notes name
+//! what is missing. The block is the unit of replication ([`tare_stats::bootstrap`]).
 
 mod answers;
 mod cell;
@@ -28,14 +27,14 @@ use crate::compare::stopping;
 use crate::trials::{self, StoredTrial, Trial};
 use tare_stats::bootstrap::CONFIDENCE;
 
-/// The analysis of a run. `notes` are what reading the directory already had to say.
+/// Analyses a run. `notes` are the notes from reading its directory.
 #[must_use]
 pub fn summarise(manifest: &RunManifest, stored: &[StoredTrial], notes: Vec<String>) -> Summary {
     summarise_without(manifest, stored, notes, &[])
 }
 
-/// The same without the trials named by their index in `excluded`: the reader's
-/// choice. They are listed, marked and noted, and no figure holds them.
+/// Analyses a run without the trials whose indices are in `excluded`. These trials are listed and
+/// marked, a note names them, and no figure includes them.
 #[must_use]
 pub fn summarise_without(
     manifest: &RunManifest,
@@ -47,12 +46,12 @@ pub fn summarise_without(
     let mut notes = notes;
     let mut trials = trials::decode(plan, stored, &mut notes);
     trials::exclude(&mut trials, excluded, &mut notes);
-    let stopping = stopping::look_at(plan, &trials);
+    let stopping = stopping::evaluate(plan, &trials);
     let blocks = stopping
         .as_ref()
         .and_then(|s| s.reached_after)
         .unwrap_or(plan.repeats);
-    note_about_the_run(plan, blocks, &trials, &mut notes);
+    note_missing_trials(plan, blocks, &trials, &mut notes);
     let mut cells: Vec<Cell> = Vec::new();
     for mesh in &plan.meshes {
         for load in &plan.loads {
@@ -65,7 +64,7 @@ pub fn summarise_without(
     let comparisons = correction::apply(&mut cells, 1.0 - stopping::confidence(plan));
     let answers = answers::of(plan, &cells, comparisons.0);
     let mut rows: Vec<_> = trials.iter().map(Trial::row).collect();
-    name_outliers(plan, &trials, &mut rows);
+    mark_outliers(plan, &trials, &mut rows);
     rows.sort_by(|a, b| (a.index, &a.dir).cmp(&(b.index, &b.dir)));
     Summary {
         schema_version: SCHEMA_VERSION,
@@ -91,7 +90,7 @@ pub fn summarise_without(
     }
 }
 
-fn name_outliers(plan: &Plan, trials: &[Trial<'_>], rows: &mut [TrialRow]) {
+fn mark_outliers(plan: &Plan, trials: &[Trial<'_>], rows: &mut [TrialRow]) {
     for mesh in &plan.meshes {
         for load in &plan.loads {
             for (index, outlier) in outliers::of(&trials::used(trials, &mesh.name, &load.name)) {
@@ -108,27 +107,28 @@ fn planned(plan: &Plan, blocks: u32) -> u32 {
     (plan.meshes.len() * plan.loads.len()) as u32 * blocks
 }
 
-/// Invalid where a mesh under a load has no usable trial; suspect where anything
-/// speaks against any trial or cell, or trials are missing.
+/// The grade of a run: invalid if a mesh has no usable trial under a load; suspect if any trial is
+/// suspect or unused, any cell is suspect, or trials are missing.
 fn grade(planned: u32, trials: &[Trial<'_>], cells: &[Cell]) -> Grade {
-    let whole = trials.len() >= planned as usize;
+    let complete = trials.len() >= planned as usize;
     let good = trials
         .iter()
         .all(|t| t.used && t.verdict.grade == Grade::Valid);
     if cells.iter().any(|c| c.trials_used.is_empty()) {
         Grade::Invalid
-    } else if whole && good && cells.iter().all(|c| c.verdict.grade == Grade::Valid) {
+    } else if complete && good && cells.iter().all(|c| c.verdict.grade == Grade::Valid) {
         Grade::Valid
     } else {
         Grade::Suspect
     }
 }
 
-fn note_about_the_run(plan: &Plan, blocks: u32, trials: &[Trial<'_>], notes: &mut Vec<String>) {
+fn note_missing_trials(plan: &Plan, blocks: u32, trials: &[Trial<'_>], notes: &mut Vec<String>) {
     let (planned, done) = (planned(plan, blocks) as usize, trials.len());
     if done < planned {
         notes.push(format!(
-            "{done} of {planned} trials are there: the run is partial; tare run --resume goes on with it"
+            "the run is incomplete: {done} of {planned} trials are done; continue it with \
+             tare run --resume"
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! Cells in the way of published benchmarks, under their names.
+//! Figures of a cell by the methods of published benchmarks, under the names of the benchmarks.
 
 use tare_model::summary::{MethodFigure, MethodSummary};
 use tare_model::worker::Plane;
@@ -7,10 +7,10 @@ use crate::compare::estimates::QUANTILES;
 use crate::trials::Trial;
 use tare_stats::order::{middle, sorted};
 
-/// The methods that [`of`] knows.
+/// Names of the methods, in the order of [`of`].
 pub const METHODS: [&str; 2] = ["kinvolk-2019", "linkerd-2021"];
 
-/// The used trials of a cell in each way; empty without a trial.
+/// The used trials of a cell, summarised by each method; empty without trials.
 pub(super) fn of(used: &[&Trial<'_>]) -> Vec<MethodSummary> {
     if used.is_empty() {
         return Vec::new();
@@ -20,8 +20,8 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<MethodSummary> {
     vec![kinvolk(&ordered), linkerd(&ordered)]
 }
 
-/// The median of the runs, with the smallest and the largest as whiskers; resources
-/// are each run's maximum.
+/// The median of the runs, with the smallest and the largest run as whiskers. CPU and memory are
+/// the maximum of each run.
 ///
 /// Source: Kinvolk, "Performance Benchmark Analysis of Istio and Linkerd" (2019).
 fn kinvolk(trials: &[&Trial<'_>]) -> MethodSummary {
@@ -38,15 +38,16 @@ fn kinvolk(trials: &[&Trial<'_>]) -> MethodSummary {
     };
     MethodSummary {
         method: METHODS[0].to_owned(),
-        words: "median of the runs, smallest and largest run; resources are maxima of a run"
+        words: "median of the runs, with the smallest and the largest run; CPU and memory are the \
+                maximum of each run"
             .to_owned(),
         dropped: None,
         figures: figures(trials, figure),
     }
 }
 
-/// The run with the highest maximum latency left out; mean of the others, with one
-/// standard deviation either way; resources are each run's maximum.
+/// The mean of the runs without the run that has the highest maximum latency, and one standard
+/// deviation below and above it. CPU and memory are the maximum of each run.
 ///
 /// Source: Linkerd, "Benchmarking Linkerd and Istio" (May 2021).
 fn linkerd(trials: &[&Trial<'_>]) -> MethodSummary {
@@ -75,14 +76,15 @@ fn linkerd(trials: &[&Trial<'_>]) -> MethodSummary {
     };
     MethodSummary {
         method: METHODS[1].to_owned(),
-        words: "mean of the runs and one standard deviation, the run with the highest maximum \
-                left out; resources are maxima of a run"
+        words: "mean of the runs and one standard deviation, without the run that has the highest \
+                maximum latency; CPU and memory are the maximum of each run"
             .to_owned(),
         dropped: worst,
         figures: figures(&kept, figure),
     }
 }
 
+/// All figures that were measured; `make` summarises the values of the runs.
 fn figures(
     trials: &[&Trial<'_>],
     make: impl Fn(&str, Vec<f64>) -> MethodFigure,
@@ -109,6 +111,7 @@ fn figures(
         .collect()
 }
 
+/// Largest memory of a single proxy in bytes.
 fn largest_proxy(trial: &Trial<'_>) -> Option<f64> {
     let processes = &trial.resources()?.processes;
     let proxies = processes.iter().filter(|p| p.plane == Plane::DataPlane);

@@ -1,4 +1,4 @@
-//! Trials that differ from the others of their cell: named, and kept.
+//! Trials that differ from the others of their cell. They are named and still used.
 
 use tare_model::summary::{Outlier, OutlierCores};
 
@@ -7,24 +7,24 @@ use tare_stats::order::median;
 
 use crate::trials::Trial;
 
-/// From so many trials on, one can be told from the others.
+/// Fewest trials for which outliers are determined.
 const TRIALS_MIN: usize = 4;
 
-/// From this distance on a trial is named.
+/// Smallest absolute score of an outlier.
 const SCORE_MIN: f64 = 3.5;
 
-/// Runs that resemble one another more than this share are never outliers: with a few
-/// alike by chance, the next one would seem far away.
+/// Smallest relative spread that is assumed. If a few runs are nearly equal by chance, the next run
+/// would otherwise have a large score.
 const SCATTER_MIN: f64 = 0.02;
 
 /// The outliers among the used trials of one cell, by trial index.
 pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
     let mut found: Vec<(u32, Outlier)> = Vec::new();
-    let looks_of = |t: &&Trial<'_>| {
+    let of_trial = |t: &&Trial<'_>| {
         let load = t.load.as_ref();
         load.map_or_else(Vec::new, |l| l.result.generator.core_to_core_ns.concat())
     };
-    let looks: Vec<Vec<f64>> = used.iter().map(looks_of).collect();
+    let core_to_core: Vec<Vec<f64>> = used.iter().map(of_trial).collect();
     for (what, q) in [("p50", 0.5), ("p99", 0.99)] {
         let values: Vec<u64> = used
             .iter()
@@ -49,7 +49,7 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
                 value_ns: values[i],
                 median_ns: median(&logs).exp().round() as u64,
                 score,
-                cores: unlike_cores(i, score, &looks),
+                cores: explaining_cores(i, score, &core_to_core),
             };
             match found.iter_mut().find(|f| f.0 == index) {
                 Some(known) if known.1.score.abs() < score.abs() => known.1 = outlier,
@@ -61,21 +61,21 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
     found
 }
 
-/// Where the host had the cores, if that may be why trial `i` is slower (a score above 0) or
-/// faster: all of its looks were on that side of the others' median, and most of the others'
-/// near that.
-fn unlike_cores(i: usize, score: f64, looks: &[Vec<f64>]) -> Option<OutlierCores> {
-    let others = looks.iter().enumerate().filter(|(j, _)| *j != i);
+/// The core-to-core latencies of trial `i` and of the others, if they may explain why trial `i` is
+/// slower (a score above 0) or faster: all latencies of the trial differ from the median of the
+/// others in that direction, and most of the others are near that median.
+fn explaining_cores(i: usize, score: f64, core_to_core: &[Vec<f64>]) -> Option<OutlierCores> {
+    let others = core_to_core.iter().enumerate().filter(|(j, _)| *j != i);
     let others: Vec<f64> = others.flat_map(|(_, l)| l).copied().collect();
     let median_ns = cores::over(others.iter().copied())?.median_ns;
     let alike = others.iter().filter(|&&ns| !cores::moved(ns, median_ns));
-    let here_ns = cores::over(looks[i].iter().copied())?.median_ns;
+    let here_ns = cores::over(core_to_core[i].iter().copied())?.median_ns;
     let elsewhere = |&ns: &f64| cores::moved(ns, median_ns) && (ns > median_ns) == (score > 0.0);
-    let cause = 2 * alike.count() > others.len() && looks[i].iter().all(elsewhere);
+    let cause = 2 * alike.count() > others.len() && core_to_core[i].iter().all(elsewhere);
     cause.then_some(OutlierCores { here_ns, median_ns })
 }
 
-/// Distances from the median in robust standard deviations; zeros for few values.
+/// Distances from the median in robust standard deviations; zeros with fewer than 4 values.
 ///
 /// Source: Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (1993): the
 /// modified z-score, `0.6745 (x - median) / MAD`, and its limit of 3.5.
@@ -94,29 +94,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_a_cause_only_where_the_whole_trial_met_them_elsewhere() {
-        let unlike = |here: &[f64], score| {
-            let looks = [vec![40.0, 44.0], here.to_vec(), vec![42.0, 160.0]];
-            unlike_cores(1, score, &looks)
+    fn cores_explain_an_outlier_only_if_all_its_measurements_differ() {
+        let explained = |here: &[f64], score| {
+            let core_to_core = [vec![40.0, 44.0], here.to_vec(), vec![42.0, 160.0]];
+            explaining_cores(1, score, &core_to_core)
         };
-        let far = unlike(&[160.0, 180.0], 4.0).unwrap();
+        let far = explained(&[160.0, 180.0], 4.0).unwrap();
         assert_eq!((far.here_ns, far.median_ns), (170.0, 43.0));
-        assert_eq!(unlike(&[160.0, 180.0], -4.0), None, "farther, and faster");
-        assert_eq!(unlike(&[160.0, 42.0], 4.0), None, "moved in between");
-        assert_eq!(unlike(&[50.0, 60.0], 4.0), None);
-        assert_eq!(unlike(&[], 4.0), None);
-        assert!(unlike(&[10.0, 11.0], -4.0).is_some());
+        assert_eq!(
+            explained(&[160.0, 180.0], -4.0),
+            None,
+            "a longer way cannot make a trial faster"
+        );
+        assert_eq!(explained(&[160.0, 42.0], 4.0), None, "moved in between");
+        assert_eq!(explained(&[50.0, 60.0], 4.0), None);
+        assert_eq!(explained(&[], 4.0), None);
+        assert!(explained(&[10.0, 11.0], -4.0).is_some());
         let halves = [vec![38.0, 190.0], vec![38.0, 190.0], vec![20.0, 20.0]];
         assert_eq!(
-            unlike_cores(2, -4.0, &halves),
+            explaining_cores(2, -4.0, &halves),
             None,
-            "nobody was at the median"
+            "no measurement is near the median"
         );
     }
 
     #[test]
     fn the_score_by_hand() {
-        // Median 3, distances 2 1 0 1 97: their median is 1.
+        // The median is 3; the distances are 2, 1, 0, 1 and 97, with the median 1.
         let found = scores(&[1.0, 2.0, 3.0, 4.0, 100.0]);
         assert!((found[4] - 97.0 * 0.6745).abs() < 1e-9, "{found:?}");
         assert!(found[..4].iter().all(|s| s.abs() < SCORE_MIN));

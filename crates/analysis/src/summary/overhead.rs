@@ -1,4 +1,4 @@
-//! A mesh against the baseline under the same load, paired by block.
+//! The overhead of a mesh over the baseline under the same load, paired by block.
 
 use tare_model::plan::Plan;
 use tare_model::summary::Overhead;
@@ -9,7 +9,7 @@ use crate::compare::stopping;
 use crate::trials::{Trial, paired, pairs};
 use tare_stats::hist::Histogram;
 
-/// A figure of a trial, where it was measured.
+/// Computes a figure of a trial; `None` if it was not measured.
 type Figure = fn(&Trial<'_>) -> Option<f64>;
 
 const RESOURCES: [(&str, Figure); 4] = [

@@ -1,43 +1,44 @@
-//! Plans whose truth is known: log-normal and bimodal latencies, and autocorrelated
-//! ones, with normal shifts of the logarithm from run to run and from block to block.
+//! Simulated plans with known true values: log-normal, bimodal and autocorrelated latencies, with
+//! normally distributed shifts of the logarithm between runs and between blocks.
 //!
-//! The truth of a percentile is that of the mixture over all runs, which is a mixture
-//! of normal distributions on the logarithm, to be solved and not simulated.
+//! The true value of a percentile is that of the mixture over all runs. On the logarithm, this is a
+//! mixture of normal distributions, so the value is computed and not simulated.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, reason = "each test uses a part of the module")]
 
 use tare_model::rng::Rng;
 use tare_stats::Histogram;
 use tare_stats::special::normal_below;
 
-/// Responses of a run.
+/// Number of responses of a run.
 pub(crate) const REQUESTS: usize = 1_000;
-/// Standard deviation of a run's own factor on all its latencies.
+/// Standard deviation of the logarithm of a run's factor, which multiplies all its latencies.
 pub(crate) const RUN_SHIFT: f64 = 0.04;
-/// The same for a whole block, which all its runs share.
+/// Standard deviation of the logarithm of a block's factor, which all its runs share.
 pub(crate) const BLOCK_SHIFT: f64 = 0.06;
-/// Median without a mesh, and with one.
+/// Median without a mesh, in nanoseconds.
 pub(crate) const BASE_NS: f64 = 1_000_000.0;
+/// Median with a mesh, in nanoseconds.
 pub(crate) const MESH_NS: f64 = 1_500_000.0;
 
-/// Points of a table of quantiles: 16 random bits choose one.
+/// Number of points of a table of quantiles. 16 random bits select a point.
 const POINTS: usize = 1 << 16;
 /// Correlation of a request with the one before it.
 const CORRELATION: f64 = 0.8;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// Independent, log-normal.
+    /// Independent and log-normal.
     LogNormal,
-    /// One request in ten takes a way that is three times as long.
+    /// One request in ten takes three times as long.
     Bimodal,
-    /// Each request resembles the one before it.
+    /// Log-normal, and each request is correlated with the one before it.
     Autocorrelated,
 }
 
 impl Shape {
-    /// Share of latencies whose logarithm, around that of the median, is below `x`,
-    /// where runs are shifted with standard deviation `shift`.
+    /// Share of latencies whose logarithm, minus that of the median, is below `x`, if runs are
+    /// shifted with standard deviation `shift`.
     fn below(self, x: f64, shift: f64) -> f64 {
         match self {
             Self::LogNormal | Self::Autocorrelated => normal_below(x / 0.3_f64.hypot(shift)),
@@ -48,13 +49,14 @@ impl Shape {
         }
     }
 
-    /// Quantile `q` over all runs, for a median parameter of `median_ns`.
+    /// True quantile `q` over all runs in nanoseconds, for a median parameter of `median_ns`.
     pub(crate) fn truth(self, median_ns: f64, q: f64) -> f64 {
         let shift = RUN_SHIFT.hypot(BLOCK_SHIFT);
         median_ns * solve(q, |x| self.below(x, shift)).exp()
     }
 }
 
+/// The argument at which the increasing function `below` reaches `share`.
 fn solve(share: f64, below: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (-8.0, 8.0);
     for _ in 0..50 {
@@ -74,7 +76,7 @@ pub(crate) struct Simulator {
     pub(crate) rng: Rng,
     /// Quantiles of the standard normal distribution.
     normal: Vec<f64>,
-    /// Factors on the median: of a request, or of a state by its index.
+    /// Factors of the median: of a random request, or of a state of the autocorrelated shape.
     factors: Vec<f64>,
 }
 
@@ -82,7 +84,7 @@ impl Simulator {
     pub(crate) fn new(shape: Shape, seed: u64) -> Self {
         let points = || (0..POINTS).map(|i| (i as f64 + 0.5) / POINTS as f64);
         let factors = match shape {
-            // By state, from -8 to 8 standard deviations.
+            // The states are from -8 to 8 standard deviations.
             Shape::Autocorrelated => (0..POINTS)
                 .map(|i| (0.3 * (16.0 * i as f64 / POINTS as f64 - 8.0)).exp())
                 .collect(),
@@ -98,11 +100,12 @@ impl Simulator {
         }
     }
 
+    /// A random value of the standard normal distribution.
     pub(crate) fn normal(&mut self) -> f64 {
         self.normal[(self.rng.next_u64() >> 48) as usize]
     }
 
-    /// One run around a median of `median_ns`, all of it shifted by `shift`.
+    /// One run with a median of `median_ns`, whose logarithms are all shifted by `shift`.
     pub(crate) fn run(&mut self, median_ns: f64, shift: f64) -> Histogram {
         let median = median_ns * shift.exp();
         let mut histogram = Histogram::new();
@@ -125,7 +128,8 @@ impl Simulator {
         histogram
     }
 
-    /// The runs of one block: of each median, shifted together and each by itself.
+    /// The runs of one block, one for each median. They share the shift of the block, and each has
+    /// its own shift.
     pub(crate) fn block<const K: usize>(&mut self, medians_ns: [f64; K]) -> [Histogram; K] {
         let together = BLOCK_SHIFT * self.normal();
         medians_ns.map(|median| {
@@ -135,15 +139,15 @@ impl Simulator {
     }
 }
 
-/// How many plans to simulate: `usual`, or what `TARE_PLANS` says.
-#[expect(clippy::disallowed_methods, reason = "a test may be asked for more")]
+/// Number of plans to simulate: the value of `TARE_PLANS`, by default `usual`.
+#[expect(clippy::disallowed_methods, reason = "a test may run more plans")]
 pub(crate) fn plans(usual: usize) -> usize {
     let asked = std::env::var("TARE_PLANS").ok();
     asked.and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// Three standard errors of a share of `plans` plans that truly is `share`, beyond
-/// what 2,000 plans are held to: fewer plans are held to less.
+/// How much wider the limits of a test are with fewer than 2,000 plans: three standard errors of a
+/// share with the true value `share`, minus those of 2,000 plans.
 pub(crate) fn allowance(share: f64, plans: usize) -> f64 {
     let error = |n: f64| 3.0 * (share * (1.0 - share) / n).sqrt();
     (error(plans as f64) - error(2_000.0)).max(0.0)

@@ -8,7 +8,7 @@ use tare_load::Awake;
 use tare_stats::order::median;
 
 use crate::cost::CONNECTIONS;
-use crate::host::{Taken, disturbances};
+use crate::host::{LostCpu, disturbances};
 use crate::server::Server;
 use crate::tools::{Tools, client, json};
 
@@ -67,10 +67,10 @@ fn h2load(program: &Path, url: &str, rate: f64, seconds: u32) -> (f64, f64) {
 
 const TRIES: usize = 4;
 
-/// Repeats a measurement that the host disturbed, at most [`TRIES`] times in total, because
-/// stolen time dominates the 99th percentile. Returns the last one and its disturbance.
-fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; N], Taken) {
-    let mut tries = (0..TRIES).map(|_| Taken::during(&mut measure));
+/// Repeats a measurement that the host disturbed, because stolen CPU time dominates the 99th
+/// percentile. Measures at most [`TRIES`] times; returns the last measurement and its lost time.
+fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; N], LostCpu) {
+    let mut tries = (0..TRIES).map(|_| LostCpu::during(&mut measure));
     let mut last = tries.next().expect("at least one try");
     while !last.1.is_undisturbed()
         && let Some(next) = tries.next()
@@ -80,8 +80,8 @@ fn undisturbed<const N: usize>(mut measure: impl FnMut() -> [f64; N]) -> ([f64; 
     last
 }
 
-/// Keeps the cores awake and prints whether that worked. The time to wake is not a property
-/// of a client, and a host may need milliseconds to return an idle core.
+/// Keeps the cores awake and prints whether that succeeded. The wake-up time is a property of
+/// the machine, not of a client, and a host may need milliseconds to return an idle core.
 fn awake() -> Option<Awake> {
     let awake = Awake::hold();
     match &awake {
@@ -91,7 +91,7 @@ fn awake() -> Option<Awake> {
     awake.ok()
 }
 
-/// How late requests are sent, and the instrument's own part of the service time.
+/// Measures the lateness of requests, and the part of the service time that tare itself adds.
 pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
     println!(
         "\nPace: tare at 10000 rps, --pace spin, {CONNECTIONS} connections. Medians of {rounds} rounds of {seconds} s, in us."
@@ -104,10 +104,10 @@ pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
         let (own_p50, own_p99) = us(&result["instrument_error"]["service_time_ns"]);
         [late_p50, late_p99, own_p50, own_p99]
     };
-    let tries: Vec<([f64; 4], Taken)> = (0..rounds).map(|_| undisturbed(measure)).collect();
+    let tries: Vec<([f64; 4], LostCpu)> = (0..rounds).map(|_| undisturbed(measure)).collect();
     let all: Vec<[f64; 4]> = tries.iter().map(|(row, _)| *row).collect();
-    let calm = tries.iter().filter(|(_, taken)| taken.is_undisturbed());
-    let calm: Vec<[f64; 4]> = calm.map(|(row, _)| *row).collect();
+    let undisturbed = tries.iter().filter(|(_, lost)| lost.is_undisturbed());
+    let undisturbed: Vec<[f64; 4]> = undisturbed.map(|(row, _)| *row).collect();
     let print = |name: &str, of: usize, required: &str| {
         let column = |rows: &[[f64; 4]], k| rows.iter().map(|r| r[k]).collect::<Vec<f64>>();
         let medians = |rows: &[[f64; 4]]| {
@@ -115,11 +115,11 @@ pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
             format!("p50 {p50:.1}, p99 {p99:.1}")
         };
         println!("  {name} {}; required: {required}", medians(&all));
-        if calm.len() < all.len() && !calm.is_empty() {
+        if undisturbed.len() < all.len() && !undisturbed.is_empty() {
             println!(
                 "    undisturbed: {} in {} rounds",
-                medians(&calm),
-                calm.len()
+                medians(&undisturbed),
+                undisturbed.len()
             );
         }
         let each = column(&all, of + 1);
@@ -128,8 +128,8 @@ pub fn pace(tools: &Tools, rounds: usize, seconds: u32) {
     };
     print("lateness", 0, "at most 5 and 50");
     print("service time minus the kernel's", 2, "at most 15 and 60");
-    let taken: Vec<Taken> = tries.iter().map(|(_, taken)| *taken).collect();
-    println!("  {}", disturbances(&taken));
+    let lost: Vec<LostCpu> = tries.iter().map(|(_, lost)| *lost).collect();
+    println!("  {}", disturbances(&lost));
 }
 
 /// Compares all clients on a server that answers after exactly `delay`.
@@ -168,18 +168,18 @@ pub fn accuracy(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: 
         ));
     }
     let mut rows: BTreeMap<&str, Vec<[f64; 4]>> = BTreeMap::new();
-    let mut taken: BTreeMap<&str, Vec<Taken>> = BTreeMap::new();
+    let mut lost: BTreeMap<&str, Vec<LostCpu>> = BTreeMap::new();
     for round in 0..rounds {
         for i in 0..clients.len() {
             let (name, run) = &clients[(i + round) % clients.len()];
-            let (row, took) = undisturbed(|| {
+            let (row, lost_now) = undisturbed(|| {
                 let server = Server::start(tools, delay);
                 let (p50, p99) = run(&server.url());
                 let (own_p50, own_p99) = us(&server.record());
                 [p50, p99, p50 - own_p50, p99 - own_p99]
             });
             rows.entry(name).or_default().push(row);
-            taken.entry(name).or_default().push(took);
+            lost.entry(name).or_default().push(lost_now);
         }
     }
     println!(
@@ -193,7 +193,7 @@ pub fn accuracy(tools: &Tools, delay: &str, rate: &str, rounds: usize, seconds: 
         println!(
             "  {name:<12} {p50:>9.0} {p99:>9.0} {d50:>12.0} {d99:>12.0}   {} ({})",
             each.join(" "),
-            disturbances(&taken[name])
+            disturbances(&lost[name])
         );
     }
 }

@@ -1,9 +1,11 @@
-//! Compares several clients on one server, in interleaved rounds. The compared figure is the
-//! ratio within a round, because the CPU time that the host grants changes over tens of
-//! seconds and affects neighbouring measurements alike. The core-to-core latency is measured
-//! before and after each measurement; ratios depend on it and are also printed by it.
-//! Undisturbed rounds, in which the host took at most one step of its counter, are also
-//! printed separately.
+//! Compares several clients on one server, in interleaved rounds.
+//!
+//! The compared figure is the ratio within a round, because the CPU time that the host grants
+//! changes over tens of seconds and affects neighbouring measurements alike. Ratios also depend
+//! on the core-to-core latency. It is measured before and after each measurement; if it
+//! changes, the ratios are also printed for near and for far cores. The ratios of undisturbed
+//! rounds, in which the stolen time grew by at most one step of its counter, are also printed
+//! separately.
 
 use crate::host::{UNDISTURBED_MS, disturbance, stolen_ms};
 use crate::tools::PerRequest;
@@ -27,23 +29,24 @@ pub struct Ratio {
 /// One measurement.
 struct Measurement {
     used: PerRequest,
-    /// Core-to-core latency before and after it, in nanoseconds, where both cores were free.
+    /// Core-to-core latency before and after the measurement, in nanoseconds; `None` when the
+    /// cores were busy.
     cores: [Option<f64>; 2],
     /// Time stolen by the host, in milliseconds.
     stolen_ms: f64,
 }
 
-/// The placement of the cores by the host.
+/// Where the host has placed the two cores.
 #[derive(Clone, Copy, PartialEq)]
 enum Cores {
     Near,
     Far,
-    /// Moved during the measurement, or unknown.
+    /// The placement changed during the measurement, or is unknown.
     Other,
 }
 
-/// The latency that separates near from far cores; `None` if the cores did not move. The
-/// extreme 5 % on each side are ignored.
+/// The latency in nanoseconds that separates near from far cores; `None` if the cores did not
+/// move. Ignores the lowest and the highest 5 % of the latencies.
 fn boundary(measured: &[Vec<Measurement>]) -> Option<f64> {
     let latencies = measured.iter().flatten().flat_map(|m| m.cores).flatten();
     let mut all: Vec<f64> = latencies.collect();
@@ -63,8 +66,8 @@ impl Measurement {
     }
 }
 
-/// Runs all contenders `rounds` times, alternately forwards and backwards, and prints the cost
-/// of each and the ratios.
+/// Runs all contenders `rounds` times, every second round in reverse order, and prints the
+/// cost of each and the ratios.
 pub fn contest(title: &str, rounds: usize, contenders: &mut [Contender<'_>], ratios: &[Ratio]) {
     println!("\n{title}");
     let mut measured: Vec<Vec<Measurement>> = contenders.iter().map(|_| Vec::new()).collect();

@@ -21,7 +21,7 @@ fn tare(tools: &Tools, url: &str, seconds: u32, mode: &[&str]) -> Used {
     client(&tools.tare, &args)
 }
 
-/// The cost, and the responses per second.
+/// Runs `tare load --max`; returns the cost and the responses per second.
 fn tare_max(tools: &Tools, url: &str, seconds: u32) -> (PerRequest, f64) {
     let used = tare(tools, url, seconds, &["--max"]);
     let ok = json(&used.text)["counts"]["ok"].as_f64().unwrap();
@@ -59,13 +59,14 @@ fn oha(oha: &Path, url: &str, seconds: u32) -> PerRequest {
     used.per(per_second * f64::from(seconds))
 }
 
-/// A client that only writes and reads.
+/// Runs the minimal client, which only writes and reads.
 fn bare(tools: &Tools, address: &str, seconds: u32) -> PerRequest {
     let used = client(&tools.bare, &[address, CONNECTIONS, &seconds.to_string()]);
     used.per(json(&used.text)["counts"]["ok"].as_f64().unwrap())
 }
 
-/// Compares HTTP/1.1 with wrk and oha, and an open loop near the limit with a closed loop.
+/// Compares tare with wrk and oha over HTTP/1.1, and tare's open loop near the saturating rate
+/// with its closed loop.
 pub fn http1(tools: &Tools, rounds: usize, seconds: u32) {
     let server = Server::start(tools, "0s");
     let url = server.url();

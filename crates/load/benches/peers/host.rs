@@ -23,16 +23,18 @@ fn cores_ms() -> [f64; 8] {
     [(); 8].map(|()| 10.0 * ticks.next().and_then(|t| t.parse().ok()).unwrap_or(0.0))
 }
 
-/// CPU time that a measurement did not get, in milliseconds over all cores.
+/// CPU time that was not available to a measurement, in milliseconds over all cores.
 #[derive(Clone, Copy)]
-pub struct Taken {
+pub struct LostCpu {
+    /// Taken by the host.
     pub by_host_ms: f64,
-    /// By other processes of this machine, and by the kernel for them.
+    /// Taken by other processes of this machine, and by the kernel for them.
     pub by_others_ms: f64,
 }
 
-impl Taken {
-    /// Measures during `work`, which starts all of its processes and waits for them.
+impl LostCpu {
+    /// Runs `work` and measures the CPU time that it lost. `work` must itself start all of its
+    /// processes and wait for them.
     pub fn during<T>(work: impl FnOnce() -> T) -> (T, Self) {
         let own_ms = || -> f64 {
             [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN]
@@ -51,11 +53,11 @@ impl Taken {
         };
         // Computed from the idle columns, because the busy columns are sampled at each tick.
         let rest = elapsed_ms * cores - idle - waiting - by_host_ms - (own_ms() - own);
-        let taken = Self {
+        let lost = Self {
             by_host_ms,
             by_others_ms: rest.max(0.0),
         };
-        (done, taken)
+        (done, lost)
     }
 
     pub fn is_undisturbed(self) -> bool {
@@ -76,10 +78,10 @@ pub fn disturbance(stolen_ms: &[f64]) -> String {
     }
 }
 
-/// A description of the most time that the host and other processes took.
-pub fn disturbances(taken: &[Taken]) -> String {
-    let by_host: Vec<f64> = taken.iter().map(|t| t.by_host_ms).collect();
-    let by_others = taken.iter().map(|t| t.by_others_ms).fold(0.0, f64::max);
+/// A description of the largest times that the host and other processes took.
+pub fn disturbances(lost: &[LostCpu]) -> String {
+    let by_host: Vec<f64> = lost.iter().map(|l| l.by_host_ms).collect();
+    let by_others = lost.iter().map(|l| l.by_others_ms).fold(0.0, f64::max);
     format!(
         "{}; other processes took up to {by_others:.0} ms",
         disturbance(&by_host)

@@ -1,6 +1,6 @@
 //! `make bench`: cost and accuracy of the load engine, compared with other clients on the same
 //! server in the same run. Server and client have a core each. A client that is not installed
-//! is left out, with a hint how to install it.
+//! is skipped, with a hint on how to install it.
 //!
 //! `cargo bench -p tare-load --bench peers -- [ROUNDS] [PART ...]` selects rounds and parts.
 #![allow(

@@ -1,5 +1,5 @@
-//! Compares HTTP/2, gRPC and TLS with clients that support them, on `tare serve-echo`, and a
-//! thousand endpoints with one.
+//! Compares tare with other clients over HTTP/2, gRPC and TLS, on `tare serve-echo`, and a load
+//! of a thousand endpoints with a load of one.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -50,7 +50,7 @@ impl Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        // SIGTERM, so that it removes its certificates.
+        // SIGTERM instead of SIGKILL, so that the server removes its certificates.
         let pid = Pid::from_raw(self.child.id() as i32);
         let _ = kill(pid, Signal::SIGTERM);
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! CPU cost of the records: the engine compared with a build that only counts slots.
+//! CPU cost of recording: the engine compared with a build that only counts slots.
 
 use std::path::Path;
 
@@ -30,8 +30,8 @@ fn run(program: &Path, spec: &Scratch) -> (PerRequest, f64) {
     (used.per(ok), ok)
 }
 
-/// Compares with and without records. Each request records three times when saturating, and
-/// five at a rate.
+/// Compares the engine with and without recording. A request records three durations in the
+/// closed loop, and five at a rate.
 pub fn recording(tools: &Tools, rounds: usize, seconds: u32) {
     let server = Server::start(tools, "0s");
     let url = server.url();

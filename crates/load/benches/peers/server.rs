@@ -38,7 +38,7 @@ impl Server {
         format!("http://{}/", self.address)
     }
 
-    /// The server's own record since the last call, in nanoseconds.
+    /// The latencies that the server has recorded since the last call, in nanoseconds.
     pub fn record(&self) -> Value {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream

@@ -51,7 +51,7 @@ fn find(name: &str, hint: &str) -> Option<PathBuf> {
     let own = cache.map(|c| c.join("tare/bench/bin").join(name));
     let found = own.filter(|p| p.is_file()).or_else(|| find_on_path(name));
     if found.is_none() {
-        println!("{name} is not installed and is left out; install it with: {hint}");
+        println!("{name} is not installed and is skipped; install it with: {hint}");
     }
     found
 }
@@ -75,7 +75,7 @@ pub fn pinned(core: u32, program: &Path) -> Command {
 pub struct Used {
     pub text: String,
     pub cpu_s: f64,
-    /// `None` without perf. Does not depend on the host.
+    /// `None` without perf. Unlike CPU time, the count does not depend on the host.
     pub instructions: Option<f64>,
 }
 

@@ -21,33 +21,34 @@ use timer::Timer;
 mod timer;
 
 const BATCH: usize = 128;
-/// Sleeps before the start that measure how late the kernel wakes this thread.
+/// Number of sleeps before the start that measure how late the kernel wakes this thread.
 const CALIBRATION_SLEEPS: usize = 24;
 const CALIBRATION_SLEEP_NS: u64 = 100_000;
-/// Limits of the part of a wait that is spun instead of slept.
+/// Limits of the time at the end of a wait in which the thread spins instead of sleeping.
 const MARGIN_NS_MIN: u64 = 15_000;
 const MARGIN_NS_MAX: u64 = 120_000;
-/// Shortest sleep of an idle loop: where slots are denser, several are sent at once.
-const GRAIN_NS_MIN: u64 = 10_000;
-/// Shortest sleep of a busy loop. A wake-up costs about a fifth of a request, so that a
-/// loop that wakes less often reaches its limit later.
-const GRAIN_NS_MAX: u64 = 50_000;
+/// Shortest sleep of an idle loop. When slots are closer together, several are sent after one
+/// sleep.
+const SHORTEST_SLEEP_NS_IDLE: u64 = 10_000;
+/// Shortest sleep of a busy loop. A wake-up costs about a fifth of a request, so a loop that
+/// wakes less often reaches a higher rate.
+const SHORTEST_SLEEP_NS_BUSY: u64 = 50_000;
 /// Period over which the share of busy time is measured.
 const BUSY_PERIOD_NS: u64 = 2_000_000;
-/// Share of busy time at which the grain begins to grow.
+/// Share of busy time above which the shortest sleep grows.
 const BUSY_FROM: f64 = 0.6;
-/// Share of busy time at which it reaches its maximum.
+/// Share of busy time at which the shortest sleep reaches its maximum.
 const BUSY_UP_TO: f64 = 0.85;
 
 struct Socket {
     fd: OwnedFd,
     /// Distinguishes events of this socket from those of an earlier one with the same id.
     generation: u32,
-    /// Reported as readable, and not read to the end since.
+    /// Whether the socket was reported as readable and has not been read to the end since.
     unread: bool,
-    /// Whether it is in the driver's `unread`.
+    /// Whether the socket is in the driver's list `unread`.
     listed: bool,
-    /// The peer sends nothing more: the end follows the bytes that are buffered.
+    /// Whether the peer has closed its side: the stream ends after the buffered bytes.
     hangup: bool,
 }
 
@@ -66,7 +67,7 @@ impl Socket {
 /// is a property of a thread.
 pub(crate) struct EpollDriver {
     epoll: Epoll,
-    /// Ends waits where `epoll_pwait2` is missing.
+    /// Ends waits on kernels without `epoll_pwait2`.
     timer: Option<Timer>,
     sockets: Vec<Option<Socket>>,
     /// Sockets that may be unread, without duplicates.
@@ -79,10 +80,11 @@ pub(crate) struct EpollDriver {
     /// The instant for which this thread has slept and now spins.
     spinning_until: u64,
     idle_ns: u64,
-    /// Shortest sleep at the current load; since when; the idle time until then.
-    grain_ns: u64,
-    grain_since: u64,
-    grain_idle_ns: u64,
+    /// Shortest sleep at the current load.
+    shortest_sleep_ns: u64,
+    /// Start of the current period, and the idle time until then.
+    period_start: u64,
+    period_start_idle_ns: u64,
 }
 
 impl EpollDriver {
@@ -90,7 +92,7 @@ impl EpollDriver {
     /// [`Pace::Sleep`], measures for a few milliseconds how late sleeps end.
     ///
     /// # Errors
-    /// When the kernel refuses an epoll instance or, where it lacks `epoll_pwait2`, a timer.
+    /// When the kernel cannot create an epoll instance or, without `epoll_pwait2`, a timer.
     pub(crate) fn new(pace: Pace) -> std::io::Result<Self> {
         let mut driver = Self::uncalibrated()?;
         // Linux before 5.11 and some emulators lack the call; some seccomp profiles forbid it.
@@ -100,7 +102,7 @@ impl EpollDriver {
         driver.calibrated(pace)
     }
 
-    /// A driver as on a kernel without `epoll_pwait2`.
+    /// Creates a driver that does not use `epoll_pwait2`, as on a kernel without it.
     #[cfg(test)]
     pub(crate) fn with_timer(pace: Pace) -> std::io::Result<Self> {
         let mut driver = Self::uncalibrated()?;
@@ -124,14 +126,14 @@ impl EpollDriver {
             margin_ns: u64::MAX,
             spinning_until: 0,
             idle_ns: 0,
-            grain_ns: GRAIN_NS_MIN,
-            grain_since: 0,
-            grain_idle_ns: 0,
+            shortest_sleep_ns: SHORTEST_SLEEP_NS_IDLE,
+            period_start: 0,
+            period_start_idle_ns: 0,
         })
     }
 
     fn calibrated(mut self, pace: Pace) -> std::io::Result<Self> {
-        // Without it sleeps end up to 50 us late, which the calibration below compensates.
+        // If this fails, sleeps end up to 50 us late; the calibration below compensates for that.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).ok();
         self.poll(0)?;
         if pace == Pace::Sleep {
@@ -153,11 +155,11 @@ impl EpollDriver {
         (usual + usual / 4).clamp(MARGIN_NS_MIN, MARGIN_NS_MAX)
     }
 
-    /// How long to sleep when `left` remains until `until`; 0: spin.
+    /// Nanoseconds to sleep when `left` nanoseconds remain until `until`; 0 means spin.
     ///
-    /// Spinning occupies a core, so that it is limited to schedules with time to sleep
-    /// between slots. Where slots are closer together than the margin, the thread sleeps for
-    /// the remaining time, and the kernel's late wake-up counts as lateness.
+    /// Spinning occupies a core, so it is limited to schedules that leave time to sleep between
+    /// slots. When slots are closer together than the margin, the thread sleeps for the
+    /// remaining time, and the kernel's late wake-up counts as lateness.
     #[inline]
     fn sleep_ns(&mut self, left: u64, until: u64) -> u64 {
         if left > self.margin_ns {
@@ -165,15 +167,19 @@ impl EpollDriver {
             return left - self.margin_ns;
         }
         let spin = self.margin_ns == u64::MAX || left == 0 || self.spinning_until == until;
-        if spin { 0 } else { left.max(self.grain_ns) }
+        if spin {
+            0
+        } else {
+            left.max(self.shortest_sleep_ns)
+        }
     }
 
-    /// Sets the grain of the next period by the share of busy time in the last one.
+    /// Sets the shortest sleep of the next period from the share of busy time in the last one.
     #[cold]
-    fn choose_grain(&mut self, now: u64) {
-        let idle_ns = self.idle_ns - self.grain_idle_ns;
-        self.grain_ns = grain_ns(now - self.grain_since, idle_ns);
-        (self.grain_since, self.grain_idle_ns) = (now, self.idle_ns);
+    fn choose_shortest_sleep(&mut self, now: u64) {
+        let idle_ns = self.idle_ns - self.period_start_idle_ns;
+        self.shortest_sleep_ns = shortest_sleep_ns(now - self.period_start, idle_ns);
+        (self.period_start, self.period_start_idle_ns) = (now, self.idle_ns);
     }
 
     fn poll(&mut self, timeout_ns: u64) -> Result<usize, Errno> {
@@ -190,7 +196,7 @@ impl EpollDriver {
         }
     }
 
-    /// Reports connections again that the engine did not read to the end.
+    /// Reports again the connections that the engine has not read to the end.
     fn report_unread(&mut self, ready: &mut Vec<Ready>) {
         let sockets = &mut self.sockets;
         self.unread.retain(|&conn| {
@@ -220,8 +226,8 @@ impl EpollDriver {
             let Some(socket) = current.filter(|s| s.generation == (data >> 32) as u32) else {
                 continue;
             };
-            // A timestamp in the error queue is reported as an error; a real error also
-            // hangs up.
+            // The kernel reports a timestamp in the error queue as an error. With a real error
+            // it also reports a hang-up.
             if flags.contains(F::ERR)
                 && !flags.contains(F::HUP)
                 && let Some(timestamps) = &mut self.timestamps
@@ -261,7 +267,7 @@ impl EpollDriver {
         use epoll::EventFlags as F;
         let mut flags = F::IN | F::RDHUP;
         // Edge-triggered for input, so that the kernel does not check each socket a second
-        // time; `unread` keeps the state. A change of the flags makes the kernel report anew.
+        // time; `unread` keeps the state. When the flags change, the kernel reports again.
         flags |= if writable { F::OUT } else { F::ET };
         let data = epoll::EventData::new_u64(u64::from(socket.generation) << 32 | u64::from(conn));
         if add {
@@ -297,10 +303,11 @@ impl EpollDriver {
 }
 
 /// The shortest sleep after a period of `elapsed_ns` with `idle_ns` of idle time.
-fn grain_ns(elapsed_ns: u64, idle_ns: u64) -> u64 {
+fn shortest_sleep_ns(elapsed_ns: u64, idle_ns: u64) -> u64 {
     let busy = 1.0 - idle_ns as f64 / elapsed_ns.max(1) as f64;
     let near = ((busy - BUSY_FROM) / (BUSY_UP_TO - BUSY_FROM)).clamp(0.0, 1.0);
-    GRAIN_NS_MIN + (near * (GRAIN_NS_MAX - GRAIN_NS_MIN) as f64) as u64
+    SHORTEST_SLEEP_NS_IDLE
+        + (near * (SHORTEST_SLEEP_NS_BUSY - SHORTEST_SLEEP_NS_IDLE) as f64) as u64
 }
 
 fn timespec(ns: u64) -> Timespec {
@@ -377,7 +384,7 @@ impl Driver for EpollDriver {
     fn connected(&mut self, conn: ConnId) -> Result<(), Fault> {
         let fd = self.fd(conn)?;
         sockopt::socket_error(fd).map_err(fault)?.map_err(fault)?;
-        // The event may be of an earlier socket, so that success needs a peer, too.
+        // The event may belong to an earlier socket, so success also requires a peer.
         if getpeername(fd) == Err(Errno::NOTCONN) {
             return Err(Fault::WouldBlock);
         }
@@ -415,7 +422,7 @@ impl Driver for EpollDriver {
             outcome.map(|(read, _)| read).map_err(fault)
         };
         let unread = match outcome {
-            // A read that does not fill the buffer was the last.
+            // A read that does not fill the buffer has emptied the socket.
             Ok(read) => read == buffer.len() || socket.hangup,
             Err(fault) => fault != Fault::WouldBlock,
         };
@@ -428,7 +435,7 @@ impl Driver for EpollDriver {
 
     fn want_writable(&mut self, conn: ConnId, wanted: bool) {
         if let Some(Some(socket)) = self.sockets.get(conn as usize) {
-            // Fails only for a descriptor that is not registered; this one is.
+            // Fails only for a descriptor that is not registered, and this one is registered.
             self.register(conn, socket, wanted, false).ok();
         }
     }
@@ -481,8 +488,8 @@ impl Driver for EpollDriver {
             if ready.is_empty() && (count == 0 || sleep_ns > 0) {
                 self.idle_ns += now - before;
             }
-            if now - self.grain_since >= BUSY_PERIOD_NS {
-                self.choose_grain(now);
+            if now - self.period_start >= BUSY_PERIOD_NS {
+                self.choose_shortest_sleep(now);
             }
             self.report(count, ready);
             if count > 0 || !ready.is_empty() || now >= until {

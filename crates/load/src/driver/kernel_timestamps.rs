@@ -2,8 +2,8 @@
 //! device and when the response came from it (SO_TIMESTAMPING).
 //!
 //! A connection is armed while it is idle, before its next request, so that the sampled
-//! request is sent like any other. On a TCP socket a send timestamp belongs to a byte, so
-//! that only a request that leaves in a single send has one.
+//! request is sent like any other. On a TCP socket a send timestamp belongs to a byte, so only
+//! a request that is sent by a single call has one.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,9 +17,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{ConnId, KernelReport, RequestTimes};
 
-/// Most connections armed at once, so that the search among them is cheap.
+/// Maximum number of connections armed at once, so that the search among them is cheap.
 const ARMED_MAX: usize = 16;
-/// Readings of the clocks, of which the one with the least uncertainty counts.
+/// Number of readings of the clocks. The reading with the least uncertainty is used.
 const CLOCK_READINGS: usize = 3;
 /// Buffer for the control messages of one call.
 const CONTROL_BYTES: usize = 512;
@@ -29,7 +29,7 @@ pub(super) struct KernelTimestamps {
     until_next: u32,
     armed: Vec<(ConnId, RequestSample)>,
     /// The kernel records receive timestamps while at least one socket requests them. This
-    /// socket does, so that the first sample already has one.
+    /// socket requests them from the start, so that the first sample already has one.
     receive_enabler: Option<OwnedFd>,
     control: Vec<u8>,
     report: KernelReport,
@@ -126,7 +126,7 @@ impl KernelTimestamps {
         }
     }
 
-    /// Notes the beginning of a request.
+    /// Records the beginning of a request.
     #[inline]
     pub(super) fn starts(&mut self, conn: ConnId) {
         if let Some(sample) = self.sample(conn) {
@@ -137,7 +137,7 @@ impl KernelTimestamps {
         }
     }
 
-    /// Notes a send on an armed connection; `whole`: it took all bytes.
+    /// Records a send on an armed connection; `whole`: the send accepted all bytes.
     #[cold]
     pub(super) fn written(&mut self, conn: ConnId, fd: &OwnedFd, whole: bool) {
         if let Some(sample) = self.sample(conn) {
@@ -200,7 +200,7 @@ impl KernelTimestamps {
             self.drain(conn, fd);
         }
         let (_, sample) = self.armed.swap_remove(at);
-        // Disabled again, because an unread timestamp in the queue would wake the loop.
+        // Timestamps are disabled again, because an unread one in the queue would wake the loop.
         setsockopt(
             &fd.as_fd(),
             sockopt::Timestamping,

@@ -1,7 +1,7 @@
 //! The interface between the engine and its environment: time and sockets.
 //!
-//! The engine is generic over [`Driver`] and compiled once for each driver, so that the
-//! same code runs on real sockets and in virtual time.
+//! The engine is generic over [`Driver`] and compiled once for each driver, so the same code
+//! runs on real sockets and in virtual time.
 
 use std::net::SocketAddr;
 
@@ -71,7 +71,7 @@ pub(crate) struct Ready {
     pub readable: bool,
     /// A write accepts bytes, or the connection attempt has ended.
     pub writable: bool,
-    /// The peer sends nothing after the bytes that are buffered.
+    /// The peer has closed its side: the stream ends after the buffered bytes.
     pub hangup: bool,
 }
 
@@ -138,7 +138,7 @@ pub(crate) trait Driver {
     #[inline]
     fn request_done(&mut self, _conn: ConnId, _times: RequestTimes) {}
 
-    /// What the driver has observed so far below the level of requests.
+    /// The driver's observations so far, below the level of requests.
     fn driver_report(&mut self) -> DriverReport {
         DriverReport::default()
     }

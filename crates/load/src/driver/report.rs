@@ -1,18 +1,18 @@
-//! What a driver observes below the level of requests.
+//! A driver's observations below the level of requests.
 
 use std::collections::BTreeMap;
 
 use tare_stats::Histogram;
 
-/// Most distinct keys of a map of counts; further ones count as `other`.
+/// Maximum number of distinct keys in a map of counts; further keys count as `other`.
 const KEYS_MAX: usize = 16;
 
-/// Handed over at a loop's end.
+/// The report that a driver returns when its loop has ended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DriverReport {
-    /// TLS, where it is used.
+    /// Handshakes and failures; `None` without TLS.
     pub tls: Option<TlsReport>,
-    /// Kernel timestamps, where they are requested.
+    /// Kernel timestamps; `None` when they are not requested.
     pub kernel: Option<KernelReport>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct KernelReport {
     pub sampled: u64,
     /// Sampled requests without both of them.
     pub missed: u64,
-    /// Why there are no timestamps.
+    /// Why the timestamps are missing.
     pub absent: Option<String>,
     /// Kernel send - intended, in nanoseconds.
     pub send: Histogram,
@@ -90,7 +90,7 @@ impl TlsReport {
     }
 }
 
-/// Adds `n` of `key`. Keys come from the peer, so that their number is bounded.
+/// Adds `n` to the count of `key`. Keys come from the peer, so their number must be bounded.
 pub(crate) fn count(map: &mut BTreeMap<String, u64>, key: String, n: u64) {
     if map.len() >= KEYS_MAX && !map.contains_key(&key) {
         *map.entry("other".to_owned()).or_default() += n;

@@ -11,8 +11,8 @@ use super::report::count;
 use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes, TlsReport};
 use crate::target::tls::TlsPeer;
 
-/// Most bytes that rustls reads from a socket at once. After a shorter read the socket is
-/// empty.
+/// Maximum number of bytes that rustls reads from a socket at once. After a shorter read the
+/// socket is empty.
 const READ_BYTES: usize = 4096;
 
 /// A driver that encrypts the connections with TLS settings and passes the others through.
@@ -29,13 +29,13 @@ pub(crate) struct TlsDriver<D> {
 struct TlsConn {
     session: ClientConnection,
     stage: Stage,
-    /// Whether the engine waits until it is writable.
+    /// Whether the engine waits until the connection is writable.
     wanted: bool,
     /// Whether rustls waits until the socket is writable.
     blocked: bool,
-    /// Whether the inner driver reports when it is writable.
+    /// Whether the inner driver reports when the socket is writable.
     registered: bool,
-    /// Whether it is in `pending`.
+    /// Whether the connection is in `pending`.
     queued: bool,
 }
 
@@ -310,7 +310,7 @@ impl<D: Driver> TlsDriver<D> {
                 break;
             }
         }
-        // There may be more in rustls, which the socket does not report.
+        // rustls may hold more bytes, which the socket does not report.
         self.queue(conn);
         Ok(filled)
     }
@@ -321,7 +321,7 @@ impl<D: Driver> TlsDriver<D> {
         };
         let n = tls.fill(&mut self.inner, conn)?;
         let outcome = tls.session.process_new_packets();
-        // An alert, or the answer to a key update. A fault is found by the next read.
+        // Sends an alert or the answer to a key update. The next read returns a fault.
         if tls.session.wants_write() {
             tls.flush(&mut self.inner, conn).ok();
         }

@@ -1,5 +1,5 @@
-//! Connection churn: connections are closed after a number of requests and opened when a
-//! slot needs one, so that the time to open them is part of that slot's latency.
+//! Connection churn: a connection is closed after a number of requests, and a new one is opened
+//! when a slot needs it. The time to open it is therefore part of that slot's latency.
 
 use crate::driver::{ConnId, Driver};
 use crate::record::Ending;

@@ -11,7 +11,8 @@ use crate::record::Instants;
 
 use super::mux::Mux;
 
-/// Shortest and longest pause after a failed connection attempt; each one is twice the last.
+/// Shortest and longest pause after a failed connection attempt; each pause is twice the
+/// previous one.
 const BACKOFF_NS_MIN: u64 = 10_000_000;
 const BACKOFF_NS_MAX: u64 = 1_000_000_000;
 
@@ -41,7 +42,7 @@ pub(super) enum State {
 pub(super) struct Conn {
     pub(super) state: State,
     pub(super) pool: u32,
-    /// Endpoint of its request.
+    /// Endpoint of the connection's request.
     pub(super) endpoint: u32,
     /// Name index of the endpoint. Copied, because the endpoint itself is usually not in the
     /// processor's cache when the response arrives.
@@ -57,11 +58,11 @@ pub(super) struct Conn {
     pub(super) written: usize,
     /// Whether the current socket has carried a request.
     pub(super) carried: bool,
-    /// Whether it is in its pool's idle queue.
+    /// Whether the connection is in its pool's idle queue.
     pub(super) queued: bool,
     /// While connecting: the end of the attempt. While down: the next attempt.
     pub(super) retry_at: u64,
-    /// Index of its address in the pool.
+    /// Index of the connection's address in the pool.
     pub(super) addr: usize,
     /// Failed connection attempts.
     pub(super) failures: usize,
@@ -89,7 +90,7 @@ impl Conn {
         }
     }
 
-    /// Goes down for a pause; each pause is twice the last one.
+    /// Marks the connection as down for a pause; each pause is twice the previous one.
     pub(super) fn back_off(&mut self, now: u64) {
         self.state = State::Down;
         self.retry_at = now + self.backoff_ns;
@@ -105,7 +106,7 @@ impl Conn {
         matches!(self.state, State::Busy | State::Sending)
     }
 
-    /// Whether it can take a request now.
+    /// Whether the connection can take a request now.
     #[inline]
     pub(super) fn is_free(&self) -> bool {
         let has_stream = || self.mux.as_ref().is_some_and(|m| m.free() > 0);
@@ -125,10 +126,10 @@ impl Conn {
 /// A due slot that may wait for a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
-    /// Whether connections are open and it waits only for a stream.
+    /// Whether the slot waits only for a stream, because a connection is open.
     pub(super) for_stream: bool,
     pub(super) intended: u64,
-    /// When the engine was ready to send it.
+    /// When the engine was ready to send the slot's request.
     pub(super) attempt: u64,
     pub(super) endpoint: u32,
 }
@@ -183,8 +184,8 @@ impl Pool {
         none.then_some(self.last_error)
     }
 
-    /// Notes a failed attempt at the address with index `addr`; the next ones use the next
-    /// address.
+    /// Records a failed attempt at the address with index `addr`; the next attempts use the
+    /// next address.
     pub(super) fn failed(&mut self, addr: usize, class: ErrorClass) {
         self.last_error = class;
         if addr == self.addr {

@@ -1,6 +1,6 @@
 //! Marks in time: each second, and the start and end of the window. A mark is passed when
-//! both the clock and the schedule are beyond it, so that all slots of the seconds before
-//! it are planned even when the loop was delayed.
+//! both the clock and the schedule are beyond it. All slots of the seconds before it are then
+//! planned, even when the loop was delayed.
 
 use crate::driver::Driver;
 use crate::record::SECOND_NS;

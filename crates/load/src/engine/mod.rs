@@ -29,15 +29,15 @@ use slots::NextSlot;
 
 /// Period of the checks for timeouts and retries.
 const SWEEP_NS: u64 = 10_000_000;
-/// Most slots taken before the sockets are served again.
+/// Maximum number of slots taken before the sockets are served again.
 const BURST: u32 = 64;
-/// Most bytes read by one call.
+/// Maximum number of bytes read by one call.
 const READ_BYTES: usize = 64 * 1024;
-/// Limits of the time for a connection attempt, which otherwise is the request timeout.
+/// Limits of the connection timeout, which is the request timeout between these limits.
 const CONNECT_NS_MIN: u64 = 1_000_000_000;
 const CONNECT_NS_MAX: u64 = 10_000_000_000;
-/// Shortest time without a reply to a PING after which an HTTP/2 connection is closed;
-/// otherwise the request timeout.
+/// Minimum of the PING timeout, after which an HTTP/2 connection without a reply is closed. The
+/// PING timeout is the request timeout, at least this and at most [`CONNECT_NS_MAX`].
 const PING_TIMEOUT_NS_MIN: u64 = 3_000_000_000;
 /// How long an interrupted engine waits for responses.
 const INTERRUPTED_DRAIN_NS: u64 = 300_000_000;
@@ -51,7 +51,7 @@ pub(crate) struct LoopPlan {
     pub(crate) addrs: Arc<Vec<Vec<SocketAddr>>>,
     /// Connections to each origin.
     pub(crate) connections: Vec<u32>,
-    /// Most concurrent requests on an HTTP/2 connection.
+    /// Maximum number of concurrent requests on an HTTP/2 connection.
     pub(crate) streams: u32,
     /// `None`: closed loop.
     pub(crate) open_loop: Option<OpenLoop>,
@@ -91,10 +91,10 @@ pub(crate) struct OpenLoop {
     pub(crate) shards: u64,
 }
 
-/// What a loop counts of itself.
+/// A loop's own counters and times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoopEnd {
-    /// Connections that opened, before the start and after.
+    /// Connections opened, before and after the start of the schedule.
     pub(crate) connections_opened: u64,
     /// Connections opened again in the window.
     pub(crate) reconnects: u64,
@@ -110,11 +110,11 @@ pub(crate) struct LoopEnd {
     pub(crate) idle_ns: u64,
     /// CPU time of the process in the window.
     pub(crate) process_cpu_ns: u64,
-    /// Whether it was stopped before the end of the window.
+    /// Whether the loop was stopped before the end of the window.
     pub(crate) interrupted: bool,
 }
 
-/// What a loop hands over about once a second, or when its recorder is full.
+/// What a loop sends to its sink about once a second, and when its recorder is full.
 #[derive(Debug)]
 pub(crate) struct Flush {
     /// Everything recorded since the last flush.
@@ -123,7 +123,7 @@ pub(crate) struct Flush {
     pub(crate) t_ns: Option<i64>,
     /// All slots of the seconds before this one have been planned.
     pub(crate) planned_before: u32,
-    /// In the last flush only.
+    /// The loop's own counters; only in its last flush.
     pub(crate) end: Option<LoopEnd>,
 }
 
@@ -145,7 +145,7 @@ struct Reading {
     process_cpu_ns: u64,
 }
 
-/// The loop.
+/// One loop with its connections, slots and recorder.
 pub(crate) struct Engine<'a, D> {
     driver: &'a mut D,
     plan: &'a LoopPlan,
@@ -254,7 +254,7 @@ impl<'a, D: Driver> Engine<'a, D> {
         }
     }
 
-    /// Whether the start does not have to wait for `conn`.
+    /// Whether `conn` is open or has failed at every address, so that the start need not wait.
     fn settled(&self, conn: &Conn) -> bool {
         let addresses = self.pools[conn.pool as usize].addresses();
         let open = matches!(conn.state, State::Idle | State::Multiplexed | State::Spare);
@@ -267,7 +267,7 @@ impl<'a, D: Driver> Engine<'a, D> {
         let mut ready: Vec<Ready> = Vec::with_capacity(128);
         while !self.over() {
             let until = self.next.at.min(self.next_sweep).min(self.marks.next);
-            // Read again after a send, which otherwise would count as idle time.
+            // The clock is read again after a send, whose time would otherwise count as idle.
             let now = self.fresh_now();
             self.now = self.driver.wait(now, until, &mut ready);
             self.stale = false;
@@ -327,10 +327,10 @@ impl<'a, D: Driver> Engine<'a, D> {
 
     /// Whether every slot has ended, or the drain is over.
     fn over(&self) -> bool {
-        let closed_loop_goes_on = self.plan.open_loop.is_none() && self.now < self.window_end;
+        let closed_loop_continues = self.plan.open_loop.is_none() && self.now < self.window_end;
         let nothing_left = self.next.at == u64::MAX && self.in_flight == 0 && self.waiting == 0;
         // The end of the window is passed first, because it closes the statistics.
-        (nothing_left && !closed_loop_goes_on && self.marks.window_over)
+        (nothing_left && !closed_loop_continues && self.marks.window_over)
             || (self.now >= self.drain_end && self.next.at == u64::MAX)
     }
 
@@ -344,7 +344,7 @@ impl<'a, D: Driver> Engine<'a, D> {
         self.end.interrupted = true;
         self.close_window();
         self.recorder.end_window(self.now);
-        // There may be billions of slots, so that responses are handled before them.
+        // The rest may have billions of slots, so responses are handled first.
         self.rest = std::mem::replace(&mut self.next, NextSlot::NONE);
         self.drain_end = self
             .now

@@ -8,14 +8,14 @@ use crate::http2::{Client, Request, Slot};
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Call {
     pub(super) live: bool,
-    /// Whether it waited only for a stream while a connection was open.
+    /// Whether the call waited only for a stream while a connection was open.
     pub(super) for_stream: bool,
     pub(super) endpoint: u32,
     pub(super) intended: u64,
     /// 0 until its bytes are about to be written.
     pub(super) sent: u64,
     pub(super) wait: u64,
-    /// The last message in either direction.
+    /// When the last message was sent or received.
     pub(super) message_at: u64,
 }
 
@@ -23,13 +23,13 @@ pub(super) struct Call {
 #[derive(Debug)]
 pub(super) struct Mux {
     pub(super) client: Client,
-    /// By stream slot.
+    /// The calls, indexed by stream slot.
     pub(super) calls: Vec<Call>,
     /// Calls whose request or next message was added to the output since the last write.
     pub(super) unsent: Vec<Slot>,
     /// Whether the socket's send buffer is full.
     pub(super) blocked: bool,
-    /// Whether it is in the engine's list of connections with output.
+    /// Whether the connection is in the engine's list of connections with output.
     pub(super) dirty: bool,
     /// A lower bound of the intended instants of the live calls.
     pub(super) earliest: u64,
@@ -51,8 +51,8 @@ impl Mux {
         }
     }
 
-    /// How many more calls it can take now. 0 while the send buffer is full: further calls
-    /// then wait in the pool, where their wait is measured.
+    /// How many more calls the connection can take now. 0 while the send buffer is full:
+    /// further calls then wait in the pool, where their wait is measured.
     #[inline]
     pub(super) fn free(&self) -> u32 {
         if self.blocked { 0 } else { self.client.free() }

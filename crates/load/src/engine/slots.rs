@@ -58,7 +58,7 @@ impl<D: Driver> Engine<'_, D> {
     }
 
     /// Closed loop: fails one slot for each endpoint whose name does not resolve. Without
-    /// connections it would have no slots at all, and the failure would not be visible.
+    /// connections such an endpoint would have no slots, and the failure would not be visible.
     fn fail_unresolved(&mut self) {
         for (pool, origin) in self.pools.iter().zip(&self.targets.origins) {
             if pool.dead() != Some(ErrorClass::Dns) {
@@ -136,7 +136,7 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// Uses a connection that became free at `self.now` for the slot that waits longest.
+    /// Uses a connection that became free at `self.now` for the slot that has waited longest.
     pub(super) fn connection_free(&mut self, id: ConnId) {
         if self.plan.open_loop.is_none() && self.running {
             self.pools[self.conns[id as usize].pool as usize]
@@ -259,7 +259,7 @@ impl<D: Driver> Engine<'_, D> {
         self.record_timeout(w.intended, name, ErrorClass::TimeoutUnsent);
     }
 
-    /// Records a timeout. It ends at its deadline, whenever the loop detects it.
+    /// Records a timeout. The slot ends at its deadline, not when the loop detects the timeout.
     pub(super) fn record_timeout(&mut self, intended: u64, name: u32, class: ErrorClass) {
         let deadline = self.deadline(intended);
         self.recorder
@@ -274,7 +274,7 @@ impl<D: Driver> Engine<'_, D> {
             let name = self.targets.endpoints[endpoint].name;
             self.recorder.given_up(self.next.at, name, class);
             self.advance();
-            // Flushed every minute of the schedule, because the rest may be days.
+            // Flushes after each minute of the schedule, because the rest may last for days.
             let now_in = self.second_of(self.next.at.min(self.window_end));
             if now_in >= second + 60 {
                 second = now_in;

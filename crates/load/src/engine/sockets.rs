@@ -1,4 +1,4 @@
-//! Opens and replaces connections, and sweeps over everything that takes too long.
+//! Opens and replaces connections, and checks for timeouts.
 
 use tare_model::load::ErrorClass;
 
@@ -38,7 +38,7 @@ impl<D: Driver> Engine<'_, D> {
     /// Handles the end of a connection attempt.
     pub(super) fn connecting_over(&mut self, id: ConnId) {
         let outcome = self.driver.connected(id);
-        // A handshake takes time.
+        // A handshake takes time, so the clock must be read again.
         self.stale = true;
         match outcome {
             Ok(()) if self.pools[self.conns[id as usize].pool as usize].multiplexed => {
@@ -139,7 +139,8 @@ impl<D: Driver> Engine<'_, D> {
             conn.state = State::Down;
             self.open(id);
         } else {
-            // Closed before its first request: without a pause this would spin.
+            // The connection was closed before its first request. Without a pause, the loop
+            // would reconnect continuously.
             conn.back_off(now);
             let addr = conn.addr;
             self.pools[pool].failed(addr, class);
@@ -156,7 +157,8 @@ impl<D: Driver> Engine<'_, D> {
         }
     }
 
-    /// Checks everything that may have taken too long.
+    /// Checks requests, connection attempts and waiting slots for timeouts, and retries
+    /// connections that are down.
     pub(super) fn sweep(&mut self) {
         let now = self.fresh_now();
         self.next_sweep = now + SWEEP_NS;

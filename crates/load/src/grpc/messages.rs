@@ -9,7 +9,7 @@ pub enum MessageError {
     /// Compressed, although no encoding was offered, or an unknown flag.
     #[error("found message flag {0}, expected 0: no compression was offered")]
     Flag(u8),
-    /// [`MESSAGE_BYTES_MAX`].
+    /// A message longer than [`MESSAGE_BYTES_MAX`].
     #[error("found a message of {0} bytes, expected at most {MESSAGE_BYTES_MAX}")]
     TooLong(u32),
 }
@@ -21,7 +21,7 @@ pub fn frame(out: &mut Vec<u8>, message: &[u8]) {
     out.extend_from_slice(message);
 }
 
-/// Counts the messages in a stream of bytes that arrives in any pieces.
+/// Counts the messages in a stream of bytes that arrives in pieces of any size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Messages {
     /// Received bytes of the next prefix.
@@ -76,7 +76,7 @@ impl Messages {
         self.count
     }
 
-    /// Whether no message is incomplete.
+    /// Whether the bytes so far end at the end of a message.
     #[must_use]
     pub fn at_boundary(&self) -> bool {
         self.prefix == 0
@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_are_counted_whatever_the_split(
+        fn messages_are_counted_for_any_split(
             lengths in prop::collection::vec(0_usize..70_000, 0..6),
             cut in 1_usize..9_000,
         ) {

@@ -1,5 +1,6 @@
 //! The response parser: bytes in, at most one response out. It is strict, because malformed
-//! responses must be counted as errors, and incremental, because bytes arrive in any pieces.
+//! responses must be counted as errors, and incremental, because bytes arrive in pieces of any
+//! size.
 //!
 //! Source: RFC 9112. Where the RFC allows a client to be lenient (bare line feeds, folded
 //! lines, repeated lengths that differ), this parser returns an error.
@@ -8,17 +9,18 @@ use memchr::memchr;
 
 use super::header::{is_field_value, is_named, list, plain_line, split_token, trim};
 
-/// Most bytes of status line and header section together, and of a trailer section.
+/// Maximum size of the status line and header section together, and of a trailer section, in
+/// bytes.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Most header lines of one response, interim responses and trailers included.
+/// Maximum number of header lines of one response, including interim responses and trailers.
 pub const HEADERS_MAX: u32 = 256;
-/// Most bytes of one line: a header, or a chunk size with its extensions.
+/// Maximum length of one line in bytes: a header, or a chunk size with its extensions.
 pub const LINE_BYTES_MAX: usize = 32 * 1024;
 
 /// A complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
-    /// Three digits.
+    /// The status code, three digits.
     pub status: u16,
     /// Whether the connection may carry another request.
     pub keep_alive: bool,
@@ -48,7 +50,7 @@ pub enum ParseError {
     /// Not `name: value`.
     #[error("invalid header line: expected `name: value`")]
     Header,
-    /// Not a number, or two that differ.
+    /// Not a decimal number, or two numbers that differ.
     #[error("invalid content length: expected one decimal number")]
     ContentLength,
     /// Not chunked, repeated, in HTTP/1.0, or together with a content length.
@@ -57,7 +59,7 @@ pub enum ParseError {
     /// Not a hexadecimal size, or data not followed by a line end.
     #[error("malformed chunk")]
     Chunk,
-    /// [`HEAD_BYTES_MAX`], [`HEADERS_MAX`] or [`LINE_BYTES_MAX`].
+    /// Above [`HEAD_BYTES_MAX`], [`HEADERS_MAX`] or [`LINE_BYTES_MAX`].
     #[error("the headers exceed the limits")]
     TooLarge,
 }
@@ -111,8 +113,8 @@ impl Default for ResponseParser {
 }
 
 impl ResponseParser {
-    /// Prepares for the next response. With `head_request` it answers a HEAD and has no body,
-    /// whatever its headers state.
+    /// Prepares for the next response. With `head_request` the response answers a HEAD request
+    /// and has no body, even if its headers announce one.
     pub fn reset(&mut self, head_request: bool) {
         self.head_request = head_request;
         self.headers = 0;
@@ -221,7 +223,7 @@ impl ResponseParser {
     /// Parses one line, or stores an incomplete one. Returns the number of bytes used.
     fn feed_line(&mut self, rest: &[u8]) -> Result<usize, ParseError> {
         let Some(end) = memchr(b'\n', rest) else {
-            // One more for the carriage return, which may have arrived.
+            // One more byte, because the carriage return may already have arrived.
             if self.partial.len() + rest.len() > LINE_BYTES_MAX + 1 {
                 return Err(ParseError::TooLarge);
             }
@@ -276,7 +278,7 @@ impl ResponseParser {
         }
     }
 
-    /// `PLAIN`: the line has no control bytes.
+    /// Parses a status line. `PLAIN`: the caller has checked that it has no control bytes.
     fn status_line<const PLAIN: bool>(&mut self, line: &[u8]) -> Result<(), ParseError> {
         let Some((
             [
@@ -306,7 +308,7 @@ impl ResponseParser {
         Ok(())
     }
 
-    /// `PLAIN`: the line has no control bytes.
+    /// Parses a header line. `PLAIN`: the caller has checked that it has no control bytes.
     #[inline]
     fn header<const PLAIN: bool>(&mut self, line: &[u8]) -> Result<(), ParseError> {
         self.headers += 1;
@@ -359,7 +361,7 @@ impl ResponseParser {
         Ok(())
     }
 
-    /// The empty line after headers or trailers.
+    /// Handles the empty line after headers or trailers.
     fn end_of_section(&mut self) -> Result<(), ParseError> {
         if self.state == State::Trailer {
             self.state = State::Done;

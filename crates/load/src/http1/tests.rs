@@ -179,7 +179,7 @@ fn ambiguous_lengths_are_errors() {
 /// The limits are the same for complete lines, for single bytes, for lines with a tab, and for
 /// a response after an interim one.
 #[test]
-fn limits_hold() {
+fn responses_above_a_limit_are_errors() {
     let every_way = |head: &str, within: bool| {
         let tabbed = head.replacen(": ", ":\t", 1);
         let second = format!("HTTP/1.1 100 Continue\r\n\r\n{head}");

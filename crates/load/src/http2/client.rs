@@ -12,8 +12,8 @@ use super::settings::{self, Settings};
 use super::streams::{Stream, Streams};
 use super::{CONNECTION_WINDOW_BYTES, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES};
 
-/// The caller's handle of a live stream: an index below [`Client::slots`]. It is reused after
-/// the stream has ended.
+/// The caller's handle of a live stream: an index below [`Client::slots`]. The index is reused
+/// after the stream has ended.
 pub type Slot = u32;
 
 /// An event on a stream.
@@ -41,7 +41,7 @@ pub enum EventKind {
     Malformed,
     /// The peer reset the stream.
     Reset {
-        /// Its error code.
+        /// The peer's error code.
         code: u32,
     },
     /// The peer sent GOAWAY and has not processed the request.
@@ -66,7 +66,7 @@ pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The connection.
+/// The client's side of one HTTP/2 connection.
 #[derive(Debug)]
 pub struct Client {
     pub(super) requests: Arc<[Request]>,
@@ -81,9 +81,10 @@ pub struct Client {
     pub(super) out: Vec<u8>,
     out_at: usize,
     pub(super) send_window: i64,
-    /// Rest of the connection's receive window.
+    /// Bytes left in the connection's receive window.
     pub(super) receive_left: u32,
-    /// Streams with a stream window that wait for the connection's window.
+    /// Slots and ids of streams that wait for the connection's send window although their own
+    /// window is open.
     pub(super) starved: VecDeque<(usize, u32)>,
     /// Frames since the last one that advanced a response.
     pub(super) idle_frames: u32,

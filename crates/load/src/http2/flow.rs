@@ -45,7 +45,7 @@ impl Client {
         self.starved.push_back((slot, self.streams[slot].id));
     }
 
-    /// Sends the next message after the last one was answered. Returns whether there was one.
+    /// Sends the next message after the last one was answered; false when no message is left.
     pub(super) fn take_turn(&mut self, slot: usize) -> bool {
         let s = &mut self.streams[slot];
         let request = &self.requests[s.request as usize];

@@ -1,6 +1,6 @@
 //! Frame headers and error codes. Source: RFC 9113, sections 4.1, 6 and 7.
 
-/// The first bytes of a client.
+/// The first bytes that a client sends.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of a frame's header.
 pub(super) const HEADER_BYTES: usize = 9;
@@ -93,7 +93,7 @@ pub enum ErrorCode {
     StreamClosed = 0x5,
     /// A frame of the wrong size.
     FrameSize = 0x6,
-    /// The response is not needed any more.
+    /// The response is no longer needed.
     Cancel = 0x8,
     /// A header block that cannot be decoded.
     Compression = 0x9,

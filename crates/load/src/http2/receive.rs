@@ -98,9 +98,7 @@ impl Client {
     /// The state of stream `id`, which must have been opened.
     pub(super) fn stream_state(&self, id: u32) -> Result<StreamState, Violation> {
         match self.streams.find(id) {
-            _ if id == 0 => Err(Violation::protocol(
-                "a frame on stream 0 that needs a stream",
-            )),
+            _ if id == 0 => Err(Violation::protocol("a stream's frame on stream 0")),
             _ if id.is_multiple_of(2) => Err(Violation::protocol("a frame on a server stream")),
             StreamState::Idle => Err(Violation::protocol("a frame on an idle stream")),
             state => Ok(state),

@@ -14,7 +14,7 @@ const NO_TABLE: u8 = 0x20;
 /// The kind of a request, which determines the expected response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
-    /// HEAD: the response has no body, whatever its headers state.
+    /// HEAD: the response has no body, even if its headers announce one.
     Head,
     /// Any other HTTP request.
     Plain,
@@ -27,7 +27,7 @@ pub enum RequestKind {
 pub struct RequestTarget<'a> {
     /// `http` or `https`.
     pub scheme: &'a str,
-    /// As in the URL.
+    /// Host and port, as in the URL.
     pub authority: &'a str,
     /// Path and query.
     pub target: &'a str,
@@ -42,7 +42,7 @@ pub struct Request {
     /// Positions of the frame headers in `head`.
     frames: Vec<usize>,
     pub(super) body: Vec<u8>,
-    /// Ends of the messages in `body` that are sent in turns with the responses.
+    /// End positions of the messages in `body` that are sent in turn with the responses.
     turns: Vec<usize>,
 }
 
@@ -154,7 +154,7 @@ impl Request {
         }
     }
 
-    /// Bytes of the body that may be sent after those before `released` have been answered.
+    /// Bytes of the body that may be sent once the first `released` bytes have been answered.
     pub(super) fn released_after(&self, released: usize) -> usize {
         match self.turns.iter().find(|&&end| end > released) {
             Some(&end) => end,

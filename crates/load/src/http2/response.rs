@@ -88,7 +88,7 @@ pub(super) fn is_complete(s: &Stream, kind: RequestKind) -> bool {
             s.grpc_content && s.status == 200 && count_fits && s.messages.at_boundary()
         }
         Some(_) => true,
-        // A response by a proxy has only an HTTP status, which then counts.
+        // A response of a proxy has only an HTTP status, which is used instead.
         None => s.status >= 400,
     }
 }

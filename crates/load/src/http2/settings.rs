@@ -9,7 +9,7 @@ const INITIAL_WINDOW_SIZE: u16 = 0x4;
 const MAX_FRAME_SIZE: u16 = 0x5;
 const MAX_HEADER_LIST_SIZE: u16 = 0x6;
 
-/// Largest window.
+/// Largest window that the protocol allows.
 pub(super) const WINDOW_MAX: i64 = (1 << 31) - 1;
 
 /// The peer's settings that concern a client without a dynamic table.
@@ -42,7 +42,7 @@ impl Settings {
             let value = u32::from_be_bytes([c, d, e, f]);
             match u16::from_be_bytes([a, b]) {
                 ENABLE_PUSH if value != 0 => {
-                    return Err(Violation::protocol("a server that enables push"));
+                    return Err(Violation::protocol("ENABLE_PUSH from a server"));
                 }
                 MAX_CONCURRENT_STREAMS => self.concurrent = value,
                 INITIAL_WINDOW_SIZE => {
@@ -55,7 +55,9 @@ impl Settings {
                 MAX_FRAME_SIZE => {
                     self.payload_max = value as usize;
                     if !(16_384..=16_777_215).contains(&value) {
-                        return Err(Violation::protocol("a maximum frame size out of its range"));
+                        return Err(Violation::protocol(
+                            "a maximum frame size outside its range",
+                        ));
                     }
                 }
                 _ => {}

@@ -1,5 +1,5 @@
 //! The streams of one connection: a ring, indexed by stream id. An id whose slot is still
-//! taken is skipped, which the standard allows, so that no map is needed.
+//! taken is skipped, which the standard allows; therefore no map is needed.
 
 use crate::grpc::Messages;
 
@@ -18,7 +18,7 @@ pub(super) enum Phase {
 pub(super) struct Stream {
     /// 0 in a free slot.
     pub(super) id: u32,
-    /// Index of its request.
+    /// Index of the stream's request.
     pub(super) request: u32,
     /// Bytes of the body that are in the output.
     pub(super) sent: usize,
@@ -26,10 +26,10 @@ pub(super) struct Stream {
     pub(super) released: usize,
     /// Whether the complete request is in the output.
     pub(super) request_over: bool,
-    /// Whether it is in the queue for the connection's window.
+    /// Whether the stream is in the queue for the connection's window.
     pub(super) queued: bool,
     pub(super) send_window: i64,
-    /// Rest of its receive window.
+    /// Bytes left in the stream's receive window.
     pub(super) receive_left: u32,
     pub(super) phase: Phase,
     pub(super) status: u16,
@@ -95,13 +95,13 @@ impl Streams {
         (id >> 1) as usize & (self.ring.len() - 1)
     }
 
-    /// Whether there are ids left.
+    /// Whether enough ids are left to open another stream.
     pub(super) fn has_ids(&self) -> bool {
         // At most one round of ids is skipped.
         (self.next_id as usize) + 2 * self.ring.len() < 1 << 31
     }
 
-    /// Takes the next id whose slot is free; there must be one.
+    /// Takes the next id whose slot is free. At least one slot must be free.
     #[inline]
     pub(super) fn open(&mut self) -> (usize, u32) {
         loop {

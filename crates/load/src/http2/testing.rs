@@ -147,7 +147,7 @@ pub(crate) struct Frame {
     pub(crate) payload: Vec<u8>,
 }
 
-/// Takes the complete frames off the front of `bytes`.
+/// Removes the complete frames from the front of `bytes`, and returns them.
 pub(crate) fn frames(bytes: &mut Vec<u8>) -> Vec<Frame> {
     let mut found = Vec::new();
     let mut at = 0;

@@ -14,7 +14,7 @@ const DEVICE: &str = "/dev/cpu_dma_latency";
 const CPUIDLE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 const FIRST_SLEEP: &str = "/sys/devices/system/cpu/cpu0/cpuidle/state1/latency";
 const CPUINFO: &str = "/proc/cpuinfo";
-/// Where the first sleep state takes longer than this to leave, cores spin instead.
+/// If it takes longer than this to leave the first sleep state, the cores spin instead.
 const FIRST_SLEEP_US_MAX: u32 = 3;
 
 /// Why the cores cannot be kept awake.
@@ -23,7 +23,7 @@ pub enum NotAwake {
     /// The processor or the host controls idle states.
     #[error("the kernel has no cpuidle driver, so the idle states of the cores cannot be limited")]
     NoDriver,
-    /// The device is missing, or this user must not write to it.
+    /// The device is missing, or this user may not write to it.
     #[error("cannot write to {DEVICE}: {0}; run as root, and in a container add the device")]
     Device(#[source] Error),
 }
@@ -38,10 +38,10 @@ pub struct Awake {
 }
 
 impl Awake {
-    /// Requests that the kernel keep the cores awake. On a virtual machine they spin, since
-    /// even the lightest sleep returns the core to the host. Elsewhere they may enter the
-    /// first sleep state if it takes at most 3 us to leave: spinning slows down the other
-    /// thread of the core.
+    /// Requests that the kernel keep the cores awake. On a virtual machine the cores spin,
+    /// because even the lightest sleep returns the core to the host. On other machines they may
+    /// enter the first sleep state if it takes at most 3 us to leave, because spinning slows
+    /// down the other thread of the core.
     ///
     /// # Errors
     /// Without a cpuidle driver, or without access to the device.

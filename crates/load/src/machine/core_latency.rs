@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::pin;
 
-/// Batches of round trips. The fastest counts, which excludes interruptions.
+/// Batches of round trips. Only the fastest batch is used, which excludes interruptions.
 const BATCHES: u32 = 16;
 /// Round trips per batch.
 const TRIPS: u32 = 50;
@@ -48,10 +48,10 @@ impl PingPong {
     }
 }
 
-/// Measures the nanoseconds that a cache line takes from the first to the last of the cores
-/// that this process may run on: half a round trip, the mean of the fastest 50 consecutive
-/// ones of 800. Takes 0.25 to 0.5 ms. `None` with a single core, or when other processes
-/// keep the cores busy.
+/// Measures how long a cache line takes from the first to the last of the cores that this
+/// process may run on, in nanoseconds: half a round trip, as the mean of the fastest of 16
+/// batches of 50 round trips. Takes 0.25 to 0.5 ms. `None` with a single core, or when other
+/// processes keep the cores busy.
 #[must_use]
 pub fn core_to_core_ns() -> Option<f64> {
     let allowed = pin::allowed().ok()?;
@@ -76,7 +76,7 @@ pub fn core_to_core_ns() -> Option<f64> {
             pin::pin_to(first).ok()?;
             measure(&shared, until)
         });
-        // The far thread waits for the first write no longer than that.
+        // If the near thread cannot start, the far thread stops waiting after `LIMIT`.
         near.ok()?.join().ok()?
     })
 }
@@ -134,7 +134,7 @@ mod tests {
         let shared = PingPong::default();
         assert_eq!(measure(&shared, start + Duration::from_millis(5)), None);
         assert!(shared.aborted.load(Ordering::Relaxed));
-        assert!(!shared.wait(7, start + LIMIT), "the other thread ends, too");
+        assert!(!shared.wait(7, start + LIMIT), "the other thread also ends");
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         let until = Instant::now() + Duration::from_millis(200);
         let found = std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Two batches, and then no more.
+                // Answers two batches and then stops.
                 (0..=2 * TRIPS).all(|trip| {
                     let received = shared.wait(2 * trip + 1, until);
                     shared.write(2 * trip + 2);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_batch_counts() {
+    fn the_fastest_batch_is_used() {
         let us = [30, 10, 20].map(Duration::from_micros);
         assert_eq!(fastest_ns(&us), Some(100.0));
         assert_eq!(fastest_ns(&[]), None);

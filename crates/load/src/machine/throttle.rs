@@ -23,7 +23,7 @@ fn sum(own: &str, mount: &Path) -> Option<u64> {
 }
 
 /// Where `cpu.stat` may be: in the group of this process (cgroup v1 or v2), in each of its
-/// ancestors, and in the root of the mount, where a container sees its own group.
+/// ancestors, and in the root of the mount, which in a container is its own group.
 fn candidates(own: &str, mount: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for line in own.lines() {

@@ -63,7 +63,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Merges a flush of loop `index` and emits the records that are complete by now.
+    /// Merges a flush of loop `index` and emits the records that are now complete.
     pub(crate) fn take(&mut self, index: usize, flush: Flush, emit: &mut dyn FnMut(LoadRecord)) {
         let state = &mut self.loops[index];
         state.t_ns = flush.t_ns.unwrap_or(state.t_ns);
@@ -100,7 +100,7 @@ impl<'a> Collector<'a> {
         self.loops.iter().all(|l| l.end.is_some())
     }
 
-    /// Emits the seconds of which all loops have planned the last slot.
+    /// Emits the seconds whose slots have all been planned, in every loop.
     fn emit_intervals(&mut self, emit: &mut dyn FnMut(LoadRecord)) {
         let before = self
             .loops

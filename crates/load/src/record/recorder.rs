@@ -1,5 +1,5 @@
-//! Records the events of one loop: statistics per second of intended time and per
-//! endpoint, handed over about once a second.
+//! Records the events of one loop as statistics per second of intended time and per endpoint,
+//! which the loop flushes about once a second.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) enum Ending {
     Failed(ErrorClass),
 }
 
-/// Statistics of one loop since the last handover.
+/// Statistics of one loop since its last flush.
 #[derive(Debug, Default)]
 pub(crate) struct LoopStats {
     /// Seconds of the window with their statistics, unsorted.
@@ -28,7 +28,7 @@ pub(crate) struct LoopStats {
     pub(crate) warmup: SlotStats,
     /// Requests sent, warm-up included.
     pub(crate) sent: u64,
-    /// Shared with the recorder, which counts the handovers that are not read yet.
+    /// Shared with the recorder, which thereby counts the flushes that are still unread.
     unread: Arc<()>,
 }
 
@@ -46,21 +46,21 @@ pub(crate) struct Recorder {
     names: usize,
     window_start: u64,
     window_end: u64,
-    /// Index of the second used last, and its beginning.
+    /// Index of the second that was used last, and its beginning.
     current: usize,
     current_from: u64,
-    /// In a closed loop lateness and wait have no meaning.
+    /// Whether the loop is closed. Lateness and wait then have no meaning.
     closed_loop: bool,
     /// Entries in the endpoint logs of all seconds.
     logged: usize,
-    /// Also held by each [`LoopStats`] that was handed over.
+    /// Shared with each flushed [`LoopStats`] until it has been read.
     unread: Arc<()>,
 }
 
-/// Entries of the endpoint logs at which the statistics are handed over: 1 MiB, whatever
-/// the rate. Few in tests, so that most simulated worlds reach the limit.
+/// Number of entries in the endpoint logs at which the statistics are flushed: 1 MiB at any
+/// rate. The number is small in tests, so that most simulated worlds reach it.
 const LOGGED_MAX: usize = if cfg!(test) { 61 } else { 1 << 16 };
-/// Most unread handovers. While there are more, a full recorder applies its logs itself.
+/// Maximum number of unread flushes. With more, a full recorder applies its logs itself.
 const UNREAD_MAX: usize = 8;
 
 impl Recorder {
@@ -78,7 +78,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the window at `now`: what is sent or done later lies outside it.
+    /// Ends the window at `now`. Requests that are sent or done later are outside it.
     pub(crate) fn end_window(&mut self, now: u64) {
         self.window_end = self.window_end.min(now);
     }
@@ -131,7 +131,7 @@ impl Recorder {
         }
     }
 
-    /// Records a slot that was reached only after its timeout and is not sent.
+    /// Records a slot that the loop reached only after its timeout, and does not send.
     pub(crate) fn overdue(&mut self, intended: u64, lateness: u64) {
         let page = self.stats_at(intended);
         page.lateness.record(lateness);
@@ -241,13 +241,13 @@ impl Recorder {
         }
     }
 
-    /// Records a slot that is given up before it is due: failed with `class` and without a
-    /// latency where every slot would fail, otherwise not sent.
+    /// Records a slot that is given up before it is due. With a `class`, because every slot
+    /// would fail, it counts as failed and has no latency; otherwise it counts as not sent.
     pub(crate) fn given_up(&mut self, intended: u64, name: u32, class: Option<ErrorClass>) {
         let names = self.names;
         let page = self.stats_at(intended);
         page.not_due += 1;
-        // Counted directly instead of logged: there may be millions.
+        // Counted directly instead of logged, because millions of slots may be given up.
         for counts in page.counts_of(name, names) {
             counts.planned += 1;
         }
@@ -265,12 +265,12 @@ impl Recorder {
         self.logged >= LOGGED_MAX
     }
 
-    /// Whether too many handovers are unread.
+    /// Whether too many flushes are unread.
     pub(crate) fn reader_is_behind(&self) -> bool {
         Arc::strong_count(&self.unread) > UNREAD_MAX
     }
 
-    /// Applies the logs of all seconds here.
+    /// Applies the logs of all seconds on the calling thread.
     #[cold]
     pub(crate) fn apply_log(&mut self) {
         let seconds = self.stats.seconds.iter_mut().map(|(_, page)| page);
@@ -280,7 +280,7 @@ impl Recorder {
         self.logged = 0;
     }
 
-    /// Hands over everything recorded since the last time.
+    /// Takes everything recorded since the last call.
     pub(crate) fn take(&mut self) -> LoopStats {
         self.current = usize::MAX;
         self.logged = 0;

@@ -11,8 +11,8 @@ fn add_errors(to: &mut Errors, from: &Errors) {
     to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
 }
 
-/// A histogram that is created by its first value. It grows by pages, because the loop has
-/// no time to create all counters at once.
+/// A histogram that is created when its first value is recorded. It grows by pages, because
+/// creating all counters at once would delay the loop.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LazyHistogram(Option<Box<Histogram>>);
 
@@ -26,7 +26,8 @@ impl LazyHistogram {
         self.0.get_or_insert_with(pages).record(ns);
     }
 
-    /// [`Self::record`] outside the loop, for histograms that usually hold few values.
+    /// Like [`Self::record`], but outside the loop and for histograms that usually hold few
+    /// values.
     fn record_few(&mut self, ns: u64) {
         if cfg!(feature = "unrecorded") {
             return;
@@ -55,7 +56,7 @@ pub(crate) struct EndpointStats {
     pub(crate) latency: LazyHistogram,
     /// gRPC calls by `grpc-status`. A list, because the values are few.
     pub(crate) grpc_status: Vec<(u32, u64)>,
-    /// Of errors and timeouts, by class. A list, because the classes are few.
+    /// Latencies of errors and timeouts, by class. A list, because the classes are few.
     pub(crate) error_latency: Vec<(ErrorClass, Histogram)>,
 }
 
@@ -84,8 +85,9 @@ impl EndpointStats {
 }
 
 /// Events of endpoints in the order in which they occurred. With a thousand endpoints, each
-/// request belongs to a different one, whose statistics are usually not in the processor's cache,
-/// whereas the end of a list is. The reader of the statistics applies the whole log at once.
+/// request belongs to a different one, whose statistics are usually not in the processor's cache.
+/// The end of a list is in the cache, so the loop only appends to this log, and the reader of the
+/// statistics applies the whole log at once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EndpointLog {
     /// Name indices of planned slots.
@@ -111,7 +113,7 @@ impl EndpointLog {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SlotStats {
     pub(crate) counts: Counts,
-    /// By the sent instant, unlike the rest.
+    /// Requests sent, by their sent instant; everything else is by intended instant.
     pub(crate) sent: u64,
     /// Slots that ended before the end of the window.
     pub(crate) ended_in_window: u64,
@@ -131,7 +133,7 @@ pub(crate) struct SlotStats {
     pub(crate) status: Vec<(u16, u64)>,
     /// gRPC calls by `grpc-status`. A list, because the values are few.
     pub(crate) grpc_status: Vec<(u32, u64)>,
-    /// By name index, without what is still in `log`; empty until the first use.
+    /// By name index, without the events that are still in `log`; empty until the first use.
     pub(crate) endpoints: Vec<EndpointStats>,
     pub(super) log: EndpointLog,
 }
@@ -190,7 +192,7 @@ impl SlotStats {
     }
 }
 
-/// Adds `n` of `key` to a short list of counts.
+/// Adds `n` to the count of `key` in a short list of counts.
 #[inline]
 pub(super) fn count<K: PartialEq>(counts: &mut Vec<(K, u64)>, key: K, n: u64) {
     match counts.iter_mut().find(|(k, _)| *k == key) {

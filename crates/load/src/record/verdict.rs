@@ -6,34 +6,37 @@ use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 
 /// A run is suspect when it sends less than this share of the planned requests within the window.
 pub const RATE_SUSPECT: f64 = 0.99;
-/// It is invalid when it sends less than this share.
+/// A run is invalid when it sends less than this share of the planned requests within the window.
 pub const RATE_INVALID: f64 = 0.95;
-/// Lateness above this share of the latency at the same percentile is suspect...
+/// Lateness is suspect above this share of the latency at the same percentile, if it is also
+/// above [`LATENESS_SUSPECT_NS`].
 pub const LATENESS_SUSPECT: f64 = 0.10;
-/// ...when it is also above this, in nanoseconds.
+/// Lateness up to this, in nanoseconds, is never suspect.
 pub const LATENESS_SUSPECT_NS: u64 = 200_000;
-/// Lateness above this share of the latency at the same percentile is invalid up to
-/// the 99th percentile, suspect beyond it...
+/// Lateness is invalid above this share of the latency at the same percentile, if it is also
+/// above [`LATENESS_INVALID_NS`]. Beyond the 99th percentile it is only suspect.
 pub const LATENESS_INVALID: f64 = 0.50;
-/// ...when it is also above this, in nanoseconds.
+/// Lateness up to this, in nanoseconds, is never invalid.
 pub const LATENESS_INVALID_NS: u64 = 1_000_000;
-/// The same for the maximum, in nanoseconds: on a machine that runs other processes, too,
-/// one request in thousands is late by some milliseconds.
+/// A maximum lateness up to this, in nanoseconds, is never suspect: on a machine that also runs
+/// other processes, one request in thousands is late by several milliseconds.
 pub const LATENESS_MAX_SUSPECT_NS: u64 = 10_000_000;
-/// Fewest responses for a judgement of the lateness at p99.9: the percentile then has an
+/// Minimum number of responses to judge the lateness at p99.9. With fewer, the percentile has no
 /// upper bound at 95 % confidence.
 pub const SAMPLES_FOR_P99_9: u64 = 2_995;
 /// A run is suspect when its busiest event loop is busy for more than this share.
 pub const UTILISATION_SUSPECT: f64 = 0.90;
-/// Above this share it is invalid; in the closed loop it stays suspect.
+/// A run is invalid when its busiest event loop is busy for more than this share; in the closed
+/// loop it is only suspect.
 pub const UTILISATION_INVALID: f64 = 0.98;
 /// A run is suspect when more than this share of the slots are errors or timeouts, or have
 /// not ended at the end of the drain.
 pub const ERRORS_SUSPECT: f64 = 0.001;
-/// Above this share it is invalid.
+/// A run is invalid when more than this share of the slots are errors or timeouts, or have not
+/// ended at the end of the drain.
 pub const ERRORS_INVALID: f64 = 0.05;
-/// Fewest responses for an upper bound of the 99th percentile at 95 % confidence: the
-/// smallest n with 1 - 0.99^n >= 0.95.
+/// Minimum number of responses for an upper bound of the 99th percentile at 95 % confidence:
+/// the smallest n with 1 - 0.99^n >= 0.95.
 pub const SAMPLES_FOR_P99: u64 = 299;
 
 /// Judges `result`; its own `verdict` is ignored. `not_due` slots were given up before they
@@ -45,7 +48,10 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
         findings.push(Finding::new(
             Grade::Invalid,
             Reason::Accounting,
-            format!("the slots do not add up: {:?}", result.counts),
+            format!(
+                "the slots do not add up: found {:?}, expected planned to be the sum of the others",
+                result.counts
+            ),
         ));
     }
     if result.interrupted {
@@ -63,14 +69,14 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
                 findings.push(Finding::new(
                     Grade::Suspect,
                     Reason::CompatibilityMode,
-                    "all connections sent in phase, as in wrk2, so that requests queue behind each other",
+                    "all connections sent in phase, as in wrk2, so requests wait for each other",
                 ));
             }
         }
         Mode::Saturate => findings.push(Finding::new(
             Grade::Suspect,
             Reason::ClosedLoop,
-            "closed loop: each connection waited for its response before it sent again",
+            "closed loop: each connection sent a request only after the previous response",
         )),
     }
     if result.counts.planned == not_due.min(result.counts.not_sent) && !result.interrupted {
@@ -105,7 +111,8 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
-/// Compares with the slots instead of the rate: the number of Poisson slots is random.
+/// Compares the requests sent with the slots that were due. The target rate is not used, because
+/// the number of Poisson slots is random.
 fn rate(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
     let due = result.counts.planned.saturating_sub(not_due);
     if due == 0 {
@@ -133,13 +140,13 @@ fn lateness(result: &LoadResult, findings: &mut Vec<Finding>) {
         ("p99.9", late.p99_9, whole.p99_9, false),
         ("max", late.max, whole.max, false),
     ];
-    let stated = |name: &str, late: u64| match name {
+    let is_judged = |name: &str, late: u64| match name {
         "p99.9" => result.latency_ns.count >= SAMPLES_FOR_P99_9,
         "max" => late > LATENESS_MAX_SUSPECT_NS,
         _ => true,
     };
     let mut worst: Option<Finding> = None;
-    for (name, late, whole, core) in rows.into_iter().filter(|r| stated(r.0, r.1)) {
+    for (name, late, whole, core) in rows.into_iter().filter(|r| is_judged(r.0, r.1)) {
         let above = |share: f64, ns: u64| late > ns && late as f64 > share * whole as f64;
         let gross = above(LATENESS_INVALID, LATENESS_INVALID_NS);
         let grade = match (gross, core) {
@@ -149,12 +156,12 @@ fn lateness(result: &LoadResult, findings: &mut Vec<Finding>) {
             _ => continue,
         };
         if worst.as_ref().is_none_or(|w| grade >= w.grade) {
-            let beside = match result.latency_ns.count {
+            let comparison = match result.latency_ns.count {
                 0 => "no request succeeded".to_owned(),
                 _ => format!("the latency at {name} is {}", format_duration_ns(whole)),
             };
             let late = format_duration_ns(late);
-            let found = format!("the generator's own lateness at {name} is {late}, {beside}");
+            let found = format!("the generator's own lateness at {name} is {late}, {comparison}");
             worst = Some(Finding::new(grade, Reason::Lateness, found));
         }
     }
@@ -168,7 +175,10 @@ fn saturation(result: &LoadResult, findings: &mut Vec<Finding>) {
             // A closed loop may legitimately find the generator's own limit.
             grade = Grade::Suspect;
         }
-        let found = format!("the busiest event loop was busy {}", percent(busy));
+        let found = format!(
+            "the busiest event loop was busy for {} of the window",
+            percent(busy)
+        );
         findings.push(Finding::new(grade, Reason::GeneratorSaturated, found));
     }
     if let Some(ns) = result.generator.throttled_ns.filter(|&ns| ns > 0) {
@@ -215,7 +225,7 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Failures of this machine are not a property of the target.
+/// Finds requests that failed because of this machine and not because of the target.
 fn shortage(result: &LoadResult, findings: &mut Vec<Finding>) {
     let key = ErrorClass::LocalShortage.key();
     let n = result.errors.get(key).copied().unwrap_or(0);
@@ -301,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn each_threshold_has_two_sides() {
+    fn each_threshold_separates_two_grades() {
         use Grade::{Invalid, Suspect, Valid};
         let rate = |r: f64| judged(move |x| x.rate.achieved = r).0;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Random faults: what the randomised tests of HTTP/1.1, HTTP/2 and TLS share.
+//! Random faults, for the randomised tests of HTTP/1.1, HTTP/2 and TLS.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub(crate) fn worlds(default: u64) -> Range<u64> {
 #[derive(Clone)]
 pub(crate) struct Chaos {
     pub(crate) rng: Rng,
-    /// Faults per hundred opportunities.
+    /// Probability of a fault, in percent.
     fault_percent: u64,
 }
 
@@ -42,29 +42,29 @@ impl Chaos {
         }
     }
 
-    /// Whether something goes wrong this time.
-    pub(crate) fn strikes(&mut self) -> bool {
+    /// Draws whether a fault occurs this time.
+    pub(crate) fn draws_fault(&mut self) -> bool {
         self.rng.below(100) < self.fault_percent
     }
 
-    /// From nanoseconds to 60 ms.
+    /// A random delay of less than 60 ms, in nanoseconds.
     pub(crate) fn delay(&mut self) -> u64 {
         let scale = [1_000, 100_000, 2 * MS, 60 * MS][self.rng.below(4) as usize];
         self.rng.below(scale)
     }
 
     /// The outcome of a connection attempt. A faulty connection may begin with one of
-    /// `unasked`, which the server sends before any request.
+    /// `unsolicited`, which the server sends before any request.
     pub(crate) fn connect(
         &mut self,
-        unasked: &[Vec<u8>],
+        unsolicited: &[Vec<u8>],
     ) -> Option<(u64, Result<Vec<Step>, Fault>)> {
         let delay = self.delay();
-        if !self.strikes() {
+        if !self.draws_fault() {
             return Some((delay, Ok(Vec::new())));
         }
         let later = self.delay();
-        let outcome = match self.rng.below(7 + unasked.len() as u64) {
+        let outcome = match self.rng.below(7 + unsolicited.len() as u64) {
             0 => return None,
             1 => Err(Fault::Refused),
             2 => Err(Fault::Other),
@@ -72,13 +72,16 @@ impl Chaos {
             4 => Err(Fault::Shortage),
             5 => Ok(vec![Step::Close(later)]),
             6 => Ok(vec![Step::Reset(later)]),
-            n => Ok(vec![Step::Bytes(later, unasked[n as usize - 7].clone())]),
+            n => Ok(vec![Step::Bytes(
+                later,
+                unsolicited[n as usize - 7].clone(),
+            )]),
         };
         Some((delay, outcome))
     }
 }
 
-/// Closed loop, or any arrival process at 100 to 1,000 rps over the window.
+/// A random mode: the closed loop, or an arrival process at 100 to 1,000 rps over the window.
 pub(crate) fn any_mode(rng: &mut Rng, window_ns: u64) -> Mode {
     let rate_rps = 100.0 + rng.below(900) as f64;
     let arrivals = match rng.below(12) {
@@ -151,7 +154,7 @@ pub(crate) fn run_world(
     let result = drive(&mut driver, spec, addrs, &stop);
     let limit = 4 * S + spec.warmup_ns + spec.duration_ns + spec.timeout_ns + 250 * MS;
     let now = driver.now();
-    assert!(now < S + limit, "seed {seed}: it ended at {now}");
+    assert!(now < S + limit, "seed {seed}: the run ended at {now}");
     if spec.drain_ns.is_none() && !stop.load(Ordering::Relaxed) {
         let left = (result.counts.in_flight, result.counts.not_sent);
         assert_eq!(left, (0, 0), "seed {seed}");
@@ -159,7 +162,7 @@ pub(crate) fn run_world(
     result
 }
 
-/// A server that interrupts the generator at the first event from `at` on.
+/// A server that interrupts the generator at the first event at or after `at`.
 pub(crate) struct InterruptAt<S> {
     pub(crate) server: S,
     /// `u64::MAX` for never.

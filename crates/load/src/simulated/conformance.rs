@@ -22,7 +22,7 @@ use super::support::{MS, addr, drive, errors_of, ok_response, spec};
 
 const DELAY_NS: u64 = 2 * MS;
 
-/// The server's reaction to a request for `path`.
+/// The server's reaction to an HTTP/1.1 request for `path`.
 fn answer(path: &str) -> Vec<Step> {
     let now = |bytes: &[u8]| Step::Bytes(0, bytes.to_vec());
     match path {
@@ -51,7 +51,7 @@ fn answer(path: &str) -> Vec<Step> {
     }
 }
 
-/// The same over HTTP/2, where a stream or the whole connection can fail.
+/// The server's reaction to an HTTP/2 request. A stream or the whole connection can fail.
 fn answer_stream(request: Received<'_>) -> Vec<Step> {
     let s = request.stream;
     let now = |bytes: Vec<u8>| Step::Bytes(0, bytes);
@@ -91,7 +91,7 @@ fn path_of(request: &[u8]) -> String {
     text.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
-/// Where a specification runs. Its URLs have the authority `server` or `refused`.
+/// An environment that runs a specification, whose URLs have the authority `server` or `refused`.
 trait World {
     fn run(&self, spec: &LoadSpec) -> LoadResult;
 }
@@ -159,7 +159,7 @@ impl World for Simulated {
     }
 }
 
-/// On sockets, with this driver.
+/// Runs on loopback sockets, with the driver that this function creates.
 struct Loopback(fn(Pace) -> std::io::Result<EpollDriver>);
 
 impl World for Loopback {
@@ -202,7 +202,7 @@ impl World for Loopback {
     }
 }
 
-/// Takes a step on a real socket at once; false when the step ends the connection.
+/// Takes a step on a real socket, without its delay; false when it ends the connection.
 pub(super) fn take(step: &Step, stream: &mut TcpStream) -> bool {
     match step {
         Step::Bytes(_, bytes) => stream.write_all(bytes).is_ok(),
@@ -215,7 +215,7 @@ pub(super) fn take(step: &Step, stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Plays the steps on a real socket until the connection ends.
+/// Answers HTTP/1.1 requests on a real socket until the connection ends.
 fn serve(mut stream: TcpStream) {
     stream.set_nodelay(true).unwrap();
     let mut received = Vec::new();
@@ -239,7 +239,7 @@ fn serve(mut stream: TcpStream) {
     }
 }
 
-/// The same for HTTP/2, where answers may overtake each other.
+/// Answers HTTP/2 requests on a real socket; answers may overtake each other.
 fn serve_streams(mut stream: TcpStream) {
     stream.set_nodelay(true).unwrap();
     let (mut script, start) = (script(), Instant::now());

@@ -44,7 +44,7 @@ pub(crate) trait SimServer {
     }
 
     /// The reaction to bytes on a connection, which is identified by its id and its
-    /// generation. `None`: the server takes complete requests instead.
+    /// generation. `None`: the server reacts to complete requests instead.
     fn bytes(&mut self, _now: u64, _on: (ConnId, u64), _bytes: &[u8]) -> Option<Vec<Step>> {
         None
     }
@@ -86,7 +86,7 @@ pub(crate) struct SimDriver<S> {
     sequence: u64,
     conns: Vec<SimConn>,
     heap: BinaryHeap<Reverse<Planned>>,
-    /// Most bytes that one `send` takes; 0: no limit.
+    /// Maximum number of bytes that one `send` takes; 0: no limit.
     pub send_bytes_max: usize,
     /// Duration of one `send`, in nanoseconds.
     pub send_ns: u64,

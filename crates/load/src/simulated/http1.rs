@@ -1,5 +1,5 @@
-//! The engine over HTTP/1.1 in virtual time: exact figures, and thousands of seeded
-//! worlds in which anything may fail.
+//! The engine over HTTP/1.1 in virtual time: exact figures, and thousands of random worlds in
+//! which anything may fail.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn has(r: &LoadResult, reason: Reason) -> bool {
 }
 
 #[test]
-fn a_steady_server_is_reported_as_it_is() {
+fn the_latency_of_a_steady_server_is_reported_exactly() {
     let r = run(&mut steady(MS), &ten_seconds());
     assert_eq!(r.counts.ok, 10_000);
     within(r.latency_ns.p50, MS, 0.01);
@@ -274,7 +274,10 @@ fn names_that_do_not_resolve_end_the_run_at_once() {
     let r = drive(&mut driver, &s, vec![Vec::new()], &AtomicBool::new(false));
     assert_eq!(errors_of(&r, ErrorClass::Dns), 10_000);
     assert_eq!(r.verdict.grade, Grade::Invalid);
-    assert!(driver.now() < 2 * S, "it waited for the end of the window");
+    assert!(
+        driver.now() < 2 * S,
+        "the run waited for the end of the window"
+    );
 }
 
 #[test]
@@ -360,7 +363,7 @@ impl SimServer for Faulty {
         let chaos = &mut self.0;
         let (delay, later) = (chaos.delay(), chaos.delay());
         let whole = ok_response("0123456789");
-        if !chaos.strikes() {
+        if !chaos.draws_fault() {
             return vec![Step::Bytes(delay, whole)];
         }
         let cut = chaos.rng.below(whole.len() as u64) as usize;

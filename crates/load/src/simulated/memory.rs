@@ -54,7 +54,8 @@ impl SimServer for NearlyAll {
     }
 }
 
-/// The same on streams: one response, three messages in a row, or one message per turn.
+/// Answers nearly all requests on streams: with one response, three messages in a row, or one
+/// message per turn.
 fn on_streams(mut rng: Rng, mut leak: Leak) -> impl FnMut(Received<'_>) -> Vec<Step> {
     move |request| {
         let (s, turn) = (request.stream, request.body.len() / FRAMED_BYTES);
@@ -195,7 +196,7 @@ fn check_memory(test: &str, protocol: Protocol) {
     let (good, leaking) = (start("plain"), start("leak"));
     let (good, leaking) = (end(good), end(leaking));
     assert!(good.contains("1 passed"), "{good}");
-    // The limit detects a leak.
+    // The limit is low enough to detect a leak.
     assert!(
         leaking.contains("bytes more than five minutes"),
         "{leaking}"

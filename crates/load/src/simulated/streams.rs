@@ -1,5 +1,5 @@
-//! The engine over HTTP/2 and gRPC in virtual time: exact figures, and thousands of
-//! seeded worlds in which streams, connections and bytes may fail.
+//! The engine over HTTP/2 and gRPC in virtual time: exact figures, and thousands of random
+//! worlds in which streams, connections and bytes may fail.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -87,7 +87,7 @@ fn the_peers_stream_limit_holds_and_waiting_for_a_stream_is_reported() {
 }
 
 #[test]
-fn a_timed_out_stream_is_cancelled_and_its_connection_goes_on() {
+fn a_timed_out_stream_is_cancelled_and_its_connection_stays_open() {
     let mut s = http2(100);
     s.timeout_ns = 20 * MS;
     let mut nth = 0;
@@ -107,7 +107,7 @@ fn a_timed_out_stream_is_cancelled_and_its_connection_goes_on() {
         (r.generator.reconnects, r.generator.connections_opened),
         (0, 1)
     );
-    // The run ends before the last of them are cancelled.
+    // The run ends before the last streams are cancelled.
     assert!(
         driver.server().cancelled >= 97,
         "{}",
@@ -115,7 +115,7 @@ fn a_timed_out_stream_is_cancelled_and_its_connection_goes_on() {
     );
 }
 
-/// Sends nothing on the first connection after the given instant.
+/// A server that sends nothing on its first connection after the given instant.
 struct FallsSilent(Script<fn(Received<'_>) -> Vec<Step>>, u64);
 
 impl SimServer for FallsSilent {
@@ -289,7 +289,7 @@ impl Answers {
     fn answer(&mut self, a: &Received<'_>) -> Vec<Step> {
         let (delay, later, s) = (self.0.delay(), self.0.delay(), a.stream);
         let whole = self.good(a);
-        if !self.0.strikes() {
+        if !self.0.draws_fault() {
             return vec![Step::Bytes(delay, whole)];
         }
         let rng = &mut self.0.rng;

@@ -1,4 +1,4 @@
-//! Encodes the request of an endpoint. Pure.
+//! Encodes the request of an endpoint, without I/O.
 
 use tare_model::load::{Endpoint, Protocol};
 

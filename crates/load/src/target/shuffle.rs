@@ -2,7 +2,7 @@
 //!
 //! A cycle has as many slots as the sum of the weights. It contains every endpoint exactly
 //! as often as its weight, in an order that differs in each cycle. The order is a function
-//! of the slot's index, so that all shards agree without communication, and its cost does
+//! of the slot's index, so all shards agree without communication. The cost of a lookup does
 //! not depend on the number of endpoints.
 
 use tare_model::rng::Rng;
@@ -21,7 +21,7 @@ pub struct WeightsError(u64);
 /// them.
 const BATCH: usize = 16;
 
-/// Endpoints by weight, shuffled anew in every cycle.
+/// Endpoints by weight, in a new order in every cycle.
 #[derive(Debug, Clone)]
 pub(crate) struct WeightedShuffle {
     /// Each endpoint as often as its weight.
@@ -32,7 +32,7 @@ pub(crate) struct WeightedShuffle {
     keys: [u64; 3],
     /// Endpoints of slots whose indices lie `step` apart.
     batch: [u32; BATCH],
-    /// How many of them are left.
+    /// Number of endpoints left in `batch`.
     left: usize,
     next: u64,
     step: u64,
@@ -87,8 +87,8 @@ impl WeightedShuffle {
         entry as usize
     }
 
-    /// Looks up the endpoint of `index` and those of the indices that follow if they keep
-    /// the step from the index before it.
+    /// Looks up the endpoint of `index`, and those of the next indices, which are expected to
+    /// continue in the step from the previous index to this one.
     fn fill_batch(&mut self, index: u64) {
         let before = self.next.wrapping_sub(self.step);
         self.step = index.checked_sub(before).filter(|&s| s > 0).unwrap_or(1);

@@ -1,4 +1,4 @@
-//! Validates a specification. Pure.
+//! Validates a specification, without I/O.
 
 use tare_model::limits::{CONNECTIONS_MAX, RATE_RPS_MAX, STREAMS_MAX, THREADS_MAX, TIME_NS_MAX};
 use tare_model::load::{ArrivalsError, LoadSpec, Mode};
@@ -8,7 +8,7 @@ use crate::http1::RequestError;
 use super::shuffle::WeightsError;
 use super::url::UrlError;
 
-/// Why a specification cannot be carried out.
+/// Why a specification cannot be run.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpecError {
     /// Another version of the schema.
@@ -30,7 +30,7 @@ pub enum SpecError {
     /// No endpoint.
     #[error("found no endpoints, expected at least one")]
     NoEndpoints,
-    /// An endpoint's URL or `connect`.
+    /// An invalid URL or `connect` of an endpoint.
     #[error("endpoint {name:?}: {source}")]
     Url {
         /// Which endpoint.
@@ -38,7 +38,7 @@ pub enum SpecError {
         /// What is wrong.
         source: UrlError,
     },
-    /// An endpoint's method or headers.
+    /// An invalid method or header of an endpoint.
     #[error("endpoint {name:?}: {source}")]
     Request {
         /// Which endpoint.
@@ -46,7 +46,7 @@ pub enum SpecError {
         /// What is wrong.
         source: RequestError,
     },
-    /// A gRPC call's messages.
+    /// Messages that do not fit the kind of a gRPC call.
     #[error("endpoint {name:?}: found {found}, expected {expected}")]
     Call {
         /// Which endpoint.
@@ -56,7 +56,7 @@ pub enum SpecError {
         /// The messages that its kind of call takes.
         expected: &'static str,
     },
-    /// An endpoint's body or message.
+    /// A body or message of an endpoint that is not base64.
     #[error("endpoint {name:?}: invalid base64 in its body or a message: {found}")]
     Body {
         /// Which endpoint.
@@ -64,15 +64,15 @@ pub enum SpecError {
         /// The decoder's error.
         found: String,
     },
-    /// The arrivals.
+    /// Invalid arrivals.
     #[error("arrivals: {0}")]
     Arrivals(#[from] ArrivalsError),
-    /// The weights.
+    /// Weights whose sum is too large.
     #[error(transparent)]
     Weights(#[from] WeightsError),
 }
 
-/// Returns the first error of `spec` that concerns no single URL or request.
+/// Returns the first error of `spec`, without checking its URLs and requests.
 pub(super) fn check(spec: &LoadSpec) -> Result<(), SpecError> {
     if spec.schema_version != tare_model::SCHEMA_VERSION {
         return Err(SpecError::Schema {

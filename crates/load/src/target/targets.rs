@@ -1,5 +1,5 @@
-//! A specification's endpoints, prepared for the loop: requests encoded, endpoints grouped
-//! by origin, weights turned into an order. Pure.
+//! Prepares a specification's endpoints for the loop, without I/O: encodes requests, groups
+//! endpoints by origin, and turns weights into an order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ pub struct Targets {
     pub(crate) endpoints: Vec<EncodedEndpoint>,
     /// Names in the order of first appearance.
     pub(crate) names: Vec<String>,
-    /// Where connections go.
+    /// The hosts and ports to connect to.
     pub origins: Vec<Origin>,
-    /// From the index of a slot to its endpoint.
+    /// Maps the index of a slot to its endpoint.
     pub(crate) shuffle: WeightedShuffle,
-    /// Requests of HTTP/2; see [`EncodedEndpoint::stream_request`].
+    /// The requests of HTTP/2 endpoints; see [`EncodedEndpoint::stream_request`].
     pub(crate) requests: Arc<[Request]>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct EncodedEndpoint {
     pub(crate) request: Vec<u8>,
     /// With HTTP/2, index into [`Targets::requests`].
     pub(crate) stream_request: u32,
-    /// Whether the method is HEAD: the response has no body, whatever its headers state.
+    /// Whether the method is HEAD: the response has no body, even if its headers announce one.
     pub(crate) head_request: bool,
     /// Index into [`Targets::names`].
     pub(crate) name: u32,

@@ -14,7 +14,7 @@ use tare_model::load::transport::{TlsSpec, TlsVersion};
 
 use super::Origin;
 
-/// Servers whose sessions are kept.
+/// Number of servers whose sessions are kept.
 const SESSIONS: usize = 256;
 
 /// Why the TLS part of a specification cannot be used.
@@ -38,7 +38,7 @@ pub enum TlsError {
         "no trusted certificate authority: {0}; name one with --ca FILE, or skip verification with --insecure"
     )]
     NoRoots(String),
-    /// The versions exclude each other.
+    /// The minimum version is above the maximum version.
     #[error("no version is left: tls.version_min (--tls-min) is above tls.version_max (--tls-max)")]
     Versions,
     /// A host that cannot be in a certificate.
@@ -111,7 +111,7 @@ pub fn peers(spec: &TlsSpec, origins: &[Origin]) -> Result<Vec<Option<TlsPeer>>,
 
 /// The same settings with their own session store, so that threads share no lock.
 pub(crate) fn own_sessions(peers: &[Option<TlsPeer>]) -> Vec<Option<TlsPeer>> {
-    // One per protocol.
+    // One configuration per protocol.
     let mut own: Vec<Arc<ClientConfig>> = Vec::new();
     let mut copy = |peer: &TlsPeer| {
         let alpn = &peer.config.alpn_protocols;

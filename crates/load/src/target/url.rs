@@ -5,7 +5,7 @@
 pub(super) struct HttpUrl {
     /// Whether it begins with `https://`.
     pub(super) tls: bool,
-    /// As written; the Host header.
+    /// The authority as written, which is also the Host header.
     pub(super) authority: String,
     /// Path and query; at least `/`.
     pub(super) target: String,
@@ -58,14 +58,14 @@ impl HttpUrl {
         })
     }
 
-    /// The port of an authority without one.
+    /// The port if the authority has none.
     pub(super) fn default_port(&self) -> u16 {
         if self.tls { 443 } else { 80 }
     }
 }
 
-/// Host (without an IPv6 address's brackets) and port of an authority;
-/// `default_port` when there is none.
+/// Host (without an IPv6 address's brackets) and port of an authority; `default_port` if the
+/// authority has no port.
 ///
 /// # Errors
 /// When it is neither `host` nor `host:port`.

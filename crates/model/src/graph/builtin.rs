@@ -34,7 +34,7 @@ pub fn builtins() -> Vec<BuiltinGraph> {
         title: title.to_owned(),
     };
     let chain = "N HTTP services, each calling the next: cost per hop";
-    let fanout = "One HTTP service that calls N others at once: the slowest decides";
+    let fanout = "One HTTP service that calls N others at once: the slowest sets the latency";
     let mut all: Vec<BuiltinGraph> = GRAPHS.iter().map(of_file).collect();
     all.push(of_template("chain-N", "chain-5", chain));
     all.push(of_template("fanout-N", "fanout-10", fanout));
@@ -54,8 +54,8 @@ fn parse(file: &str, text: &str) -> Option<ServiceGraph> {
 /// Largest N of `chain-N` and `fanout-N`.
 const N_MAX: u32 = 50;
 
-/// The graph of that name: one of `graphs/`, or `chain-5`, `fanout-10`.
-/// `None` when there is none, or when N is not a number from 1 to 50.
+/// The graph called `name`: one of `graphs/`, or a template such as `chain-5` or `fanout-10`.
+/// `None` for an unknown name, or if N is not a number from 1 to 50.
 #[must_use]
 pub fn builtin(name: &str) -> Option<ServiceGraph> {
     if let Some((file, text)) = GRAPHS.iter().find(|(file, _)| stem(file) == name) {
@@ -81,7 +81,7 @@ fn chain(n: u32) -> Value {
     };
     json!({
         "name": format!("chain-{n}"),
-        "description": format!("A chain of {n} HTTP services; each answers 1 KiB."),
+        "description": format!("A chain of {n} HTTP services; each answers with 1 KiB."),
         "services": (1..=n).map(service).collect::<Vec<_>>(),
         "mixes": [mix("chain", "s1")],
     })
@@ -95,7 +95,7 @@ fn fanout(n: u32) -> Value {
     services.extend(leaves.iter().map(|leaf| http(leaf, None)));
     json!({
         "name": format!("fanout-{n}"),
-        "description": format!("A front that calls {n} HTTP services at once; each answers 1 KiB."),
+        "description": format!("A front end that calls {n} HTTP services at once; each answers with 1 KiB."),
         "services": services,
         "mixes": [mix("fanout", "front")],
     })
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn every_builtin_is_valid_and_survives_its_json() {
+    fn every_builtin_is_valid_and_round_trips_through_json() {
         for b in builtins() {
             let graph = builtin(b.example).unwrap();
             assert_eq!(graph.name, b.example);

@@ -10,7 +10,7 @@ use super::step::{Step, is_one, is_zero, one};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "the graph")]
 pub struct ServiceGraph {
-    /// Name, as `emojivoto`: lower-case letters, digits and hyphens.
+    /// Name, such as `emojivoto`: lower-case letters, digits and hyphens.
     pub name: String,
     /// Description, with differences from the original application; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -55,7 +55,7 @@ pub enum ServiceProtocol {
 }
 
 impl ServiceProtocol {
-    /// As it is written in a graph.
+    /// Its name in a graph file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl ServiceProtocol {
         }
     }
 
-    /// As it is written in texts.
+    /// Its name in messages and pages.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl ServiceProtocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum App {
-    /// Emojivoto's HTTP front.
+    /// Emojivoto's HTTP front end.
     EmojivotoWeb,
     /// Emojivoto's emoji service.
     EmojivotoEmoji,
@@ -104,7 +104,7 @@ pub struct ServiceEndpoint {
     pub delay_us: u32,
     /// Share of requests answered with 503 (gRPC: UNAVAILABLE) at once, without work or calls,
     /// 0 to 1.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero_share")]
     pub error_rate: f64,
     /// Calls to other services before the response. A failed call makes the response a 502 or
     /// 503 and skips the steps after its own.
@@ -112,7 +112,7 @@ pub struct ServiceEndpoint {
     pub calls: Vec<Step>,
 }
 
-fn is_none(v: &f64) -> bool {
+fn is_zero_share(v: &f64) -> bool {
     *v == 0.0
 }
 
@@ -120,7 +120,7 @@ fn is_none(v: &f64) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a mix")]
 pub struct Mix {
-    /// Name, as `default` or `kinvolk-2019`.
+    /// Name, such as `default` or `kinvolk-2019`.
     pub name: String,
     /// The endpoints.
     pub endpoints: Vec<MixEndpoint>,
@@ -165,8 +165,7 @@ impl App {
         }
     }
 
-    /// The paths that it answers by HTTP, or of its gRPC methods those that take an
-    /// empty message.
+    /// The paths that it serves; for a gRPC application, the methods that take an empty message.
     #[must_use]
     pub fn paths(self) -> &'static [&'static str] {
         match self {
@@ -194,7 +193,7 @@ impl App {
         }
     }
 
-    /// The gRPC service that its methods belong to; `None` when it speaks HTTP.
+    /// The gRPC service that its methods belong to; `None` for an HTTP application.
     #[must_use]
     pub fn grpc_service(self) -> Option<&'static str> {
         match self {
@@ -213,7 +212,7 @@ impl App {
         }
     }
 
-    /// As it is written in a graph.
+    /// Its name in a graph file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -237,8 +236,8 @@ impl ServiceGraph {
         self.mixes.iter().find(|m| m.name == name)
     }
 
-    /// Names of the services that `service` calls, each once, in the order of
-    /// their first mention; none for an unknown service.
+    /// Names of the services that `service` calls, each once, in the order of their first mention;
+    /// empty for an unknown service.
     #[must_use]
     pub fn callees(&self, service: &str) -> Vec<&str> {
         let Some(service) = self.service(service) else {

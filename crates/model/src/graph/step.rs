@@ -51,8 +51,8 @@ pub struct Step {
     pub parallel: Vec<Call>,
 }
 
-/// A step as it is written. One flat struct instead of an untagged enum: an
-/// unknown key is then reported by its name and place.
+/// A step as it is written. One flat struct instead of an untagged enum, so that an unknown key is
+/// reported with its name and location.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "Step", expecting = "a step of calls")]
 struct Written {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_knows_the_short_form() {
+    fn the_schema_includes_the_short_form() {
         let schema = serde_json::to_value(schemars::schema_for!(Step)).unwrap();
         assert!(schema["properties"]["service"].is_object(), "{schema}");
         assert!(schema["properties"]["parallel"].is_object(), "{schema}");

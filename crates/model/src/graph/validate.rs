@@ -19,8 +19,8 @@ const TIMES_MAX: u32 = 10_000;
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{at}: {problem}")]
 pub struct GraphError {
-    /// Where, as `services[0].endpoints[1].calls[0].parallel[1].path`; a step of
-    /// one call is named in its short form, as `calls[0].path`.
+    /// Where, such as `services[0].endpoints[1].calls[0].parallel[1].path`; a step of one call has
+    /// its short form, such as `calls[0].path`.
     pub at: String,
     /// What was found, and what was expected.
     pub problem: String,
@@ -35,13 +35,13 @@ fn bad(at: impl Into<String>, problem: impl Into<String>) -> GraphError {
     }
 }
 
-/// `found` and `expected` in the words that all problems have.
+/// A problem in the common form: what was found, and what was expected.
 fn found(at: impl Into<String>, found: impl Display, expected: impl Display) -> GraphError {
     bad(at, format!("found {found}, expected {expected}"))
 }
 
 impl ServiceGraph {
-    /// Checks that all parts fit together. Code that is given a checked graph relies on it.
+    /// Checks that all parts are consistent. Code that uses a graph relies on this check.
     ///
     /// # Errors
     /// The first problem, and where it is.
@@ -101,7 +101,7 @@ fn unique<'a>(
     let mut seen = BTreeSet::new();
     for (i, name) in names.enumerate() {
         if !seen.insert(name) {
-            let problem = format!("{what} {name:?} is there twice, expected different names");
+            let problem = format!("{what} {name:?} is defined twice, expected it once");
             return Err(bad(format!("{at}[{i}].{key}"), problem));
         }
     }
@@ -134,7 +134,7 @@ fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
             let expected = "only `calls` of its endpoints";
             return Err(found(
                 format!("{at}.uses"),
-                "`uses` at a service without `app`",
+                "`uses` in a service without `app`",
                 expected,
             ));
         }
@@ -223,17 +223,17 @@ fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
         let method = &e.method;
         let of = &e.service;
         if target.protocol == ServiceProtocol::Grpc && method != "GET" {
-            let expected = "no method: it speaks gRPC, and the path names the call";
+            let expected = "no `method`: the path of a gRPC service is its method";
             let method = format!("{method:?} for {of:?}");
             return Err(found(format!("{at}.method"), method, expected));
         }
         if target.app.is_some() && e.request_bytes > 0 {
-            let expected = "none: a built-in application has its own requests";
+            let expected = "no `request_bytes`: the requests of a built-in application are fixed";
             let bytes = format!("{} for {of:?}", e.request_bytes);
             return Err(found(format!("{at}.request_bytes"), bytes, expected));
         }
         if method.is_empty() || !method.bytes().all(|b| b.is_ascii_uppercase()) {
-            let expected = "a request method in capitals, as GET or POST";
+            let expected = "an HTTP method in capital letters, such as GET or POST";
             return Err(found(
                 format!("{at}.method"),
                 format!("{method:?}"),
@@ -245,7 +245,8 @@ fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
     Ok(())
 }
 
-/// `written` is a gRPC method, or a path with perhaps a query; the endpoint is the path's.
+/// Checks that `callee` has the endpoint of `written`: a gRPC method, or a path that may have a
+/// query.
 fn known_path(at: &str, callee: &Service, written: &str) -> Checked {
     let (bare, query) = match (callee.protocol, written.split_once('?')) {
         (ServiceProtocol::Http, Some(parts)) => parts,
@@ -260,7 +261,7 @@ fn known_path(at: &str, callee: &Service, written: &str) -> Checked {
         return Err(unknown(at, "path", bare, known.into_iter()));
     }
     if query.bytes().any(|b| !b.is_ascii_graphic() || b == b'#') {
-        let expected = "a query of printable ASCII, the rest percent-encoded";
+        let expected = "a query of printable ASCII, with other characters percent-encoded";
         return Err(found(at, format!("{written:?}"), expected));
     }
     Ok(())
@@ -274,7 +275,7 @@ fn path(at: &str, protocol: ServiceProtocol, text: &str) -> Checked {
                 && !text
                     .bytes()
                     .any(|b| !b.is_ascii_graphic() || b == b'?' || b == b'#'),
-            "a path from / of printable ASCII, without a query and not under /tare/",
+            "a path of printable ASCII that begins with `/`, without a query and not under /tare/",
         ),
         ServiceProtocol::Grpc => (
             text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -309,8 +310,8 @@ fn share(at: &str, value: f64) -> Checked {
     Err(found(at, value, "a share from 0 to 1"))
 }
 
-/// Removes services without calls to a remaining one, until none can be removed; the
-/// remaining ones are in a cycle or lead to one.
+/// Refuses calls that form a cycle. Removes services that call no remaining service, until none
+/// can be removed: those left are in a cycle or lead to one.
 fn cycles(graph: &ServiceGraph) -> Checked {
     let mut left: Vec<&str> = graph.services.iter().map(|s| s.name.as_str()).collect();
     loop {

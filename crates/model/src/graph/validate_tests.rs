@@ -18,7 +18,7 @@ fn good() -> Value {
     })
 }
 
-/// The good graph with the value at `pointer` replaced, or the error's text.
+/// The error for the good graph with `value` at `pointer`.
 fn with(pointer: &str, value: Value) -> String {
     changed(good(), pointer, value)
 }
@@ -36,7 +36,7 @@ fn changed(mut graph: Value, pointer: &str, value: Value) -> String {
 }
 
 #[test]
-fn a_good_graph_passes_and_knows_its_callees() {
+fn a_good_graph_is_valid_and_lists_its_callees() {
     let graph: ServiceGraph = serde_json::from_value(good()).unwrap();
     assert_eq!(graph.validate(), Ok(()));
     assert_eq!(graph.callees("front"), ["back"]);
@@ -48,7 +48,7 @@ fn a_good_graph_passes_and_knows_its_callees() {
 }
 
 #[test]
-fn every_fault_is_found_and_says_where() {
+fn every_fault_is_reported_with_its_location() {
     let call = "/services/0/endpoints/0/calls/0";
     let faults = [
         ("/name", json!("Shop"), "name: found name \"Shop\""),
@@ -56,7 +56,7 @@ fn every_fault_is_found_and_says_where() {
         (
             "/services/1/name",
             json!("front"),
-            "services[1].name: service \"front\" is there twice",
+            "services[1].name: service \"front\" is defined twice",
         ),
         (
             "/services/2/name",
@@ -148,7 +148,7 @@ fn every_fault_is_found_and_says_where() {
         (
             "/mixes/0/endpoints/0",
             json!({"name": "n", "service": "back", "path": "Get", "method": "POST"}),
-            "method: found \"POST\" for \"back\", expected no method: it speaks gRPC",
+            "method: found \"POST\" for \"back\", expected no `method`",
         ),
         (
             "/mixes/0/endpoints/0/request_bytes",
@@ -184,7 +184,7 @@ fn every_fault_is_found_and_says_where() {
 }
 
 #[test]
-fn cycles_are_shown_as_such() {
+fn cycles_are_reported_with_their_services() {
     let back = json!([{"service": "front", "path": "/"}]);
     let found = with("/services/2/endpoints/0/calls", back);
     assert!(found.contains("front -> back -> store -> front"), "{found}");
@@ -198,13 +198,13 @@ fn two_endpoints_of_one_path_are_refused() {
     let twice = json!([{"path": "/rows"}, {"path": "/rows"}]);
     let found = with("/services/2/endpoints", twice);
     assert!(
-        found.contains("endpoints[1].path: path \"/rows\" is there twice"),
+        found.contains("endpoints[1].path: path \"/rows\" is defined twice"),
         "{found}"
     );
 }
 
 #[test]
-fn applications_need_their_partners_and_their_protocol() {
+fn built_in_applications_need_the_services_and_the_protocol_they_use() {
     let emojivoto = || serde_json::to_value(builtin("emojivoto").unwrap()).unwrap();
     let found = changed(emojivoto(), "/services/0/uses", json!(["emoji"]));
     assert!(

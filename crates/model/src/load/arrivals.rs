@@ -1,4 +1,4 @@
-//! Arrival processes: the distribution of the intended instants, as a value and as a text.
+//! Arrival processes: the distribution of the intended instants, as a value and as text.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::text::{nearest, quoted};
 use crate::units::{exact_duration, parse_duration, parse_rate};
 
 const SECOND_NS: f64 = 1e9;
-/// Most steps.
+/// Most steps of [`Arrivals::Steps`].
 const STEPS_MAX: usize = 1_000;
 
 /// Arrival process: the distribution of the intended instants.
@@ -56,11 +56,11 @@ pub struct RateStep {
 }
 
 impl Arrivals {
-    /// What [`Self::parse`] reads.
+    /// The syntax of [`Self::parse`], for messages.
     pub const SYNTAX: &'static str = "`constant`, `poisson`, `bursts:SLOTS`, `ramp:RATE..RATE`, `steps:RATE:DURATION,...`, `trace:FILE` or `wrk2`";
 
-    /// Reads the text form, for which [`fmt::Display`] is the inverse but for a trace.
-    /// `read` gives the text of a trace's file, or the reason of the failure.
+    /// Parses the text form, which [`fmt::Display`] writes for all but traces. `read` returns the
+    /// text of the trace's file, or the reason for the failure.
     ///
     /// # Errors
     /// [`ArrivalsError`] with what was found and expected.
@@ -188,7 +188,7 @@ impl Arrivals {
         Err(ArrivalsError(wrong))
     }
 
-    /// The same without a trace's instants: what results carry.
+    /// A copy without the instants of a trace, for results.
     #[must_use]
     pub fn without_instants(&self) -> Self {
         match self {
@@ -278,17 +278,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        let said = |text: &str| parse(text).unwrap_err().to_string();
-        assert!(said("poison").contains("`poisson`"));
-        assert!(said("bursts:0").contains("at least 1"));
-        assert!(said("bursts:x").contains("`x`"));
-        assert!(said("ramp:5").contains("ramp:RATE..RATE"));
-        assert!(said("ramp:a..5").contains("`a`"));
-        assert!(said("steps:100").contains("200:10s"));
-        assert!(said("steps:100:10").contains("10s"));
-        assert!(said("steps:100:0").contains("above 0"));
-        assert!(said("trace:none").contains("no such file"));
+    fn every_mistake_is_described() {
+        let error = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(error("poison").contains("`poisson`"));
+        assert!(error("bursts:0").contains("at least 1"));
+        assert!(error("bursts:x").contains("`x`"));
+        assert!(error("ramp:5").contains("ramp:RATE..RATE"));
+        assert!(error("ramp:a..5").contains("`a`"));
+        assert!(error("steps:100").contains("200:10s"));
+        assert!(error("steps:100:10").contains("10s"));
+        assert!(error("steps:100:0").contains("above 0"));
+        assert!(error("trace:none").contains("no such file"));
         let line = Trace::parse("1.5\nyesterday\n").unwrap_err().to_string();
         assert!(line.starts_with("line 2"), "{line}");
         assert!(Trace::parse("-1\n").is_err());
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_form_stays_as_it_was() {
+    fn the_json_form_does_not_change() {
         for (arrivals, json) in [
             (Arrivals::Constant, r#""constant""#),
             (Arrivals::Poisson, r#""poisson""#),

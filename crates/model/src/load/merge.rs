@@ -1,4 +1,4 @@
-//! Several generators as one: the document of `tare merge --output json`.
+//! The merged result of several generators: the document of `tare merge --output json`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,10 +29,10 @@ pub struct Merged {
     pub latency: HistogramWire,
     /// By endpoint name, in the order of first appearance.
     pub endpoints: Vec<MergedEndpoint>,
-    /// Each generator beside the whole, by shard, start and name.
+    /// The generators, in order of shard, start and name.
     pub generators: Vec<MergedGenerator>,
-    /// The merged result; absent when one of the generators has only an interval log, which
-    /// contains only latency.
+    /// The merged result; absent if one of the generators has only an interval log, which contains
+    /// only latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<LoadResult>>,
     /// The joined verdicts of the generators, with the reasons that the comparison adds.
@@ -65,7 +65,7 @@ pub enum SourceKind {
     IntervalLog,
 }
 
-/// One generator beside the others.
+/// One of the merged generators.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MergedGenerator {
@@ -79,7 +79,7 @@ pub struct MergedGenerator {
     pub window_start_unix_ns: u64,
     /// Length of its window.
     pub window_ns: u64,
-    /// How long after the earliest it started.
+    /// How much later than the earliest one it started.
     pub start_skew_ns: u64,
     /// Its slots, if recorded.
     pub counts: Option<Counts>,
@@ -102,11 +102,11 @@ pub struct MergedGenerator {
 pub struct Deviation {
     /// `p50`, `p90` or `p99`.
     pub what: String,
-    /// The generator's own.
+    /// The generator's own percentile.
     pub value_ns: u64,
     /// Lower end of its interval by order statistics, at 99.9 %.
     pub low_ns: u64,
-    /// Upper end likewise.
+    /// Upper end of the same interval.
     pub high_ns: u64,
     /// Median of the other generators' percentiles.
     pub others_ns: u64,

@@ -19,7 +19,7 @@ pub struct Counts {
     /// Complete responses with a status of 100 to 399; of gRPC calls, those with a
     /// `grpc-status` of 0.
     pub ok: u64,
-    /// Ended by an error of any class but timeout.
+    /// Ended by an error of any class except a timeout.
     pub error: u64,
     /// Not complete within the timeout.
     pub timeout: u64,
@@ -77,7 +77,7 @@ pub enum ErrorClass {
     ConnectFailed,
     /// The peer reset the connection.
     Reset,
-    /// The peer closed before the response was complete.
+    /// The peer closed the connection before the response was complete.
     Closed,
     /// The bytes were not a response.
     BadResponse,
@@ -94,8 +94,8 @@ pub enum ErrorClass {
     GoAway,
     /// Not complete within the timeout; counted in `timeout`, not in `error`.
     Timeout,
-    /// Timed out before it was sent: there was no free connection, or the generator was
-    /// delayed for longer than the timeout (then lateness is high); counted in `timeout`.
+    /// Timed out before it was sent: no connection was free, or the generator was delayed for
+    /// longer than the timeout (then lateness is high); counted in `timeout`.
     TimeoutUnsent,
     /// The TLS handshake failed, or a TLS error followed; see the result's `tls`.
     Tls,
@@ -198,13 +198,12 @@ pub struct LoadResult {
     /// Time that a due slot waited for a free connection or for a new one to open, over the
     /// same slots.
     pub wait_ns: LatencySummary,
-    /// The part of `wait_ns` spent waiting for a stream on an open connection, over the slots
-    /// of HTTP/2 endpoints; absent without any.
+    /// The part of `wait_ns` spent waiting for a stream on an open connection, over the slots of
+    /// HTTP/2 endpoints; absent without such endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_wait_ns: Option<LatencySummary>,
-    /// Of streaming gRPC calls: for each message received, the time since the call's
-    /// last event before it (a message sent or a message received); absent without
-    /// any.
+    /// Of streaming gRPC calls: for each message received, the time since the call's last event
+    /// before it (a message sent or a message received); absent without such calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_latency_ns: Option<LatencySummary>,
     /// done - intended of slots that ended in an error or a timeout.
@@ -266,13 +265,13 @@ pub struct EndpointResult {
     pub latency_ns: LatencySummary,
     /// Errors and timeouts by [`ErrorClass::key`].
     pub errors: BTreeMap<String, u64>,
-    /// gRPC calls by their `grpc-status`, a number; absent where there were none.
+    /// gRPC calls by their `grpc-status`, a number; absent without gRPC calls.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grpc_status: BTreeMap<String, u64>,
     /// The full histogram.
     pub latency: HistogramWire,
-    /// done - intended of slots that ended in an error or a timeout, by
-    /// [`ErrorClass::key`]; absent when there were none.
+    /// done - intended of slots that ended in an error or a timeout, by [`ErrorClass::key`];
+    /// absent without errors and timeouts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error_latency: BTreeMap<String, HistogramWire>,
 }
@@ -285,14 +284,14 @@ pub struct GeneratorStats {
     pub cpu_cores: f64,
     /// Share of the window that the busiest event loop did not spend asleep or spinning.
     pub loop_utilisation: f64,
-    /// Connections opened, the first ones included.
+    /// Connections opened, including the first ones.
     pub connections_opened: u64,
     /// Connections opened again after a close, an error or a timeout, in the window.
     pub reconnects: u64,
     /// Largest number of slots that waited for a connection at the same time; with several
     /// threads, the sum of each one's largest.
     pub waiting_max: u64,
-    /// Bytes written and read in the window.
+    /// Bytes written in the window.
     pub bytes_sent: u64,
     /// Bytes read in the window.
     pub bytes_received: u64,
@@ -303,10 +302,10 @@ pub struct GeneratorStats {
     /// those of all machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awake: bool,
-    /// How long a cache line took from the first to the last core that the generator may run
-    /// on, in nanoseconds: before its connections were opened, and after its end. A pair for
-    /// each generator, in an order of their own; none for one that has one core only or found
-    /// no core free, and in results of older versions.
+    /// How long a cache line took from the first to the last core that the generator may run on,
+    /// in nanoseconds: before its connections were opened, and after its end. One pair for each
+    /// generator, not in the order of the generators; none for a generator that has only one core
+    /// or found no free core, and none in results of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub core_to_core_ns: Vec<[f64; 2]>,
 }

@@ -1,4 +1,4 @@
-//! Schedules: a schedule is a value, an iterator of slots.
+//! Schedules. A schedule is a value: an iterator of slots.
 
 use super::{Arrivals, LoadSpec, Mode, RateStep, Trace};
 use crate::rng::Rng;
@@ -13,20 +13,20 @@ pub struct Slot {
     pub at_ns: u64,
 }
 
-/// All that a schedule follows from.
+/// Everything that determines a schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulePlan {
     /// Mean slots per second over all shards; positive and finite.
     pub rate_rps: f64,
     /// Distribution of the instants.
     pub arrivals: Arrivals,
-    /// Of what is random in them.
+    /// Seed of random arrivals.
     pub seed: u64,
-    /// Length of the warm-up: shapes in time begin after it.
+    /// Length of the warm-up. Ramps, steps and traces begin after it.
     pub warmup_ns: u64,
-    /// Length of the window: a ramp's.
+    /// Length of the window, which is the length of a ramp.
     pub window_ns: u64,
-    /// Connections of all generators: for [`Arrivals::Wrk2`].
+    /// Connections of all generators, for [`Arrivals::Wrk2`].
     pub connections: u64,
 }
 
@@ -48,10 +48,10 @@ impl SchedulePlan {
     }
 }
 
-/// An open-loop schedule: seeded, and the same whichever way it is divided into
-/// shards. A shard sees the slots whose index is its own modulo the number of shards,
-/// so that constant arrivals of all shards together are evenly spaced. It goes on
-/// after the window, but for a trace and for a rate that has fallen to 0.
+/// An open-loop schedule. Its seed determines it, and it is the same however it is divided into
+/// shards. A shard has the slots whose index modulo the number of shards is its own index, so that
+/// constant arrivals of all shards together are evenly spaced. The schedule continues after the
+/// window, except for a trace and for a rate that has fallen to 0.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     shape: Shape,
@@ -60,15 +60,15 @@ pub struct Schedule {
     next_index: u64,
 }
 
-/// From an index to an instant.
+/// Computes the instant of a slot from its index.
 #[derive(Debug, Clone)]
 enum Shape {
-    /// So many slots at each multiple of a period.
+    /// `slots` slots at each multiple of a period.
     Even {
         slots: u64,
         rate_rps: f64,
     },
-    /// The only one that must be walked.
+    /// Each instant follows from the previous one, so all slots must be computed in order.
     Poisson {
         at_ns: f64,
         rate_rps: f64,
@@ -83,8 +83,8 @@ enum Shape {
 }
 
 impl Schedule {
-    /// Of the slots of `plan`, divided over `shards`, those of `shard`, which is
-    /// below `shards`.
+    /// The slots of shard `shard` of `shards`. Panics unless `shard` is below `shards` and the
+    /// rate is positive.
     #[must_use]
     pub fn new(plan: &SchedulePlan, shard: u64, shards: u64) -> Self {
         let rate_rps = plan.rate_rps;
@@ -135,7 +135,7 @@ impl Schedule {
     }
 }
 
-/// The nanosecond next to `ns`, which lies in the first 50 days.
+/// Rounds `ns` to the nearest nanosecond; correct for the first 50 days.
 #[inline]
 fn nearest(ns: f64) -> u64 {
     (ns + 0.5) as u64
@@ -155,8 +155,8 @@ fn steps_profile(steps: &[RateStep], warmup_ns: u64) -> Vec<(u64, f64, f64)> {
 }
 
 impl Shape {
-    /// The instant of slot `index`; `None` when the schedule has ended before it.
-    /// From the index, not by adding up: no drift however long it runs.
+    /// The instant of slot `index`; `None` if the schedule has ended before it. It is computed
+    /// from the index and not by repeated addition, so that it never drifts.
     fn instant(&mut self, index: u64) -> Option<u64> {
         match self {
             Self::Even { slots, rate_rps } => {
@@ -219,8 +219,8 @@ impl Segment {
         }
     }
 
-    /// How long after the beginning `n` slots of it are planned: the root of
-    /// `from t + (to - from) t² / (2 length) = n` in the form that loses no digits.
+    /// Time from the beginning of the segment to its slot `n`: the root of
+    /// `from t + (to - from) t² / (2 length) = n`, in the form that loses no digits.
     fn instant(&self, n: f64) -> f64 {
         if n <= 0.0 {
             return 0.0;
@@ -232,8 +232,8 @@ impl Segment {
 }
 
 impl Profile {
-    /// From lengths in nanoseconds and rates per second at both ends. The last one is
-    /// taken to be endless.
+    /// Makes a profile of segments, each with its length in nanoseconds and its rates per second
+    /// at both ends. The last one should have the length `u64::MAX`, so that it does not end.
     fn new(parts: &[(u64, f64, f64)]) -> Self {
         let (mut begin, mut slots) = (0.0, 0.0);
         let mut segments = Vec::with_capacity(parts.len());
@@ -255,7 +255,7 @@ impl Profile {
         }
     }
 
-    /// For indices that never go down.
+    /// The instant of slot `index`. The index must not decrease from call to call.
     fn instant(&mut self, index: u64) -> Option<u64> {
         let n = index as f64;
         loop {
@@ -270,7 +270,7 @@ impl Profile {
 }
 
 impl Schedule {
-    /// Past the slots of other shards, one by one.
+    /// The next slot of this shard. Computes and skips the slots of the other shards.
     fn walk(&mut self) -> Option<Slot> {
         loop {
             let index = self.next_index;

@@ -16,7 +16,7 @@ pub struct SearchResult {
     pub tare_version: String,
     /// The objectives, as written, including the default ones.
     pub objectives: Vec<String>,
-    /// The highest rate that meets them; absent when none was found.
+    /// The highest rate that meets them; absent if none was found.
     pub found: Option<RateEstimate>,
     /// How far the rate may exceed the sustainable rate, as a share: a backlog that grows
     /// during a step is detected only when it reaches the allowed latency. Absent without an
@@ -40,7 +40,7 @@ pub struct RateEstimate {
     pub low_rps: f64,
     /// Upper end of the interval.
     pub high_rps: f64,
-    /// Probability that the interval holds, 0 to 1.
+    /// Probability that the interval contains the rate, 0 to 1.
     pub confidence: f64,
 }
 

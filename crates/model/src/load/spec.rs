@@ -56,7 +56,7 @@ pub struct LoadSpec {
     /// Whether the cores of the generator's machine are prevented from sleeping.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awake: bool,
-    /// One of how many requests gets kernel timestamps, too; 0: none.
+    /// One in this number of requests also gets kernel timestamps; 0: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kernel_timestamps_every: u32,
     /// Addresses on loopback, by name, from which a worker reads JSON documents of its own
@@ -103,7 +103,7 @@ pub struct Endpoint {
     /// Protocol of the connection.
     #[serde(default, skip_serializing_if = "Protocol::is_http1")]
     pub protocol: Protocol,
-    /// Request method. A gRPC call is a POST, whatever this says.
+    /// Request method. A gRPC call is a POST, regardless of this value.
     pub method: String,
     /// `http://authority/path?query`, or `https://`. The authority is the Host header and,
     /// without `connect`, the address. The path of a gRPC call is
@@ -113,14 +113,14 @@ pub struct Endpoint {
     /// outbound port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect: Option<String>,
-    /// Further request headers, in order; of a gRPC call, its metadata.
+    /// Additional request headers, in order; for a gRPC call, its metadata.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// Request body, base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// Request messages of a gRPC call, in order, each base64 and without its length
-    /// prefix. Exactly one where the kind of call has one.
+    /// Request messages of a gRPC call, in order, each base64 and without its length prefix.
+    /// Exactly one if the kind of call sends one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages_base64: Vec<String>,
     /// Settings of a gRPC call.
@@ -201,7 +201,7 @@ impl Streaming {
     }
 }
 
-/// Open loop or closed.
+/// Open or closed loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Mode {
@@ -218,7 +218,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The same without a trace's instants, for results.
+    /// A copy without the instants of a trace, for results.
     #[must_use]
     pub fn without_instants(&self) -> Self {
         match self {
@@ -231,7 +231,7 @@ impl Mode {
     }
 }
 
-/// How the generator waits.
+/// How the generator waits for the next slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
@@ -247,7 +247,7 @@ const TIMEOUT_NS: u64 = 10_000_000_000;
 const CONNECTIONS: u32 = 10;
 
 impl Endpoint {
-    /// GET of `url` over HTTP/1.1, named by it, without headers of its own.
+    /// A GET request of `url` over HTTP/1.1, named by the URL, without additional headers.
     #[must_use]
     pub fn get(url: impl Into<String>) -> Self {
         let url = url.into();

@@ -1,4 +1,4 @@
-//! A recorded trace: instants, as a text and as JSON.
+//! A recorded trace of instants, as text and as JSON.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::text::quoted;
 use crate::units::{UnitError, parse_duration};
 
-/// Most slots of a recorded trace, which is a part of the specification.
+/// Most slots of a recorded trace. It is part of the specification of a generator.
 pub const TRACE_SLOTS_MAX: usize = 5_000_000;
 
 /// Why arrivals, or the file of a trace, are refused: what was found and what was expected.
@@ -49,10 +49,10 @@ struct TraceWire {
 }
 
 impl Trace {
-    /// A trace of instants in nanoseconds, which are put in order.
+    /// A trace of instants in nanoseconds, given in any order.
     ///
     /// # Errors
-    /// [`ArrivalsError`] without any, or with more than [`TRACE_SLOTS_MAX`].
+    /// [`ArrivalsError`] for no instants, or more than [`TRACE_SLOTS_MAX`].
     pub fn new(mut instants_ns: Vec<u64>) -> Result<Self, ArrivalsError> {
         let slots = instants_ns.len();
         if slots == 0 || slots > TRACE_SLOTS_MAX {
@@ -68,9 +68,9 @@ impl Trace {
         })
     }
 
-    /// Reads a file of timestamps: one a line, in seconds with up to nine decimals, in
-    /// any order and from any origin; the earliest becomes the start of the window. Text after
-    /// a blank or a comma, empty lines and lines that begin with `#` are ignored.
+    /// Reads a file of timestamps: one per line, in seconds with up to nine decimals, in any order
+    /// and from any origin; the earliest becomes the start of the window. Text after a space, tab
+    /// or comma, empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
     /// [`ArrivalsError`] for the first line without a timestamp.
@@ -114,12 +114,12 @@ impl Trace {
         self.length_ns
     }
 
-    /// Whether it has its instants.
+    /// Whether it includes the instants.
     pub(super) fn has_instants(&self) -> bool {
         self.instants_ns.is_some()
     }
 
-    /// The same without its instants.
+    /// A copy without the instants.
     pub(super) fn without_instants(&self) -> Self {
         Self {
             instants_ns: None,

@@ -1,4 +1,4 @@
-//! Below HTTP: TLS settings of a generator, TLS results, and the error of its own clock.
+//! TLS settings and TLS results of a generator, and its own measurement error.
 
 use std::collections::BTreeMap;
 
@@ -86,13 +86,13 @@ pub struct TlsResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstrumentError {
-    /// One of how many requests of the window was chosen.
+    /// One in this number of requests of the window was chosen.
     pub every: u32,
     /// Requests of the window with both kernel timestamps.
     pub sampled: u64,
     /// Chosen requests for which a kernel timestamp is missing.
     pub missed: u64,
-    /// Why there are none, if known.
+    /// Why kernel timestamps are missing, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
     /// Kernel send - intended: how late the request left this machine's TCP.

@@ -34,7 +34,7 @@ impl Catalogue {
             problems
                 .add(
                     node.find("name").location,
-                    format!("a second mesh `{name}`"),
+                    format!("duplicate mesh name `{name}`"),
                 )
                 .expected("a name that no other mesh has");
             return;
@@ -99,12 +99,9 @@ mod tests {
             }
             let k = mesh
                 .kubernetes
-                .unwrap_or_else(|| panic!("{name} has no section"));
+                .unwrap_or_else(|| panic!("{name} has no section `kubernetes`"));
             k.check().unwrap();
-            assert!(
-                !k.tried.is_empty(),
-                "{name} does not say how far it was tried"
-            );
+            assert!(!k.tried.is_empty(), "{name} has an empty `tried`");
             if mesh.data_plane == DataPlaneKind::Installed {
                 assert!(k.releases.is_empty());
                 continue;
@@ -137,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_of_istio_differ_in_what_their_names_say() {
+    fn variants_of_istio_change_the_settings_in_their_names() {
         let catalogue = Catalogue::builtin(&mut Problems::default());
         let of = |name: &str| catalogue.get(name).unwrap();
         let values = |name: &str| of(name).kubernetes.unwrap().values.clone();
@@ -164,16 +161,13 @@ mod tests {
         assert_eq!(auto, Some(false.into()));
         without.manifests[0]["spec"]["mtls"]["mode"] = "STRICT".into();
         let minimal = of("istio/minimal").kubernetes.unwrap();
-        assert_eq!(
-            *without, *minimal,
-            "they differ in mutual TLS and nothing else"
-        );
+        assert_eq!(*without, *minimal, "they must differ in mutual TLS only");
         let ambient = of("istio/ambient");
         assert_eq!(ambient.data_plane, DataPlaneKind::NodeProxy);
         let join = ambient.kubernetes.unwrap().join;
         assert!(
             !join.namespace_labels.contains_key("istio-injection"),
-            "no sidecar beside ztunnel"
+            "ambient pods must not get a sidecar"
         );
     }
 
@@ -200,6 +194,6 @@ mod tests {
             "mine.yaml",
             "name: envoy\ndata_plane: none\n",
         );
-        assert_eq!(problems.list()[0].found, "a second mesh `envoy`");
+        assert_eq!(problems.list()[0].found, "duplicate mesh name `envoy`");
     }
 }

@@ -1,4 +1,4 @@
-//! From a mesh's file to its meshes: the mesh itself and its variants.
+//! Decodes a mesh file into the mesh itself and its variants.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
 /// Most worker threads of one proxy.
 const CONCURRENCY_MAX: u32 = 256;
 
-/// Settings as they were written: only those that change.
+/// Settings as written in a file: only those that change.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(
     rename = "Settings",
@@ -30,7 +30,7 @@ pub(crate) struct SettingsFile {
 }
 
 impl SettingsFile {
-    /// These settings over `base`; `None` when one of them is broken.
+    /// Applies these settings over `base`. `None` if one of them is invalid.
     pub(crate) fn over(self, base: &MeshSettings) -> Option<MeshSettings> {
         Some(MeshSettings {
             concurrency: self.concurrency.or(Count(base.concurrency))?.0,
@@ -52,7 +52,7 @@ struct MeshFile {
     settings: Field<SettingsFile>,
     #[serde(default)]
     kubernetes: Field<Json>,
-    /// Decoded one by one.
+    /// Decoded one by one by [`variants`].
     #[serde(default)]
     variants: Field<serde::de::IgnoredAny>,
 }
@@ -119,7 +119,8 @@ fn variants(problems: &mut Problems, node: &Node, base: &Mesh) -> Vec<Mesh> {
 }
 
 impl VariantFile {
-    /// The mesh `name`, or the variant of that name where `base` is a mesh of a file.
+    /// Applies these changes over `base`. The result is the mesh `name` or, if `base` has a name,
+    /// the variant `name` of that mesh.
     fn over(self, problems: &mut Problems, base: &Mesh, name: String) -> Option<Mesh> {
         let mut mesh = Mesh {
             title: self.title.or_else(|| name.clone())?,

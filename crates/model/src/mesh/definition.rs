@@ -79,7 +79,7 @@ pub struct Mesh {
     pub data_plane: DataPlaneKind,
     /// Settings in force.
     pub settings: MeshSettings,
-    /// Its definition on Kubernetes; absent elsewhere.
+    /// Its definition on Kubernetes; absent in other environments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Box<MeshKubernetes>>,
 }

@@ -31,8 +31,8 @@ pub struct MeshKubernetes {
     /// Source of the proof that the mesh is in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofSource>,
-    /// JSON documents read from the generator's own sidecar after the load: names, with
-    /// addresses on the pod's loopback, as `http://127.0.0.1:15000/config_dump`.
+    /// JSON documents read from the generator's own sidecar after the load: names, with addresses
+    /// on the pod's loopback, such as `http://127.0.0.1:15000/config_dump`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub proxy_config: BTreeMap<String, String>,
     /// Objects of the mesh that must be gone after its removal.
@@ -77,7 +77,7 @@ pub struct Join {
     /// Labels of each namespace of an instance, and of the generators'.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub namespace_labels: BTreeMap<String, String>,
-    /// Annotations of the same.
+    /// Annotations of the same namespaces.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub namespace_annotations: BTreeMap<String, String>,
     /// Labels of each pod.
@@ -86,10 +86,10 @@ pub struct Join {
     /// Annotations of each pod.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub pod_annotations: BTreeMap<String, String>,
-    /// Further annotations of the generators' pods.
+    /// Additional annotations of the generators' pods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub generator_annotations: BTreeMap<String, String>,
-    /// Objects made in each instance's namespace, as a waypoint.
+    /// Objects created in the namespace of each instance, such as a waypoint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<Value>,
 }
@@ -121,7 +121,7 @@ pub struct MeshParts {
 pub struct PodSelector {
     /// The namespace.
     pub namespace: String,
-    /// A label selector, as `app=istiod`.
+    /// A label selector, such as `app=istiod`.
     pub selector: String,
 }
 
@@ -145,8 +145,8 @@ pub struct ProofSource {
     pub port: u16,
     /// Its path.
     pub path: String,
-    /// Counters of inbound requests, as `request_total{direction="inbound"}`; the first one that
-    /// a proxy has is used. The braces contain some of its labels.
+    /// Counters of inbound requests, such as `request_total{direction="inbound"}`; the first one
+    /// that a proxy has is used. The braces contain some of its labels.
     pub counters: Vec<String>,
     /// Whether to read the counters of the node proxies, which count connections, instead of
     /// the sidecars, which count requests.
@@ -157,7 +157,7 @@ pub struct ProofSource {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Leftovers {
-    /// Suffixes of the API groups of its custom resources, as `istio.io`.
+    /// Suffixes of the API groups of its custom resources, such as `istio.io`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub crd_groups: Vec<String>,
     /// Prefixes of the names of its cluster roles, bindings and webhook configurations.
@@ -168,7 +168,8 @@ pub struct Leftovers {
     pub config_maps: Vec<String>,
 }
 
-/// `overlay` over `base`: maps are merged key by key, null removes, everything else replaces.
+/// Merges `overlay` into `base`: maps are merged key by key, null removes a key, any other value
+/// replaces.
 pub fn merge(base: &mut Value, overlay: &Value) {
     match (base, overlay) {
         (Value::Object(base), Value::Object(overlay)) => {
@@ -220,7 +221,8 @@ impl MeshKubernetes {
         Ok(merged)
     }
 
-    /// All releases with those of an overlay, by name. Removes the values of a removed release.
+    /// The releases after those of an overlay are applied, matched by name. Removes the values of
+    /// a removed release.
     fn releases_with(&mut self, overlay: Vec<Value>) -> Result<Vec<Value>, String> {
         if overlay.is_empty() {
             self.values.clear();
@@ -298,8 +300,8 @@ impl MeshKubernetes {
     }
 }
 
-/// The name becomes that of a file; the address must be on the pod's loopback, so that a plan
-/// cannot send requests elsewhere.
+/// Checks an entry of `proxy_config`. Its name becomes a file name; its address must be on the
+/// pod's loopback, so that a plan cannot send requests elsewhere.
 fn check_proxy_config(name: &str, url: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(fits) {
@@ -313,7 +315,7 @@ fn check_proxy_config(name: &str, url: &str) -> Result<(), String> {
     match port {
         Some(1..) => Ok(()),
         _ => Err(format!(
-            "found `{url}` in `proxy_config`, expected http://127.0.0.1:PORT/PATH: the sidecar of the generator's own pod"
+            "found `{url}` in `proxy_config`, expected http://127.0.0.1:PORT/PATH, an address of the sidecar in the generator's own pod"
         )),
     }
 }

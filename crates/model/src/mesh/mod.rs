@@ -1,5 +1,5 @@
-//! Meshes as data: one YAML file per mesh under `meshes/`. A new mesh on a known
-//! data plane, or another variant, needs only a file.
+//! Meshes as data: one YAML file per mesh under `meshes/`. A new mesh with a supported data plane,
+//! or another variant, needs only a file.
 
 mod catalogue;
 mod decode;

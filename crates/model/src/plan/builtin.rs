@@ -9,7 +9,7 @@ use crate::text::nearest;
 /// A built-in plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltinPlan {
-    /// Name, as `quick`: that of its file.
+    /// Name, such as `quick`: that of its file.
     pub name: &'static str,
     /// The plan's description, one line.
     pub description: String,
@@ -41,7 +41,7 @@ pub fn builtin(name: &str) -> Option<&'static BuiltinPlan> {
     builtins().iter().find(|b| b.name == name)
 }
 
-/// The built-in plan whose name is nearest to `name`, if one is near.
+/// The built-in plan whose name is nearest to `name`, if `name` is likely a typo of it.
 #[must_use]
 pub fn nearest_builtin(name: &str) -> Option<&'static str> {
     nearest(name, builtins().iter().map(|b| b.name))

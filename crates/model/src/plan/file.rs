@@ -1,6 +1,6 @@
-//! The plan file: what can be written.
+//! The plan file, as it is written.
 //!
-//! The documentation of the fields is that of the published JSON Schema.
+//! The docstrings of the fields are the descriptions in the published JSON Schema.
 
 use std::fmt;
 
@@ -21,11 +21,11 @@ use crate::load::Pace;
 use crate::mesh::SettingsFile;
 use crate::source::{ArrivalsText, Count, Duration, Field, Line, List, Name, Rate, Short};
 
-/// Reads the files that a plan names: from the path in the plan to the text, or to the reason
-/// of the failure.
+/// Reads the files that a plan names: from the path in the plan to the text, or to the reason for
+/// the failure.
 pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
-/// What to measure. Every key may be left out.
+/// What to measure. All keys are optional.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename = "Plan", deny_unknown_fields, default, expecting = "the plan")]
 pub(super) struct PlanFile {
@@ -47,7 +47,7 @@ pub(super) struct PlanFile {
     pub(super) meshes: Field<List<Short<String, MeshEntry>>>,
     /// The mesh that the others are compared with. Default: the first.
     pub(super) baseline: Field<String>,
-    /// The load; several, where `rate` or `connections` are lists. Default: 200 rps.
+    /// The load; several loads if `rate` or `connections` is a list. Default: 200 rps.
     pub(super) load: Field<LoadFile>,
     /// Several loads, instead of `load`.
     #[schemars(with = "Vec<LoadFile>")]
@@ -79,7 +79,7 @@ pub(super) struct WorkloadFile {
     pub(super) mix: Field<String>,
 }
 
-/// A graph in a file of its own.
+/// A graph in a separate file.
 #[derive(Debug, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GraphFile {
@@ -87,7 +87,7 @@ pub(super) struct GraphFile {
     pub(super) file: String,
 }
 
-/// Where the graph is.
+/// The graph by name, in a file, or inline.
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged, inline)]
 pub(super) enum GraphEntry {
@@ -154,7 +154,7 @@ pub(super) struct MeshEntry {
     /// Settings that change.
     #[serde(default)]
     pub(super) settings: Field<SettingsFile>,
-    /// What changes on Kubernetes: merged over `kubernetes` of the mesh, as `{values: {istiod: {...}}}`.
+    /// What changes on Kubernetes: merged over `kubernetes` of the mesh, such as `{values: {istiod: {...}}}`.
     #[serde(default)]
     #[schemars(with = "serde_json::Map<String, Value>")]
     pub(super) kubernetes: Field<Value>,
@@ -164,7 +164,7 @@ pub(super) struct MeshEntry {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename = "Load", deny_unknown_fields, default, expecting = "the load")]
 pub(super) struct LoadFile {
-    /// Name of the load. Default: the rate, as 200rps.
+    /// Name of the load. Default: the rate, such as 200rps.
     pub(super) name: Field<Name>,
     /// Requests per second, up to 100 million; a list makes a load of each. Default: 200.
     pub(super) rate: Field<List<Rate>>,
@@ -198,7 +198,7 @@ pub fn schema() -> serde_json::Value {
 mod tests {
     use super::*;
 
-    /// `TARE_UPDATE=1` writes it anew.
+    /// `TARE_UPDATE=1` rewrites the file.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test of a published file")]
     fn the_published_schema_is_current() {

@@ -18,7 +18,7 @@ pub struct KubernetesSettings {
     /// Path of a kubeconfig. Default: TARE_KUBECONFIG, then KUBECONFIG, then ~/.kube/config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<String>,
-    /// Context in it. Default: its current one.
+    /// Context in the kubeconfig. Default: its current context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
     /// Prefix of the names of all namespaces that a run creates.
@@ -47,7 +47,7 @@ pub struct KubernetesSettings {
     /// Overlays for meshes by name, or by the name before the slash: merged over `kubernetes` of the mesh.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub meshes: BTreeMap<String, Value>,
-    /// Commands of the user's own, run before trials.
+    /// Commands of the user, run before trials.
     #[serde(skip_serializing_if = "Hooks::is_empty")]
     pub hooks: Hooks,
     /// Longest wait for pods and meshes to become ready, in seconds.
@@ -108,17 +108,17 @@ impl KubernetesSettings {
 }
 
 impl KubernetesSettings {
-    /// Applies the overlays of this cluster to `mesh`: first that of the name before the
-    /// slash, then that of its name.
+    /// Applies the overlays of this cluster to `mesh`: first that of the name before the slash,
+    /// then that of the full name.
     ///
     /// # Errors
-    /// When it does not run on Kubernetes, or an overlay does not fit.
+    /// If the mesh does not run on Kubernetes, or the result of an overlay is invalid.
     pub fn apply(&self, mesh: &mut Mesh) -> Result<(), String> {
         if mesh.data_plane == DataPlaneKind::None {
             return Ok(());
         }
         if !mesh.data_plane.is_on_kubernetes() {
-            return Err("it does not run on Kubernetes".to_owned());
+            return Err("this mesh only runs as local processes".to_owned());
         }
         let mut section = mesh.kubernetes.take().unwrap_or_default();
         let family = mesh.name.split('/').next().unwrap_or_default().to_owned();
@@ -149,7 +149,7 @@ pub enum PullPolicy {
 }
 
 impl PullPolicy {
-    /// The word in a pod.
+    /// The value in the specification of a pod.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -167,7 +167,7 @@ pub enum GeneratorNode {
     /// One node, chosen at random for each block (from the plan's seed) and tainted meanwhile.
     #[default]
     Reserved,
-    /// No reserved node: the scheduler places them beside the application.
+    /// No reserved node: the generators may run on the nodes of the application.
     Shared,
 }
 
@@ -193,8 +193,8 @@ pub enum SamplingSource {
     Kubelet,
 }
 
-/// Commands of the user's own, run on this machine by a shell with `TARE_CONTEXT`,
-/// `TARE_KUBECONFIG`, `TARE_BLOCK` and `TARE_MESH` set to those of the trial that follows.
+/// Commands of the user, run on this machine by a shell with `TARE_CONTEXT`, `TARE_KUBECONFIG`,
+/// `TARE_BLOCK` and `TARE_MESH` set to those of the trial that follows.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "the hooks")]
 pub struct Hooks {

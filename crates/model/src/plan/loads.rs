@@ -9,14 +9,14 @@ use crate::units::exact_duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A load and where it comes from.
+/// A load with the locations for its problems.
 pub(super) struct PlacedLoad {
     pub(super) load: Load,
     pub(super) location: Location,
     pub(super) connections_location: Location,
 }
 
-/// Every load with the location that its mistakes are pointed at.
+/// Resolves all loads, each with the locations for its problems.
 pub(super) fn resolve(
     problems: &mut Problems,
     load: Field<LoadFile>,
@@ -153,7 +153,7 @@ fn arrivals(
     }
 }
 
-/// The rates that are written, or the one that follows from the arrivals.
+/// The rates in the plan, or the one that the arrivals determine.
 fn rates(
     problems: &mut Problems,
     written: Field<List<Rate>>,
@@ -174,9 +174,9 @@ fn rates(
         problems
             .add(
                 location,
-                format!("found a rate beside the arrivals {arrivals}"),
+                format!("found both a rate and the arrivals {arrivals}"),
             )
-            .expected("no `rate`: it follows from these arrivals");
+            .expected("no `rate`, because these arrivals determine it");
         return None;
     }
     if mean_rps > 0.0 && mean_rps <= RATE_RPS_MAX {
@@ -191,7 +191,8 @@ fn rates(
     None
 }
 
-/// `200rps`; where the arrivals have a rate of their own, their kind comes first.
+/// Name of a load: `200rps` or, if the arrivals determine the rate, with their kind:
+/// `ramp-200rps`.
 fn rate_name(rate_rps: f64, load: &Load) -> String {
     match load.arrivals.own_rate_rps(load.duration_ns) {
         None => format!("{rate_rps}rps"),

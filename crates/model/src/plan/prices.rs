@@ -1,4 +1,4 @@
-//! Prices of CPU and memory where the reader would run the mesh.
+//! Prices of CPU and memory, as given in a plan.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ const PRICE_MAX: u32 = 1_000_000;
 /// Highest number of proxies and of requests per second.
 const SIZE_MAX: u32 = 1_000_000_000;
 
-/// Prices and, where it is not the measured one, the size for which costs are computed.
+/// Prices, and the size for which costs are computed if it is not the measured one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -20,13 +20,13 @@ pub struct Prices {
     pub gib_hour: f64,
     /// Name of the currency; may be empty.
     pub currency: String,
-    /// Requests per second; absent: each load's own rate.
+    /// Requests per second; if absent, the rate of each load.
     pub rps: Option<f64>,
-    /// Number of proxies; absent: as many as were measured.
+    /// Number of proxies; if absent, the measured number.
     pub proxies: Option<f64>,
 }
 
-/// Prices, for the cost per month at a size of your own.
+/// Prices, for the cost per month at a chosen size.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename = "Prices", deny_unknown_fields, expecting = "the prices")]
 pub(super) struct PricesFile {
@@ -34,7 +34,7 @@ pub(super) struct PricesFile {
     core_hour: Field<Amount<PRICE_MAX>>,
     /// Price of a GiB of memory for an hour.
     gib_hour: Field<Amount<PRICE_MAX>>,
-    /// Name of the currency, as EUR. Default: none.
+    /// Name of the currency, such as EUR. Default: none.
     #[serde(default)]
     currency: Field<Line>,
     /// Requests per second for which costs are computed. Default: the rate of each load.

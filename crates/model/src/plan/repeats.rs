@@ -1,4 +1,4 @@
-//! How many blocks: a number, or until intervals are narrow enough.
+//! The number of blocks: fixed, or until the intervals are narrow enough.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ const MAX_DEFAULT: u32 = 20;
 /// Default number of blocks.
 const REPEATS_DEFAULT: u32 = 3;
 
-/// How many blocks.
+/// Number of blocks.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(
     rename = "Repeats",
@@ -25,8 +25,8 @@ pub(super) struct RepeatsFile {
     max: Field<Count<1, REPEATS_MAX>>,
     /// Fewest blocks, 5 to 1000. Default: 5. Only with `until`.
     min: Field<Count<UNTIL_MIN, REPEATS_MAX>>,
-    /// Stop when every mesh under every load has intervals this narrow: half their width
-    /// as a share of the percentile, as `{p99: 5%}`.
+    /// Stop when every mesh under every load has intervals this narrow: half their width as a
+    /// share of the percentile, such as `{p99: 5%}`.
     until: Field<UntilFile>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct UntilFile {
     p99_9: Field<Share>,
 }
 
-/// Most blocks, and when to stop before.
+/// Returns the maximum number of blocks and, for an adaptive plan, when to stop earlier.
 pub(super) fn resolve(
     problems: &mut Problems,
     written: Field<Short<u32, RepeatsFile>>,
@@ -57,7 +57,7 @@ pub(super) fn resolve(
         if let Some(location) = file.min.location() {
             problems
                 .add(location, "found `min` without `until`")
-                .expected("`until` beside it, or a number of repeats");
+                .expected("`until` as well, or a number of repeats");
         }
         return Some((file.max.or(Count(REPEATS_DEFAULT))?.0, None));
     };
@@ -67,10 +67,7 @@ pub(super) fn resolve(
     );
     if max < min {
         problems
-            .add(
-                location,
-                format!("found at most {max} repeats, at least {min}"),
-            )
+            .add(location, format!("found `max` {max} below `min` {min}"))
             .expected(format!("`max` of at least {min}"));
         return None;
     }
@@ -90,7 +87,7 @@ pub(super) fn resolve(
         problems
             .add(until_location.unwrap_or(location), "found no percentile")
             .expected("at least one of p50, p90, p99 and p99.9")
-            .help("as in `until: {p99: 5%}`");
+            .help("for example `until: {p99: 5%}`");
         return None;
     }
     Some((max, Some(StopRule { targets, min })))
@@ -106,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_or_until_narrow_enough() {
+    fn repeats_are_a_number_or_a_stop_rule() {
         let fixed = plan("repeats: 4", &[]).unwrap();
         assert_eq!((fixed.repeats, fixed.until), (4, None));
         let until = plan("repeats: {until: {p99: 5%, p50: 1.5 %}}", &[]).unwrap();
@@ -140,7 +137,7 @@ mod tests {
             ("repeats: {until: {p99: 5%}, min: 3}", "3"),
             (
                 "repeats: {until: {p99: 5%}, max: 4}",
-                "found at most 4 repeats, at least 5",
+                "found `max` 4 below `min` 5",
             ),
         ] {
             let error = plan(text, &[]).unwrap_err().to_string();

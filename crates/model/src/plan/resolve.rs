@@ -1,4 +1,4 @@
-//! From text to [`Plan`]: the rules between keys.
+//! Resolves the text of a plan into a [`Plan`]: the rules that involve several keys.
 
 use super::file::{Environment, MeshEntry, PlanFile, ReadFile};
 use super::kubernetes::KubernetesSettings;
@@ -14,12 +14,12 @@ const LIST_MAX: usize = 64;
 /// Most trials of a plan.
 const TRIALS_MAX: u64 = 10_000;
 
-/// Resolves a plan file: `text`, called `source_name` in messages, with each of
-/// `sets` (`path=value`) applied to it. `read_file` gives the files it names.
+/// Resolves a plan file: `text`, called `source_name` in messages, with each of `sets`
+/// (`path=value`) applied to it. `read_file` returns the files that the plan names.
 ///
 /// # Errors
-/// Everything that is wrong with it, each with its location, what was found, what was
-/// expected, and the nearest valid name.
+/// All problems of the plan, each with its location, what was found, what was expected, and the
+/// nearest valid name.
 pub fn resolve(
     source_name: &str,
     text: &str,
@@ -31,7 +31,7 @@ pub fn resolve(
     problems.check(plan)
 }
 
-/// A plan, complete only if there are no problems.
+/// Reads a plan. The result is complete only if `problems` is empty.
 fn read(
     problems: &mut Problems,
     source_name: &str,
@@ -88,7 +88,7 @@ fn read(
                 format!("{trials} trials: meshes x loads x repeats"),
             )
             .expected(format!("at most {TRIALS_MAX}"))
-            .help("divide the plan");
+            .help("split the plan into several");
     }
     if let Some(bodies) = plan.excess_body_bytes() {
         problems
@@ -102,7 +102,7 @@ fn read(
     Some(plan)
 }
 
-/// Settings of the cluster, if the plan runs on one.
+/// Resolves the settings of the cluster; `Some(None)` for a plan that runs elsewhere.
 fn kubernetes(
     problems: &mut Problems,
     written: Field<KubernetesSettings>,
@@ -118,8 +118,8 @@ fn kubernetes(
     Some(on_cluster.then(|| Box::new(settings)))
 }
 
-/// The meshes as they are in this environment: each must be able to run there, and the
-/// cluster's own overlays apply.
+/// Adapts the meshes to the environment: checks that each can run there, and applies the overlays
+/// of the cluster.
 fn placed(
     problems: &mut Problems,
     mut meshes: Vec<Mesh>,
@@ -154,7 +154,7 @@ fn placed(
     (problems.list().len() == before).then_some(meshes)
 }
 
-/// A plan's name from its file's.
+/// Makes the name of a plan from its file name.
 fn stem(source_name: &str) -> String {
     let file = source_name.rsplit(['/', '\\']).next().unwrap_or("");
     let stem = file.split('.').next().unwrap_or("");
@@ -167,8 +167,8 @@ fn stem(source_name: &str) -> String {
     if clean.is_empty() { "plan" } else { clean }.to_owned()
 }
 
-/// The built-in meshes and those of the plan's files. `None` when one of them is broken: then
-/// an unknown name may be a consequence.
+/// The built-in meshes and those of the plan's files. `None` if one of them is invalid, because an
+/// unknown name may then be a consequence.
 fn catalogue(
     problems: &mut Problems,
     mesh_files: Field<List<String>>,
@@ -222,7 +222,7 @@ fn meshes(
         if meshes.iter().any(|m| m.name == mesh.name) {
             let name = &mesh.name;
             problems
-                .add(location, format!("a second mesh named `{name}`"))
+                .add(location, format!("duplicate mesh name `{name}`"))
                 .expected("each name once")
                 .help(format!(
                     "give one of them another name: `{{name: {name}-again, mesh: {name}}}`"
@@ -241,7 +241,7 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
     };
     let Some(mut mesh) = catalogue.get(&wanted) else {
         problems
-            .add(location, format!("there is no mesh `{wanted}`"))
+            .add(location, format!("unknown mesh `{wanted}`"))
             .one_of(&wanted, catalogue.names());
         return None;
     };
@@ -260,7 +260,7 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
             let found = format!("settings that differ from those of `{wanted}`, without a name");
             problems
                 .add(location, found)
-                .expected("a `name` beside them")
+                .expected("a `name` next to `settings`")
                 .help(format!(
                     "without it, the results could be mistaken for those of `{wanted}`"
                 ));
@@ -273,13 +273,13 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
     if let Field::Given(Spanned { value, location }) = &entry.kubernetes {
         if entry.name.is_absent() {
             problems
-                .add(*location, format!("another `{wanted}`, without a name"))
-                .expected("a `name` beside it");
+                .add(*location, format!("changes to `{wanted}`, without a name"))
+                .expected("a `name` next to `kubernetes`");
             return None;
         }
         mesh.overlay(problems, value, *location)?;
     }
-    // Under its parent's title an alias would be taken for its parent.
+    // An alias with an unchanged title could be mistaken for the mesh itself.
     if let Some(Name(name)) = entry.name.optional()?
         && name != mesh.name
     {
@@ -326,7 +326,7 @@ fn checked_loads(
     for (i, PlacedLoad { load, location, .. }) in loads.iter().enumerate() {
         if loads[..i].iter().any(|l| l.load.name == load.name) {
             problems
-                .add(*location, format!("a second load named `{}`", load.name))
+                .add(*location, format!("duplicate load name `{}`", load.name))
                 .expected("each name once")
                 .help("give one of them a `name`");
         }

@@ -17,13 +17,13 @@ use crate::mesh::{DataPlaneKind, Mesh};
 pub struct Plan {
     /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Name, as `quick`.
+    /// Name, such as `quick`.
     pub name: String,
     /// Description on one line; may be empty.
     pub description: String,
     /// The environment.
     pub environment: EnvironmentKind,
-    /// Settings of the environment `kubernetes`; absent elsewhere.
+    /// Settings of the environment `kubernetes`; absent in other environments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Box<KubernetesSettings>>,
     /// The application.
@@ -66,7 +66,8 @@ pub struct PrecisionTarget {
     pub half_width: f64,
 }
 
-/// Fewest blocks after which an adaptive plan may stop: fewer agree by chance too often.
+/// Fewest blocks after which an adaptive plan may stop. With fewer, intervals are too often narrow
+/// by chance.
 pub const UNTIL_MIN: u32 = 5;
 
 /// Percentiles that can be targets.
@@ -114,7 +115,7 @@ pub struct Workload {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// Name, as `200rps`.
+    /// Name, such as `200rps`.
     pub name: String,
     /// Slots per second.
     pub rate_rps: f64,
@@ -196,7 +197,7 @@ impl Workload {
     /// the mix names.
     #[must_use]
     pub fn origins(&self) -> u64 {
-        self.asked().len() as u64 * u64::from(self.instances)
+        self.services_in_mix().len() as u64 * u64::from(self.instances)
     }
 
     fn mix_endpoints(&self) -> &[MixEndpoint] {
@@ -204,7 +205,7 @@ impl Workload {
     }
 
     /// Names of the services in the mix.
-    fn asked(&self) -> BTreeSet<&str> {
+    fn services_in_mix(&self) -> BTreeSet<&str> {
         let endpoints = self.mix_endpoints().iter();
         endpoints.map(|e| e.service.as_str()).collect()
     }
@@ -212,13 +213,13 @@ impl Workload {
     /// Protocols of the services in the mix, each once, HTTP first.
     #[must_use]
     pub fn protocols(&self) -> Vec<ServiceProtocol> {
-        let asked = self.asked();
-        let spoken = |p: &ServiceProtocol| {
+        let in_mix = self.services_in_mix();
+        let is_used = |p: &ServiceProtocol| {
             let mut services = self.graph.services.iter();
-            services.any(|s| s.protocol == *p && asked.contains(s.name.as_str()))
+            services.any(|s| s.protocol == *p && in_mix.contains(s.name.as_str()))
         };
         let mut all = vec![ServiceProtocol::Http, ServiceProtocol::Grpc];
-        all.retain(spoken);
+        all.retain(is_used);
         all
     }
 

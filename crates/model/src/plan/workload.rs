@@ -1,4 +1,4 @@
-//! The workload of a plan: a graph by name, from a file, or written out.
+//! The workload of a plan: a graph by name, in a file, or inline.
 
 use super::file::{GraphEntry, GraphFile, ReadFile, WorkloadFile};
 use super::resolved::Workload;
@@ -53,7 +53,7 @@ fn by_name(problems: &mut Problems, name: &str, location: Location) -> Option<Se
     if graph.is_none() {
         let all = builtins();
         problems
-            .add(location, format!("there is no graph `{name}`"))
+            .add(location, format!("unknown graph `{name}`"))
             .one_of(name, all.iter().map(|b| b.example))
             .expected(one_of(all.iter().map(|b| b.name)));
     }

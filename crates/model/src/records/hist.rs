@@ -1,12 +1,11 @@
-//! How histograms and their summaries look on the wire. The histogram itself,
-//! with recording and merging, is `tare_stats::Histogram`.
+//! The wire format of histograms and of their summaries. The histogram itself, with recording and
+//! merging, is `tare_stats::Histogram`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A histogram as it travels in records: HdrHistogram V2 (uncompressed,
-/// lowest 1 ns, highest 1 h, 3 significant digits), base64, with what V2 does
-/// not keep beside it.
+/// A histogram in records: HdrHistogram V2 (uncompressed, lowest 1 ns, highest 1 h, 3 significant
+/// digits) in base64, with the values that V2 does not store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistogramWire {

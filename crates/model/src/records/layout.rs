@@ -49,11 +49,12 @@ pub const CONFIG: &str = "config";
 pub const SUMMARY: &str = "summary.json";
 /// The page.
 pub const REPORT: &str = "report.html";
-/// [`crate::summary::clusters::ClustersManifest`], above the runs of several clusters.
+/// [`crate::summary::clusters::ClustersManifest`], in the directory above the runs of several
+/// clusters.
 pub const CLUSTERS: &str = "clusters.json";
-/// [`crate::summary::clusters::ClustersComparison`], beside it.
+/// [`crate::summary::clusters::ClustersComparison`], in the same directory.
 pub const CLUSTERS_COMPARISON: &str = "comparison.json";
-/// The same as text.
+/// That comparison as text.
 pub const CLUSTERS_TEXT: &str = "comparison.txt";
-/// In front of the name of a trial directory that is still being written.
+/// Prefix of the name of a trial directory that is still being written.
 pub const PARTIAL_PREFIX: &str = ".partial-";

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Plan;
 use crate::units::format_bytes;
 
-/// What ran, where: `run.json`.
+/// Plan, machine and programs of a run: `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunManifest {
@@ -30,7 +30,7 @@ pub struct RunManifest {
     pub fingerprint: Fingerprint,
 }
 
-/// The machine and the programs: what somebody else would need to repeat it.
+/// The machine and the programs of a run: what is needed to repeat it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {
@@ -44,12 +44,12 @@ pub struct Fingerprint {
     pub memory_bytes: u64,
     /// Clock source of the kernel.
     pub clocksource: String,
-    /// Frequency governor, where there is one.
+    /// Frequency governor, if the kernel reports one.
     pub governor: Option<String>,
-    /// What idle cores did; absent where it is not known.
+    /// State of idle cores; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<IdleCores>,
-    /// Hypervisor, where one shows.
+    /// Hypervisor, if one is detected.
     pub virtualised: Option<String>,
     /// Versions of programs under test: name to version, with the digest of the binary.
     pub programs: BTreeMap<String, String>,
@@ -71,18 +71,18 @@ pub struct Platform<'a> {
 /// One difference between two [`Platform`]s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlatformDifference {
-    /// What differs, as `kernel` or the name of a program.
+    /// What differs, such as `kernel` or the name of a program.
     pub what: String,
-    /// On the first.
+    /// Its value on the first platform.
     pub before: String,
-    /// On the second.
+    /// Its value on the second platform.
     pub after: String,
     /// Whether a run that began on the first cannot be resumed on the second.
     pub forbids_resume: bool,
 }
 
 impl RunManifest {
-    /// Where the run began.
+    /// The platform on which the run began.
     #[must_use]
     pub fn platform(&self) -> Platform<'_> {
         Platform {
@@ -94,7 +94,8 @@ impl RunManifest {
 }
 
 impl Platform<'_> {
-    /// Everything in which `after` differs. The load average is not compared: it differs always.
+    /// All differences of `after` from this platform. The load average is not compared, because it
+    /// always differs.
     #[must_use]
     pub fn differences(self, after: Platform<'_>) -> Vec<PlatformDifference> {
         let mut found = Vec::new();
@@ -127,7 +128,7 @@ impl Platform<'_> {
         let idle = |f: &Fingerprint| {
             f.idle
                 .as_ref()
-                .map_or("not known", IdleCores::state)
+                .map_or("unknown", IdleCores::state)
                 .to_owned()
         };
         compare("idle cores", b.is_awake() != a.is_awake(), idle(b), idle(a));
@@ -155,7 +156,8 @@ impl Platform<'_> {
 }
 
 impl Fingerprint {
-    /// Whether idle cores were kept from sleeping. Versions that recorded nothing let them sleep.
+    /// Whether idle cores were prevented from sleeping. Versions of tare that did not record it
+    /// let them sleep.
     #[must_use]
     pub fn is_awake(&self) -> bool {
         self.idle.as_ref().is_some_and(|idle| idle.awake)
@@ -171,18 +173,18 @@ fn memory_words(before: u64, after: u64) -> [String; 2] {
     rounded
 }
 
-/// What the cores did that had nothing to do.
+/// State of idle cores during a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IdleCores {
-    /// Whether they were kept from sleeping.
+    /// Whether they were prevented from sleeping.
     pub awake: bool,
-    /// How, or why they may have slept: words.
+    /// How they were prevented from sleeping, or why they were not: for people.
     pub how: String,
 }
 
 impl IdleCores {
-    /// What two runs must have in common.
+    /// The state in words: what is compared between two runs.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match self.awake {
@@ -215,12 +217,12 @@ mod tests {
         before: &Fingerprint,
         after: &Fingerprint,
     ) -> Vec<(String, String, String, bool)> {
-        let bed = |fingerprint| Platform {
+        let platform = |fingerprint| Platform {
             tare_version: "1.0.0",
             tare_build: "release",
             fingerprint,
         };
-        let found = bed(before).differences(bed(after));
+        let found = platform(before).differences(platform(after));
         let row = |d: PlatformDifference| (d.what, d.before, d.after, d.forbids_resume);
         found.into_iter().map(row).collect()
     }

@@ -1,7 +1,7 @@
-//! Records: what workers write to standard output, one JSON object a line.
+//! Records: what workers write to standard output, one JSON object per line.
 //!
-//! Every stream begins with `hello` and ends with `final`; a stream without
-//! `final` was cut. `final.checksum` is [`StreamChecksum`] over all lines before it, as
+//! Every stream begins with `hello` and ends with `final`; a stream without `final` is truncated.
+//! `final.checksum` is [`StreamChecksum`] over all lines before it, as
 //! [`RecordWriter`](crate::writer::RecordWriter) writes it.
 
 use std::collections::BTreeMap;
@@ -41,12 +41,12 @@ impl Hello {
 /// What a generator writes.
 #[expect(
     clippy::large_enum_variant,
-    reason = "records are read one at a time, never kept in masses"
+    reason = "records are read one at a time and not kept"
 )]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum LoadRecord {
-    /// First.
+    /// The first record.
     Hello(Hello),
     /// The connections are open and the schedule is fixed.
     Armed {
@@ -57,21 +57,21 @@ pub enum LoadRecord {
         /// Length of the measured window.
         window_ns: u64,
     },
-    /// Each second, from the start of the warm-up.
+    /// Once per second, from the start of the warm-up.
     Progress(Progress),
-    /// Each second of the window, for every second that had news.
+    /// Once per second of the window: additions to each second whose counts changed.
     Interval(Interval),
-    /// After the load, where [`crate::load::LoadSpec::proxy_config`] asks for it. It goes
-    /// into a file of its own and not into load.ndjson.
+    /// After the load, for each document of [`crate::load::LoadSpec::proxy_config`]. It is stored
+    /// in its own file, not in load.ndjson.
     ProxyConfig(ProxySettings),
-    /// The same, where there is nothing to be had.
+    /// Instead of [`Self::ProxyConfig`], for a document that could not be read.
     ProxyConfigMissing {
-        /// What was asked for.
+        /// Name of the document.
         name: String,
-        /// Why it did not come.
+        /// Why it could not be read.
         found: String,
     },
-    /// Last.
+    /// The last record.
     Final {
         /// [`StreamChecksum`] over all lines before this one, as 16 hexadecimal digits.
         checksum: String,
@@ -84,18 +84,18 @@ pub enum LoadRecord {
 /// are kept, because such a document can contain secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProxySettings {
-    /// Name of the document, as `config_dump`.
+    /// Name of the document, such as `config_dump`.
     pub name: String,
     /// Length of the whole document as compact JSON, in bytes.
     pub bytes: u64,
-    /// SHA-256 of the same, in hexadecimal digits.
+    /// SHA-256 of this compact JSON, in hexadecimal digits.
     pub sha256: String,
-    /// Number of times that each value of a setting occurs. A setting's name is its field,
-    /// behind the type of its message where there is one: `Cluster.connect_timeout`.
+    /// Number of times that each value of a setting occurs. A setting is named by its field, with
+    /// the type of its message in front if it has one: `Cluster.connect_timeout`.
     pub settings: BTreeMap<String, BTreeMap<String, u32>>,
 }
 
-/// A generator's sign of life. For people; the books are in the intervals.
+/// Progress of a generator, for display. Results are made of the [`Interval`] records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
     /// Since the start of the window; negative in the warm-up.
@@ -104,7 +104,7 @@ pub struct Progress {
     pub rate_rps: f64,
     /// Median latency of the window so far (of the warm-up so far, in the warm-up).
     pub p50_ns: u64,
-    /// 99th percentile, likewise.
+    /// 99th percentile of latency over the same time.
     pub p99_ns: u64,
     /// Errors and timeouts so far.
     pub errors: u64,
@@ -113,14 +113,12 @@ pub struct Progress {
     /// Slots due per second over the last second.
     #[serde(default)]
     pub planned_rps: f64,
-    /// Median lateness over the last second: what shows at once that a generator
-    /// cannot keep up.
+    /// Median lateness over the last second. It shows at once whether a generator keeps up.
     #[serde(default)]
     pub lateness_now_ns: u64,
 }
 
-/// Additions to the books of one second of the window. Several records may carry
-/// the same `second`: they add up.
+/// Additions to the results of one second of the window. The records of the same `second` add up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// Index of the second by *intended* time, from 0.
@@ -137,20 +135,20 @@ pub struct Interval {
     pub lateness: HistogramWire,
     /// See `LoadResult::wait_ns`.
     pub wait: HistogramWire,
-    /// done - intended of errors and timeouts; absent when there were none.
+    /// done - intended of errors and timeouts; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_latency: Option<HistogramWire>,
-    /// See `LoadResult::stream_wait_ns`; absent when there was none, and in the records
-    /// of versions that did not tell.
+    /// See `LoadResult::stream_wait_ns`; absent without a value, and in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_wait: Option<HistogramWire>,
-    /// See `LoadResult::message_latency_ns`; absent likewise.
+    /// See `LoadResult::message_latency_ns`; absent without a value, and in records of older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_latency: Option<HistogramWire>,
     /// Errors and timeouts by class.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
-    /// By endpoint name, those with news only.
+    /// Additions by endpoint name; endpoints without any are left out.
     pub endpoints: Vec<IntervalEndpoint>,
 }
 
@@ -163,7 +161,7 @@ pub struct IntervalEndpoint {
     pub counts: Counts,
     /// done - intended, over ok responses.
     pub latency: HistogramWire,
-    /// done - intended of errors and timeouts by class; absent when there were none.
+    /// done - intended of errors and timeouts by class; absent without any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error_latency: BTreeMap<String, HistogramWire>,
 }
@@ -172,25 +170,25 @@ pub struct IntervalEndpoint {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WorkloadRecord {
-    /// First.
+    /// The first record.
     Hello(Hello),
-    /// Listening, and connected to whatever it calls.
+    /// The server listens, and is connected to the services that it calls.
     Ready {
         /// Address that it listens on.
         listen: String,
     },
-    /// Something worth knowing happened.
+    /// An event that may explain the results.
     Event {
         /// A sentence.
         message: String,
     },
-    /// Last, after SIGTERM or SIGINT.
+    /// The last record, after SIGTERM or SIGINT.
     Final {
         /// [`StreamChecksum`] over all lines before this one.
         checksum: String,
-        /// Requests answered well, by endpoint name.
+        /// Requests answered without an error, by endpoint name.
         served: BTreeMap<String, u64>,
-        /// Requests answered with an error, by endpoint name; none of them is in `served`.
+        /// Requests answered with an error, by endpoint name; not counted in `served`.
         failed: BTreeMap<String, u64>,
     },
 }
@@ -199,35 +197,35 @@ pub enum WorkloadRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentRecord {
-    /// First.
+    /// The first record.
     Hello(Hello),
-    /// At the start and the end of the window and each second between.
+    /// At the start and the end of the window, and each second in between.
     Sample(ResourceSample),
-    /// A watched process is no more.
+    /// A watched process has ended.
     Gone {
         /// Index into `AgentSpec::processes`.
         process: u32,
         /// Since the start of the window.
         t_ns: i64,
     },
-    /// Before the last, where no agent has read control groups: the samples are made of the
+    /// Before the last record, if no agent read control groups and the samples come from the
     /// kubelets' summaries.
     Kubelet {
         /// Age of the oldest value when it was read, in nanoseconds.
         age_ns_max: u64,
     },
-    /// Last.
+    /// The last record.
     Final {
         /// [`StreamChecksum`] over all lines before this one.
         checksum: String,
         /// CPU that the agent itself used between its first and last sample, in nanoseconds.
         own_cpu_ns: u64,
-        /// Between the first and the last sample.
+        /// Time between the first and the last sample, in nanoseconds.
         elapsed_ns: u64,
     },
 }
 
-/// One look at all watched processes and at the machine.
+/// One reading of all watched processes and of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceSample {
     /// Since the start of the window, read before the first process.
@@ -236,8 +234,8 @@ pub struct ResourceSample {
     pub processes: Vec<Option<ProcessSample>>,
     /// The whole machine.
     pub machine: MachineSample,
-    /// Time for which CPU quotas have stopped the trial's control group so far, in
-    /// nanoseconds, summed over cores; absent where control groups do not tell.
+    /// Time for which CPU quotas have stopped the trial's control group so far, in nanoseconds,
+    /// summed over cores; absent if control groups do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled_ns: Option<u64>,
 }
@@ -247,7 +245,8 @@ pub struct ResourceSample {
 pub struct ProcessSample {
     /// When this process was read, since the start of the window.
     pub t_ns: i64,
-    /// CPU time used since it started, user and system, all threads, the ended ones too.
+    /// CPU time used since it started, user and system, over all threads including those that have
+    /// ended.
     pub cpu_ns: u64,
     /// Resident set size in bytes.
     pub rss_bytes: u64,
@@ -255,17 +254,17 @@ pub struct ProcessSample {
     /// this one (with the last sample: just after it), because it is costly to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pss_bytes: Option<u64>,
-    /// Memory charged to the container's control group without what could be dropped
-    /// at once (inactive file pages), in bytes; for containers only.
+    /// Memory charged to the container's control group, in bytes, without inactive file pages,
+    /// which the kernel can drop at once; for containers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_set_bytes: Option<u64>,
 }
 
 /// The machine at one instant; CPU times since boot, over all cores.
 ///
-/// Busy time is not here: the kernel counts it in ticks, by what it happens to
-/// find at each tick, which is off by 0.1 cores on a quiet machine. Idle time is
-/// exact, so busy is what is neither idle nor stolen.
+/// Busy time is not included: the kernel samples it at each tick, which is wrong by 0.1 cores on a
+/// quiet machine. Idle time is exact, so busy time is computed as the time that is neither idle
+/// nor stolen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineSample {
     /// Cores of the machine, all of them.
@@ -274,12 +273,12 @@ pub struct MachineSample {
     pub idle_ns: u64,
     /// Taken by the hypervisor.
     pub stolen_ns: u64,
-    /// Memory that could still be had, in bytes.
+    /// Available memory, in bytes.
     pub memory_available_bytes: u64,
 }
 
-/// FNV-1a, 64 bits, over the lines of a stream, each with its newline. Finds cut
-/// and damaged streams; it is no protection against malice.
+/// FNV-1a, 64 bits, over the lines of a stream, each with its newline. Detects truncated and
+/// damaged streams, but not deliberate changes.
 ///
 /// Source: Fowler, Noll, Vo; draft-eastlake-fnv.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -292,7 +291,7 @@ impl Default for StreamChecksum {
 }
 
 impl StreamChecksum {
-    /// Takes one line, without its newline.
+    /// Adds one line, without its newline.
     pub fn line(&mut self, line: &str) {
         for byte in line.bytes().chain(std::iter::once(b'\n')) {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -311,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksum_sees_cuts_and_swaps() {
+    fn the_checksum_detects_missing_and_swapped_lines() {
         let sum = |lines: &[&str]| {
             let mut c = StreamChecksum::default();
             lines.iter().for_each(|l| c.line(l));

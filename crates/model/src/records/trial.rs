@@ -1,4 +1,4 @@
-//! Trials: one mesh, one load, one repeat, once; and what is kept of each.
+//! Trials: one mesh, one load, one repeat, run once; their order, and what is stored of each.
 
 use std::collections::BTreeMap;
 
@@ -80,38 +80,38 @@ pub fn order(plan: &Plan) -> Vec<TrialSpec> {
     trials
 }
 
-/// What is kept of a trial: `result.json` in its directory. Derived from the
-/// records beside it.
+/// The result of a trial: `result.json` in its directory. Derived from the records in the same
+/// directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialResult {
     /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// What was asked.
+    /// Specification of the trial.
     pub trial: TrialSpec,
     /// When the trial began (deployment included).
     pub started_unix_ns: u64,
-    /// When it was over.
+    /// When the trial ended.
     pub ended_unix_ns: u64,
-    /// The generators' result; absent when the trial did not get that far.
+    /// The generators' result; absent if the trial ended before it.
     pub load: Option<LoadResult>,
-    /// CPU and memory; absent likewise.
+    /// CPU and memory; absent if nothing was sampled.
     pub resources: Option<Resources>,
-    /// Proofs that what the trial names was in the path, and for `bare` that nothing was.
+    /// Proofs that the mesh was in the path, and for `bare` that no proxy was.
     pub proofs: Vec<Proof>,
-    /// The generator's verdict and everything that the trial adds.
+    /// The generator's verdict with the findings that the trial adds.
     pub verdict: Verdict,
 }
 
-/// One thing that was checked about the mesh before or after the measurement.
+/// A check of the mesh before or after the measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
-    /// What was checked, as `plaintext to an inbound port is refused`.
+    /// What was checked, such as `plaintext to an inbound port is refused`.
     pub claim: String,
     /// Whether it held.
     pub holds: bool,
-    /// What was seen.
+    /// What was observed.
     pub seen: String,
 }
 
@@ -125,7 +125,7 @@ impl std::fmt::Display for Proof {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
-    /// Between the first and the last sample.
+    /// Time between the first and the last sample.
     pub window_ns: u64,
     /// Each process (or container).
     pub processes: Vec<ProcessUse>,
@@ -135,8 +135,8 @@ pub struct Resources {
     pub machine: MachineUse,
     /// What the sampling itself used, in cores.
     pub sampling_cores: f64,
-    /// Set where the kubelets' summaries were read in the place of control groups: age of
-    /// the oldest value when it was read, in nanoseconds.
+    /// Age of the oldest value when it was read, in nanoseconds. Set only if the kubelets'
+    /// summaries were read instead of control groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_age_ns_max: Option<u64>,
 }
@@ -159,7 +159,7 @@ pub enum MemoryKind {
 pub struct ProcessUse {
     /// `WatchedProcess::name`.
     pub name: String,
-    /// Whose it is.
+    /// Plane that it belongs to.
     pub plane: Plane,
     /// CPU in cores: the integral over the window, divided by the window.
     pub cpu_cores: f64,
@@ -171,10 +171,10 @@ pub struct ProcessUse {
     pub memory_max_bytes: u64,
     /// Which measure `memory_*` is.
     pub memory_kind: MemoryKind,
-    /// Resident set size, mean in bytes, whatever the kind above.
+    /// Mean resident set size in bytes, regardless of `memory_kind`.
     pub rss_mean_bytes: f64,
-    /// When it vanished, since the start of the window; its use until then is counted. 0 of
-    /// what could not be read from the beginning.
+    /// When it vanished, since the start of the window; its use until then is counted. 0 if it
+    /// could not be read at the start of the window.
     pub gone_at_ns: Option<i64>,
 }
 
@@ -212,8 +212,8 @@ pub struct MachineUse {
     pub other_cores: f64,
     /// Cores taken by the hypervisor.
     pub stolen_cores: f64,
-    /// Time for which CPU quotas stopped the trial's control group, in nanoseconds,
-    /// summed over cores; absent where control groups do not tell.
+    /// Time for which CPU quotas stopped the trial's control group, in nanoseconds, summed over
+    /// cores; absent if control groups do not report it.
     pub throttled_ns: Option<u64>,
 }
 
@@ -254,7 +254,7 @@ pub enum EventKind {
     /// The stream of a log was cut, and was read again.
     #[serde(alias = "log_again")]
     LogReread,
-    /// The API server did not answer for a time.
+    /// The API server was unavailable for a time.
     #[serde(alias = "server_away")]
     ApiServerUnavailable,
     /// The clocks of the generators differ.
@@ -275,7 +275,7 @@ pub enum EventKind {
     /// Something that the run created was not removed.
     #[serde(alias = "left")]
     NotRemoved,
-    /// An object on the cluster did not exist before the run, and is not known to be part of it.
+    /// An object on the cluster did not exist before the run, and may not belong to it.
     Appeared,
 }
 

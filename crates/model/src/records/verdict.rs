@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Three grades, in order of badness.
+/// Grade of a verdict, from best to worst.
 #[derive(
     Debug,
     Clone,
@@ -20,17 +20,17 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
-    /// Nothing speaks against it.
+    /// Nothing suspicious was found.
     #[default]
     Valid,
-    /// Shown and used, with its reasons beside it.
+    /// Shown with its reasons, and used.
     Suspect,
-    /// Shown, and never used in a comparison.
+    /// Shown with its reasons, and not used in any comparison.
     Invalid,
 }
 
 impl Grade {
-    /// The word on tables and pages.
+    /// The word in tables and pages.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -45,14 +45,14 @@ impl Grade {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// The worst of the reasons' grades; valid without any.
+    /// The worst grade of the reasons; valid without a reason.
     pub grade: Grade,
     /// What was found, worst first.
     pub reasons: Vec<Finding>,
 }
 
 impl Verdict {
-    /// The verdict that `findings` add up to.
+    /// The verdict with `findings` as its reasons.
     #[must_use]
     pub fn from_findings(mut findings: Vec<Finding>) -> Self {
         findings.sort_by_key(|f| std::cmp::Reverse(f.grade));
@@ -63,7 +63,7 @@ impl Verdict {
         }
     }
 
-    /// This verdict and another's reasons in one.
+    /// This verdict with the reasons of `other` added, each once.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         for finding in other.reasons {
@@ -75,13 +75,13 @@ impl Verdict {
     }
 }
 
-/// One reason, with the figures behind it and the way out.
+/// One reason of a verdict, with its figures and a remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
-    /// How bad.
+    /// Grade of this finding alone.
     pub grade: Grade,
-    /// What kind.
+    /// Kind of finding.
     pub reason: Reason,
     /// What was found, with figures: a sentence without its full stop.
     pub found: String,
@@ -102,7 +102,7 @@ impl Finding {
     }
 }
 
-/// Every kind of doubt that tare knows.
+/// All kinds of findings.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -110,7 +110,7 @@ impl Finding {
 pub enum Reason {
     /// Fewer requests per second than planned.
     RateNotAchieved,
-    /// The generator sent late, against the latency that it reports.
+    /// The generator's lateness is large compared with the latency that it reports.
     Lateness,
     /// The generator's threads had no time left.
     GeneratorSaturated,
@@ -120,11 +120,11 @@ pub enum Reason {
     Throttled,
     /// Requests failed.
     Errors,
-    /// The generator ended before its last slots did, and those were the slowest.
+    /// The generator ended before its last requests did, and the slowest ones are missing.
     DrainCut,
-    /// A process ended or was started again in mid-trial.
+    /// A process ended or was started again during the trial.
     Restart,
-    /// The proxies were not in the path, or not as the plan wants them.
+    /// The proxies were not in the path, or not configured as planned.
     NotMeshed,
     /// Not enough requests for a stated percentile.
     TooFewSamples,
@@ -132,34 +132,34 @@ pub enum Reason {
     TooFewBlocks,
     /// Processes outside the trial used the machine.
     NoisyNeighbour,
-    /// The slots do not add up.
+    /// The counts of slots do not add up.
     Accounting,
     /// The trial stopped before its end.
     Interrupted,
     /// A record, sample or file is missing or damaged.
     Incomplete,
-    /// Closed loop: latency here is not latency at a rate.
+    /// Closed loop: its latency is not the latency at a rate.
     ClosedLoop,
-    /// The mesh or the workload did not get ready.
+    /// The mesh or the workload did not become ready.
     NotStarted,
     /// tare itself was built without optimisation.
     DebugBuild,
-    /// Latency changed in the course of the trial.
+    /// Latency changed during the trial.
     NotSteady,
-    /// The first seconds of the window look like a warm-up that went on.
+    /// The first seconds of the window look like a continued warm-up.
     WarmUpVisible,
     /// The generators of one measurement did not start together.
     StartSkew,
-    /// One generator's latencies stand apart from the others'.
+    /// The latencies of one generator differ from those of the others.
     GeneratorsDiffer,
     /// The generator's machine had no port, file descriptor or memory left.
     LocalShortage,
-    /// Arrivals in phase as another tool plans them.
+    /// Arrivals in phase, as in wrk2, for comparison with its figures.
     CompatibilityMode,
 }
 
 impl Reason {
-    /// The way out, as a sentence.
+    /// The remedy, as a sentence.
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
@@ -173,22 +173,20 @@ impl Reason {
             Self::MachineSaturated => {
                 "Lower the rate, run fewer instances, or use a larger machine."
             }
-            Self::Throttled => "Lift the CPU quota of the generator.",
+            Self::Throttled => "Raise or remove the CPU quota of the generator.",
             Self::Errors => {
-                "See the errors by class and the logs of the trial; mend the cause or lower the rate."
+                "See the errors by class and the logs of the trial; fix the cause or lower the rate."
             }
             Self::DrainCut => {
-                "Lengthen --drain: with the timeout, its default, every slot comes to its end."
+                "Increase --drain so that pending requests can finish; its default, the timeout, is long enough."
             }
             Self::Restart => "See the logs of the process that ended.",
-            Self::NotMeshed => "See the proof in the trial's events; the mesh is not in the path.",
+            Self::NotMeshed => "See the failed proof in the trial's events.",
             Self::TooFewSamples => "Measure longer, at a higher rate, or with more blocks.",
-            Self::TooFewBlocks => "Repeat more often: 3 blocks at least, 5 for narrower intervals.",
-            Self::NoisyNeighbour => "Stop what else runs on the machine, and repeat.",
-            Self::Accounting => {
-                "This is a defect of tare: please report it with the trial directory."
-            }
-            Self::Interrupted => "Run again, or go on with `tare run --resume`.",
+            Self::TooFewBlocks => "Use more blocks: at least 3, or 5 for narrower intervals.",
+            Self::NoisyNeighbour => "Stop other programs on the machine, and repeat.",
+            Self::Accounting => "This is a bug in tare: please report it with the trial directory.",
+            Self::Interrupted => "Run again, or continue with `tare run --resume`.",
             Self::Incomplete => "Run the trial again; see the events for what was lost.",
             Self::ClosedLoop => {
                 "Use --rate for latencies; --max only finds the highest throughput."
@@ -196,14 +194,14 @@ impl Reason {
             Self::NotStarted => "See the logs of the trial for the part that did not start.",
             Self::DebugBuild => "Build with `cargo build --release`.",
             Self::NotSteady => {
-                "See latency over time: measure longer, or find what changed in the trial."
+                "See the latency over time; measure longer, or find what changed during the trial."
             }
             Self::WarmUpVisible => "Lengthen the warm-up.",
             Self::StartSkew => {
                 "Give all generators the same start_unix_ns, and synchronise their clocks."
             }
             Self::GeneratorsDiffer => {
-                "Look at that generator's machine and its path to the target; the merged figures hold both."
+                "Check that generator's machine and its path to the target; the merged figures include its requests."
             }
             Self::LocalShortage => {
                 "Raise ulimit -n, widen net.ipv4.ip_local_port_range, reuse connections, or use more generators."
@@ -220,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_reason_decides() {
+    fn the_worst_reason_sets_the_grade() {
         let v = Verdict::from_findings(vec![
             Finding::new(Grade::Suspect, Reason::Errors, "1 of 100 requests failed"),
             Finding::new(Grade::Invalid, Reason::Lateness, "late"),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::graph::ServiceGraph;
 
-/// What one workload server is: one service of one instance of a graph.
+/// The specification of one workload server: one service of one instance of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
@@ -16,15 +16,15 @@ pub struct WorkloadSpec {
     pub schema_version: u32,
     /// The whole graph.
     pub graph: ServiceGraph,
-    /// Which of its services.
+    /// Name of the service in the graph that this server provides.
     pub service: String,
-    /// Name of the instance, as `emojivoto-0`.
+    /// Name of the instance, such as `emojivoto-0`.
     pub instance: String,
     /// `address:port` to listen on.
     pub listen: String,
     /// How to reach each service that this one calls.
     pub upstreams: BTreeMap<String, Upstream>,
-    /// Seed of whatever is random in it (error rates).
+    /// Seed of its random decisions, such as error rates.
     pub seed: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct Upstream {
     pub authority: String,
 }
 
-/// What an agent is to watch.
+/// The specification of an agent: what it samples, and when.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSpec {
@@ -57,13 +57,13 @@ pub struct AgentSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchedProcess {
-    /// Unique label, as `emojivoto-0/web/sidecar`.
+    /// Unique label, such as `emojivoto-0/web/sidecar`.
     pub name: String,
-    /// Which plane it belongs to.
+    /// Plane that it belongs to.
     pub plane: Plane,
     /// Process id; 0 for a container.
     pub pid: u32,
-    /// The container, where it is one.
+    /// Node and id of the container, as `NODE/ID`; absent for a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
 }
@@ -81,7 +81,7 @@ impl WatchedProcess {
     }
 }
 
-/// Whose resources are whose.
+/// What a process belongs to.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -103,7 +103,7 @@ pub enum Plane {
 }
 
 impl Plane {
-    /// The words on tables and pages.
+    /// The words in tables and pages.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Writes a stream of records: one JSON object a line, and their checksum in the last one.
+//! Writes a stream of records: one JSON object per line, with a checksum in the last one.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ pub struct RecordWriter<W> {
 }
 
 impl<W: Write> RecordWriter<W> {
-    /// A stream without a record.
+    /// Starts a stream.
     pub fn new(out: W) -> Self {
         Self {
             out,

@@ -1,8 +1,8 @@
-//! Serde over a tree: types are derived as for any other format, and every error has the
-//! location of the node that it is about.
+//! Serde over a tree: types are derived as for any other format, and every error has the location
+//! of its node.
 //!
 //! One mistake does not hide the next: unknown keys and the errors of each [`super::Field`] are
-//! added to the list of problems where they are found, and decoding goes on.
+//! added to the problems as soon as they are found, and decoding continues.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -20,11 +20,11 @@ use super::tree::{Node, SHORT_KEY, Value};
 use super::yaml;
 use crate::text::{one_of, quoted};
 
-/// Name of a tuple of a location and a value; without the value where it is broken.
+/// Name of a tuple of a location and a value; the value is left out if it is invalid.
 pub(super) const FIELD: &str = "$Field";
-/// Name of a list for which a single value may stand.
+/// Name of a list that may be written as a single value.
 pub(super) const LIST: &str = "$List";
-/// Name of a struct for which the value of its first key may stand.
+/// Name of a struct that may be written as the value of its first key.
 pub(super) const SHORT: &str = "$Short";
 
 impl Problems {
@@ -43,7 +43,7 @@ impl Problems {
     }
 }
 
-/// A problem without a location at first; `None` when it is on the list already.
+/// A problem, whose location is added later; `None` if it is reported already.
 #[derive(Debug)]
 pub(super) struct Error(Option<Problem>);
 
@@ -85,7 +85,7 @@ impl Display for Error {
 impl std::error::Error for Error {}
 
 impl de::Error for Error {
-    /// A message without text stands for problems that are on the list already.
+    /// An empty message means that the problems are reported already.
     fn custom<T: Display>(message: T) -> Self {
         let message = message.to_string();
         Self((!message.is_empty()).then(|| Problem::from_message(&message)))
@@ -99,7 +99,6 @@ impl de::Error for Error {
             "u64" => "a whole number from 0",
             "f64" => "a number",
             "a boolean" => "`true` or `false`",
-            "a string" => "a text",
             "a sequence" => "a list",
             other => other,
         };
@@ -127,7 +126,7 @@ impl de::Error for Error {
 struct NodeDeserializer<'n> {
     node: &'n Node,
     problems: &'n RefCell<Problems>,
-    /// [`LIST`] or [`SHORT`], if a single value may stand for the whole.
+    /// [`LIST`] or [`SHORT`], if it may be written as a single value.
     form: &'static str,
 }
 
@@ -148,7 +147,7 @@ impl<'n> NodeDeserializer<'n> {
         }
     }
 
-    /// A number; in quotes it is a text.
+    /// Decodes a number. For a number in quotes, the error suggests to leave them out.
     fn number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let result = de::Deserializer::deserialize_any(self, visitor);
         result.map_err(|mut error| {
@@ -162,7 +161,7 @@ impl<'n> NodeDeserializer<'n> {
         })
     }
 
-    /// The known keys of a struct with their values, where there are any; others are reported.
+    /// The known keys of a struct that have a value. Reports unknown keys.
     fn entries(self, what: &str, keys: &'static [&'static str]) -> Result<Entries<'n>, Error> {
         let short = keys.first().copied().filter(|_| self.form == SHORT);
         let mut entries = Entries::of(self, Vec::new());
@@ -180,7 +179,9 @@ impl<'n> NodeDeserializer<'n> {
                     };
                     if !keys.contains(&key) {
                         let found = match key {
-                            SHORT_KEY => format!("{} beside keys of {what}", e.node.describe()),
+                            SHORT_KEY => {
+                                format!("{} together with keys of {what}", e.node.describe())
+                            }
                             _ => format!("unknown key {} in {what}", quoted(key)),
                         };
                         let mut problems = self.problems.borrow_mut();
@@ -349,7 +350,7 @@ impl<'de> de::Deserializer<'de> for NodeDeserializer<'_> {
     }
 }
 
-/// A plain scalar by the rules of YAML's core schema.
+/// Decodes a plain scalar under the rules of YAML's core schema.
 fn plain<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error> {
     match text {
         "true" | "True" | "TRUE" => return visitor.visit_bool(true),
@@ -389,7 +390,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
 
 struct Entries<'n> {
     map: NodeDeserializer<'n>,
-    /// Key, its location and its value, the next one last.
+    /// Key, location and value of each remaining entry, in reverse order.
     rest: Vec<(&'n str, Location, &'n Node)>,
     has_unknown: bool,
 }

@@ -1,4 +1,4 @@
-//! What the fields of a decoded file are made of.
+//! Types for the fields of decoded files.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,37 +18,36 @@ pub(crate) struct Spanned<T> {
     pub(crate) location: Location,
 }
 
-/// The value of one key: absent, broken (its problems are on the list), or given. The
-/// difference between the first two is why each mistake is reported once.
+/// The value of one key: absent, invalid (its problems are reported already), or given. Absent and
+/// invalid differ so that each mistake is reported only once.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum Field<T> {
     #[default]
     Absent,
-    Broken,
+    Invalid,
     Given(Spanned<T>),
 }
 
 impl<T> Field<T> {
-    /// The value, or the default where nothing was written. `None`: broken.
+    /// The value, or `default` if the key is absent. `None` if the value is invalid.
     pub(crate) fn or(self, default: T) -> Option<T> {
         self.or_else(|| default)
     }
 
-    /// The same with a default that is made when it is needed.
+    /// Like [`Self::or`], with a default that is only made if it is needed.
     pub(crate) fn or_else(self, default: impl FnOnce() -> T) -> Option<T> {
         match self {
             Self::Absent => Some(default()),
-            Self::Broken => None,
+            Self::Invalid => None,
             Self::Given(spanned) => Some(spanned.value),
         }
     }
 
-    /// The value, if there is one: `Some(None)` where nothing was written, `None` where it is
-    /// broken.
+    /// The value: `Some(None)` if the key is absent, `None` if the value is invalid.
     pub(crate) fn optional(self) -> Option<Option<T>> {
         match self {
             Self::Absent => Some(None),
-            Self::Broken => None,
+            Self::Invalid => None,
             Self::Given(spanned) => Some(Some(spanned.value)),
         }
     }
@@ -57,7 +56,7 @@ impl<T> Field<T> {
         matches!(self, Self::Absent)
     }
 
-    /// Where it was written, if it was.
+    /// Where the value was written; `None` if it is absent or invalid.
     pub(crate) fn location(&self) -> Option<Location> {
         match self {
             Self::Given(spanned) => Some(spanned.location),
@@ -81,7 +80,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Field<T> {
                 let location = tuple.next_element()?.unwrap_or_default();
                 Ok(match tuple.next_element()? {
                     Some(value) => Field::Given(Spanned { value, location }),
-                    None => Field::Broken,
+                    None => Field::Invalid,
                 })
             }
         }
@@ -130,7 +129,7 @@ impl<T> TryFrom<Items<T>> for List<T> {
         }
         let given = |field| match field {
             Field::Given(spanned) => Ok(spanned),
-            // Its problems are on the list already.
+            // Its problems are reported already.
             _ => Err(""),
         };
         fields
@@ -153,7 +152,7 @@ impl<T: JsonSchema> JsonSchema for List<T> {
     }
 }
 
-/// A struct for which the value of its first key, a `K`, may stand.
+/// A struct that may be written as the value of its first key alone, a `K`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Short<K, T>(pub(crate) T, pub(crate) PhantomData<K>);
 

@@ -11,6 +11,6 @@ pub struct Location {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Length in characters; 0 where only the beginning is known.
+    /// Length in characters; 0 if only the beginning is known.
     pub width: usize,
 }

@@ -1,6 +1,6 @@
-//! Files that people write, decoded with the location of everything in them: a tree whose
-//! nodes have locations, serde over that tree, and problems that point at it. Plans, mesh files
-//! and graphs are all read through here.
+//! Files that people write, decoded with the location of everything in them: a tree whose nodes
+//! have locations, serde over that tree, and problems that point at it. Plans, mesh files and
+//! graphs are read this way.
 
 mod de;
 mod field;
@@ -19,10 +19,10 @@ pub(crate) use tree::{Node, Value};
 pub(crate) use values::{Amount, ArrivalsText, Count, Duration, Line, Name, Rate, Share};
 pub use yaml::TEXT_BYTES_MAX;
 
-/// A YAML file as JSON, by the rules of plans: for files that are merged into one.
+/// Reads a YAML file under the rules of plans, and returns it as JSON.
 ///
 /// # Errors
-/// What is wrong with it, each with its location.
+/// The problems of the file, each with its location.
 pub fn yaml_to_json(source_name: &str, text: &str) -> Result<serde_json::Value, Problems> {
     let mut problems = Problems::default();
     let json = problems.read_file(source_name, text);

@@ -1,11 +1,11 @@
-//! What is wrong with a file, and how it is shown.
+//! Problems of a file, and how they are shown.
 
 use std::fmt;
 
 use super::location::Location;
 use crate::text::{nearest, one_of};
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Problem {
     /// Where.
@@ -14,7 +14,7 @@ pub struct Problem {
     pub found: String,
     /// What was expected there; may be empty.
     pub expected: String,
-    /// What to do, or the name that was probably meant.
+    /// What to do, or a suggestion of the intended name.
     pub help: Option<String>,
 }
 
@@ -64,17 +64,17 @@ struct Source {
     text: String,
 }
 
-/// Everything that is wrong, with the sources that it points into. Its `Display`
-/// shows each problem with its line and a caret under the location.
+/// All problems, with the sources that they refer to. `Display` shows each problem with its line
+/// and a caret under the location.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Problems {
     sources: Vec<Source>,
     list: Vec<Problem>,
 }
 
-/// More than these are counted, not shown.
+/// Most problems that are shown. Further ones are only counted.
 const SHOWN_MAX: usize = 20;
-/// Longer source lines are cut around the location.
+/// Longest part of a source line that is shown, in characters, around the location.
 const LINE_CHARS_MAX: usize = 100;
 
 impl Problems {
@@ -116,7 +116,7 @@ impl Problems {
         problem
     }
 
-    /// `complete`, if there are no problems.
+    /// Returns `complete` if there are no problems, and the sorted problems otherwise.
     pub(crate) fn check<T>(mut self, complete: Option<T>) -> Result<T, Self> {
         match complete {
             Some(value) if self.list.is_empty() => Ok(value),
@@ -252,7 +252,7 @@ mod tests {
         for _ in 0..SHOWN_MAX + 3 {
             problems.push(Problem {
                 location: at(1, 1),
-                found: "no".into(),
+                found: "found `x`".into(),
                 expected: String::new(),
                 help: None,
             });

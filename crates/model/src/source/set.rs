@@ -1,5 +1,5 @@
-//! `--set path=value`: changes a tree before it is decoded, so that a set value is
-//! held to the same rules as a written one.
+//! `--set path=value`: changes a tree before it is decoded, so that the value is checked like one
+//! in the file.
 
 use super::location::Location;
 use super::problem::Problems;
@@ -15,7 +15,7 @@ pub(crate) fn apply(problems: &mut Problems, root: &mut Node, text: &str) {
     let whole = locate(source, "", text);
     let Some((path, value)) = text.split_once('=') else {
         problems
-            .add(whole, format!("found {} without a `=`", quoted(text)))
+            .add(whole, format!("found {} without `=`", quoted(text)))
             .expected("a path and a value, like `load.rate=500`");
         return;
     };
@@ -26,7 +26,7 @@ pub(crate) fn apply(problems: &mut Problems, root: &mut Node, text: &str) {
     if value.trim().is_empty() {
         let equals_sign = locate(source, path, "=");
         problems
-            .add(equals_sign, "found nothing after the `=`")
+            .add(equals_sign, "found nothing after `=`")
             .expected("a value, like `load.rate=500`");
     } else if value.trim_start().starts_with(['[', '{', '"', '\'']) {
         // Brackets, braces and quotes are YAML.
@@ -40,7 +40,7 @@ pub(crate) fn apply(problems: &mut Problems, root: &mut Node, text: &str) {
     }
 }
 
-/// Location of `text` without the blanks around it, which follows `before` in the argument.
+/// Location of `text`, without the blanks around it. In the argument it follows `before`.
 fn locate(source: usize, before: &str, text: &str) -> Location {
     let blanks = &text[..text.len() - text.trim_start().len()];
     Location {
@@ -51,7 +51,7 @@ fn locate(source: usize, before: &str, text: &str) -> Location {
     }
 }
 
-/// The node at `path`, which is made where there is none.
+/// The node at `path`, created if it does not exist.
 fn walk<'n>(
     problems: &mut Problems,
     source: usize,
@@ -67,7 +67,7 @@ fn walk<'n>(
             let found = format!("a name is missing in the path {}", quoted(path));
             problems
                 .add(location, found)
-                .expected("names with points between them, like `loads[0].duration`");
+                .expected("names separated by dots, like `loads[0].duration`");
             return None;
         }
         let before = path[..start].trim_end_matches('.');
@@ -83,8 +83,8 @@ fn walk<'n>(
     Some(node)
 }
 
-/// The value of `key` in the map at `path`: nothing becomes an empty map, and a single value
-/// the [`SHORT_KEY`] of one.
+/// The value of `key` in the map at `path`. An absent value becomes an empty map first; a single
+/// value becomes a map that has it under [`SHORT_KEY`].
 fn enter<'n>(
     problems: &mut Problems,
     node: &'n mut Node,
@@ -108,7 +108,7 @@ fn enter<'n>(
     let Value::Map(entries) = &mut node.value else {
         problems
             .add(location, format!("`{path}` is a list"))
-            .expected(format!("a position first, like `{path}[0].{key}`"));
+            .expected(format!("an index first, like `{path}[0].{key}`"));
         return None;
     };
     let position = entries.iter().position(|e| e.key == key);
@@ -120,7 +120,7 @@ fn enter<'n>(
     Some(&mut entries[position].node)
 }
 
-/// The item at `index`, as `[0]`, of the list at `path`.
+/// The item at `index`, such as `[0]`, of the list at `path`.
 fn item<'n>(
     problems: &mut Problems,
     node: &'n mut Node,
@@ -132,7 +132,7 @@ fn item<'n>(
     let Some(number) = inner.and_then(|i| i.parse::<usize>().ok()) else {
         problems
             .add(location, format!("found {}", quoted(index)))
-            .expected("a position, from `[0]`");
+            .expected("an index, such as `[0]`");
         return None;
     };
     let items = match &mut node.value {
@@ -140,7 +140,7 @@ fn item<'n>(
         Value::Map(_) => {
             problems
                 .add(location, format!("`{path}` is a map"))
-                .expected("a path without a position here");
+                .expected("a path without an index here");
             return None;
         }
         _ => &mut [],
@@ -153,10 +153,7 @@ fn item<'n>(
     let item = items.get_mut(number);
     if item.is_none() {
         problems
-            .add(
-                location,
-                format!("there is no `{path}[{number}]` in the plan"),
-            )
+            .add(location, format!("the plan has no item `{path}[{number}]`"))
             .expected(expected);
     }
     item

@@ -1,10 +1,10 @@
-//! The tree that a text is read into.
+//! The tree into which a file is parsed.
 
 use super::location::Location;
 use crate::text::quoted;
 
-/// The key of a value that stood for a whole map before `--set` added keys to it. No text
-/// contains this character.
+/// The key of a single value in a map that `--set` made of it to add other keys. No file can
+/// contain this character.
 pub(super) const SHORT_KEY: &str = "\0";
 
 /// A value and where it was written.
@@ -14,13 +14,13 @@ pub(crate) struct Node {
     pub(crate) value: Value,
 }
 
-/// What can be written. Scalars keep their text: the type that is decoded decides what it
-/// means, so that `200rps` and `5s` need no quotes.
+/// A value as it was written. A scalar keeps its text, and the decoded type determines its
+/// meaning, so that `200rps` and `5s` need no quotes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     /// Nothing, `~` or `null`.
     Null,
-    /// A text; `plain` without quotes.
+    /// A single value; `plain` if it has no quotes.
     Scalar {
         text: String,
         plain: bool,
@@ -39,12 +39,12 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    /// What it is, for "found ...".
+    /// Describes the node, for messages that begin with "found".
     pub(crate) fn describe(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
             Value::Scalar { text, plain: true } => quoted(text),
-            Value::Scalar { text, plain: false } => format!("the text {}", quoted(text)),
+            Value::Scalar { text, plain: false } => format!("the string {}", quoted(text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(entries) => match entries.first() {
                 Some(e) if e.key == SHORT_KEY => {
@@ -59,7 +59,7 @@ impl Node {
         self.value == Value::Null
     }
 
-    /// The entry of a map, if it is one and has it.
+    /// The entry of `key`, if this node is a map that has it.
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         match &self.value {
             Value::Map(entries) => entries.iter().find(|e| e.key == key),
@@ -67,8 +67,8 @@ impl Node {
         }
     }
 
-    /// The node at a path like `services[0].endpoints[1].path`, or the deepest one on
-    /// the way there.
+    /// The node at a path like `services[0].endpoints[1].path`, or the deepest existing node on
+    /// this path.
     pub(crate) fn find(&self, path: &str) -> &Self {
         let mut node = self;
         for step in path.split(['.', '[']) {

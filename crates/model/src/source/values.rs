@@ -14,7 +14,7 @@ use crate::units::{parse_duration, parse_rate, parse_share};
 /// Longest description or title, in bytes.
 const LINE_BYTES_MAX: usize = 400;
 
-/// Decodes a scalar with `parse`; other values are not `expected`.
+/// Decodes a scalar with `parse`. Any other value is an error that states `expected`.
 fn scalar<'de, D: Deserializer<'de>, T, E: Display>(
     deserializer: D,
     expected: &str,
@@ -36,7 +36,7 @@ fn scalar<'de, D: Deserializer<'de>, T, E: Display>(
     deserializer.deserialize_str(Scalar(expected, parse))
 }
 
-/// A name that is fit for a file name; with `SLASH`, `/` is allowed too.
+/// A name that can be part of a file name; with `SLASH`, `/` is allowed too.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Name<const SLASH: bool = false>(pub(crate) String);
 
@@ -75,7 +75,7 @@ impl<'de> Deserialize<'de> for Line {
                 return Ok(Self(text.to_owned()));
             }
             Err(format!(
-                "found a text of {} bytes, expected one line of at most {LINE_BYTES_MAX}",
+                "found {} bytes of text, expected one line of at most {LINE_BYTES_MAX} bytes",
                 text.len()
             ))
         })
@@ -171,11 +171,11 @@ impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         scalar(
             deserializer,
-            "a share with its sign, like `5%`",
+            "a percentage, like `5%`",
             |text| match parse_share(text).map_err(|e| e.to_string())? {
                 share if share > 0.0 && share <= 1.0 => Ok(Self(share)),
                 _ => Err(format!(
-                    "found {}, expected a share above 0 and up to 100%",
+                    "found {}, expected a percentage above 0 and up to 100%",
                     quoted(text)
                 )),
             },
@@ -226,7 +226,7 @@ schema!(Rate, false, {
     ]
 });
 schema!(Share, false, {
-    "description": "A share with its sign: 5%, 0.5 %.",
+    "description": "A percentage: 5%, 0.5 %.",
     "type": "string",
     "pattern": r"^[0-9.]+ ?%$"
 });

@@ -1,7 +1,7 @@
-//! From text to tree.
+//! Parses YAML into a tree.
 //!
-//! YAML without its traps: no anchors and aliases (a plan is short, and they are
-//! how a small file becomes a huge one), no tags, no second document, no key twice.
+//! A safe subset of YAML: no anchors and aliases (with them, a small file can expand to a huge
+//! one), no tags, one document, unique keys.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
@@ -10,18 +10,18 @@ use super::problem::Problems;
 use super::tree::{Entry, Node, Value};
 use crate::text::quoted;
 
-/// Longer texts are refused.
+/// Largest file, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
-/// Deeper nesting is refused.
+/// Most levels of nesting.
 const DEPTH_MAX: usize = 32;
-/// More values in all are refused.
+/// Most values in a file.
 const NODES_MAX: usize = 20_000;
-/// More keys in one map are refused.
+/// Most keys in one map.
 const KEYS_MAX: usize = 1_000;
 
 const ANCHOR: &str = "anchors and aliases (`&`, `*`) are not supported, expected the value itself; \
                       write the value out, or put the text in quotes if it begins with `&` or `*`";
-const WRONG_KEY: &str = "the key is not a plain name, expected a name before the `:`";
+const WRONG_KEY: &str = "the key is not a plain name, expected a name before `:`";
 
 impl Problems {
     /// Reads a file. `None` after a problem that leaves no tree.
@@ -47,8 +47,8 @@ pub(super) fn parse(
     };
     if text.len() > TEXT_BYTES_MAX {
         problems
-            .add(start, format!("the text has {} bytes", text.len()))
-            .expected(format!("at most {TEXT_BYTES_MAX} (256 KiB)"));
+            .add(start, format!("the file has {} bytes", text.len()))
+            .expected(format!("at most {TEXT_BYTES_MAX} bytes (256 KiB)"));
         return None;
     }
     // Some editors write a byte order mark.
@@ -147,7 +147,7 @@ impl Builder<'_> {
                 Open::Map(at, entries, _) => self.finish(at, Value::Map(entries))?,
             },
             Event::DocumentStart(_) if self.root.is_some() => {
-                let found = "found a second document, expected one: nothing after `---`";
+                let found = "found a second document, expected only one; remove `---` and the text after it";
                 return self.refuse(location, found);
             }
             _ => {}
@@ -173,7 +173,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// Puts a complete value where it belongs.
+    /// Adds a complete value to the innermost open list or map.
     fn finish(&mut self, location: Location, value: Value) -> Option<()> {
         let node = Node { location, value };
         self.nodes += 1;
@@ -221,7 +221,7 @@ impl Builder<'_> {
                 .expected("spaces");
             return;
         }
-        // The parser reports a missing end behind the last line.
+        // The parser reports a missing end after the last line.
         let (line, column) = match text.lines().count() {
             lines if line > lines => {
                 let last = text.lines().last().unwrap_or("");
@@ -254,7 +254,7 @@ fn insert(
         return;
     }
     if node.is_null() {
-        // The parser locates an absent value somewhere behind the key.
+        // The parser locates an absent value somewhere after the key.
         node.location = key_location;
     }
     entries.push(Entry {

@@ -32,11 +32,12 @@ pub struct Cell {
     pub trials_invalid: Vec<u32>,
     /// Slots of the used trials.
     pub counts: Counts,
-    /// Joined verdict of the used trials, with what pooling adds (too few samples, too few blocks).
+    /// Combined verdict of the used trials, with the findings of pooling (too few samples, too few
+    /// blocks).
     pub verdict: Verdict,
-    /// p50, p90, p99, p99.9, max of the pooled counts; empty without a used trial.
-    /// The maximum has no interval: it belongs to the requests that were made, not
-    /// to a distribution.
+    /// p50, p90, p99, p99.9, max of the pooled counts; empty without a used trial. The maximum has
+    /// no interval, because it is a property of the requests that were made and not of their
+    /// distribution.
     pub latency: Vec<Quantile>,
     /// Pooled latency spectrum for charts: from the median to the last sample.
     pub spectrum: Vec<SpectrumPoint>,
@@ -51,7 +52,7 @@ pub struct Cell {
     pub machine_busy_cores: Option<Estimate>,
     /// Latency by endpoint.
     pub endpoints: Vec<EndpointRow>,
-    /// Against the baseline under the same load; absent for the baseline itself.
+    /// Comparison with the baseline under the same load; absent for the baseline itself.
     pub overhead: Option<Overhead>,
     /// Cost of the mesh with the plan's prices; absent without prices, and for a mesh without
     /// processes of its own.
@@ -83,7 +84,7 @@ pub struct Quantile {
     pub value_ns: u64,
     /// Lower end of the interval over runs; absent with fewer than 2 runs.
     pub low_ns: Option<u64>,
-    /// Upper end likewise.
+    /// Upper end of the interval over runs; absent with fewer than 2 runs.
     pub high_ns: Option<u64>,
     /// The same quantile of each used trial alone, in their order.
     pub runs_ns: Vec<u64>,
@@ -104,7 +105,7 @@ pub struct SpectrumPoint {
     pub ns: u64,
     /// Smallest of the same quantile over the trials alone.
     pub min_ns: u64,
-    /// Largest likewise.
+    /// Largest of the same quantile over the trials alone.
     pub max_ns: u64,
     /// Whether there are enough samples to state this quantile.
     pub supported: bool,
@@ -118,9 +119,9 @@ pub struct Estimate {
     pub value: f64,
     /// Lower end of the interval; absent with fewer than 2 runs.
     pub low: Option<f64>,
-    /// Upper end likewise.
+    /// Upper end of the interval; absent with fewer than 2 runs.
     pub high: Option<f64>,
-    /// Each run.
+    /// The value of each run.
     pub runs: Vec<f64>,
 }
 
@@ -138,9 +139,9 @@ pub struct PlaneEstimate {
     pub memory_bytes: Estimate,
     /// Largest memory of any run in bytes.
     pub memory_max_bytes: u64,
-    /// Which measure of memory; `None` when trials differ.
+    /// Which measure of memory; absent if trials differ.
     pub memory_kind: Option<MemoryKind>,
-    /// CPU in cores per 1,000 requests per second achieved; absent when none were.
+    /// CPU in cores per 1,000 requests per second achieved; absent if no request was sent.
     pub cpu_cores_per_krps: Option<Estimate>,
 }
 
@@ -175,26 +176,26 @@ pub struct Overhead {
 pub struct Difference {
     /// What differs: `p50`..., `cpu`, `memory`.
     pub what: String,
-    /// Difference of the pooled figures (latency) or of the means (resources),
-    /// over the blocks that both have.
+    /// Difference of the pooled figures (latency) or of the means (resources), over the blocks
+    /// with a usable trial of both.
     pub value: f64,
     /// Lower end of the interval; absent with fewer than 2 pairs.
     pub low: Option<f64>,
-    /// Upper end likewise.
+    /// Upper end of the interval; absent with fewer than 2 pairs.
     pub high: Option<f64>,
-    /// Difference as a share of the baseline's figure, where that is not 0.
+    /// Difference as a share of the baseline's figure; absent if that is 0.
     pub ratio: Option<f64>,
-    /// Lower end of the interval of that share, paired by block likewise; absent
-    /// without an interval, or if the baseline is not distinguishable from 0.
+    /// Lower end of the interval of `ratio`, also paired by block; absent without an interval, or
+    /// if the baseline is not distinguishable from 0.
     pub ratio_low: Option<f64>,
-    /// Upper end likewise.
+    /// Upper end of the interval of `ratio`.
     pub ratio_high: Option<f64>,
     /// The paired differences, in order of block.
     pub pairs: Vec<f64>,
     /// The result of the comparison.
     pub distinction: Distinction,
-    /// Whether both sides have enough samples to state what differs; tables leave
-    /// it out if not. Always so for resources.
+    /// Whether both sides have enough samples to state what differs; tables leave it out if not.
+    /// Always true for resources.
     pub supported: bool,
     /// p-values, correction, equivalence, detectable effect; absent with fewer than 2 pairs.
     pub inference: Option<Inference>,

@@ -1,8 +1,8 @@
 //! One plan on several clusters at once: the runs, and the comparison of the clusters.
 //!
 //! A cell's difference and interval are against the mean of the others. Its `p`, `p_holm`,
-//! `distinction` and `unlike` are decided by pairs of clusters, and need not agree with
-//! that interval: they compare the cluster with more than half of the others.
+//! `distinction` and `unlike` come from comparisons of pairs of clusters, and need not agree with
+//! that interval: they state that the cluster differs from more than half of the others.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub struct ClusterRun {
     pub dir: String,
 }
 
-/// How the clusters compare: `comparison.json` beside `clusters.json`.
+/// The comparison of the clusters: `comparison.json` in the directory of `clusters.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClustersComparison {
@@ -75,11 +75,11 @@ pub struct ClusterRow {
     pub mesh: String,
     /// Load name.
     pub load: String,
-    /// As `Change::what`.
+    /// Name of the figure, as in `Change::what`.
     pub what: String,
     /// Unit of the figures: `ns`, `cores` or `bytes`.
     pub unit: String,
-    /// One for each cluster, in their order; absent where it has no usable trial.
+    /// One for each cluster, in their order; absent for a cluster without a usable trial.
     pub cells: Vec<Option<ClusterCell>>,
 }
 
@@ -97,11 +97,11 @@ pub struct ClusterCell {
     pub difference: f64,
     /// Lower end of its interval; absent with fewer than 2 trials on any cluster.
     pub low: Option<f64>,
-    /// Upper end likewise.
+    /// Upper end of the same interval.
     pub high: Option<f64>,
     /// Two-sided p-value of no difference (Welch); absent without an interval.
     pub p: Option<f64>,
-    /// The same after Holm's correction over all of latency, or of resources.
+    /// The p-value after Holm's correction over all figures of latency, or of resources.
     pub p_holm: Option<f64>,
     /// The result of the comparison, before that correction.
     pub distinction: Distinction,

@@ -18,7 +18,7 @@ pub struct Comparison {
     pub after: ComparedRun,
     /// Confidence of every interval here.
     pub confidence: f64,
-    /// Differences between the runs besides the results: machines, versions, settings.
+    /// Differences between the runs other than the results: machines, versions, settings.
     /// Sentences without their full stop.
     pub warnings: Vec<String>,
     /// Each mesh under each load that both runs have, in the order of the later run.
@@ -78,17 +78,17 @@ pub struct Change {
     pub difference: f64,
     /// Lower end of its interval; absent with fewer than 2 trials on a side.
     pub low: Option<f64>,
-    /// Upper end likewise.
+    /// Upper end of the same interval.
     pub high: Option<f64>,
-    /// Difference as a share of before; absent for overheads, which may be near 0.
+    /// Difference as a share of `before`; absent for overheads, which may be near 0.
     pub ratio: Option<f64>,
-    /// Lower end of its interval.
+    /// Lower end of the interval of `ratio`.
     pub ratio_low: Option<f64>,
-    /// Upper end likewise.
+    /// Upper end of the interval of `ratio`.
     pub ratio_high: Option<f64>,
     /// Two-sided p-value of no change (Welch); absent without an interval.
     pub p: Option<f64>,
-    /// The same after Holm's correction over all changes of latency, or of resources.
+    /// The p-value after Holm's correction over all changes of latency, or of resources.
     pub p_holm: Option<f64>,
     /// The result of the comparison, before that correction.
     pub distinction: Distinction,
@@ -103,7 +103,7 @@ pub enum JudgedBy {
     /// The lower end of the interval of the change: a significant change.
     #[default]
     Bound,
-    /// The estimate of the change itself, whatever its interval.
+    /// The estimate of the change itself, regardless of its interval.
     Estimate,
 }
 
@@ -117,12 +117,12 @@ pub struct Judged {
     pub mesh: String,
     /// Load name.
     pub load: String,
-    /// What was held against it.
+    /// Which figure was compared with the threshold.
     pub judged_by: JudgedBy,
-    /// That figure: a share, or in the unit of the change; absent where there is no
-    /// interval, and then nothing is exceeded.
+    /// That figure: a share, or in the unit of the change. Absent without an interval; then the
+    /// threshold does not count as exceeded.
     pub found: Option<f64>,
-    /// The threshold, likewise.
+    /// The threshold, in the unit of `found`.
     pub limit: f64,
     /// Whether `found` is above `limit`.
     pub exceeded: bool,

@@ -9,11 +9,11 @@ use super::Distinction;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Uncertainty {
-    /// Lower end of the interval from order statistics, in nanoseconds: as if all
-    /// responses were independent, which is not true within a run. Shown beside the interval
-    /// over runs, never instead of it.
+    /// Lower end of the interval from order statistics, in nanoseconds: as if all responses were
+    /// independent, which is not true within a run. Shown in addition to the interval over runs,
+    /// never instead of it.
     pub order_low_ns: u64,
-    /// Upper end likewise.
+    /// Upper end of the interval from order statistics, in nanoseconds.
     pub order_high_ns: u64,
     /// Number of independent responses with the same uncertainty as these runs; absent with fewer than 2 runs.
     pub effective_samples: Option<f64>,
@@ -21,11 +21,11 @@ pub struct Uncertainty {
     /// within runs, 0 to 1: near 1, only more blocks help; near 0, longer trials do
     /// as well. Absent without records by the second, or with fewer than 2 runs.
     pub between_runs: Option<f64>,
-    /// Lower end of the interval within these runs, in nanoseconds, by bootstrap
-    /// over blocks of seconds: the part that a longer trial would reduce. It does not hold for
-    /// another run. Absent without records by the second.
+    /// Lower end of the interval within these runs, in nanoseconds, by bootstrap over blocks of
+    /// seconds: the part that a longer trial would reduce. It does not apply to other runs. Absent
+    /// without records by the second.
     pub within_low_ns: Option<u64>,
-    /// Upper end likewise.
+    /// Upper end of the interval within these runs, in nanoseconds.
     pub within_high_ns: Option<u64>,
 }
 
@@ -33,11 +33,11 @@ pub struct Uncertainty {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Inference {
-    /// Two-sided p-value that belongs to the interval: below `1 - confidence`
-    /// exactly where the interval excludes zero.
+    /// Two-sided p-value that belongs to the interval: below `1 - confidence` exactly if the
+    /// interval excludes zero.
     pub p: f64,
-    /// The same after Holm's correction over all latency comparisons of the report
-    /// that are stated (and, apart from them, over all of resources).
+    /// The p-value after Holm's correction over all latency comparisons that the report states.
+    /// Those of resources are corrected separately.
     pub p_holm: f64,
     /// The result of the comparison after the correction.
     pub corrected: Distinction,
@@ -49,7 +49,7 @@ pub struct Inference {
     /// The smallest margin within which the two are equivalent (two one-sided tests
     /// at 5 %), in the unit of the difference: the farther end of the 90 % interval.
     pub equivalent_within: f64,
-    /// The same as a share of the baseline's figure, where that is not 0.
+    /// `equivalent_within` as a share of the baseline's figure; absent if that is 0.
     pub equivalent_within_ratio: Option<f64>,
     /// Whether that share is at most `Summary::equivalence_margin`: the two are
     /// equivalent for practical purposes, which is stronger than not distinguishable.
@@ -57,7 +57,7 @@ pub struct Inference {
     /// The smallest true difference that this number of blocks detects in 80 % of repetitions,
     /// in the unit of the difference.
     pub detectable: f64,
-    /// The same as a share of the baseline's figure, where that is not 0.
+    /// `detectable` as a share of the baseline's figure; absent if that is 0.
     pub detectable_ratio: Option<f64>,
 }
 
@@ -87,6 +87,6 @@ pub struct StopTarget {
     pub what: String,
     /// Target half width, as a share of the percentile.
     pub half_width: f64,
-    /// The current widest one of all meshes and loads; absent while it is unknown.
+    /// The widest current half width of all meshes and loads; absent while it is unknown.
     pub widest: Option<f64>,
 }

@@ -15,13 +15,13 @@ pub struct Instrument {
     pub sampled: u64,
     /// Chosen requests for which a kernel timestamp is missing.
     pub missed: u64,
-    /// Why there are none in some trial, if known.
+    /// Why kernel timestamps are missing in some trial, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
     /// Reported service time - (kernel receive - kernel send): the generator's own share
     /// of the time that it reports. Empty without a sample.
     pub service_time: Vec<Quantile>,
-    /// Kernel send - intended. Empty likewise.
+    /// Kernel send - intended. Empty without a sample.
     pub send: Vec<Quantile>,
     /// Values below 0 (noise of the clocks), which count as 0.
     pub below_zero: u64,

@@ -28,10 +28,11 @@ pub struct MethodFigure {
     pub what: String,
     /// Median of the runs (`kinvolk-2019`) or their mean (`linkerd-2021`).
     pub value: f64,
-    /// Lower whisker: the smallest run, or one standard deviation below the mean.
-    /// Absent where there is none, with a single run.
+    /// Lower whisker: the smallest run, or one standard deviation below the mean. Absent with a
+    /// single run.
     pub low: Option<f64>,
-    /// Upper whisker likewise.
+    /// Upper whisker: the largest run, or one standard deviation above the mean. Absent with a
+    /// single run.
     pub high: Option<f64>,
     /// The runs behind it, in order of block.
     pub runs: Vec<f64>,

@@ -1,5 +1,5 @@
-//! Published figures with their sources, to show beside a run. They were measured on other
-//! machines, with other load generators, years ago.
+//! Published figures with their sources, to show next to those of a run. They were measured on
+//! other machines, with other load generators, years ago.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// As `linkerd-2021-05`.
+    /// Identifier, such as `linkerd-2021-05`.
     pub id: String,
     /// Authors, subject, date.
     pub title: String,
@@ -29,9 +29,9 @@ pub struct Published {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedFigure {
-    /// Mesh and version, as `linkerd edge-19.5.2`; `bare` without a mesh.
+    /// Mesh and version, such as `linkerd edge-19.5.2`; `bare` without a mesh.
     pub mesh: String,
-    /// Planned rate; absent where the figure belongs to no rate.
+    /// Planned rate; absent for a figure that belongs to no rate.
     pub rate_rps: Option<f64>,
     /// `p50`, `p99`, `p99.9`, `max` (`ms`); `data_plane_memory`, `proxy_memory`,
     /// `largest_proxy_memory`, `control_plane_memory` (`MB`); `data_plane_cpu`,
@@ -60,7 +60,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// What stands before the number.
+    /// The words in front of the number.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

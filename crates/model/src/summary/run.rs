@@ -47,7 +47,7 @@ pub struct Summary {
     /// Invalid if a mesh under a load has no usable trial; suspect if any trial or cell is
     /// suspect, or trials are missing.
     pub grade: Grade,
-    /// One for each mesh but the baseline, under the highest load: the answer.
+    /// The answers: one for each mesh except the baseline, under the highest load.
     pub answers: Vec<Answer>,
     /// Mesh by load, in the order of the plan (loads within meshes).
     pub cells: Vec<Cell>,
@@ -59,14 +59,14 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// Differences up to this share of the baseline's figure count as equivalent: 0.05.
     pub equivalence_margin: f64,
-    /// Of an adaptive plan; absent with a fixed number of blocks.
+    /// Targets and progress of an adaptive plan; absent with a fixed number of blocks.
     pub stopping: Option<Stopping>,
-    /// Published figures, the same in every summary: measured by others on other
-    /// machines, and to be labelled so wherever they are shown.
+    /// Published figures, the same in every summary: measured by others on other machines. Every
+    /// output must label them as such.
     pub published: Vec<Published>,
 }
 
-/// The setup of the measurement, for readers who assess or repeat the run.
+/// The setup of the run, for readers who assess or repeat it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
@@ -78,7 +78,7 @@ pub struct Setup {
     pub workload: String,
     /// Services of one instance.
     pub services: Vec<String>,
-    /// How many instances of the graph.
+    /// Number of instances of the graph.
     pub instances: u32,
     /// Name of the mix of endpoints.
     pub mix: String,
@@ -115,8 +115,9 @@ pub struct Answer {
     pub distinction: Option<Distinction>,
     /// A sentence or two.
     pub text: String,
-    /// Correction of the sentence for multiple comparisons, as `After Holm's correction for 12
-    /// comparisons the median is not distinguishable.`; absent if it stays the same.
+    /// Correction of the sentence for multiple comparisons, such as `Among the 12 comparisons of
+    /// this report, the difference in p99 may be chance (Holm's correction).`; absent if the
+    /// correction changes nothing.
     pub caution: Option<String>,
 }
 
@@ -143,23 +144,23 @@ pub struct TrialRow {
     pub verdict: Verdict,
     /// Slots; absent if the trial has no result.
     pub counts: Option<Counts>,
-    /// Achieved rate, likewise.
+    /// Achieved rate; absent if the trial has no result.
     pub achieved_rps: Option<f64>,
-    /// Latency, likewise.
+    /// Latency; absent if the trial has no result.
     pub latency_ns: Option<LatencySummary>,
-    /// The generator's own delay, likewise.
+    /// The generator's own delay; absent if the trial has no result.
     pub lateness_ns: Option<LatencySummary>,
     /// Errors and timeouts by class.
     pub errors: BTreeMap<String, u64>,
-    /// Data-plane CPU in cores; absent when nothing was sampled.
+    /// Data-plane CPU in cores; absent if nothing was sampled.
     pub data_plane_cores: Option<f64>,
-    /// Data-plane memory mean in bytes, likewise.
+    /// Data-plane memory mean in bytes; absent if nothing was sampled.
     pub data_plane_bytes: Option<f64>,
     /// Proofs about the mesh.
     pub proofs: Vec<Proof>,
-    /// Processes that vanished in the trial.
+    /// Processes that vanished during the trial.
     pub gone: Vec<String>,
-    /// Whether it was steady; absent without enough records by the second.
+    /// Whether latency was steady; absent without enough records by the second.
     pub stability: Option<Stability>,
     /// How it differs from the other trials of its cell; absent if it does not.
     pub outlier: Option<Outlier>,

@@ -3,25 +3,25 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The medians of a trial's seconds as a series. Absent where there are no records
-/// by the second, or fewer than 8 seconds.
+/// The medians of a trial's seconds as a series. Absent without records by the second, or with
+/// fewer than 8 seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stability {
     /// Seconds with responses.
     pub seconds: u32,
-    /// Median of the second half over that of the first, minus 1.
+    /// Median of the second half divided by that of the first half, minus 1.
     pub drift: f64,
-    /// Two-sided p-value of that (on means of blocks of seconds, for autocorrelation).
+    /// Two-sided p-value of the drift (on means of blocks of seconds, because of autocorrelation).
     pub drift_p: f64,
     /// The KPSS statistic for stationarity around a level: above 0.463, the series is
     /// not stationary at 5 %; above 0.739, at 1 %.
     pub kpss: f64,
-    /// The period of a cycle in the series, in seconds, where there is one.
+    /// The period of a cycle in the series, in seconds; absent without a cycle.
     pub period_seconds: Option<f64>,
     /// p-value of the strongest cycle (Fisher's g).
     pub period_p: f64,
-    /// Seconds at the start that look like a continued warm-up; absent if there are none.
+    /// Seconds at the start that look like a continued warm-up; absent if no second does.
     pub warmup_seconds: Option<u32>,
     /// Autocorrelation of successive seconds, -1 to 1.
     pub autocorrelation: f64,
@@ -40,8 +40,8 @@ pub struct Outlier {
     pub median_ns: u64,
     /// Distance in robust standard deviations (of the logarithms), signed.
     pub score: f64,
-    /// Where the cores were farther apart before and after this trial, which is slower, than in
-    /// most others of the cell, or nearer, and it is faster: a likely cause.
+    /// Set if the distance between the cores is a likely cause: longer before and after this
+    /// slower trial than in most other trials of the cell, or shorter for a faster trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<OutlierCores>,
 }

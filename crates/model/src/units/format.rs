@@ -5,7 +5,7 @@
 #[must_use]
 pub fn format_duration_ns(ns: u64) -> String {
     let value = ns as f64;
-    // The border lies where 3 digits would round up to the next unit.
+    // The limit is where 3 digits would round up to the next unit.
     if ns < 1_000 {
         return format!("{ns} ns");
     }

@@ -1,8 +1,7 @@
 //! Durations, rates and sizes as people write them.
 //!
-//! `parse_*` take `10s`, `1m30s`, `500ms`; `500`, `500rps`, `2krps`; `128`, `4KiB`;
-//! errors state what was found and what was expected. `format_*`
-//! go the other way, with 3 significant digits.
+//! `parse_*` accept `10s`, `1m30s`, `500ms`; `500`, `500rps`, `2krps`; `128`, `4KiB`; errors state
+//! what was found and what was expected. `format_*` write them with 3 significant digits.
 
 mod format;
 mod parse;

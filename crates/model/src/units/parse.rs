@@ -5,8 +5,8 @@ use thiserror::Error;
 use crate::limits::{RATE_MAX, RATE_RPS_MAX};
 use crate::text::quoted;
 
-/// Why a text is not a duration, rate, size or share: `FOUND, expected EXPECTED`, and `; HELP`
-/// where there is a likely meaning.
+/// Why a text is not a duration, rate, size or share: `FOUND, expected EXPECTED`, with a
+/// suggestion after a semicolon if a likely meaning is known.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct UnitError(String);
@@ -37,7 +37,7 @@ const BYTES: Kind = Kind {
     unit: "bytes",
 };
 const SHARE: Kind = Kind {
-    expected: "a share with its sign, like `5%` or `0.5 %`",
+    expected: "a percentage, like `5%` or `0.5 %`",
     most: "100%",
     unit: "",
 };
@@ -124,7 +124,8 @@ impl Kind {
 /// larger units first (`1m30s`, `1.5s`, `250us`). A bare `0` is 0.
 ///
 /// # Errors
-/// Anything else, with what was expected; a bare number names the units.
+/// For any other text: what was found and what was expected; for a number without a unit, also a
+/// suggestion.
 pub fn parse_duration(text: &str) -> Result<u64, UnitError> {
     let text = DURATION.trimmed(text)?;
     if text == "0" {
@@ -170,11 +171,11 @@ fn duration_scale(unit: &str) -> Option<u64> {
     })
 }
 
-/// Parses a rate into requests per second: `500`, `500rps`, `1.5krps`, `500/s`.
-/// Zero is a rate; a caller that needs more checks for it.
+/// Parses a rate into requests per second: `500`, `500rps`, `1.5krps`, `500/s`. Zero is a valid
+/// rate; a caller that needs a positive one must check.
 ///
 /// # Errors
-/// Anything else, with what was expected.
+/// For any other text: what was found and what was expected.
 pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
     let text = RATE.trimmed(text)?;
     let (number, unit) = split_number(text);
@@ -197,7 +198,7 @@ pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
 /// powers of 1000, `Ki`... of 1024; the `B` may be left out, case is free).
 ///
 /// # Errors
-/// Anything else, with what was expected; fractions of a byte too.
+/// For any other text, including fractions of a byte: what was found and what was expected.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let text = BYTES.trimmed(text)?;
     let (number, unit) = split_number(text);
@@ -225,7 +226,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
 /// could be a percentage or a share.
 ///
 /// # Errors
-/// Anything else, with what was expected.
+/// For any other text: what was found and what was expected.
 pub fn parse_share(text: &str) -> Result<f64, UnitError> {
     let text = SHARE.trimmed(text)?;
     let number = text.strip_suffix('%').map_or(text, str::trim_end);
@@ -278,24 +279,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_says_why() {
-        let say = |text| parse_duration(text).unwrap_err().to_string();
+    fn an_invalid_duration_is_refused_with_the_reason() {
+        let error = |text| parse_duration(text).unwrap_err().to_string();
         assert_eq!(
-            say("10"),
+            error("10"),
             "`10` has no unit, expected a duration with its unit (h, m, s, ms, us, ns), \
              like `10s`, `1m30s` or `500ms`; did you mean `10s`?"
         );
         assert!(
-            say("").starts_with("found nothing, expected"),
+            error("").starts_with("found nothing, expected"),
             "{}",
-            say("")
+            error("")
         );
-        assert!(say("-1s").contains("negative"));
-        assert!(say("5 parsecs").contains("expected a duration"));
-        assert!(say("5parsecs").contains("unknown unit `parsecs`"));
-        assert!(say("99999999h").contains("too large"));
-        assert!(say("99999999999999999999999s").contains("too large"));
-        assert!(say("0.5ns").contains("whole number of nanoseconds"));
+        assert!(error("-1s").contains("negative"));
+        assert!(error("5 parsecs").contains("expected a duration"));
+        assert!(error("5parsecs").contains("unknown unit `parsecs`"));
+        assert!(error("99999999h").contains("too large"));
+        assert!(error("99999999999999999999999s").contains("too large"));
+        assert!(error("0.5ns").contains("whole number of nanoseconds"));
         for text in [
             "NaN", "inf", "s", "1.2.3s", ".s", "1s1s", "1s1m", "1m30", "1e3s", "+1s", "١s",
         ] {
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_have_their_sign() {
+    fn shares_need_a_percent_sign() {
         assert_eq!(parse_share("5%"), Ok(0.05));
         assert_eq!(parse_share(" 0.5 % "), Ok(0.005));
         for wrong in ["", "5", "-5%", "five%", "1e3%", "%", "5%%"] {

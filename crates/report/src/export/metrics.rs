@@ -64,8 +64,8 @@ impl Set {
         }
     }
 
-    /// Adds a figure, and the ends of its interval in families of their own: `_low` and `_high`
-    /// before the unit.
+    /// Adds a figure, and the ends of its interval as separate families: `_low` and `_high` before
+    /// the unit.
     fn interval(&mut self, name: Name<'_>, labels: &Labels, values: [Option<f64>; 3]) {
         let [value, low, high] = values;
         self.add(name, labels, value);
@@ -96,7 +96,11 @@ fn about(set: &mut Set, summary: &Summary) {
     described.push(("baseline", summary.baseline.clone()));
     described.push(("version", summary.tare_version.clone()));
     described.push(("workload", summary.setup.workload.clone()));
-    let family = set.family(("tare_run", "", "What was measured"));
+    let family = set.family((
+        "tare_run",
+        "",
+        "The plan, baseline, workload and version of a run",
+    ));
     family.kind = Kind::Info;
     family.samples.push(Sample {
         suffix: "_info",
@@ -106,7 +110,7 @@ fn about(set: &mut Set, summary: &Summary) {
     let started = (
         "tare_run_started_timestamp_seconds",
         "seconds",
-        "When the run began, since 1970",
+        "Start of the run, in seconds since 1970",
     );
     set.add(started, &run, summary.started_unix_ns as f64 / 1e9);
 }
@@ -186,7 +190,7 @@ fn overhead(set: &mut Set, cell: &Cell, labels: &Labels) {
     for d in overhead.latency.iter().filter(|d| d.supported) {
         let q = cell.latency.iter().find(|q| q.name == d.what).map(|q| q.q);
         let Some(q) = q else { continue };
-        let help = "Latency at a quantile, over the baseline's";
+        let help = "Latency at a quantile minus the baseline's";
         set.interval(
             ("tare_overhead_quantile_seconds", "seconds", help),
             &quantile_label(labels, q),
@@ -198,17 +202,17 @@ fn overhead(set: &mut Set, cell: &Cell, labels: &Labels) {
             "cpu" => (
                 "tare_overhead_cpu_cores",
                 "",
-                "Data-plane CPU over the baseline's, in cores",
+                "Data-plane CPU minus the baseline's, in cores",
             ),
             "machine_cpu" => (
                 "tare_overhead_machine_cores",
                 "",
-                "Busy cores of the machine, over the baseline's",
+                "Busy cores of the machine minus the baseline's",
             ),
             "memory" => (
                 "tare_overhead_memory_bytes",
                 "bytes",
-                "Data-plane memory over the baseline's",
+                "Data-plane memory minus the baseline's",
             ),
             _ => continue,
         };

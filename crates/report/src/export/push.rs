@@ -33,7 +33,7 @@ impl Protocol {
     }
 }
 
-/// Why a push failed: no answer, or one with another status than success.
+/// Why a push failed: no response, or a response with an error status.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PushError(String);
@@ -127,7 +127,7 @@ pub fn remote_write(families: &[Family], now_unix_ms: i64) -> Vec<u8> {
 /// Sends `families` to `url`, with `headers` in addition to those of the protocol.
 ///
 /// # Errors
-/// [`PushError`] unless the receiver answers with success.
+/// [`PushError`] unless the receiver responds with a success status.
 pub fn push(
     url: &str,
     protocol: Protocol,
@@ -162,14 +162,14 @@ pub fn push(
         .copied()
         .chain(own)
         .fold(request, |r, (name, value)| r.header(name, value));
-    let mut answer = request
+    let mut response = request
         .send(&body[..])
         .map_err(|e| PushError(format!("failed to push to {url}: {e}")))?;
-    let status = answer.status().as_u16();
+    let status = response.status().as_u16();
     if (200..300).contains(&status) {
         return Ok(());
     }
-    let text = answer.body_mut().read_to_string().unwrap_or_default();
+    let text = response.body_mut().read_to_string().unwrap_or_default();
     let body = crate::text::printable(&text.chars().take(300).collect::<String>());
     let body = if body.is_empty() {
         body

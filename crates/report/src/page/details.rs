@@ -1,5 +1,5 @@
-//! Data of the charts over time, embedded in the page beside the summary. Only the page reads the
-//! records for it. Records that cannot be read are skipped here: the store has reported them.
+//! Data of the charts over time, embedded in the page next to the summary. No other output needs
+//! them. Records that cannot be read are skipped here, because the store has reported them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -60,7 +60,7 @@ fn title(summary: &Summary) -> String {
     format!("Cost of {list} over {}", summary.baseline)
 }
 
-/// How many trials are usable, and how many blocks there are.
+/// The numbers of trials by verdict, and the number of blocks.
 fn verdict(summary: &Summary) -> String {
     let count = |grade| {
         summary

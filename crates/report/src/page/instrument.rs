@@ -7,12 +7,12 @@ use super::html::Html;
 use super::parts::{caption, open_row, per_load, plain, quantile_words};
 use crate::words;
 
-/// Appends the tables of which the trials have figures.
+/// Appends the tables for which the trials have figures.
 pub(super) fn table(page: &mut Html, summary: &Summary) {
     if summary.cells.iter().any(|c| c.instrument.is_some()) {
         error(page, summary);
     } else {
-        caption(page, "No trial compared its timestamps with the kernel's.");
+        caption(page, "Not measured: no trial has kernel timestamps.");
     }
     if let Some(words) = words::core_distances(summary) {
         core_to_core(page, summary, &words);
@@ -48,8 +48,9 @@ fn error(page: &mut Html, summary: &Summary) {
     caption(
         page,
         "For a share of the requests, the kernel recorded when they were sent and when the last part of the response \
-         arrived. Added: the reported service time minus the kernel's, which is what the generator adds. Sent late: \
-         from the intended instant until the kernel sent the request.",
+         arrived. Not recorded: chosen requests without such a timestamp. Added: the reported service time minus the \
+         kernel's, which is what the generator adds. Sent late: from the intended instant until the kernel sent the \
+         request. Below zero: differences that the noise of the clocks made negative; they count as 0.",
     );
     let columns = [
         "mesh",

@@ -1,5 +1,5 @@
-//! The run by the methods of published benchmarks, and the published figures: side by side, never
-//! mixed.
+//! The run summarised by the methods of published benchmarks, and the published figures: side by
+//! side, never mixed.
 
 use tare_analysis::figures;
 use tare_model::summary::published::Published;
@@ -21,7 +21,9 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
          and do not apply to this machine.",
     );
     if named {
-        page.raw("<details><summary>This run by the methods of those benchmarks</summary>\n");
+        page.raw(
+            "<details><summary>This run, summarised by the methods of those benchmarks</summary>\n",
+        );
         by_method(page, summary);
         page.raw("</details>\n");
     }

@@ -94,8 +94,8 @@ const INSTRUMENT: Section = Section {
     id: "instrument",
     heading: "Instrument error",
     caption: "Lateness is the generator's own delay: how long after its intended instant a request was sent. It is \
-              part of the latency above and should be small beside it. Dot: median lateness. End of the line: p99. \
-              Diamond: median latency.",
+              part of the latency above and should be small compared with it. Dot: median lateness. End of the \
+              line: p99. Diamond: median latency.",
     chart: "lateness",
     figures: Some(instrument::table),
 };

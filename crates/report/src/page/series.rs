@@ -46,7 +46,8 @@ pub struct Column {
     pub failed: u64,
     /// Median latency in nanoseconds; 0 without a response.
     pub p50_ns: u64,
-    /// 99th percentile, likewise; with few responses their maximum.
+    /// 99th percentile of latency in nanoseconds; with few responses, their maximum; 0 without a
+    /// response.
     pub p99_ns: u64,
     /// Median lateness in nanoseconds.
     pub lateness_p50_ns: u64,

@@ -19,7 +19,8 @@ pub(super) fn table(page: &mut Html, summary: &Summary) {
             "Statistics of the comparisons. p belongs to the interval. Holm's p is corrected for all latency \
              comparisons of this page. The permutation and Mann-Whitney tests use one figure per trial. \
              \"Equivalent within\" is the smallest margin within which the two are shown to be the same (bold up to \
-             {margin} %). \"Detectable\" is the true difference that as many blocks find in 80 % of repetitions."
+             {margin} %). \"Detectable\" is the true difference that this number of blocks detects in 80 % of \
+             repetitions."
         ),
     );
     let columns = [

@@ -29,7 +29,7 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
     open_section(page, "trials", "Trials");
     caption(
         page,
-        "Every trial on disk, in the order in which they ran. Suspect trials are used, invalid trials are not. The \
+        "All trials on disk, in the order in which they ran. Suspect trials are used, invalid trials are not. The \
          number of a trial links to its chart over time.",
     );
     exclusion(page, summary);
@@ -154,7 +154,8 @@ fn reasons(page: &mut Html, trial: &TrialRow) {
     page.raw("</ul></td></tr>\n");
 }
 
-/// How the trial differs from the others of its cell, and how it changes over its time.
+/// Describes how the trial differs from the others of its cell, and how its latency changes over
+/// time.
 fn unusual(trial: &TrialRow) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(o) = &trial.outlier {

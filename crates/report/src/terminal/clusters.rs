@@ -10,7 +10,7 @@ use super::comparison::{figure, name, unit};
 use super::output::{BOLD, Output, PLAIN, RED, WIDTH};
 use crate::text::fit;
 
-/// Widths of the columns. Tables are as wide as there are clusters.
+/// Widths of the columns. Each cluster adds a column, so a table can exceed the usual width.
 const NAME_WIDTH: usize = 20;
 const COLUMN_WIDTH: usize = 14;
 
@@ -92,8 +92,9 @@ fn sentences(comparison: &ClustersComparison) -> Vec<String> {
         all.push(text.to_owned());
     }
     all.push(format!(
-        "* different, ? may be chance: differs in one direction from more than half of the others, pair by pair, at \
-         {:.0} % (Welch); * also after Holm's correction for all pairs and figures here.",
+        "* different; ? different, but may be chance. A cluster is different if it differs in the same direction from \
+         more than half of the others, in pairwise Welch tests at {:.0} %; * also after Holm's correction for all \
+         pairs and figures here.",
         comparison.confidence * 100.0
     ));
     all

@@ -58,7 +58,7 @@ pub(super) fn change_words(change: &Change) -> String {
     figures::signed(change.difference, text)
 }
 
-/// Returns the outcome, with a caution if it does not hold after Holm's correction.
+/// Returns the outcome, with a caution if it is not significant after Holm's correction.
 pub(super) fn outcome(change: &Change, confidence: f64) -> String {
     let certain = change.p_holm.is_some_and(|p| p < 1.0 - confidence);
     let words = change.distinction.words();
@@ -106,7 +106,7 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
     }
     let legend = format!(
         "{:.0} % intervals of the change, blocks unpaired; ~ not distinguishable; (may be chance): \
-         not after Holm's correction for all comparisons here",
+         not significant after Holm's correction for all comparisons here",
         comparison.confidence * 100.0
     );
     out.line("");
@@ -145,10 +145,14 @@ pub(super) fn judgement(judged: &Judged) -> String {
     };
     let place = format!("{}: {} at {}", judged.threshold, judged.mesh, judged.load);
     match judged.found {
-        None => format!("not judged {place}: no interval with fewer than 2 blocks"),
+        None => format!("not checked {place}: no interval with fewer than 2 blocks"),
         Some(found) => format!(
             "{} {place}: {by} {}",
-            if judged.exceeded { "exceeded" } else { "kept" },
+            if judged.exceeded {
+                "exceeded"
+            } else {
+                "not exceeded"
+            },
             amount(judged, found)
         ),
     }

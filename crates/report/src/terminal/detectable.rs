@@ -32,7 +32,7 @@ pub fn render_detectable(summary: &Summary, blocks: &[u32]) -> Option<String> {
     }
     let mut out = Output::default();
     let intro = format!(
-        "The smallest difference from {} that a plan with so many blocks detects in {:.0} % of \
+        "The smallest difference from {} that a plan with this number of blocks detects in {:.0} % of \
          repetitions, if blocks vary as in this run, and its share of the baseline's figure:",
         summary.baseline,
         power::POWER * 100.0

@@ -62,7 +62,7 @@ pub fn render_comparison_markdown(comparison: &Comparison) -> String {
     }
     let _ = writeln!(
         out,
-        "\nBlocks are unpaired; \"may be chance\": not after Holm's correction for all comparisons here."
+        "\nBlocks are unpaired; \"may be chance\": not significant after Holm's correction for all comparisons here."
     );
     out
 }

@@ -63,7 +63,7 @@ impl Output {
     }
 }
 
-/// An estimate with its interval, as `0.402 (0.376 to 0.428)`.
+/// An estimate with its interval, such as `0.402 (0.376 to 0.428)`.
 pub(super) fn estimate(e: &Estimate, words: fn(f64) -> String) -> String {
     let value = words(e.value);
     match e.low.zip(e.high) {

@@ -1,4 +1,4 @@
-//! The run by the methods of published benchmarks, and the published figures.
+//! The run summarised by the methods of published benchmarks, and the published figures.
 
 use tare_analysis::figures;
 use tare_model::summary::published::{Published, PublishedFigure};
@@ -7,8 +7,8 @@ use tare_model::summary::{Cell, MethodFigure, MethodSummary, Summary};
 use super::output::{NAME, Output, PLAIN, WIDTH};
 use crate::text::{fit, printable};
 
-/// Returns the run as the benchmark `method` would have stated it. `None` if no cell has a summary
-/// of that name.
+/// Returns the run, summarised by the method of the benchmark `method`. `None` if no cell has a
+/// summary of that name.
 #[must_use]
 pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
     let named = |cell: &&Cell| cell.named.iter().any(|n| n.method == method);
@@ -85,7 +85,7 @@ fn whiskers(figure: &MethodFigure, words: fn(f64) -> String) -> String {
 pub fn render_published(summary: &Summary) -> String {
     let mut out = Output::default();
     let intro = "Published figures: measured by others on other machines, with other load generators. \
-                 They are shown beside this run, never mixed with it.";
+                 They are shown for comparison; no figure of this run includes them.";
     out.wrapped(PLAIN, intro, "", "");
     for source in &summary.published {
         publication(&mut out, source);

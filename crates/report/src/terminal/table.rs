@@ -59,7 +59,7 @@ fn answers(out: &mut Output, summary: &Summary) {
     }
 }
 
-/// What the signs in the table mean, as far as they occur in it.
+/// Explains the signs that occur in the table.
 fn legend(summary: &Summary) -> String {
     let mut parts = vec![format!(
         "{:.0} % intervals over blocks",
@@ -86,7 +86,7 @@ fn legend(summary: &Summary) -> String {
     parts.join("; ")
 }
 
-/// Where an adaptive plan stands.
+/// Describes the progress of an adaptive plan.
 fn stopped(stopping: &Stopping) -> String {
     let share = |x: f64| figures::percent(x).trim_start_matches('+').to_owned();
     let targets: Vec<String> = stopping
@@ -98,7 +98,10 @@ fn stopped(stopping: &Stopping) -> String {
         })
         .collect();
     let when = match stopping.reached_after {
-        Some(blocks) => format!("stopped after {blocks} of at most {}", stopping.blocks_max),
+        Some(blocks) => format!(
+            "stopped after {blocks} of at most {} blocks",
+            stopping.blocks_max
+        ),
         None => format!("target not reached, at most {} blocks", stopping.blocks_max),
     };
     format!("{when}: {}", targets.join(", "))

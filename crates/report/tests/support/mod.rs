@@ -109,7 +109,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
     }
 }
 
-/// The plan that looks like the built-in one.
+/// A plan like the built-in plan `quick`.
 pub(crate) fn quick() -> Plan {
     plan(
         &[
@@ -155,7 +155,7 @@ fn normal(rng: &mut Rng) -> f64 {
     radius * (std::f64::consts::TAU * rng.next_f64()).cos()
 }
 
-/// How many hops of proxies a mesh adds, and what each costs.
+/// Cost of the proxies of a mesh, relative to plain Envoy sidecars.
 fn weight(mesh: &str) -> f64 {
     match mesh {
         "envoy" => 1.0,
@@ -169,7 +169,7 @@ pub(crate) fn trial(spec: &TrialSpec) -> (String, TrialResult) {
     trial_of(spec, &["list", "vote"].map(str::to_owned))
 }
 
-/// The same with `endpoints` in turn.
+/// One trial's stream and result, with requests to `endpoints` in turn.
 fn trial_of(spec: &TrialSpec, endpoints: &[String]) -> (String, TrialResult) {
     let mut rng = Rng::stream(spec.seed, u64::from(spec.index));
     let heavy = weight(&spec.mesh.name);
@@ -340,7 +340,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
     }
 }
 
-/// As if the kernel had noted each request, and 5 of them not.
+/// As if the kernel had timestamped all requests, and lost the timestamps of 5 more.
 fn instrument_error(lateness: &Histogram) -> InstrumentError {
     let mut added = Histogram::new();
     (0..lateness.len()).for_each(|i| added.record(4_000 + 40 * (i % 100)));
@@ -479,7 +479,7 @@ pub(crate) fn write_json(path: &Path, document: &impl serde::Serialize) {
     std::fs::write(path, serde_json::to_string(document).unwrap()).unwrap();
 }
 
-/// Some trials suspect and some invalid, as they happen.
+/// Makes trial 4 suspect and trial 9 invalid.
 pub(crate) fn with_doubts(result: &mut TrialResult) {
     match result.trial.index {
         4 => {
@@ -505,10 +505,10 @@ pub(crate) fn with_doubts(result: &mut TrialResult) {
     }
 }
 
-/// Text that would run, were it ever taken for markup.
+/// Text that would run a script if a page treated it as markup.
 pub(crate) const EVIL: &str = "</script><img src=x onerror=alert(1)>\x1b[2J'\"";
 
-/// Puts [`EVIL`] wherever a plan lets people write, and prices beside it.
+/// Puts [`EVIL`] into every text of a plan, and adds prices.
 pub(crate) fn make_hostile(plan: &mut Plan) {
     plan.meshes[1].name = EVIL.to_owned();
     plan.meshes[1].title = EVIL.to_owned();
@@ -566,7 +566,7 @@ fn agent(result: &TrialResult) -> String {
     text + &serde_json::to_string(&last).unwrap() + "\n"
 }
 
-/// What a page carries under this id.
+/// Reads the data that a page embeds under this id.
 pub(crate) fn embedded<T: serde::de::DeserializeOwned>(page: &str, id: &str) -> T {
     use base64::Engine as _;
     let opening = format!("id=\"{id}\">");

@@ -1,8 +1,8 @@
-//! Which kinds of figures and files a run has, and which it lacks for a reason that it records.
+//! The shape of a run: the kinds of figures and files that it has, and those that it may lack.
 //!
-//! Two runs of one plan have the same shape. What a host does during a run can take figures
-//! away: a trial that it disturbed is invalid, a core that it kept busy was not timed. Such a
-//! kind may be absent from a run, but only where no trial of the run records its cause.
+//! Two runs of one plan have the same shape, except for figures that conditions on the host
+//! prevent: a disturbed trial is invalid, and the distance to a busy core is not measured. Such a
+//! kind may be absent only if no trial of the run records its cause.
 
 #![allow(clippy::unwrap_used, dead_code, reason = "a test, in parts")]
 
@@ -15,19 +15,20 @@ use tare_model::summary::{Cell, Summary};
 use tare_model::trial::TrialResult;
 use tare_model::verdict::Grade;
 
-/// The keys that a cell has only where something caused them; it has all others always.
+/// The keys that a cell has only if a trial records their cause. It always has all others.
 pub(crate) const CELL_OPTIONAL: [&str; 4] = ["core_to_core", "cost", "instrument", "tls"];
 
 /// The kinds of one run, for trials without a mesh (`bare`) and with one (`meshed`).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shape {
     found: BTreeSet<String>,
-    /// Beginnings of the kinds whose cause no trial of the run records.
+    /// Prefixes of the kinds whose cause no trial of the run records.
     uncaused: BTreeSet<String>,
 }
 
 impl Shape {
-    /// Of a run directory. Panics where a kind is there without its cause, or absent with it.
+    /// The shape of a run directory. Panics if a kind is present without its cause, or absent
+    /// although its cause is recorded.
     pub(crate) fn read(dir: &Path) -> Self {
         let summary: Value = read(&dir.join(layout::SUMMARY));
         let trials = dir.join(layout::TRIALS);
@@ -40,7 +41,7 @@ impl Shape {
         Self::of(&summary, &stored.collect::<Vec<_>>())
     }
 
-    /// Of a summary, and of the result and the names of the files of each of its trials.
+    /// The shape of a summary, with the result and the file names of each of its trials.
     pub(crate) fn of(summary: &Value, stored: &[(TrialResult, Vec<String>)]) -> Self {
         let mut shape = Self {
             found: keys(summary),
@@ -112,14 +113,14 @@ impl Shape {
         }
     }
 
-    /// What this run has and another lacks, although that one records its cause.
+    /// The kinds that this run has and `other` lacks although it records their cause.
     pub(crate) fn beyond<'a>(&'a self, other: &Self) -> Vec<&'a str> {
         let lacks = |kind: &&String| !other.found.contains(*kind) && !other.excuses(kind);
         let all = self.found.iter().filter(lacks);
         all.map(String::as_str).collect()
     }
 
-    /// Those of these kinds whose causes both runs record.
+    /// Those of `kinds` whose cause both runs record.
     pub(crate) fn caused_in_both<'a>(&self, other: &Self, kinds: &[&'a str]) -> Vec<&'a str> {
         let all = kinds.iter().copied();
         all.filter(|kind| !self.excuses(kind) && !other.excuses(kind))
@@ -131,7 +132,7 @@ impl Shape {
     }
 }
 
-/// Beginnings of kinds, and whether any trial causes them.
+/// Prefixes of kinds, and whether any trial records their cause.
 #[derive(Default)]
 struct Causes(BTreeMap<String, bool>);
 

@@ -1,5 +1,5 @@
-//! Whether a run says of the cost of its meshes what its trials show, however many of them the
-//! host left usable.
+//! Checks the cost of each mesh in a summary against the trials of the run, however many of them
+//! are usable.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -9,8 +9,9 @@ use tare_model::worker::Plane;
 /// Student's t at 95 %, two-sided, of 2, 3 and 4 pairs.
 const STUDENT: [f64; 3] = [12.706_205, 4.302_653, 3.182_446];
 
-/// These meshes, `bare` first, under one load. In each pair of usable trials the data plane costs more than
-/// nothing; the interval over the pairs is Student's, and their comparison follows from it.
+/// Panics unless the summary has these meshes, `bare` first, under one load; the data plane costs
+/// more than zero in each pair of usable trials; the interval over the pairs is Student's; and the
+/// outcome follows from the interval.
 pub(crate) fn weighed(summary: &Summary, expected: &[&str]) {
     let meshes: Vec<&str> = summary.cells.iter().map(|c| c.mesh.as_str()).collect();
     assert_eq!(meshes, expected);
@@ -41,7 +42,7 @@ fn common_blocks(summary: &Summary, mesh: &str) -> usize {
 fn above_zero(cell: &Cell, what: &str, blocks: usize) {
     let differences = cell.overhead.iter().flat_map(|o| &o.resources);
     let found: Vec<&Difference> = differences.filter(|d| d.what == what).collect();
-    // Without a block of both there is nothing to compare.
+    // Without a block in which both are usable, nothing is compared.
     assert_eq!(found.len(), blocks.min(1), "{}: {what}", cell.mesh);
     let Some(found) = found.first() else { return };
     assert_eq!(found.pairs.len(), blocks, "{found:#?}");

@@ -1,4 +1,4 @@
-//! The admin interface of a sidecar, a Unix socket.
+//! Reads the admin interface of a sidecar through its Unix socket.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::local::probe::{self, Limits, ProbeError};
 
 /// The Host header of requests; the admin interface ignores it.
 const AUTHORITY: &str = "sidecar";
-/// The same limits as on a cluster, where the generator makes the requests.
+/// Limits of a document, equal to those on a cluster, where the generator makes the requests.
 const DOCUMENT: Limits = Limits {
     within: ASKS_WITHIN,
     body_bytes_max: BYTES_MAX,
@@ -41,12 +41,12 @@ pub(crate) async fn version(socket: &Path) -> Result<String, ProbeError> {
         .ok_or_else(|| ProbeError::Answer("no version in /server_info".to_owned()))
 }
 
-/// Number of requests by listener since the start.
+/// Number of requests by listener since the sidecar started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Requests {
     /// From other sidecars.
     pub inbound: u64,
-    /// From its own application.
+    /// From the sidecar's own application.
     pub outbound: u64,
 }
 
@@ -107,7 +107,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
-    /// Requests a document of this length, or from a server that accepts connections and never responds.
+    /// Requests a document of this length. Without a length, the server accepts the connection and
+    /// never responds.
     async fn document_of(bytes: Option<usize>) -> Result<usize, String> {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("admin.sock");
@@ -120,7 +121,7 @@ mod tests {
             let _ = stream.read(&mut [0; 4096]).await.unwrap();
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
             stream.write_all(head.as_bytes()).await.unwrap();
-            // The client may stop reading.
+            // The write fails when the client stops reading at its limit.
             let _ = stream.write_all(&vec![b' '; bytes]).await;
         });
         let came = document(&socket, "/config_dump").await;
@@ -129,20 +130,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_document_may_be_as_large_as_on_a_cluster_and_no_larger() {
+    async fn the_size_limit_of_a_document_is_that_of_a_cluster() {
         assert_eq!(document_of(Some(BYTES_MAX)).await, Ok(16 << 20));
         let found = document_of(Some(BYTES_MAX + 1)).await.unwrap_err();
         assert!(found.contains("16777216 bytes"), "{found}");
     }
 
     #[tokio::test]
-    async fn a_document_may_take_as_long_as_on_a_cluster() {
+    async fn the_time_limit_of_a_document_is_that_of_a_cluster() {
         let found = document_of(None).await.unwrap_err();
         assert_eq!(found, "no response within 3 s");
     }
 
     #[test]
-    fn counters_by_listener() {
+    fn requests_are_counted_by_listener() {
         let text = "http.admin.downstream_rq_total: 3\nhttp.inbound.downstream_rq_total: 12\nhttp.outbound.downstream_rq_total: 7\n";
         assert_eq!(
             parse_requests(text),

@@ -1,9 +1,9 @@
-//! Bootstrap configurations: one static file for each proxy. Pure.
+//! Bootstrap configurations: one static file for each proxy. This module does no I/O.
 //!
-//! The shape is that of a sidecar in a cluster: an inbound listener in front of the application, and
-//! an outbound listener that routes by Host or `:authority`. The proxy must not hide or change any
-//! result: no retries, no timeouts, and limits that a trial cannot reach. Settings are explicit where
-//! a default would differ.
+//! A configuration is like that of a sidecar in a cluster: an inbound listener in front of the
+//! application, and an outbound listener that routes by Host or `:authority`. The proxy must not
+//! hide or change any result: no retries, no timeouts, and limits that a trial cannot reach.
+//! Settings are explicit where a default would differ.
 
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub(crate) struct Proxy {
     pub outbound: SocketAddrV4,
     /// Services that the application may call.
     pub routes: Vec<Route>,
-    /// The application; the generator has none.
+    /// The application behind the sidecar; `None` for the generator.
     pub inbound: Option<Inbound>,
     /// Certificates, when TLS is on.
     pub tls: Option<TlsFiles>,
@@ -55,13 +55,13 @@ pub(crate) struct Proxy {
 /// A service that can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// Host header or :authority.
+    /// Value of the Host header or of `:authority`.
     pub authority: String,
     /// Protocol of the service.
     pub protocol: ServiceProtocol,
     /// The inbound listener of its sidecar.
     pub address: SocketAddrV4,
-    /// Expected identity in its certificate.
+    /// Identity that its certificate must contain.
     pub identity: String,
 }
 
@@ -142,7 +142,8 @@ fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
     let mut manager = connection_manager(proxy, INBOUND, codec, &hosts);
     let mut chain = json!({});
     if let Some(files) = &proxy.tls {
-        // Set the identity from the caller's certificate, and drop any that the caller sent.
+        // Set the identity from the caller's certificate, and drop any identity that the caller
+        // sent.
         manager["forward_client_cert_details"] = json!("SANITIZE_SET");
         manager["set_current_client_cert_details"] = json!({"uri": true});
         chain["transport_socket"] =
@@ -216,7 +217,7 @@ fn connection_manager(proxy: &Proxy, direction: &str, codec: &str, hosts: &Value
 fn virtual_host(proxy: &Proxy, direction: &str, cluster: &str, domains: &[String]) -> Value {
     let action = json!({
         "cluster": cluster,
-        // No timeout: the generator must see and count a late response.
+        // No timeout, so that the generator receives and counts a late response.
         "timeout": "0s",
         "retry_policy": {"num_retries": 0},
     });
@@ -347,11 +348,11 @@ mod tests {
     fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
         value
             .pointer(pointer)
-            .unwrap_or_else(|| panic!("nothing at {pointer}"))
+            .unwrap_or_else(|| panic!("no value at {pointer}"))
     }
 
     #[test]
-    fn mutual_tls_names_the_peer_on_both_sides() {
+    fn mutual_tls_checks_the_identity_of_both_peers() {
         let b = bootstrap(&proxy(true));
         let down = at(
             &b,
@@ -370,7 +371,7 @@ mod tests {
             let params = at(side, "/common_tls_context/tls_params");
             assert_eq!(at(params, "/tls_minimum_protocol_version"), "TLSv1_3");
         }
-        // From the sidecar to its own application it is plain.
+        // The connection from the sidecar to its own application has no TLS.
         assert!(
             b.pointer("/static_resources/clusters/0/transport_socket")
                 .is_none()
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_has_no_tls_anywhere() {
+    fn without_mtls_the_configuration_has_no_tls() {
         let text = bootstrap(&proxy(false)).to_string();
         assert!(!text.contains("transport_socket") && !text.contains("forward_client_cert"));
     }
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_show() {
+    fn settings_of_the_mesh_are_in_the_configuration() {
         let mut p = proxy(false);
         assert!(bootstrap(&p).get("stats_config").is_none());
         assert!(!bootstrap(&p).to_string().contains("access_log"));
@@ -432,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generator_has_no_inbound_side() {
+    fn the_generators_sidecar_has_no_inbound_listener() {
         let b = bootstrap(&Proxy {
             inbound: None,
             ..proxy(false)

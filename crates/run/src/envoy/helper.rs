@@ -1,4 +1,4 @@
-//! Runs helper programs to their end for their output: pip, `envoy --version`.
+//! Runs helper programs (pip, `envoy --version`) and returns their output.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,9 +10,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::local::die::exec_command;
 
-/// Runs a program to its end, for at most `within`. Returns its standard output, or a message.
-/// Dropping the future, or the time limit, kills the program with everything that it started. Given
-/// the program `tare`, it also ends when this process is killed.
+/// Runs a program for at most `within`. Returns its standard output, or an error message.
+///
+/// When the future is dropped or the time limit is reached, the program and everything that it
+/// started are killed. With `tare`, the program also ends when this process is killed.
 pub(super) async fn run(
     tare: Option<&Path>,
     program: &Path,
@@ -34,7 +35,7 @@ pub(super) async fn run(
         .lines()
         .rev()
         .find(|l| !l.trim().is_empty())
-        .unwrap_or("no message");
+        .unwrap_or("no error output");
     let (program, status) = (program.display(), output.status);
     Err(format!("{program} ended with {status}: {last}"))
 }
@@ -60,8 +61,8 @@ async fn output(
         .map_err(failed)?;
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     let waiting = pin!(child.wait_with_output());
-    // Declared last and so dropped first: until the child is waited for, no other group can have
-    // its number.
+    // Declared last and so dropped first: until the child is waited for, no other process group can
+    // have its id.
     let mut group = Group(id.and_then(Pid::from_raw));
     let output = waiting.await;
     group.0 = None;
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropped_it_ends_with_all_that_it_started() {
+    async fn a_dropped_run_kills_the_program_and_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let script = endless(dir.path());
         let arguments = [OsStr::new("-c"), OsStr::new(&script)];
@@ -131,12 +132,12 @@ mod tests {
     async fn a_program_that_does_not_end_is_killed() {
         let within = Some(Duration::from_secs(1));
         let arguments = [OsStr::new("60")];
-        let said = run(None, Path::new("sleep"), &arguments, within).await;
-        assert_eq!(said.unwrap_err(), "did not end within 1 s");
+        let result = run(None, Path::new("sleep"), &arguments, within).await;
+        assert_eq!(result.unwrap_err(), "did not end within 1 s");
     }
 
     #[tokio::test]
-    async fn output_and_failure() {
+    async fn the_output_is_returned_and_a_failure_has_its_last_line() {
         let shell = async |script| {
             let arguments = [OsStr::new("-c"), OsStr::new(script)];
             run(None, Path::new("/bin/sh"), &arguments, None).await

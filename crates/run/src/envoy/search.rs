@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The version that tare is tested with.
 pub const VERSION: &str = "1.40.0";
-/// Where to search and what is allowed.
+/// Where to search for Envoy, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
     /// Use only this program (`TARE_ENVOY`).

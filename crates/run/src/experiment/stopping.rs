@@ -1,5 +1,5 @@
-//! Whether an adaptive plan has enough blocks. The decision uses the trials on disk, so that a
-//! resumed run decides as an uninterrupted one.
+//! Decides whether an adaptive plan has enough blocks. The decision uses the trials on disk, so
+//! that a resumed run decides as an uninterrupted one.
 
 use tare_analysis::StoredTrial;
 use tare_analysis::compare::stopping;
@@ -9,7 +9,7 @@ use tare_model::trial::{Event, EventKind, TrialSpec};
 use crate::now::event;
 use crate::store::RunDir;
 
-/// Returns the reason to stop before block `block`, if there is one.
+/// Returns the event that gives the reason to stop before block `block`; `None` to continue.
 pub(super) fn narrow_enough(run: &RunDir, order: &[TrialSpec], block: u32) -> Option<Event> {
     let plan = &run.manifest().plan;
     let min = plan.until.as_ref()?.min;
@@ -28,10 +28,10 @@ pub(super) fn narrow_enough(run: &RunDir, order: &[TrialSpec], block: u32) -> Op
         .collect();
     let stopping = stopping::look(plan, &stored)?;
     let stop = stopping.reached_after? <= block;
-    stop.then(|| event(EventKind::NarrowEnough, "", words(&stopping, block)))
+    stop.then(|| event(EventKind::NarrowEnough, "", reason(&stopping, block)))
 }
 
-fn words(stopping: &Stopping, block: u32) -> String {
+fn reason(stopping: &Stopping, block: u32) -> String {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let targets: Vec<String> = stopping
         .targets

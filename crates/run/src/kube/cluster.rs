@@ -1,4 +1,4 @@
-//! A cluster during a run: what is known of it, what the run has on it.
+//! A cluster during a run: its nodes, and the objects of the run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,13 +32,13 @@ pub(crate) struct Cluster {
     names: Names,
     ledger: Ledger,
     pub(super) nodes: Vec<Node>,
-    /// The block that has a node reserved for its generators, and the name of the node.
+    /// The block whose generators have a reserved node, and the name of the node.
     reserved: Option<(u32, String)>,
     pub(super) start_delay: StartDelay,
 }
 
 impl Cluster {
-    /// Checks the cluster and finds what is on it; creates nothing.
+    /// Checks the cluster, and reads its nodes and the objects on it, without changing it.
     pub(crate) async fn prepare(
         plan: &Plan,
         id: &str,
@@ -57,7 +57,7 @@ impl Cluster {
         let names = Names::new(&settings.namespace_prefix, id);
         let ledger = match Ledger::read(&api, &names.namespace()).await? {
             Some(ledger) => {
-                say("removing what the interrupted part of this run left");
+                say("removing the objects that the interrupted part of this run left");
                 ledger
             }
             None => Ledger {
@@ -117,7 +117,7 @@ impl Cluster {
         }
     }
 
-    /// Writes the ledger, the first object of a run on the cluster.
+    /// Writes the ledger, which is the first object of a run on the cluster.
     pub(crate) async fn claim(
         &mut self,
         say: &mut dyn FnMut(&str),
@@ -133,7 +133,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reserves a node for the generators of this block, and releases that of the block before.
+    /// Reserves a node for the generators of this block, and releases that of the previous block.
     async fn reserve(&mut self, plan: &Plan, block: u32) -> Result<(), EnvironmentError> {
         if self.reserved.as_ref().is_some_and(|(b, _)| *b == block) {
             return Ok(());
@@ -178,7 +178,7 @@ impl Cluster {
             events.push(EventKind::GeneratorNode, node.to_string(), found);
         }
         if let Some(mesh) = deployment.section().filter(|m| !m.releases.is_empty()) {
-            // The ledger names the mesh before anything of it is on the cluster.
+            // The ledger must name the mesh before the first object of the mesh is on the cluster.
             self.ledger.mesh = Some(mesh.clone());
             self.ledger.write(&self.api, &self.names).await?;
             let installer = MeshInstaller {
@@ -206,13 +206,13 @@ impl Cluster {
         Ok(deployment)
     }
 
-    /// Removes all trials; what could not be removed is an event.
+    /// Removes the objects of all trials. Returns an event for each that could not be removed.
     pub(crate) async fn clear(&mut self) -> Vec<Event> {
         let cleared = self.ledger.clear(&self.api, &self.helm, &self.names).await;
         cleared.unwrap_or_else(|error| vec![not_cleared(&error)])
     }
 
-    /// Removes the whole run; what could not be removed is an event.
+    /// Removes all objects of the run. Returns an event for each that could not be removed.
     pub(crate) async fn end(mut self) -> Vec<Event> {
         let ended = self.ledger.end(&self.api, &self.helm, &self.names).await;
         ended.unwrap_or_else(|error| vec![not_cleared(&error)])

@@ -1,4 +1,4 @@
-//! Checks before a run whether a cluster is fit for it, without a change on the cluster.
+//! Checks before a run whether a cluster can run it, without changing the cluster.
 
 use serde_json::{Value, json};
 use tare_model::mesh::MeshKubernetes;
@@ -23,7 +23,7 @@ pub struct Check {
     pub found: String,
 }
 
-/// Missing rights that a message lists.
+/// Maximum number of missing rights that a message lists.
 const MISSING_SHOWN: usize = 8;
 
 fn check(what: &str, good: Option<bool>, found: impl Into<String>) -> Check {
@@ -49,7 +49,7 @@ fn note(what: &str, found: impl Into<String>) -> Check {
 /// Checks a cluster for a run with these meshes.
 ///
 /// # Errors
-/// When the cluster does not answer.
+/// When the cluster does not respond.
 pub async fn examine(
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
@@ -66,7 +66,7 @@ pub async fn examine(
         Err(error) if installs => failed("helm", error.to_string()),
         Err(error) => note(
             "helm",
-            format!("{error}; only plans that install meshes need it"),
+            format!("{error}; only plans that install meshes need Helm"),
         ),
     });
     let nodes = node::usable(&api, settings).await?;
@@ -144,8 +144,8 @@ async fn rights(api: &ApiClient, settings: &KubernetesSettings) -> Result<Check,
     })
 }
 
-/// The descriptions of those rights that the user lacks. `reviews` has the specification of a
-/// `SelfSubjectAccessReview` for each right.
+/// Returns the descriptions of those rights that the user lacks. `reviews` has the specification of
+/// a `SelfSubjectAccessReview` for each right.
 async fn missing<'a>(
     api: &ApiClient,
     reviews: &'a [(String, Value)],
@@ -161,8 +161,8 @@ async fn missing<'a>(
     Ok(missing)
 }
 
-/// Reviews every right, in the whole cluster, that the installation of these meshes needs; `None`
-/// if it needs none.
+/// Reviews every right, in the whole cluster, that the installation of these meshes needs. Returns
+/// `None` if it needs no rights.
 async fn mesh_rights(
     api: &ApiClient,
     settings: &KubernetesSettings,
@@ -193,7 +193,7 @@ async fn mesh_rights(
     Ok(Some(failed("mesh rights", found)))
 }
 
-/// Counts the running pods of others on the nodes that a run uses.
+/// Counts the running pods on the nodes of a run that tare did not create.
 async fn other_pods(api: &ApiClient, nodes: &[Node]) -> Result<Check, ApiError> {
     let pods = api.list(POD, None, &format!("{MANAGED}!=tare")).await?;
     let others = pods.iter().map(Pod).filter(|p| {

@@ -1,4 +1,4 @@
-//! The environment `kubernetes`.
+//! The environment `kubernetes`: runs trials on a cluster.
 
 use std::path::Path;
 
@@ -21,8 +21,9 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Makes the environment of the run with this id, the name of its directory. What an
-    /// interrupted part of the same run left on the cluster is removed first. Sends nothing.
+    /// Creates the environment of the run with this id, which is the name of its directory, without
+    /// sending a request. `prepare` then removes the objects that an interrupted part of the same
+    /// run left on the cluster.
     #[must_use]
     pub fn new(run: String) -> Self {
         Self { run, cluster: None }
@@ -60,7 +61,7 @@ impl Environment for Kubernetes {
         let cluster = self.cluster()?;
         let deployed = cluster.deploy(plan, trial, dir).await;
         if deployed.is_err() {
-            // `close` tries again, and reports what cannot be removed.
+            // `close` tries again, and reports the objects that cannot be removed.
             let _ = cluster.clear().await;
         }
         deployed

@@ -1,5 +1,5 @@
-//! The ledger of a run: what the run creates on the cluster, stored on the cluster, so that any
-//! machine can remove it after a crash.
+//! The ledger of a run: the information, stored on the cluster, that any machine needs to remove
+//! the objects of the run after a crash.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Reads the ledger in a namespace; `None` if there is none.
+    /// Reads the ledger in a namespace; `None` if it does not exist or is damaged.
     pub(crate) async fn read(api: &ApiClient, namespace: &str) -> Result<Option<Self>, ApiError> {
         match api.get(CONFIG_MAP, namespace, NAME).await {
             Ok(map) => {
@@ -58,8 +58,8 @@ impl Ledger {
         api.apply(CONFIG_MAP, &map).await.map(drop)
     }
 
-    /// Removes the run's trials: the application, then the mesh. Events of kind
-    /// [`EventKind::NotRemoved`] name what could not be removed.
+    /// Removes the objects of the run's trials: the application, then the mesh. Returns an event of
+    /// kind [`EventKind::NotRemoved`] for each object that could not be removed.
     pub(crate) async fn clear(
         &mut self,
         api: &ApiClient,
@@ -84,8 +84,8 @@ impl Ledger {
         Ok(events)
     }
 
-    /// Removes the whole run: its trials, the reservation of a node, and the ledger. Reports how
-    /// the cluster differs from before the run.
+    /// Removes all objects of the run: its trials, the reservation of a node, and the ledger. Also
+    /// returns the differences from the cluster before the run, as events.
     pub(crate) async fn end(
         &mut self,
         api: &ApiClient,
@@ -159,7 +159,8 @@ async fn delete_namespaces(api: &ApiClient, selector: &str) -> Result<Vec<Event>
     Ok(events)
 }
 
-/// Why a namespace is still terminating: its conditions, and the finalizers of other programs.
+/// Returns why a namespace is still terminating: its conditions, and the finalizers of other
+/// programs.
 fn terminating_reason(namespace: &Value) -> String {
     let conditions = namespace["status"]["conditions"].as_array();
     let conditions = conditions.into_iter().flatten();

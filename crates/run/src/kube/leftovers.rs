@@ -1,4 +1,4 @@
-//! What interrupted runs left on a cluster, and its removal.
+//! Finds and removes the objects that interrupted runs left on a cluster.
 
 use tare_model::plan::KubernetesSettings;
 use tare_model::trial::Event;
@@ -9,11 +9,11 @@ use super::mesh::Helm;
 use super::objects::names::Names;
 use crate::environment::EnvironmentError;
 
-/// Removes what runs left on a cluster: all runs or, with `only`, the run with this id. Events of
-/// kind `left` name what could not be removed.
+/// Removes the objects of all runs on a cluster or, with `only`, of the run with this id. Returns
+/// an event of kind `left` for each object that could not be removed.
 ///
 /// # Errors
-/// When the cluster does not answer.
+/// When the cluster does not respond.
 pub async fn clean(
     settings: &KubernetesSettings,
     only: Option<&str>,
@@ -26,7 +26,7 @@ pub async fn clean(
         if only.is_some_and(|only| only != run.id) {
             continue;
         }
-        say(&format!("removing what run {} left", run.id));
+        say(&format!("removing the objects of run {}", run.id));
         if let Some(mut ledger) = Ledger::read(&api, &run.namespace).await? {
             let names = Names::of_namespace(&run.namespace, &run.id);
             events.extend(ledger.end(&api, &helm, &names).await?);
@@ -35,10 +35,10 @@ pub async fn clean(
     Ok(events)
 }
 
-/// Ids of the runs that left something on a cluster.
+/// Returns the ids of the runs that have objects on a cluster.
 ///
 /// # Errors
-/// When the cluster does not answer.
+/// When the cluster does not respond.
 pub async fn leftovers(settings: &KubernetesSettings) -> Result<Vec<String>, EnvironmentError> {
     let api = kubeconfig::connect(settings).await?;
     let runs = ledger::runs(&api).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn refuse_other_runs(
     Err(EnvironmentError::missing(
         format!("run {id} has objects on this cluster: it is running or was interrupted"),
         format!(
-            "wait for its end, resume it with `tare run --resume`, or remove its objects with \
+            "wait until it ends, resume it with `tare run --resume`, or remove its objects with \
              `tare clean --run {id}{context}`"
         ),
     ))

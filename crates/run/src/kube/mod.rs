@@ -1,6 +1,6 @@
-//! The environment `kubernetes`: every instance of the application has a namespace, every service a
-//! pod. The mesh is installed again for each trial by its own charts. Generators and agents are pods,
-//! and their logs are the records.
+//! The environment `kubernetes`. Every instance of the application has a namespace, and every
+//! service has a pod. Each trial installs the mesh again by its own charts. Generators and agents
+//! are pods, and their logs are the records.
 
 mod api;
 mod cleanup;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// Repeats `check` every so often until it succeeds, or for at most `within`; then returns its last
-/// failure. An outer error ends it at once. `what` is the state, for the log.
+/// Repeats `check`, with pauses of `every`, until it succeeds. Returns its last failure after
+/// `within`. Returns an outer error at once. `what` describes the state, for the log.
 pub(crate) async fn wait<T, F, E>(
     what: &str,
     every: Duration,

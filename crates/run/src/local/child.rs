@@ -1,4 +1,4 @@
-//! Child processes: started so that they end with tare, watched, and ended in an orderly way.
+//! Child processes: starts them so that they end with tare, watches them, and ends them in order.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,9 +13,9 @@ use super::die::{PARENT_VARIABLE, exec_command};
 
 /// Time between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
-/// How many bytes at the end of a log are read for a message.
+/// Number of bytes at the end of a log that are read for a message.
 const TAIL_BYTES: u64 = 4096;
-/// How many of its lines are shown.
+/// Maximum number of lines of a log in a message.
 const TAIL_LINES: usize = 5;
 
 /// A process to start.

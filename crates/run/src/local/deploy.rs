@@ -29,10 +29,10 @@ use crate::envoy::config::{self, Inbound, Proxy};
 
 /// Time limit for a part to become ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Interval between readiness checks of a sidecar: this at first, then longer.
+/// Interval between readiness checks of a sidecar. It starts at `POLL_FIRST` and grows.
 const POLL_FIRST: Duration = Duration::from_millis(5);
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// How many sidecars start at the same time, per core.
+/// Maximum number of sidecars that start at the same time, per core.
 const STARTS_PER_CORE: usize = 8;
 
 pub(super) async fn deploy(
@@ -51,7 +51,7 @@ pub(super) async fn deploy(
         .scratch
         .dir(&local.trials.to_string())
         .map_err(EnvironmentError::io(
-            "make a directory for keys and sockets",
+            "create a directory for keys and sockets",
         ))?;
     let mut deployment = LocalDeployment {
         targets: topology.targets(has_sidecars(&trial.mesh)),
@@ -117,8 +117,8 @@ enum Role {
 }
 
 /// Starts parts, at most `at_once` of them at the same time, and waits until they are ready. After
-/// the first failure nothing more is started. The processes that run are then in the deployment, for
-/// the caller to end.
+/// the first failure nothing more is started. The processes that run are then in the deployment,
+/// for the caller to end.
 async fn start_parts(
     tare: &Path,
     deployment: &mut LocalDeployment,
@@ -386,7 +386,7 @@ async fn application_ready(
 async fn keep_records(mut lines: Lines<BufReader<ChildStdout>>, mut file: fs::File) {
     while let Ok(Some(line)) = lines.next_line().await {
         if writeln!(file, "{line}").is_err() {
-            // Even if the disk is full, the pipe must be read.
+            // The pipe must be read even if the disk is full, or the application would block.
             while let Ok(Some(_)) = lines.next_line().await {}
         }
     }

@@ -1,12 +1,12 @@
-//! Children that end with tare, however tare ends.
+//! Child processes that end with tare, also when tare is killed.
 //!
-//! A process cannot clean up after `kill -9`, so each child requests to be killed by the kernel when
-//! its parent dies (`PR_SET_PDEATHSIG`). Another program cannot request this; it is started as
+//! A process cannot clean up after `kill -9`, so each child requests to be killed by the kernel
+//! when its parent dies (`PR_SET_PDEATHSIG`). Another program cannot request this; it is started as
 //! `tare __exec -- PARENT PROGRAM ARGUMENTS...`, which makes the request and then becomes that
 //! program (the request survives `execve`).
 //!
 //! For the kernel the parent is a *thread*. tare starts all children from the only thread of its
-//! runtime, the main thread, which lives as long as the process.
+//! runtime, the main thread, which runs as long as the process.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -19,8 +19,8 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 /// Name of the hidden command.
 const EXEC_COMMAND: &str = "__exec";
-/// Set for tare's own workers: the process id of the parent; 1 means any parent, for scripts that do
-/// not know it.
+/// Set for tare's own workers: the process id of the parent; 1 means any parent, for scripts that
+/// cannot determine it.
 pub(super) const PARENT_VARIABLE: &str = "TARE_DIE_WITH_PARENT";
 
 const ANY_PARENT: u32 = 1;
@@ -34,7 +34,7 @@ pub(crate) fn exec_command(tare: &Path, program: &Path) -> Command {
         .args([EXEC_COMMAND, "--"])
         .arg(std::process::id().to_string())
         .arg(program)
-        // An inherited variable would name another parent, and the shim would fail.
+        // An inherited variable would name another parent, and `__exec` would fail.
         .env_remove(PARENT_VARIABLE);
     command
 }

@@ -1,6 +1,6 @@
 //! The certificate authority of the run, and a certificate with a SPIFFE identity for each pod. The
-//! authority's key never leaves memory; the keys of the pods are only in the private directory of the
-//! run.
+//! authority's key never leaves memory; the keys of the pods are only in the private directory of
+//! the run.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -36,11 +36,11 @@ pub(super) fn spiffe_id(namespace: &str, account: &str) -> String {
 
 fn failed(problem: impl std::fmt::Display) -> EnvironmentError {
     let problem = std::io::Error::other(problem.to_string());
-    EnvironmentError::io("make the certificates of the run")(problem)
+    EnvironmentError::io("create the certificates of the run")(problem)
 }
 
-fn made<T>(result: Result<T, rcgen::Error>) -> Result<T, EnvironmentError> {
-    result.map_err(|e| failed(format!("failed to make a certificate: {e}")))
+fn created<T>(result: Result<T, rcgen::Error>) -> Result<T, EnvironmentError> {
+    result.map_err(|e| failed(format!("failed to create a certificate: {e}")))
 }
 
 /// The authority of the run: ECDSA on P-256.
@@ -50,7 +50,7 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// Makes a key and a certificate for it.
+    /// Creates a key and a certificate for it.
     ///
     /// # Errors
     /// When the cryptography fails.
@@ -64,8 +64,8 @@ impl Authority {
         params
             .distinguished_name
             .push(DnType::CommonName, "tare run");
-        let key = made(KeyPair::generate())?;
-        let issuer = made(CertifiedIssuer::self_signed(params, key))?;
+        let key = created(KeyPair::generate())?;
+        let issuer = created(CertifiedIssuer::self_signed(params, key))?;
         Ok(Self { issuer })
     }
 
@@ -75,14 +75,14 @@ impl Authority {
     /// When the cryptography fails.
     pub(super) fn issue(&self, identity: &str) -> Result<Leaf, EnvironmentError> {
         let mut params = CertificateParams::default();
-        params.subject_alt_names = vec![SanType::URI(made(identity.try_into())?)];
+        params.subject_alt_names = vec![SanType::URI(created(identity.try_into())?)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
-        let key = made(KeyPair::generate())?;
-        let certificate = made(params.signed_by(&key, &self.issuer))?;
+        let key = created(KeyPair::generate())?;
+        let certificate = created(params.signed_by(&key, &self.issuer))?;
         Ok(Leaf { certificate, key })
     }
 
@@ -163,8 +163,8 @@ pub(super) fn client(
     Ok(Arc::new(config))
 }
 
-/// Accepts one certificate. SPIFFE certificates do not name a host, so the usual check of names is
-/// not possible; comparing the whole certificate is stricter.
+/// A verifier that accepts one certificate. SPIFFE certificates do not name a host, so the usual
+/// check of names is not possible; comparing the whole certificate is stricter.
 #[derive(Debug)]
 struct Pinned {
     server: CertificateDer<'static>,
@@ -184,7 +184,7 @@ impl ServerCertVerifier for Pinned {
             Ok(ServerCertVerified::assertion())
         } else {
             Err(TlsError::General(
-                "another certificate than the pod's".to_owned(),
+                "found another certificate, expected that of the pod".to_owned(),
             ))
         }
     }

@@ -1,8 +1,8 @@
 //! The local environment: each service and each sidecar is a process on this machine, and each pod
 //! has its own loopback address.
 //!
-//! The path of a request is that of a cluster: generator, its sidecar, the front's
-//! sidecar, the front, the front's sidecar, the next service's sidecar, the service.
+//! A request takes the same path as on a cluster: generator, its sidecar, the front's sidecar, the
+//! front, the front's sidecar, the next service's sidecar, the service.
 
 mod child;
 mod deploy;
@@ -41,7 +41,7 @@ use identity::{Authority, Leaf};
 use scratch::{Network, Scratch};
 use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT, Topology};
 
-/// Children of a killed run may hold its ports for a moment longer.
+/// How long ports may be in use, because children of a killed run may hold them for a moment.
 const PORTS_FREE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Everything that the environment depends on.
@@ -85,22 +85,22 @@ impl LocalSettings {
     }
 }
 
-/// Start of the names of directories for keys and sockets.
+/// Prefix of the names of directories for keys and sockets.
 const SCRATCH_PREFIX: &str = "tare-run";
 
 impl Local {
     /// Returns an environment with the given settings.
     ///
     /// # Errors
-    /// When there is no free loopback network, no room for temporary files, or no key.
+    /// When no loopback network is free, or a temporary directory or a key cannot be created.
     pub fn new(settings: LocalSettings) -> Result<Self, EnvironmentError> {
         scratch::sweep(&settings.temporary, SCRATCH_PREFIX);
         Ok(Self {
             network: Network::take().map_err(EnvironmentError::io(
-                "take a free loopback network 127.64 to 127.127",
+                "reserve a loopback network between 127.64 and 127.127",
             ))?,
             scratch: Scratch::new(&settings.temporary, SCRATCH_PREFIX).map_err(
-                EnvironmentError::io("make a directory for keys and sockets"),
+                EnvironmentError::io("create a directory for keys and sockets"),
             )?,
             authority: Authority::new()?,
             envoy: None,
@@ -109,7 +109,7 @@ impl Local {
         })
     }
 
-    /// Checks that pods will be able to listen, before the first trial.
+    /// Checks before the first trial that the ports of pods are free.
     async fn ports_are_free(&self, sidecars: bool) -> Result<(), EnvironmentError> {
         let all = [APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT];
         let needed = if sidecars { &all[..] } else { &all[..1] };
@@ -144,11 +144,11 @@ pub struct LocalDeployment {
     admins: Vec<PathBuf>,
     /// Certificates of the pods, when TLS is on.
     leaves: Vec<Leaf>,
-    /// The sidecars' counters at the time of the first proofs.
+    /// The sidecars' counters before the load.
     before: Vec<Requests>,
     /// Folder of configurations, saved with the trial.
     config: PathBuf,
-    /// Further events of the trial.
+    /// Events of the trial that are not yet reported.
     remarks: Vec<Event>,
     _scratch: Scratch,
 }
@@ -366,8 +366,8 @@ mod tests {
         assert!(error.to_string().contains("set TMPDIR"), "{error}");
     }
 
-    /// The port is taken on the address of this network only: on all addresses it would disturb tests
-    /// that run at the same time.
+    /// The port is taken on the address of this network only: on all addresses it would disturb
+    /// tests that run at the same time.
     #[tokio::test]
     async fn a_port_that_is_taken_is_found_before_the_first_trial() {
         let dir = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ impl Response {
     }
 }
 
-/// Why there was no response.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The connection failed.
@@ -61,7 +61,7 @@ pub enum ProbeError {
     /// The peer accepted the connection and closed it without a response.
     #[error("refused: {0}")]
     Refused(String),
-    /// There was no complete response in time, or it is not the expected one.
+    /// No complete response arrived in time, or it is not the expected one.
     #[error("{0}")]
     Answer(String),
 }
@@ -72,7 +72,7 @@ pub type Tls = Arc<ClientConfig>;
 /// Sends GET by HTTP/1.1 on an open stream.
 ///
 /// # Errors
-/// When there is no complete response within the limits.
+/// When no complete response arrives within the limits.
 pub(crate) async fn get<S>(
     stream: S,
     authority: &str,
@@ -90,7 +90,7 @@ where
 /// Sends GET to an address in the given protocol, with or without TLS.
 ///
 /// # Errors
-/// When the connection fails, or there is no complete response in time.
+/// When the connection fails, or no complete response arrives in time.
 pub async fn get_at(
     address: SocketAddrV4,
     protocol: ServiceProtocol,

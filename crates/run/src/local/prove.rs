@@ -66,7 +66,7 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
     for (i, (pod, counted)) in pods.iter().zip(now).enumerate() {
         let before = deployment.before.get(i).copied().unwrap_or_default();
         let check = match counted {
-            // A counter that decreased belongs to another process.
+            // A counter that decreased belongs to a new process.
             Ok(now) if now.inbound >= before.inbound && now.outbound >= before.outbound => {
                 grown[i] = Requests {
                     inbound: now.inbound - before.inbound,
@@ -122,7 +122,7 @@ async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
     all_pass(&claim, pods.zip(checks))
 }
 
-/// What a server received: the part of its response that proofs use.
+/// The request that a server received: the part of its response that proofs use.
 #[derive(Deserialize)]
 struct Received {
     service: String,
@@ -141,15 +141,15 @@ impl Received {
     }
 }
 
-/// One call from pod to pod, and what the called server received.
+/// One call from pod to pod, and the request that the called server received.
 struct Edge {
     from: usize,
     to: usize,
     received: Result<Received, ProbeError>,
 }
 
-/// Makes every call of the graph once, on the path of the load: the request enters where those of the
-/// generator enter, and is passed on from service to service.
+/// Makes every call of the graph once, on the path of the load: the request enters at the same
+/// place as those of the generator, and each service forwards it to the next.
 async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
     let targets = topology.targets(meshed);
     let asks = paths(topology).into_iter().map(async |path| {
@@ -173,7 +173,7 @@ async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
     join_all(asks).await
 }
 
-/// Returns, for each edge that the load can reach, the shortest path from the generator over it.
+/// Returns, for each edge that the load can reach, the shortest path from the generator through it.
 fn paths(topology: &Topology) -> Vec<Vec<usize>> {
     let mut shortest: BTreeMap<usize, Vec<usize>> = BTreeMap::from([(0, vec![0])]);
     let mut queue = VecDeque::from([0]);
@@ -202,7 +202,7 @@ async fn echo(
     let Upstream { connect, authority } = target;
     let address = connect
         .parse()
-        .map_err(|_| ProbeError::Answer(format!("{connect} is not an address")))?;
+        .map_err(|_| ProbeError::Answer(format!("invalid address {connect}")))?;
     let path = match via {
         "" => ECHO_PATH.to_owned(),
         via => format!("{ECHO_PATH}?via={via}"),
@@ -381,7 +381,7 @@ fn expect_refusal(claim: &str, attempts: Vec<Attempt<'_>>) -> Proof {
     )
 }
 
-/// What a check found: an example of what was expected, or what was found instead.
+/// The result of a check: an example of an expected finding, or the unexpected finding.
 type Check = Result<Option<String>, String>;
 
 /// Proves that all checks pass. Each has a name, for messages.
@@ -406,6 +406,6 @@ fn all_pass(claim: &str, checks: impl IntoIterator<Item = (impl Display, Check)>
     if failures.len() > NAMED_MAX {
         seen += &format!("; and {} more", failures.len() - NAMED_MAX);
     }
-    // Without any check nothing is proven.
+    // Without checks, nothing is proven.
     proof(claim, passed > 0 && failures.is_empty(), seen)
 }

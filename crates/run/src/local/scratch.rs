@@ -91,7 +91,7 @@ fn start_ticks(pid: u32) -> Option<u64> {
 }
 
 /// A part of the loopback network, `127.N.0.0/16`, reserved for this run. A listener on its last
-/// address is the lock: the kernel releases it however tare ends.
+/// address is the lock: the kernel releases it even when tare is killed.
 #[derive(Debug)]
 pub(super) struct Network {
     second: u8,
@@ -104,7 +104,8 @@ impl Network {
     /// Below the range of ports that the kernel uses for outgoing connections.
     const LOCK_PORT: u16 = 15999;
 
-    /// Reserves the first free network; the search starts at a network that depends on the process.
+    /// Reserves the first free network. The search starts at a network that depends on the process
+    /// id.
     ///
     /// # Errors
     /// When all are in use.
@@ -132,8 +133,8 @@ impl Network {
         self.second
     }
 
-    /// Returns the first of `ports` that is not free in this network, and the reason. The network is
-    /// reserved for this run, so such a port is held by a socket that listens on all addresses.
+    /// Returns the first of `ports` that is not free in this network, and the reason. The network
+    /// is reserved for this run, so such a port is held by a socket that listens on all addresses.
     pub(super) fn taken(&self, ports: &[u16]) -> Option<(u16, io::Error)> {
         ports.iter().find_map(|&port| {
             let pod = SocketAddrV4::new(Ipv4Addr::new(127, self.second, 0, 1), port);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_on_all_addresses_takes_the_port_of_every_pod() {
+    fn a_listener_on_all_addresses_occupies_the_port_of_every_pod() {
         let network = Network::take().unwrap();
         let everywhere = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
         let port = everywhere.local_addr().unwrap().port();

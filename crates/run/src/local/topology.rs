@@ -1,4 +1,4 @@
-//! Pods, their addresses, identities and calls. Pure.
+//! Pods, their addresses, identities and calls. This module does no I/O.
 //!
 //! As in a cluster, each pod has its own address and the same ports. On Linux all of 127.0.0.0/8 is
 //! the loopback network.
@@ -14,9 +14,9 @@ use super::identity::spiffe_id;
 use crate::envoy::config::Route;
 use crate::instances;
 
-/// The application port of a pod. A socket that listens on all addresses also takes its port on every
-/// loopback address, so the ports of pods are not those of common development servers (8080). They
-/// are below the range that the kernel uses for outgoing connections (from 32768).
+/// The application port of a pod. A socket that listens on all addresses also takes its port on
+/// every loopback address, so the ports of pods are not those of common development servers (8080).
+/// They are below the range that the kernel uses for outgoing connections (from 32768).
 pub(super) const APPLICATION_PORT: u16 = 15080;
 /// The inbound port of a sidecar.
 pub(super) const INBOUND_PORT: u16 = 15006;
@@ -36,7 +36,7 @@ pub(super) struct Pod {
     pub ip: Ipv4Addr,
     /// SPIFFE identity.
     pub identity: String,
-    /// The service in it; the generator's pod has none.
+    /// The service in the pod; `None` for the generator's pod.
     pub service: Option<PodService>,
     /// Pods that it calls, by index.
     pub calls: Vec<usize>,
@@ -78,7 +78,7 @@ impl Pod {
         SocketAddrV4::new(self.ip, OUTBOUND_PORT)
     }
 
-    /// Name as part of a file name.
+    /// The name in a form that file names can contain.
     pub(super) fn file_name(&self) -> String {
         self.name.replace('/', "-")
     }
@@ -150,8 +150,8 @@ impl Topology {
         self.pods[to].callers.push(from);
     }
 
-    /// Returns the addresses that a pod's application calls, by service name: through its sidecar, or
-    /// direct.
+    /// Returns the addresses that a pod's application calls, by service name: those of its sidecar
+    /// or, without a mesh, of the called applications.
     pub(super) fn upstreams(&self, pod: &Pod, meshed: bool) -> BTreeMap<String, Upstream> {
         self.reach(pod, meshed)
             .map(|(callee, upstream)| (callee.service.clone(), upstream))
@@ -208,7 +208,7 @@ fn called(graph: &ServiceGraph, service: &Service) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the address of a pod. The last octet is 1 to 254, as for hosts.
+/// Returns the address of a pod. The last octet is 1 to 254, as in addresses of hosts.
 fn address(second: u8, index: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, second, (index / 254) as u8, (index % 254) as u8 + 1)
 }
@@ -257,7 +257,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn meshed_goes_through_the_own_sidecar_and_bare_goes_straight() {
+    fn calls_go_through_the_own_sidecar_or_directly_without_a_mesh() {
         let t = Topology::new(&workload(1), 70).unwrap();
         let meshed = t.upstreams(&t.pods[1], true);
         assert_eq!(meshed["back"].connect, "127.70.0.2:15001");
@@ -269,7 +269,7 @@ pub(super) mod tests {
         let key = ("shop-0".to_owned(), "front".to_owned());
         assert_eq!(t.targets(true)[&key].connect, "127.70.0.1:15001");
         assert_eq!(t.targets(false)[&key].connect, "127.70.0.2:15080");
-        assert_eq!(t.targets(true).len(), 1, "only what the mix names");
+        assert_eq!(t.targets(true).len(), 1, "only the services in the mix");
         assert_eq!(
             t.routes(&t.pods[1])[0].address.to_string(),
             "127.70.0.3:15006"
@@ -277,7 +277,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn addresses_are_distinct_and_look_like_hosts() {
+    fn addresses_are_distinct_and_valid_for_hosts() {
         let t = Topology::new(&workload(400), 70).unwrap();
         let ips: BTreeSet<Ipv4Addr> = t.pods.iter().map(|p| p.ip).collect();
         assert_eq!(ips.len(), 801);

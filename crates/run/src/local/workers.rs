@@ -1,4 +1,4 @@
-//! Generators and agents: workers whose records the experiment reads.
+//! Starts generators and agents, the workers whose records the experiment reads.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::child::{Launch, Process};
 use crate::environment::{EnvironmentError, Worker, WorkerSpec};
 
-/// How many lines may wait for the experiment: those of many generators in a minute.
+/// Maximum number of lines that wait for the experiment: those of many generators in a minute.
 const LINES_WAITING_MAX: usize = 4096;
 /// Time limit for a generator to open its connections.
 const ARMED_WITHIN: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ pub(super) async fn start(
     })
 }
 
-/// Passes on lines until the worker ends. Returning drops the process, which kills it if it still
+/// Forwards lines until the worker ends. Returning drops the process, which kills it if it still
 /// runs.
 async fn supervise(
     mut process: Process,

@@ -1,5 +1,5 @@
-//! Control groups, versions 1 and 2: the groups that can throttle a process by their CPU quota, and
-//! for how long they did. Source: the kernel's cgroup documentation.
+//! Control groups, versions 1 and 2: the groups whose CPU quota can throttle a process, and the
+//! time for which they throttled it. Source: the kernel's cgroup documentation.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,8 @@ pub(super) fn cpu_dirs(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the mount point of the hierarchy with the CPU controller, and the directory of the group.
+/// Returns the mount point of the hierarchy with the CPU controller, and the directory of the
+/// group.
 fn cpu_dir<'a>(cgroup: &str, mountinfo: &'a str) -> Option<(&'a str, PathBuf)> {
     v1_dir(cgroup, mountinfo).or_else(|| {
         let path = cgroup.lines().find_map(|l| l.strip_prefix("0::"))?;
@@ -54,7 +55,7 @@ fn v1_dir<'a>(cgroup: &str, mountinfo: &'a str) -> Option<(&'a str, PathBuf)> {
 }
 
 fn below(mount: &Mount<'_>, path: &str) -> PathBuf {
-    // In a container the mount shows only a part of the hierarchy.
+    // In a container, the mount contains only a part of the hierarchy.
     let inside = path
         .strip_prefix(mount.root.trim_end_matches('/'))
         .unwrap_or("");
@@ -96,7 +97,7 @@ mod tests {
     fn throttling_in_both_versions() {
         assert_eq!(throttled_ns(golden!("v2_cpu_stat.txt")), Some(412_355_000));
         assert_eq!(throttled_ns(golden!("v1_cpu_stat.txt")), Some(412_355_123));
-        // The root group of version 2 has no quota, and no such lines.
+        // The root group of version 2 has no quota, so the lines are missing.
         let root = "usage_usec 5\nuser_usec 5\nsystem_usec 0\n";
         assert_eq!(throttled_ns(root), None);
     }

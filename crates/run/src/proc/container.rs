@@ -1,5 +1,5 @@
-//! CPU and memory of containers, from their control groups, versions 1 and 2. The groups are found by
-//! the ids of the containers, independent of the runtime and the cgroup driver.
+//! CPU and memory of containers, from their control groups, versions 1 and 2. The groups are found
+//! by the ids of the containers, independent of the container runtime and the cgroup driver.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,8 +13,8 @@ use super::read::Usage;
 const ID_LEN: usize = 64;
 /// Maximum depth of groups.
 const DEPTH_MAX: u32 = 12;
-/// Memory is read once in this many samples, because its files cost the kernel far more than those of
-/// CPU.
+/// Memory is read once in this many samples, because reading its files costs far more CPU time than
+/// reading those of CPU.
 const MEMORY_EVERY: u64 = 5;
 /// Maximum number of bytes read of a `cpu.stat` or `memory.stat`.
 const STAT_BYTES_MAX: usize = 8192;
@@ -28,8 +28,8 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Finds them below the mount point of the control groups. In a container `TARE_CGROUP_ROOT` names
-    /// it.
+    /// Finds the groups below the mount point of the control groups: `TARE_CGROUP_ROOT`, if it is
+    /// set (in a container), or the usual one.
     pub(crate) fn find() -> Self {
         let root = std::env::var_os("TARE_CGROUP_ROOT");
         Self::below(&root.map_or_else(|| PathBuf::from("/sys/fs/cgroup"), PathBuf::from))
@@ -72,7 +72,8 @@ impl Groups {
     }
 }
 
-/// `cri-containerd-ID.scope`, `crio-ID.scope`, `ID`.
+/// Returns the container id in the name of a group: `cri-containerd-ID.scope`, `crio-ID.scope`,
+/// `ID`.
 fn id_of(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let id = name.rsplit(['-', ':']).next()?;
@@ -109,8 +110,9 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// Returns the current CPU, and memory that is at most a few seconds old; `None` when the container
-    /// has ended. `place` spreads the costly readings of many containers over the samples.
+    /// Returns the current CPU, and memory that is at most a few seconds old; `None` when the
+    /// container has ended. `place` spreads the costly readings of many containers over the
+    /// samples.
     pub(crate) fn usage(&mut self, place: usize, now: bool) -> Option<(Usage, Option<u64>)> {
         let text = text_of(&self.cpu)?;
         let cpu_ns = if self.unified {
@@ -130,7 +132,7 @@ impl Container {
         Some((usage, self.last.1))
     }
 
-    /// Returns the sum over its processes; `None` without any process, when it has ended.
+    /// Returns the sum over its processes; `None` if it has no processes, because it has ended.
     fn rss_bytes(&self) -> Option<u64> {
         let page = rustix::param::page_size() as u64;
         let pids = fs::read_to_string(&self.procs).ok()?;
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_gives_the_same() {
+    fn version_1_gives_cpu_and_working_set() {
         let root = tempfile::tempdir().unwrap();
         let below = |controller: &str| {
             let dir = root

@@ -1,5 +1,5 @@
-//! Kernel data about processes, the machine and control groups. [`parse`] and [`cgroup`] parse texts;
-//! [`read`] opens files and clocks.
+//! Kernel data about processes, the machine and control groups. [`parse`] and [`cgroup`] parse
+//! texts; [`read`] reads files and clocks.
 
 mod cgroup;
 pub(crate) mod container;

@@ -1,5 +1,5 @@
-//! Parsers of files below `/proc`. Each function takes the whole text of one file and returns `None`
-//! if the text is not valid. Source: proc(5).
+//! Parsers of files below `/proc`. Each function takes the whole text of one file and returns
+//! `None` if the text is not valid. Source: proc(5).
 
 /// User and system CPU time from `/proc/PID/stat`, in clock ticks, of all threads, including ended
 /// ones.
@@ -57,8 +57,8 @@ pub struct MachineTicks {
     pub stolen: u64,
 }
 
-/// Idle and stolen time of `/proc/stat`, and its number of cores. The busy columns are not used: they
-/// are sampled at ticks, while the others are exact.
+/// Idle and stolen time of `/proc/stat`, and its number of cores. The busy columns are not used:
+/// they are sampled at ticks, while the others are exact.
 #[must_use]
 pub fn machine_ticks(text: &str) -> Option<MachineTicks> {
     let line = text.lines().find(|l| l.starts_with("cpu "))?;
@@ -113,14 +113,14 @@ mod tests {
     const MEMINFO: &str = include_str!("../../tests/golden/proc/meminfo.txt");
 
     #[test]
-    fn process_stat_of_a_name_with_parentheses_and_blanks() {
+    fn process_stat_is_parsed_after_a_name_with_parentheses_and_spaces() {
         assert_eq!(stat_cpu_ticks(STAT), Some(1_203 + 457));
         assert_eq!(stat_start_ticks(STAT), Some(140_385));
         assert_eq!(stat_state(STAT), Some('S'));
     }
 
     #[test]
-    fn memory_lines() {
+    fn memory_is_parsed_in_pages_and_kib() {
         assert_eq!(stat_resident_pages(STAT), Some(381));
         assert_eq!(kib_line_bytes(SMAPS, "Pss"), Some(14_784 * 1024));
         assert_eq!(kib_line_bytes(SMAPS, "Rss"), Some(66_440 * 1024));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files() {
+    fn the_load_average_and_the_cpu_model_are_parsed() {
         assert_eq!(loadavg_centi("0.43 0.19 0.08 2/88 13838\n"), Some(43));
         assert_eq!(loadavg_centi("12.07 0.19 0.08 2/88 13838\n"), Some(1207));
         let cpuinfo = "processor\t: 0\nmodel name\t: AMD EPYC\nmodel name\t: other\n";
@@ -152,7 +152,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_panics(text in "[ -~\\n)(]{0,200}") {
+        fn parsers_accept_any_text_without_a_panic(text in "[ -~\\n)(]{0,200}") {
             let _ = (stat_cpu_ticks(&text), stat_start_ticks(&text), stat_state(&text));
             let _ = (stat_resident_pages(&text), kib_line_bytes(&text, "Pss"));
             let _ = (machine_ticks(&text), cpuinfo_value(&text, "a"), loadavg_centi(&text));

@@ -41,10 +41,11 @@ impl Process {
         }
     }
 
-    /// Returns CPU and memory; `None` when the process has ended, even if it was not waited for yet.
+    /// Returns CPU and memory; `None` when the process has ended, even if it was not waited for
+    /// yet.
     ///
-    /// CPU comes from the clock of the process, in nanoseconds. If that clock cannot be read, it comes
-    /// from `/proc/PID/stat`, in ticks of 10 ms.
+    /// CPU comes from the clock of the process, in nanoseconds. If that clock cannot be read, it
+    /// comes from `/proc/PID/stat`, in ticks of 10 ms.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let stat = self.stat()?;
         let pages = parse::stat_resident_pages(&stat)?;
@@ -129,8 +130,8 @@ impl Throttling {
         Self { files }
     }
 
-    /// Throttled time so far, in nanoseconds, summed over cores and groups; `None` if no group has the
-    /// counter (no CPU controller, or only the root group).
+    /// Throttled time so far, in nanoseconds, summed over cores and groups; `None` if no group has
+    /// the counter (no CPU controller, or only the root group).
     pub(crate) fn ns(&self) -> Option<u64> {
         self.files
             .iter()
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Burns CPU until this thread's process has used `cpu` more of it.
+    /// Uses CPU until this process has used this much more CPU time.
     fn burn(cpu: Duration) {
         let start = own_cpu();
         while own_cpu() - start < cpu {
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_sees_threads_that_have_ended() {
+    fn cpu_time_includes_threads_that_have_ended() {
         let me = Process::new(std::process::id());
         let before = me.usage().unwrap();
         let work = Duration::from_millis(60);
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_anywhere_above_counts() {
+    fn throttling_by_the_quota_of_any_ancestor_counts() {
         let root = tempfile::tempdir().unwrap();
         let (slice, scope) = (root.path().join("a"), root.path().join("a/b"));
         fs::create_dir_all(&scope).unwrap();
@@ -218,9 +219,9 @@ mod tests {
             fs::write(dir.join("cpu.stat"), text).unwrap();
         };
         let throttling = Throttling::of(vec![scope.clone(), slice.clone()]);
-        assert_eq!(throttling.ns(), None, "there is no file");
+        assert_eq!(throttling.ns(), None, "the file does not exist");
         fs::write(scope.join("cpu.stat"), "usage_usec 5\n").unwrap();
-        assert_eq!(throttling.ns(), None, "there is no line");
+        assert_eq!(throttling.ns(), None, "the file lacks the line");
         stat(&slice, 7);
         assert_eq!(throttling.ns(), Some(7_000));
         stat(&scope, 5);

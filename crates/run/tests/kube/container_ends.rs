@@ -15,7 +15,7 @@ fn pod(world: &World, service: &str) -> String {
     found.unwrap().clone()
 }
 
-/// Waits until a request watches for changes.
+/// Waits until a watch is open.
 async fn wait_for_watch(server: &Server) {
     let watching = async {
         while server.world.lock().unwrap().watching == 0 {
@@ -23,15 +23,16 @@ async fn wait_for_watch(server: &Server) {
         }
     };
     let within = tokio::time::timeout(Duration::from_secs(120), watching);
-    within.await.expect("no request watches pods");
+    within.await.expect("no watch of pods was opened");
 }
 
-/// The messages of a trial in which `change` happens before the last check.
+/// Returns the messages of a trial in which `change` happens before the last check.
 async fn messages(change: impl FnOnce(&mut World)) -> Vec<String> {
     messages_with(INJECTED, |_| {}, change).await
 }
 
-/// The same with a mesh, and a change before its proofs.
+/// Returns the messages of a trial with this mesh: `before` happens before its proofs, and `change`
+/// before the last check.
 async fn messages_with(
     mesh: &str,
     before: impl FnOnce(&mut World),
@@ -88,7 +89,7 @@ async fn only_a_waypoint_that_ended_is_reported() {
 }
 
 #[tokio::test]
-async fn an_evicted_pod_that_is_gone_at_once_is_reported_with_the_reason() {
+async fn an_evicted_pod_that_is_deleted_at_once_is_reported_with_the_reason() {
     let mut evicted = String::new();
     let messages = messages(|world| {
         evicted = pod(world, "emoji");
@@ -99,7 +100,7 @@ async fn an_evicted_pod_that_is_gone_at_once_is_reported_with_the_reason() {
     assert_eq!(
         messages.len(),
         2,
-        "the service and its sidecar: {messages:?}"
+        "expected the service and its sidecar: {messages:?}"
     );
     for message in &messages {
         assert!(message.starts_with("emojivoto-0/emoji"), "{message}");

@@ -1,4 +1,4 @@
-//! Runs that are interrupted, resumed, or started beside another run.
+//! Runs that are interrupted, resumed, or started while another run has objects on the cluster.
 
 use std::future::Future as _;
 use std::task::Poll;
@@ -20,13 +20,13 @@ async fn a_killed_run_is_listed_and_a_resumed_run_removes_its_objects() {
     let deployment = deploy(&mut killed, &plan, "bare", dir.path())
         .await
         .unwrap();
-    // As after `kill -9`: no cleanup runs.
+    // No cleanup runs, as after `kill -9`.
     drop(deployment);
     drop(killed);
     let settings = plan.kubernetes.clone().unwrap();
     assert_eq!(leftovers(&settings).await.unwrap(), ["20260101-000000-sim"]);
 
-    // Another run would share the cluster with the objects of the killed one.
+    // Another run is rejected, because the objects of the killed run are still on the cluster.
     let objects = server.paths("");
     let run = "20260102-000000-other".to_owned();
     let mut other = Kubernetes::new(run);
@@ -71,20 +71,23 @@ async fn at_its_first_object(
 }
 
 #[tokio::test]
-async fn a_run_interrupted_in_its_preparation_leaves_no_objects() {
+async fn a_run_interrupted_during_its_preparation_leaves_no_objects() {
     let server = Server::start(3).await;
     let before = server.paths("");
     let plan = plan(&server, 1, INJECTED);
     let mut cluster = environment();
     let cut = at_its_first_object(&mut cluster, &plan, &server, || false).await;
-    assert!(cut.is_none(), "the preparation ended before: {cut:?}");
+    assert!(
+        cut.is_none(),
+        "the preparation ended before the interruption: {cut:?}"
+    );
     assert_ne!(server.paths(""), before);
     assert!(cluster.close().await.is_empty());
     assert_eq!(server.paths(""), before);
 }
 
 #[tokio::test]
-async fn of_two_runs_that_start_at_once_the_later_one_fails() {
+async fn the_later_of_two_runs_that_start_at_the_same_time_fails() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
     let before = server.world.lock().unwrap().objects.clone();

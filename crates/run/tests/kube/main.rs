@@ -32,7 +32,7 @@ fn plan(server: &Server, instances: u32, mesh: &str) -> Plan {
     resolve("sim.yaml", &text, &[], &none).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A mesh that is installed already, so that Helm is not needed.
+/// A mesh that is already installed, so that Helm is not needed.
 const INJECTED: &str = "{name: there, mesh: installed, kubernetes: {join: {namespace_labels: {istio-injection: enabled}}, parts: {sidecar: istio-proxy}, \
     proxy_config: {config_dump: 'http://127.0.0.1:15000/config_dump', server_info: 'http://127.0.0.1:15000/server_info'}}}";
 
@@ -89,7 +89,7 @@ fn assert_new_objects_are_labelled(server: &Server, before: &[String]) {
 }
 
 #[tokio::test]
-async fn after_a_trial_the_cluster_is_as_before() {
+async fn after_a_trial_the_cluster_has_the_same_objects_as_before() {
     let server = Server::start(3).await;
     let before = server.paths("");
     let plan = plan(&server, 2, INJECTED);
@@ -201,7 +201,7 @@ async fn a_pod_that_does_not_start_is_reported_with_its_reason_and_removed() {
 }
 
 #[tokio::test]
-async fn requests_are_repeated_while_the_server_restarts() {
+async fn requests_are_sent_again_while_the_server_restarts() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
     let mut cluster = prepared(&plan).await;
@@ -215,7 +215,7 @@ async fn requests_are_repeated_while_the_server_restarts() {
 }
 
 #[tokio::test]
-async fn every_repeated_request_is_counted() {
+async fn every_request_that_is_sent_again_is_counted() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
     let mut cluster = prepared(&plan).await;
@@ -237,7 +237,7 @@ async fn every_repeated_request_is_counted() {
     cluster.close().await;
 }
 
-/// Number of requests to deploy and remove this number of instances.
+/// Returns the number of requests to deploy and remove this number of instances.
 async fn requests(instances: u32) -> usize {
     let server = Server::start(3).await;
     let plan = plan(&server, instances, INJECTED);
@@ -286,7 +286,7 @@ fn load() -> LoadSpec {
     }
 }
 
-/// All lines of a worker.
+/// Returns all lines of a worker.
 async fn lines_of(mut worker: Worker) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some(line) = worker.lines.recv().await {
@@ -295,7 +295,7 @@ async fn lines_of(mut worker: Worker) -> Vec<String> {
     lines
 }
 
-/// Specification to sample a deployment for `window_ms`, starting in `lead_ms`.
+/// Returns the specification to sample a deployment for `window_ms`, starting in `lead_ms`.
 fn agent_spec(
     deployment: &<Kubernetes as Environment>::Deployment,
     lead_ms: u64,
@@ -351,7 +351,7 @@ async fn a_run_uses_exactly_the_rights_of_the_printed_role() {
     assert!(cluster.close().await.is_empty());
     let used = server.world.lock().unwrap().used.clone();
     let mut all = roles.all();
-    // A job is deleted only if its pods start too late.
+    // A job is deleted only if its pods start too late, which does not happen here.
     assert!(all.remove("delete batch jobs"));
     assert_eq!(used, all);
 }
@@ -384,7 +384,7 @@ async fn only_the_named_pull_secrets_are_read() {
     assert_eq!(
         copies.len(),
         1 + 3,
-        "instance, generators, agents: {copies:?}"
+        "expected copies for the instance, the generators and the agents: {copies:?}"
     );
     cluster.teardown(deployment).await;
     cluster.close().await;
@@ -398,7 +398,7 @@ async fn only_the_named_pull_secrets_are_read() {
     assert_eq!(server.paths("/secrets/").len(), 2);
 }
 
-/// The resources of a deployment, sampled over 2.5 s, and the events of the trial.
+/// Returns the resources of a deployment, sampled over 2.5 s, and the events of the trial.
 async fn sampled(
     server: &Server,
     plan: &Plan,
@@ -463,7 +463,7 @@ async fn kubelets_replace_agents_that_admission_rejects() {
 }
 
 #[tokio::test]
-async fn sampling_kubelet_uses_the_printed_right() {
+async fn sampling_by_kubelets_needs_only_the_right_that_the_role_prints() {
     let server = Server::start(3).await;
     let mut plan = plan(&server, 1, INJECTED);
     set(&mut plan, |k| k.sampling = SamplingSource::Kubelet);
@@ -482,7 +482,7 @@ async fn sampling_kubelet_uses_the_printed_right() {
 }
 
 #[tokio::test]
-async fn a_kubelet_that_stops_answering_makes_the_window_invalid_and_is_reported() {
+async fn a_kubelet_that_stops_responding_makes_the_window_invalid_and_is_reported() {
     let server = Server::start(3).await;
     let mut plan = plan(&server, 1, INJECTED);
     set(&mut plan, |k| k.sampling = SamplingSource::Kubelet);

@@ -1,5 +1,5 @@
-//! The configuration of the generator's sidecar comes through the generator's log into the trial's
-//! directory.
+//! The configuration of the generator's sidecar, which the generator writes to its log, is saved in
+//! the trial's directory.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::{INJECTED, deploy, folder, lines_of, load, plan, prepared, set};
 const FILE: &str = "config/generator-sidecar-config_dump.json";
 const PEM: &str = "-----BEGIN PRIVATE KEY-----\nMIGH\n-----END PRIVATE KEY-----\n";
 
-/// The lines of a trial's generators, and the events of the trial.
+/// Returns the lines of a trial's generators, and the events of the trial.
 async fn measured(
     cluster: &mut Kubernetes,
     plan: &Plan,
@@ -32,7 +32,7 @@ async fn measured(
     (lines, cluster.teardown(deployment).await)
 }
 
-/// The stream is complete and contains no configuration.
+/// Checks that the stream is complete and contains no configuration.
 fn assert_complete(lines: &[String]) {
     let mut stream = LoadStream::new();
     for line in lines {
@@ -100,7 +100,7 @@ async fn a_log_that_is_cut_within_the_configuration_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_does_not_answer_is_an_event_and_the_trial_stays_complete() {
+async fn a_sidecar_that_does_not_respond_is_reported_and_the_trial_is_complete() {
     let server = Server::start(3).await;
     let plan = plan(&server, 1, INJECTED);
     let mut cluster = prepared(&plan).await;

@@ -11,14 +11,14 @@ use serde_json::Value;
 pub(crate) struct Right {
     pub(crate) verb: &'static str,
     group: String,
-    /// With its subresource.
+    /// Plural, with the subresource if the request has one.
     resource: String,
     namespace: String,
     name: String,
 }
 
 impl Right {
-    /// `None` for paths without a resource.
+    /// Returns the right that a request needs; `None` for paths without a resource.
     pub(crate) fn of(method: &Method, path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, rest) = match parts.as_slice() {
@@ -47,7 +47,7 @@ impl Right {
         })
     }
 
-    /// The same right with another verb.
+    /// Returns the same right with another verb.
     pub(crate) fn as_verb(&self, verb: &'static str) -> Self {
         Self {
             verb,
@@ -94,7 +94,7 @@ impl Roles {
         })
     }
 
-    /// All rights of the roles, in the format of [`Right`].
+    /// Returns all rights of the roles, in the format of [`Right`].
     pub(crate) fn all(&self) -> BTreeSet<String> {
         let list = |v: &Value| -> Vec<String> {
             let words = v.as_array().into_iter().flatten();

@@ -1,5 +1,5 @@
-//! A simulated API server: objects in memory. What controllers, the scheduler and kubelets do happens
-//! at once.
+//! A simulated API server that keeps its objects in memory. The actions of controllers, the
+//! scheduler and kubelets take effect at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -25,37 +25,38 @@ use crate::rbac::{Right, Roles};
 pub(crate) struct World {
     /// Objects by path.
     pub(crate) objects: BTreeMap<String, Value>,
-    /// Requests answered.
+    /// Number of requests with a response.
     pub(crate) requests: usize,
-    /// Number of next pods without the sidecar that their namespace requires.
+    /// The next pods, of this number, are created without the sidecar that their namespace
+    /// requires.
     pub(crate) uninjected_pods: usize,
-    /// Number of next requests that fail with 503, as while a server restarts.
+    /// The next requests, of this number, fail with 503, as while a server restarts.
     pub(crate) unavailable_answers: usize,
-    /// Pods never become ready.
+    /// Whether pods never become ready.
     pub(crate) never_ready: bool,
-    /// Rights of the caller; `None`: all.
+    /// Rights of the caller; `None` for all rights.
     pub(crate) roles: Option<Roles>,
     /// Rights that were used.
     pub(crate) used: BTreeSet<String>,
-    /// Admission rejects pods with access to the host's processes and paths.
+    /// Whether admission rejects pods with access to the host's processes and paths.
     pub(crate) rejects_host_access: bool,
-    /// Agents are admitted but do not run.
+    /// Whether agents are admitted but do not run.
     pub(crate) agents_do_not_run: bool,
     /// Cores that each container uses, in the kubelets' summaries.
     pub(crate) cores: f64,
-    /// Number of requests that kubelets still answer; `None`: all.
+    /// Number of requests to which kubelets still respond; `None` for all.
     pub(crate) summaries_left: Option<u32>,
     /// Median latency in the records of generators.
     pub(crate) median_ns: f64,
-    /// Requests for logs get no answer.
+    /// Whether requests for logs get no response.
     pub(crate) logs_hang: bool,
     /// Last state of the pods that were deleted, for watches.
     pub(crate) deleted_pods: Vec<Value>,
     /// Number of open watches.
     pub(crate) watching: usize,
-    /// Configuration of a generator's sidecar; `None`: it does not answer.
+    /// Configuration of a generator's sidecar; `None` if the sidecar does not respond.
     pub(crate) proxy_config: Option<Value>,
-    /// The first log is cut within the second occurrence of this text.
+    /// The first log is cut off within the second occurrence of this text.
     pub(crate) log_cut_at: Option<String>,
     version: u64,
 }
@@ -105,12 +106,12 @@ impl Server {
         }
     }
 
-    /// Its URL for a kubeconfig.
+    /// Returns the URL of the server for a kubeconfig.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// A kubeconfig for it.
+    /// Writes a kubeconfig for the server and returns its path.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         let path = self.dir.path().join("kubeconfig");
         let text = format!(
@@ -122,7 +123,7 @@ impl Server {
         path
     }
 
-    /// Paths of objects that contain a word.
+    /// Returns the paths of objects that contain a word.
     pub(crate) fn paths(&self, word: &str) -> Vec<String> {
         let world = self.world.lock().unwrap();
         world
@@ -161,7 +162,7 @@ impl World {
         object
     }
 
-    /// What a kubelet does with a pod that is bound to its node.
+    /// Starts a pod that is bound to its node, as a kubelet does.
     fn agent(&mut self, path: &str) {
         let state = match self.agents_do_not_run {
             true => {
@@ -174,7 +175,7 @@ impl World {
             {"name": "tare", "containerID": "containerd://agent", "state": state}]});
     }
 
-    /// The log of a worker, which then ends.
+    /// Ends a worker and returns its log.
     fn log(&mut self, path: &str) -> Option<String> {
         let pod = self.objects.get(path)?;
         let metadata = &pod["metadata"];
@@ -229,7 +230,7 @@ impl World {
         lines
     }
 
-    /// A kubelet's summary. Every container has used its cores since 2020.
+    /// Returns a kubelet's summary, in which every container has used its cores since 2020.
     fn summary(&self, node: &str) -> Value {
         let now = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
@@ -258,7 +259,7 @@ impl World {
                 "memory": {"availableBytes": 1 << 30}}})
     }
 
-    /// Why a request is refused. Records the rights that it uses.
+    /// Returns why a request is refused, and records the right that it uses.
     fn refusal(&mut self, parts: &Parts, path: &str, body: &[u8]) -> Option<String> {
         let mut right = Right::of(&parts.method, path)?;
         if watches(parts) {
@@ -287,7 +288,7 @@ impl World {
             .then(|| "violates PodSecurity \"restricted:latest\"".to_owned())
     }
 
-    /// What a controller, the scheduler and a kubelet do with a pod template.
+    /// Creates and starts the pod of a template, as a controller, the scheduler and a kubelet do.
     fn pod(&mut self, owner: &Value, index: u64) {
         let namespace = owner["metadata"]["namespace"].as_str().unwrap().to_owned();
         let template = &owner["spec"]["template"];
@@ -330,15 +331,15 @@ impl World {
         self.put(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), pod);
     }
 
-    /// Evicts a pod as the Eviction API does: its status has the reason, and it is gone at once. Its
-    /// controller creates another.
+    /// Evicts a pod as the Eviction API does: its status has the reason, and it is gone at once.
+    /// Its controller creates another.
     pub(crate) fn evict(&mut self, path: &str) {
         let mut pod = self.objects[path].clone();
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True",
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}]);
         self.deleted_pods.push(pod);
-        // The watches are answered now and will be opened again.
+        // The open watches now get a response, and the client opens new ones.
         self.watching = 0;
         self.delete(path);
     }
@@ -437,8 +438,8 @@ fn watches(parts: &Parts) -> bool {
     parts.uri.query().is_some_and(|q| q.contains("watch=true"))
 }
 
-/// Answers a watch with the next pods that are deleted, and ends it: a server may end a watch at any
-/// time.
+/// Responds to a watch with the next pods that are deleted, and then ends it, which a server may do
+/// at any time.
 async fn watch(world: &Mutex<World>, selector: &str) -> Answer {
     let before = {
         let mut world = world.lock().unwrap();
@@ -480,7 +481,7 @@ fn or_not_found(object: Option<&Value>) -> Answer {
     }
 }
 
-/// Whether a path is of all objects of a kind.
+/// Whether a path addresses all objects of a kind.
 fn is_list(path: &str) -> bool {
     let plural = path.rsplit('/').next().unwrap_or("");
     let in_namespace = path.contains("/namespaces/") && path.split('/').count().is_multiple_of(2);
@@ -522,7 +523,7 @@ async fn answer(
     Ok(world.answer(&parts, &path, &selector, &body))
 }
 
-/// Answers to requests.
+/// Responses to requests.
 impl World {
     fn answer(&mut self, parts: &Parts, path: &str, selector: &str, body: &[u8]) -> Answer {
         self.requests += 1;

@@ -9,7 +9,7 @@ use tare_run::kube;
 
 use super::exit;
 
-/// List what interrupted runs left on a cluster; remove it with --run or --all.
+/// List the objects that runs left on a cluster; remove them with --run or --all.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime = super::runtime()?;
     let mut left = false;
-    // Whether the requested run may have objects: a cluster had some, or does not answer.
+    // Whether the requested run may have objects: a cluster had some, or did not respond.
     let mut may_exist = false;
     let mut others = Vec::new();
     for settings in args.cluster.settings()? {
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Some(context) => format!("cluster {context}"),
             None => "this cluster".to_owned(),
         };
-        // The other clusters are still cleaned.
+        // An error on one cluster does not stop the cleaning of the others.
         match runtime.block_on(clean(args, &settings, &place)) {
             Ok(Cleaned::Nothing) => {}
             Ok(Cleaned::OtherRuns(found)) => others.push(found),
@@ -61,13 +61,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What was removed from a cluster.
+/// The result of cleaning one cluster.
 enum Cleaned {
-    /// Nothing was found, or only listed.
+    /// No objects were found, or they were only listed.
     Nothing,
-    /// The requested run has no objects; a description of the runs that do.
+    /// The requested run has no objects. Contains a description of the runs that have some.
     OtherRuns(String),
-    /// Objects were removed, all of them or not.
+    /// Objects were removed. `all` is false if some could not be removed.
     Removed { all: bool },
 }
 

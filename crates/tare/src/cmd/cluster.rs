@@ -20,12 +20,12 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Contexts on the command line.
+    /// Returns the contexts on the command line.
     pub(crate) fn contexts(&self) -> &[String] {
         &self.context
     }
 
-    /// Applies the flags to a plan. Of several contexts none is applied.
+    /// Applies the flags to a plan. With several contexts, none of them is applied.
     pub(crate) fn apply(&self, plan: &mut Plan) -> anyhow::Result<()> {
         if plan.environment != EnvironmentKind::Kubernetes {
             if !self.context.is_empty() || self.cluster.is_some() {
@@ -65,12 +65,12 @@ impl Flags {
         Ok(())
     }
 
-    /// Settings of each cluster, without a plan; at least one.
+    /// Returns the settings of each cluster, without a plan; at least one.
     pub(crate) fn settings(&self) -> anyhow::Result<Vec<KubernetesSettings>> {
         Ok(self.each(&self.over(KubernetesSettings::default())?))
     }
 
-    /// The settings with each context.
+    /// Returns the settings once for each context.
     pub(crate) fn each(&self, settings: &KubernetesSettings) -> Vec<KubernetesSettings> {
         if self.context.is_empty() {
             return vec![settings.clone()];

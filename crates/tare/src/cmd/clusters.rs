@@ -28,7 +28,7 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
-    /// Creates the directory; sends nothing to the clusters.
+    /// Creates the directory, without sending a request to a cluster.
     pub(crate) fn begin(start: RunStart, contexts: &[String]) -> anyhow::Result<Self> {
         let (dir, plan) = (start.dir, start.plan);
         if plan.environment != EnvironmentKind::Kubernetes {
@@ -71,20 +71,22 @@ impl Clusters {
         }
         std::fs::create_dir_all(&dir)
             .and_then(|()| std::fs::write(&path, serde_json::to_vec_pretty(&manifest)?))
-            .with_context(|| format!("write {}", path.display()))?;
+            .with_context(|| format!("failed to write {}", path.display()))?;
         Ok(Self { dir, manifest })
     }
 
-    /// Opens a directory; `None` if it is not of several clusters.
+    /// Opens a directory; `None` if it is not that of a run on several clusters.
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Option<Self>> {
         let path = dir.join(layout::CLUSTERS);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
+            Err(error) => {
+                return Err(error).with_context(|| format!("failed to read {}", path.display()));
+            }
         };
         let manifest: ClustersManifest =
-            serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+            serde_json::from_slice(&text).with_context(|| format!("invalid {}", path.display()))?;
         let plain = |dir: &str| dir == file_name(dir);
         if let Some(odd) = manifest.clusters.iter().find(|c| !plain(&c.dir)) {
             bail!(
@@ -112,14 +114,14 @@ impl Clusters {
                 let start = self.start_of(cluster)?;
                 let place = Kubernetes::new(start.id.clone());
                 let plan = &start.plan;
-                let display = Display::beside(plan, &order(plan), bars, &cluster.context);
+                let display = Display::named(plan, &order(plan), bars, &cluster.context);
                 go(place, start, stop, None, display).await
             }
         });
         join_all(runs).await
     }
 
-    /// The run of one cluster: new, or interrupted before.
+    /// Returns the run of one cluster: a new one, or the interrupted one.
     fn start_of(&self, cluster: &ClusterRun) -> anyhow::Result<RunStart> {
         let dir = self.dir.join(&cluster.dir);
         if dir.join(layout::RUN).exists() {
@@ -138,7 +140,7 @@ impl Clusters {
         })
     }
 
-    /// Prints the analysis of each cluster, how it ended, and the comparison.
+    /// Prints the analysis of each cluster, how its run ended, and the comparison.
     pub(crate) fn conclude(
         &self,
         ended: &[anyhow::Result<Option<EndedRun>>],
@@ -158,7 +160,7 @@ impl Clusters {
                     let output = (output == Output::Text).then_some(output);
                     let analysed = analyse(done, output);
                     super::output::say(format_args!("tare: cluster {context}:"));
-                    // The other clusters are still analysed.
+                    // An error on one cluster does not stop the analysis of the others.
                     conclude(done, analysed).unwrap_or_else(|error| {
                         super::output::say(format_args!("tare: cluster {context}: {error:#}"));
                         exit::INVALID
@@ -190,7 +192,7 @@ impl Clusters {
             let text = tare_report::render_clusters(&comparison, has_colours());
             let file = self.dir.join(layout::CLUSTERS_TEXT);
             format!(
-                "\n=== clusters side by side\n\n{text}\ncomparison: {}\n",
+                "\n=== comparison of the clusters\n\n{text}\ncomparison: {}\n",
                 file.display()
             )
         })?;
@@ -201,7 +203,7 @@ impl Clusters {
     }
 }
 
-/// The name of a context as the name of a directory.
+/// Returns the name of a context in a form that the name of a directory can have.
 fn file_name(context: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let name: String = context

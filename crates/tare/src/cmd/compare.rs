@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FIGURE:+LIMIT")]
     fail_above: Vec<Threshold>,
     /// Which value of the change is compared with the limit: `bound`, the lower end of its interval,
-    /// which noise rarely raises above the limit, or `estimate`, whatever its interval.
+    /// which noise rarely raises above the limit, or `estimate`, regardless of its interval.
     #[arg(long, value_parser = one_of::<JudgedBy>(&["bound", "estimate"]), default_value = "bound")]
     fail_by: JudgedBy,
     /// Output format.

@@ -1,4 +1,4 @@
-//! Exit codes, beside 0 for good.
+//! Exit codes other than 0, which means success.
 
 /// An objective was missed, or a threshold that the user gave was exceeded.
 pub(crate) const MISSED: u8 = 1;

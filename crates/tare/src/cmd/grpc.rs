@@ -1,4 +1,4 @@
-//! `tare grpc`: lists what a server serves, through server reflection.
+//! `tare grpc`: lists the services of a server, through server reflection.
 
 use std::process::ExitCode;
 
@@ -59,7 +59,7 @@ async fn list(
         None => (false, place),
     };
     if tls.is_some() && !secure {
-        bail!("TLS options given for {place}: expected grpcs:// with them");
+        bail!("found TLS options for {place}, expected a grpcs:// address");
     }
     let mut parts = path.trim_end_matches('/').splitn(3, '/');
     let address = parts.next().unwrap_or_default();
@@ -201,7 +201,7 @@ mod tests {
             "{in_plain:#}"
         );
         let plain = list("127.0.0.1:1", &[], Some(trusting)).await.unwrap_err();
-        assert!(plain.to_string().contains("expected grpcs://"), "{plain}");
+        assert!(plain.to_string().contains("expected a grpcs://"), "{plain}");
         let scheme = list("http://127.0.0.1:1", &[], None).await.unwrap_err();
         assert!(
             scheme.to_string().contains("grpc:// or grpcs://"),

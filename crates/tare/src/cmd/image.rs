@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut archive = Vec::new();
     let digest = image::write(&programs, &args.name, &mut archive).with_context(|| {
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-        format!("failed to make an image of {}", names.join(" and "))
+        format!("failed to create an image of {}", names.join(" and "))
     })?;
     std::fs::write(&args.out, archive)
         .with_context(|| format!("failed to write {}", args.out.display()))?;

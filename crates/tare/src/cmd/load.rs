@@ -163,11 +163,11 @@ pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// How long a worker lives after the window: the agent takes its last sample at the end of the
-/// window, and late on a busy machine.
+/// How long a worker keeps running after the window: the agent takes its last sample at the end of
+/// the window, and late on a busy machine.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Worker mode. The records hold the result; the exit code tells only whether they are complete.
+/// Worker mode. The records hold the result; the exit code shows only whether they are complete.
 fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
     if std::env::var_os("TARE_DIE_WITH_PARENT").is_some_and(|v| v == "1") {
         let kill = Some(rustix::process::Signal::KILL);
@@ -184,7 +184,7 @@ fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
         if broken.is_none()
             && let Err(e) = writer.write(&record)
         {
-            // The reader is gone, so the rest of the measurement has no use.
+            // The reader has closed the pipe, so the rest of the measurement is useless.
             broken = Some(e);
             stop.store(true, Ordering::Relaxed);
         }
@@ -274,8 +274,7 @@ fn about(spec: &LoadSpec) -> About {
     }
 }
 
-/// The line that lives while the load runs, and the warning that must not wait for its
-/// end.
+/// The progress line during the load, and the warning that is printed before the load ends.
 struct Live {
     rewriting: bool,
     shown: bool,

@@ -1,4 +1,4 @@
-//! `tare merge`: the results of many generators as one.
+//! `tare merge`: merges the results of many generators into one.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

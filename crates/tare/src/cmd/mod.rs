@@ -85,7 +85,7 @@ impl Command {
     }
 }
 
-/// A runtime on this thread.
+/// Returns a runtime on this thread.
 pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

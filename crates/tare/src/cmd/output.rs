@@ -40,7 +40,7 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_ref())
         .and_then(|()| out.flush())
-        .context("write to standard output")
+        .context("failed to write to standard output")
 }
 
 /// Prints the analysis of the run in `dir`.
@@ -62,7 +62,7 @@ pub(crate) fn has_colours() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// The exit code of a result of this grade.
+/// Returns the exit code of a result of this grade.
 pub(crate) fn code_of(grade: Grade) -> u8 {
     match grade {
         Grade::Invalid => exit::INVALID,
@@ -76,16 +76,16 @@ pub(crate) fn say(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Formats an error and its causes in one line. A cause that the line already contains is not repeated.
-pub(crate) fn words(error: &anyhow::Error) -> String {
-    let mut words = error.to_string();
+/// Formats an error and its causes in one line. A cause that the line already contains is left out.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !words.contains(&cause) {
-            words += ": ";
-            words += &cause;
+        if !line.contains(&cause) {
+            line += ": ";
+            line += &cause;
         }
     }
-    words
+    line
 }
 
 /// Whether the reader of standard output closed it, which is not a failure.
@@ -106,7 +106,7 @@ mod tests {
     fn a_cause_is_not_repeated() {
         let cause = || anyhow!("no such file");
         let error = cause().context("a.yaml: no such file").context("failed");
-        assert_eq!(words(&error), "failed: a.yaml: no such file");
-        assert_eq!(words(&cause().context("failed")), "failed: no such file");
+        assert_eq!(one_line(&error), "failed: a.yaml: no such file");
+        assert_eq!(one_line(&cause().context("failed")), "failed: no such file");
     }
 }

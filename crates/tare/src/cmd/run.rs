@@ -122,10 +122,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             runtime.block_on(go(cluster, start, asked, web, display))?
         }
         EnvironmentKind::Fake => {
-            bail!("this run was made in virtual time by tare's own tests: it cannot be continued")
+            bail!("this run was made in virtual time by tare's own tests: it cannot be resumed")
         }
     };
-    // Nothing runs any more: from here on Ctrl-C ends the process at once.
+    // All child processes have ended, so from here on Ctrl-C ends the process at once.
     stop.at_once.store(true, Ordering::SeqCst);
     match done {
         Some(done) => Ok(ExitCode::from(conclude(
@@ -138,10 +138,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn listen(port: u16) -> anyhow::Result<TcpListener> {
     crate::web::listen(port)
-        .with_context(|| format!("listen on port {port} of 127.0.0.1 for --web"))
+        .with_context(|| format!("failed to listen on port {port} of 127.0.0.1 for --web"))
 }
 
-/// The plan of the command line, and its text.
+/// Returns the plan of the command line, and its text.
 fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
     let mut sets = args.sets.clone();
     let environment = args.environment.iter();
@@ -161,7 +161,7 @@ fn check_let_cores_sleep(args: &Args, environment: EnvironmentKind) -> anyhow::R
     Ok(())
 }
 
-/// Runs on several clusters, new or resumed; `None` for a single run.
+/// Returns the new or resumed run on several clusters; `None` for a single run.
 fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
     let one_page = "--web shows a single cluster: give one --context";
     if let Some(dir) = &args.resume {
@@ -180,7 +180,7 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
     Ok(Some(Clusters::begin(new_run(args)?, contexts)?))
 }
 
-/// A new run of the plan on the command line.
+/// Returns a new run of the plan on the command line.
 fn new_run(args: &Args) -> anyhow::Result<RunStart> {
     let (plan, text) = planned(args)?;
     let started_unix_ns = now_unix_ns();
@@ -197,11 +197,11 @@ fn new_run(args: &Args) -> anyhow::Result<RunStart> {
     })
 }
 
-/// What Ctrl-C and SIGTERM do.
+/// Flags that Ctrl-C and SIGTERM set.
 struct Stop {
     /// True from the first signal on.
     asked: watch::Receiver<bool>,
-    /// Once set, the next signal ends the process at once; its children end with it.
+    /// Once this is set, the next signal ends the process at once; its children end with it.
     at_once: Arc<AtomicBool>,
 }
 
@@ -230,7 +230,7 @@ fn now_unix_ns() -> u64 {
         .map_or(0, |d| d.as_nanos() as u64)
 }
 
-/// `20260131-235959`, in UTC.
+/// Formats a time as `20260131-235959`, in UTC.
 fn timestamp(unix_s: u64) -> String {
     let written = tare_analysis::formats::rfc3339(unix_s * 1_000_000_000);
     written[..19].replace(['-', ':'], "").replace('T', "-")

@@ -77,8 +77,8 @@ impl Saves {
         self.files.iter().any(|(t, _)| t.format == Format::Hlog)
     }
 
-    /// Takes a record of the running generator. Interval logs are written during the measurement,
-    /// so that memory use does not grow with its length.
+    /// Processes a record of the running generator. Interval logs are written during the
+    /// measurement, so that memory use does not grow with its length.
     pub(crate) fn take(&mut self, record: &LoadRecord) {
         let written = match record {
             LoadRecord::Armed {

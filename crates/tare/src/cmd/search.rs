@@ -22,8 +22,8 @@ mod text;
 const STEPS_MAX: usize = 10_000;
 /// First rate of a search without `--min-rate`.
 const START_RPS: f64 = 100.0;
-/// Objectives that apply unless the user gives others: a server that refuses requests quickly is
-/// not fast.
+/// Objectives that apply unless the user gives others: without them, a server that rejects requests
+/// quickly would appear fast.
 const DEFAULT_OBJECTIVES: [&str; 2] = ["errors<1%", "achieved>99%"];
 
 /// Find the highest rate that meets objectives, with an interval, from short open-loop steps.
@@ -171,7 +171,8 @@ fn search(
         }
         let left_over = result.counts.in_flight + result.counts.not_sent > 0;
         let step = step::judge(&result, rate_rps, &plan.slos)?;
-        // A step in which the generator was delayed tells nothing about the target: it is repeated.
+        // A step in which the generator was delayed does not show the limit of the target, so it
+        // is repeated.
         if step.outcome != StepOutcome::Generator || step::is_repeated(&step, steps.last()) {
             rates.record(rate_rps, step::is_met(&step));
         }
@@ -202,8 +203,8 @@ fn search(
     })
 }
 
-/// The share of growth that the strictest objective cannot see in the missed steps, which are those
-/// near the limit.
+/// Returns the growth of a backlog, as a share of the rate, that the strictest objective cannot
+/// detect in the missed steps, which are those near the limit.
 fn unseen_share(plan: &Plan, steps: &[SearchStep]) -> Option<f64> {
     let missed = steps.iter().filter(|s| !step::is_met(s));
     let shortest_ns = missed.map(|s| s.duration_ns).min()?;

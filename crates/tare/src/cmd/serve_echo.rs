@@ -71,7 +71,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = options(&args)?;
     let (requests, connections) = run_echo(&options, |server| {
-        // The server continues if nobody reads these lines.
+        // The server continues even if these lines cannot be written.
         let _ = describe(server);
     })?;
     super::output::say(format_args!(

@@ -107,7 +107,7 @@ fn find(name: &str) -> anyhow::Result<ServiceGraph> {
 fn play(name: &str, seed: u64) -> anyhow::Result<()> {
     let graph = find(name)?;
     let tallies = tare_workload::run_instance(&graph, seed, |instance| {
-        // The services continue if nobody reads these lines.
+        // The services continue even if these lines cannot be written.
         let _ = describe(&graph, instance);
     })?;
     let mut out = io::stdout().lock();

@@ -1,4 +1,4 @@
-//! From JSON to messages.
+//! Encodes JSON as Protobuf messages.
 
 use anyhow::{Context, bail};
 use base64::Engine as _;
@@ -60,7 +60,8 @@ fn message(kind: &MessageDescriptor, value: &Value) -> anyhow::Result<Vec<u8>> {
     Ok(message.encode_to_vec())
 }
 
-/// Checks that all fields are known. The error of the decoder would have no place and no proposal.
+/// Checks that all fields are known. An error of the decoder would have neither the place nor the
+/// nearest known field.
 fn check(kind: &MessageDescriptor, value: &Value, place: &str) -> anyhow::Result<()> {
     // These types have special forms in JSON.
     if kind.full_name().starts_with("google.protobuf.") {
@@ -110,7 +111,7 @@ fn check_value(field: &FieldDescriptor, value: &Value, place: &str) -> anyhow::R
             let mut items = items.iter();
             items.try_for_each(|item| check(&kind, item, place))
         }
-        // The decoder rejects anything else with its type.
+        // The decoder rejects any other value, and names its type.
         _ if field.is_list() || field.is_map() => Ok(()),
         value => check(&kind, value, place),
     }
@@ -149,7 +150,7 @@ mod tests {
         encode(&super::super::method(&service, method)?, &values(json)?)
     }
 
-    fn said(method: &str, json: &str) -> String {
+    fn error(method: &str, json: &str) -> String {
         format!("{:#}", encoded(method, json).unwrap_err())
     }
 
@@ -168,28 +169,28 @@ mod tests {
         for json in ["{}\n{}\n", "[{}, {}]"] {
             assert_eq!(encoded("Upload", json).unwrap(), ["", ""]);
         }
-        assert!(said("Place", "[{}, {}]").contains("found 2 messages, expected exactly one"));
-        assert!(said("Upload", "[]").contains("at least one"));
+        assert!(error("Place", "[{}, {}]").contains("found 2 messages, expected exactly one"));
+        assert!(error("Upload", "[]").contains("at least one"));
     }
 
     #[test]
-    fn a_slip_is_named_with_its_place_and_what_was_meant() {
-        let slip = said("Place", r#"{"custmer_id": "x"}"#);
-        assert!(slip.contains("customerId"), "{slip}");
-        let deep = said("Place", r#"{"items": [{}, {"nam": "x"}]}"#);
+    fn an_unknown_field_is_reported_with_its_place_and_the_nearest_known_one() {
+        let top = error("Place", r#"{"custmer_id": "x"}"#);
+        assert!(top.contains("customerId"), "{top}");
+        let deep = error("Place", r#"{"items": [{}, {"nam": "x"}]}"#);
         assert!(
             deep.contains("at items: ") && deep.contains("did you mean name?"),
             "{deep}"
         );
-        let map = said("Place", r#"{"extras": {"k": {"numbr": 1}}}"#);
+        let map = error("Place", r#"{"extras": {"k": {"numbr": 1}}}"#);
         assert!(
             map.contains("at extras.k: ") && map.contains("\"numbr\""),
             "{map}"
         );
-        assert!(said("Place", r#"{"items": [{"number": "x"}]}"#).contains("Order"));
-        assert!(said("Place", "3").contains("expected an object"));
-        assert!(said("Place", "{").contains("expected JSON"));
-        let method = said("Plaec", "{}");
+        assert!(error("Place", r#"{"items": [{"number": "x"}]}"#).contains("Order"));
+        assert!(error("Place", "3").contains("expected an object"));
+        assert!(error("Place", "{").contains("expected JSON"));
+        let method = error("Plaec", "{}");
         assert!(method.contains("did you mean Place?"), "{method}");
     }
 }

@@ -1,4 +1,4 @@
-//! From JSON to encoded Protobuf messages. The schema comes from the server itself (reflection), a
+//! Encodes JSON as Protobuf messages. The schema comes from the server itself (reflection), a
 //! .proto file, or a descriptor set.
 
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ pub(crate) fn split_path(path: &str) -> anyhow::Result<(&str, &str)> {
 /// Finds a service by its name.
 ///
 /// # Errors
-/// When there is none, with the names of the others.
+/// When the service does not exist; the message names those that exist.
 pub(crate) fn service(pool: &DescriptorPool, name: &str) -> anyhow::Result<ServiceDescriptor> {
     pool.get_service_by_name(name).with_context(|| {
         let known: Vec<String> = pool.services().map(|s| s.full_name().to_owned()).collect();
@@ -83,7 +83,7 @@ pub(crate) fn service(pool: &DescriptorPool, name: &str) -> anyhow::Result<Servi
 /// Finds a method by its name.
 ///
 /// # Errors
-/// When there is none, with the names of the others.
+/// When the method does not exist; the message names those that exist.
 pub(crate) fn method(service: &ServiceDescriptor, name: &str) -> anyhow::Result<MethodDescriptor> {
     service
         .methods()
@@ -98,7 +98,7 @@ pub(crate) fn method(service: &ServiceDescriptor, name: &str) -> anyhow::Result<
         })
 }
 
-/// Returns which sides of a method stream.
+/// Returns which sides of a method send a stream.
 pub(crate) fn streaming(method: &MethodDescriptor) -> Streaming {
     match (method.is_client_streaming(), method.is_server_streaming()) {
         (false, false) => Streaming::Unary,
@@ -118,7 +118,7 @@ pub(crate) fn unknown(kind: &str, name: &str, known: &[String]) -> String {
         n => format!(" and {n} more"),
     };
     match known {
-        [] => format!("unknown {kind} {name:?}: there is none"),
+        [] => format!("unknown {kind} {name:?}: found no {kind} at all"),
         [one] => format!("unknown {kind} {name:?}: expected {one}{meant}"),
         _ => format!("unknown {kind} {name:?}: expected one of {shown}{more}{meant}"),
     }

@@ -81,8 +81,8 @@ pub(crate) struct Reflection {
 }
 
 impl Reflection {
-    /// Connects to `connect` (`host:port`) with the authority `authority`, over TLS if `tls` is given,
-    /// and finds out which version the server supports. Each call carries `metadata`.
+    /// Connects to `connect` (`host:port`) with the authority `authority`, over TLS if `tls` is
+    /// given, and finds out which version the server supports. Each call carries `metadata`.
     ///
     /// # Errors
     /// When the server is not reachable or has no reflection.
@@ -147,7 +147,8 @@ impl Reflection {
     /// Returns the schema of the service `name`.
     ///
     /// # Errors
-    /// When there is no such service, with the names of the others; an inconsistent schema.
+    /// When the service does not exist (the message names those that exist), or the schema is
+    /// inconsistent.
     pub(crate) async fn describe(&self, name: &str) -> Result<DescriptorPool, ReflectionError> {
         let question = MessageRequest::FileContainingSymbol(name.to_owned());
         let mut files = BTreeMap::new();
@@ -180,7 +181,7 @@ impl Reflection {
         )))
     }
 
-    /// Reads one imported file. The well-known types need not come from the server.
+    /// Reads one imported file. The server need not provide the well-known types.
     async fn fetch(
         &self,
         files: &mut BTreeMap<String, FileDescriptorProto>,
@@ -263,7 +264,7 @@ impl Reflection {
     fn unexpected(&self) -> ReflectionError {
         ReflectionError::Answer {
             address: self.address.clone(),
-            problem: "a response of another kind than requested".to_owned(),
+            problem: "found a response of another kind than requested".to_owned(),
         }
     }
 }

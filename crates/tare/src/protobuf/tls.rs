@@ -13,7 +13,7 @@ use tokio_rustls::client::TlsStream;
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 
-/// Opens connections to one address, whatever the URI is.
+/// Opens connections to one address, regardless of the URI.
 pub(super) struct TlsStreams {
     connect: String,
     peer: TlsPeer,

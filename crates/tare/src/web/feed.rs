@@ -13,7 +13,7 @@ const BEHIND_MAX: usize = 256;
 /// Maximum number of lines of a trial that are kept for browsers that connect later.
 const KEPT_MAX: usize = 4_096;
 
-/// Shared between the run, which writes, and the server, which reads.
+/// The feed, which is shared between the run, which writes, and the server, which reads.
 #[derive(Debug, Clone)]
 pub(crate) struct Feed {
     sender: broadcast::Sender<Arc<str>>,
@@ -68,7 +68,7 @@ impl Feed {
             }
             Update::DataPlaneCores(cores) => self.keep(json!({ "type": "cores", "cores": cores })),
             Update::Event(_) => {}
-            // Not kept: a browser that connects later has the trial in the page.
+            // Not kept: the page of a browser that connects later already contains the trial.
             Update::Done(_) => {
                 self.forget();
                 self.send(&json!({ "type": "done" }));

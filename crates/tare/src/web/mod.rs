@@ -1,5 +1,5 @@
-//! `tare run --web`: serves the report page of a run in progress, on loopback. The page is made for
-//! each request, in another thread; the browser requests it again after each trial.
+//! `tare run --web`: serves the report page of a run in progress, on loopback. The page is created
+//! for each request, in another thread; the browser requests it again after each trial.
 
 mod feed;
 
@@ -22,7 +22,7 @@ pub(crate) use feed::Feed;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A server; dropping it ends it.
+/// A running server. Dropping it stops the server.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// The address it listens on, for example `http://127.0.0.1:40123/`.
@@ -79,7 +79,7 @@ pub(crate) fn serve(
 }
 
 async fn answer(request: Request<Incoming>, port: u16, dir: PathBuf, feed: Feed) -> Response<Body> {
-    // The page of another site must not read this one through its own host name.
+    // A page of another site must not read this one through a host name of its own.
     let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
     let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
     if !host.is_some_and(|host| ours.iter().any(|name| name == host)) {
@@ -100,7 +100,10 @@ async fn page(dir: PathBuf) -> Response<Body> {
     match made {
         Ok(Ok(page)) => whole(StatusCode::OK, "text/html; charset=utf-8", page),
         Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "failed to make the page"),
+        Err(_) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "failed to create the page",
+        ),
     }
 }
 
@@ -184,7 +187,7 @@ mod tests {
         answer
     }
 
-    /// Reads until `text` is there.
+    /// Reads until `text` has arrived.
     async fn read_to(stream: &mut TcpStream, text: &str) -> String {
         let mut seen = Vec::new();
         while !String::from_utf8_lossy(&seen).contains(text) {
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_names_and_paths_are_refused_and_a_missing_run_is_said() {
+    async fn other_host_names_and_paths_are_refused_and_a_missing_run_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let server = serve(listen(0).unwrap(), dir.path().to_owned(), Feed::new()).unwrap();
         let status = |answer: String| answer.lines().next().unwrap().to_owned();
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watcher_hears_the_trial_from_its_start_and_what_comes() {
+    async fn a_browser_receives_the_trial_from_its_start_and_later_lines() {
         let feed = Feed::new();
         feed.update(&tare_run::experiment::Update::Stage(
             tare_run::experiment::Stage::Measure,
@@ -228,6 +231,6 @@ mod tests {
         feed.over("runs/x/report.html");
         read_to(&mut stream, "runs/x/report.html").await;
         let (kept, _) = feed.watch();
-        assert_eq!(kept.len(), 1, "the trial is over: {kept:?}");
+        assert_eq!(kept.len(), 1, "only the end of the run is kept: {kept:?}");
     }
 }

@@ -1,5 +1,6 @@
-//! What breaks while tare runs on a real cluster: each ends in an event, a right verdict,
-//! and a cluster as it was. `make cluster-faults` brings the cluster; `make test` leaves this out.
+//! Faults during runs on a real cluster. Each must cause an event and the right verdict, and the
+//! cluster must be restored. `make cluster-faults` provides the cluster; `make test` does not run
+//! these tests.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 #[path = "../support/kubectl.rs"]
@@ -12,17 +13,19 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
 use kubectl::kubectl;
-use site::{Site, ended, events, has, kill, pods, program, read, said, testbed, wait};
+use site::{
+    Site, events, expect_event, has, kill, pods, program, read, testbed, wait, wait_for_end,
+};
 use tare_model::summary::Summary;
 use tare_model::trial::{EventKind, ProcessUse, TrialResult};
 use tare_model::verdict::{Grade, Reason};
 
-/// Slots of 10 s at 40 rps.
+/// Number of planned requests: 10 s at 40 rps.
 const PLANNED: u64 = 400;
 
-/// The load of a trial whose records are whole.
-fn whole(result: &TrialResult) {
-    let load = result.load.as_ref().expect("a load");
+/// Checks that the records of a trial are complete, and that nothing disturbed it.
+fn assert_complete(result: &TrialResult) {
+    let load = result.load.as_ref().expect("a load result");
     assert!(load.counts.identity_holds(), "{:?}", load.counts);
     assert_eq!(load.counts.planned, PLANNED);
     let broken = [
@@ -41,7 +44,7 @@ fn whole(result: &TrialResult) {
     assert!(gone.is_empty(), "{gone:?}");
 }
 
-/// A seed under which Istio's trial comes first.
+/// Returns a seed with which Istio's trial comes first.
 fn istio_first() -> u64 {
     let plan = |seed| {
         let text = format!(
@@ -56,8 +59,8 @@ fn istio_first() -> u64 {
         .unwrap()
 }
 
-/// Waits for a phase of the trial under way.
-fn reach(site: &Site, phase: &str) -> Option<HeldNamespaces> {
+/// Waits for a phase of the current trial.
+fn wait_for_phase(site: &Site, phase: &str) -> Option<HeldNamespaces> {
     match phase {
         "installing" => wait("istiod's deployment", || {
             kubectl(&["get", "deployment", "istiod", "-n", "istio-system"]).map(drop)
@@ -74,22 +77,22 @@ fn reach(site: &Site, phase: &str) -> Option<HeldNamespaces> {
             ])?;
             found.contains("deployment").then_some(())
         }),
-        "proving" => wait("what the proof saves", || {
+        "proving" => wait("the file that the proof saves", || {
             site.partial()?
                 .join("config/cluster.json")
                 .exists()
                 .then_some(())
         }),
-        "measuring" => site.measured(3),
+        "measuring" => site.wait_for_records(3),
         _ => {
-            // Not those of the part that was killed before.
-            wait("the trial's second beginning", || {
+            // Wait for new records, instead of those of the part that was killed before.
+            wait("the trial to begin again", || {
                 (site.intervals() == 0).then_some(())
             });
-            site.measured(3);
+            site.wait_for_records(3);
             let held = HeldNamespaces::hold();
             wait(
-                "a namespace on its way out after a whole measurement",
+                "a terminating namespace after a complete measurement",
                 || {
                     let phases = "jsonpath={.items[*].status.phase}";
                     let found = kubectl(&[&OF_TRIALS[..], &["-o", phases]].concat())?;
@@ -104,7 +107,8 @@ fn reach(site: &Site, phase: &str) -> Option<HeldNamespaces> {
 
 const OF_TRIALS: [&str; 4] = ["get", "namespaces", "--selector", "tare.run/trial"];
 
-/// Namespaces of a trial, which else go within two seconds; dropped, they may go.
+/// Namespaces of a trial that a finalizer holds, because they would be deleted within two seconds.
+/// Dropping this removes the finalizer.
 struct HeldNamespaces(Vec<String>);
 
 impl HeldNamespaces {
@@ -118,7 +122,7 @@ impl HeldNamespaces {
         held
     }
 
-    /// Whether all took these finalizers.
+    /// Sets the finalizers. Returns whether this succeeded for all namespaces.
     fn set(&self, finalizers: &str) -> bool {
         let patch = format!(r#"{{"metadata": {{"finalizers": {finalizers}}}}}"#);
         let set = |n: &String| kubectl(&["patch", n, "--type=merge", "--patch", &patch]);
@@ -134,7 +138,7 @@ impl Drop for HeldNamespaces {
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn killed_in_each_phase_and_gone_on_with_no_trial_is_repeated_and_none_is_missing() {
+fn a_run_killed_in_each_phase_and_resumed_neither_repeats_nor_loses_trials() {
     let site = Site::new("killed", "[bare, istio/minimal]", 1, istio_first());
     for phase in [
         "installing",
@@ -144,7 +148,7 @@ fn killed_in_each_phase_and_gone_on_with_no_trial_is_repeated_and_none_is_missin
         "cleaning",
     ] {
         let mut child = site.tare();
-        let held = reach(&site, phase);
+        let held = wait_for_phase(&site, phase);
         kill(&mut child);
         assert!(site.trials().is_empty(), "killed while {phase}");
         let left = Command::new(program()).arg("clean").output().unwrap();
@@ -154,59 +158,59 @@ fn killed_in_each_phase_and_gone_on_with_no_trial_is_repeated_and_none_is_missin
     }
     let mut child = site.tare();
     let first = wait("the first trial", || site.trials().first().cloned());
-    site.measured(2);
+    site.wait_for_records(2);
     kill(&mut child);
     let written = std::fs::metadata(first.join("result.json")).unwrap();
     let mut child = site.tare();
-    ended(&mut child);
+    wait_for_end(&mut child);
     let now = std::fs::metadata(first.join("result.json")).unwrap();
     let stamp = |m: &std::fs::Metadata| (m.ino(), m.mtime(), m.mtime_nsec());
     assert_eq!(stamp(&now), stamp(&written), "the first trial was repeated");
     assert_eq!(site.trials().len(), 2);
-    assert!(site.partial().is_none(), "a part of a trial is left");
+    assert!(site.partial().is_none(), "a partial trial is left");
     let summary: Summary = read(&site.dir.join("summary.json"));
     assert_eq!((summary.trials_done, summary.trials_planned), (2, 2));
     for trial in site.trials() {
-        whole(&read(&trial.join("result.json")));
+        assert_complete(&read(&trial.join("result.json")));
     }
     let begun = events(&site.dir);
-    said(&begun, EventKind::Resumed, "1 of 2");
+    expect_event(&begun, EventKind::Resumed, "1 of 2");
     site.cluster_is_as_before();
 }
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn an_api_server_that_restarts_in_mid_trial_costs_nothing() {
+fn a_restart_of_the_api_server_does_not_affect_the_trial() {
     let site = Site::new("api", "[bare]", 1, 1);
     let child = site.tare();
-    site.measured(2);
+    site.wait_for_records(2);
     testbed(&["kill", "kube-apiserver"]);
     let (result, events) = site.only_trial(child);
-    whole(&result);
-    said(&events, EventKind::ApiServerUnavailable, "sent again");
+    assert_complete(&result);
+    expect_event(&events, EventKind::ApiServerUnavailable, "sent again");
     site.cluster_is_as_before();
 }
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn a_log_that_is_cut_is_read_again_and_nothing_is_lost() {
+fn a_log_that_is_cut_off_is_read_again_without_a_loss() {
     let site = Site::new("log", "[bare]", 1, 1);
     let child = site.tare();
-    site.measured(2);
+    site.wait_for_records(2);
     let (_, _, node) = pods("tare.run/role=generator").remove(0);
     testbed(&["kill", &format!("kubelet@{node}")]);
     let (result, events) = site.only_trial(child);
-    whole(&result);
-    said(&events, EventKind::LogReread, "generator-");
+    assert_complete(&result);
+    expect_event(&events, EventKind::LogReread, "generator-");
     site.cluster_is_as_before();
 }
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn a_generator_that_is_killed_is_named_and_its_trial_is_invalid() {
+fn a_killed_generator_is_reported_and_its_trial_is_invalid() {
     let site = Site::new("generator", "[bare]", 1, 1);
     let child = site.tare();
-    site.measured(3);
+    site.wait_for_records(3);
     let (namespace, pod, _) = pods("tare.run/role=generator").remove(0);
     kubectl(&[
         "delete",
@@ -219,7 +223,7 @@ fn a_generator_that_is_killed_is_named_and_its_trial_is_invalid() {
     ])
     .unwrap();
     let (result, events) = site.only_trial(child);
-    said(&events, EventKind::Exited, "generator-");
+    expect_event(&events, EventKind::Exited, "generator-");
     assert_eq!(result.verdict.grade, Grade::Invalid);
     assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
     site.cluster_is_as_before();
@@ -227,16 +231,16 @@ fn a_generator_that_is_killed_is_named_and_its_trial_is_invalid() {
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn a_sidecar_that_is_killed_is_named_and_stays_in_the_figures() {
+fn a_killed_sidecar_is_reported_and_kept_in_the_results() {
     let site = Site::new("sidecar", "[istio/minimal]", 1, 1);
     let child = site.tare();
-    site.measured(3);
+    site.wait_for_records(3);
     let (namespace, pod, _) = pods("tare.run/role=application,app=emoji").remove(0);
     let in_sidecar = ["exec", "-n", &namespace, &pod, "-c", "istio-proxy", "--"];
     let quit = ["pilot-agent", "request", "POST", "quitquitquit"];
     kubectl(&[&in_sidecar[..], &quit].concat()).expect("Envoy ends");
     let (result, events) = site.only_trial(child);
-    said(
+    expect_event(
         &events,
         EventKind::Exited,
         "emojivoto-0/emoji/sidecar: ended: ",
@@ -261,22 +265,22 @@ fn a_sidecar_that_is_killed_is_named_and_stays_in_the_figures() {
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn a_node_that_is_lost_is_named_and_its_containers_stay_in_the_figures() {
+fn a_lost_node_is_reported_and_its_containers_are_kept_in_the_results() {
     let site = Site::new("node", "[bare]", 1, 1);
     let child = site.tare();
-    site.measured(3);
+    site.wait_for_records(3);
     let (_, _, node) = pods("tare.run/role=application,app=web").remove(0);
     testbed(&["node", "kill", &node]);
-    let told = std::panic::catch_unwind(|| {
+    let checked = std::panic::catch_unwind(|| {
         let (result, events) = site.only_trial(child);
-        said(&events, EventKind::Exited, &node);
-        said(&events, EventKind::RemovedByForce, &node);
+        expect_event(&events, EventKind::Exited, &node);
+        expect_event(&events, EventKind::RemovedByForce, &node);
         assert_eq!(result.verdict.grade, Grade::Invalid);
         assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
         let load = result
             .load
             .as_ref()
-            .expect("generators are on another node");
+            .expect("a load result, because the generators are on another node");
         assert!(load.counts.identity_holds() && load.counts.ok > 0);
         let processes = &result.resources.as_ref().unwrap().processes;
         let web = processes
@@ -289,24 +293,24 @@ fn a_node_that_is_lost_is_named_and_its_containers_stay_in_the_figures() {
         );
     });
     testbed(&["node", "start", &node]);
-    if let Err(panic) = told {
+    if let Err(panic) = checked {
         std::panic::resume_unwind(panic);
     }
-    wait("the node's return", || {
+    wait("the node to be ready", || {
         let path = "jsonpath={.status.conditions[?(@.type=='Ready')].status} {.spec.taints}";
-        let said = kubectl(&["get", "node", &node, "-o", path])?;
-        (said.trim() == "True").then_some(())
+        let status = kubectl(&["get", "node", &node, "-o", path])?;
+        (status.trim() == "True").then_some(())
     });
     site.cluster_is_as_before();
 }
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn a_full_disk_ends_the_run_with_the_reason_and_room_lets_it_go_on() {
+fn a_full_disk_ends_the_run_with_the_reason_and_the_run_can_be_resumed() {
     let site = Site::new("disk", "[bare]", 2, 1);
     let home = site.dir.parent().unwrap();
     let script = home.join("script.sh");
-    // Its own mount namespace: the disk goes with it.
+    // The disk is in a mount namespace of its own, so it is removed when the script ends.
     let text = format!(
         "set -u\ntare={tare} home={home}\nmkdir $home/disk && mount -t tmpfs -o size=32m tmpfs $home/disk || exit 9\n\
          head -c 33500000 /dev/zero >$home/disk/ballast\n\
@@ -323,12 +327,12 @@ fn a_full_disk_ends_the_run_with_the_reason_and_room_lets_it_go_on() {
     shell.args(["--mount", "sh"]).arg(&script);
     assert!(shell.status().unwrap().success());
     let file = |name: &str| std::fs::read_to_string(home.join(name)).unwrap();
-    let said = file("first.txt");
-    assert!(said.contains("No space left on device"), "{said}");
-    assert_eq!(file("first.code").trim(), "3", "{said}");
+    let errors = file("first.txt");
+    assert!(errors.contains("No space left on device"), "{errors}");
+    assert_eq!(file("first.code").trim(), "3", "{errors}");
     assert_eq!(site.trials().len(), 2);
     for trial in site.trials() {
-        whole(&read(&trial.join("result.json")));
+        assert_complete(&read(&trial.join("result.json")));
     }
     site.cluster_is_as_before();
 }

@@ -1,4 +1,4 @@
-//! What the fault tests need of the cluster and of a run that is under way.
+//! Access of the fault tests to the cluster and to a run in progress.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,11 +9,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tare_model::trial::{Event, EventKind, TrialResult};
 use tare_model::verdict::Reason;
 
-/// Longer than any phase takes on a busy machine of two cores.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+/// Time limit, longer than any phase takes on a busy machine with two cores.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(100);
 
-/// A run of a small plan, in a directory of its own.
+/// A run of a small plan, in its own directory.
 pub(crate) struct Site {
     pub(crate) dir: PathBuf,
     plan: PathBuf,
@@ -39,7 +39,7 @@ impl Site {
         }
     }
 
-    /// Begins the run, or goes on with it.
+    /// Starts the run, or resumes it.
     pub(crate) fn tare(&self) -> Running {
         let mut command = Command::new(program());
         command.arg("run");
@@ -55,7 +55,7 @@ impl Site {
         &self.plan
     }
 
-    /// Directories of whole trials.
+    /// Returns the directories of complete trials.
     pub(crate) fn trials(&self) -> Vec<PathBuf> {
         let Ok(entries) = std::fs::read_dir(self.dir.join("trials")) else {
             return Vec::new();
@@ -66,15 +66,15 @@ impl Site {
         all
     }
 
-    /// The directory of the trial under way.
+    /// Returns the directory of the current trial.
     pub(crate) fn partial(&self) -> Option<PathBuf> {
         let entries = std::fs::read_dir(self.dir.join("trials")).ok()?;
         let mut all = entries.flatten().map(|e| e.path());
         all.find(|p| name(p).starts_with(".partial-"))
     }
 
-    /// Waits until the trial under way has so many seconds of records.
-    pub(crate) fn measured(&self, seconds: usize) {
+    /// Waits until the current trial has records of this many seconds.
+    pub(crate) fn wait_for_records(&self, seconds: usize) {
         wait("records of a trial", || {
             (self.intervals() >= seconds).then_some(())
         });
@@ -86,19 +86,19 @@ impl Site {
         text.map_or(0, |t| t.matches(&format!("\"type\":\"{kind}\"")).count())
     }
 
-    /// Seconds of records of the trial under way, over all generators.
+    /// Returns how many seconds of records the current trial has, over all generators.
     pub(crate) fn intervals(&self) -> usize {
         self.records("interval")
     }
 
-    /// Whether the trial under way has its load's final record.
+    /// Whether the current trial has the final record of its load.
     pub(crate) fn is_measured(&self) -> bool {
         self.records("final") > 0
     }
 
-    /// The run's end: its only trial, with its events.
+    /// Waits for the end of the run. Returns its only trial, with its events.
     pub(crate) fn only_trial(&self, mut child: Running) -> (TrialResult, Vec<Event>) {
-        ended(&mut child);
+        wait_for_end(&mut child);
         let trials = self.trials();
         assert_eq!(trials.len(), 1, "{trials:?}");
         let result: TrialResult = read(&trials[0].join("result.json"));
@@ -109,7 +109,7 @@ impl Site {
         let now = cluster();
         assert_eq!(
             self.before, now,
-            "something is left, or something is missing"
+            "objects are left on the cluster, or are missing"
         );
     }
 }
@@ -121,7 +121,7 @@ pub(crate) fn events(dir: &Path) -> Vec<Event> {
         .collect()
 }
 
-pub(crate) fn said<'a>(events: &'a [Event], kind: EventKind, word: &str) -> &'a Event {
+pub(crate) fn expect_event<'a>(events: &'a [Event], kind: EventKind, word: &str) -> &'a Event {
     let found = events
         .iter()
         .find(|e| e.kind == kind && e.to_string().contains(word));
@@ -141,42 +141,42 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Asks again and again.
+/// Repeats `ask` until it returns a value, and panics after the time limit.
 pub(crate) fn wait<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = ask() {
             return found;
         }
-        assert!(Instant::now() < until, "waited in vain for {what}");
+        assert!(Instant::now() < until, "timed out: waited for {what}");
         std::thread::sleep(POLL);
     }
 }
 
-/// A tare that does not outlive its test.
+/// A process of tare that is killed when its test ends.
 pub(crate) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Neither does anything to one that has ended.
+        // Both calls have no effect on a process that has ended.
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-pub(crate) fn ended(child: &mut Running) -> Option<i32> {
-    let status = wait("the end of tare", || child.0.try_wait().unwrap());
+pub(crate) fn wait_for_end(child: &mut Running) -> Option<i32> {
+    let status = wait("tare to end", || child.0.try_wait().unwrap());
     status.code()
 }
 
-/// As by a power cut.
+/// Kills tare with SIGKILL, so that it cannot clean up.
 pub(crate) fn kill(child: &mut Running) {
     let pid = Pid::from_raw(child.0.id() as i32).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     child.0.wait().unwrap();
 }
 
-/// A command of the testbed whose cluster this is.
+/// Runs a command of the testbed that made this cluster.
 pub(crate) fn testbed(arguments: &[&str]) {
     let name = std::env::var("TARE_TESTBED").expect("TARE_TESTBED must name the testbed's cluster");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testbed/testbed");
@@ -185,7 +185,7 @@ pub(crate) fn testbed(arguments: &[&str]) {
     assert!(status.unwrap().success(), "testbed {arguments:?}");
 }
 
-/// Namespace, name and node of the pods of a role that run.
+/// Returns the namespace, name and node of the running pods that match a selector.
 pub(crate) fn pods(selector: &str) -> Vec<(String, String, String)> {
     let form = r#"jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.nodeName}{"\n"}{end}"#;
     let running = ["--field-selector", "status.phase=Running", "--output", form];
@@ -201,7 +201,8 @@ pub(crate) fn pods(selector: &str) -> Vec<(String, String, String)> {
     found
 }
 
-/// All that a run could leave: cluster-wide objects, ConfigMaps, marks on nodes.
+/// Returns everything that a run could leave: cluster-wide objects, ConfigMaps, labels and taints
+/// of nodes.
 fn cluster() -> Vec<String> {
     let kinds = "namespaces,customresourcedefinitions,mutatingwebhookconfigurations,\
         validatingwebhookconfigurations,clusterroles,clusterrolebindings";
@@ -223,7 +224,8 @@ fn cluster() -> Vec<String> {
     found
 }
 
-/// A release build, where there is one: the same program as in the image.
+/// Returns the program of the image, a release build, if TARE_PROGRAM names it; otherwise the
+/// tested one.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("TARE_PROGRAM")
         .map_or_else(|| env!("CARGO_BIN_EXE_tare").into(), PathBuf::from)

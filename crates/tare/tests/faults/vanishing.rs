@@ -1,4 +1,4 @@
-//! Containers that the kernel ends for their memory, and pods that are evicted.
+//! Containers that the kernel kills for their memory use, and pods that are evicted.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use tare_model::trial::{Event, EventKind, ProcessUse, TrialResult};
 use tare_model::verdict::{Grade, Reason};
 
 use crate::kubectl::kubectl;
-use crate::site::{Site, has, pods, said, testbed, wait};
+use crate::site::{Site, expect_event, has, pods, testbed, wait};
 
-/// The trial is invalid; what vanished in mid-window has what it used until then, and
-/// everything else is still there.
-fn stay_in_the_figures(result: &TrialResult, vanished: &[&str]) {
+/// Checks that the trial is invalid, that the results contain what the vanished processes used
+/// until their end in the window, and that all others are complete.
+fn assert_kept_in_results(result: &TrialResult, vanished: &[&str]) {
     assert_eq!(result.verdict.grade, Grade::Invalid);
     assert!(has(result, Reason::Restart), "{:#?}", result.verdict);
     let resources = result.resources.as_ref().expect("CPU and memory");
@@ -21,7 +21,7 @@ fn stay_in_the_figures(result: &TrialResult, vanished: &[&str]) {
         .collect();
     for name in vanished {
         let gone = all[name];
-        let at_ns = gone.gone_at_ns.expect("an instant");
+        let at_ns = gone.gone_at_ns.expect("the instant of its end");
         assert!(at_ns > 0 && at_ns.unsigned_abs() < resources.window_ns);
         assert!(
             gone.cpu_cores > 0.0 && gone.memory_mean_bytes > 0.0,
@@ -34,11 +34,12 @@ fn stay_in_the_figures(result: &TrialResult, vanished: &[&str]) {
     };
     assert!(others().count() > 0);
     assert!(others().all(|p| p.gone_at_ns.is_none()), "{all:#?}");
-    let load = result.load.as_ref().expect("a load");
+    let load = result.load.as_ref().expect("a load result");
     assert!(load.counts.identity_holds(), "{:?}", load.counts);
 }
 
-/// How a container of a pod has ended, as the cluster says, once it has: id, reason, exit code.
+/// Returns how a container of a pod ended, by the cluster's record: id, reason, exit code. `None`
+/// if it has not ended.
 fn last_end(namespace: &str, pod: &str, container: &str) -> Option<(String, String, String)> {
     let last = format!("[?(@.name=='{container}')].lastState.terminated");
     let mut form = String::from("jsonpath=");
@@ -51,7 +52,7 @@ fn last_end(namespace: &str, pod: &str, container: &str) -> Option<(String, Stri
     Some((words.next()?, words.next()?, words.next()?))
 }
 
-/// The id of a container that runs, without the runtime's name.
+/// Returns the id of a running container, without the name of the runtime.
 fn id(namespace: &str, pod: &str, container: &str) -> String {
     let of = |list| format!("{{.status.{list}[?(@.name=='{container}')].containerID}}");
     let form = format!(
@@ -63,9 +64,9 @@ fn id(namespace: &str, pod: &str, container: &str) -> String {
     text.rsplit('/').next().unwrap().to_owned()
 }
 
-/// Fills what a container's limit leaves with a file in memory, which the kernel cannot take
-/// back: it ends the greatest process in the container. The writer belongs to the
-/// container's control group only, and the file is gone with its mount namespace.
+/// Script that fills a container's memory up to its limit with a file in memory. The kernel cannot
+/// reclaim this memory, so it kills the largest process in the container. The writer is only in the
+/// container's control group, and the file is deleted with its mount namespace.
 const FILL: &str = r#"set -eu
 for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
   group=$(find $root -type d -name "*$1*" 2>/dev/null | head -n 1)
@@ -78,26 +79,26 @@ unshare --mount sh -c "mount -t tmpfs tmpfs /mnt && echo \$\$ >$group/cgroup.pro
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn a_sidecar_that_runs_out_of_memory_is_named_with_the_kernels_verdict_and_stays_in_the_figures() {
+fn a_sidecar_out_of_memory_is_reported_as_oom_killed_and_kept_in_the_results() {
     let limited = "{name: istio/limited, mesh: istio/minimal, kubernetes: {join: {pod_annotations: \
         {sidecar.istio.io/proxyMemoryLimit: 128Mi}}}}";
     let site = Site::new("memory", &format!("[{limited}]"), 1, 1);
     let child = site.tare();
-    site.measured(3);
+    site.wait_for_records(3);
     let (namespace, pod, node) = pods("tare.run/role=application,app=emoji").remove(0);
     let was = id(&namespace, &pod, "istio-proxy");
     testbed(&["exec", &node, "sh", "-c", FILL, "fill", &was]);
-    let (ended, reason, code) = wait("the container's end", || {
+    let (ended, reason, code) = wait("the container to end", || {
         last_end(&namespace, &pod, "istio-proxy")
     });
-    assert!(ended.ends_with(&was), "{ended} ended, not {was}");
+    assert!(ended.ends_with(&was), "{ended} ended, expected {was}");
     assert_eq!(reason, "OOMKilled");
     let (result, events) = site.only_trial(child);
     let how = format!("emojivoto-0/emoji/sidecar: ended: OOMKilled, exit code {code}");
-    let told = said(&events, EventKind::Exited, &how);
-    assert!(told.found.contains(&pod), "{told:?}");
-    assert!(told.found.contains("istio-proxy"), "{told:?}");
-    stay_in_the_figures(&result, &["emojivoto-0/emoji/sidecar"]);
+    let event = expect_event(&events, EventKind::Exited, &how);
+    assert!(event.found.contains(&pod), "{event:?}");
+    assert!(event.found.contains("istio-proxy"), "{event:?}");
+    assert_kept_in_results(&result, &["emojivoto-0/emoji/sidecar"]);
     site.cluster_is_as_before();
 }
 
@@ -115,51 +116,51 @@ fn evict(site: &Site, namespace: &str, pod: &str) {
 
 const EVICTED: &str = "; its pod was evicted (EvictionByEvictionAPI: ";
 
-fn is_evicted(events: &[Event], name: &str, pod: &str) {
-    let told = said(events, EventKind::Exited, &format!("{name}: "));
-    assert!(told.found.contains(EVICTED), "{told:?}");
-    assert!(told.found.contains(pod), "{told:?}");
+fn assert_evicted(events: &[Event], name: &str, pod: &str) {
+    let event = expect_event(events, EventKind::Exited, &format!("{name}: "));
+    assert!(event.found.contains(EVICTED), "{event:?}");
+    assert!(event.found.contains(pod), "{event:?}");
 }
 
-/// A service's pod is evicted in mid-trial; these are what goes with it.
-fn evicted_in_mid_trial(name: &str, mesh: &str, gone: &[&str]) {
+/// Runs a trial in which a service's pod is evicted, and checks that these processes end with it.
+fn evict_during_trial(name: &str, mesh: &str, gone: &[&str]) {
     let site = Site::new(name, &format!("[{mesh}]"), 1, 1);
     let child = site.tare();
-    site.measured(3);
+    site.wait_for_records(3);
     let (namespace, pod, _) = pods("tare.run/role=application,app=emoji").remove(0);
     evict(&site, &namespace, &pod);
     let (result, events) = site.only_trial(child);
     for name in gone {
-        is_evicted(&events, name, &pod);
+        assert_evicted(&events, name, &pod);
     }
-    stay_in_the_figures(&result, gone);
+    assert_kept_in_results(&result, gone);
     site.cluster_is_as_before();
 }
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn a_pod_that_is_evicted_is_named_and_its_containers_stay_in_the_figures() {
-    evicted_in_mid_trial("evicted", "bare", &["emojivoto-0/emoji"]);
+fn an_evicted_pod_is_reported_and_its_container_is_kept_in_the_results() {
+    evict_during_trial("evicted", "bare", &["emojivoto-0/emoji"]);
 }
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn a_pod_that_is_evicted_with_its_sidecar_is_named_and_both_stay_in_the_figures() {
+fn an_evicted_pod_with_a_sidecar_is_reported_and_both_containers_are_kept_in_the_results() {
     let gone = ["emojivoto-0/emoji", "emojivoto-0/emoji/sidecar"];
-    evicted_in_mid_trial("evicted-sidecar", "istio/minimal", &gone);
+    evict_during_trial("evicted-sidecar", "istio/minimal", &gone);
 }
 
 #[test]
 #[ignore = "needs the testbed: make cluster-faults"]
-fn a_generator_that_is_evicted_is_named_and_its_trial_is_invalid() {
+fn an_evicted_generator_is_reported_and_its_trial_is_invalid() {
     let site = Site::new("evicted-generator", "[bare]", 1, 1);
     let child = site.tare();
-    site.measured(3);
+    site.wait_for_records(3);
     let (namespace, pod, _) = pods("tare.run/role=generator").remove(0);
     evict(&site, &namespace, &pod);
     let (result, events) = site.only_trial(child);
-    let told = said(&events, EventKind::Exited, "generator-");
-    assert!(told.found.contains(EVICTED), "{told:?}");
+    let event = expect_event(&events, EventKind::Exited, "generator-");
+    assert!(event.found.contains(EVICTED), "{event:?}");
     assert_eq!(result.verdict.grade, Grade::Invalid);
     assert!(has(&result, Reason::Restart), "{:#?}", result.verdict);
     site.cluster_is_as_before();

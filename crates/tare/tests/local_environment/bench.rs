@@ -1,4 +1,4 @@
-//! A small workload in an environment of its own.
+//! A small workload in its own environment.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,8 @@ pub(crate) fn strict() -> Mesh {
     mesh("envoy/mtls", DataPlaneKind::EnvoySidecar, Mtls::Strict)
 }
 
-/// A front by HTTP that calls a back by gRPC, which calls a store by HTTP.
+/// A plan with an HTTP service `front` that calls a gRPC service `back`, which calls an HTTP
+/// service `store`.
 pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
     let call = |service: &str, path: &str| serde_json::json!([{"parallel": [{"service": service, "path": path}]}]);
     let graph = serde_json::json!({

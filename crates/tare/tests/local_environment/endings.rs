@@ -1,4 +1,4 @@
-//! Workers and deployments that end: in order, by themselves, or not at all.
+//! The end of workers and deployments: regular, by themselves, or by an interruption.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Work
 
 use crate::bench::{Bench, bare, envoy, is_running, strict};
 
-/// Ctrl-C in the middle of a start: what had started ends, and its keys go.
+/// After Ctrl-C during a start, the started processes end and their keys are removed.
 #[tokio::test]
-async fn an_abandoned_start_leaves_nothing() {
+async fn an_interrupted_start_leaves_neither_processes_nor_keys() {
     let mut bench = Bench::new(strict(), 4).await;
     let (trial, dir) = (bench.trial(), bench.dir.path().join("trial"));
     let config = dir.join(CONFIG).join("shop-3-store.json");
@@ -24,7 +24,7 @@ async fn an_abandoned_start_leaves_nothing() {
             }
         };
         tokio::select! {
-            deployed = deploy => panic!("it was too fast: {:?}", deployed.map(drop)),
+            deployed = deploy => panic!("not interrupted: {:?}", deployed.map(drop)),
             () = some_have_started => {}
         }
     }
@@ -40,7 +40,7 @@ async fn an_abandoned_start_leaves_nothing() {
     assert!(keys.is_empty(), "{keys:?}");
 }
 
-/// Processes that name the directory in their command line.
+/// Returns the number of processes whose command line contains the directory.
 fn children_of(dir: &Path) -> usize {
     let needle = dir.to_string_lossy().into_owned();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -51,7 +51,7 @@ fn children_of(dir: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn a_part_that_ends_in_mid_trial_is_noticed() {
+async fn a_sidecar_that_ends_during_a_trial_is_reported() {
     let mut bench = Bench::new(envoy(), 1).await;
     let mut deployment = bench.deploy().await;
     let victim = deployment
@@ -76,7 +76,7 @@ async fn a_part_that_ends_in_mid_trial_is_noticed() {
         "{}",
         events[0]
     );
-    assert_eq!(deployment.exited(), [], "each is told once");
+    assert_eq!(deployment.exited(), [], "each end is reported once");
     let proofs = bench
         .local
         .prove(&mut deployment, Phase::Before)
@@ -103,10 +103,10 @@ fn kill(pid: u32) {
     assert!(status.unwrap().success());
 }
 
-/// A port that somebody else holds: the message names the part and its reason, and
-/// the parts that had started have ended when it comes.
+/// If another program holds a port, the error names the process and the reason, and the processes
+/// that had started have ended before the error is returned.
 #[tokio::test]
-async fn a_failed_start_says_why_and_leaves_nothing() {
+async fn a_failed_start_has_a_reason_and_leaves_no_processes() {
     let mut bench = Bench::new(bare(), 1).await;
     let deployment = bench.deploy().await;
     let watched = deployment.watched();
@@ -114,9 +114,9 @@ async fn a_failed_start_says_why_and_leaves_nothing() {
     let front = deployment.targets().values().next().unwrap();
     let mut pod: std::net::SocketAddrV4 = front.connect.parse().unwrap();
     let first = bench.dir.path().join("trial");
-    assert_eq!(loggers_to(&first), watched.len());
+    assert_eq!(processes_logging_to(&first), watched.len());
     bench.local.teardown(deployment).await;
-    assert_eq!(loggers_to(&first), 0);
+    assert_eq!(processes_logging_to(&first), 0);
 
     let [a, b, c, front] = pod.ip().octets();
     pod.set_ip([a, b, c, front + 1].into());
@@ -127,15 +127,19 @@ async fn a_failed_start_says_why_and_leaves_nothing() {
         .deploy(&bench.plan, &trial, &dir)
         .await
         .unwrap_err();
-    assert_eq!(loggers_to(&dir), 0, "those that had started are waited for");
+    assert_eq!(
+        processes_logging_to(&dir),
+        0,
+        "expected no processes when the error is returned"
+    );
     let EnvironmentError::Start { name, found } = &error else {
         panic!("{error}");
     };
     assert!(name == "shop-0/back" && found.contains("in use"), "{error}");
 }
 
-/// Processes whose standard error goes below the directory.
-fn loggers_to(dir: &Path) -> usize {
+/// Returns the number of processes whose standard error is a file below the directory.
+fn processes_logging_to(dir: &Path) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     processes
         .filter_map(|e| std::fs::read_link(e.path().join("fd/2")).ok())
@@ -144,7 +148,7 @@ fn loggers_to(dir: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn an_agent_weighs_a_deployment() {
+async fn an_agent_samples_a_deployment() {
     let mut bench = Bench::new(envoy(), 1).await;
     let mut deployment = bench.deploy().await;
     let now = std::time::SystemTime::now()
@@ -166,18 +170,18 @@ async fn an_agent_weighs_a_deployment() {
     while let Some(line) = worker.lines.recv().await {
         records.push(serde_json::from_str(&line).unwrap());
     }
-    let use_ = tare_analysis::resources::summarise(&spec, &records, 2).unwrap();
-    assert_eq!(use_.planes[&Plane::DataPlane].processes, 3);
-    assert_eq!(use_.planes[&Plane::GeneratorProxy].processes, 1);
-    assert_eq!(use_.planes[&Plane::Application].processes, 3);
-    assert!(use_.planes[&Plane::DataPlane].cpu_cores > 0.0);
-    // An idle Envoy holds more than a mebibyte of its own.
-    assert!(use_.planes[&Plane::DataPlane].memory_mean_bytes > 3.0 * f64::from(1 << 20));
-    assert!(use_.processes.iter().all(|p| p.gone_at_ns.is_none()));
+    let usage = tare_analysis::resources::summarise(&spec, &records, 2).unwrap();
+    assert_eq!(usage.planes[&Plane::DataPlane].processes, 3);
+    assert_eq!(usage.planes[&Plane::GeneratorProxy].processes, 1);
+    assert_eq!(usage.planes[&Plane::Application].processes, 3);
+    assert!(usage.planes[&Plane::DataPlane].cpu_cores > 0.0);
+    // The memory of an idle Envoy is larger than 1 MiB.
+    assert!(usage.planes[&Plane::DataPlane].memory_mean_bytes > 3.0 * f64::from(1 << 20));
+    assert!(usage.processes.iter().all(|p| p.gone_at_ns.is_none()));
     bench.local.teardown(deployment).await;
 }
 
-/// A worker that is no longer wanted ends with its handle.
+/// Dropping the handle of a worker ends the worker.
 #[tokio::test]
 async fn a_dropped_worker_ends() {
     let mut bench = Bench::new(bare(), 1).await;
@@ -205,9 +209,9 @@ async fn a_dropped_worker_ends() {
     bench.local.teardown(deployment).await;
 }
 
-/// Not a test of its own: the parent that the next test kills.
+/// The parent process that the next test starts and kills; not a test itself.
 #[tokio::test]
-#[ignore = "started by kill_nine_leaves_no_child"]
+#[ignore = "started by sigkill_leaves_no_children"]
 async fn victim() {
     let Some(out) = std::env::var_os("TARE_TEST_VICTIM") else {
         return;
@@ -223,7 +227,7 @@ async fn victim() {
 }
 
 #[test]
-fn kill_nine_leaves_no_child() {
+fn sigkill_leaves_no_children() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("pids");
     let mut parent = std::process::Command::new(std::env::current_exe().unwrap())
@@ -240,7 +244,10 @@ fn kill_nine_leaves_no_child() {
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(120);
     while !out.exists() && Instant::now() < deadline {
-        assert!(parent.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(
+            parent.try_wait().unwrap().is_none(),
+            "the parent ended by itself"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     let pids: Vec<u32> = std::fs::read_to_string(&out)

@@ -1,9 +1,9 @@
-//! The local environment on the real parts: this program's own servers, real Envoys.
-//! Envoy is found or installed as `tare run` does it.
+//! The local environment with real processes: the servers of this program, and real Envoys. Envoy
+//! is found or installed as by `tare run`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "helpers of tests may panic, and tell what they install"
+    reason = "helpers of tests may panic, and report an installation"
 )]
 
 mod bench;

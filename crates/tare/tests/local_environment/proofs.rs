@@ -1,4 +1,4 @@
-//! What is proven of each mesh, and that the proofs can fail.
+//! The proofs of each mesh, and cases in which they must fail.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -14,8 +14,9 @@ use tare_run::local::probe;
 
 use crate::bench::{Bench, all_hold, bare, claims, envoy, is_running, send, strict};
 
-/// The running configuration of the generator's sidecar, where there is one, and its build.
-fn sidecar_is_kept(config: &Path, meshed: bool) {
+/// Checks that the configuration and the version of the generator's sidecar are saved, if it has
+/// one.
+fn assert_sidecar_settings_are_saved(config: &Path, meshed: bool) {
     let read = |name: &str| -> Option<ProxySettings> {
         let file = format!("generator-sidecar-{name}.json");
         let text = std::fs::read_to_string(config.join(file)).ok()?;
@@ -28,14 +29,14 @@ fn sidecar_is_kept(config: &Path, meshed: bool) {
     assert_eq!(names["outbound"], 1, "{names:?}");
     assert!(
         !names.contains_key("inbound"),
-        "nobody calls a generator: {names:?}"
+        "a generator's sidecar has no inbound listener: {names:?}"
     );
     let info = read("server_info").unwrap();
     assert_eq!(info.settings["state"]["LIVE"], 1);
     assert_eq!(info.settings["concurrency"].len(), 1);
 }
 
-/// From deployment to the last proof; and nothing is left afterwards.
+/// Runs a trial from its deployment to its last proof, and checks that nothing is left afterwards.
 async fn whole_trial(mesh: Mesh) -> Vec<Proof> {
     let access_log = mesh.settings.access_log;
     let mut bench = Bench::new(mesh, 2).await;
@@ -52,12 +53,12 @@ async fn whole_trial(mesh: Mesh) -> Vec<Proof> {
     all_hold(&proofs);
     assert_eq!(deployment.exited(), []);
     let meshed = bench.plan.meshes[0].data_plane == DataPlaneKind::EnvoySidecar;
-    sidecar_is_kept(&bench.folder(CONFIG), meshed);
+    assert_sidecar_settings_are_saved(&bench.folder(CONFIG), meshed);
 
     let watched = deployment.watched();
     assert!(
         watched.iter().all(|w| w.pid != std::process::id()),
-        "the trial adds tare itself"
+        "tare itself must not be in the list, because the trial adds it"
     );
     let addresses: Vec<SocketAddr> = deployment
         .targets()
@@ -71,14 +72,14 @@ async fn whole_trial(mesh: Mesh) -> Vec<Proof> {
     for address in addresses {
         assert!(
             TcpStream::connect(address).is_err(),
-            "{address} still answers"
+            "{address} still accepts connections"
         );
     }
     let log = bench.folder(LOGS).join("shop-0-front-access.log");
     let logged = std::fs::read_to_string(log).unwrap_or_default();
     assert_eq!(logged.contains("GET / HTTP/1.1"), access_log, "{logged}");
-    no_secrets(&bench.folder(CONFIG));
-    no_secrets(&bench.folder(LOGS));
+    assert_no_private_keys(&bench.folder(CONFIG));
+    assert_no_private_keys(&bench.folder(LOGS));
     let dir = bench.dir;
     assert_eq!(bench.local.close().await, []);
     let left: Vec<_> = std::fs::read_dir(dir.path())
@@ -90,7 +91,7 @@ async fn whole_trial(mesh: Mesh) -> Vec<Proof> {
     proofs
 }
 
-fn no_secrets(dir: &Path) {
+fn assert_no_private_keys(dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
@@ -103,7 +104,7 @@ fn no_secrets(dir: &Path) {
 }
 
 #[tokio::test]
-async fn bare_is_bare() {
+async fn bare_has_no_proxy_in_any_path() {
     let proofs = whole_trial(bare()).await;
     assert_eq!(
         claims(&proofs),
@@ -129,7 +130,7 @@ async fn envoy_is_in_the_path_of_every_call() {
 }
 
 #[tokio::test]
-async fn strict_lets_in_callers_and_nobody_else() {
+async fn strict_mtls_accepts_only_the_callers() {
     let text = claims(&whole_trial(strict()).await);
     for claim in [
         "carries the identity of the caller's certificate: 6 of 6",
@@ -139,13 +140,13 @@ async fn strict_lets_in_callers_and_nobody_else() {
         "a certificate with another identity is refused: 6 of 6",
         "the identity of a caller from another authority is refused: 6 of 6",
     ] {
-        assert!(text.contains(claim), "{claim} is not in\n{text}");
+        assert!(text.contains(claim), "{claim:?} is missing in\n{text}");
     }
 }
 
-/// Fewer statistics and an access log: the proofs hold all the same.
+/// The proofs also hold with fewer statistics and with an access log.
 #[tokio::test]
-async fn settings_of_the_mesh_are_in_force() {
+async fn settings_of_the_mesh_are_applied() {
     let mut mesh = strict();
     mesh.settings.l7_stats = false;
     mesh.settings.access_log = true;
@@ -157,8 +158,8 @@ async fn settings_of_the_mesh_are_in_force() {
     );
 }
 
-/// The caller's side of the identity check: a sidecar that expects another name than
-/// the called one's certificate proves sends nothing there.
+/// A caller's sidecar does not send a request to a server whose certificate has another identity
+/// than the expected one.
 #[tokio::test]
 async fn a_server_with_another_identity_is_refused() {
     let mut bench = Bench::new(strict(), 1).await;
@@ -195,7 +196,7 @@ async fn a_server_with_another_identity_is_refused() {
         let target = deployment.targets().values().next().unwrap();
         let address: SocketAddr = target.connect.parse().unwrap();
         let address = format!("{}:{port}", address.ip()).parse().unwrap();
-        let ask = || {
+        let request = || {
             probe::get_at(
                 address,
                 tare_model::graph::ServiceProtocol::Http,
@@ -205,10 +206,10 @@ async fn a_server_with_another_identity_is_refused() {
             )
         };
         let deadline = Instant::now() + Duration::from_secs(120);
-        let mut response = ask().await;
+        let mut response = request().await;
         while response.is_err() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            response = ask().await;
+            response = request().await;
         }
         assert_eq!(response.unwrap().status, status, "{identity}");
         proxy.kill().await.unwrap();
@@ -216,7 +217,7 @@ async fn a_server_with_another_identity_is_refused() {
     bench.local.teardown(deployment).await;
 }
 
-/// The proofs can fail: load that goes past the sidecars does not count.
+/// The proofs fail if the load bypasses the sidecars.
 #[tokio::test]
 async fn load_that_bypasses_the_sidecars_is_found() {
     let mut bench = Bench::new(envoy(), 1).await;
@@ -228,7 +229,7 @@ async fn load_that_bypasses_the_sidecars_is_found() {
             .await
             .unwrap(),
     );
-    // Straight to the application, on the address of its sidecar and its own port.
+    // Send requests directly to the application, at the IP address of its sidecar and its own port.
     let spec = std::fs::read_to_string(bench.folder(CONFIG).join("shop-0-front.json")).unwrap();
     let config: serde_json::Value = serde_json::from_str(&spec).unwrap();
     let endpoint = "/static_resources/clusters/0/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address";

@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use crate::kubectl::kubectl;
 
-/// Namespace of the account; also its name and that of its bindings.
+/// Name of the account, of its namespace and of its bindings.
 const NAME: &str = "printed-role";
 
-/// Gone from the cluster, and its kubeconfig from the disk, when it is dropped.
+/// An account. Dropping it removes it from the cluster, and its kubeconfig from the disk.
 pub(crate) struct Account {
     role: PathBuf,
     kubeconfig: PathBuf,
 }
 
 impl Account {
-    /// Makes it for a plan; files go to `dir`.
+    /// Creates an account for a plan, with its files in `dir`.
     pub(crate) fn new(tare: &Path, plan: &str, dir: &Path) -> Self {
         std::fs::create_dir_all(dir).unwrap();
         let account = Self {
@@ -30,14 +30,14 @@ impl Account {
             .args(["doctor", "--rbac", "--plan", plan])
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&printed.stderr);
-        assert!(printed.status.success(), "{said}");
+        let errors = String::from_utf8_lossy(&printed.stderr);
+        assert!(printed.status.success(), "{errors}");
         std::fs::write(&account.role, printed.stdout).unwrap();
-        must(&["apply", "--filename", account.role.to_str().unwrap()]);
-        must(&["create", "namespace", NAME]);
-        must(&["create", "serviceaccount", NAME, "--namespace", NAME]);
+        kubectl_ok(&["apply", "--filename", account.role.to_str().unwrap()]);
+        kubectl_ok(&["create", "namespace", NAME]);
+        kubectl_ok(&["create", "serviceaccount", NAME, "--namespace", NAME]);
         bind("tare");
-        let token = must(&[
+        let token = kubectl_ok(&[
             "create",
             "token",
             NAME,
@@ -45,11 +45,11 @@ impl Account {
             NAME,
             "--duration=2h",
         ]);
-        let config = must(&["config", "view", "--raw", "--minify", "--output", "json"]);
+        let config = kubectl_ok(&["config", "view", "--raw", "--minify", "--output", "json"]);
         let mut config: Value = serde_json::from_str(&config).unwrap();
         config["users"][0]["user"] = json!({"token": token.trim()});
         std::fs::write(&account.kubeconfig, config.to_string()).unwrap();
-        account.told(
+        account.wait_for_doctor(
             tare,
             plan,
             &[
@@ -58,36 +58,37 @@ impl Account {
             ],
         );
         bind("tare-meshes");
-        account.told(tare, plan, &["ok    rights ", "ok    mesh rights  all "]);
+        account.wait_for_doctor(tare, plan, &["ok    rights ", "ok    mesh rights  all "]);
         let who = format!("--as=system:serviceaccount:{NAME}:{NAME}");
         for (verb, what, may) in [("list", "pods", "yes"), ("*", "*", "no")] {
-            let said = asked(&["auth", "can-i", verb, what, "--all-namespaces", &who]);
-            let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-            assert_eq!(said, may, "{verb} {what}");
+            let answer = kubectl_output(&["auth", "can-i", verb, what, "--all-namespaces", &who]);
+            let answer = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+            assert_eq!(answer, may, "{verb} {what}");
         }
         account
     }
 
-    /// What `tare doctor` says to it, as soon as the cluster knows of its bindings.
-    fn told(&self, tare: &Path, plan: &str, expected: &[&str]) {
-        let ask = || {
+    /// Waits until the output of `tare doctor` has these lines: the cluster applies new bindings
+    /// with a delay.
+    fn wait_for_doctor(&self, tare: &Path, plan: &str, expected: &[&str]) {
+        let doctor = || {
             let mut doctor = Command::new(tare);
             doctor.args(["doctor", "--plan", plan]);
             doctor.env("TARE_KUBECONFIG", self.kubeconfig());
             String::from_utf8(doctor.output().unwrap().stdout).unwrap()
         };
-        let mut said = String::new();
+        let mut printed = String::new();
         for _ in 0..10 {
-            said = ask();
-            if expected.iter().all(|line| said.contains(line)) {
+            printed = doctor();
+            if expected.iter().all(|line| printed.contains(line)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(500));
         }
-        panic!("expected {expected:?}: {said}");
+        panic!("expected {expected:?}, found: {printed}");
     }
 
-    /// The path of its kubeconfig.
+    /// Returns the path of its kubeconfig.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
@@ -114,10 +115,10 @@ fn bind(role: &str) {
     let name = format!("{NAME}-{role}");
     let role = format!("--clusterrole={role}");
     let who = format!("--serviceaccount={NAME}:{NAME}");
-    must(&["create", "clusterrolebinding", &name, &role, &who]);
+    kubectl_ok(&["create", "clusterrolebinding", &name, &role, &who]);
 }
 
-fn asked(arguments: &[&str]) -> Output {
+fn kubectl_output(arguments: &[&str]) -> Output {
     let mut kubectl = Command::new("kubectl");
     kubectl
         .args(arguments)
@@ -125,12 +126,12 @@ fn asked(arguments: &[&str]) -> Output {
         .expect("kubectl must be on PATH")
 }
 
-fn must(arguments: &[&str]) -> String {
-    let output = asked(arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
+fn kubectl_ok(arguments: &[&str]) -> String {
+    let output = kubectl_output(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "kubectl {}: {said}",
+        "kubectl {}: {errors}",
         arguments.join(" ")
     );
     String::from_utf8(output.stdout).unwrap()

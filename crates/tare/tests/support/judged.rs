@@ -1,8 +1,9 @@
-//! Whether trials are judged by what is recorded of them, and a run by its trials.
+//! Checks that the verdict of each trial follows from its records, and that of a run from its
+//! trials.
 //!
-//! The grade of a real trial depends on what the host did meanwhile. A test that measures
-//! therefore asserts no grade. It asserts that each grade follows from the records, that
-//! nothing but the host made a trial invalid, and that the exit code follows from the grades.
+//! The grade of a real trial depends on the load of the host. A test that measures therefore does
+//! not assert a grade. It asserts that each grade follows from the records, that only the host made
+//! a trial invalid, and that the exit code follows from the grades.
 #![allow(clippy::unwrap_used, dead_code, reason = "a test, in parts")]
 
 use std::path::Path;
@@ -16,7 +17,7 @@ use tare_model::summary::{Summary, TrialRow};
 use tare_model::trial::{Event, EventKind, TrialResult};
 use tare_model::verdict::{Finding, Grade, Reason};
 
-/// What a busy host, and nothing in tare or in a mesh, can make a trial invalid by.
+/// Reasons of invalid trials that only a busy host can cause, neither tare nor a mesh.
 const OF_THE_HOST: [Reason; 6] = [
     Reason::RateNotAchieved,
     Reason::Lateness,
@@ -25,10 +26,10 @@ const OF_THE_HOST: [Reason; 6] = [
     Reason::Throttled,
     Reason::NoisyNeighbour,
 ];
-/// Below this share of the window sampled, a trial is invalid.
+/// A trial is invalid if CPU and memory were sampled in less than this share of the window.
 const SAMPLED_MIN: f64 = 0.95;
 
-/// The exit code of a command whose result has this grade.
+/// Returns the exit code of a command whose result has this grade.
 pub(crate) fn exit_code(grade: Grade) -> i32 {
     match grade {
         Grade::Valid | Grade::Suspect => 0,
@@ -36,13 +37,14 @@ pub(crate) fn exit_code(grade: Grade) -> i32 {
     }
 }
 
-/// The summary of a run that came to its end; each of its trials is judged by its records.
+/// Checks a complete run: the verdict of each trial must follow from its records. Returns the
+/// summary.
 pub(crate) fn judged(run: &Path) -> Summary {
     let summary: Summary = read(&run.join(layout::SUMMARY));
     let manifest: RunManifest = read(&run.join(layout::RUN));
     for row in &summary.trials {
         let dir = run.join(layout::TRIALS).join(&row.dir);
-        of_trial(&dir, row, &manifest);
+        assert_judged_by_its_records(&dir, row, &manifest);
     }
     let unusable = summary.cells.iter().any(|c| c.trials_used.is_empty());
     assert_eq!(
@@ -54,7 +56,7 @@ pub(crate) fn judged(run: &Path) -> Summary {
     summary
 }
 
-fn of_trial(dir: &Path, row: &TrialRow, manifest: &RunManifest) {
+fn assert_judged_by_its_records(dir: &Path, row: &TrialRow, manifest: &RunManifest) {
     let result: TrialResult = read(&dir.join(layout::RESULT));
     let events = std::fs::read_to_string(dir.join(layout::EVENTS)).unwrap();
     let events: Vec<Event> = events
@@ -72,7 +74,7 @@ fn of_trial(dir: &Path, row: &TrialRow, manifest: &RunManifest) {
         debug_build: manifest.tare_build == "debug",
     });
     assert_eq!(result.verdict, expected, "{}", row.dir);
-    // On a cluster the verdict is made of the verdicts of several generators.
+    // On a cluster, the verdict combines the verdicts of several generators.
     let is_local = manifest.plan.environment == EnvironmentKind::Local;
     if let Some(load) = result.load.as_ref().filter(|_| is_local) {
         for finding in assess(load, 0).reasons {
@@ -86,7 +88,7 @@ fn of_trial(dir: &Path, row: &TrialRow, manifest: &RunManifest) {
             );
         }
     }
-    // The analysis may add doubts of its own, and takes none away.
+    // The analysis may add findings, but never removes one.
     assert!(row.verdict.grade >= result.verdict.grade, "{row:#?}");
     assert_eq!(row.used, row.verdict.grade != Grade::Invalid, "{row:#?}");
     let fatal = row
@@ -100,7 +102,7 @@ fn of_trial(dir: &Path, row: &TrialRow, manifest: &RunManifest) {
     }
 }
 
-/// Whether the host left the sampling of CPU and memory too little time.
+/// Whether the sampling of CPU and memory got too little CPU time on the host.
 fn is_starved(finding: &Finding, result: &TrialResult) -> bool {
     let sampled_ns = result.resources.as_ref().map_or(0, |r| r.window_ns);
     let share = sampled_ns as f64 / result.trial.load.duration_ns as f64;

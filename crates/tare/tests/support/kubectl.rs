@@ -1,8 +1,8 @@
-//! kubectl, for tests on a real cluster.
+//! Runs kubectl, for tests on a real cluster.
 
 use std::process::{Command, Stdio};
 
-/// What kubectl prints, or nothing where it fails.
+/// Returns the output of kubectl; `None` if it fails.
 pub(crate) fn kubectl(arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("kubectl");
     command.args(arguments).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! Servers that several tests put a load on.
+//! Servers under load that several tests use.
 #![allow(clippy::unwrap_used, dead_code, reason = "a test, in parts")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -17,16 +17,16 @@ pub(crate) mod witness;
 pub(crate) const TARE: &str = env!("CARGO_BIN_EXE_tare");
 
 /// One request without a body.
-pub(crate) struct Asked<'a> {
-    /// From 0, over all connections.
+pub(crate) struct ReceivedRequest<'a> {
+    /// Number of the request, from 0, over all connections.
     pub(crate) number: u64,
     pub(crate) bytes: &'a [u8],
 }
 
-/// A server on loopback, a thread for each connection; `answer` may do anything, and
-/// says whether the connection goes on. Lives as long as the test.
+/// Starts a server on loopback with a thread for each connection. `answer` writes the response, and
+/// returns whether to keep the connection. The server runs until the test process ends.
 pub(crate) fn serve(
-    answer: impl Fn(Asked<'_>, &mut TcpStream) -> bool + Send + Sync + 'static,
+    answer: impl Fn(ReceivedRequest<'_>, &mut TcpStream) -> bool + Send + Sync + 'static,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -42,7 +42,7 @@ pub(crate) fn serve(
 
 fn connection(
     mut stream: TcpStream,
-    answer: &impl Fn(Asked<'_>, &mut TcpStream) -> bool,
+    answer: &impl Fn(ReceivedRequest<'_>, &mut TcpStream) -> bool,
     numbers: &AtomicU64,
 ) {
     stream.set_nodelay(true).unwrap();
@@ -55,18 +55,19 @@ fn connection(
         seen.extend_from_slice(&buffer[..n]);
         if seen.ends_with(b"\r\n\r\n") {
             let bytes = std::mem::take(&mut seen);
-            let asked = Asked {
+            let request = ReceivedRequest {
                 number: numbers.fetch_add(1, Ordering::Relaxed),
                 bytes: &bytes,
             };
-            if !answer(asked, &mut stream) {
+            if !answer(request, &mut stream) {
                 return;
             }
         }
     }
 }
 
-/// An address that refuses connections for as long as the socket lives: bound, and nobody listens.
+/// Returns an address that refuses connections while the socket exists: it is bound but not
+/// listening.
 pub(crate) fn refusing() -> (OwnedFd, SocketAddr) {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -75,16 +76,16 @@ pub(crate) fn refusing() -> (OwnedFd, SocketAddr) {
     (socket, addr)
 }
 
-/// Nanoseconds of real time.
+/// Returns the wall-clock time in nanoseconds since 1970.
 pub(crate) fn unix_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     now.as_nanos() as u64
 }
 
-/// `tare serve-echo` on any free port; it is ended with the test.
+/// `tare serve-echo` on any free port. Dropping it ends the server.
 pub(crate) struct Echo {
     child: Child,
-    /// Without a path.
+    /// URL of the server, without a path.
     pub(crate) url: String,
 }
 
@@ -102,18 +103,18 @@ impl Echo {
         out.read_line(&mut first).unwrap();
         let url = first.split(' ').find(|w| w.starts_with("http://"));
         let url = url.unwrap_or_else(|| panic!("{first}")).trim().to_owned();
-        // Read on, so that the server never waits for its reader.
+        // Keep reading, so that the server never blocks on a full pipe.
         std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         Self { child, url }
     }
 
-    /// Ends it by Ctrl-C; its exit code and its last words.
+    /// Ends the server as Ctrl-C does. Returns its exit code and its standard error.
     pub(crate) fn interrupt(mut self) -> (Option<i32>, String) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-        let mut said = String::new();
+        let mut errors = String::new();
         let mut err = self.child.stderr.take().unwrap();
-        err.read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said)
+        err.read_to_string(&mut errors).unwrap();
+        (self.child.wait().unwrap().code(), errors)
     }
 }
 

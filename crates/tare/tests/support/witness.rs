@@ -1,11 +1,11 @@
-//! What a server saw of a load, to lay beside what the generator says of itself.
+//! The requests that a server received, to compare with the record of the generator.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
 use super::unix_ns;
 
-/// When the requests of a load came to their server, and on which connections.
+/// The instants at which the requests of a load reached their server, with their connections.
 #[derive(Clone, Default)]
 pub(crate) struct Witness(Arc<Mutex<Vec<(u64, u16)>>>);
 
@@ -15,7 +15,7 @@ impl Witness {
         self.0.lock().unwrap().push((unix_ns(), port));
     }
 
-    /// Instants in nanoseconds of real time, and ports of connections.
+    /// Returns the instants in nanoseconds since 1970, and the ports of the connections.
     pub(crate) fn all(&self) -> Vec<(u64, u16)> {
         let mut all = self.0.lock().unwrap().clone();
         all.sort_unstable();

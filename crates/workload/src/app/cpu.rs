@@ -4,11 +4,11 @@ use std::hint::black_box;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Most nanoseconds of work between two readings of the clock.
+/// Longest work between two readings of the clock, in nanoseconds.
 const CHUNK_NS: u64 = 50_000;
 
 /// Uses CPU time in user mode. Time in which the thread does not run does not count: under
-/// contention the work takes longer, and costs the same.
+/// contention the work takes longer but costs the same.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CpuWork {
     rounds_per_ns: f64,
@@ -38,7 +38,7 @@ impl CpuWork {
             if left == 0 {
                 return;
             }
-            // A little less than the rest, because reading the clock takes time, too.
+            // A little less than the rest, because reading the clock also takes time.
             let rounds = left.min(CHUNK_NS) as f64 * self.rounds_per_ns * 0.95;
             work(rounds as u64);
         }

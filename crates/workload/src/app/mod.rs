@@ -1,4 +1,4 @@
-//! What a node does: one of the services of Emojivoto, or synthetic endpoints.
+//! The application of a node: one of the services of Emojivoto, or synthetic endpoints.
 
 mod cpu;
 mod emojivoto;

@@ -1,4 +1,4 @@
-//! Synthetic endpoints: responses of a given size after given work, calls and errors.
+//! Synthetic endpoints, whose response size, work, calls and errors come from the graph.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

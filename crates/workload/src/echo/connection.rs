@@ -22,7 +22,7 @@ use super::state::WorkerState;
 use super::{grpc, http};
 use crate::front;
 
-/// Longest TLS handshake.
+/// Time limit of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves one connection until it ends, or until `stop` changes and its requests in flight are

@@ -4,13 +4,15 @@ use tokio::sync::watch;
 
 use super::knobs::Close;
 
-/// Lets a request end its connection. Holds the most abrupt end that was requested.
+/// How a connection must end: the most abrupt end that its requests have required.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionControl(watch::Sender<Option<Close>>);
 
 impl ConnectionControl {
-    /// Ends the connection as drawn. Returns whether it ends after the response;
-    /// [`Close::Stream`] aborts the request alone.
+    /// Ends the connection as drawn; returns whether it ends after the response.
+    ///
+    /// # Errors
+    /// [`Aborted`] when there is no response. [`Close::Stream`] aborts only this request.
     pub(crate) fn end(&self, close: Option<Close>) -> Result<bool, Aborted> {
         let Some(close) = close else { return Ok(false) };
         if close != Close::Stream {
@@ -22,7 +24,7 @@ impl ConnectionControl {
         }
     }
 
-    /// Completes with the request that ends the connection in this way, or more abruptly.
+    /// Completes when a request ends the connection in this way, or more abruptly.
     pub(crate) async fn ends(&self, at_least: Close) {
         let _ = self
             .0

@@ -121,7 +121,8 @@ struct Replies {
 }
 
 impl Replies {
-    /// `knobs` are those of the metadata; those of the message take precedence.
+    /// The replies to `message`. `knobs` come from the metadata; the fields of the message take
+    /// precedence.
     fn new(state: Arc<WorkerState>, knobs: Knobs, message: EchoRequest) -> Result<Self, Status> {
         let mut own = Knobs::default();
         let fields = [

@@ -171,7 +171,7 @@ fn status(text: &str) -> Result<ReplyStatus, String> {
 fn code_of(name: &str) -> Option<Code> {
     let plain = |s: &str| s.replace(['_', '-'], "").to_lowercase();
     let name = match plain(name) {
-        british if british == "canceled" => "cancelled".to_owned(),
+        american if american == "canceled" => "cancelled".to_owned(),
         other => other,
     };
     (0..=16)

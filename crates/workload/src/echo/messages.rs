@@ -44,7 +44,7 @@ pub(crate) struct EchoReply {
 /// The encoded file descriptor set of the service.
 ///
 /// # Errors
-/// None in practice, because the source is part of the program.
+/// Never in practice, because the source is part of the program.
 pub(crate) fn descriptor_set() -> io::Result<Vec<u8>> {
     let mut resolver = ChainFileResolver::new();
     resolver.add(Embedded);

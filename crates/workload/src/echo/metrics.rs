@@ -61,7 +61,7 @@ impl Metrics {
     /// The metrics as text.
     pub(crate) fn text(&self) -> String {
         let mut out = String::from(
-            "# HELP tare_echo_requests_total Requests by protocol and status; status \"cut\" is a request without a response.\n# TYPE tare_echo_requests_total counter\n",
+            "# HELP tare_echo_requests_total Requests by protocol and status; status \"cut\" counts requests that ended without a response.\n# TYPE tare_echo_requests_total counter\n",
         );
         for (name, answers) in PROTOCOLS.iter().zip(&self.answers) {
             for (status, count) in answers.iter().enumerate() {

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Mutex, PoisonError};
 
-/// A queue for `n` places, first come, first served. The end of a request is computed when it
-/// arrives (Kiefer and Wolfowitz, "On the theory of queues with many servers", 1955), so that
-/// late timers do not reduce the capacity, which is `n` divided by the mean delay.
+/// A queue for `n` places, first come, first served. Its capacity is `n` divided by the mean
+/// delay. The end of a request is computed when the request arrives (Kiefer and Wolfowitz, "On
+/// the theory of queues with many servers", 1955), so late timers do not reduce the capacity.
 #[derive(Debug)]
 pub(crate) struct Queue {
     /// When each place becomes free; `None`: unlimited places.

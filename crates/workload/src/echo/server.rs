@@ -30,21 +30,21 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct EchoOptions {
     /// `address:port` for HTTP/1.1, HTTP/2 with prior knowledge and gRPC; port 0: any free port.
     pub listen: String,
-    /// `address:port` for the same with TLS.
+    /// `address:port` for the same protocols with TLS.
     pub tls: Option<(String, TlsOptions)>,
     /// Threads, each with an event loop; connections are assigned to them in turn.
     pub threads: usize,
     /// The knobs of requests that set none.
     pub defaults: Knobs,
-    /// Concurrent requests, so that the capacity is this number divided by the delay; 0:
-    /// unlimited.
+    /// Maximum number of concurrent requests; 0: unlimited. The capacity is this number divided
+    /// by the delay.
     pub concurrency: u32,
     /// Seed of the random choices.
     pub seed: u64,
 }
 
 impl EchoOptions {
-    /// Without TLS, on one thread, without default knobs.
+    /// Options for one thread, without TLS and default knobs.
     #[must_use]
     pub fn at(listen: &str) -> Self {
         Self {
@@ -189,8 +189,8 @@ impl EchoServer {
     }
 }
 
-/// Serves until SIGTERM or SIGINT. Calls `started` when it listens; returns the number of
-/// requests and of connections.
+/// Serves until SIGTERM or SIGINT. Calls `started` when the server listens; returns the number
+/// of requests and of connections.
 ///
 /// # Errors
 /// Errors of [`EchoServer::start`].

@@ -1,4 +1,4 @@
-//! The gRPC services besides the echo service: reflection and health.
+//! The gRPC services in addition to the echo service: reflection and health.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::messages::{SERVICE, descriptor_set};
 
 type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
-/// A service.
+/// Answers the requests for one service.
 pub(crate) type Handler = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
 
 /// The services by their names.
@@ -22,7 +22,7 @@ impl Services {
     /// Reflection in both versions, and health.
     ///
     /// # Errors
-    /// None in practice, because the descriptors are part of the program.
+    /// Never in practice, because the descriptors are part of the program.
     pub(crate) async fn new() -> io::Result<Self> {
         let echo = descriptor_set()?;
         let described = || {

@@ -45,7 +45,7 @@ impl WorkerState {
         knobs.or(&self.shared.defaults).draw(|| rng.next_f64())
     }
 
-    /// Waits for a free server place, and then for the delay of the request.
+    /// Waits for a free place in the queue, and then for the delay of the request.
     pub(crate) async fn serve(&self, delay_ns: u64) {
         let now_ns = now_ns();
         let done_ns = self.shared.queue.done_ns(now_ns, delay_ns);

@@ -51,7 +51,7 @@ impl TlsError {
         ))
     }
 
-    /// Certificates that do not fit together.
+    /// Certificates and keys that do not match.
     fn config(error: impl Display) -> Self {
         Self(format!(
             "failed to serve TLS with these certificates: {error}"
@@ -97,7 +97,7 @@ pub(crate) fn acceptor(options: &TlsOptions) -> Result<(TlsAcceptor, Option<Issu
             let key = PrivatePkcs8KeyDer::from(key.serialize_der());
             (vec![certificate.der().clone()], PrivateKeyDer::from(key))
         }
-        (None, None) => return Err(TlsError::config("there is no certificate")),
+        (None, None) => return Err(TlsError::config("found no certificate")),
     };
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

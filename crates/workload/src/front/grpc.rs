@@ -1,5 +1,5 @@
 //! The gRPC server of a node. It dispatches on the method name, because a graph may define
-//! methods that no generated code knows.
+//! methods for which no code was generated.
 
 use std::convert::Infallible;
 use std::sync::Arc;

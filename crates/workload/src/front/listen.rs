@@ -20,8 +20,7 @@ use crate::protocol::WINDOW_BYTES;
 use super::{grpc, http};
 
 /// Serves connections until `stop` changes; they then end after their requests in flight.
-/// Every task holds a receiver of `stop`, so that the server has ended when all receivers are
-/// dropped.
+/// Every task holds a receiver of `stop`, so the server has ended when all receivers are dropped.
 pub(crate) async fn accept(
     listener: TcpListener,
     node: Arc<Node>,

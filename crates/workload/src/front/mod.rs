@@ -1,4 +1,4 @@
-//! The server side of a node: accepts connections, answers by HTTP/1.1 or gRPC, and
+//! The server side of a node: accepts connections, answers requests over HTTP/1.1 or gRPC, and
 //! answers the probes that every node has.
 
 mod grpc;

@@ -62,7 +62,7 @@ pub(super) async fn health(node: &Node, request: Request<Incoming>) -> Response<
     unary(request, call).await
 }
 
-/// Asks an upstream whether it is ready. The error is the reason why it is not.
+/// Checks whether an upstream is ready. The error is the reason why it is not.
 pub(crate) async fn probe(upstream: &Upstream) -> Result<(), String> {
     let ready = match upstream {
         Upstream::Http(http) => {
@@ -91,7 +91,7 @@ struct ReceivedRequest {
     method: String,
     path: String,
     authority: String,
-    /// As [`joined`].
+    /// The headers, as [`joined`] returns them.
     headers: BTreeMap<String, String>,
 }
 
@@ -127,7 +127,8 @@ pub(super) async fn grpc_echo(
     let call = |via: Payload| {
         let received = received.take();
         async move {
-            let received = received.ok_or_else(|| Status::internal("called twice"))?;
+            let received =
+                received.ok_or_else(|| Status::internal("bug: the echo was called twice"))?;
             let via = String::from_utf8_lossy(&via.body).into_owned();
             let body = echo(node, received, &via).await?;
             Ok(tonic::Response::new(Payload { body }))
@@ -138,7 +139,7 @@ pub(super) async fn grpc_echo(
 
 async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes, Failure> {
     if via.is_empty() {
-        // Texts can always be encoded.
+        // Encoding never fails, because all fields are strings.
         return Ok(serde_json::to_vec(&received).unwrap_or_default().into());
     }
     let (next, rest) = via.split_once(',').unwrap_or((via, ""));

@@ -16,7 +16,7 @@ pub(crate) fn no_such_path() -> Reply {
     error(StatusCode::NOT_FOUND, "unknown path")
 }
 
-/// The reply, or that of a failure.
+/// The reply, or the reply for a failure.
 pub(crate) fn answered(result: Result<Reply, Failure>) -> Reply {
     result.unwrap_or_else(|failure| error(failure.http_status(), &failure.to_string()))
 }

@@ -41,7 +41,7 @@ pub(crate) enum Upstream {
     Grpc(Arc<GrpcUpstream>),
 }
 
-/// A called service, with the bodies of its requests.
+/// A called service. `B` is the type of the request bodies.
 pub(crate) struct Called<B> {
     link: Link,
     origin: Uri,
@@ -192,7 +192,7 @@ impl GrpcUpstream {
     }
 }
 
-/// Whether a service is reachable, for events.
+/// Records whether a service is reachable, and sends an event when this changes.
 struct Link {
     service: String,
     address: String,

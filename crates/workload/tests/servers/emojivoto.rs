@@ -63,7 +63,7 @@ async fn votes_without_a_known_choice_fail_with_400_and_make_no_needless_call() 
 }
 
 #[tokio::test]
-async fn the_doughnut_always_fails() {
+async fn votes_for_the_doughnut_always_fail() {
     let (instance, web) = emojivoto().await;
     for _ in 0..3 {
         let answer = get(web, "/api/vote?choice=:doughnut:").await;

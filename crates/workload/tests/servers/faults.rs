@@ -1,4 +1,4 @@
-//! Failures are answered, and no request hangs.
+//! Failures: every request gets an answer, and no request hangs.
 
 use std::time::Duration;
 

@@ -115,7 +115,7 @@ async fn steps_run_in_sequence() {
     assert_eq!(counted(&instance, "slow", "/b"), (1, 0));
 }
 
-/// The called service answers none of eight requests before it has all of them.
+/// The called service answers only after it has received all eight requests.
 #[tokio::test]
 async fn parallel_calls_run_at_once() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! Reading an interval log again: tare's own, or another's with the same
-//! histogram configuration.
+//! Reader of interval logs: those of tare, and those of other tools with the same histogram
+//! configuration.
 
 use std::io::Read as _;
 
@@ -9,36 +9,39 @@ use base64::engine::general_purpose::STANDARD;
 use super::COMPRESSED_COOKIE;
 use tare_stats::{Histogram, WireError};
 
-/// Largest histogram after inflation in bytes: all buckets with the longest numbers.
+/// Largest size of a decompressed histogram in bytes: enough for all buckets with the longest
+/// numbers.
 const INFLATED_BYTES_MAX: u64 = 1 << 20;
 
-/// A log's start times earlier than this before its own StartTime count from there:
-/// a year in seconds, as the reference implementation has it.
+/// One year in seconds. If the first interval is earlier than StartTime by more than this, times
+/// count from StartTime, else from the epoch. The reference implementation has the same rule for
+/// logs without BaseTime.
 const YEAR_S: f64 = 365.0 * 24.0 * 3600.0;
 
-/// Latest instant and longest interval in seconds: two of them fit into 64 bits of
+/// Limit of instants and lengths in seconds. The sum of two of them fits into 64 bits of
 /// nanoseconds.
 const SECONDS_MAX: f64 = 9e9;
 
-/// A whole log.
+/// A complete log.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Log {
-    /// When the log begins, since 1970; milliseconds are its grain.
+    /// Start of the log in nanoseconds since 1970, with a resolution of 1 ms.
     pub start_unix_ns: u64,
-    /// Its intervals, in the order of the file.
+    /// Intervals, in the order of the file.
     pub lines: Vec<Line>,
 }
 
 /// One interval of one series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Which series; `None` for the whole.
+    /// Tag of the series; `None` for all responses.
     pub tag: Option<String>,
-    /// Since the start of the log.
+    /// Start of the interval in nanoseconds since the start of the log.
     pub from_ns: u64,
-    /// How long it is.
+    /// Length of the interval in nanoseconds.
     pub length_ns: u64,
-    /// Its values. Extremes and sum are those of the buckets' upper ends.
+    /// Values of the interval. Minimum, maximum and sum are computed from the upper ends of the
+    /// buckets.
     pub histogram: Histogram,
 }
 
@@ -47,7 +50,7 @@ pub struct Line {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {found}")]
 pub struct LogError {
-    /// From 1.
+    /// Number of the line, from 1.
     line: usize,
     /// What was found, and what was expected.
     found: String,
@@ -86,7 +89,7 @@ pub fn read(text: &str) -> Result<Log, LogError> {
     });
     let lines = found.into_iter().map(|(at, mut line)| {
         line.from_ns = nanoseconds((base_s + at - start_s).max(0.0));
-        // Exact where the log counts from its own start, as tare's does.
+        // Avoids rounding errors if the log counts from its own start, as tare's logs do.
         if base_s == start_s {
             line.from_ns = nanoseconds(at);
         }
@@ -98,16 +101,19 @@ pub fn read(text: &str) -> Result<Log, LogError> {
     })
 }
 
-/// Milliseconds are the grain of the format; floating point must not add to it.
+/// Nanoseconds, rounded to milliseconds: the format has no finer resolution, and rounding removes
+/// floating-point errors.
 fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e3).round() as u64 * 1_000_000
 }
 
+/// A number of seconds below [`SECONDS_MAX`].
 fn number(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     (0.0..SECONDS_MAX).contains(&value).then_some(value)
 }
 
+/// The interval of one line, with its start as it is in the line, in seconds.
 fn interval(text: &str, line: usize) -> Result<(f64, Line), LogError> {
     let wrong = |found: &str| LogError {
         line,
@@ -125,7 +131,7 @@ fn interval(text: &str, line: usize) -> Result<(f64, Line), LogError> {
     let fields: Vec<&str> = rest.split(',').collect();
     let [at, length, _max, packed] = fields.as_slice() else {
         return Err(wrong(
-            "expected start, length, maximum and histogram, with commas between",
+            "expected start, length, maximum and histogram, separated by commas",
         ));
     };
     let at = number(at).ok_or_else(|| wrong("expected the start in seconds"))?;
@@ -140,6 +146,7 @@ fn interval(text: &str, line: usize) -> Result<(f64, Line), LogError> {
     Ok((at, line))
 }
 
+/// Decodes a compressed histogram in base64.
 fn unpack(text: &str) -> Result<Histogram, WireError> {
     let bytes = STANDARD.decode(text).map_err(|_| WireError::Base64)?;
     let Some((head, packed)) = bytes.split_at_checked(8) else {
@@ -179,7 +186,7 @@ fn unpack(text: &str) -> Result<Histogram, WireError> {
     }
 }
 
-/// What `escape` made of a tag, undone. Anything else is left as it is.
+/// Reverses `escape`. Invalid escapes remain as they are.
 fn unescape(tag: &str) -> String {
     let bytes = tag.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -201,7 +208,7 @@ mod tests {
     use crate::formats::hlog::{header, line};
 
     #[test]
-    fn what_is_no_interval_is_named_with_its_line() {
+    fn an_invalid_line_is_named() {
         let mut h = Histogram::new();
         h.record(5);
         let good = header(0) + &line(None, 0, 1_000_000_000, &h);
@@ -209,7 +216,7 @@ mod tests {
         assert_eq!(with("Tag=x\n"), "line 7: found a tag without an interval");
         assert!(with("1.0,1.0\n").starts_with("line 7: expected start, length"));
         assert!(with("x,1,1,AAAA\n").starts_with("line 7: expected the start"));
-        // More nanoseconds than 64 bits hold.
+        // The nanoseconds do not fit into 64 bits.
         assert!(with("90000000000,1,1,AAAA\n").starts_with("line 7: expected the start"));
         assert!(with("1,1,1,AAAA\n").starts_with("line 7: invalid histogram"));
         let cut = &good[..good.len() - 9];

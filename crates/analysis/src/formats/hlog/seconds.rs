@@ -1,5 +1,5 @@
-//! From a generator's interval records to lines, one for each series and second,
-//! although the late responses of a second come in records of their own.
+//! From a generator's interval records to log lines: one line for each series and second, although
+//! the late responses of a second arrive in separate records.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use tare_model::record::Interval;
 use super::{SECOND_NS, line};
 use tare_stats::{Histogram, WireError};
 
-/// Seconds that are kept open for what comes late. What comes later still has a
-/// line of its own, so that a long measurement needs no more memory than a short one.
+/// Number of seconds that stay open for late responses. Responses that arrive even later get a
+/// separate line, so that memory does not grow with the length of a measurement.
 const OPEN: u32 = 3;
 
 /// The open seconds of one log.
 #[derive(Debug, Clone, Default)]
 pub struct Seconds {
     window_ns: u64,
-    /// By second and tag; the whole has none.
+    /// Histograms by second and tag. The histogram of all responses has no tag.
     open: BTreeMap<(u32, Option<String>), Histogram>,
 }
 
 impl Seconds {
-    /// Of a window `window_ns` long: its last second may be a shorter one.
+    /// For a window of `window_ns`, whose last second can be shorter.
     #[must_use]
     pub fn new(window_ns: u64) -> Self {
         Self {

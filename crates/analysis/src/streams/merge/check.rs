@@ -1,4 +1,5 @@
-//! Whether parts can be the generators of one measurement, each once and all there.
+//! Checks that parts can be the generators of one measurement, and that each generator is given
+//! once.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +8,14 @@ use tare_model::verdict::{Finding, Grade, Reason};
 
 use super::{MergeError, Part, shard_words};
 
-/// Interval logs keep milliseconds of their start, results nanoseconds.
+/// Resolution of the start of an interval log, in nanoseconds. Results have the exact start.
 const LOG_GRAIN_NS: u64 = 1_000_000;
 
-/// Missing shards that are named; the rest is counted.
+/// Largest number of missing shards that are named; further ones are counted.
 const SHARDS_SHOWN: usize = 20;
 
-/// Every window must overlap every other, and all be of one kind of load.
+/// Checks that every window overlaps every other one, and that either all loads or none are
+/// open-loop.
 pub(super) fn overlap(parts: &[Part]) -> Result<(), MergeError> {
     for (a, b) in pairs(parts) {
         let apart =
@@ -35,13 +37,13 @@ pub(super) fn overlap(parts: &[Part]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// No generator may be counted twice: neither one shard in two results, nor one
-/// result in two files.
+/// Checks that no generator is counted twice: neither one shard in two results, nor one result in
+/// two files.
 pub(super) fn duplicates(parts: &[Part]) -> Result<(), MergeError> {
     for (a, b) in pairs(parts) {
         let divided = |p: &Part| p.shard.filter(|s| s.count > 1);
         let what = match (divided(a), divided(b)) {
-            (Some(x), Some(y)) if x == y => format!("both {} of one window", shard_words(x)),
+            (Some(x), Some(y)) if x == y => format!("both {} of the same window", shard_words(x)),
             (Some(_), Some(_)) => continue,
             _ if same(a, b) => "the same measurement of one generator".to_owned(),
             _ => continue,
@@ -54,8 +56,8 @@ pub(super) fn duplicates(parts: &[Part]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Whether two files hold the same values of the same window. Two generators that
-/// measured nothing are not the same.
+/// Whether two files contain the same values of the same window. Generators without values never
+/// count as the same.
 fn same(a: &Part, b: &Part) -> bool {
     if let (Some(x), Some(y)) = (&a.result, &b.result) {
         return x.window_start_unix_ns == y.window_start_unix_ns
@@ -70,8 +72,7 @@ fn same(a: &Part, b: &Part) -> bool {
         && a.latency.iter().eq(b.latency.iter())
 }
 
-/// How many shards there should be and which are not there; `None` when all are, or
-/// none of the parts is a shard.
+/// The number of shards and the missing ones; `None` if all are present, or if no part is a shard.
 ///
 /// # Errors
 /// [`MergeError`] for shards of different divisions.
@@ -85,7 +86,7 @@ pub(super) fn missing(parts: &[Part]) -> Result<Option<(u32, String)>, MergeErro
         return Err(MergeError::unrelated(first, other, &why));
     }
     let there: BTreeSet<u32> = known.iter().map(|(_, s)| s.index).collect();
-    // Interval logs do not say which shard they are: each may be a missing one.
+    // An interval log does not contain its shard, so each log may be one of the missing shards.
     let unknown = parts.len() - known.len();
     let missing = (0..division.count).filter(|i| !there.contains(i));
     let count = division.count as usize - there.len();
@@ -96,29 +97,30 @@ pub(super) fn missing(parts: &[Part]) -> Result<Option<(u32, String)>, MergeErro
     Ok((count > unknown).then(|| (division.count, words.join(", "))))
 }
 
-/// Every generator's reasons under its name. Whether there are enough samples is
-/// judged on the merged counts instead; of interval logs nobody knows.
+/// The reasons of all generators, prefixed with their names. Whether there are enough samples is
+/// judged on the merged counts instead.
 pub(super) fn verdicts(parts: &[Part]) -> Vec<Finding> {
     parts
         .iter()
         .flat_map(reasons)
-        .filter(is_of_the_part)
+        .filter(applies_to_merged)
         .collect()
 }
 
-/// Whether a reason holds of the whole because it holds of one part.
-pub(super) fn is_of_the_part(finding: &Finding) -> bool {
+/// Whether a finding about one part also applies to the merged result.
+pub(super) fn applies_to_merged(finding: &Finding) -> bool {
     finding.reason != Reason::TooFewSamples
 }
 
+/// The reasons of one generator. An interval log has no verdict, which is a finding, too.
 fn reasons(part: &Part) -> Vec<Finding> {
     let Some(result) = &part.result else {
-        let found = "an interval log does not tell rate, errors, lateness and shard";
+        let found = "an interval log does not contain rate, errors, lateness and shard";
         return vec![Finding {
             grade: Grade::Suspect,
             reason: Reason::Incomplete,
             found: format!("{}: {found}", part.source),
-            remedy: "Give the generator's result or records in its place.".to_owned(),
+            remedy: "Use the generator's result or records instead.".to_owned(),
         }];
     };
     let named = |finding: &Finding| Finding {
@@ -128,6 +130,7 @@ fn reasons(part: &Part) -> Vec<Finding> {
     result.verdict.reasons.iter().map(named).collect()
 }
 
+/// Every two parts.
 fn pairs(parts: &[Part]) -> impl Iterator<Item = (&Part, &Part)> {
     let further = |i: usize| parts.iter().skip(i + 1);
     parts

@@ -1,11 +1,11 @@
-//! Which generator stands apart from the others.
+//! Finds generators that differ from the others.
 //!
-//! **Rule.** At p50, p90 and p99, where a generator has the samples to state them: its
-//! percentile's interval by order statistics (99.9 %, normal approximation to the
-//! binomial of the ranks) lies wholly outside the band of a quarter, and of 100 µs at
-//! least, around the median of the *other* generators' same percentile. So neither
-//! chance nor a trifle is named, and one generator that is off does not make the rest
-//! look so. Of two, each stands apart from the other, and both are named.
+//! **Rule.** At p50, p90 and p99, if a generator has enough samples for the percentile: the
+//! interval of its percentile by order statistics (99.9 %, normal approximation to the binomial
+//! distribution of the ranks) is completely outside the band around the median of the same
+//! percentile of the *other* generators. The band is ± 25 %, and at least ± 100 µs. So neither
+//! chance nor an irrelevant difference is reported, and one differing generator does not make the
+//! others appear to differ. If there are only two generators and they differ, both are named.
 //!
 //! Source of the interval: David and Nagaraja, Order Statistics, 3rd edition, 7.1.
 //! The width of the band is this project's own choice.
@@ -18,10 +18,10 @@ use super::Part;
 use tare_stats::bootstrap::samples_needed;
 use tare_stats::hist::Histogram;
 
-/// Differences within this share of the others' percentile do not matter.
+/// Half the width of the band, as a share of the others' percentile.
 pub(super) const BAND: f64 = 0.25;
 
-/// Nor do those within this, in nanoseconds.
+/// Smallest half of the width of the band, in nanoseconds.
 pub(super) const BAND_NS: u64 = 100_000;
 
 /// Two-sided 99.9 % point of the normal distribution.
@@ -47,7 +47,8 @@ pub(super) fn all(parts: &[Part]) -> Vec<Vec<Deviation>> {
                 .collect();
             others.sort_unstable();
             let (low_ns, high_ns) = interval(own, q);
-            // Of an even number, that of the two in the middle which speaks for the part.
+            // The median of an even number of values is between two of them. The one nearer to this
+            // generator counts.
             let (lower, upper) = match others.len() {
                 0 => continue,
                 n => (others[(n - 1) / 2], others[n / 2]),
@@ -72,6 +73,7 @@ pub(super) fn all(parts: &[Part]) -> Vec<Vec<Deviation>> {
     all
 }
 
+/// The ends of the interval of quantile `q`, in nanoseconds.
 fn interval(h: &Histogram, q: f64) -> (u64, u64) {
     let n = h.len() as f64;
     let half = Z * (n * q * (1.0 - q)).sqrt();
@@ -80,12 +82,12 @@ fn interval(h: &Histogram, q: f64) -> (u64, u64) {
     (h.value_at_rank(low), h.value_at_rank(high))
 }
 
-/// A finding for each generator that stands apart, at its first such percentile.
+/// A finding for each generator that differs, at the first percentile at which it does.
 pub(super) fn findings(generators: &[MergedGenerator]) -> Vec<Finding> {
     let of = |g: &MergedGenerator| {
         let d = g.deviations.first()?;
         let found = format!(
-            "{} stands apart: its {} is {} ({} to {}), that of the others {}",
+            "{} differs from the other generators: its {} is {} ({} to {}), theirs is {}",
             g.source,
             d.what,
             format_duration_ns(d.value_ns),

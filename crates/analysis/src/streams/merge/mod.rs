@@ -1,10 +1,10 @@
-//! Many generators, one truth: their results, records and interval logs as one
-//! result. Counts are added, never percentiles; whatever the order or the partition,
-//! the outcome is the same to the bit.
+//! Merges the results, records or interval logs of several generators into one result. Counts are
+//! added, percentiles never are. The outcome is the same to the bit for any order and any
+//! partition.
 //!
-//! Generators are refused together when they cannot be parts of one measurement:
-//! windows that do not overlap, one generator given twice, shards missing or of
-//! different divisions, open loop beside closed.
+//! Generators are refused if they cannot be parts of one measurement: if windows do not overlap, a
+//! generator is given twice, shards are missing or belong to different divisions, or some loads are
+//! open-loop and others closed-loop.
 
 mod check;
 mod deviate;
@@ -23,32 +23,34 @@ use tare_stats::bootstrap::samples_needed;
 
 pub use part::Part;
 
-/// A skew above this share of the window is suspect: for so much of it, not all
-/// generators were there. The same share of the rate is suspect when it is missing.
+/// A start skew above this share of the window is suspect, because not all generators were running
+/// during the skew. The limit for missing requests is the same share of the planned rate.
 pub const SKEW_SUSPECT: f64 = 0.01;
 
-/// What is wrong with generators that are to be merged.
+/// Why generators cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MergeError(String);
 
 impl MergeError {
-    /// Something wrong with one file.
+    /// An error in one file.
     fn at(source: &str, found: impl std::fmt::Display) -> Self {
         Self(format!("{source}: {found}"))
     }
 
-    /// Parts of different measurements.
+    /// Two files that are not parts of one measurement.
     fn unrelated(a: &Part, b: &Part, why: &str) -> Self {
         let (a, b) = (&a.source, &b.source);
-        Self(format!("{a} and {b} do not belong together: {why}"))
+        Self(format!(
+            "{a} and {b} are not parts of one measurement: {why}"
+        ))
     }
 }
 
-/// The result of generators that are known to be the shards of one schedule and to
-/// have started at one instant; `None` of none. Their verdicts are joined, but for the
-/// number of samples, which is judged on the sum. One that was stopped before the others
-/// shortens nobody's window.
+/// Merges the results of generators that are known to be the shards of one schedule with the same
+/// start; `None` without results. The verdicts are combined, except for the number of samples,
+/// which is judged on the sum. The merged window is the longest one, even if a generator was
+/// stopped early.
 ///
 /// # Errors
 /// [`MergeError`] when a histogram is damaged.
@@ -68,10 +70,10 @@ pub(crate) fn of_one_start(results: &[LoadResult]) -> Result<Option<LoadResult>,
             None,
         )?);
     }
-    let joined = results.iter().map(|r| r.verdict.clone());
-    let joined = joined.reduce(Verdict::and);
-    let mut findings = joined.unwrap_or_default().reasons;
-    findings.retain(check::is_of_the_part);
+    let verdicts = results.iter().map(|r| r.verdict.clone());
+    let combined = verdicts.reduce(Verdict::and);
+    let mut findings = combined.unwrap_or_default().reasons;
+    findings.retain(check::applies_to_merged);
     let responses = results.iter().map(|r| r.latency_ns.count);
     findings.extend(too_few(responses.fold(0, u64::saturating_add)));
     let window_ns = results.iter().map(|r| r.window_ns).max();
@@ -83,7 +85,7 @@ pub(crate) fn of_one_start(results: &[LoadResult]) -> Result<Option<LoadResult>,
     )
 }
 
-/// What is to be said of p99 when it rests on so many responses.
+/// A finding if there are too few responses for p99.
 fn too_few(responses: u64) -> Option<Finding> {
     let needed = samples_needed(0.99);
     (responses < needed).then(|| {
@@ -92,7 +94,7 @@ fn too_few(responses: u64) -> Option<Finding> {
     })
 }
 
-/// All parts as one. With `allow_missing` also although shards are missing; the verdict says so.
+/// Merges all parts. With `allow_missing`, shards may be missing; the verdict names them.
 ///
 /// # Errors
 /// [`MergeError`] when they cannot be parts of one measurement.
@@ -102,7 +104,7 @@ pub fn merge(parts: Vec<Part>, allow_missing: bool) -> Result<Merged, MergeError
         parts.iter().map(|p| p.window_start_unix_ns).min(),
         parts.iter().map(Part::end_unix_ns).max(),
     ) else {
-        return Err(nothing());
+        return Err(nothing_to_merge());
     };
     check::overlap(&parts)?;
     check::duplicates(&parts)?;
@@ -111,8 +113,8 @@ pub fn merge(parts: Vec<Part>, allow_missing: bool) -> Result<Merged, MergeError
         && !allow_missing
     {
         return Err(MergeError(format!(
-            "of {count} shards, missing: {missing}; give their files, too, or --allow-missing to \
-             merge what there is"
+            "missing shards: {missing} (of {count}); add their files, or use --allow-missing to \
+             merge the others"
         )));
     }
     let mut latency = Histogram::new();
@@ -123,7 +125,7 @@ pub fn merge(parts: Vec<Part>, allow_missing: bool) -> Result<Merged, MergeError
     let start_skew_ns = skew_ns.unwrap_or(0);
     let mut findings = check::verdicts(&parts);
     findings.extend(missing.map(|(count, missing)| {
-        let found = format!("of {count} shards, missing: {missing}");
+        let found = format!("missing shards: {missing} (of {count})");
         Finding::new(Grade::Suspect, Reason::Incomplete, found)
     }));
     findings.extend(skewed(start_skew_ns, window_ns));
@@ -146,12 +148,12 @@ pub fn merge(parts: Vec<Part>, allow_missing: bool) -> Result<Merged, MergeError
     })
 }
 
-fn nothing() -> MergeError {
+fn nothing_to_merge() -> MergeError {
     let found = "found nothing to merge; expected results, records or interval logs of generators";
     MergeError(found.to_owned())
 }
 
-/// The parts in the one order in which everything is added and listed.
+/// Sorts the parts, so that the order of the files affects neither sums nor lists.
 fn in_order(mut parts: Vec<Part>) -> Vec<Part> {
     parts.sort_by(|a, b| {
         let key = |p: &Part| {
@@ -218,27 +220,27 @@ fn skewed(skew_ns: u64, window_ns: u64) -> Option<Finding> {
     })
 }
 
-/// Shard in words, from 0 as in specifications.
+/// A shard in words; its index counts from 0 as in specifications.
 fn shard_words(shard: Shard) -> String {
     format!("shard {} of {}", shard.index, shard.count)
 }
 
-/// One interval log of all parts: series by series, second by second since the
-/// earliest start. A part that started later is placed to the nearest second.
+/// Merges all parts into one interval log, by series and by second since the earliest start. The
+/// seconds of a part that started later are moved to the nearest second.
 ///
 /// # Errors
-/// [`MergeError`] for a part that is a result only.
+/// [`MergeError`] for a part without data by the second, such as a result.
 pub fn interval_log(parts: &[Part]) -> Result<String, MergeError> {
     use std::collections::BTreeMap;
     const SECOND_NS: u64 = 1_000_000_000;
     let start = parts.iter().map(|p| p.window_start_unix_ns).min();
-    let start = start.ok_or_else(nothing)?;
+    let start = start.ok_or_else(nothing_to_merge)?;
     let mut all: BTreeMap<(u64, Option<&str>), (u64, Histogram)> = BTreeMap::new();
     for part in parts {
         let log = part.log.as_ref().ok_or_else(|| {
             MergeError(format!(
-                "{} holds no seconds, and an interval log needs them: give the generator's \
-                 records or its own interval log",
+                "{} contains no data by the second, which an interval log needs; give the \
+                 generator's records or its interval log instead",
                 part.source
             ))
         })?;

@@ -1,4 +1,4 @@
-//! One generator, read from whichever of its files was given.
+//! One generator, read from any of its files.
 
 use tare_model::hist::HistogramWire;
 use tare_model::load::merge::SourceKind;
@@ -14,7 +14,7 @@ use tare_stats::hist::Histogram;
 pub struct Part {
     /// Name of the file, for messages.
     pub source: String,
-    /// What kind of file.
+    /// Kind of the file.
     pub(super) kind: SourceKind,
     pub(super) shard: Option<Shard>,
     pub(super) window_start_unix_ns: u64,
@@ -22,17 +22,17 @@ pub struct Part {
     pub(super) latency: Histogram,
     /// Endpoint name to latency of ok responses.
     pub(super) endpoints: Vec<(String, Histogram)>,
-    /// Everything it stated; absent in interval logs.
+    /// The generator's result; `None` for an interval log.
     pub(super) result: Option<LoadResult>,
-    /// Its seconds; absent in results.
+    /// Latency by second; `None` for a result.
     pub(super) log: Option<Log>,
 }
 
 impl Part {
-    /// Reads `text`, whichever of the three formats it is.
+    /// Reads `text` in any of the three formats.
     ///
     /// # Errors
-    /// [`MergeError`] when it is none of them, or damaged.
+    /// [`MergeError`] when the text has none of these formats, or is damaged.
     pub fn read(source: &str, text: &str) -> Result<Self, MergeError> {
         let first = text.trim_start().lines().next().unwrap_or("");
         if first.starts_with('{') {
@@ -58,19 +58,19 @@ impl Part {
 
     fn of_document(source: &str, text: &str) -> Result<Self, MergeError> {
         let value: serde_json::Value = serde_json::from_str(text)
-            .map_err(|e| unknown(source, &format!("found damaged JSON: {e}")))?;
+            .map_err(|e| unknown(source, &format!("found invalid JSON: {e}")))?;
         if value.get("generators").is_some() {
-            let found = "found a merged document, which does not separate its generators";
+            let found = "found a merged document, without the results of its generators";
             return Err(unknown(source, found));
         }
         let version = value
             .get("schema_version")
             .and_then(serde_json::Value::as_u64);
         if version.is_some_and(|v| v > u64::from(tare_model::SCHEMA_VERSION)) {
-            return Err(unknown(source, "found the document of a newer tare"));
+            return Err(unknown(source, "found a document of a newer tare version"));
         }
         let result: LoadResult = serde_json::from_value(value)
-            .map_err(|e| unknown(source, &format!("found JSON, but {e}")))?;
+            .map_err(|e| unknown(source, &format!("found JSON without a load result: {e}")))?;
         if !result.counts.identity_holds() {
             let found = result.counts;
             return Err(MergeError::at(source, StreamError::Identity { found }));
@@ -100,7 +100,7 @@ impl Part {
             window_ns = window_ns.max(line.from_ns.saturating_add(line.length_ns));
             match &line.tag {
                 None => latency.merge(&line.histogram),
-                // Failures are no latency of responses.
+                // The latency of errors and timeouts is not part of the latency of responses.
                 Some(tag) if is_of_failures(tag) => {}
                 Some(tag) => match endpoints.iter_mut().find(|(n, _)| n == tag) {
                     Some((_, sum)) => sum.merge(&line.histogram),
@@ -155,7 +155,7 @@ impl Part {
         decoded(&self.source, wire)
     }
 
-    /// When its window ends.
+    /// End of the window in nanoseconds since 1970.
     pub(super) fn end_unix_ns(&self) -> u64 {
         self.window_start_unix_ns.saturating_add(self.window_ns)
     }
@@ -165,7 +165,7 @@ fn decoded(source: &str, wire: &HistogramWire) -> Result<Histogram, MergeError> 
     Histogram::from_wire(wire).map_err(|found| MergeError::at(source, found))
 }
 
-/// A file in none of the formats.
+/// The error for a file in none of the formats.
 fn unknown(source: &str, found: &str) -> MergeError {
     MergeError::at(
         source,
@@ -176,7 +176,7 @@ fn unknown(source: &str, found: &str) -> MergeError {
     )
 }
 
-/// Whether a tag is `NAME#CLASS`. The names of endpoints may have a `#`, too.
+/// Whether a tag is `NAME#CLASS`. Names of endpoints can contain a `#`, too.
 fn is_of_failures(tag: &str) -> bool {
     let class = tag.rsplit_once('#').map(|(_, class)| class);
     ErrorClass::ALL.iter().any(|c| Some(c.key()) == class)

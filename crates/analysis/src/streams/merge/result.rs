@@ -1,4 +1,4 @@
-//! All that generators state, as the one result of a generator that did it all.
+//! The merged result: as a single generator with the whole load would have written it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use tare_model::verdict::Verdict;
 use super::{MergeError, Part};
 use tare_stats::hist::Histogram;
 
-/// The result of all parts; `None` when one of them stated none.
+/// Merges the results of all parts; `None` if a part has no result.
 pub(super) fn of(
     parts: &[Part],
     start: u64,
@@ -78,7 +78,7 @@ pub(super) fn of(
     }))
 }
 
-/// The sum of what some of the results may have; `None` when none has.
+/// The sum of a histogram that only some results have; `None` if none has it.
 fn sum<'a>(
     parts: &'a [Part],
     of: impl Fn(&'a LoadResult) -> Option<&'a HistogramWire>,
@@ -92,7 +92,7 @@ fn sum<'a>(
     Ok(all)
 }
 
-/// Handshakes of all parts; `None` when none used TLS.
+/// Handshakes of all parts; `None` if none used TLS.
 fn tls(parts: &[Part]) -> Result<Option<TlsResult>, MergeError> {
     let Some(handshake) = sum(parts, |r| Some(&r.tls.as_ref()?.handshake))? else {
         return Ok(None);
@@ -110,7 +110,7 @@ fn tls(parts: &[Part]) -> Result<Option<TlsResult>, MergeError> {
     }))
 }
 
-/// The sampled requests of all parts; `None` when none took samples.
+/// The sampled requests of all parts; `None` if none took samples.
 fn instrument(parts: &[Part]) -> Result<Option<InstrumentError>, MergeError> {
     let send = sum(parts, |r| Some(&r.instrument_error.as_ref()?.send))?;
     let service_time = sum(parts, |r| Some(&r.instrument_error.as_ref()?.service_time))?;
@@ -136,12 +136,12 @@ fn instrument(parts: &[Part]) -> Result<Option<InstrumentError>, MergeError> {
     }))
 }
 
-/// A sum that stops at the largest number: counts from a file may be anything.
+/// A saturating sum, because counts from a file can have any value.
 fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// Slots sent over the common window: a generator that came late has sent less in it.
+/// The rate over the merged window. A generator that started late has sent fewer requests in it.
 fn rate(results: &[&LoadResult], window_ns: u64) -> Rate {
     let sent: f64 = results
         .iter()
@@ -157,7 +157,8 @@ fn rate(results: &[&LoadResult], window_ns: u64) -> Rate {
     }
 }
 
-/// Shards of one schedule name its whole rate; generators of their own add up.
+/// The mode of shards of one schedule contains the whole rate. The rates of independent generators
+/// are added.
 fn mode(first: &LoadResult, results: &[&LoadResult], target: Option<f64>) -> Mode {
     let mut mode = first.mode.clone();
     let one_schedule = results
@@ -184,7 +185,7 @@ fn add(to: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
     }
 }
 
-/// One endpoint's sums.
+/// Sums of one endpoint.
 #[derive(Default)]
 struct Sums {
     counts: Counts,
@@ -236,7 +237,7 @@ fn generator(results: &[&LoadResult]) -> GeneratorStats {
     let throttled: Option<u64> = each()
         .filter_map(|g| g.throttled_ns)
         .reduce(u64::saturating_add);
-    // In an order that does not depend on the results'.
+    // Sorted, so that the order of the results does not matter.
     let mut core_to_core: Vec<[f64; 2]> = each().flat_map(|g| g.core_to_core_ns.clone()).collect();
     core_to_core.sort_by(|a, b| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
     GeneratorStats {

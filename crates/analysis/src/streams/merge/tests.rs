@@ -13,12 +13,12 @@ const WINDOW: u64 = 10_000_000_000;
 /// A slot: latency, lateness, endpoint, and whether it failed.
 type Slot = (u64, u64, usize, bool);
 
-/// What a recorder finds that is fed nothing.
+/// The result of a recorder without slots.
 pub(crate) fn nothing_sent() -> LoadResult {
     record(&[], None)
 }
 
-/// What one recorder finds that is fed `slots`.
+/// The result of one recorder for `slots`.
 fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
     let [mut latency, mut service, mut lateness, mut wait, mut error] =
         [const { None::<Histogram> }; 5].map(Option::unwrap_or_default);
@@ -106,7 +106,7 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
             bytes_sent: slots.len() as u64,
             bytes_received: 0,
             throttled_ns: None,
-            // Not the same of each generator.
+            // Differs between generators.
             awake: !slots.len().is_multiple_of(3),
             core_to_core_ns: vec![[40.0 + slots.len() as f64, 190.0]],
         },
@@ -171,16 +171,17 @@ proptest! {
             let mut r = r.clone();
             r.verdict = Verdict::default();
             r.rate.achieved = 0.0;
-            // Each generator looks for itself.
+            // Each generator measures these for itself.
             r.generator.core_to_core_ns.clear();
             r.generator.awake = false;
             serde_json::to_string(&r).unwrap()
         };
         prop_assert_eq!(bits(&found), bits(&whole));
-        let mut looks: Vec<f64> = (0..divisions).map(|i| 40.0 + of(Some(i)).len() as f64).collect();
-        looks.sort_by(f64::total_cmp);
-        let looks: Vec<[f64; 2]> = looks.into_iter().map(|ns| [ns, 190.0]).collect();
-        prop_assert_eq!(&found.generator.core_to_core_ns, &looks);
+        let latency = |i| 40.0 + of(Some(i)).len() as f64;
+        let mut latencies: Vec<f64> = (0..divisions).map(latency).collect();
+        latencies.sort_by(f64::total_cmp);
+        let latencies: Vec<[f64; 2]> = latencies.into_iter().map(|ns| [ns, 190.0]).collect();
+        prop_assert_eq!(&found.generator.core_to_core_ns, &latencies);
         let awake = (0..divisions).all(|i| !of(Some(i)).len().is_multiple_of(3));
         prop_assert_eq!(found.generator.awake, awake);
         prop_assert!((found.rate.achieved - whole.rate.achieved).abs() < 1e-9);
@@ -198,9 +199,9 @@ proptest! {
             .enumerate()
             .map(|(i, t)| Part::read(&format!("{i}.hlog"), t).unwrap())
             .collect();
-        // Small parts may be alike by chance; that is another test.
-        let alike = |a: usize, b: usize| !of(a).is_empty() && parts[a].latency == parts[b].latency;
-        prop_assume!(!alike(0, 1) && !alike(0, 2) && !alike(1, 2));
+        // Small parts may be equal by chance. Another test covers equal parts.
+        let equal = |a: usize, b: usize| !of(a).is_empty() && parts[a].latency == parts[b].latency;
+        prop_assume!(!equal(0, 1) && !equal(0, 2) && !equal(1, 2));
         let mut backwards = parts.clone();
         backwards.reverse();
         let log = interval_log(&parts).unwrap();
@@ -213,7 +214,7 @@ proptest! {
         let m = merged(backwards).unwrap();
         prop_assert_eq!(Histogram::from_wire(&m.latency).unwrap(), again.latency);
         prop_assert!(m.result.is_none());
-        prop_assert_eq!(m.verdict.grade, Grade::Suspect, "logs do not say how good they are");
+        prop_assert_eq!(m.verdict.grade, Grade::Suspect, "logs have no verdict");
     }
 }
 
@@ -232,7 +233,7 @@ fn percentiles_come_from_merged_counts_and_are_not_averaged() {
 }
 
 #[test]
-fn of_one_start_the_window_and_the_samples_are_those_of_all() {
+fn shards_with_one_start_have_the_longest_window_and_all_samples() {
     let slots: Vec<Slot> = (0..200).map(|i| (1_000_000 + i, 0, 0, false)).collect();
     let own = |samples: u64, index| LoadResult {
         verdict: Verdict::from_findings(too_few(samples).into_iter().collect()),
@@ -249,17 +250,17 @@ fn of_one_start_the_window_and_the_samples_are_those_of_all() {
         assert_eq!(all.verdict, Verdict::default(), "300 responses are enough");
     }
     let few = of_one_start(&[own(100, 0), own(150, 1)]).unwrap().unwrap();
-    let said: Vec<&str> = few
+    let found: Vec<&str> = few
         .verdict
         .reasons
         .iter()
         .map(|f| f.found.as_str())
         .collect();
-    assert_eq!(said, ["p99 rests on 250 responses, expected at least 299"]);
+    assert_eq!(found, ["p99 rests on 250 responses, expected at least 299"]);
 }
 
 #[test]
-fn a_log_tells_failures_from_endpoints_with_a_number_sign() {
+fn failures_and_endpoints_with_a_number_sign_are_distinguished() {
     let mut h = Histogram::new();
     h.record(7);
     let line = |tag| hlog::line(tag, 0, 1_000_000_000, &h);
@@ -271,14 +272,14 @@ fn a_log_tells_failures_from_endpoints_with_a_number_sign() {
 }
 
 #[test]
-fn one_generator_given_twice_is_refused_whatever_its_form() {
+fn a_generator_given_twice_is_refused_in_any_format() {
     let slots: Vec<Slot> = (0..500).map(|i| (1_000_000 + i, 0, 0, false)).collect();
     let a = record(&slots, shard(0, 2));
     let b = record(&slots[..100], shard(0, 2));
     let error = merged(vec![part("a", &a), part("b", &b)]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a and b are both shard 0 of 2 of one window; give each generator once"
+        "a and b are both shard 0 of 2 of the same window; give each generator once"
     );
     let lone = record(&slots, shard(0, 1));
     let twice = merged(vec![part("x", &lone), part("y", &lone)]).unwrap_err();
@@ -287,7 +288,7 @@ fn one_generator_given_twice_is_refused_whatever_its_form() {
     let log = Part::read("x.hlog", &log_of(&latencies)).unwrap();
     let twice = merged(vec![part("x", &lone), log]).unwrap_err();
     assert!(twice.to_string().ends_with("give each generator once"));
-    // Others of the same window are welcome.
+    // Another generator of the same time is accepted.
     let mut other = record(&slots[1..], shard(0, 1));
     other.window_start_unix_ns += 1;
     assert!(merged(vec![part("x", &lone), part("y", &other)]).is_ok());
@@ -299,7 +300,7 @@ fn missing_shards_are_named_and_only_allowed_on_request() {
     let parts = || vec![part("b", &record(&slots, shard(2, 4)))];
     let error = merged(parts()).unwrap_err().to_string();
     assert!(
-        error.starts_with("of 4 shards, missing: 0, 1, 3"),
+        error.starts_with("missing shards: 0, 1, 3 (of 4); "),
         "{error}"
     );
     let m = merge(parts(), true).unwrap();
@@ -314,7 +315,7 @@ fn missing_shards_are_named_and_only_allowed_on_request() {
 }
 
 #[test]
-fn windows_that_do_not_overlap_are_no_measurement() {
+fn windows_that_do_not_overlap_are_refused() {
     let slots: Vec<Slot> = (0..500).map(|i| (1_000_000 + i, 0, 0, false)).collect();
     let a = record(&slots, None);
     let mut b = a.clone();
@@ -332,7 +333,7 @@ fn windows_that_do_not_overlap_are_no_measurement() {
 }
 
 #[test]
-fn the_generator_that_stands_apart_is_named_and_no_other() {
+fn only_the_generator_that_differs_is_named() {
     let mut rng = tare_model::rng::Rng::new(7);
     let mut named = |factors: &[f64]| -> Vec<String> {
         let parts = factors.iter().enumerate().map(|(i, factor)| {
@@ -344,8 +345,8 @@ fn the_generator_that_stands_apart_is_named_and_no_other() {
             )
         });
         let m = merged(parts.collect()).unwrap();
-        let apart = m.generators.iter().filter(|g| !g.deviations.is_empty());
-        let names: Vec<String> = apart.map(|g| g.source.clone()).collect();
+        let differing = m.generators.iter().filter(|g| !g.deviations.is_empty());
+        let names: Vec<String> = differing.map(|g| g.source.clone()).collect();
         let findings = m.verdict.reasons.iter();
         assert_eq!(
             findings
@@ -363,12 +364,12 @@ fn the_generator_that_stands_apart_is_named_and_no_other() {
 }
 
 #[test]
-fn what_is_no_generators_file_is_refused_with_its_name() {
+fn other_files_are_refused_with_their_name() {
     let error = |text: &str| Part::read("f", text).unwrap_err().to_string();
     assert!(error("").starts_with("f: found an empty file; expected"));
     assert!(error("hello").starts_with("f: found \"hello\""));
-    assert!(error("{\"a\":1}").contains("found JSON, but"));
-    assert!(error("{\"a\":").contains("damaged JSON"));
+    assert!(error("{\"a\":1}").contains("found JSON without a load result"));
+    assert!(error("{\"a\":").contains("invalid JSON"));
     assert!(error("{\"generators\":[]}").contains("a merged document"));
     assert!(error("{\"schema_version\":99}").contains("newer tare"));
     assert!(error("{\"type\":\"progress\"}").starts_with("f: line 1"));
@@ -378,23 +379,23 @@ fn what_is_no_generators_file_is_refused_with_its_name() {
 }
 
 #[test]
-fn what_there_cannot_be_is_refused_and_sums_do_not_overflow() {
+fn impossible_values_are_refused_and_sums_do_not_overflow() {
     let slots: Vec<Slot> = (0..500)
         .map(|i| (1_000_000 + i, 0, 0, i % 9 == 0))
         .collect();
     let read = |result: &LoadResult| Part::read("x", &serde_json::to_string(result).unwrap());
-    let said = |result: &LoadResult| read(result).unwrap_err().to_string();
-    let impossible = said(&record(&slots, shard(7, 3)));
+    let error = |result: &LoadResult| read(result).unwrap_err().to_string();
+    let impossible = error(&record(&slots, shard(7, 3)));
     assert!(impossible.contains("shard 7 of 3"), "{impossible}");
-    // Of so many shards a few are named.
+    // Only the first of many missing shards are named.
     let one = read(&record(&slots, shard(1, u32::MAX))).unwrap();
     let missing = merged(vec![one]).unwrap_err().to_string();
-    let named = "missing: 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, and 4294967274 more";
+    let named = "missing shards: 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, and 4294967274 more";
     assert!(missing.contains(named), "{missing}");
     let mut wrapped = record(&slots, None);
     wrapped.counts.ok = u64::MAX;
     wrapped.counts.timeout = wrapped.counts.planned - wrapped.counts.error + 1;
-    let wrapped = said(&wrapped);
+    let wrapped = error(&wrapped);
     assert!(wrapped.contains("do not add up"), "{wrapped}");
     let mut most = record(&slots, None);
     most.generator.bytes_sent = u64::MAX;

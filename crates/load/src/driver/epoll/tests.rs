@@ -7,10 +7,10 @@ use rustix::net::{bind, getsockname, listen};
 
 #[test]
 fn a_busy_loop_wakes_less_often() {
-    assert_eq!(grain_ns(1_000, 1_000), GRAIN_NS_MIN);
-    assert_eq!(grain_ns(1_000, 500), GRAIN_NS_MIN);
-    assert_eq!(grain_ns(1_000, 0), GRAIN_NS_MAX);
-    let between = grain_ns(1_000, 275);
+    assert_eq!(shortest_sleep_ns(1_000, 1_000), SHORTEST_SLEEP_NS_IDLE);
+    assert_eq!(shortest_sleep_ns(1_000, 500), SHORTEST_SLEEP_NS_IDLE);
+    assert_eq!(shortest_sleep_ns(1_000, 0), SHORTEST_SLEEP_NS_BUSY);
+    let between = shortest_sleep_ns(1_000, 275);
     assert!((29_000..31_000).contains(&between), "{between}");
 }
 
@@ -43,7 +43,7 @@ fn an_unfinished_connection_attempt_does_not_count_as_open() {
 }
 
 #[test]
-fn a_timer_ends_waits_with_nanosecond_grain() {
+fn a_timer_ends_waits_with_nanosecond_resolution() {
     let mut driver = EpollDriver::with_timer(Pace::Sleep).unwrap();
     assert!(driver.timer.is_some());
     let wait_ns = 300_000;
@@ -56,7 +56,7 @@ fn a_timer_ends_waits_with_nanosecond_grain() {
         .collect();
     waits.sort_unstable();
     assert!(waits[0] >= wait_ns, "{waits:?}");
-    // The shortest of them: others may be late on a busy machine.
+    // Only the shortest wait is checked, because others may be late on a busy machine.
     assert!(waits[0] < 1_000_000, "{waits:?}");
 }
 
@@ -87,7 +87,7 @@ fn connected() -> (EpollDriver, std::net::TcpStream) {
     (driver, peer)
 }
 
-/// The report within a second; `None` without one.
+/// Waits up to a second for a report; `None` without one.
 fn waited(driver: &mut EpollDriver) -> Option<Ready> {
     let mut ready = Vec::new();
     let now = driver.now();

@@ -1,4 +1,4 @@
-//! Waiting with nanosecond grain without `epoll_pwait2`: a timer descriptor ends the wait.
+//! Waits with nanosecond resolution without `epoll_pwait2`: a timer descriptor ends the wait.
 
 use std::os::fd::OwnedFd;
 
@@ -24,11 +24,11 @@ impl Timer {
     /// Registers a timer in `epoll`.
     ///
     /// # Errors
-    /// When the kernel refuses a timer descriptor.
+    /// When the kernel cannot create a timer descriptor.
     pub(super) fn new(epoll: &Epoll) -> std::io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // Edge-triggered: the next setting discards an expiration that nobody has read.
+        // Edge-triggered, because expirations are never read; setting the timer discards them.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
         epoll.add(&fd, EpollEvent::new(flags, TIMER))?;
         Ok(Self {
@@ -37,7 +37,7 @@ impl Timer {
         })
     }
 
-    /// Waits as `epoll_pwait2` does, and returns the number of `events` filled in.
+    /// Waits like `epoll_pwait2`; returns the number of `events` filled in.
     pub(super) fn wait(
         &mut self,
         epoll: &Epoll,

@@ -10,13 +10,13 @@ pub enum HpackError {
     /// An index above both tables, or 0.
     #[error("a header block refers to a table entry that does not exist")]
     Index,
-    /// More than 28 bits.
+    /// An integer of more than 28 bits.
     #[error("an integer in a header block is too large")]
     Integer,
     /// Wrong padding, or the symbol for the end of a string.
     #[error("malformed Huffman string in a header block")]
     Huffman,
-    /// Above the announced size, or not at the beginning of a block.
+    /// A table size update above the announced size, or not at the beginning of a block.
     #[error("a table size update is misplaced or above the announced size")]
     TableSize,
 }

@@ -2,7 +2,7 @@
 
 use super::HpackError;
 
-/// Most octets after the prefix: 28 bits, far above any limit here.
+/// Maximum number of octets after the prefix: 28 bits, far above any limit here.
 const OCTETS_MAX: usize = 4;
 
 /// Reads an integer with a prefix of `bits` from the front of `input`.

@@ -1,5 +1,5 @@
-//! Header compression. Requests are encoded without the dynamic table, so that one block is
-//! valid on every connection; responses are decoded with both tables.
+//! Header compression. Requests are encoded without the dynamic table, so one block is valid
+//! on every connection; responses are decoded with both tables.
 //!
 //! Source: RFC 7541.
 
@@ -20,5 +20,6 @@ pub use field::FieldKind;
 
 /// Size of the peer's dynamic table: the initial value, which this client does not change.
 pub const TABLE_BYTES_MAX: usize = 4096;
-/// What an entry of the table, or of a list of fields, counts in addition to its bytes.
+/// Size in bytes that each entry of the table, and each field of a header list, counts in
+/// addition to its name and value.
 pub const ENTRY_OVERHEAD_BYTES: usize = 32;

@@ -70,7 +70,7 @@ pub(super) const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// Most evicted entries whose memory is kept for new ones.
+/// Maximum number of evicted entries whose memory is kept for new ones.
 const SPARE_MAX: usize = 16;
 
 #[derive(Debug)]

@@ -152,7 +152,7 @@ fn responses_of_the_standard_decode() {
 }
 
 #[test]
-fn errors_of_the_standard_are_errors() {
+fn malformed_header_blocks_are_errors() {
     for (block, error) in [
         (&[0x80][..], HpackError::Index),
         (&[0xbe], HpackError::Index),

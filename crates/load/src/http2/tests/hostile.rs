@@ -1,4 +1,4 @@
-//! Servers that violate the protocol, or exhaust resources within it.
+//! Servers that violate the protocol, or try to exhaust resources without violating it.
 
 use crate::http2::client::EventKind;
 use crate::http2::frame::{self, END_HEADERS, END_STREAM, ErrorCode, PADDED};

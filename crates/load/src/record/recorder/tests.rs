@@ -4,15 +4,15 @@ use tare_stats::Histogram;
 use super::*;
 
 #[test]
-fn endpoint_statistics_do_not_depend_on_the_handovers() {
-    let merged = |hand_over_each: u64| {
+fn endpoint_statistics_do_not_depend_on_the_flushes() {
+    let merged = |flush_each: u64| {
         let mut r = Recorder::new(3, 0, SECOND_NS, true);
         let mut page = SlotStats::default();
         for i in 0..3_000 {
             let name = (i % 2) as u32;
             r.planned(i, name);
             r.ended(i, i + i * i * 1_000, name, Ending::Ok);
-            if i % hand_over_each == 0 {
+            if i % flush_each == 0 {
                 let stats = r.take();
                 stats.seconds.iter().for_each(|(_, p)| page.merge(p, 3));
             }

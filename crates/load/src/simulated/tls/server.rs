@@ -42,7 +42,7 @@ impl Authority {
     }
 }
 
-/// How the server departs from a correct handshake or response.
+/// How the server deviates from a correct handshake or response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behaviour {
     Good,

@@ -1,4 +1,4 @@
-//! Where these tests run: in virtual time with bytes in random pieces, and on loopback
+//! The environments of these tests: virtual time with bytes in random pieces, and loopback
 //! sockets.
 
 use std::collections::HashMap;
@@ -53,7 +53,7 @@ pub(super) struct Simulated {
 /// Sends the server's bytes in random pieces.
 pub(super) struct RandomPieces {
     server: Server,
-    /// By connection; with the instant until which bytes are on their way.
+    /// By connection, each with the instant until which its bytes are in transit.
     peers: HashMap<(ConnId, u64), (Peer, u64)>,
     chaos: Chaos,
 }
@@ -80,7 +80,7 @@ impl SimServer for RandomPieces {
         let mut steps = Vec::new();
         let mut at = busy_until.saturating_sub(now).max(20_000);
         for mut step in peer.bytes(bytes) {
-            if self.chaos.strikes() {
+            if self.chaos.draws_fault() {
                 at += self.chaos.rng.below(30 * MS);
                 step = corrupted(step, &mut self.chaos.rng);
             }
@@ -105,7 +105,7 @@ impl SimServer for RandomPieces {
     }
 }
 
-/// The step, ended, shortened or changed.
+/// Returns the step closed, reset, truncated, changed, or without a change.
 fn corrupted(step: Step, rng: &mut Rng) -> Step {
     match (rng.below(5), step) {
         (0, _) => Step::Close(0),

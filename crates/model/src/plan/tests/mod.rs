@@ -1,4 +1,4 @@
-//! Plans from text: good ones, wrong ones, and noise.
+//! Plans from text: valid, invalid and random.
 
 use proptest::prelude::*;
 
@@ -28,9 +28,9 @@ fn quick(sets: &[&str]) -> Plan {
     good(builtin("quick").unwrap().text, sets)
 }
 
-/// Each case of `errors.txt`: a title, the arguments of `--set` behind `$`, the
-/// plan, and after the last `---` its problems. The text of a title that begins with `mesh:` or
-/// `graph:` is such a file. `TARE_UPDATE=1` writes the file anew.
+/// Each case of `errors.txt`: a title, the arguments of `--set` after `$`, the plan, and after the
+/// last `---` its problems. If the title begins with `mesh:` or `graph:`, the text is a mesh file
+/// or a graph file instead of a plan. `TARE_UPDATE=1` rewrites `errors.txt`.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test of a snapshot")]
 fn every_kind_of_error_has_its_location_what_was_found_and_what_was_expected() {
@@ -98,7 +98,7 @@ fn an_empty_plan_is_the_defaults() {
 }
 
 #[test]
-fn the_built_in_plans_are_what_they_promise() {
+fn the_built_in_plans_are_valid_and_match_their_descriptions() {
     for builtin in builtins() {
         let plan = good(builtin.text, &[]);
         assert_eq!(plan.name, builtin.name);
@@ -129,7 +129,7 @@ fn the_built_in_plans_are_what_they_promise() {
 }
 
 #[test]
-fn a_mesh_runs_where_it_can() {
+fn a_mesh_that_cannot_run_in_the_environment_is_refused() {
     let errors = |text: &str| {
         let none = |_: &str| Err("no file".to_owned());
         resolve("plan.yaml", text, &[], &none)
@@ -171,7 +171,7 @@ fn arrivals_with_a_rate_of_their_own_name_the_load() {
 }
 
 #[test]
-fn set_changes_what_was_written_and_adds_what_was_not() {
+fn set_changes_written_keys_and_adds_missing_ones() {
     let plan = quick(&[
         "load.rate=1.5krps",
         "workload.instances=30",
@@ -186,7 +186,7 @@ fn set_changes_what_was_written_and_adds_what_was_not() {
     assert_eq!(plan.loads[0].arrivals, Arrivals::Poisson);
     assert_eq!(plan.workload.instances, 30);
     assert_eq!(plan.meshes[0].name, "envoy");
-    assert_eq!(plan.baseline, "bare", "the baseline was written");
+    assert_eq!(plan.baseline, "bare", "the plan names its baseline");
     assert_eq!(plan.repeats, 5);
     assert_eq!(plan.description, "a, b and c");
 
@@ -197,7 +197,7 @@ fn set_changes_what_was_written_and_adds_what_was_not() {
 }
 
 #[test]
-fn set_reaches_into_lists_and_behind_short_forms() {
+fn set_changes_items_of_lists_and_keys_of_short_forms() {
     let plan = quick(&[
         "load.rate[1]=600",
         "meshes[1].name=two",
@@ -233,7 +233,7 @@ fn lists_of_rates_and_connections_make_loads_of_all_pairs() {
 }
 
 #[test]
-fn a_graph_may_be_written_out_or_lie_in_a_file() {
+fn a_graph_may_be_inline_or_in_a_file() {
     let graph = serde_json::to_string(&crate::graph::builtin("echo").unwrap()).unwrap();
     let inline = good(&format!("workload: {{graph: {graph}}}"), &[]);
     let read = |path: &str| match path {
@@ -241,14 +241,14 @@ fn a_graph_may_be_written_out_or_lie_in_a_file() {
         _ => no_files(path),
     };
     let text = "workload: {graph: {file: my/graph.yaml}}";
-    let filed = resolve("p.yaml", text, &[], &read).unwrap();
+    let from_file = resolve("p.yaml", text, &[], &read).unwrap();
     let named = good("workload: echo", &[]);
     assert_eq!(inline.workload, named.workload);
-    assert_eq!(filed.workload, named.workload);
+    assert_eq!(from_file.workload, named.workload);
 }
 
 #[test]
-fn a_mesh_of_ones_own_is_a_file() {
+fn a_mesh_of_the_user_is_read_from_a_file() {
     let mesh =
         "name: mine\ndata_plane: envoy-sidecar\nvariants:\n  big: {settings: {concurrency: 4}}\n";
     let read = |_: &str| Ok(mesh.to_owned());
@@ -266,9 +266,9 @@ fn a_mesh_of_ones_own_is_a_file() {
     );
 }
 
-/// The plans of docs/plans.md are good, and its mesh is one.
+/// The plans in docs/plans.md are valid, and so is the mesh file.
 #[test]
-fn what_the_documentation_shows_can_be_used() {
+fn the_examples_in_the_documentation_are_valid() {
     let page = include_str!("../../../../../docs/plans.md");
     let blocks: Vec<&str> = page
         .split("```yaml\n")
@@ -316,7 +316,7 @@ fn huge_and_deep_texts_are_refused() {
 }
 
 #[test]
-fn windows_line_ends_and_byte_order_marks_are_no_errors() {
+fn windows_line_ends_and_byte_order_marks_are_accepted() {
     let text = "\u{feff}name: a\r\nrepeats: 2\r\nload:\r\n  rate: 5\r\n";
     let plan = good(text, &[]);
     assert_eq!((plan.name.as_str(), plan.repeats), ("a", 2));
@@ -324,7 +324,7 @@ fn windows_line_ends_and_byte_order_marks_are_no_errors() {
 }
 
 #[test]
-fn a_resolved_plan_survives_json() {
+fn a_resolved_plan_round_trips_through_json() {
     for builtin in builtins() {
         let plan = good(builtin.text, &[]);
         let json = serde_json::to_string(&plan).unwrap();
@@ -333,7 +333,7 @@ fn a_resolved_plan_survives_json() {
 }
 
 #[test]
-fn the_estimate_holds_the_windows_and_grows_with_the_sidecars() {
+fn the_estimate_includes_the_windows_and_grows_with_the_sidecars() {
     let bare = quick(&["meshes=bare"]);
     let windows = 2 * 5 * (3 * SECOND_NS + SECOND_NS);
     assert!(bare.estimated_duration_ns() > windows);
@@ -341,9 +341,8 @@ fn the_estimate_holds_the_windows_and_grows_with_the_sidecars() {
     assert!(envoy.estimated_duration_ns() > bare.estimated_duration_ns());
 }
 
-/// Whatever a plan says, resolving it ends in a plan that keeps its promises or in
-/// problems that can be shown.
-fn holds(text: &str, sets: &[String]) -> Result<(), TestCaseError> {
+/// Checks that any text resolves either to a valid plan or to problems that can be displayed.
+fn resolves_or_reports(text: &str, sets: &[String]) -> Result<(), TestCaseError> {
     match resolve("plan.yaml", text, sets, &no_files) {
         Ok(plan) => {
             let mut names: Vec<&str> = plan.meshes.iter().map(|m| m.name.as_str()).collect();
@@ -372,17 +371,17 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(text in "\\PC{0,200}") {
-        holds(&text, &[])?;
+        resolves_or_reports(&text, &[])?;
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        holds(&String::from_utf8_lossy(&bytes), &[])?;
+        resolves_or_reports(&String::from_utf8_lossy(&bytes), &[])?;
     }
 
     #[test]
     fn no_yaml_like_text_makes_it_panic(text in "[a-c:&*!|>{}\\[\\],\"'#%@?\\- \n\t]{0,80}") {
-        holds(&text, &[])?;
+        resolves_or_reports(&text, &[])?;
     }
 
     #[test]
@@ -397,7 +396,7 @@ proptest! {
         let end = (start + length).min(text.len());
         // The built-in plans are ASCII: every byte is a boundary.
         let changed = format!("{}{new}{}", &text[..start], &text[end..]);
-        holds(&changed, &[])?;
+        resolves_or_reports(&changed, &[])?;
     }
 
     #[test]
@@ -407,11 +406,11 @@ proptest! {
         noise in "\\PC{0,20}",
     ) {
         let text = builtin("quick").unwrap().text;
-        holds(text, &[format!("{path}={value}"), noise])?;
+        resolves_or_reports(text, &[format!("{path}={value}"), noise])?;
     }
 
     #[test]
-    fn a_number_in_range_is_taken_as_it_is(
+    fn a_number_in_range_is_kept(
         rate in 1u32..10_000, connections in 2u32..1000, seconds in 1u64..1000, seed: u64,
     ) {
         let text = format!(

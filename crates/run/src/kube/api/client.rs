@@ -1,6 +1,6 @@
-//! Requests to the API server. kube builds each request; this client sends it, limits the
-//! wait for the response, and sends it again while the server is away or busy, so that a
-//! restart of the server in the middle of a trial costs nothing.
+//! Requests to the API server. The crate `kube` builds each request; this client sends it, limits
+//! the wait for the response, and sends it again while the server is unavailable or overloaded, so
+//! that a restart of the server during a trial does not affect the trial.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,13 +25,13 @@ use super::kinds::{Kind, POD, POD_LOG, POD_PROXY};
 use super::lines::Lines;
 use crate::environment::EnvironmentError;
 
-/// How long a request is sent again while the server is away or busy.
+/// How long a request is sent again while the server is unavailable or overloaded.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// Longest wait for the head of a response, and then for its body.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(30);
-/// Requests that are sent at the same time.
+/// Maximum number of requests at the same time.
 const CONCURRENT_MAX: usize = 16;
 /// How long the server may keep a watch open, in seconds.
 const WATCH_S: u32 = 3600;
@@ -74,7 +74,7 @@ impl ApiError {
         self.status == Some(403)
     }
 
-    /// Whether another writer was faster, or an object of this name exists.
+    /// Whether another client changed the object first, or an object of this name exists.
     fn is_conflict(&self) -> bool {
         self.status == Some(409)
     }
@@ -115,10 +115,10 @@ impl std::fmt::Debug for ApiClient {
 }
 
 impl ApiClient {
-    /// Makes a client; sends nothing.
+    /// Creates a client, without sending a request.
     pub(crate) fn new(mut config: Config) -> Result<Self, kube::Error> {
         config.connect_timeout = Some(Duration::from_secs(5));
-        // A watch or a log may be silent for long.
+        // A watch or a log may send nothing for a long time.
         config.read_timeout = None;
         // Retries are made in this file, where they are counted.
         config.default_retry = false;
@@ -164,7 +164,7 @@ impl ApiClient {
         })
     }
 
-    /// Sends a request, and sends it again while the server is away or busy.
+    /// Sends a request, and sends it again while the server is unavailable or overloaded.
     async fn retry(&self, request: HttpRequest) -> Result<Value, ApiError> {
         let until = Instant::now() + RETRY_FOR;
         let mut pause = PAUSE_FIRST;
@@ -173,7 +173,7 @@ impl ApiClient {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            // An object that exists is not created later, either.
+            // If the object exists, creating it again cannot succeed.
             let exists = request.method() == Method::POST && error.is_conflict();
             if exists || !error.is_transient() || Instant::now() > until {
                 return Err(error);
@@ -235,8 +235,8 @@ impl ApiClient {
         self.apply_at(objects, object).await
     }
 
-    /// Applies objects, several at a time, and returns them in the same order. The first error ends
-    /// it.
+    /// Applies objects, several at a time, and returns them in the same order. Stops at the first
+    /// error.
     pub(crate) async fn apply_all(
         &self,
         objects: Vec<(Kind, Value)>,
@@ -270,8 +270,8 @@ impl ApiClient {
             .await
     }
 
-    /// Deletes an object; its dependents are deleted in the background. It is no error when the
-    /// object does not exist.
+    /// Deletes an object; its dependents are deleted in the background. Succeeds if the object does
+    /// not exist.
     pub(crate) async fn delete(
         &self,
         kind: Kind,
@@ -282,7 +282,7 @@ impl ApiClient {
             .await
     }
 
-    /// As [`Self::delete`], with other parameters.
+    /// Deletes an object with these parameters; otherwise like [`Self::delete`].
     pub(crate) async fn delete_with(
         &self,
         kind: Kind,
@@ -309,8 +309,8 @@ impl ApiClient {
         self.send_for_json(&get(path)?).await
     }
 
-    /// Gets a text from a port of a pod through the API server, without a retry: a failure is a
-    /// result, too.
+    /// Gets a text from a port of a pod through the API server. Does not retry, because a failure
+    /// is also a result.
     pub(crate) async fn pod_text(
         &self,
         (namespace, pod): (&str, &str),
@@ -339,8 +339,8 @@ impl ApiClient {
         self.lines(&pods.logs(pod, &params)?).await
     }
 
-    /// Watches the pods that match a label selector: one change a line, at first the pods that
-    /// exist.
+    /// Watches the pods that match a label selector. Each line is one change; the first lines are
+    /// the pods that exist.
     pub(crate) async fn watch_pods(&self, selector: &str) -> Result<Lines, ApiError> {
         let params = WatchParams::default()
             .labels(selector)
@@ -355,8 +355,8 @@ impl ApiClient {
     }
 }
 
-/// A request builder for the objects of a kind. RBAC is never the first to find a verb that
-/// the printed role lacks.
+/// Returns a request builder for the objects of a kind. Fails for a verb that the printed role
+/// lacks, so that this bug is found even if the user has more rights.
 fn objects(kind: Kind, verb: &str, namespace: Option<&str>) -> Result<Request, ApiError> {
     if kind.has(verb) {
         return Ok(Request::new(kind.path(namespace)));
@@ -384,7 +384,7 @@ async fn body(request: &HttpRequest, response: Response<Body>) -> Result<Bytes, 
         .map_err(|e| ApiError::new(request, None, innermost(&e)))
 }
 
-/// The message of a Kubernetes status, or the start of any other body.
+/// Returns the message of a Kubernetes status, or the start of any other body.
 fn message(status: StatusCode, body: &[u8]) -> String {
     let document = serde_json::from_slice::<Value>(body).ok();
     match document.as_ref().and_then(|v| v["message"].as_str()) {

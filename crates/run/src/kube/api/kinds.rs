@@ -28,14 +28,14 @@ pub(crate) struct Kind {
     pub(crate) why: &'static str,
 }
 
-/// Runs that need a right.
+/// The runs that need a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
     /// All runs.
     Always,
     /// Runs whose settings name pull secrets.
     PullSecrets,
-    /// The same runs, for the named secrets in their own namespace only.
+    /// Runs whose settings name pull secrets, for these secrets in their own namespace only.
     NamedSecrets,
     /// Runs with `sampling: kubelet`.
     Kubelet,
@@ -59,7 +59,7 @@ macro_rules! kinds {
 kinds! {
     NAMESPACE = "Namespace", "" "v1" "namespaces", false, ["list" "create" "patch" "delete"] + [], Always, "one namespace for each instance of the application";
     NODE = "Node", "" "v1" "nodes", false, ["get" "list" "patch"] + [], Always, "reserves a node for the generators, and releases it";
-    NODE_PROXY = "Node", "" "v1" "nodes/proxy", false, ["get"] + [], Kubelet, "reads CPU and memory from kubelets where agents may not run. This right allows more than reading: with it, a kubelet runs commands in pods";
+    NODE_PROXY = "Node", "" "v1" "nodes/proxy", false, ["get"] + [], Kubelet, "reads CPU and memory from kubelets where agents may not run. This right allows more than reading: it also allows running commands in pods";
     POD = "Pod", "" "v1" "pods", true, ["get" "list" "watch" "create" "patch" "delete"] + [], Always, "agents; waits until pods are ready; records why a pod ends during a measurement";
     POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"] + [], Always, "records of generators and agents";
     POD_PROXY = "Pod", "" "v1" "pods/proxy", true, ["get"] + [], Always, "counters of the proxies, and the proof that plain text is refused";
@@ -88,7 +88,7 @@ pub(crate) const COMPARED: [Kind; 6] = [
 ];
 
 impl Kind {
-    /// `v1` or `apps/v1`.
+    /// Returns group and version, for example `v1` or `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -97,7 +97,7 @@ impl Kind {
         }
     }
 
-    /// The path of its objects, in one namespace or in all.
+    /// Returns the path of its objects, in one namespace or in all.
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() {
             "/api"
@@ -112,7 +112,7 @@ impl Kind {
         }
     }
 
-    /// The path of one object, or of a subresource of one object.
+    /// Returns the path of one object, or of a subresource of one object.
     pub(crate) fn object(&self, namespace: Option<&str>, name: &str) -> String {
         let path = format!("{}/{name}", self.path(namespace));
         match self.plural.split_once('/') {
@@ -127,7 +127,7 @@ impl Kind {
     }
 }
 
-/// The kinds whose rights a run with these settings needs, without its meshes.
+/// Returns the kinds whose rights a run with these settings needs, without those of its meshes.
 pub(crate) fn needed(settings: &KubernetesSettings) -> impl Iterator<Item = &'static Kind> {
     let secrets = !settings.image_pull_secrets.is_empty();
     let kubelet = settings.sampling == SamplingSource::Kubelet;
@@ -141,8 +141,8 @@ pub(crate) fn needed(settings: &KubernetesSettings) -> impl Iterator<Item = &'st
     })
 }
 
-/// Writes the role that a run with these settings needs as YAML for `kubectl apply -f -`. The
-/// installation of meshes needs that of `mesh_role`, too.
+/// Returns the role that a run with these settings needs, as YAML for `kubectl apply -f -`. The
+/// installation of meshes also needs the role of `mesh_role`.
 #[must_use]
 pub fn role_yaml(settings: &KubernetesSettings) -> String {
     let mut text = String::from(

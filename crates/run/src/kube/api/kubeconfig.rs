@@ -1,4 +1,4 @@
-//! The cluster of a kubeconfig's context.
+//! Finds the cluster of a kubeconfig's context.
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -7,8 +7,8 @@ use tare_model::plan::KubernetesSettings;
 use super::client::ApiClient;
 use crate::environment::EnvironmentError;
 
-/// The path of the plan's kubeconfig, or TARE_KUBECONFIG; `None` leaves the search to the
-/// rules of Kubernetes (KUBECONFIG, `~/.kube/config`).
+/// Returns the path of the plan's kubeconfig, or TARE_KUBECONFIG. With `None`, the rules of
+/// Kubernetes apply (KUBECONFIG, `~/.kube/config`).
 pub(crate) fn path(settings: &KubernetesSettings) -> Option<String> {
     let from_env = || std::env::var("TARE_KUBECONFIG").ok();
     let path = settings.kubeconfig.clone();
@@ -28,7 +28,7 @@ fn read(settings: &KubernetesSettings) -> Result<Kubeconfig, EnvironmentError> {
     read.map_err(|e| unusable(format!("cannot read the kubeconfig: {e}")))
 }
 
-/// Makes a client for the cluster of the settings; sends nothing.
+/// Creates a client for the cluster of the settings, without sending a request.
 pub(crate) async fn connect(settings: &KubernetesSettings) -> Result<ApiClient, EnvironmentError> {
     let options = KubeConfigOptions {
         context: settings.context.clone(),
@@ -37,10 +37,10 @@ pub(crate) async fn connect(settings: &KubernetesSettings) -> Result<ApiClient, 
     let config = Config::from_custom_kubeconfig(read(settings)?, &options)
         .await
         .map_err(|e| unusable(format!("cannot use the kubeconfig: {e}")))?;
-    ApiClient::new(config).map_err(|e| unusable(format!("cannot make a client: {e}")))
+    ApiClient::new(config).map_err(|e| unusable(format!("cannot create a client: {e}")))
 }
 
-/// The address of the API server of the settings' context; sends nothing.
+/// Returns the address of the API server of the settings' context, without sending a request.
 ///
 /// # Errors
 /// When the kubeconfig cannot be read, or lacks the context.

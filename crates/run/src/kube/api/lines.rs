@@ -8,7 +8,7 @@ use kube::client::Body;
 pub(crate) struct Lines {
     body: Body,
     buffer: Vec<u8>,
-    /// Length of the part of `buffer` that was returned.
+    /// Length of the part of `buffer` that is already returned.
     read: usize,
 }
 

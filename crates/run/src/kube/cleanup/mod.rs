@@ -1,4 +1,4 @@
-//! What cleanup needs: the state of the cluster before a run, and a way to delete stuck pods.
+//! Parts of the cleanup: the state of the cluster before a run, and the deletion of stuck pods.
 
 pub(crate) mod snapshot;
 mod stuck_pods;

@@ -1,4 +1,4 @@
-//! The objects on a cluster before a run, to compare with those after it.
+//! Snapshots of the objects on a cluster, to compare the cluster before and after a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,10 @@ use crate::kube::objects::names::{GENERATOR, MANAGED, name_of};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     objects: BTreeMap<String, BTreeSet<String>>,
-    /// `node: label KEY` and `node: taint KEY`, without values, which other programs may change.
+    /// `node: label KEY` and `node: taint KEY`. Values are left out, because other programs may
+    /// change them.
     nodes: BTreeSet<String>,
-    /// `namespace/name` of ConfigMaps. Control planes create some in every namespace.
+    /// `namespace/name` of ConfigMaps. Control planes create ConfigMaps in every namespace.
     config_maps: BTreeSet<String>,
 }
 

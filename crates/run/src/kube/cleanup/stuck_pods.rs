@@ -1,5 +1,5 @@
-//! Deletes pods without a grace period when their node does not answer: their kubelet never confirms
-//! that they ended, so their namespace would never be deleted.
+//! Deletes pods without a grace period when their node does not respond: their kubelet never
+//! confirms that they ended, so their namespace would never be deleted.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::objects::Pod;
 use crate::now::event;
 
-/// Longer than any pod of a run or of a mesh may take to end.
+/// Time before deletion is forced, longer than any pod of a run or of a mesh may take to end.
 const AFTER: Duration = Duration::from_secs(45);
 
-/// Forces deletion once, some time after its creation.
+/// Deletes stuck pods by force, once, when [`AFTER`] has passed since the creation of this value.
 #[derive(Debug)]
 pub(crate) struct ForcedDeletion {
     due: Option<Instant>,
@@ -28,8 +28,8 @@ impl ForcedDeletion {
         }
     }
 
-    /// When it is due, deletes the pods of these namespaces that are still terminating; each is an
-    /// event.
+    /// When it is due, deletes the pods of these namespaces that are still terminating, and returns
+    /// an event for each.
     pub(crate) async fn when_due(
         &mut self,
         api: &ApiClient,

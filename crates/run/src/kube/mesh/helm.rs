@@ -1,5 +1,5 @@
-//! Runs Helm. Values go through its standard input, because they contain keys, which must be neither
-//! on disk nor on a command line.
+//! Runs Helm. Values go through its standard input, because they contain keys, which must be
+//! neither on disk nor on a command line.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::environment::EnvironmentError;
 use crate::kube::api::kubeconfig;
 
-/// Longest part of Helm's output in a message, in bytes.
+/// Maximum length of the part of Helm's output in a message, in bytes.
 const OUTPUT_MAX: usize = 600;
 
 /// The program Helm and the cluster that it uses.
@@ -26,7 +26,7 @@ pub(crate) struct Helm {
 }
 
 impl Helm {
-    /// The program TARE_HELM, or `helm` on PATH, for the cluster of the settings.
+    /// Uses the program TARE_HELM, or `helm` on PATH, for the cluster of the settings.
     pub(crate) fn new(settings: &KubernetesSettings) -> Self {
         let program = std::env::var_os("TARE_HELM").map_or_else(|| "helm".into(), PathBuf::from);
         Self {
@@ -74,7 +74,7 @@ impl Helm {
         documents(&text).map_err(|found| EnvironmentError::start(name, found))
     }
 
-    /// Uninstalls a release; it is no error if the release does not exist.
+    /// Uninstalls a release. Succeeds if the release does not exist.
     pub(crate) async fn uninstall(
         &self,
         name: &str,

@@ -32,7 +32,7 @@ pub(crate) struct MeshInstaller<'a> {
     pub(crate) ready_within: Duration,
 }
 
-/// All namespaces of a mesh.
+/// Returns all namespaces of a mesh.
 pub(crate) fn namespaces(mesh: &MeshKubernetes) -> Vec<String> {
     let named = mesh.namespaces.iter().map(|n| n.name.clone());
     let mut all: Vec<String> = named
@@ -43,7 +43,7 @@ pub(crate) fn namespaces(mesh: &MeshKubernetes) -> Vec<String> {
     all
 }
 
-/// Helm values of a release, with new certificates for their placeholders.
+/// Returns the Helm values of a release, with new certificates in place of their placeholders.
 pub(crate) fn values(mesh: &MeshKubernetes, release: &str) -> Result<Value, EnvironmentError> {
     let values = mesh.values.get(release).cloned();
     let mut values = values.unwrap_or_else(|| json!({}));
@@ -120,7 +120,7 @@ impl MeshInstaller<'_> {
     }
 }
 
-/// The first pod of a Deployment or DaemonSet that is not ready, with the reason.
+/// Returns the first pod of a Deployment or DaemonSet that is not ready, with the reason.
 async fn not_ready_pod(api: &ApiClient, namespace: &str, object: &Value) -> Option<String> {
     let pods = api.list(POD, Some(namespace), &selector(object)?).await;
     let pods = pods.ok()?;
@@ -128,7 +128,7 @@ async fn not_ready_pod(api: &ApiClient, namespace: &str, object: &Value) -> Opti
     Some(format!("{}: {}", pod.name(), pod.not_ready_reason()))
 }
 
-/// The label selector of a Deployment or DaemonSet.
+/// Returns the label selector of a Deployment or DaemonSet.
 fn selector(object: &Value) -> Option<String> {
     let labels = object["spec"]["selector"]["matchLabels"].as_object();
     let each = labels
@@ -138,7 +138,7 @@ fn selector(object: &Value) -> Option<String> {
     Some(each.collect::<Option<Vec<_>>>()?.join(","))
 }
 
-/// How many pods of a Deployment or DaemonSet are available; `None` if all are.
+/// Returns how many pods of a Deployment or DaemonSet are available; `None` if all are.
 fn unavailable(object: &Value) -> Option<String> {
     let status = &object["status"];
     let number = |v: &Value| v.as_u64().unwrap_or(0);
@@ -185,7 +185,7 @@ pub(crate) async fn apply_manifest(
     Ok(())
 }
 
-/// The plural of a kind, and whether it is namespaced; `None` if the group lacks the kind.
+/// Returns the plural of a kind and whether it is namespaced; `None` if the group lacks the kind.
 async fn discover(
     api: &ApiClient,
     group: &str,
@@ -227,7 +227,7 @@ mod tests {
         assert!(unavailable(&d(1, 2)).is_some());
         assert!(
             unavailable(&d(2, 1)).is_some(),
-            "the status of an older generation"
+            "the status is of an older generation"
         );
         let none = json!({"kind": "DaemonSet", "metadata": {}, "status": {}});
         assert!(

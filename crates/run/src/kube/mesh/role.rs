@@ -1,6 +1,6 @@
-//! The role that the installation of a plan's meshes needs, made from the objects of their charts: the
-//! rights to create these objects, and those that the charts' own roles grant. Rules of namespaced
-//! roles apply to all namespaces here, because the charts' namespaces do not exist yet.
+//! The role that the installation of a plan's meshes needs, made from the objects of their charts:
+//! the rights to create these objects, and those that the charts' own roles grant. Rules of
+//! namespaced roles apply to all namespaces here, because the charts' namespaces do not exist yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -30,8 +30,8 @@ pub struct MeshRole {
     granted: BTreeSet<String>,
 }
 
-/// The role that the installation of these meshes needs; empty if tare creates none of their
-/// objects. Helm renders their charts; no request is sent to a cluster.
+/// Returns the role that the installation of these meshes needs; empty if tare creates none of
+/// their objects. Helm renders their charts; no request is sent to a cluster.
 ///
 /// # Errors
 /// When Helm cannot be run, or cannot render a chart.
@@ -54,7 +54,7 @@ pub async fn mesh_role(
     Ok(MeshRole::new(&charts, &manifests))
 }
 
-/// The items of a list object, or the object itself.
+/// Returns the items of a list object, or the object itself.
 fn items(object: Value) -> Vec<Value> {
     match (&object["kind"], object["items"].as_array()) {
         (Value::String(kind), Some(items)) if kind.ends_with("List") => items.clone(),
@@ -107,7 +107,7 @@ impl MeshRole {
         }
     }
 
-    /// The role as YAML; empty without rights.
+    /// Returns the role as YAML; empty without rights.
     #[must_use]
     pub fn yaml(&self) -> String {
         if self.rights.0.is_empty() {
@@ -133,8 +133,8 @@ impl MeshRole {
         out
     }
 
-    /// The specification of a `SelfSubjectAccessReview` for each right, by a description of the
-    /// right.
+    /// Returns the specification of a `SelfSubjectAccessReview` for each right, by a description of
+    /// the right.
     pub(crate) fn reviews(&self) -> BTreeMap<String, Value> {
         let mut reviews = BTreeMap::new();
         let own = self.rights.0.iter().map(|((group, plural), verbs)| {
@@ -181,7 +181,7 @@ fn add_reviews(rule: &Value, reviews: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Plurals of custom resources from their definitions, by group and kind.
+/// Returns the plurals of custom resources from their definitions, by group and kind.
 fn plurals(objects: &[Value]) -> BTreeMap<(&str, &str), &str> {
     let definitions = objects
         .iter()
@@ -193,7 +193,7 @@ fn plurals(objects: &[Value]) -> BTreeMap<(&str, &str), &str> {
     definitions.map(entry).collect()
 }
 
-/// The plural of a kind by the rules that Kubernetes uses for its own kinds.
+/// Returns the plural of a kind by the rules that Kubernetes uses for its own kinds.
 fn plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
     match kind.strip_suffix('y') {
@@ -204,7 +204,7 @@ fn plural(kind: &str) -> String {
     }
 }
 
-/// The rules of the charts' own roles, and the right to bind the other roles that they use.
+/// Returns the rules of the charts' own roles, and the right to bind the other roles that they use.
 fn granted(objects: &[Value]) -> BTreeSet<String> {
     let of = |kinds: [&'static str; 2]| {
         objects
@@ -300,7 +300,7 @@ mod tests {
         assert!(!yaml.contains("\"*\""), "{yaml}");
         assert!(!yaml.contains("escalate"), "{yaml}");
 
-        // Each combination has one review, even if two rules grant it.
+        // Each right has one review, even if two rules grant it.
         let reviews = role.reviews();
         let review = |right: &str| {
             reviews[right]

@@ -1,4 +1,4 @@
-//! Uninstalls a mesh until nothing of it remains.
+//! Uninstalls a mesh, and deletes the objects that remain of it.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ const POLL: Duration = Duration::from_millis(500);
 const GONE_WITHIN: Duration = Duration::from_secs(120);
 
 impl MeshInstaller<'_> {
-    /// Uninstalls the releases in reverse order, then deletes what remains of the mesh. Events of
-    /// kind [`EventKind::NotRemoved`] name what could not be removed, with the command to remove
-    /// it.
+    /// Uninstalls the releases in reverse order, then deletes the objects that remain of the mesh.
+    /// Returns an event of kind [`EventKind::NotRemoved`] for each object that could not be
+    /// removed, with the command to remove it.
     pub(crate) async fn uninstall(self, mesh: &MeshKubernetes) -> Vec<Event> {
         let mut events = Vec::new();
         for release in mesh.releases.iter().rev() {
@@ -74,7 +74,8 @@ impl MeshInstaller<'_> {
     }
 }
 
-/// Events for objects that exist since the run, each with the command to remove it.
+/// Returns an event for each object that did not exist before the run, with the command to delete
+/// it.
 pub(crate) async fn differences(
     api: &ApiClient,
     before: &Snapshot,
@@ -83,7 +84,7 @@ pub(crate) async fn differences(
     let mut events = Vec::new();
     let mut appeared = |object: String, command: String| {
         let found =
-            format!("did not exist before the run; to delete it if it is not yours: {command}");
+            format!("did not exist before the run; if it is not yours, delete it: {command}");
         events.push(event(EventKind::Appeared, object, found));
     };
     for (kind, name) in before.new_in(&now) {

@@ -7,7 +7,7 @@ use tare_model::plan::{KubernetesSettings, Placement};
 
 use super::names::{CONTAINER, GENERATOR, INSTANCE, PORT, ROLE, TRIAL, TrialNames};
 
-/// A user without files of its own.
+/// Id of a user that owns no files.
 const NOBODY: u32 = 65_532;
 
 fn with(mut labels: Value, more: &[(&str, &str)]) -> Value {
@@ -23,7 +23,7 @@ fn extend<'a>(into: &mut Value, more: impl IntoIterator<Item = (&'a String, &'a 
     }
 }
 
-/// Namespace; with `join` a part of the mesh.
+/// Namespace; with `join`, it is part of the mesh.
 pub(crate) fn namespace(name: &str, labels: Value, join: Option<&Join>, privileged: bool) -> Value {
     let mut labels = labels;
     let mut annotations = json!({});
@@ -53,7 +53,7 @@ pub(crate) fn service(
             "ports": [{"name": protocol, "appProtocol": protocol, "port": PORT, "targetPort": PORT}]}})
 }
 
-/// ConfigMap with files for workers, each a name and a text.
+/// ConfigMap with files for workers, each with its name and text.
 pub(crate) fn config_map(
     names: &TrialNames,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! Nodes: which ones a run may use, and the one that it reserves for the generators.
+//! Nodes: finds those that a run may use, and reserves one for the generators.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use super::names::{GENERATOR, name_of};
 use crate::kube::api::kinds::NODE;
 use crate::kube::api::{ApiClient, ApiError};
 
-/// Separates the choice of a node from all other uses of the plan's seed.
+/// Stream of random numbers for the choice of a node, separate from all other uses of the plan's
+/// seed.
 const SEED_STREAM: u64 = 0x6e6f_6465;
 
 /// A node that accepts pods.
@@ -25,8 +26,8 @@ pub(crate) struct Node {
     pub(crate) software: String,
 }
 
-/// Nodes that a plan may use: ready, schedulable, without taints of others, with the plan's
-/// labels.
+/// Returns the nodes that a plan may use: ready, schedulable, with the plan's labels, and without
+/// taints that tare did not set.
 pub(crate) async fn usable(
     api: &ApiClient,
     settings: &KubernetesSettings,
@@ -135,8 +136,8 @@ pub(crate) async fn reserve(
     api.merge(NODE, name, &patch).await.map(drop)
 }
 
-/// A patch replaces the whole list of taints, so it names the version that was read: a change
-/// by somebody else in between is a conflict.
+/// Returns the patch that sets or removes the reservation. It replaces the whole list of taints, so
+/// it contains the version that was read: a change by another client in between is a conflict.
 fn reservation_patch(node: &Value, run: Option<&str>) -> Value {
     let taints = node["spec"]["taints"]
         .as_array()
@@ -203,7 +204,7 @@ mod tests {
         let bare = reservation_patch(&json!({"metadata": {}, "spec": {}}), None);
         assert!(
             bare["spec"]["taints"].is_null(),
-            "without taints there is no list"
+            "no list remains without taints"
         );
     }
 

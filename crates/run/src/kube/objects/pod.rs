@@ -10,7 +10,7 @@ use super::names::{CONTAINER, INSTANCE, ROLE};
 pub(crate) struct Pod<'a>(pub(crate) &'a Value);
 
 impl<'a> Pod<'a> {
-    /// The text at a JSON pointer; empty if there is none.
+    /// Returns the text at a JSON pointer; empty if it does not exist.
     fn text(self, pointer: &str) -> &'a str {
         self.0
             .pointer(pointer)
@@ -18,7 +18,7 @@ impl<'a> Pod<'a> {
             .unwrap_or("")
     }
 
-    /// The array at a JSON pointer; empty if there is none.
+    /// Returns the array at a JSON pointer; empty if it does not exist.
     fn array(self, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
         let array = self.0.pointer(pointer).and_then(Value::as_array);
         array.into_iter().flatten()
@@ -70,7 +70,7 @@ impl<'a> Pod<'a> {
             .any(|c| c["type"] == "Ready" && c["status"] == "True")
     }
 
-    /// Name for people: `emojivoto-0/web`, `generator-1`, or namespace and name.
+    /// Name for messages: `emojivoto-0/web`, `generator-1`, or namespace and name.
     pub(crate) fn title(self) -> String {
         match self.label(ROLE) {
             "application" => format!("{}/{}", self.label(INSTANCE), self.label("app")),
@@ -114,7 +114,7 @@ impl<'a> Pod<'a> {
         names.filter(|n| *n != CONTAINER).collect()
     }
 
-    /// Why the pod is not ready, as far as its status shows.
+    /// Returns why the pod is not ready, as far as its status shows.
     pub(crate) fn not_ready_reason(self) -> String {
         let reason = |status: &'a Value, state: &str| {
             let state = &status["state"][state];
@@ -143,7 +143,8 @@ impl<'a> Pod<'a> {
             .unwrap_or_else(|| format!("phase {}", self.phase()))
     }
 
-    /// Why the pod is being or was terminated, as a predicate; `None` while it is not.
+    /// Returns why the pod is being or was terminated, for example `was deleted`; `None` while it
+    /// is not terminated.
     ///
     /// Source: Kubernetes' documentation, "Disruptions", pod disruption conditions, and
     /// "Node-pressure Eviction".
@@ -246,7 +247,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_first_container_that_waits_for_no_other_is_the_reason() {
+    fn the_reason_is_the_first_container_that_does_not_wait_for_another() {
         let waits = |name: &str, reason: &str, message: &str| {
             json!({"name": name,
             "state": {"waiting": {"reason": reason, "message": message}}})

@@ -1,8 +1,8 @@
-//! Timestamps as Kubernetes writes them.
+//! Timestamps in the format of Kubernetes.
 
 use k8s_openapi::jiff::Timestamp;
 
-/// Nanoseconds of Unix time of an RFC 3339 timestamp.
+/// Converts an RFC 3339 timestamp to nanoseconds since 1970; `None` if it is invalid.
 pub(crate) fn unix_ns(text: &str) -> Option<i64> {
     let timestamp: Timestamp = text.parse().ok()?;
     i64::try_from(timestamp.as_nanosecond()).ok()

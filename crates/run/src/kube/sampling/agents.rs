@@ -20,9 +20,9 @@ use crate::kube::trial::{Deployment, Events, PodLog};
 use crate::now::unix_ns;
 
 const BUFFERED_LINES_MAX: usize = 4096;
-/// Agents must run this long before the window starts,
+/// Agents must run at least this long before the window starts.
 const BEFORE_WINDOW: Duration = Duration::from_secs(1);
-/// but they get at least this time to start.
+/// Agents get at least this time to start, even if the window starts earlier.
 const START_WITHIN_MIN: Duration = Duration::from_secs(4);
 const POLL: Duration = Duration::from_millis(250);
 
@@ -74,7 +74,7 @@ pub(crate) async fn start(
     })
 }
 
-/// Creates the agents and returns the names of their pods, or why the cluster rejects them.
+/// Creates the agents. Returns the names of their pods, or the reason why the cluster rejects them.
 async fn create(
     api: &ApiClient,
     settings: &KubernetesSettings,
@@ -98,14 +98,14 @@ async fn create(
         Ok(pods) => Ok(Ok(pods.iter().map(|p| Pod(p).name().to_owned()).collect())),
         // Admission rejects the privileges or the host paths of the pod.
         Err(error) if matches!(error.status, Some(400 | 403 | 422)) => {
-            Ok(Err(format!("agents may not run ({})", error.found)))
+            Ok(Err(format!("the cluster rejects agents ({})", error.found)))
         }
         Err(error) => Err(error),
     }
 }
 
-/// Waits until the agents run. Fails with the reason if they do not run in time while the kubelets
-/// answer.
+/// Waits until the agents run. Fails with the reason if they do not run in time and kubelets
+/// respond, so that sampling by kubelets is possible.
 async fn wait_running(
     api: &ApiClient,
     names: &TrialNames,
@@ -119,7 +119,7 @@ async fn wait_running(
     let selector = format!("{},{ROLE}=agent", names.selector());
     let mut reason = "reason unknown".to_owned();
     loop {
-        // If the API server does not answer, the agents may still run.
+        // If the API server does not respond, the agents may run nevertheless.
         if let Ok(pods) = api.list(POD, Some(&names.agents()), &selector).await {
             let started = |p: &&Value| {
                 let containers = Pod(p).containers();
@@ -158,7 +158,7 @@ async fn read(
     events: Events,
 ) {
     let (log_sender, logs) = mpsc::channel(BUFFERED_LINES_MAX);
-    // Dropped, and so aborted, at the end of this function.
+    // The tasks are aborted when this is dropped at the end of the function.
     let mut followers = JoinSet::new();
     for (index, pod) in pods.iter().enumerate() {
         let log = PodLog {

@@ -1,5 +1,5 @@
 //! Sampling where agents may not run: requests the kubelets' summaries through the API server every
-//! few seconds, and makes from them the stream that agents would have written.
+//! few seconds, and creates from them the stream that agents would have written.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,10 +28,10 @@ const EVERY: Duration = Duration::from_secs(2);
 const STEP_NS: usize = EVERY.as_nanos() as usize;
 /// Longest wait for a summary.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
-/// How long after the window values of its end may arrive.
+/// How long after the window the values of its end may arrive.
 const LATE_MAX: Duration = Duration::from_secs(8);
 
-/// What to sample, and why from kubelets.
+/// What to sample, and the reason for sampling by kubelets.
 #[derive(Debug, Clone)]
 pub(crate) struct KubeletSampling {
     pub(crate) spec: AgentSpec,
@@ -69,7 +69,7 @@ pub(crate) async fn summary(api: &ApiClient, node: &str) -> Result<Value, ApiErr
     api.document(&path).await
 }
 
-/// Samples a window, then sends the whole stream. Faults are events.
+/// Samples a window, then sends the whole stream. Reports faults as events.
 pub(crate) async fn sample(
     api: ApiClient,
     sampling: KubeletSampling,
@@ -103,7 +103,7 @@ pub(crate) async fn sample(
         && let Some(error) = &summaries.error
     {
         let message = format!(
-            "{reason}; no kubelet responds, either: {error}; `tare doctor --rbac` with \
+            "{reason}, and no kubelet responds: {error}; `tare doctor --rbac` with \
              `kubernetes.sampling: kubelet` prints the necessary role"
         );
         return events.push(EventKind::SamplingFailed, "", message);
@@ -135,9 +135,9 @@ struct Summaries<'a> {
     /// Readings of the nodes that represent their machine, by name.
     machines: BTreeMap<&'a str, NodeReadings>,
     age_ns_max: u64,
-    /// Number of answered requests, by node.
+    /// Number of requests with a response, by node.
     answered: BTreeMap<String, u32>,
-    /// Number of unanswered requests and the last error, by node.
+    /// Number of requests without a response and the last error, by node.
     missed: BTreeMap<String, (u32, String)>,
     error: Option<ApiError>,
 }
@@ -193,7 +193,7 @@ impl<'a> Summaries<'a> {
         *missed = (missed.0 + 1, found);
     }
 
-    /// Names the nodes whose kubelets left requests unanswered.
+    /// Returns a message with the nodes whose kubelets did not respond to a request.
     fn unanswered(&self) -> Option<String> {
         let nodes = self.missed.iter().map(|(node, (count, found))| {
             let all = count + self.answered.get(node).copied().unwrap_or(0);
@@ -221,7 +221,7 @@ impl<'a> Summaries<'a> {
                 continue;
             }
             readings.push(containers.get(key).copied(), now);
-            // Summaries after the window serve its end alone, so their age does not count.
+            // Summaries after the window are used only for its end, so their age does not count.
             if let Some(age) = readings.age_ns(now).filter(|_| now <= end_unix_ns) {
                 self.age_ns_max = self.age_ns_max.max(age);
             }
@@ -239,15 +239,15 @@ impl<'a> Summaries<'a> {
         machines.all(|m| m.covers(end_unix_ns)) && self.known().all(|r| r.covers(end_unix_ns))
     }
 
-    /// Raises the age to the longest extrapolation. When a kubelet stops answering, the age at its
-    /// last answer is small although its readings stand for the rest of the window.
+    /// Raises the age to the longest extrapolation. When a kubelet stops responding, the age at its
+    /// last response is small although its readings are used for the rest of the window.
     fn include_extrapolation(&mut self, window: (i64, i64)) {
         let containers = self.known().map(|r| r.extrapolated_ns(window, STEP_NS));
         let machines = self.machines.values().map(|m| m.extrapolated_ns(window));
         self.age_ns_max = containers.chain(machines).fold(self.age_ns_max, u64::max);
     }
 
-    /// The lines that an agent would have written.
+    /// Returns the lines that an agent would have written.
     fn stream(&self, window: (i64, i64)) -> Vec<String> {
         let mut records = AgentRecords::new(Vec::new());
         // Writing to memory does not fail.
@@ -321,7 +321,7 @@ mod tests {
         summary
     }
 
-    /// Samples a window in which the kubelet of `n1` answers every two seconds and that of `n2` at
+    /// Samples a window in which the kubelet of `n1` responds every two seconds and that of `n2` at
     /// `times`, with values that are 0.5 s old. Returns the resources, and the greatest age as a
     /// share of the window.
     fn sampled(window_s: u32, times: &[f64], with_node: bool) -> (Resources, f64) {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_answers_give_young_values() {
+    fn regular_responses_give_recent_values() {
         let all: Vec<f64> = (-1..=30).map(|i| 2.0 * f64::from(i)).collect();
         let (resources, share) = sampled(60, &all, true);
         assert!(share < KUBELET_AGE_SUSPECT, "{share}");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn without_answers_in_the_window_it_is_invalid() {
+    fn a_window_without_responses_is_invalid() {
         let (resources, share) = sampled(60, &[-2.0, -0.5], true);
         assert_eq!(resources.processes[1].cpu_cores, 0.0);
         assert!(share > KUBELET_AGE_INVALID, "{share}");
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn without_answers_in_a_part_of_the_window_it_is_suspect() {
+    fn a_window_with_a_part_without_responses_is_suspect() {
         let half: Vec<f64> = (-1..=30).map(|i| 2.0 * f64::from(i)).collect();
         let (_, share) = sampled(120, &half, true);
         assert!((share - 0.5).abs() < 1e-6, "{share}");
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn without_readings_of_a_machine_the_window_is_invalid() {
+    fn a_window_without_readings_of_a_machine_is_invalid() {
         let all: Vec<f64> = (-1..=30).map(|i| 2.0 * f64::from(i)).collect();
         let (resources, share) = sampled(60, &all, false);
         assert!((resources.processes[1].cpu_cores - 0.5).abs() < 1e-6);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn kubelets_that_did_not_answer_are_reported() {
+    fn kubelets_that_did_not_respond_are_reported() {
         let (sampling, keys) = (sampling(60), keys());
         let mut summaries = Summaries::new(&sampling, &keys);
         summaries.add("n1", &summary("n1", START, true), (0, 0));

@@ -62,8 +62,8 @@ pub(crate) fn divide(spec: &AgentSpec, nodes: &[Node]) -> Vec<NodePart> {
     parts
 }
 
-/// Merges the agents' lines until all streams end. A fault is an event; a stream that ends early
-/// ends in the merged stream at the same instant.
+/// Merges the agents' lines until all streams end. Reports faults as events. The processes of a
+/// stream that ends early are gone from the same instant on.
 pub(crate) async fn merge(
     mut merged: MergedSamples,
     mut logs: mpsc::Receiver<Line>,
@@ -417,7 +417,7 @@ mod tests {
         let samples = records
             .iter()
             .filter(|r| matches!(r, AgentRecord::Sample(_)));
-        assert_eq!(samples.count(), 1, "one second that both sampled");
+        assert_eq!(samples.count(), 1, "one second that both agents sampled");
         let gone = AgentRecord::Gone {
             process: 1,
             t_ns: 3_000_000,

@@ -107,7 +107,7 @@ impl ContainerReadings {
         self.gone_unix_ns.is_some() || last.is_some_and(|r| r.unix_ns >= end_unix_ns)
     }
 
-    /// Age of the newest value at `now`.
+    /// Returns the age of the newest value at `now`.
     pub(crate) fn age_ns(&self, now_unix_ns: i64) -> Option<u64> {
         let last = self
             .readings
@@ -116,8 +116,9 @@ impl ContainerReadings {
         u64::try_from(now_unix_ns - last.unix_ns).ok()
     }
 
-    /// Longest time over which the samples of a window extend a reading to an edge of the window;
-    /// the whole window if they contain fewer than two readings, because one gives no CPU.
+    /// Returns the longest time over which the samples of a window extend a reading to an edge of
+    /// the window. This is the whole window if they contain fewer than two readings, because one
+    /// reading gives no CPU.
     pub(crate) fn extrapolated_ns(&self, window: (i64, i64), step_ns: usize) -> u64 {
         let end = window.0 + window.1;
         match (self.readings.first(), self.readings.last()) {
@@ -138,8 +139,8 @@ impl ContainerReadings {
         all.map(|r| r.unix_ns).collect::<BTreeSet<_>>().len()
     }
 
-    /// The reading for an instant: the last one before it or, at the end of the window, the first
-    /// one after it, to extrapolate as little as possible.
+    /// Returns the reading for an instant: the last one before it or, at the end of the window, the
+    /// first one after it, to extrapolate as little as possible.
     fn at(&self, edge_unix_ns: i64, is_end: bool) -> Option<ContainerReading> {
         if self.gone_unix_ns.is_some_and(|gone| gone <= edge_unix_ns) {
             return None;
@@ -177,8 +178,8 @@ impl NodeReadings {
         last.is_some_and(|r| r.unix_ns >= end_unix_ns)
     }
 
-    /// Longest time over which its readings are extended to an edge of a window; the whole window
-    /// with fewer than two readings, which make the machine look idle.
+    /// Returns the longest time over which its readings are extended to an edge of a window. This
+    /// is the whole window with fewer than two readings, which would make the machine appear idle.
     pub(crate) fn extrapolated_ns(&self, window: (i64, i64)) -> u64 {
         match self.readings.as_slice() {
             [first, .., last] => extrapolated_ns((first.unix_ns, last.unix_ns), window),
@@ -186,8 +187,8 @@ impl NodeReadings {
         }
     }
 
-    /// CPU time used at an instant, by linear interpolation, or extrapolation from the nearest two
-    /// readings.
+    /// Returns the CPU time used until an instant, by linear interpolation, or by extrapolation
+    /// from the nearest two readings.
     fn cpu_ns(&self, unix_ns: i64) -> f64 {
         match self.readings.as_slice() {
             [] => 0.0,
@@ -210,8 +211,8 @@ impl NodeReadings {
     }
 }
 
-/// The longer of the times from the start of a window to the first reading, and from the last
-/// reading to its end; 0 if the readings cover the window.
+/// Returns the longer of two times: from the start of a window to the first reading, and from the
+/// last reading to the end of the window. 0 if the readings cover the window.
 fn extrapolated_ns((first, last): (i64, i64), (start_unix_ns, window_ns): (i64, i64)) -> u64 {
     let (before, after) = (first - start_unix_ns, start_unix_ns + window_ns - last);
     u64::try_from(before.max(after)).unwrap_or(0)
@@ -221,12 +222,12 @@ fn whole_ns((_, window_ns): (i64, i64)) -> u64 {
     u64::try_from(window_ns).unwrap_or(0)
 }
 
-/// Instants of the samples of a window, since its start.
+/// Returns the instants of the samples of a window, since its start.
 fn instants(window_ns: i64, step_ns: usize) -> impl Iterator<Item = i64> {
     (0..window_ns).step_by(step_ns).chain([window_ns])
 }
 
-/// Samples of a window: at its start, at each step, and at its end.
+/// Returns the samples of a window: at its start, at each step, and at its end.
 pub(crate) fn samples(
     containers: &[ContainerReadings],
     nodes: &[NodeReadings],

@@ -1,5 +1,5 @@
-//! Saves what ran with the trial: images, the sidecar as it was injected, the settings that the
-//! control plane serves, the metrics of one proxy. Of settings, only those on an allow-list.
+//! Saves in the trial's directory what ran: images, the injected sidecar, the settings that the
+//! control plane serves, and the metrics of one proxy. Only settings on an allow-list are saved.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,8 +47,8 @@ pub(crate) async fn save(api: &ApiClient, deployment: &Deployment) -> Result<(),
     write(&config.join("cluster.json"), &format!("{cluster:#}\n"))
 }
 
-/// What is kept of the ConfigMaps in the mesh's own namespaces, by namespace and name: the settings
-/// that its control plane makes from the Helm values and sends to the proxies.
+/// Returns the settings to save from the ConfigMaps in the mesh's own namespaces, by namespace and
+/// name: its control plane makes them from the Helm values and sends them to the proxies.
 async fn control_plane(
     api: &ApiClient,
     deployment: &Deployment,
@@ -64,7 +64,8 @@ async fn control_plane(
     Ok(saved)
 }
 
-/// A text that is not YAML leaves only its hash.
+/// Returns the settings to save from a ConfigMap. Of a text that is not YAML, only the hash is
+/// saved.
 fn config_map(map: &Value) -> BTreeMap<String, ProxySettings> {
     let data = map["data"].as_object();
     let texts = data.into_iter().flatten().map(|(key, text)| {
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_config_map_only_known_settings_are_kept() {
+    fn only_known_settings_of_a_config_map_are_saved() {
         let map = json!({"data": {"mesh": "enableAutoMtls: true\nproxy: http://u:hush@p\n",
             "broken": "{{ hush", "key": "-----BEGIN EC PRIVATE KEY-----\nhush"}});
         let kept = config_map(&map);

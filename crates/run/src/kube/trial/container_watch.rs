@@ -27,15 +27,15 @@ const LAST_CHECK_WITHIN: Duration = Duration::from_secs(15);
 /// A container that ran when the load began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatchedContainer {
-    /// Name in figures: `emojivoto-0/web/sidecar`.
+    /// Name in the results: `emojivoto-0/web/sidecar`.
     name: String,
     /// Namespace and name of its pod.
     pod: String,
-    /// Name in the pod.
+    /// Name of the container in the pod.
     container: String,
 }
 
-/// A running watch; dropping it ends it.
+/// A running watch. Dropping it ends the watch.
 #[derive(Debug)]
 pub(crate) struct ContainerWatch {
     /// Requests the last check; the reply is whether the API server responded.
@@ -45,7 +45,7 @@ pub(crate) struct ContainerWatch {
 }
 
 impl ContainerWatch {
-    /// Starts to watch the containers that run in a trial. `parts` are those of its mesh.
+    /// Starts to watch the containers that run in a trial. `parts` are the containers of its mesh.
     pub(crate) fn start(
         api: &ApiClient,
         names: &TrialNames,
@@ -94,7 +94,7 @@ impl ContainerWatch {
     }
 }
 
-/// Sampled containers by their ids.
+/// Returns the sampled containers by their ids.
 pub(crate) fn running(
     pods: &[Value],
     watched: &[WatchedProcess],
@@ -154,7 +154,8 @@ impl Checks {
         }
     }
 
-    /// Returns whether the API server answered; if not, nothing is known about containers.
+    /// Checks once. Returns whether the API server responded; if not, ended containers are not
+    /// found.
     async fn check(&mut self) -> bool {
         let start = Instant::now();
         let pods = self.pods().await;
@@ -191,7 +192,7 @@ impl Checks {
     }
 }
 
-/// Id of each container that runs no longer, and a message with how it ended.
+/// Returns the id of each container that no longer runs, and a message that states how it ended.
 fn ended(
     pods: &[Value],
     containers: &BTreeMap<String, WatchedContainer>,
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_ended_is_reported_alone_with_its_reason() {
+    fn only_the_container_that_ended_is_reported_with_its_reason() {
         let known = containers(&[
             ("x1", "shop-0/web", "web-1", "tare"),
             ("y1", "shop-0/api", "api-1", "tare"),

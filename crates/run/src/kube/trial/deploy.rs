@@ -24,7 +24,7 @@ use crate::kube::wait::wait;
 
 const POLL: Duration = Duration::from_millis(500);
 
-/// What a deployment is made from.
+/// The inputs of a deployment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) api: &'a ApiClient,
@@ -108,8 +108,9 @@ fn addresses(services: &[Value]) -> Addresses {
         .collect()
 }
 
-/// A service by its cluster IP, so that faults of a name server are not measured as faults of
-/// the mesh. The authority is its name, by which proxies route.
+/// Returns the address of a service: its cluster IP, so that faults of a name server are not
+/// measured as faults of the mesh. The authority is the name of the service, by which proxies
+/// route.
 fn upstream(
     addresses: &Addresses,
     namespace: &str,
@@ -143,7 +144,7 @@ fn targets(
     Ok(targets)
 }
 
-/// ConfigMap and deployments of one instance.
+/// Returns the ConfigMap and the deployments of one instance.
 fn instance(
     inputs: Inputs<'_>,
     deployment: &Deployment,
@@ -221,8 +222,8 @@ pub(crate) async fn wait_ready(
     Ok(())
 }
 
-/// Recreates, once, each pod without its sidecar: it was created before the mesh's injector was
-/// ready. Each is an event.
+/// Recreates, once, each pod without its sidecar, because it was created before the mesh's injector
+/// was ready. Reports each as an event.
 async fn recreate_without_sidecar(
     api: &ApiClient,
     deployment: &Deployment,

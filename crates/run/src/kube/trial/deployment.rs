@@ -21,7 +21,7 @@ use crate::kube::objects::names::TrialNames;
 pub struct Deployment {
     pub(crate) names: TrialNames,
     pub(crate) mesh: Mesh,
-    /// Services that the load calls.
+    /// Names of the services that the load calls.
     pub(crate) fronts: BTreeSet<String>,
     /// The trial's directory.
     pub(crate) dir: PathBuf,
@@ -31,7 +31,7 @@ pub struct Deployment {
     pub(crate) watched: Vec<WatchedProcess>,
     /// Pods of the application when they became ready.
     pub(crate) pods: Vec<Value>,
-    /// Sums of the proxies' counters before the load, by namespace and name of the pod.
+    /// Sums of the proxies' counters before the load, by the pod's namespace and name.
     pub(crate) counters: BTreeMap<String, f64>,
     pub(crate) events: Events,
     pub(crate) terminations: PodTerminations,
@@ -76,8 +76,8 @@ impl Deployment {
         self.section()?.parts.sidecar.as_deref()
     }
 
-    /// Addresses of the generator's sidecar that serve its configuration, by name; empty without
-    /// a sidecar.
+    /// Returns the addresses at which the generator's sidecar serves its configuration, by name;
+    /// empty without a sidecar.
     pub(crate) fn proxy_config(&self) -> BTreeMap<String, String> {
         let section = self.section().filter(|s| s.parts.sidecar.is_some());
         section.map_or_else(BTreeMap::new, |s| s.proxy_config.clone())

@@ -17,7 +17,7 @@ use crate::kube::api::ApiClient;
 use crate::kube::objects::Pod;
 use crate::sidecar;
 
-/// Lines that are buffered in each channel.
+/// Maximum number of lines that are buffered in each channel.
 const BUFFERED_LINES_MAX: usize = 4096;
 
 /// Starts to read the logs of the generators' pods until an instant, and returns the merged
@@ -68,8 +68,8 @@ struct Merge {
 }
 
 impl Merge {
-    /// Merges the lines until all streams end. A stream with a fault is an event, and the merged
-    /// stream then has no final record, which makes the trial invalid.
+    /// Merges the lines until all streams end. A stream with a fault is reported as an event, and
+    /// the merged stream then has no final record, which makes the trial invalid.
     async fn run(
         mut self,
         mut logs: mpsc::Receiver<Line>,
@@ -82,7 +82,7 @@ impl Merge {
                 Ok(None) => break,
                 Err(_) => {
                     for index in self.streams.unfinished() {
-                        self.exited(index, " is lost: its last records did not arrive in time");
+                        self.exited(index, "lost: its last records did not arrive in time");
                     }
                     return;
                 }
@@ -152,8 +152,8 @@ impl Merge {
     }
 }
 
-/// Greatest difference between the clocks of generators. The least delay of each generator
-/// contains the delay of the log, which is the same for all, and the difference of its clock.
+/// Returns the greatest difference between the clocks of generators. The least delay of each
+/// generator is the delay of the log, which is the same for all, plus the difference of its clock.
 fn skew_ns(delays_ns: &[Option<i64>]) -> Option<i64> {
     let known = || delays_ns.iter().flatten();
     if known().count() < 2 {

@@ -27,14 +27,14 @@ const DELAY_MIN: Duration = Duration::from_secs(6);
 const DELAY_MAX: Duration = Duration::from_secs(120);
 /// Time that a running pod needs to resolve names and open its connections.
 const CONNECTING: Duration = Duration::from_secs(2);
-/// Jobs that are created before a trial fails to start.
+/// Maximum number of jobs that are created before the trial fails to start.
 const ATTEMPTS_MAX: u32 = 3;
 const POLL: Duration = Duration::from_millis(200);
 /// How long after their planned end the last records of generators may arrive.
 const LAST_RECORDS_WITHIN: Duration = Duration::from_secs(8);
 
 /// Time from the creation of the job to the first request, adapted to the start-up time of the
-/// pods in the trial before.
+/// pods in the previous trial.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StartDelay(Duration);
 
@@ -79,7 +79,7 @@ fn shards(
         .collect()
 }
 
-/// Time from the first request to the last record of a generator.
+/// Returns the time from the first request to the last record of a generator.
 fn duration(spec: &LoadSpec, with_proxy_config: bool) -> Duration {
     let drain_ns = spec.drain_ns.unwrap_or(spec.timeout_ns);
     let load = Duration::from_nanos(spec.warmup_ns + spec.duration_ns + drain_ns);
@@ -122,7 +122,7 @@ pub(crate) async fn start(
             });
         }
         let found = format!(
-            "took {:.1} s to run, too long for their start time, and are started again",
+            "started after {:.1} s, too late for the planned start of the load; starting them again",
             took.as_secs_f64()
         );
         let events = &deployment.events;

@@ -1,4 +1,4 @@
-//! One trial: the application, the generators, the proofs, and what is recorded meanwhile.
+//! One trial: the application, the generators, the proofs, and the records of the trial.
 
 mod artifacts;
 mod container_watch;

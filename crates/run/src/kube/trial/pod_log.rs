@@ -1,5 +1,5 @@
-//! The records of a worker, from its pod's log. If the connection is lost, the log is read again
-//! from its start, without the lines that were read before.
+//! Reads the records of a worker from its pod's log. If the connection is lost, the log is read
+//! again from its start, without the lines that were read before.
 
 use std::time::Duration;
 use tare_model::trial::EventKind;
@@ -17,7 +17,7 @@ use crate::now::unix_ns;
 
 /// Pause before a log is read again.
 const PAUSE: Duration = Duration::from_millis(300);
-/// A log without new lines for this time is lost.
+/// A log without new lines for this time counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(90);
 
 /// A line of a log.
@@ -26,8 +26,8 @@ pub(crate) struct Line {
     /// [`PodLog::index`].
     pub(crate) source: usize,
     pub(crate) text: String,
-    /// Time from the line's timestamp to its arrival here, by two clocks: the delay of the log
-    /// plus the difference of the clocks, in nanoseconds.
+    /// Time from the line's timestamp to its arrival here, in nanoseconds. The timestamp is of
+    /// another clock, so this is the delay of the log plus the difference of the clocks.
     pub(crate) delay_ns: Option<i64>,
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct PodLog {
 }
 
 impl PodLog {
-    /// Sends the lines of the log until tare's container ended and its log is read, or the
-    /// receiver is dropped. A lost connection is an event.
+    /// Sends the lines of the log until tare's container has ended and its log is read, or the
+    /// receiver is dropped. Reports a lost connection as an event.
     pub(crate) async fn follow(self, api: ApiClient, lines: mpsc::Sender<Line>, events: Events) {
         let mut read = 0;
         let mut last = Instant::now();
@@ -83,7 +83,7 @@ impl PodLog {
         }
     }
 
-    /// Reads the log and sends the lines after the first `read`. False when the receiver is
+    /// Reads the log and sends the lines after the first `read`. Returns false when the receiver is
     /// dropped.
     async fn read(&self, api: &ApiClient, read: &mut usize, lines: &mpsc::Sender<Line>) -> bool {
         let pod = (self.namespace.as_str(), self.pod.as_str());

@@ -17,9 +17,9 @@ use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::objects::names::{PORT, ROLE};
 use crate::kube::objects::{Container, Pod};
 
-/// Pods of the called services that get a request in plain text.
+/// Maximum number of pods of the called services that receive a request in plain text.
 const PLAINTEXT_PODS_MAX: usize = 2;
-/// A request without an answer in this time counts as refused.
+/// A request without a response in this time counts as refused.
 const PLAINTEXT_ANSWER_WITHIN: Duration = Duration::from_secs(4);
 
 /// Proofs before the load. Also finds the containers to sample, saves the artifacts of the trial,
@@ -39,7 +39,8 @@ pub(crate) async fn before(
     Ok(vec![proxies, plaintext])
 }
 
-/// With a sidecar: every pod has one, and it is ready. Without: no pod has an injected container.
+/// Proves that every pod has a ready sidecar or, for a mesh without sidecars, that no pod has an
+/// injected container.
 fn proxies(deployment: &Deployment) -> Proof {
     let pods = || deployment.pods.iter().map(Pod);
     let total = deployment.pods.len();
@@ -101,8 +102,8 @@ async fn watched(
     Ok(watched)
 }
 
-/// The plane of a mesh's pod. A node proxy on the generators' own node carries only their side of
-/// a connection, as a generator's sidecar does.
+/// Returns the plane of a mesh's pod. A node proxy on the generators' own node carries only their
+/// side of a connection, as a generator's sidecar does.
 fn plane_of(plane: Plane, pod: Pod<'_>, generator_node: Option<&str>) -> Plane {
     match plane {
         Plane::DataPlane if generator_node == Some(pod.node()) => Plane::GeneratorProxy,
@@ -110,8 +111,9 @@ fn plane_of(plane: Plane, pod: Pod<'_>, generator_node: Option<&str>) -> Plane {
     }
 }
 
-/// The API server is in no mesh and sends a request in plain text to the application's port. With
-/// strict mTLS it must be refused; otherwise it must be answered, or a refusal would prove nothing.
+/// Proves how the application treats plain text: the API server, which is outside the mesh, sends a
+/// request to the application's port. Strict mTLS must refuse it. Without strict mTLS it must be
+/// answered; otherwise a refusal would prove nothing.
 async fn plaintext(api: &ApiClient, deployment: &Deployment) -> Proof {
     let fronts = &deployment.fronts;
     let pods = deployment.pods.iter().map(Pod);
@@ -140,7 +142,7 @@ async fn plaintext(api: &ApiClient, deployment: &Deployment) -> Proof {
     proof("plain text from outside the mesh is answered", holds, seen)
 }
 
-/// Proof after the load: the proxies' own counters grew.
+/// Proves after the load that the proxies' own counters grew.
 pub(crate) async fn after(api: &ApiClient, deployment: &Deployment, load_sent: u64) -> Vec<Proof> {
     let Some(source) = deployment.section().and_then(|s| s.proof.clone()) else {
         return Vec::new();
@@ -167,8 +169,8 @@ pub(crate) async fn after(api: &ApiClient, deployment: &Deployment, load_sent: u
     )]
 }
 
-/// Proof from the growth of the counters of node proxies, by node. On the generators' own node they
-/// must have grown, too: elsewhere, connections inside the application would be enough.
+/// Proves that the counters of node proxies, by node, grew. They must also have grown on the
+/// generators' own node: on other nodes, connections inside the application would be enough.
 fn node_proxies(grown: Vec<(&str, f64)>, generator_node: Option<&str>, answered: &str) -> Proof {
     let all: f64 = grown.iter().map(|(_, n)| n).sum();
     let of_generators = generator_node.map(|node| -> f64 {
@@ -208,7 +210,7 @@ async fn counting_pods(
     all
 }
 
-/// Sums of counters by namespace and name of the pod, of the pods that answer.
+/// Returns the sums of counters by the pod's namespace and name, for the pods that respond.
 async fn counters(api: &ApiClient, pods: &[Value], source: &ProofSource) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for pod in pods.iter().map(Pod) {
@@ -220,7 +222,8 @@ async fn counters(api: &ApiClient, pods: &[Value], source: &ProofSource) -> BTre
     sums
 }
 
-/// Sums the first of `counters` that is in a Prometheus text; 0 if none is.
+/// Returns the sum of the first of `counters` that a Prometheus text contains; 0 if it contains
+/// none.
 fn sum(text: &str, counters: &[String]) -> f64 {
     for counter in counters {
         let (name, labels) = counter.split_once('{').unwrap_or((counter, ""));
@@ -255,7 +258,10 @@ mod tests {
             "24 connections, 8 of them on the generators' node, answered"
         );
         assert!(!of(&[("a", 16.0), ("g", 0.0)], Some("g")).holds);
-        assert!(!of(&[("a", 16.0)], Some("g")).holds, "it did not answer");
+        assert!(
+            !of(&[("a", 16.0)], Some("g")).holds,
+            "the proxy on the generators' node did not respond"
+        );
         assert!(of(&[("a", 16.0), ("g", 0.0)], None).holds);
         assert!(!of(&[], None).holds);
     }

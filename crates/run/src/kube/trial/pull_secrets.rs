@@ -1,4 +1,4 @@
-//! Pull secrets of the plan: read from one namespace and copied into each namespace of a trial.
+//! Copies the pull secrets of the plan from their namespace into each namespace of a trial.
 //! The copies are never read or printed.
 
 use serde_json::{Value, json};

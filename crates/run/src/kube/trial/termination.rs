@@ -1,5 +1,5 @@
-//! Why pods are terminated. The status of an evicted pod shows the reason only until the pod is
-//! gone, which may take less than a second, so a watch records it while a trial runs.
+//! Records why pods are terminated. The status of an evicted pod shows the reason only until the
+//! pod is gone, which may take less than a second, so a watch records it while a trial runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ impl PodTerminations {
         }
     }
 
-    /// The end of a message, as `; its pod was evicted (...)`; empty without a reason.
+    /// Returns the end of a message, such as `; its pod was evicted (...)`; empty without a reason.
     pub(crate) fn suffix(&self, key: &str) -> String {
         let reasons = self.0.lock().ok();
         let reason = reasons.as_ref().and_then(|r| r.get(key));
@@ -45,8 +45,8 @@ impl PodTerminations {
                         self.record(Pod(&change["object"]));
                     }
                 }
-                // A role that an older version printed lacks this right. The terminations that
-                // the periodic checks find are still recorded.
+                // A role printed by an older version lacks this right. The terminations that the
+                // periodic checks find are still recorded.
                 Err(error) if error.is_forbidden() => return,
                 Err(_) => {}
             }

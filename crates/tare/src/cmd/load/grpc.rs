@@ -69,7 +69,7 @@ pub(super) fn by_scheme(mut endpoint: Endpoint) -> Endpoint {
     endpoint
 }
 
-/// Returns the kind of an endpoint's call for messages.
+/// Returns the kind of an endpoint's call, for messages.
 pub(super) fn kind(endpoint: &Endpoint) -> &'static str {
     match endpoint.grpc.streaming {
         Streaming::Unary => "unary",

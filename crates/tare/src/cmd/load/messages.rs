@@ -33,11 +33,10 @@ pub(super) struct Args {
     descriptor_set: Option<PathBuf>,
 }
 
-/// Encodes the messages of all gRPC endpoints that have none yet, and sets the kind of their
-/// methods.
+/// Encodes the messages of all gRPC endpoints without messages, and sets the kind of their methods.
 ///
 /// # Errors
-/// When there is no schema, the service, method or field does not exist, or the JSON is invalid.
+/// When the schema, service, method or field does not exist, or the JSON is invalid.
 pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
     let wanted = args.data.is_some() || args.data_file.is_some();
     if !spec.endpoints.iter().any(|e| e.protocol == Protocol::Grpc) {
@@ -84,8 +83,8 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the server gave no schema at all. Without data there is nothing to encode, so this is
-/// not a failure then; the load itself shows a server that does not exist.
+/// Whether the server provided no schema. This is a failure only with data, which must be encoded.
+/// A server that does not exist is reported by the load itself.
 fn has_no_schema(error: &anyhow::Error) -> bool {
     !matches!(
         error.downcast_ref::<ReflectionError>(),
@@ -185,7 +184,7 @@ mod tests {
         let bidi = filled(&[&format!("{url}/BidiStream"), "--data", data]).unwrap();
         assert_eq!(bidi.messages_base64, [NAME_X, ""]);
         assert_eq!(bidi.grpc.streaming, Streaming::Bidi);
-        // Without data, the empty message and the right kind of call.
+        // Without data, the message is empty and the call has the kind of its method.
         let server = filled(&[&format!("{url}/ServerStream")]).unwrap();
         assert_eq!(server.messages_base64, [""]);
         assert_eq!(server.grpc.streaming, Streaming::Server);
@@ -217,7 +216,7 @@ mod tests {
         let strange = format!("{:#}", asked(&identity).unwrap_err());
         assert!(strange.contains("certificate"), "{strange}");
         assert!(asked(&["--ca", &ca]).is_err());
-        // The schema may come from a file with TLS, too.
+        // With TLS, the schema may also come from a file.
         let proto = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../workload/proto/tare_echo.proto"
@@ -270,7 +269,7 @@ mod tests {
             none.contains("--proto") && none.contains("--descriptor-set"),
             "{none}"
         );
-        // Without data there is nothing to encode.
+        // Without data, no schema is needed.
         assert_eq!(filled(&[&url]).unwrap().messages_base64, [""]);
         let proto = concat!(
             env!("CARGO_MANIFEST_DIR"),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tare_analysis::proxy_config::{ASKS_AFTER, ASKS_WITHIN, BYTES_MAX, settings};
 use tare_model::record::LoadRecord;
 
-/// Returns a record for each document, by name and address: what is kept of it, or the reason why
+/// Returns a record for each document, given by name and address: its settings, or the reason why
 /// it is missing.
 pub(super) fn ask(addresses: &BTreeMap<String, String>) -> Vec<LoadRecord> {
     if !addresses.is_empty() {

@@ -182,7 +182,7 @@ mod tests {
             (all[0].protocol, all[0].url.as_str(), all[0].name.as_str()),
             (Protocol::Grpc, "http://h:1/p.S/M", "grpc://h:1/p.S/M")
         );
-        // A call without data sends the empty message.
+        // A call without data sends one empty message.
         assert_eq!(all[0].messages_base64, [""]);
         assert_eq!(all[1].protocol, Protocol::Http1);
     }

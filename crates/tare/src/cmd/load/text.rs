@@ -12,10 +12,10 @@ use tare_model::verdict::Verdict;
 
 mod transport;
 
-/// Median lateness of a second above which the generator cannot keep up. It is the lateness that
-/// makes a result invalid.
+/// Median lateness in a second above which the generator cannot keep up: the lateness that makes a
+/// result invalid.
 const CANNOT_KEEP_UP_NS: u64 = tare_load::verdict::LATENESS_INVALID_NS;
-/// Endpoints listed one by one; the rest is in the JSON.
+/// Maximum number of endpoints that are listed; the JSON has all.
 const ENDPOINTS_SHOWN: usize = 20;
 
 /// Returns the progress line of one second.
@@ -32,7 +32,7 @@ pub(super) fn progress(p: &Progress) -> String {
     )
 }
 
-/// A warning when the last second shows that the generator itself is too slow.
+/// Returns a warning if the last second shows that the generator itself is too slow.
 pub(super) fn cannot_keep_up(p: &Progress) -> Option<String> {
     (p.lateness_now_ns > CANNOT_KEEP_UP_NS).then(|| {
         format!(
@@ -188,7 +188,7 @@ fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
 fn endpoints(out: &mut String, all: &[EndpointResult]) -> std::fmt::Result {
     for e in all.iter().take(ENDPOINTS_SHOWN) {
         let s = &e.latency_ns;
-        // Without a response there is no latency.
+        // Without a response, no latency exists.
         let shown = |ns: u64| match s.count {
             0 => "-".to_owned(),
             _ => format_duration_ns(ns),

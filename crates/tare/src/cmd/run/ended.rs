@@ -22,8 +22,8 @@ impl EndedRun {
     }
 }
 
-/// Analyses the trials on disk, however the run ended, and prints the result in the given format.
-/// Returns the exit code.
+/// Analyses the trials on disk, whether or not the run is complete, and prints the result in the
+/// given format. Returns the exit code.
 pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow::Result<u8> {
     if !run.any_trials() {
         return Ok(exit::INVALID);
@@ -31,7 +31,7 @@ pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow:
     let dir = &run.dir;
     let summary = tare_report::write_derived(dir, &[]).with_context(|| {
         format!(
-            "failed to analyse the trials in {}, which are safe",
+            "failed to analyse the trials in {}, which are complete",
             dir.display()
         )
     })?;
@@ -59,7 +59,7 @@ pub(in crate::cmd) fn conclude(run: &EndedRun, analysed: anyhow::Result<u8>) -> 
         Ok(_) => analysed,
         Err(error) => {
             say(format_args!("tare: {error}"));
-            say(format_args!("The finished trials are safe. {resume}"));
+            say(format_args!("The finished trials are saved. {resume}"));
             Ok(exit::INVALID)
         }
     }

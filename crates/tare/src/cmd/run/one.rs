@@ -1,4 +1,4 @@
-//! One run on one environment: prepared, carried out, closed.
+//! One run on one environment, from its preparation to its end.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ pub(in crate::cmd) struct RunStart {
     /// The plan as it was written; empty for a resumed run.
     pub(in crate::cmd) text: String,
     pub(in crate::cmd) dir: PathBuf,
-    /// The run that is continued.
+    /// The interrupted run to continue; `None` for a new run.
     pub(in crate::cmd) resumed: Option<RunDir>,
 }
 
 impl RunStart {
-    /// The interrupted run in this directory.
+    /// Returns the interrupted run in this directory.
     pub(in crate::cmd) fn resume(dir: &Path) -> anyhow::Result<Self> {
         let run = RunDir::resume(dir)?;
         let manifest = run.manifest();
@@ -64,7 +64,7 @@ impl RunStart {
 }
 
 /// Prepares the environment, runs the plan, and cleans up. Returns `None` when it was stopped
-/// before there was a run.
+/// before the run directory was created.
 pub(in crate::cmd) async fn go<E: Environment>(
     mut environment: E,
     start: RunStart,
@@ -128,24 +128,24 @@ impl<'a> Watchers<'a> {
         if let Some(listener) = listener {
             let feed = Feed::new();
             let server = crate::web::serve(listener, dir.to_owned(), feed.clone())?;
-            display.say(&format!("in a browser: {}", server.address));
+            display.say(&format!("report page during the run: {}", server.address));
             web = Some((server, feed, dir.join(layout::REPORT)));
         }
         Ok(Self { display, web })
     }
 
-    /// Sends the place of the report to the browser, after it has shown the last trial.
+    /// Sends the path of the report to the browser, after it has shown the last trial.
     async fn finish(&self) {
         if let Some((_, feed, report)) = self.web.as_ref().filter(|(_, feed, _)| feed.watched()) {
-            tokio::time::sleep(FAREWELL).await;
+            tokio::time::sleep(BROWSER_UPDATE).await;
             feed.over(&report.display().to_string());
-            tokio::time::sleep(FAREWELL).await;
+            tokio::time::sleep(BROWSER_UPDATE).await;
         }
     }
 }
 
 /// Time for the browser to show the last trial, and to receive the end of the run.
-const FAREWELL: Duration = Duration::from_millis(1500);
+const BROWSER_UPDATE: Duration = Duration::from_millis(1500);
 
 impl Observer for Watchers<'_> {
     fn update(&mut self, update: Update<'_>) {

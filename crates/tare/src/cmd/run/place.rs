@@ -4,8 +4,8 @@ use anyhow::bail;
 use tare_load::Awake;
 use tare_model::layout::{Fingerprint, IdleCores, Platform, RunManifest};
 
-/// Keeps the cores of this machine awake unless the user or the system forbids it, and returns
-/// what was done. A resumed run continues as it began.
+/// Keeps the cores of this machine awake unless the user or the system forbids it. Returns how the
+/// cores idle. A resumed run uses the setting with which it began.
 pub(super) fn idle_cores(
     let_sleep: bool,
     began: Option<&Fingerprint>,
@@ -34,7 +34,7 @@ pub(super) fn build() -> &'static str {
     }
 }
 
-/// Fails unless this machine, this build and these programs are those of the run.
+/// Fails unless this machine, this build and these programs are the same as when the run began.
 pub(super) fn check_same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> {
     let now = Platform {
         tare_version: env!("CARGO_PKG_VERSION"),

@@ -17,8 +17,8 @@ const DRAIN_NS_MIN: u64 = 2_000_000_000;
 /// Steps up to this ratio above the estimate decide what the limit was.
 const AT_THE_LIMIT: f64 = 1.5;
 
-/// Sets what all steps share: a drain time that is long enough to judge a step. It is not longer,
-/// because every step beyond the limit waits for its whole length.
+/// Sets the drain time of all steps, long enough to judge a step. It is not longer, because every
+/// step beyond the limit waits for its whole length.
 pub(super) fn prepare(spec: &mut LoadSpec, plan: &Plan) {
     let bounds = plan.slos.iter().filter_map(Slo::latency_bound_ns);
     let longest_ns = bounds.max().unwrap_or(0);
@@ -76,7 +76,7 @@ pub(super) fn judge(
     })
 }
 
-/// Whether the generator could not keep up, by its own verdict.
+/// Whether the generator could not keep up, according to its own verdict.
 fn generator_limited(result: &LoadResult) -> bool {
     result.verdict.reasons.iter().any(|f| match f.reason {
         Reason::Lateness => f.grade == Grade::Invalid,
@@ -197,7 +197,7 @@ mod tests {
         );
         let own = [(100.0, Met), (200.0, Generator), (150.0, Generator)];
         assert_eq!(limit_of(&own), SearchLimit::Generator);
-        // Far above the limit the generator may be saturated, too.
+        // Far above the limit, the generator may be saturated as well.
         let far = [
             (100.0, Met),
             (3_000.0, Generator),

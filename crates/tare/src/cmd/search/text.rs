@@ -6,7 +6,7 @@ use tare_model::hist::LatencySummary;
 use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
 use tare_model::units::{format_duration_ns, format_rate};
 
-/// Below this share, a backlog that a step cannot see is not reported.
+/// A backlog that a step cannot detect is not reported below this share of the rate.
 const UNSEEN: f64 = 0.02;
 
 /// Returns the progress line of a step.
@@ -55,7 +55,7 @@ pub(super) fn page(result: &SearchResult) -> String {
     if let (Some(share), Some(_)) = (result.unseen_share.filter(|s| *s > UNSEEN), result.found) {
         let _ = writeln!(
             out,
-            "a slowly growing backlog may be too small to see in steps of this length: this rate may be up to {:.0} % above the sustainable one; increase --step-duration to find out",
+            "a slowly growing backlog may be too small to detect in steps of this length: this rate may be up to {:.0} % above the sustainable one; increase --step-duration to find out",
             share * 100.0
         );
     }

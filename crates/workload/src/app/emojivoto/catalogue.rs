@@ -1,4 +1,4 @@
-//! The hundred emoji.
+//! The catalogue of a hundred emoji.
 
 /// The emoji for which voting always fails, as in the original.
 pub(super) const DOUGHNUT: &str = "doughnut";

@@ -18,7 +18,7 @@ pub(crate) struct Emoji;
 impl Emoji {
     pub(crate) const METHODS: &[&str] = &["ListAll", "FindByShortcode"];
 
-    /// The response, and the name under which it is counted.
+    /// Answers a request; returns the name under which it is counted, and the response.
     pub(crate) async fn answer(
         &self,
         method: &str,

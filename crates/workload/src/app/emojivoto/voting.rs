@@ -49,7 +49,8 @@ impl Voting {
         voting
     }
 
-    /// The response, and the name under which it is counted; all votes count as `Vote`.
+    /// Answers a request; returns the name under which it is counted, and the response. All
+    /// votes count as `Vote`.
     pub(crate) async fn answer(
         &self,
         method: &str,

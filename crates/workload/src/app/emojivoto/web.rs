@@ -73,7 +73,7 @@ impl Web {
         })
     }
 
-    /// The response, and the name under which it is counted.
+    /// Answers a request; returns the name under which it is counted, and the response.
     pub(crate) async fn answer(&self, path: &str, query: Option<&str>) -> (&'static str, Reply) {
         let page = || reply(StatusCode::OK, "text/html; charset=utf-8", PAGE);
         match path {
@@ -113,7 +113,7 @@ impl Web {
         };
         match self.voting.unary(path.clone(), ()).await {
             Ok(()) => Ok(reply(StatusCode::OK, "application/json", "{}")),
-            // An error of the application instead of the connection.
+            // The application reported the error, so the connection works.
             Err(failure @ Failure::Answered { .. }) => Ok(error(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 &failure.to_string(),
@@ -125,7 +125,7 @@ impl Web {
     async fn leaderboard(&self) -> Result<Reply, Failure> {
         let board: ResultsResponse = self.voting.unary(RESULTS, ()).await?;
         let mut ranks = Vec::with_capacity(board.results.len());
-        // In sequence, as in the original: this makes the page sensitive to the cost of a hop.
+        // In sequence, as in the original, which makes the page sensitive to the cost of a hop.
         for result in board.results {
             let found = self.find(result.shortcode.clone()).await?;
             ranks.push(Ranked {

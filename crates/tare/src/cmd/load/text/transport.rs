@@ -1,4 +1,4 @@
-//! The lines about TLS and about the error of the instrument.
+//! The lines about TLS and about the error of the generator itself.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! In what two runs differ besides what they measured.
+//! Differences between the setups of two runs: machine, versions, plan and core-to-core latency.
 
 use tare_model::layout::{PlatformDifference, RunManifest};
 use tare_model::mesh::Mesh;
@@ -6,7 +6,7 @@ use tare_model::plan::{Load, Plan};
 
 use tare_stats::order::median;
 
-/// Sentences without their full stop; none where the runs are alike.
+/// Describes each difference in machine, versions and plan, without a full stop.
 pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String> {
     let differences = before.platform().differences(after.platform());
     let words =
@@ -16,7 +16,7 @@ pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String>
     found
 }
 
-/// The same of the cores' distance from each other, in nanoseconds, at each look.
+/// Describes a change of the core-to-core latencies, in nanoseconds, if the host moved the cores.
 pub(crate) fn cores(before: &[f64], after: &[f64]) -> Option<String> {
     if before.is_empty() || after.is_empty() {
         return None;
@@ -24,7 +24,7 @@ pub(crate) fn cores(before: &[f64], after: &[f64]) -> Option<String> {
     let [b, a] = [before, after].map(median);
     crate::cores::moved(b, a).then(|| {
         let [b, a] = [b, a].map(crate::figures::nanoseconds);
-        format!("a cache line between cores, which requests wait for: {b} before, {a} after")
+        format!("core-to-core latency, which affects every request: {b} before, {a} after")
     })
 }
 
@@ -36,7 +36,7 @@ fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {
     if before.workload != after.workload {
         let (b, a) = (workload(before), workload(after));
         found.push(if a == b {
-            format!("the graph of {a} is not the same")
+            format!("workload {a}: the service graph is different")
         } else {
             format!("workload: {b} before, {a} after")
         });
@@ -66,7 +66,7 @@ fn lists<T>(
 ) -> Vec<String> {
     let twin = |of: &T, all: &[T]| all.iter().position(|one| name(one) == name(of));
     let later = after.iter().filter_map(|a| match twin(a, before) {
-        Some(i) if other(&before[i], a) => Some(format!("{} has other settings", name(a))),
+        Some(i) if other(&before[i], a) => Some(format!("{} has different settings", name(a))),
         Some(_) => None,
         None => Some(format!("{} is in the later run only", name(a))),
     });
@@ -80,13 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_that_were_moved_between_the_runs_are_said() {
+    fn a_change_of_core_to_core_latency_is_a_warning() {
         let near = [38.0, 40.0, 190.0];
         assert_eq!(cores(&near, &[37.0]), None);
-        assert_eq!(cores(&[], &near), None, "an earlier version did not look");
-        let said =
-            "a cache line between cores, which requests wait for: 40 ns before, 190 ns after";
-        assert_eq!(cores(&near, &[190.0]).as_deref(), Some(said));
+        assert_eq!(cores(&[], &near), None, "not measured before");
+        let warning =
+            "core-to-core latency, which affects every request: 40 ns before, 190 ns after";
+        assert_eq!(cores(&near, &[190.0]).as_deref(), Some(warning));
         assert!(cores(&[190.0], &near).is_some());
     }
 }
