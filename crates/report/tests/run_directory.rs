@@ -371,12 +371,12 @@ fn a_run_without_trials_is_invalid() {
     let summary = analysed(dir.path());
     assert_eq!(summary.grade, Grade::Invalid);
     assert!(
-        summary.answers[0].text.contains("no trial at 400 rps yet"),
+        summary.answers[0].text.contains("no usable trial at 400 rps"),
         "{:?}",
         summary.answers
     );
     assert!(table(&summary).contains("all meshes and loads: no trial yet."));
-    assert!(render_page(&summary).contains("no trial at 400 rps yet"));
+    assert!(render_page(&summary).contains("no usable trial at 400 rps"));
 }
 
 #[test]

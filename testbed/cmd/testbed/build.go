@@ -118,7 +118,7 @@ func build() (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(staging)
-	fmt.Fprintf(os.Stderr, "building into %s (once; 10 to 20 minutes, 6 GB of Go modules and build cache)\n", ready)
+	fmt.Fprintf(os.Stderr, "building into %s (once; about 7 minutes on 2 cores, 6 GB of Go modules and build cache)\n", ready)
 	for _, part := range parts() {
 		if err := step("building "+part.what, func() error { return part.build(source, staging) }); err != nil {
 			return "", err

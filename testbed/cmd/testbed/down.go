@@ -16,6 +16,9 @@ const endLimit = 20 * time.Second
 // down stops a cluster. It returns an error that lists what is left of it.
 func down(name string) error {
 	c, err := load(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; its processes are unknown: end them, then delete the directory", err)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "no cluster %q is running\n", name)
 		// A start that was killed early may have left a directory without a record.

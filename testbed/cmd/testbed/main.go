@@ -15,7 +15,7 @@ const usage = `usage: testbed COMMAND [OPTIONS]
 
   deps                       install the Debian packages that the testbed needs (apt-get)
   check                      check whether this machine can run the testbed, and list what is missing
-  build                      build all programs and images into the cache (once, 10 to 20 minutes)
+  build                      build all programs and images into the cache (once, 7 minutes on 2 cores)
   up [--nodes 3]             start a cluster; print its kubeconfig
   down                       stop the cluster, and check that nothing is left
   status                     show the cluster's nodes, processes, memory and kubeconfig

@@ -62,7 +62,7 @@ func load(name string) (*Cluster, error) {
 	dir := filepath.Join(root, name)
 	text, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("no cluster %q: start one with `testbed --name %s up`", name, name)
+		return nil, fmt.Errorf("no cluster %q: start one with `testbed --name %s up` (%w)", name, name, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, err

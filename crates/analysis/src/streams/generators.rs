@@ -98,7 +98,7 @@ impl GeneratorStreams {
                 {
                     let found =
                         format!("found the start {mine:?}, another generator has {other:?}");
-                    return Err(wrong(StreamError::Sum { what: found }));
+                    return Err(wrong(StreamError::Unlike { what: found }));
                 }
                 self.generators[generator].armed = Some(mine);
                 if self.generators.iter().all(|g| g.armed.is_some()) {
@@ -156,7 +156,7 @@ impl GeneratorStreams {
         }
         let merged = merge::of_one_start(&results).map_err(|error| GeneratorError {
             generator: 0,
-            error: StreamError::Sum {
+            error: StreamError::Unlike {
                 what: error.to_string(),
             },
         })?;

@@ -52,6 +52,12 @@ pub enum StreamError {
         /// The counts.
         found: Counts,
     },
+    /// The streams of several generators are not parts of one load.
+    #[error("{what}")]
+    Unlike {
+        /// What was found, and what is expected.
+        what: String,
+    },
     /// The intervals and the final result disagree.
     #[error("the intervals do not add up to the final result: {what}")]
     Sum {

@@ -96,10 +96,6 @@ fn difference<'a>(cell: &'a Cell, what: &str) -> Option<&'a Difference> {
 
 fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
     let baseline = &base.mesh;
-    let none = |c: &Cell| c.trials_used.is_empty() && c.trials_invalid.is_empty();
-    if none(cell) {
-        return format!("{mesh}: no trial at {rate} yet.");
-    }
     if cell.trials_used.is_empty() {
         return format!("{mesh}: no usable trial at {rate}.");
     }

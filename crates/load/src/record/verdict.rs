@@ -192,9 +192,9 @@ fn saturation(result: &LoadResult, findings: &mut Vec<Finding>) {
 
 fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
     let counts = &result.counts;
-    let bad = counts.error + counts.timeout;
+    let bad = counts.error.saturating_add(counts.timeout);
     // Slots given up because every slot would fail are errors and count as due.
-    let due = counts.planned - not_due.min(counts.not_sent);
+    let due = counts.planned.saturating_sub(not_due.min(counts.not_sent));
     let share = bad as f64 / due.max(1) as f64;
     let dead = dead_endpoints(result);
     // An endpoint without any success is suspect even when it has few slots.
@@ -214,7 +214,8 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(grade, Reason::Errors, found));
     }
     // Requests that the drain cuts off are the slowest: the tail of the latency is missing.
-    let cut = counts.in_flight + counts.not_sent.saturating_sub(not_due);
+    let cut = counts.not_sent.saturating_sub(not_due);
+    let cut = counts.in_flight.saturating_add(cut);
     let share = cut as f64 / due.max(1) as f64;
     if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID) {
         let found = format!(

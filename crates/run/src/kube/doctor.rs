@@ -73,7 +73,7 @@ pub async fn examine(
     checks.extend(node_checks(&nodes));
     checks.push(other_pods(&api, &nodes).await?);
     let runs = ledger::runs(&api).await?;
-    let ids: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
+    let ids: Vec<&str> = runs.iter().map(|run| run.id()).collect();
     checks.push(match ids.join(", ") {
         ids if ids.is_empty() => passed("leftovers", "none from earlier runs"),
         ids => {

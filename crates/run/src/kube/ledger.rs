@@ -102,29 +102,46 @@ impl Ledger {
     }
 }
 
-/// A run with a ledger on a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A run with a namespace of its own on a cluster.
+#[derive(Debug)]
 pub(crate) struct LedgerEntry {
     /// Namespace of the ledger.
     pub(crate) namespace: String,
-    /// Name of the run's directory.
-    pub(crate) id: String,
+    /// Absent if the ledger does not exist or is damaged.
+    pub(crate) ledger: Option<Ledger>,
 }
 
-/// Lists all runs with a ledger on a cluster.
+impl LedgerEntry {
+    /// Name of the run's directory; without a ledger, that of its namespace.
+    pub(crate) fn id(&self) -> &str {
+        self.ledger.as_ref().map_or(&self.namespace, |l| &l.id)
+    }
+
+    /// Removes all objects of the run. Without a ledger, a mesh that the run installed is unknown
+    /// and remains.
+    pub(crate) async fn end(self, api: &ApiClient, helm: &Helm) -> Result<Vec<Event>, ApiError> {
+        let names = Names::of_namespace(&self.namespace);
+        if let Some(mut ledger) = self.ledger {
+            return ledger.end(api, helm, &names).await;
+        }
+        node::release(api, &names.run).await?;
+        let mut events = delete_namespaces(api, &format!("{RUN}={}", names.run)).await?;
+        let found = "its ledger is missing or damaged: if `helm list --all-namespaces` shows a mesh \
+                     that it installed, uninstall that mesh";
+        events.push(not_removed(self.namespace, found));
+        Ok(events)
+    }
+}
+
+/// Lists all runs with a namespace on a cluster.
 pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> {
     let mut runs = Vec::new();
-    let selector = format!("{MANAGED}=tare,{RUN}");
+    let selector = format!("{MANAGED}=tare,{RUN},!{TRIAL}");
     for namespace in api.list(NAMESPACE, None, &selector).await? {
-        let name = name_of(&namespace);
-        if let Some(ledger) = Ledger::read(api, name).await? {
-            runs.push(LedgerEntry {
-                namespace: name.to_owned(),
-                id: ledger.id,
-            });
-        }
+        let namespace = name_of(&namespace).to_owned();
+        let ledger = Ledger::read(api, &namespace).await?;
+        runs.push(LedgerEntry { namespace, ledger });
     }
-    runs.retain(|run| !run.id.is_empty());
     Ok(runs)
 }
 

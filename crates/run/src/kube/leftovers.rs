@@ -4,7 +4,7 @@ use tare_model::plan::KubernetesSettings;
 use tare_model::trial::Event;
 
 use super::api::{ApiClient, kubeconfig};
-use super::ledger::{self, Ledger};
+use super::ledger;
 use super::mesh::Helm;
 use super::objects::names::Names;
 use crate::environment::EnvironmentError;
@@ -23,14 +23,11 @@ pub async fn clean(
     let helm = Helm::new(settings);
     let mut events = Vec::new();
     for run in ledger::runs(&api).await? {
-        if only.is_some_and(|only| only != run.id) {
+        if only.is_some_and(|only| only != run.id()) {
             continue;
         }
-        say(&format!("removing the objects of run {}", run.id));
-        if let Some(mut ledger) = Ledger::read(&api, &run.namespace).await? {
-            let names = Names::of_namespace(&run.namespace, &run.id);
-            events.extend(ledger.end(&api, &helm, &names).await?);
-        }
+        say(&format!("removing the objects of run {}", run.id()));
+        events.extend(run.end(&api, &helm).await?);
     }
     Ok(events)
 }
@@ -42,7 +39,7 @@ pub async fn clean(
 pub async fn leftovers(settings: &KubernetesSettings) -> Result<Vec<String>, EnvironmentError> {
     let api = kubeconfig::connect(settings).await?;
     let runs = ledger::runs(&api).await?;
-    Ok(runs.into_iter().map(|run| run.id).collect())
+    Ok(runs.iter().map(|run| run.id().to_owned()).collect())
 }
 
 /// Fails if the cluster has objects of another run: they would change the measurement.
@@ -52,12 +49,15 @@ pub(crate) async fn refuse_other_runs(
     settings: &KubernetesSettings,
 ) -> Result<(), EnvironmentError> {
     let runs = ledger::runs(api).await?;
-    let Some(other) = runs.iter().find(|run| run.id != id) else {
+    // A run that was killed before it wrote its ledger has its namespace only.
+    let own = Names::new(&settings.namespace_prefix, id).namespace();
+    let another = |run: &&ledger::LedgerEntry| run.id() != id && run.namespace != own;
+    let Some(other) = runs.iter().find(another) else {
         return Ok(());
     };
     let context = settings.context.as_ref();
     let context = context.map_or(String::new(), |c| format!(" --context {c}"));
-    let id = &other.id;
+    let id = other.id();
     Err(EnvironmentError::missing(
         format!("run {id} has objects on this cluster: it is running or was interrupted"),
         format!(

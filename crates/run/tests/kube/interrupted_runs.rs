@@ -4,8 +4,9 @@ use std::future::Future as _;
 use std::task::Poll;
 
 use tare_model::plan::Plan;
+use tare_model::trial::EventKind;
 use tare_run::environment::{Environment as _, EnvironmentError};
-use tare_run::kube::{Kubernetes, leftovers};
+use tare_run::kube::{Kubernetes, clean, leftovers};
 
 use super::server::Server;
 use super::{INJECTED, deploy, environment, folder, plan, prepared, tainted_nodes};
@@ -43,6 +44,35 @@ async fn a_killed_run_is_listed_and_a_resumed_run_removes_its_objects() {
     assert!(server.paths("/deployments/").is_empty());
     assert_eq!(tainted_nodes(&server), 0);
     assert!(resumed.close().await.is_empty());
+    assert_eq!(server.paths(""), before);
+}
+
+#[tokio::test]
+async fn a_run_with_a_damaged_ledger_is_listed_and_removed_and_what_is_unknown_is_reported() {
+    let server = Server::start(3).await;
+    let before = server.paths("");
+    let plan = plan(&server, 1, INJECTED);
+    let mut killed = prepared(&plan).await;
+    let dir = folder();
+    let deployment = deploy(&mut killed, &plan, "bare", dir.path());
+    drop(deployment.await.unwrap());
+    drop(killed);
+    let ledgers = |p: &String| p.contains("/configmaps/tare-ledger");
+    let path = server.paths("").into_iter().find(ledgers).unwrap();
+    let damage = |object: &mut serde_json::Value| object["data"]["ledger.json"] = "{".into();
+    damage(server.world.lock().unwrap().objects.get_mut(&path).unwrap());
+
+    let settings = plan.kubernetes.clone().unwrap();
+    let listed = leftovers(&settings).await.unwrap();
+    assert!(listed.len() == 1 && path.contains(&listed[0]), "{listed:?}");
+    let events = clean(&settings, Some(&listed[0]), &mut |_| {})
+        .await
+        .unwrap();
+    let [event] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(event.kind, EventKind::NotRemoved);
+    assert!(event.found.contains("missing or damaged"), "{event}");
     assert_eq!(server.paths(""), before);
 }
 

@@ -412,6 +412,8 @@ fn selected(object: &Value, selector: &str) -> bool {
             labels[key] != value
         } else if let Some((key, value)) = term.split_once('=') {
             labels[key] == value
+        } else if let Some(key) = term.strip_prefix('!') {
+            labels[key].is_null()
         } else {
             !labels[term].is_null()
         }

@@ -8,6 +8,7 @@ use tare_model::trial::EventKind;
 use tare_run::kube;
 
 use super::exit;
+use super::output::{one_line, say};
 
 /// List the objects that runs left on a cluster; remove them with --run or --all.
 #[derive(clap::Args)]
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 left |= !all;
             }
             Err(error) => {
-                super::output::say(format_args!("tare: {place}: {error:#}"));
+                say(format_args!("tare: {place}: {}", one_line(&error)));
                 may_exist = true;
                 left = true;
             }
@@ -74,12 +75,12 @@ enum Cleaned {
 async fn clean(args: &Args, settings: &KubernetesSettings, place: &str) -> anyhow::Result<Cleaned> {
     let found = kube::leftovers(settings).await?;
     if found.is_empty() {
-        super::output::say(format_args!("No objects of tare on {place}."));
+        say(format_args!("No objects of tare on {place}."));
         return Ok(Cleaned::Nothing);
     }
     let ids = found.join(", ");
     if args.run.is_none() && !args.all {
-        super::output::say(format_args!(
+        say(format_args!(
             "Runs with objects on {place}: {ids}.\nRemove the objects with --run ID or --all."
         ));
         return Ok(Cleaned::Nothing);
@@ -88,10 +89,10 @@ async fn clean(args: &Args, settings: &KubernetesSettings, place: &str) -> anyho
         let found = format!("{place} has objects of: {ids}");
         return Ok(Cleaned::OtherRuns(found));
     }
-    let mut say = |line: &str| super::output::say(line);
-    let events = kube::clean(settings, args.run.as_deref(), &mut say).await?;
+    let mut progress = |line: &str| say(line);
+    let events = kube::clean(settings, args.run.as_deref(), &mut progress).await?;
     for event in &events {
-        super::output::say(format_args!("tare: {event}"));
+        say(format_args!("tare: {event}"));
     }
     let all = events.iter().all(|e| e.kind != EventKind::NotRemoved);
     Ok(Cleaned::Removed { all })

@@ -16,7 +16,7 @@ use tare_run::kube::{Kubernetes, server};
 use tokio::sync::watch;
 
 use super::exit;
-use super::output::{Output, has_colours, print};
+use super::output::{Output, has_colours, one_line, print, say};
 use super::run::ended::{EndedRun, analyse, conclude};
 use super::run::one::{RunStart, go};
 use crate::progress::Display;
@@ -159,18 +159,12 @@ impl Clusters {
                 Ok(Some(done)) => {
                     let output = (output == Output::Text).then_some(output);
                     let analysed = analyse(done, output);
-                    super::output::say(format_args!("tare: cluster {context}:"));
                     // An error on one cluster does not stop the analysis of the others.
-                    conclude(done, analysed).unwrap_or_else(|error| {
-                        super::output::say(format_args!("tare: cluster {context}: {error:#}"));
-                        exit::INVALID
-                    })
+                    conclude(done, analysed, &format!("cluster {context}: "))
+                        .unwrap_or_else(|error| failed(context, &error))
                 }
                 Ok(None) => exit::INTERRUPTED,
-                Err(error) => {
-                    super::output::say(format_args!("tare: cluster {context}: {error:#}"));
-                    exit::INVALID
-                }
+                Err(error) => failed(context, error),
             });
         }
         self.compare(output)?;
@@ -178,7 +172,7 @@ impl Clusters {
         let worst = worst.find(|code| codes.contains(code));
         if worst.is_some() {
             let dir = self.dir.display();
-            super::output::say(format_args!(
+            say(format_args!(
                 "Resume all clusters with: tare run --resume {dir}"
             ));
         }
@@ -197,10 +191,16 @@ impl Clusters {
             )
         })?;
         for what in missing {
-            super::output::say(format_args!("tare: {what}"));
+            say(format_args!("tare: {what}"));
         }
         Ok(())
     }
+}
+
+/// Prints an error of a cluster; returns the exit code.
+fn failed(context: &str, error: &anyhow::Error) -> u8 {
+    say(format_args!("tare: cluster {context}: {}", one_line(error)));
+    exit::INVALID
 }
 
 /// Returns the name of a context in a form that the name of a directory can have.

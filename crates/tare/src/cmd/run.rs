@@ -128,10 +128,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // All child processes have ended, so from here on Ctrl-C ends the process at once.
     stop.at_once.store(true, Ordering::SeqCst);
     match done {
-        Some(done) => Ok(ExitCode::from(conclude(
-            &done,
-            analyse(&done, Some(args.output)),
-        )?)),
+        Some(done) => {
+            let analysed = analyse(&done, Some(args.output));
+            Ok(ExitCode::from(conclude(&done, analysed, "")?))
+        }
         None => Ok(ExitCode::from(exit::INTERRUPTED)),
     }
 }

@@ -41,12 +41,13 @@ impl Names {
         }
     }
 
-    /// Names of the run with this id, from the namespace of its ledger.
-    pub(crate) fn of_namespace(namespace: &str, id: &str) -> Self {
-        let prefix = namespace
-            .rsplit_once('-')
-            .map_or("tare", |(prefix, _)| prefix);
-        Self::new(prefix, id)
+    /// Names of the run whose ledger is in this namespace.
+    pub(crate) fn of_namespace(namespace: &str) -> Self {
+        let (prefix, run) = namespace.rsplit_once('-').unwrap_or(("tare", namespace));
+        Self {
+            prefix: prefix.to_owned(),
+            run: run.to_owned(),
+        }
     }
 
     /// The run's own namespace, which holds its ledger.

@@ -7,7 +7,7 @@ use tare_model::layout;
 use tare_run::experiment::{self, Outcome};
 
 use crate::cmd::exit;
-use crate::cmd::output::{Output, code_of, print_analysis, say};
+use crate::cmd::output::{Output, code_of, one_line, print_analysis, say};
 
 /// A run that has ended, completely or not.
 pub(in crate::cmd) struct EndedRun {
@@ -41,25 +41,32 @@ pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow:
     Ok(code_of(summary.grade))
 }
 
-/// Prints why the run ended, as the last line, and returns the exit code.
-pub(in crate::cmd) fn conclude(run: &EndedRun, analysed: anyhow::Result<u8>) -> anyhow::Result<u8> {
+/// Prints why the run ended, as the last line, and returns the exit code. `place` precedes the
+/// messages where several runs end at once.
+pub(in crate::cmd) fn conclude(
+    run: &EndedRun,
+    analysed: anyhow::Result<u8>,
+    place: &str,
+) -> anyhow::Result<u8> {
     let resume = format!("Continue with: tare run --resume {}", run.dir.display());
     let ended_well = matches!(&run.outcome, Ok(outcome) if !outcome.interrupted);
     if let (false, Err(error)) = (ended_well, &analysed) {
-        say(format_args!("tare: {error:#}"));
+        say(format_args!("tare: {place}{}", one_line(error)));
     }
     match &run.outcome {
         Ok(outcome) if outcome.interrupted => {
             let (done, planned) = (outcome.done, outcome.planned);
             say(format_args!(
-                "Interrupted after {done} of {planned} trials. {resume}"
+                "{place}Interrupted after {done} of {planned} trials. {resume}"
             ));
             Ok(exit::INTERRUPTED)
         }
         Ok(_) => analysed,
         Err(error) => {
-            say(format_args!("tare: {error}"));
-            say(format_args!("The finished trials are saved. {resume}"));
+            say(format_args!("tare: {place}{error}"));
+            say(format_args!(
+                "{place}The finished trials are saved. {resume}"
+            ));
             Ok(exit::INVALID)
         }
     }
