@@ -371,7 +371,9 @@ fn a_run_without_trials_is_invalid() {
     let summary = analysed(dir.path());
     assert_eq!(summary.grade, Grade::Invalid);
     assert!(
-        summary.answers[0].text.contains("no usable trial at 400 rps"),
+        summary.answers[0]
+            .text
+            .contains("no usable trial at 400 rps"),
         "{:?}",
         summary.answers
     );
