@@ -22,8 +22,8 @@ image: ## Build the static program and write tare-image.tar, an OCI archive for 
 dist: ## Build all release files for x86-64 and ARM64 in target/packages, and run them
 	scripts/dist
 
-demo: build ## Compare Envoy sidecars on this machine: 2 minutes after the build
-	$(TARE) run
+demo: build ## Compare Envoy sidecars with no mesh on this machine: 2 minutes after the build
+	$(TARE) run --set meshes=bare,envoy/mtls
 
 test: ## Run all tests; those on Kubernetes need root and Go (CLUSTER=no omits them)
 	$(MAKE) test-quick

@@ -27,7 +27,7 @@ async function on(name, options, act) {
   }
 }
 
-const CHARTS = ["headline", "latency", "overhead", "cpu", "memory", "scaling", "endpoints", "time", "distributions", "lateness"];
+const CHARTS = ["headline", "latency", "ratios", "cpu", "memory", "scaling", "endpoints", "time", "distributions", "lateness"];
 
 test("every chart has a description and can be saved as SVG and CSV", async () => {
   await on("quick", {}, async (page) => {
@@ -38,7 +38,7 @@ test("every chart has a description and can be saved as SVG and CSV", async () =
       page.locator('[data-chart="headline"]').getByText("CSV", { exact: true }).click(),
     ]);
     assert.equal(download.suggestedFilename(), "tare-at-a-glance.csv");
-    assert.match(await readFile(await download.path(), "utf8"), /^figure,mesh,value,low,high/);
+    assert.match(await readFile(await download.path(), "utf8"), /^figure,mesh,value,low,high,spread,words,ratio,ratio_low,ratio_high,outcome\r\n/);
     // Browsers limit downloads in a row, so the others are intercepted.
     await page.evaluate(() => {
       const make = URL.createObjectURL;
@@ -93,7 +93,63 @@ test("the page shows the command that excludes trials, and then the excluded tri
     for (const index of [5, 16]) {
       assert.match(await page.locator(`tr[data-trial="${index}"]`).getAttribute("class"), /unused/);
     }
+    await page.getByRole("searchbox").fill("excluded on request");
+    const rows = page.locator("tr[data-trial]:visible");
+    assert.deepEqual(await rows.evaluateAll((all) => all.map((r) => r.dataset.trial)), ["5", "16"]);
+    const trials = await page.locator('[data-chart="time"] option').allTextContents();
+    assert.deepEqual(trials.filter((words) => /excluded on request/.test(words)).map((words) => words.split(":")[0]), ["5", "16"]);
   });
+});
+
+const LABEL = /^(= |\? )?x[\d.]+( \([\d.]+ to [\d.]+\))?$/;
+
+test("each ratio has a label, and a dot that is filled only if it is different", async () => {
+  for (const [width, colorScheme] of [[1200, "light"], [320, "dark"]]) {
+    await on("doubts", { width, colorScheme }, async (page) => {
+      const drawings = page.locator('[data-chart="ratios"] .drawing > svg');
+      assert.equal(await drawings.count(), 2, "a chart for each load");
+      for (const drawing of await drawings.all()) {
+        const labels = (await drawing.locator("text").allTextContents()).filter((text) => LABEL.test(text) && !/^x[\d.]+$/.test(text));
+        const described = await drawing.getAttribute("aria-label");
+        assert.equal(labels.length, 9, "three figures of three pairs");
+        for (const label of labels) assert.ok(described.includes(`: ${label}, `), `${label} is not in the description`);
+        const dots = await drawing.locator("circle").evaluateAll((all) => all.map((c) => [getComputedStyle(c).fill, getComputedStyle(c).stroke]));
+        const paper = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+        const hollow = dots.filter(([fill]) => fill === paper).length;
+        assert.equal(dots.length, 9);
+        assert.equal(hollow, labels.filter((label) => /^[=?]/.test(label)).length);
+        assert.ok(dots.every(([fill, stroke]) => fill === paper || fill === stroke), "a filled dot has the colour of its mesh");
+      }
+      // p50 and p99 of envoy/mtls over envoy.
+      const unresolved = (await drawings.nth(1).locator("text").allTextContents()).filter((text) => /^\? x/.test(text));
+      assert.equal(unresolved.length, 2);
+    });
+  }
+});
+
+test("the box of a ratio gives its outcome, the difference and the blocks in words", async () => {
+  await on("doubts", {}, async (page) => {
+    const drawing = page.locator('[data-chart="ratios"] .drawing > svg').nth(1);
+    const strong = drawing.locator("circle").first();
+    await strong.hover();
+    const box = drawing.locator('[aria-label="tip"]').filter({ hasText: "this machine" });
+    await box.waitFor();
+    const text = (await box.locator("tspan").allTextContents()).join("\n");
+    assert.match(text, /envoy over bare\n.*p50\n.*x2\.3 \(2\.0 to 2\.7\)\n.*different\n.*\+\d+ µs on this machine\n.*\d blocks\n.*primary question/);
+  });
+});
+
+test("the first chart has the ratio to the baseline beside each latency", async () => {
+  for (const width of [1200, 768, 320]) {
+    await on("doubts", { width }, async (page) => {
+      const drawing = page.locator('[data-chart="headline"] .drawing > svg');
+      const texts = await drawing.locator("text").allTextContents();
+      assert.equal(texts.filter((text) => text === "ratio to bare").length, 2);
+      assert.equal(texts.filter((text) => LABEL.test(text)).length, 4, "two figures of two meshes");
+      assert.match(await drawing.getAttribute("aria-label"), /envoy, Median latency: 1\.11 ms, range of the trials .* to .*, ratio to bare x2\.3 \(2\.0 to 2\.7\), different/);
+      assert.match(await page.locator('[data-chart="headline"] .note').textContent(), /the typical run \(the median of the trials\), with the range of the trials\./);
+    });
+  }
 });
 
 test("the list of trials can be filtered and links to each trial over time", async () => {
@@ -103,6 +159,9 @@ test("the list of trials can be filtered and links to each trial over time", asy
     await page.getByRole("searchbox").fill("suspect");
     const rows = page.locator("tr[data-trial]:visible");
     assert.deepEqual(await rows.evaluateAll((all) => all.map((r) => r.dataset.trial)), ["4"]);
+    await page.getByRole("searchbox").fill("");
+    await page.getByRole("searchbox").fill("block run again");
+    assert.equal(await rows.count(), 0);
     await page.getByRole("searchbox").fill("");
     await page.locator('tr[data-trial="12"] a').click();
     await page.locator('[data-chart="time"] svg[aria-label*="trial 12: "]').first().waitFor();

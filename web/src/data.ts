@@ -1,5 +1,5 @@
 // Rows for charts from the embedded summary. Only units and positions are computed here; every figure is in the summary.
-import type { Cell, Difference, Load, Summary } from "./summary";
+import type { Cell, Load, Ratio, Summary } from "./summary";
 
 /** Latency at a percentile. */
 export interface CurvePoint {
@@ -12,14 +12,13 @@ export interface CurvePoint {
   supported: boolean;
 }
 
-/** A difference from the baseline, in milliseconds. */
-export interface OverheadRow {
+/** A ratio of two meshes. */
+export interface RatioRow {
   mesh: string;
-  percentile: string;
-  ms: number;
-  low: number | null;
-  high: number | null;
-  distinct: boolean;
+  reference: string;
+  /** What is compared, in words. */
+  figure: string;
+  ratio: Ratio;
 }
 
 /** Position of a quantile on the axis: 0.9 at 1, 0.99 at 2, 0.999 at 3. */
@@ -74,15 +73,32 @@ export function splitBySupport(points: CurvePoint[]): { supported: CurvePoint[];
   return { supported, unsupported };
 }
 
-export function overheads(cells: Cell[]): OverheadRow[] {
-  return cells.flatMap((cell) =>
-    (cell.overhead?.latency ?? []).filter((d) => d.supported).map((d: Difference) => ({
-      mesh: cell.mesh,
-      percentile: d.what,
-      ms: d.value / 1e6,
-      low: d.low === null ? null : d.low / 1e6,
-      high: d.high === null ? null : d.high / 1e6,
-      distinct: d.distinction === "higher" || d.distinction === "lower",
-    })),
+/** The figures of a comparison that are drawn; of several names, the first that it has. */
+const COMPARED: [string, string][][] = [
+  [["p50", "p50"]],
+  [["p99", "p99"]],
+  [["proxy_cpu", "proxy CPU per request"], ["cpu", "CPU per request"]],
+];
+
+/** Most meshes for which also the pairs without the baseline are drawn, as in the answers. */
+const ALL_PAIRS_MESHES_MAX = 3;
+
+/** Whether the page has more pairs of meshes than those that are drawn. */
+export function hasMorePairs(summary: Summary): boolean {
+  return summary.setup.meshes.length > ALL_PAIRS_MESHES_MAX;
+}
+
+/** The ratios under a load, those to the baseline first. */
+export function ratioRows(summary: Summary, load: Load): RatioRow[] {
+  const here = summary.comparisons.filter((c) => c.load === load.name);
+  const others = hasMorePairs(summary) ? [] : here.filter((c) => c.reference !== summary.baseline);
+  return [...here.filter((c) => c.reference === summary.baseline), ...others].flatMap(({ mesh, reference, ratios }) =>
+    COMPARED.flatMap((names): RatioRow[] => {
+      for (const [what, figure] of names) {
+        const ratio = ratios.find((r) => r.what === what);
+        if (ratio) return [{ mesh, reference, figure, ratio }];
+      }
+      return [];
+    }),
   );
 }

@@ -7,6 +7,8 @@ export interface Chart {
   title: string;
   /** A description for screen readers. */
   description: string;
+  /** What the reader must know, below it. */
+  note?: string;
   /** Name of saved files, without extension. */
   file: string;
   /** Its data as CSV rows. */
@@ -36,6 +38,12 @@ export function mount(parent: Element, chart: Chart): void {
   );
   caption.append(title, tools);
   figure.append(caption, holder);
+  if (chart.note) {
+    const note = document.createElement("p");
+    note.className = "note";
+    note.textContent = chart.note;
+    figure.append(note);
+  }
   parent.append(figure);
 
   let drawn = 0;

@@ -4,7 +4,7 @@ import { endpointCharts } from "./charts/endpoints";
 import { headline } from "./charts/headline";
 import { latenessCharts } from "./charts/lateness";
 import { latency } from "./charts/latency";
-import { overheadCharts } from "./charts/overhead";
+import { ratioCharts } from "./charts/ratios";
 import { cpu, memory } from "./charts/resources";
 import { scalingCharts } from "./charts/scaling";
 import { showTrial, time } from "./charts/time";
@@ -19,7 +19,7 @@ import type { View } from "./view";
 const PANELS: Record<string, Panel> = {
   headline: { charts: headline },
   latency,
-  overhead: { charts: overheadCharts },
+  ratios: { charts: ratioCharts },
   cpu,
   memory,
   scaling: { charts: scalingCharts },

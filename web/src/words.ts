@@ -1,5 +1,23 @@
 // Numbers and names in charts, formatted as in the tables.
-import type { Load } from "./summary";
+import type { Load, Outcome, QuantileSpread, Ratio, TrialStatus } from "./summary";
+
+export const OUTCOMES: Record<Outcome, string> = {
+  different: "different",
+  same: "the same within the margin",
+  not_resolved: "not resolved",
+};
+
+export const STATUSES: Record<TrialStatus, string> = {
+  used: "used",
+  failed: "failed",
+  run_again: "block run again",
+  left_out: "block left out",
+  excluded: "excluded on request",
+  unplanned: "not in the plan",
+};
+
+/** What the ends beside a figure are. */
+export const SPREADS: Record<QuantileSpread, string> = { interval: "interval", range: "range of the trials" };
 
 /** Three significant digits, without an exponent. */
 export function significant(value: number): string {
@@ -12,6 +30,66 @@ export function milliseconds(ms: number): string {
   const size = Math.abs(ms);
   if (size < 1) return `${significant(ms * 1000)} µs`;
   return size < 1000 ? `${significant(ms)} ms` : `${significant(ms / 1000)} s`;
+}
+
+/** A ratio and the ends of its interval. */
+export type Bounded = Pick<Ratio, "value" | "low" | "high">;
+
+/** A ratio and the ends of its interval, with as many digits as the interval needs. */
+function ratioDigits(value: number, low: number, high: number): [string, string, string] {
+  const digits = (x: number): string =>
+    high / low < 3 ? x.toFixed(decimalsFor((high - low) / 2)) : x.toFixed(between(0, 1 - Math.floor(Math.log10(x)), 6));
+  return [digits(value), digits(low), digits(high)];
+}
+
+/** Decimals that show one significant digit of `half`, or two if the first is 1. */
+function decimalsFor(half: number): number {
+  if (!(half > 0) || !Number.isFinite(half)) return 3;
+  const magnitude = Math.floor(Math.log10(half));
+  return between(0, (half / 10 ** magnitude < 2 ? 1 : 0) - magnitude, 3);
+}
+
+function between(least: number, value: number, most: number): number {
+  return Math.min(most, Math.max(least, value));
+}
+
+/** A ratio with its interval: `x5.3 (4.5 to 6.2)`. */
+export function ratioInterval(ratio: Bounded): string {
+  if (ratio.low === null || ratio.high === null) return `x${significant(ratio.value)}`;
+  const [value, low, high] = ratioDigits(ratio.value, ratio.low, ratio.high);
+  return `x${value} (${low} to ${high})`;
+}
+
+const SIGNS: Record<Outcome, string> = { different: "", same: "= ", not_resolved: "? " };
+
+/** The meaning of the signs that some ratios have; empty if none has a sign. */
+export function signWords(ratios: Pick<Ratio, "outcome">[]): string {
+  const outcomes = (["same", "not_resolved"] as const).filter((outcome) => ratios.some((r) => r.outcome === outcome));
+  return outcomes.map((outcome) => SIGNS[outcome] + OUTCOMES[outcome]).join("; ");
+}
+
+/** A ratio with its interval and the sign of its outcome: `? x1.3 (0.8 to 2.2)`. */
+export function ratioSigned(ratio: Bounded & Pick<Ratio, "outcome">): string {
+  return SIGNS[ratio.outcome] + ratioInterval(ratio);
+}
+
+/** What is known of a ratio, in few words: `x5.3 (4.5 to 6.2)`, `= x1.01`, `? between x0.8 and x2.2`. */
+export function ratioBrief(ratio: Bounded & Pick<Ratio, "outcome">): string {
+  if (ratio.low === null || ratio.high === null) return `${ratioSigned(ratio)} in a single block`;
+  const [value, low, high] = ratioDigits(ratio.value, ratio.low, ratio.high);
+  if (ratio.outcome === "same") return `${SIGNS.same}x${value}`;
+  return ratio.outcome === "not_resolved" ? `${SIGNS.not_resolved}between x${low} and x${high}` : ratioInterval(ratio);
+}
+
+/** The outcome of a ratio, the difference on this machine, and the number of blocks. */
+export function ratioDetails(ratio: Ratio): string[] {
+  const blocks = `${ratio.blocks.length} ${ratio.blocks.length === 1 ? "block" : "blocks"}`;
+  const size = ratio.unit === "bytes" ? mebibytes(ratio.difference) : milliseconds(ratio.difference / 1e6);
+  return [OUTCOMES[ratio.outcome], `${ratio.difference > 0 ? "+" : ""}${size} on this machine`, blocks];
+}
+
+function mebibytes(bytes: number): string {
+  return `${significant(bytes / 1024 / 1024)} MiB`;
 }
 
 /** The heading of a load. */

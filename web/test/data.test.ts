@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { spreadLabels } from "../src/charts/layout";
-import { groupsByScale } from "../src/charts/overhead";
+import { ratioTicks, spreadLabels } from "../src/charts/layout";
 import { csv } from "../src/csv";
-import { type CurvePoint, nines, overheads, percentile, splitBySupport } from "../src/data";
-import type { Cell } from "../src/summary";
-import { milliseconds, significant } from "../src/words";
+import { type CurvePoint, hasMorePairs, nines, percentile, ratioRows, splitBySupport } from "../src/data";
+import type { Load, MeshComparison, Outcome, Ratio, Summary, TrialRow } from "../src/summary";
+import { trialWords } from "../src/view";
+import { milliseconds, ratioBrief, ratioDetails, ratioInterval, ratioSigned, significant, signWords } from "../src/words";
 
 test("percentiles are positioned by their number of nines", () => {
   assert.equal(nines(0.9), 1);
@@ -31,21 +31,86 @@ test("the unsupported part of each curve begins at the end of the supported part
   assert.deepEqual(unsupported.map((p) => [p.mesh, p.nines]), [["a", 2], ["a", 3]]);
 });
 
-test("a percentile with much wider intervals has its own scale", () => {
-  const row = (name: string, ms: number, half: number) => ({
-    mesh: "m", percentile: name, ms, low: ms - half, high: ms + half, distinct: true,
-  });
-  const groups = groupsByScale([row("p50", 1, 0.1), row("p99", 2, 0.5), row("p99.9", 1, 40)]);
-  assert.deepEqual(groups.map((g) => g.map((r) => r.percentile)), [["p50", "p99"], ["p99.9"]]);
+const load = { name: "400rps", rate_rps: 400 } as Load;
+
+function comparison(mesh: string, reference: string, whats: string[], under = "400rps"): MeshComparison {
+  const ratios = whats.map((what) => ({ what, value: 2 }) as Ratio);
+  return { mesh, reference, load: under, blocks: [0], ratios };
+}
+
+/** Meshes `a` (the baseline), `b`, `c`..., compared in the order of the plan, in which the baseline is last. */
+function compared(names: string[]): Summary {
+  const comparisons = names.flatMap((mesh, i) =>
+    names.slice(0, i).map((reference) => comparison(mesh, reference, reference === "a" ? ["p50", "p90", "p99", "cpu"] : ["p50", "cpu", "proxy_cpu"])));
+  const meshes = [...names.slice(1), "a"].map((name) => ({ name }));
+  return { baseline: "a", setup: { meshes }, comparisons: comparisons.reverse() } as unknown as Summary;
+}
+
+test("the ratios to the baseline are first, with the CPU of the proxies where both have proxies", () => {
+  const summary = compared(["a", "b", "c"]);
+  summary.comparisons.push(comparison("b", "a", ["p50"], "200rps"));
+  assert.equal(hasMorePairs(summary), false);
+  assert.deepEqual(ratioRows(summary, load).map((r) => [r.mesh, r.reference, r.figure, r.ratio.what]), [
+    ["c", "a", "p50", "p50"],
+    ["c", "a", "p99", "p99"],
+    ["c", "a", "CPU per request", "cpu"],
+    ["b", "a", "p50", "p50"],
+    ["b", "a", "p99", "p99"],
+    ["b", "a", "CPU per request", "cpu"],
+    ["c", "b", "p50", "p50"],
+    ["c", "b", "proxy CPU per request", "proxy_cpu"],
+  ]);
 });
 
-test("a difference with too few responses is not drawn", () => {
-  const difference = (what: string, supported: boolean) => ({
-    what, supported, value: 2e6, low: 1e6, high: 3e6, ratio: 1, pairs: [], distinction: "higher" as const,
-  });
-  const latency = [difference("p50", true), difference("p99", false)];
-  const cell = { mesh: "m", overhead: { blocks: [0], latency, resources: [] } } as unknown as Cell;
-  assert.deepEqual(overheads([cell]).map((r) => [r.percentile, r.ms]), [["p50", 2]]);
+test("with more than three meshes, only the ratios to the baseline are drawn", () => {
+  const summary = compared(["a", "b", "c", "d"]);
+  assert.equal(hasMorePairs(summary), true);
+  assert.deepEqual(new Set(ratioRows(summary, load).map((r) => r.reference)), new Set(["a"]));
+  assert.deepEqual(new Set(ratioRows(summary, load).map((r) => r.mesh)), new Set(["b", "c", "d"]));
+});
+
+test("ratios have the digits of their interval, as in the tables", () => {
+  const of = (value: number, low: number | null, high: number | null): string => ratioInterval({ value, low, high });
+  assert.equal(of(5.312, 4.46, 6.18), "x5.3 (4.5 to 6.2)");
+  assert.equal(of(1.0131, 1.0071, 1.0192), "x1.013 (1.007 to 1.019)");
+  assert.equal(of(6.0, 0.94, 40.2), "x6.0 (0.94 to 40)");
+  assert.equal(of(0.06, 0.05, 0.4), "x0.060 (0.050 to 0.40)");
+  assert.equal(of(2.5, null, null), "x2.50");
+});
+
+test("a ratio is stated with its outcome", () => {
+  const of = (outcome: Outcome, value: number, low: number | null, high: number | null) => ({ outcome, value, low, high });
+  const different = of("different", 5.7, 4.6, 7.0);
+  const same = of("same", 1.0131, 0.98, 1.04);
+  const open = of("not_resolved", 1.29, 0.77, 2.18);
+  const single = of("not_resolved", 2.5, null, null);
+  assert.deepEqual([different, same, open, single].map(ratioBrief), [
+    "x5.7 (4.6 to 7.0)", "= x1.01", "? between x0.8 and x2.2", "? x2.50 in a single block",
+  ]);
+  assert.deepEqual([different, same, open, single].map(ratioSigned), [
+    "x5.7 (4.6 to 7.0)", "= x1.01 (0.98 to 1.04)", "? x1.3 (0.8 to 2.2)", "? x2.50",
+  ]);
+  assert.equal(signWords([different]), "");
+  assert.equal(signWords([open, same, open]), "= the same within the margin; ? not resolved");
+});
+
+test("the details of a ratio are its outcome, the difference on this machine and the blocks", () => {
+  const ratio = (part: Partial<Ratio>): Ratio => ({ outcome: "different", unit: "ns", difference: 2.31e6, blocks: [2, 3], ...part }) as Ratio;
+  assert.deepEqual(ratioDetails(ratio({})), ["different", "+2.31 ms on this machine", "2 blocks"]);
+  assert.deepEqual(ratioDetails(ratio({ outcome: "not_resolved", difference: -40e3, blocks: [1] })), ["not resolved", "-40.0 µs on this machine", "1 block"]);
+  assert.deepEqual(ratioDetails(ratio({ outcome: "same", unit: "bytes", difference: 1.5 * 1024 ** 2 }))[1], "+1.50 MiB on this machine");
+});
+
+test("a short axis of ratios has round ticks around 1, a long one has those of logarithmic axes", () => {
+  assert.deepEqual(ratioTicks([0.72, 2.3]), [1, 1.5, 2]);
+  assert.deepEqual(ratioTicks([0.93, 1.11]), [0.95, 1, 1.05, 1.1]);
+  assert.deepEqual(ratioTicks([0.9, 31]), [1, 2, 5, 10, 20]);
+});
+
+test("a trial that is not used says why", () => {
+  const trial = { index: 7, mesh: "envoy", load: "400rps", block: 1, status: "used" } as TrialRow;
+  assert.equal(trialWords(trial), "7: envoy at 400rps, block 2");
+  assert.equal(trialWords({ ...trial, status: "run_again" }), "7: envoy at 400rps, block 2, block run again");
 });
 
 test("CSV quotes special characters and disables formulas", () => {

@@ -1,6 +1,8 @@
 //! Numbers as text, the same in tables, on pages and in answers. Units are written out. The width
 //! of an interval decides the number of digits.
 
+use tare_model::summary::{MoreBlocks, Ratio};
+
 /// A duration in nanoseconds with a unit and three significant digits: `412 µs`, `1.92 ms`,
 /// `12.4 s`.
 #[must_use]
@@ -57,6 +59,100 @@ pub fn signed(value: f64, text: String) -> String {
     } else {
         text
     }
+}
+
+/// A difference in nanoseconds with its sign and unit: `+2.31 ms`.
+#[must_use]
+pub fn signed_duration(ns: f64) -> String {
+    signed(ns, duration(ns))
+}
+
+/// Ends of an interval whose ratio is at least this are far apart.
+const FAR_APART: f64 = 3.0;
+
+/// From this ratio on, a figure is several times another.
+const SEVERAL: f64 = 2.0;
+
+/// A ratio and the ends of its interval, with as many digits as the interval needs.
+fn ratio_digits(value: f64, low: f64, high: f64, decimals_max: usize) -> [String; 3] {
+    let decimals = decimals_for((high - low) / 2.0).min(decimals_max);
+    [value, low, high].map(|x| match high / low < FAR_APART {
+        true => fixed(x, decimals),
+        false => two_digits(x),
+    })
+}
+
+/// A ratio with its interval: `x5.3 (4.5 to 6.2)`.
+#[must_use]
+pub fn ratio_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
+    format!("x{}", ratio_up_to(DECIMALS_MAX, value, low, high))
+}
+
+/// A ratio with its interval for a narrow column, without the `x`: `5.3 (4.5 to 6.2)`.
+#[must_use]
+pub fn ratio_short(value: f64, low: Option<f64>, high: Option<f64>) -> String {
+    ratio_up_to(2, value, low, high)
+}
+
+fn ratio_up_to(decimals: usize, value: f64, low: Option<f64>, high: Option<f64>) -> String {
+    let Some((low, high)) = low.zip(high) else {
+        return significant(value);
+    };
+    let [value, low, high] = ratio_digits(value, low, high, decimals);
+    format!("{value} ({low} to {high})")
+}
+
+/// A factor whose interval has its ends far apart: `several times as high, between x4.1 and x30`.
+#[must_use]
+pub fn wide_factor(low: Option<f64>, high: Option<f64>) -> Option<String> {
+    let (low, high) = low.zip(high)?;
+    let several = match () {
+        () if low >= SEVERAL => "several times as high, ",
+        () if high <= 1.0 / SEVERAL => "several times as low, ",
+        () => "",
+    };
+    let words = || {
+        format!(
+            "{several}between x{} and x{}",
+            two_digits(low),
+            two_digits(high)
+        )
+    };
+    (high / low >= FAR_APART).then(words)
+}
+
+/// What is known of a ratio that is not resolved: `between x0.9 and x4; about 12 to 40 more blocks on
+/// this machine`.
+#[must_use]
+pub fn unresolved(ratio: &Ratio) -> String {
+    let Some((low, high)) = ratio.low.zip(ratio.high) else {
+        return format!("x{} in a single block", significant(ratio.value));
+    };
+    let [_, low, high] = ratio_digits(ratio.value, low, high, DECIMALS_MAX);
+    let ends = format!("between x{low} and x{high}");
+    let more = match ratio.more_blocks {
+        Some(MoreBlocks {
+            low,
+            high: Some(high),
+        }) if low < high => {
+            format!("about {low} to {high} more blocks")
+        }
+        Some(MoreBlocks {
+            low: 1,
+            high: Some(_),
+        }) => "about 1 more block".to_owned(),
+        Some(MoreBlocks { low, high: Some(_) }) => format!("about {low} more blocks"),
+        Some(MoreBlocks { low, high: None }) => format!("{low} to more than 1,000 more blocks"),
+        None if ratio.blocks.is_empty() => return ends,
+        None => "more than 1,000 more blocks".to_owned(),
+    };
+    format!("{ends}; {more} on this machine")
+}
+
+/// Two significant digits, or all digits of the integer part.
+fn two_digits(value: f64) -> String {
+    let magnitude = value.abs().max(1e-9).log10().floor();
+    fixed(value, (1.0 - magnitude).clamp(0.0, 6.0) as usize)
 }
 
 /// A value with its interval. All numbers have as many decimals as half the width of the interval
@@ -190,6 +286,32 @@ fn fixed(value: f64, decimals: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ratios_have_the_digits_of_their_interval() {
+        let of = |value, low, high| ratio_interval(value, Some(low), Some(high));
+        assert_eq!(of(5.312, 4.46, 6.18), "x5.3 (4.5 to 6.2)");
+        assert_eq!(of(1.0131, 1.0071, 1.0192), "x1.013 (1.007 to 1.019)");
+        assert_eq!(of(6.0, 0.94, 40.2), "x6.0 (0.94 to 40)");
+        assert_eq!(ratio_interval(2.5, None, None), "x2.50");
+        assert_eq!(
+            ratio_short(1.0131, Some(1.0071), Some(1.0192)),
+            "1.01 (1.01 to 1.02)"
+        );
+        let wide = |low, high| wide_factor(Some(low), Some(high));
+        assert_eq!(
+            wide(4.1, 30.4).unwrap(),
+            "several times as high, between x4.1 and x30"
+        );
+        assert_eq!(wide(1.5, 9.0).unwrap(), "between x1.5 and x9.0");
+        assert_eq!(
+            wide(0.05, 0.4).unwrap(),
+            "several times as low, between x0.050 and x0.40"
+        );
+        assert_eq!(wide(4.1, 6.0), None);
+        assert_eq!(signed_duration(2.31e6), "+2.31 ms");
+        assert_eq!(signed_duration(-40e3), "-40.0 µs");
+    }
 
     #[test]
     fn durations_have_the_unit_that_fits() {

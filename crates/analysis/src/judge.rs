@@ -11,12 +11,15 @@ use tare_model::worker::Plane;
 pub const MACHINE_BUSY_SUSPECT: f64 = 0.90;
 /// A trial is invalid above this share, because latency is then mostly waiting for a core.
 pub const MACHINE_BUSY_INVALID: f64 = 0.99;
-/// A trial is suspect if processes outside the trial used more than this share of all cores.
+/// A trial is suspect if processes outside the trial used more than this share of the cores that the
+/// trial needed: of those that it used, and at least of one.
 pub const OTHERS_SUSPECT: f64 = 0.05;
 /// A trial is invalid above this share.
 pub const OTHERS_INVALID: f64 = 0.25;
 /// A trial is suspect if the hypervisor took more than this share of all cores.
 pub const STOLEN_SUSPECT: f64 = 0.05;
+/// A trial is invalid above this share.
+pub const STOLEN_INVALID: f64 = 0.15;
 /// A trial is suspect if values from a kubelet are older than this share of the window.
 pub const KUBELET_AGE_SUSPECT: f64 = 0.10;
 /// A trial is invalid above this share, because the values are from before the window.
@@ -47,6 +50,11 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         let reason = match event.kind {
             EventKind::Exited => Reason::Restart,
             EventKind::NotStarted => Reason::NotStarted,
+            EventKind::NotSampled => {
+                let found = event.found.clone();
+                findings.push(Finding::new(Grade::Suspect, Reason::NotSampled, found));
+                continue;
+            }
             _ => continue,
         };
         findings.push(Finding::new(Grade::Invalid, reason, event.to_string()));
@@ -176,25 +184,26 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
         );
         findings.push(Finding::new(grade, Reason::MachineSaturated, found));
     }
+    let own: f64 = resources.processes.iter().map(|p| p.cpu_cores).sum();
+    let own = own + resources.sampling_cores;
     // If all cores are allowed, the check of the whole machine covers the trial's own use.
     if machine.cores_allowed < machine.cores {
         let allowed = f64::from(machine.cores_allowed.max(1));
-        let own: f64 = resources.processes.iter().map(|p| p.cpu_cores).sum();
-        let own = own + resources.sampling_cores;
         let grade = grade(own / allowed, MACHINE_BUSY_SUSPECT, MACHINE_BUSY_INVALID);
         if let Some(grade) = grade {
             let found = format!("the trial used {own:.2} of {allowed} allowed cores");
             findings.push(Finding::new(grade, Reason::MachineSaturated, found));
         }
     }
-    if let Some(grade) = grade(machine.other_cores / cores, OTHERS_SUSPECT, OTHERS_INVALID) {
+    let others = machine.other_cores / own.max(1.0);
+    if let Some(grade) = grade(others, OTHERS_SUSPECT, OTHERS_INVALID) {
         let found = format!(
-            "processes outside the trial used {:.2} of {cores} cores",
+            "processes outside the trial used {:.2} of {cores} cores, the trial itself {own:.2}",
             machine.other_cores
         );
         findings.push(Finding::new(grade, Reason::NoisyNeighbour, found));
     }
-    if let Some(grade) = grade(machine.stolen_cores / cores, STOLEN_SUSPECT, f64::INFINITY) {
+    if let Some(grade) = grade(machine.stolen_cores / cores, STOLEN_SUSPECT, STOLEN_INVALID) {
         let found = format!(
             "the hypervisor took {:.2} of {cores} cores",
             machine.stolen_cores
@@ -272,13 +281,13 @@ mod tests {
         of_machine(machine, busy - other)
     }
 
-    /// A trial that may run on one of four cores and uses `own` of it. Others use 0.1 cores.
+    /// A trial that may run on one of four cores and uses `own` of it. Others use 0.04 cores.
     fn on_one_core(own: f64) -> Verdict {
         let machine = MachineUse {
             cores: 4,
             cores_allowed: 1,
-            busy_cores: own + 0.1,
-            other_cores: 0.1,
+            busy_cores: own + 0.04,
+            other_cores: 0.04,
             ..MachineUse::default()
         };
         of_machine(machine, own)
@@ -336,7 +345,7 @@ mod tests {
         assert_eq!(v.reasons.len(), 1, "{:?}", v.reasons);
         assert_eq!(
             v.reasons[0].found,
-            "processes outside the trial used 1.00 of 2 cores"
+            "processes outside the trial used 1.00 of 2 cores, the trial itself 0.30"
         );
     }
 
@@ -479,6 +488,43 @@ mod tests {
         );
         assert_eq!(with_machine(1.0, 0.6, 0.0).grade, Grade::Invalid);
         assert_eq!(with_machine(1.0, 0.0, 0.11).grade, Grade::Suspect);
+        assert_eq!(with_machine(1.0, 0.0, 0.31).grade, Grade::Invalid);
+    }
+
+    #[test]
+    fn a_neighbour_is_judged_by_the_cores_that_the_trial_needed() {
+        let of = |own: f64, other: f64| {
+            let machine = MachineUse {
+                cores: 16,
+                cores_allowed: 16,
+                busy_cores: own + other,
+                other_cores: other,
+                ..MachineUse::default()
+            };
+            of_machine(machine, own).grade
+        };
+        // 3 of 16 cores are much beside a trial that needed 2, and little beside one that needed 13.
+        assert_eq!(of(2.0, 3.0), Grade::Invalid);
+        assert_eq!(of(12.0, 2.0), Grade::Suspect);
+        // A trial that hardly needed anything is judged by one core.
+        assert_eq!(of(0.01, 0.04), Grade::Valid);
+    }
+
+    #[test]
+    fn lost_samples_leave_the_latency_valid() {
+        let events = [Event {
+            kind: EventKind::NotSampled,
+            found: "CPU and memory were not sampled".into(),
+            ..exit_of("")
+        }];
+        let v = judge(&Evidence {
+            events: &events,
+            ..NOTHING
+        });
+        assert_eq!(
+            (v.grade, v.reasons[0].reason),
+            (Grade::Suspect, Reason::NotSampled)
+        );
     }
 
     #[test]

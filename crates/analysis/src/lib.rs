@@ -2,6 +2,7 @@
 //! verdicts on trials, pooling, comparisons, resources, and export formats. Pure: it uses neither
 //! clocks nor files nor sockets.
 
+mod blocks;
 pub mod compare;
 pub mod cores;
 pub mod figures;
@@ -14,5 +15,6 @@ pub mod streams;
 pub mod summary;
 mod trials;
 
+pub use blocks::disturbance;
 pub use streams::{AgentStream, LoadStream, StreamError};
 pub use trials::StoredTrial;

@@ -6,14 +6,13 @@ use serde::{Deserialize, Serialize};
 use tare_model::hist::HistogramWire;
 use tare_model::load::LoadResult;
 use tare_model::plan::Plan;
-use tare_model::summary::{Stability, TrialRow};
-use tare_model::trial::{Resources, TrialResult};
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::summary::{Stability, TrialRow, TrialStatus};
+use tare_model::trial::{MemoryKind, Resources, TrialResult};
+use tare_model::verdict::{Cause, Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
-use crate::figures;
-use tare_stats::hierarchical::Second;
-use tare_stats::series::stability;
+use crate::{blocks, figures};
+use tare_stats::series::{Second, stability};
 use tare_stats::v2::Reader;
 use tare_stats::{Histogram, WireError};
 
@@ -32,18 +31,14 @@ pub struct StoredTrial {
 pub(crate) struct Trial<'a> {
     pub(crate) dir: &'a str,
     pub(crate) result: &'a TrialResult,
-    /// See [`StoredTrial::seconds`].
-    pub(crate) seconds: &'a [Second],
     /// Tests of the trial's seconds; `None` with too few seconds.
     stability: Option<Stability>,
     /// The trial's stored verdict, with the findings of the analysis.
     pub(crate) verdict: Verdict,
     /// The load result; `None` if it is missing or damaged.
     pub(crate) load: Option<Decoded<'a>>,
-    /// Whether the figures of the trial's cell include it.
-    pub(crate) used: bool,
-    /// Whether the trial was excluded on request.
-    pub(crate) excluded: bool,
+    /// What it is used for.
+    pub(crate) status: TrialStatus,
 }
 
 /// A load result with its histograms.
@@ -87,7 +82,7 @@ impl<'a> Decoded<'a> {
 }
 
 /// Decodes all trials and decides which are used. A trial is listed but not used if its mesh or
-/// load is not in the plan, or if an earlier trial has the same mesh, load and block.
+/// load is not in the plan, if an earlier trial has its place, or by [`blocks::select`].
 pub(crate) fn decode<'a>(
     plan: &Plan,
     stored: &'a [StoredTrial],
@@ -102,19 +97,25 @@ pub(crate) fn decode<'a>(
         let spec = &trial.result.trial;
         let planned = plan.meshes.iter().any(|m| m.name == spec.mesh.name)
             && plan.loads.iter().any(|l| l.name == spec.load.name);
+        let place = (spec.block, spec.attempt, &spec.mesh.name, &spec.load.name);
         if !planned {
-            trial.used = false;
+            trial.status = TrialStatus::Unplanned;
             notes.push(format!(
                 "{}: mesh {:?} under load {:?} is not in the plan; the trial is not used",
                 trial.dir, spec.mesh.name, spec.load.name
             ));
-        } else if trial.used && !places.insert((spec.block, &spec.mesh.name, &spec.load.name)) {
-            trial.used = false;
+        } else if trial.is_used() && !places.insert(place) {
+            trial.status = TrialStatus::Unplanned;
             notes.push(format!(
                 "{}: another trial has the same mesh, load and block; this one is not used",
                 trial.dir
             ));
         }
+    }
+    if blocks::select(&mut trials) {
+        let found = "something outside the trials disturbed every block, so all figures are of \
+                     disturbed trials";
+        notes.push(found.to_owned());
     }
     trials
 }
@@ -125,7 +126,7 @@ pub(crate) fn exclude(trials: &mut [Trial<'_>], excluded: &[u32], notes: &mut Ve
     for trial in trials {
         let index = trial.result.trial.index;
         if excluded.contains(&index) {
-            (trial.used, trial.excluded) = (false, true);
+            trial.status = TrialStatus::Excluded;
             indices.push(index.to_string());
         }
     }
@@ -157,40 +158,9 @@ pub(crate) fn of_cell<'a, 'b>(
 
 /// The used trials of a cell.
 pub(crate) fn used<'a, 'b>(trials: &'a [Trial<'b>], mesh: &str, load: &str) -> Vec<&'a Trial<'b>> {
-    of_cell(trials, mesh, load).filter(|t| t.used).collect()
-}
-
-/// The latencies of `mesh` and of the baseline in the same blocks.
-pub(crate) fn paired<'a>(
-    trials: &'a [Trial<'_>],
-    mesh: &str,
-    baseline: &str,
-    load: &str,
-) -> Vec<(&'a Histogram, &'a Histogram)> {
-    pairs(trials, mesh, baseline, load)
-        .into_iter()
-        .filter_map(|(m, b)| Some((&m.load.as_ref()?.latency, &b.load.as_ref()?.latency)))
-        .filter(|(m, b)| !m.is_empty() && !b.is_empty())
+    of_cell(trials, mesh, load)
+        .filter(|t| t.is_used())
         .collect()
-}
-
-/// Used trials of the mesh and of the baseline in the same block, in the order of the blocks.
-pub(crate) fn pairs<'a, 'b>(
-    trials: &'a [Trial<'b>],
-    mesh: &str,
-    baseline: &str,
-    load: &str,
-) -> Vec<(&'a Trial<'b>, &'a Trial<'b>)> {
-    let base = used(trials, baseline, load);
-    let mut found: Vec<_> = used(trials, mesh, load)
-        .into_iter()
-        .filter_map(|m| {
-            let same = |b: &&&Trial<'_>| b.result.trial.block == m.result.trial.block;
-            Some((m, *base.iter().find(same)?))
-        })
-        .collect();
-    found.sort_by_key(|(m, _)| m.result.trial.block);
-    found
 }
 
 fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
@@ -223,13 +193,16 @@ fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
     if stability.is_some() || !findings.is_empty() {
         verdict = verdict.and(Verdict::from_findings(findings));
     }
+    let failure = |f: &Finding| f.grade == Grade::Invalid && f.reason.cause() == Cause::Failure;
+    let failed = verdict.reasons.iter().any(failure);
     Trial {
         stability,
         dir: &stored.dir,
         result: &stored.result,
-        seconds: &stored.seconds,
-        used: load.is_some() && verdict.grade != Grade::Invalid,
-        excluded: false,
+        status: match load.is_some() && !failed {
+            true => TrialStatus::Used,
+            false => TrialStatus::Failed,
+        },
         verdict,
         load,
     }
@@ -259,6 +232,25 @@ fn unsteady(found: &Stability) -> Option<Finding> {
 }
 
 impl Trial<'_> {
+    /// Whether its figures are in a cell.
+    pub(crate) fn is_used(&self) -> bool {
+        self.status == TrialStatus::Used
+    }
+
+    /// Achieved rate in requests per second; `None` if no request was sent.
+    pub(crate) fn achieved_rps(&self) -> Option<f64> {
+        let rps = self.load.as_ref()?.result.rate.achieved;
+        (rps > 0.0).then_some(rps)
+    }
+
+    /// The measure of memory of a plane's processes; `None` without one, or if they differ.
+    pub(crate) fn memory_kind(&self, plane: Plane) -> Option<MemoryKind> {
+        let all = self.resources()?.processes.iter();
+        let mut kinds = all.filter(|p| p.plane == plane).map(|p| p.memory_kind);
+        let first = kinds.next()?;
+        kinds.all(|kind| kind == first).then_some(first)
+    }
+
     /// CPU and memory, if they were sampled.
     pub(crate) fn resources(&self) -> Option<&Resources> {
         self.result.resources.as_ref()
@@ -292,8 +284,8 @@ impl Trial<'_> {
             block: spec.block,
             mesh: spec.mesh.name.clone(),
             load: spec.load.name.clone(),
-            used: self.used,
-            excluded: self.excluded,
+            attempt: spec.attempt,
+            status: self.status,
             verdict: self.verdict.clone(),
             counts: load.map(|l| l.counts),
             achieved_rps: load.map(|l| l.rate.achieved),

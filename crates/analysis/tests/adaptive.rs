@@ -1,118 +1,104 @@
-//! Tests whether intervals still cover the true value if a plan stops as soon as they are narrow
-//! enough. The rule of `stopping` is checked after each block. Coverage and false alarms are those
-//! of the blocks at which the plan stopped. `TARE_PLANS` sets the number of plans (default: 250).
-
+//! Tests whether the decisions of plans that stop as soon as their intervals are narrow enough are
+//! right as often as those of plans with a fixed number of blocks. The rule of `stopping` is checked
+//! after each block. docs/statistics.md has the table, which `TARE_PLANS=4000 cargo test -p
+//! tare-analysis --test adaptive -- --nocapture` prints.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-mod simulated;
+#[path = "../../stats/tests/worlds/mod.rs"]
+mod worlds;
 
-use simulated::{BASE_NS, MESH_NS, Shape, Simulator, plans};
-use tare_analysis::compare::estimates::{Method, estimate, quantile_differences, quantiles};
-use tare_analysis::compare::stopping::{CONFIDENCE, half_width};
-use tare_model::plan::UNTIL_MIN;
-use tare_model::summary::Distinction;
-use tare_stats::Histogram;
+use tare_analysis::compare::ratio::Level;
+use tare_analysis::compare::stopping::half_width;
+use tare_model::plan::{Margins, UNTIL_MIN};
+use tare_stats::HALF_BUCKET;
+use tare_stats::effect::Effect;
+use worlds::{WORLDS, logs, plans, tolerance};
 
 const BLOCKS_MAX: usize = 20;
+const LEVEL: Level = Level::ADAPTIVE;
 
-/// Targets for the interval of p99. Some plans stop at the minimum number of blocks, some later,
-/// and with the narrower target some reach the maximum.
-const TARGETS: [f64; 2] = [0.06, 0.10];
+/// Indices of worlds, and the half widths at which plans stop: after few blocks, and late.
+const TARGETS: [(usize, [f64; 2]); 6] = [
+    (0, [0.04, 0.07]),
+    (1, [0.17, 0.30]),
+    (2, [0.38, 0.70]),
+    (5, [0.08, 0.15]),
+    (8, [0.50, 1.20]),
+    (9, [0.10, 0.25]),
+];
 
-/// The number of blocks after which the rule stops: all three cells are within `target`.
-fn stops(blocks: &[[Histogram; 3]], methods: &[Method], target: f64) -> usize {
-    let narrow = |n: usize| {
-        (0..3).all(|i| {
-            let runs: Vec<&Histogram> = blocks[..n].iter().map(|b| &b[i]).collect();
-            half_width(&runs, 0.99, &methods[n]).unwrap() <= target
-        })
-    };
+/// The number of blocks after which the rule stops.
+fn stops(logs: &[f64], target: f64) -> usize {
+    let narrow = |n: &usize| half_width(&logs[..*n], LEVEL).unwrap() <= target;
     (UNTIL_MIN as usize..BLOCKS_MAX)
-        .find(|n| narrow(*n))
+        .find(narrow)
         .unwrap_or(BLOCKS_MAX)
 }
 
-/// The true mean over runs of [`Histogram::mean`], from a simulation.
-fn mean_of_all(shape: Shape) -> f64 {
-    const BLOCKS: usize = 2_000;
-    let mut simulator = Simulator::new(shape, 12);
-    let means = (0..BLOCKS).map(|_| simulator.block([BASE_NS])[0].mean());
-    means.sum::<f64>() / BLOCKS as f64
+/// In how many plans each statement held.
+#[derive(Default)]
+struct Tally {
+    blocks: usize,
+    covered: usize,
+    different: usize,
+    same: usize,
 }
 
-fn check(shape: Shape) {
-    let plans = plans(250);
-    let methods: Vec<Method> = (0..=BLOCKS_MAX)
-        .map(|n| Method::new(n, 7, CONFIDENCE))
-        .collect();
-    let truth = |median| [0.5, 0.99].map(|q| shape.truth(median, q));
-    let (base_truth, mesh_truth) = (truth(BASE_NS), truth(MESH_NS));
-    let mean_truth = mean_of_all(shape);
-    let mut simulator = Simulator::new(shape, 11);
-    let mut held = [[0usize; 7]; 2];
-    let mut taken = [[0usize; BLOCKS_MAX + 1]; 2];
-    for _ in 0..plans {
-        let blocks: Vec<[Histogram; 3]> = (0..BLOCKS_MAX)
-            .map(|_| simulator.block([BASE_NS, BASE_NS, MESH_NS]))
-            .collect();
-        for (t, target) in TARGETS.iter().enumerate() {
-            let n = stops(&blocks, &methods, *target);
-            taken[t][n] += 1;
-            let column =
-                |i: usize| -> Vec<&Histogram> { blocks[..n].iter().map(|b| &b[i]).collect() };
-            let (base, again, mesh) = (column(0), column(1), column(2));
-            let rows = quantiles(&base, &[], Some(&methods[n]));
-            let held = &mut held[t];
-            for (i, row) in [0, 2].into_iter().enumerate() {
-                let (low, high) = (rows[row].low_ns.unwrap(), rows[row].high_ns.unwrap());
-                held[i] += usize::from((low as f64..=high as f64).contains(&base_truth[i]));
-            }
-            for (i, q) in [0.5, 0.99].into_iter().enumerate() {
-                let d = quantile_differences(&[("", q)], &mesh, &base, &methods[n]).remove(0);
-                let over = mesh_truth[i] - base_truth[i];
-                held[2 + i] += usize::from((d.low.unwrap()..=d.high.unwrap()).contains(&over));
-                let d = quantile_differences(&[("", q)], &again, &base, &methods[n]).remove(0);
-                held[5 + i] += usize::from(d.distinction != Distinction::NotDistinguishable);
-            }
-            // A mean over runs of a figure that rises with latency, such as CPU.
-            let means: Vec<f64> = base.iter().map(|h| h.mean()).collect();
-            let mean = estimate(&means, CONFIDENCE).unwrap();
-            held[4] += usize::from((mean.low.unwrap()..=mean.high.unwrap()).contains(&mean_truth));
-        }
-    }
-    for (t, target) in TARGETS.iter().enumerate() {
-        let shares = held[t].map(|n| n as f64 / plans as f64);
-        let blocks: usize = taken[t].iter().enumerate().map(|(n, k)| n * k).sum();
-        println!(
-            "| {shape:?} | {:.0} % | {:.1} | {} |",
-            target * 100.0,
-            blocks as f64 / plans as f64,
-            shares.map(|x| format!("{:.1}", x * 100.0)).join(" | ")
-        );
-        // Three standard errors of a share of 95 %.
-        let error = 3.0 * (0.05 * 0.95 / plans as f64).sqrt();
-        for share in &shares[..5] {
-            assert!(*share >= 0.95 - error, "{shape:?} {target}: {shares:?}");
-        }
-        for share in &shares[5..] {
-            assert!(*share <= 0.05 + error, "{shape:?} {target}: {shares:?}");
-        }
-        let early: usize = taken[t][..BLOCKS_MAX].iter().sum();
-        assert!(early > 0, "no plan stopped early: {:?}", taken[t]);
+impl Tally {
+    /// A plan of a mesh whose true ratio is `ratio`.
+    fn add(&mut self, logs: &[f64], target: f64, ratio: f64, margin: f64) {
+        let blocks = stops(logs, target);
+        self.blocks += blocks;
+        let effect = Effect::paired(&logs[..blocks], 2.0 * HALF_BUCKET).unwrap();
+        let (low, high) = effect.interval(LEVEL.different);
+        self.covered += usize::from((low..=high).contains(&ratio.ln()));
+        self.different += usize::from(!(low..=high).contains(&0.0));
+        let (low, high) = effect.interval(LEVEL.same);
+        self.same += usize::from(f64::max(high, -low) <= margin.ln_1p());
     }
 }
 
 #[test]
-fn stopping_keeps_the_level_for_log_normal_latencies() {
-    check(Shape::LogNormal);
-}
-
-#[test]
-fn stopping_keeps_the_level_for_bimodal_latencies() {
-    check(Shape::Bimodal);
-}
-
-#[test]
-fn stopping_keeps_the_level_for_autocorrelated_latencies() {
-    check(Shape::Autocorrelated);
+fn stopping_keeps_the_level() {
+    let plans = plans(400);
+    let share = |n: usize| n as f64 / plans as f64;
+    let margins = [Margins::default().p50, Margins::default().p99];
+    for (index, targets) in TARGETS {
+        let world = WORLDS[index];
+        for (q, margin) in margins.into_iter().enumerate() {
+            // The baseline again, a mesh, and one that differs by exactly the margin.
+            let ratios = [1.0, 1.0, 1.5, 1.0 + margin];
+            let mut simulator = world.simulator(11 + index as u64);
+            let mut tallies: [[Tally; 4]; 2] = Default::default();
+            for _ in 0..plans {
+                let (plan, _) = simulator.plan(BLOCKS_MAX, ratios);
+                for (tallies, target) in tallies.iter_mut().zip(targets) {
+                    for arm in 1..ratios.len() {
+                        tallies[arm].add(&logs(&plan, arm, q), target, ratios[arm], margin);
+                    }
+                }
+            }
+            for ([_, again, mesh, edge], target) in tallies.iter().zip(targets) {
+                let (blocks, covered) = (share(mesh.blocks), share(mesh.covered));
+                let (alarms, same) = (share(again.different), share(edge.same));
+                println!(
+                    "| {} | {} | {:.0} % | {blocks:.1} | {:.1} | {:.1} | {:.1} |",
+                    world.name,
+                    ["p50", "p99"][q],
+                    100.0 * target,
+                    100.0 * covered,
+                    100.0 * alarms,
+                    100.0 * same,
+                );
+                let found = format!("{}, {target}: {covered} {alarms} {same}", world.name);
+                let slack = tolerance(0.05, plans);
+                assert!(covered >= 0.94 - slack, "{found}");
+                assert!(alarms <= 0.06 + slack && same <= 0.06 + slack, "{found}");
+                assert!(
+                    (5.01..20.0).contains(&blocks),
+                    "no plan stops early, or all do: {found}"
+                );
+            }
+        }
+    }
 }

@@ -45,9 +45,14 @@ pub enum Fault {
     SidecarExits(u32),
     /// The agent of this trial ends without its final record.
     AgentDies(u32),
+    /// Processes outside this trial take half a core.
+    Neighbour(u32),
     /// The disk is full when the result of this trial is written.
     DiskFull(u32),
 }
+
+/// CPU of each virtual sidecar without load, in cores.
+pub const IDLE_CORES: f64 = 0.01;
 
 /// The environment in virtual time.
 #[derive(Debug, Default)]
@@ -65,6 +70,8 @@ pub struct FakeDeployment {
     targets: BTreeMap<(String, String), Upstream>,
     sidecars: u32,
     exited: Vec<Event>,
+    /// Whether the load has begun.
+    loaded: bool,
 }
 
 impl Deployed for FakeDeployment {
@@ -93,6 +100,7 @@ impl Fake {
 
 impl Environment for Fake {
     type Deployment = FakeDeployment;
+    const SAMPLES_IDLE: bool = true;
 
     async fn prepare(
         &mut self,
@@ -140,6 +148,7 @@ impl Environment for Fake {
         Ok(FakeDeployment {
             trial: trial.clone(),
             targets,
+            loaded: false,
             sidecars: u32::from(trial.mesh.data_plane != DataPlaneKind::None) * 3,
             exited: if exits {
                 vec![Event {
@@ -174,9 +183,19 @@ impl Environment for Fake {
         _: &Path,
     ) -> Result<Worker, EnvironmentError> {
         let index = deployment.trial.index;
+        deployment.loaded |= matches!(spec, WorkerSpec::Generator(_));
         let mut lines = match &spec {
             WorkerSpec::Generator(spec) => load_lines(spec, Service::new(&deployment.trial)),
-            WorkerSpec::Agent(spec) => agent_lines(&deployment.trial, spec),
+            WorkerSpec::Agent(spec) => {
+                let others = match self.has(Fault::Neighbour(index)) {
+                    true => 0.5,
+                    false => 0.0,
+                };
+                match deployment.loaded {
+                    true => agent_lines(&deployment.trial, spec, others),
+                    false => agent_records(spec, IDLE_CORES, others),
+                }
+            }
         };
         match spec {
             WorkerSpec::Generator(_) if self.has(Fault::GeneratorDies(index)) => {
@@ -500,18 +519,19 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
     }
 }
 
-fn agent_lines(trial: &TrialSpec, spec: &AgentSpec) -> Vec<String> {
+fn agent_lines(trial: &TrialSpec, spec: &AgentSpec, others: f64) -> Vec<String> {
     // The virtual data plane uses 0.1 cores per 1,000 rps and process, 0.15 with mTLS.
     let mtls = trial.mesh.settings.mtls == Mtls::Strict;
     let per_rps = if mtls { 0.15e-3 } else { 0.1e-3 };
     let mut rng = Rng::stream(trial.seed, u64::from(trial.index) + 99);
-    let cores = trial.load.rate_rps * per_rps * (1.0 + 0.02 * (rng.next_f64() - 0.5));
-    agent_records(spec, cores)
+    let cores = IDLE_CORES + trial.load.rate_rps * per_rps * (1.0 + 0.02 * (rng.next_f64() - 0.5));
+    agent_records(spec, cores, others)
 }
 
-/// Returns the records of an agent whose data-plane processes use `cores` each.
+/// Returns the records of an agent whose data-plane processes use `cores` each, on a machine on which
+/// processes outside the trial use `others`.
 #[must_use]
-pub fn agent_records(spec: &AgentSpec, cores: f64) -> Vec<String> {
+pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
     let mut out = RecordWriter::default();
     push(&mut out, &AgentRecord::Hello(Hello::new("agent", 1)));
     let instants = (0..spec.window_ns)
@@ -540,7 +560,9 @@ pub fn agent_records(spec: &AgentSpec, cores: f64) -> Vec<String> {
                 processes: samples.clone(),
                 machine: MachineSample {
                     cpus: 2,
-                    idle_ns: 2 * t_ns - samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>(),
+                    idle_ns: 2 * t_ns
+                        - samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>()
+                        - (t_ns as f64 * others) as u64,
                     stolen_ns: 0,
                     memory_available_bytes: 1 << 30,
                 },

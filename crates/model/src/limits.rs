@@ -19,6 +19,8 @@ pub const TRIAL_WINDOW_NS_MAX: u64 = 24 * HOUR_NS;
 pub const TRIAL_TIMEOUT_NS_MAX: u64 = HOUR_NS;
 /// Most blocks of a plan.
 pub const REPEATS_MAX: u32 = 1_000;
+/// Most times that a disturbed block is run again.
+pub const RERUNS_MAX: u32 = 3;
 /// Most instances of a workload.
 pub const INSTANCES_MAX: u32 = 1_000;
 

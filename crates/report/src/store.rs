@@ -18,7 +18,7 @@ use tare_model::layout::{self, RunManifest};
 use tare_model::load::LoadResult;
 use tare_model::trial::TrialResult;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
-use tare_stats::hierarchical::Second;
+use tare_stats::series::Second;
 
 use crate::text::printable;
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use tare_analysis::{cores, figures};
-use tare_model::summary::{Outlier, Summary, TrialRow};
+use tare_model::summary::{
+    Cell, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary, TrialRow,
+    TrialStatus,
+};
 
 /// Returns the heading of a load: its rate, and its name unless that is only the rate.
 pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
@@ -15,9 +18,112 @@ pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
     }
 }
 
-/// Returns the number of blocks that have a trial of this kind: `3`, or `2 of 3`.
+/// Returns what the reader must know beside the answers: which trials the figures are made of, and
+/// whether the machine changed. Sentences with their full stop.
+pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
+    let mut sentences = vec![mesh_trials(&summary.mesh_trials)];
+    if summary.machine.changed {
+        sentences.push(
+            "This machine changed its state during the run: ratios hold, absolute figures are of \
+             this run only."
+                .to_owned(),
+        );
+    }
+    let unresolved = summary
+        .answers
+        .iter()
+        .any(|a| a.outcome == Some(Outcome::NotResolved));
+    if unresolved {
+        sentences.push(format!(
+            "More blocks narrow down what is not resolved: --set repeats={}.",
+            summary.setup.repeats.saturating_mul(2).max(10)
+        ));
+    }
+    sentences
+}
+
+/// Returns how many trials of each mesh are used, and what became of the others: `Trials used: 5
+/// of each mesh.`
+fn mesh_trials(meshes: &[MeshTrials]) -> String {
+    let words = |m: &MeshTrials| {
+        let others = [
+            (m.run_again, "run again with the block"),
+            (m.left_out, "left out with the block"),
+            (m.failed, "failed"),
+        ];
+        let others: Vec<String> = others
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("{n} {what}"))
+            .collect();
+        match others.is_empty() {
+            true => m.used.to_string(),
+            false => format!("{} of {} ({})", m.used, m.trials, others.join(", ")),
+        }
+    };
+    let all: Vec<String> = meshes.iter().map(words).collect();
+    if all.windows(2).all(|pair| pair[0] == pair[1]) {
+        let each = all.first().map_or("0", String::as_str);
+        return format!("Trials used: {each} of each mesh.");
+    }
+    let named = meshes
+        .iter()
+        .zip(all)
+        .map(|(m, words)| format!("{} {words}", m.mesh));
+    format!("Trials used: {}.", named.collect::<Vec<_>>().join("; "))
+}
+
+/// Returns what the latencies are, and what stands beside them.
+pub(crate) fn spread(summary: &Summary) -> String {
+    let quantiles = summary.cells.iter().flat_map(|c| &c.latency);
+    let is_interval = |spread| spread == QuantileSpread::Interval;
+    let beside = if quantiles.filter_map(|q| q.spread).any(is_interval) {
+        format!("its {} interval", confidence(summary))
+    } else {
+        "the range of the trials".to_owned()
+    };
+    format!("latency: median of the trials' percentiles, with {beside}")
+}
+
+/// Returns how the ratios were made, and which of them decide.
+pub(crate) fn questions(summary: &Summary) -> String {
+    format!(
+        "ratios: by block, with {} intervals; p50, p99 and CPU at the highest rate are corrected for \
+         each other (Holm), all other ratios are exploratory",
+        confidence(summary)
+    )
+}
+
+fn confidence(summary: &Summary) -> String {
+    format!("{:.0} %", summary.confidence * 100.0)
+}
+
+/// Returns the meshes that others are divided by, each once, in order.
+pub(crate) fn references<'a>(comparisons: &[&'a MeshComparison]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for comparison in comparisons {
+        if !names.contains(&comparison.reference.as_str()) {
+            names.push(&comparison.reference);
+        }
+    }
+    names
+}
+
+/// Returns the verdict of a cell as a word. Saturation is a result and has a word of its own.
+pub(crate) fn cell_verdict(cell: &Cell) -> &'static str {
+    match cell.saturation {
+        Some(_) => "saturated",
+        None => cell.verdict.grade.word(),
+    }
+}
+
+/// Returns the number of blocks that have a used trial of this kind: `3`, or `2 of 3`.
 pub(crate) fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> String {
-    let found: BTreeSet<u32> = summary.trials.iter().filter(of).map(|t| t.block).collect();
+    let used = summary
+        .trials
+        .iter()
+        .filter(|t| t.status == TrialStatus::Used);
+    let found: BTreeSet<u32> = used.filter(of).map(|t| t.block).collect();
     let (found, planned) = (found.len(), summary.setup.repeats);
     if found == planned as usize {
         planned.to_string()
@@ -33,7 +139,7 @@ pub(crate) fn instrument_error(summary: &Summary) -> Option<String> {
     let largest = |name: &str| {
         let rows = instruments().flat_map(|i| &i.service_time);
         let supported = rows.filter(|q| q.name == name && q.supported);
-        let ns = supported.map(|q| q.value_ns).max()?;
+        let ns = supported.filter_map(|q| q.value_ns).max()?;
         Some(format!("{} at {name}", figures::duration(ns as f64)))
     };
     let found: Vec<String> = ["p50", "p99"].into_iter().filter_map(largest).collect();

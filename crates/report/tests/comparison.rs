@@ -4,21 +4,21 @@
 
 mod support;
 
+use support::{analysed, scale, trials};
 use tare_analysis::StoredTrial;
 use tare_analysis::compare::Side;
 use tare_analysis::compare::across::compare;
 use tare_analysis::summary::{METHODS, summarise};
 use tare_model::layout::IdleCores;
 use tare_model::plan::{Plan, PrecisionTarget, StopRule, UNTIL_MIN};
-use tare_model::summary::comparison::{Comparison, JudgedBy};
-use tare_model::summary::{Distinction, Summary};
-use tare_model::trial::{TrialResult, order};
+use tare_model::summary::Outcome;
+use tare_model::summary::comparison::{Comparison, Judged, JudgedBy, ThresholdResult};
+use tare_model::trial::{MemoryKind, TrialResult, order};
 use tare_model::verdict::{Grade, Reason};
 use tare_report::{
     render_comparison, render_comparison_markdown, render_detectable, render_method,
     render_published,
 };
-use tare_stats::Histogram;
 
 const MESHES: [(&str, &str); 2] = [("bare", "No mesh"), ("envoy", "Envoy sidecars")];
 
@@ -29,21 +29,6 @@ fn plan(blocks: u32, seed: u64) -> Plan {
     }
 }
 
-fn trials(plan: &Plan, mut change: impl FnMut(&mut TrialResult)) -> Vec<StoredTrial> {
-    order(plan)
-        .iter()
-        .map(|spec| {
-            let mut result = support::trial(spec).1;
-            change(&mut result);
-            StoredTrial {
-                dir: spec.dir_name(),
-                result,
-                seconds: Vec::new(),
-            }
-        })
-        .collect()
-}
-
 /// Multiplies all latencies of `mesh` by `factor`.
 fn slower(mesh: &'static str, factor: f64) -> impl FnMut(&mut TrialResult) {
     move |result| {
@@ -51,19 +36,6 @@ fn slower(mesh: &'static str, factor: f64) -> impl FnMut(&mut TrialResult) {
             scale(result, factor);
         }
     }
-}
-
-fn scale(result: &mut TrialResult, factor: f64) {
-    let load = result.load.as_mut().unwrap();
-    let mut slow = Histogram::new();
-    for (value, n) in Histogram::from_wire(&load.histograms.latency)
-        .unwrap()
-        .iter()
-    {
-        slow.record_n((value as f64 * factor) as u64, n);
-    }
-    load.latency_ns = slow.summary();
-    load.histograms.latency = slow.to_wire();
 }
 
 fn compared(before: &[StoredTrial], after: &[StoredTrial], limits: &[&str]) -> Comparison {
@@ -85,19 +57,25 @@ fn compared(before: &[StoredTrial], after: &[StoredTrial], limits: &[&str]) -> C
     )
 }
 
+fn exceeded(found: &Comparison) -> Vec<&Judged> {
+    let exceeded = |j: &&Judged| j.result == ThresholdResult::Exceeded;
+    found.thresholds.iter().filter(exceeded).collect()
+}
+
 #[test]
-fn equal_runs_are_not_distinguishable_and_exceed_no_threshold() {
+fn equal_runs_are_not_different_and_exceed_no_threshold() {
     let found = compared(
         &trials(&plan(6, 1), |_| {}),
         &trials(&plan(6, 2), |_| {}),
-        &["p50:+5%", "p99:+1ms", "over_p50:+200us", "memory:+5%"],
+        &["p50:+5%", "p99:+1ms", "ratio_p50:+20%", "memory:+5%"],
     );
-    assert!(!found.exceeded, "{:?}", found.thresholds);
+    assert!(exceeded(&found).is_empty(), "{:?}", found.thresholds);
     assert_eq!(found.cells.len(), 2);
-    // p50 and p99 of both, the overhead and the memory of envoy alone.
+    // p50 and p99 of both; the ratio and the memory of envoy alone.
     assert_eq!(found.thresholds.len(), 6);
     for change in found.cells.iter().flat_map(|c| &c.changes) {
-        assert!(change.p_holm.unwrap_or(1.0) > 0.05, "{change:?}");
+        assert!(change.ratio.p_holm.unwrap() > 0.05, "{change:?}");
+        assert_ne!(change.ratio.outcome, Outcome::Different);
     }
     assert_eq!(found.warnings, Vec::<String>::new());
 }
@@ -110,26 +88,22 @@ fn a_slower_mesh_is_found_where_it_is_slower() {
         &after,
         &["p50:+10%", "p50:+45%"],
     );
-    let exceeded: Vec<_> = found.thresholds.iter().filter(|j| j.exceeded).collect();
-    assert_eq!(exceeded.len(), 1, "{:?}", found.thresholds);
-    assert_eq!(
-        (exceeded[0].mesh.as_str(), exceeded[0].limit),
-        ("envoy", 0.10)
-    );
-    let p50 = &found.cells[1].changes[0];
-    assert_eq!(p50.distinction, Distinction::Higher);
-    let (low, high) = (p50.ratio_low.unwrap(), p50.ratio_high.unwrap());
+    let all = exceeded(&found);
+    assert_eq!(all.len(), 1, "{:?}", found.thresholds);
+    assert_eq!((all[0].mesh.as_str(), all[0].limit), ("envoy", Some(0.10)));
+    let change = |what: &str| {
+        let mut changes = found.cells[1].changes.iter();
+        &changes.find(|c| c.ratio.what == what).unwrap().ratio
+    };
+    let p50 = change("p50");
+    assert_eq!(p50.outcome, Outcome::Different);
+    let (low, high) = (p50.low.unwrap(), p50.high.unwrap());
     assert!(
-        low < 0.3 && 0.3 < high && low > 0.1 && high < 0.5,
+        1.1 < low && low < 1.3 && 1.3 < high && high < 1.5,
         "{p50:?}"
     );
     assert!(p50.p_holm.unwrap() < 0.05 && p50.p.unwrap() <= p50.p_holm.unwrap());
-    let overhead = found.cells[1]
-        .changes
-        .iter()
-        .find(|c| c.what == "over_p50")
-        .unwrap();
-    assert_eq!(overhead.distinction, Distinction::Higher);
+    assert_eq!(change("ratio_p50").outcome, Outcome::Different);
 
     let text = render_comparison(&found, false);
     for line in text.lines() {
@@ -144,10 +118,7 @@ fn a_slower_mesh_is_found_where_it_is_slower() {
         markdown.starts_with("### tare: 1 of 4 thresholds exceeded"),
         "{markdown}"
     );
-    assert!(
-        markdown.contains("| envoy | 200rps | p50, ms |"),
-        "{markdown}"
-    );
+    assert!(markdown.contains("| envoy | 200rps | p50 |"), "{markdown}");
     assert!(markdown.contains("**higher**"), "{markdown}");
 }
 
@@ -160,13 +131,40 @@ fn one_block_exceeds_no_threshold_by_its_bound() {
             .collect()
     };
     let found = compared(&one(1), &one(2), &["p50:+0%"]);
-    assert!(!found.exceeded);
-    assert!(found.thresholds.iter().all(|j| j.found.is_none()));
+    let unchecked = |j: &Judged| j.result == ThresholdResult::NotChecked && j.found.is_none();
+    assert!(found.thresholds.iter().all(unchecked));
     assert_eq!(
-        found.cells[0].changes[0].distinction,
-        Distinction::TooFewBlocks
+        found.cells[0].changes[0].ratio.outcome,
+        Outcome::NotResolved
     );
-    assert!(render_comparison(&found, false).contains("not checked"));
+    assert!(render_comparison(&found, false).contains("not checked p50:+0%"));
+    let markdown = render_comparison_markdown(&found);
+    assert!(
+        markdown.starts_with("### tare: 2 of 2 thresholds not checked"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn kinds_of_memory_are_never_compared_with_one_another() {
+    let other = |result: &mut TrialResult| {
+        let processes = &mut result.resources.as_mut().unwrap().processes;
+        processes
+            .iter_mut()
+            .for_each(|p| p.memory_kind = MemoryKind::Rss);
+    };
+    let found = compared(
+        &trials(&plan(6, 1), |_| {}),
+        &trials(&plan(6, 2), other),
+        &["memory:+5%"],
+    );
+    let mut changes = found.cells.iter().flat_map(|c| &c.changes);
+    assert!(!changes.any(|c| c.ratio.what == "memory"));
+    assert!(found.thresholds.is_empty());
+    assert_eq!(
+        found.warnings,
+        ["memory is Pss before and Rss after, and is not compared"]
+    );
 }
 
 #[test]
@@ -208,10 +206,6 @@ fn different_machines_and_settings_are_named() {
     );
 }
 
-fn analysed(plan: &Plan, change: impl FnMut(&mut TrialResult)) -> Summary {
-    summarise(&support::manifest(plan), &trials(plan, change), Vec::new())
-}
-
 #[test]
 fn methods_of_published_benchmarks_give_the_figures_computed_by_hand() {
     let summary = analysed(&plan(4, 1), |_| {});
@@ -241,7 +235,7 @@ fn methods_of_published_benchmarks_give_the_figures_computed_by_hand() {
     assert_eq!(cell.named[0].dropped, None);
 
     // The run with the highest maximum is left out of every figure.
-    let maxima = &cell.latency[4].runs_ns;
+    let maxima = &cell.latency.last().unwrap().runs_ns;
     let worst = (0..4).max_by_key(|i| maxima[*i]).unwrap();
     assert_eq!(cell.named[1].dropped, Some(cell.trials_used[worst]));
     let kept: Vec<f64> = (0..4).filter(|i| *i != worst).map(|i| runs[i]).collect();
@@ -271,52 +265,35 @@ fn methods_of_published_benchmarks_give_the_figures_computed_by_hand() {
 }
 
 #[test]
-fn many_comparisons_cause_a_caution() {
-    let meshes: Vec<(String, f64)> = (0..12).map(|i| (format!("m{i}"), 1.0)).collect();
-    let mut names: Vec<(&str, &str)> = vec![("bare", "No mesh")];
-    names.extend(meshes.iter().map(|(n, _)| (n.as_str(), "Like bare")));
-    let mut cautions = 0;
+fn among_many_like_meshes_the_correction_leaves_few_that_differ() {
+    let names: Vec<String> = (0..12).map(|i| format!("m{i}")).collect();
+    let mut meshes: Vec<(&str, &str)> = vec![("bare", "No mesh")];
+    meshes.extend(names.iter().map(|n| (n.as_str(), "Like bare")));
+    let (mut alone, mut corrected) = (0, 0);
     for seed in 0..6 {
         let plan = Plan {
             seed,
-            ..support::plan(&names, &[100.0], 3)
+            ..support::plan(&meshes, &[100.0], 3)
         };
         let summary = analysed(&plan, |_| {});
-        for (answer, cell) in summary.answers.iter().zip(&summary.cells[1..]) {
-            for d in &cell.overhead.as_ref().unwrap().latency {
-                let found = d.inference.as_ref().unwrap();
-                assert!(found.p_holm >= found.p, "{found:?}");
-                let own = d.distinction != Distinction::NotDistinguishable;
-                assert_eq!(own, found.p < 0.05, "{d:?}");
-            }
-            if let Some(caution) = &answer.caution {
-                cautions += 1;
-                assert!(
-                    caution.contains("may be chance (Holm's correction)"),
-                    "{caution}"
-                );
-            }
+        let ratios = summary.comparisons.iter().flat_map(|c| &c.ratios);
+        for ratio in ratios.filter(|r| r.primary) {
+            alone += u32::from(ratio.p.unwrap() < 0.05);
+            corrected += u32::from(ratio.outcome == Outcome::Different);
         }
     }
-    // About one in ten of 72 like meshes differs by chance, at p50 or at p99.
-    assert!(cautions > 0, "no answer has a caution");
+    // 6 runs of 78 pairs with 3 questions each.
+    assert!(alone > 20 && corrected <= 3, "{alone}, {corrected}");
 }
 
 #[test]
-fn equivalence_and_detectable_effects_are_stated() {
+fn sameness_and_detectable_ratios_are_stated() {
     let names = [("bare", "No mesh"), ("again", "Bare again")];
     let summary = analysed(&support::plan(&names, &[400.0], 10), |_| {});
-    let p50 = &summary.cells[1].overhead.as_ref().unwrap().latency[0];
-    let found = p50.inference.as_ref().unwrap();
-    // TOST at 5 % is the 90 % interval, which is narrower than the 95 % one.
-    let widest = f64::max(p50.low.unwrap().abs(), p50.high.unwrap().abs());
-    assert!(found.equivalent_within < widest && found.equivalent_within >= p50.value.abs());
-    let share = found.equivalent_within_ratio.unwrap();
-    assert_eq!(found.equivalent, share <= summary.equivalence_margin);
-    assert!(
-        found.detectable > 0.0 && found.detectable_ratio.unwrap() < 0.2,
-        "{found:?}"
-    );
+    let p50 = summary.comparisons[0].ratio("p50").unwrap();
+    assert_eq!((p50.outcome, p50.margin), (Outcome::Same, 0.05), "{p50:?}");
+    let [least, most] = p50.detectable.unwrap();
+    assert!(1.0 < least && least < most && most < 1.2, "{p50:?}");
     let text = render_detectable(&summary, &[3, 10, 20]).unwrap();
     assert!(
         text.contains("10 blocks") && text.contains("again 400rps"),
@@ -328,25 +305,16 @@ fn equivalence_and_detectable_effects_are_stated() {
 }
 
 #[test]
-fn seconds_show_what_longer_trials_would_improve() {
+fn seconds_show_whether_a_trial_was_steady() {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &plan(5, 3), |_| {});
     let loaded = tare_report::load_run(dir.path()).unwrap();
     assert!(loaded.trials.iter().all(|t| t.seconds.len() == 10));
     let summary = tare_report::summarise(&loaded);
     for cell in &summary.cells {
-        let p50 = &cell.latency[0];
-        let sampling = p50.sampling.as_ref().unwrap();
-        // 10,000 responses, independent within runs; runs are shifted by 3 %.
-        assert!(
-            sampling.effective_samples.unwrap() < 9_000.0,
-            "{sampling:?}"
-        );
-        assert!(sampling.between_runs.unwrap() > 0.5, "{sampling:?}");
-        let inner = sampling.within_low_ns.unwrap()..=sampling.within_high_ns.unwrap();
-        assert!(inner.contains(&p50.value_ns));
-        assert!(p50.low_ns.unwrap() < *inner.start() && *inner.end() < p50.high_ns.unwrap());
-        assert!((sampling.order_low_ns..=sampling.order_high_ns).contains(&p50.value_ns));
+        let pooled = &cell.latency[0].pooled;
+        // 10,000 responses; runs are shifted by 3 %.
+        assert!(pooled.effective_samples.unwrap() < 9_000.0, "{pooled:?}");
     }
     assert!(summary.trials.iter().all(|t| t.stability.is_some()));
     let findings = |r: Reason| {

@@ -6,6 +6,7 @@ mod support;
 
 use tare_model::layout;
 use tare_model::plan::Prices;
+use tare_model::summary::TrialStatus;
 use tare_model::trial::ProcessUse;
 use tare_report::{LoadedRun, load_run, render_report, summarise, write_derived};
 
@@ -29,11 +30,11 @@ fn an_excluded_trial_is_named_and_in_no_figure() {
         .iter()
         .find(|t| t.index == out.index)
         .unwrap();
-    assert_eq!((row.used, row.excluded), (false, true));
+    assert_eq!(row.status, TrialStatus::Excluded);
     for cell in &summary.cells {
         let same = cell.mesh == out.mesh.name && cell.load == out.load.name;
         assert_eq!(cell.trials_used.len(), if same { 2 } else { 3 });
-        assert!(cell.trials_invalid.is_empty());
+        assert!(cell.trials_failed.is_empty());
     }
     let note = format!("excluded on request: trial {}", out.index);
     assert!(summary.notes.contains(&note), "{:?}", summary.notes);
@@ -97,7 +98,7 @@ fn prices_become_a_monthly_cost_at_the_given_size() {
         core_hour: 0.04,
         gib_hour: 0.005,
         currency: "EUR".to_owned(),
-        rps: Some(10_000.0),
+        rps: Some(700.0),
         proxies: Some(600.0),
     });
     let (_dir, run) = loaded(&plan);
@@ -113,8 +114,8 @@ fn prices_become_a_monthly_cost_at_the_given_size() {
         cell("envoy").cost.as_ref().unwrap(),
         &cell("envoy").planes[&tare_model::worker::Plane::DataPlane],
     );
-    // 25 times the rate, 100 times the proxies.
-    assert!((cost.cores.value / plane.cpu_cores.value - 25.0).abs() < 1e-6);
+    // 1.75 times the rate, 100 times the proxies.
+    assert!((cost.cores.value / plane.cpu_cores.value - 1.75).abs() < 1e-6);
     let gib = plane.memory_bytes.value * 100.0 / 1_073_741_824.0;
     assert!((cost.memory_gib.value / gib - 1.0).abs() < 1e-9);
     let money = 730.5 * (cost.cores.value * 0.04 + cost.memory_gib.value * 0.005);
@@ -123,4 +124,18 @@ fn prices_become_a_monthly_cost_at_the_given_size() {
     assert!(render_report(&run, &summary).contains("EUR per month"));
     let table = tare_report::render_table(&summary, false);
     assert!(table.contains("EUR per month"), "{table}");
+    // 700 rps are more than twice the other load.
+    assert!(
+        summary
+            .cells
+            .iter()
+            .all(|c| c.load == "400rps" || c.cost.is_none())
+    );
+    let note = "no cost at 700 rps from the load with 200 rps: a rate more than 2 times the measured \
+                one would be a guess; add a load with at least 350 rps";
+    assert!(
+        summary.notes.contains(&note.to_owned()),
+        "{:?}",
+        summary.notes
+    );
 }

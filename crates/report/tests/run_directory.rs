@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tare_analysis::figures;
 use tare_model::layout;
-use tare_model::summary::{Distinction, Summary};
+use tare_model::summary::{Outcome, Summary, TrialStatus};
 use tare_model::verdict::{Grade, Reason};
 use tare_model::worker::Plane;
 use tare_report::{StoreError, load_run, render_page, render_table, summarise};
@@ -42,16 +42,17 @@ fn a_complete_run_has_no_notes_and_distinguishes_the_meshes() {
     assert_eq!(summary.notes, Vec::<String>::new());
     assert_eq!(summary.grade, Grade::Valid);
     assert_eq!((summary.trials_done, summary.trials_planned), (18, 18));
-    for cell in summary.cells.iter().filter(|c| c.mesh != "bare") {
-        let overhead = cell.overhead.as_ref().unwrap();
-        assert_eq!(
-            overhead.latency[0].distinction,
-            Distinction::Higher,
-            "{cell:?}"
-        );
-        let cpu = overhead.resources.iter().find(|d| d.what == "cpu").unwrap();
-        assert_eq!(cpu.distinction, Distinction::Higher);
-        assert_eq!(overhead.blocks, [0, 1, 2]);
+    assert_eq!(summary.comparisons.len(), 6);
+    for comparison in &summary.comparisons {
+        assert_eq!(comparison.blocks, [0, 1, 2]);
+        for ratio in comparison.ratios.iter().filter(|r| r.primary) {
+            let over_bare = comparison.reference == "bare";
+            assert_eq!(
+                ratio.outcome == Outcome::Different,
+                over_bare || ratio.what == "proxy_cpu",
+                "{ratio:?}"
+            );
+        }
     }
 }
 
@@ -118,26 +119,19 @@ fn table_page_and_json_show_the_same_numbers() {
     assert!(support::embedded::<Summary>(&page, "summary") == summary);
 
     for cell in &summary.cells {
-        for q in &cell.latency {
+        for q in cell.latency.iter().filter(|q| q.supported) {
             let words = figures::ms(q.value_ns as f64);
             assert!(
                 page.contains(&format!("<b>{words}</b>")),
                 "page: {} {words}",
                 q.name
             );
-            assert!(table.contains(&words), "table: {} {words}", q.name);
-        }
-        for d in cell.overhead.iter().flat_map(|o| &o.latency) {
-            let words = figures::ms_interval(d.value, d.low, d.high);
-            let (value, interval) = words.split_once(" (").unwrap();
-            let shown = format!(
-                "<b>{value}</b> <small>{}</small>",
-                interval.trim_end_matches(')')
+            let in_table = q.name != "p99.99" && q.supported;
+            assert!(
+                !in_table || table.contains(&words),
+                "table: {} {words}",
+                q.name
             );
-            assert!(page.contains(&shown), "page: {words}");
-            if d.what == "p50" || d.what == "p99" {
-                assert!(table.contains(&words), "table: {words}");
-            }
         }
         if let Some(plane) = cell.planes.get(&Plane::DataPlane) {
             let cpu = &plane.cpu_cores;
@@ -149,7 +143,15 @@ fn table_page_and_json_show_the_same_numbers() {
             assert!(table.contains(&shown), "table: {shown}");
         }
     }
-    assert_eq!(summary.answers.len(), 2);
+    for r in summary.comparisons.iter().flat_map(|c| &c.ratios) {
+        let words = figures::ratio_interval(r.value, r.low, r.high);
+        assert!(page.contains(&words), "page: {words}");
+        if ["p50", "p99"].contains(&r.what.as_str()) {
+            let words = figures::ratio_short(r.value, r.low, r.high);
+            assert!(table.contains(&words), "table: {words}");
+        }
+    }
+    assert_eq!(summary.answers.len(), 3);
     let joined = table.split_whitespace().collect::<Vec<_>>().join(" ");
     for answer in &summary.answers {
         assert!(joined.contains(&answer.text), "{}", answer.text);
@@ -157,7 +159,7 @@ fn table_page_and_json_show_the_same_numbers() {
 }
 
 #[test]
-fn the_overhead_has_differences_only_and_the_baseline_has_a_row_of_its_own() {
+fn ratios_are_in_groups_by_their_reference_and_the_baseline_comes_first() {
     let mut plan = support::quick();
     plan.baseline = "envoy".to_owned();
     plan.loads.truncate(1);
@@ -169,13 +171,18 @@ fn the_overhead_has_differences_only_and_the_baseline_has_a_row_of_its_own() {
         let lines = table.lines().skip_while(|l| !l.starts_with(head)).skip(1);
         lines.take_while(|l| !l.is_empty()).collect()
     };
+    assert!(
+        table.find("over envoy").unwrap() < table.find("over bare").unwrap(),
+        "{table}"
+    );
     let over = block("over envoy");
     assert_eq!(over.len(), 2, "{table}");
     for line in over {
-        // A name and two differences with their intervals.
-        assert_eq!(line.matches(" to ").count(), 2, "{line}");
+        // A name and three ratios with their intervals.
+        assert_eq!(line.matches(" to ").count(), 3, "{line}");
         assert!(line.ends_with(')') && !line.contains("MiB"), "{line}");
     }
+    assert_eq!(block("over bare").len(), 1, "{table}");
     let plane = block("data plane");
     assert!(plane[1].starts_with("envoy (base)"), "{table}");
     let cell = summary.cells.iter().find(|c| c.mesh == "envoy").unwrap();
@@ -184,30 +191,26 @@ fn the_overhead_has_differences_only_and_the_baseline_has_a_row_of_its_own() {
 }
 
 #[test]
-fn a_difference_that_is_not_distinguishable_has_a_sign() {
+fn a_ratio_that_is_not_different_has_a_sign() {
     let dir = tempfile::tempdir().unwrap();
     let meshes = [("bare", "No mesh"), ("again", "Once more")];
     support::write_run(dir.path(), &support::plan(&meshes, &[200.0], 3), |_| {});
     let mut summary = analysed(dir.path());
-    for (distinction, signs) in [
-        (
-            Distinction::NotDistinguishable,
-            ["~ ", "; ~ not distinguishable"],
-        ),
-        (Distinction::TooFewBlocks, ["? ", "; ? too few blocks"]),
-        (Distinction::Higher, ["", ""]),
+    summary.answers.clear();
+    for (outcome, sign, legend) in [
+        (Outcome::Same, "= ", "; = the same within the margin"),
+        (Outcome::NotResolved, "? ", "; ? not resolved"),
+        (Outcome::Different, "x", ""),
     ] {
-        let overhead = summary.cells[1].overhead.as_mut().unwrap();
-        overhead
-            .latency
-            .iter_mut()
-            .for_each(|d| d.distinction = distinction);
-        let p50 = &overhead.latency[0];
-        let words = figures::ms_interval(p50.value, p50.low, p50.high);
+        let ratios = summary.comparisons.iter_mut().flat_map(|c| &mut c.ratios);
+        ratios.for_each(|r| r.outcome = outcome);
+        let p50 = summary.comparisons[0].ratio("p50").unwrap();
+        let words = figures::ratio_short(p50.value, p50.low, p50.high);
         let table = table(&summary);
-        assert!(table.contains(&format!(" {}{words}", signs[0])), "{table}");
-        assert!(table.contains(signs[1]), "{table}");
-        assert_eq!(table.contains(['~', '?']), !signs[0].is_empty(), "{table}");
+        let joined = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(table.contains(&format!(" {sign}{words}")), "{table}");
+        assert!(joined.contains(legend), "{table}");
+        assert_eq!(table.contains(['=', '?']), sign != "x", "{table}");
     }
 }
 
@@ -223,30 +226,27 @@ fn a_partial_run_counts_its_existing_blocks() {
 }
 
 #[test]
-fn invalid_trials_are_listed_and_never_used() {
+fn an_invalid_trial_is_listed_and_used_unless_something_else_disturbed_it() {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &support::quick(), support::with_doubts);
     let summary = analysed(dir.path());
     let row = summary.trials.iter().find(|t| t.index == 9).unwrap();
-    assert_eq!((row.verdict.grade, row.used), (Grade::Invalid, false));
-    for cell in &summary.cells {
-        assert!(!cell.trials_used.contains(&9), "{cell:?}");
-    }
-    let cell = summary
-        .cells
-        .iter()
-        .find(|c| c.trials_invalid == [9])
-        .unwrap();
     assert_eq!(
-        (cell.mesh.as_str(), cell.trials_used.len()),
-        (row.mesh.as_str(), 2)
+        (row.verdict.grade, row.status),
+        (Grade::Invalid, TrialStatus::Used)
     );
-    let suspect = summary
-        .cells
-        .iter()
-        .find(|c| c.trials_used.contains(&4))
-        .unwrap();
-    assert_eq!(suspect.verdict.grade, Grade::Suspect);
+    let cell = |index| {
+        summary
+            .cells
+            .iter()
+            .find(|c| c.trials_used.contains(&index))
+            .unwrap()
+    };
+    assert_eq!(cell(9).mesh, row.mesh);
+    for index in [4, 9] {
+        assert_eq!(cell(index).verdict.grade, Grade::Suspect);
+        assert_eq!(cell(index).saturation, None);
+    }
     assert!(render_page(&summary).contains("lateness of 2.10 ms at p99"));
 }
 
@@ -302,8 +302,8 @@ fn damaged_trials_become_notes_and_the_others_are_read() {
     for index in [5, 6] {
         let damaged = summary.trials.iter().find(|t| t.index == index).unwrap();
         assert_eq!(
-            (damaged.verdict.grade, damaged.used),
-            (Grade::Invalid, false)
+            (damaged.verdict.grade, damaged.status),
+            (Grade::Invalid, TrialStatus::Failed)
         );
         assert_eq!(damaged.verdict.reasons[0].reason, Reason::Incomplete);
     }
@@ -330,7 +330,7 @@ fn a_result_that_disagrees_with_its_records_is_invalid() {
     for trial in &summary.trials {
         let damaged = trial.index < 3;
         assert_eq!(trial.verdict.grade == Grade::Invalid, damaged, "{trial:?}");
-        assert_eq!(trial.used, !damaged);
+        assert_eq!(trial.status == TrialStatus::Failed, damaged);
         let noted =
             |n: &&String| n.starts_with(&trial.dir) && n.contains("differs from the result");
         assert_eq!(
@@ -371,14 +371,12 @@ fn a_run_without_trials_is_invalid() {
     let summary = analysed(dir.path());
     assert_eq!(summary.grade, Grade::Invalid);
     assert!(
-        summary.answers[0]
-            .text
-            .contains("no usable trial at 400 rps"),
+        summary.answers[0].text.contains("has no usable trial"),
         "{:?}",
         summary.answers
     );
     assert!(table(&summary).contains("all meshes and loads: no trial yet."));
-    assert!(render_page(&summary).contains("no usable trial at 400 rps"));
+    assert!(render_page(&summary).contains("has no usable trial"));
 }
 
 #[test]

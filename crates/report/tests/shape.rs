@@ -19,7 +19,7 @@ use tare_analysis::summary::summarise;
 use tare_model::layout;
 use tare_model::load::transport::TlsResult;
 use tare_model::plan::{Plan, Prices};
-use tare_model::summary::{Cell, Difference, Distinction, Summary};
+use tare_model::summary::{Cell, Outcome, Ratio, Summary};
 use tare_model::trial::{PlaneUse, TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
@@ -38,9 +38,9 @@ struct Conditions {
     timestamps: Condition,
     /// Whether the kernel supports these timestamps.
     kernel_supports: bool,
-    /// Whether the trial was disturbed, and is invalid.
-    disturbed: Condition,
-    /// Whether disturbed trials start at all.
+    /// Whether the trial failed.
+    failed: Condition,
+    /// Whether failed trials start at all.
     starts: bool,
     /// Whether the other trials are suspect.
     suspect: bool,
@@ -55,14 +55,14 @@ const QUIET: Conditions = Conditions {
     core_distances: ALWAYS,
     timestamps: ALWAYS,
     kernel_supports: true,
-    disturbed: NEVER,
+    failed: NEVER,
     starts: true,
     suspect: false,
 };
 
 const COMBINATIONS: usize = 4 * 4 * 6;
 
-/// Every combination of core distances, timestamps and disturbed trials.
+/// Every combination of core distances, timestamps and failed trials.
 fn all_conditions() -> Vec<Conditions> {
     let core_distances: [Condition; 4] = [ALWAYS, NEVER, BARE, |r| r.trial.block == 1];
     let timestamps: [(Condition, bool); 4] = [
@@ -71,7 +71,7 @@ fn all_conditions() -> Vec<Conditions> {
         (NEVER, true),
         (MESHED, true),
     ];
-    let disturbed: [Condition; 6] = [
+    let failed: [Condition; 6] = [
         NEVER,
         |r| r.trial.block == 0,
         BARE,
@@ -83,12 +83,12 @@ fn all_conditions() -> Vec<Conditions> {
     let mut all = Vec::new();
     for core_distances in core_distances {
         for (timestamps, kernel_supports) in timestamps {
-            for disturbed in disturbed {
+            for failed in failed {
                 all.push(Conditions {
                     core_distances,
                     timestamps,
                     kernel_supports,
-                    disturbed,
+                    failed,
                     starts: all.len() < COMBINATIONS / 2,
                     suspect: all.len().is_multiple_of(4),
                 });
@@ -124,9 +124,9 @@ impl Conditions {
         if self.suspect {
             found.push((Grade::Suspect, Reason::NoisyNeighbour));
         }
-        if (self.disturbed)(result) {
+        if (self.failed)(result) {
             let reason = match self.starts {
-                true => Reason::Lateness,
+                true => Reason::NotMeshed,
                 false => Reason::NotStarted,
             };
             found.push((Grade::Invalid, reason));
@@ -248,12 +248,10 @@ fn a_missing_kind_is_found_if_a_trial_records_its_cause() {
                 all.retain(|q| q["name"] != "p99");
             });
         }),
-        ("meshed overhead cpu", |(summary, _)| {
-            cells(summary, "envoy").for_each(|c| {
-                let found = c.pointer_mut("/overhead/resources");
-                if let Some(all) = found.and_then(Value::as_array_mut) {
-                    all.retain(|d| d["what"] != "cpu");
-                }
+        ("meshed ratio cpu", |(summary, _)| {
+            comparisons(summary).for_each(|c| {
+                let all = c["ratios"].as_array_mut().unwrap();
+                all.retain(|r| r["what"] != "cpu");
             });
         }),
         ("bare trial events.ndjson", |(_, trials)| {
@@ -290,11 +288,11 @@ fn the_costs_follow_from_the_usable_trials_under_all_conditions() {
         let check = AssertUnwindSafe(|| weighed(summary, &meshes));
         catch_unwind(check).is_err()
     };
-    let spoil: [fn(&mut Difference); 4] = [
-        |cpu| cpu.pairs[0] = -cpu.pairs[0],
-        |cpu| cpu.low = cpu.low.map_or(Some(0.0), |low| Some(low * 0.99 - 1e-6)),
+    let spoil: [fn(&mut Ratio); 4] = [
+        |cpu| cpu.blocks[0] *= 1.1,
+        |cpu| cpu.low = cpu.low.map_or(Some(1.0), |low| Some(low * 0.9)),
         |cpu| cpu.value *= 1.01,
-        |cpu| cpu.distinction = Distinction::Lower,
+        |cpu| cpu.outcome = Outcome::Same,
     ];
     let mut spoilt = 0;
     for conditions in all_conditions() {
@@ -303,14 +301,21 @@ fn the_costs_follow_from_the_usable_trials_under_all_conditions() {
         weighed(&summary, &meshes);
         for spoil in spoil {
             let mut summary = summary.clone();
-            let overhead = summary.cells.iter_mut().find_map(|c| c.overhead.as_mut());
-            let Some(overhead) = overhead else { continue };
-            spoil(&mut overhead.resources[0]);
+            let Some(comparison) = summary.comparisons.first_mut() else {
+                continue;
+            };
+            let cpu = comparison.ratios.iter_mut().find(|r| r.what == "cpu");
+            spoil(cpu.unwrap());
             assert!(refused(&summary));
             spoilt += 1;
         }
     }
-    assert_eq!(spoilt, COMBINATIONS / 6 * 2 * spoil.len());
+    // In four of the six ways to fail, two meshes have a block in common.
+    assert_eq!(spoilt, COMBINATIONS / 6 * 4 * spoil.len());
+}
+
+fn comparisons(summary: &mut Value) -> impl Iterator<Item = &mut Value> {
+    summary["comparisons"].as_array_mut().unwrap().iter_mut()
 }
 
 fn remove(of: &mut Value, key: &str) {
@@ -337,11 +342,10 @@ fn a_figure_without_its_cause_and_a_cause_without_its_figure_are_refused() {
             "{key} is absent although its cause is recorded"
         );
     }
-    let figures: [fn(&mut Value); 4] = [
+    let figures: [fn(&mut Value); 3] = [
         |c| c["latency"] = Value::Array(Vec::new()),
         |c| remove(&mut c["planes"], "application"),
         |c| c["trials_used"] = Value::Array(Vec::new()),
-        |c| c["overhead"]["blocks"] = Value::Array(Vec::new()),
     ];
     for spoil in figures {
         let mut run = good.clone();
@@ -371,7 +375,10 @@ fn a_figure_without_its_cause_and_a_cause_without_its_figure_are_refused() {
         assert!(refused(&run), "{key} is present without its cause");
     }
     let mut run = good.clone();
-    run.0["trials"][0]["used"] = false.into();
+    comparisons(&mut run.0).for_each(|c| c["blocks"] = Value::Array(Vec::new()));
+    assert!(refused(&run), "no blocks in common");
+    let mut run = good.clone();
+    run.0["trials"][0]["status"] = "failed".into();
     assert!(refused(&run), "a valid trial is not used");
 }
 
@@ -389,7 +396,12 @@ fn the_keys_of_a_cell_that_may_be_absent_are_listed() {
     let mut trials = undisturbed(true);
     for trial in &mut trials {
         QUIET.apply(trial);
-        trial.load.as_mut().unwrap().tls = Some(tls());
+        let load = trial.load.as_mut().unwrap();
+        load.tls = Some(tls());
+        load.counts.planned += 1;
+        load.counts.error += 1;
+        let limit = Finding::new(Grade::Invalid, Reason::Throttled, "synthetic");
+        trial.verdict = Verdict::from_findings(vec![limit]);
     }
     let run = run(&plan, trials);
     shape(&run);

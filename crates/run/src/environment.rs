@@ -20,6 +20,9 @@ pub trait Environment {
     /// A running deployment of this environment.
     type Deployment: Deployed;
 
+    /// Whether an agent can sample the deployment before the load as well.
+    const SAMPLES_IDLE: bool;
+
     /// Finds or installs the requirements of the plan. Announces slow steps through `say`.
     ///
     /// # Errors

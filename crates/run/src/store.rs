@@ -283,6 +283,15 @@ impl TrialWriter {
         self.agent.line(line)
     }
 
+    /// Writes the records of an agent that sampled the idle deployment, unchanged.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn idle(&self, lines: &[String]) -> Result<(), StoreError> {
+        let mut file = Lines::open(self.path.join(layout::IDLE))?;
+        lines.iter().try_for_each(|line| file.line(line))
+    }
+
     /// Writes an event.
     ///
     /// # Errors

@@ -9,10 +9,11 @@ use tare_model::layout::{Fingerprint, RunManifest};
 use tare_model::load::{Arrivals, Pace};
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
 use tare_model::plan::{
-    EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload,
+    EnvironmentKind, Load, Margins, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload,
 };
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Grade, Reason};
+use tare_model::worker::Plane;
 use tare_run::experiment::{Observer, Outcome, RunError, Update, run};
 use tare_run::store::{RunDir, StoreError};
 use tokio::sync::watch;
@@ -84,6 +85,8 @@ fn plan() -> Plan {
         loads: vec![load(200.0), load(400.0)],
         repeats: 3,
         until: None,
+        reruns: 0,
+        margins: Margins::default(),
         seed: 7,
         prices: None,
     }
@@ -271,6 +274,26 @@ async fn a_run_has_all_trials_in_the_order_of_the_plan() {
     }
 }
 
+#[tokio::test]
+async fn idle_proxies_are_sampled_once_for_each_mesh_in_each_block() {
+    let dir = tempfile::tempdir().unwrap();
+    go(&create(dir.path()), vec![], None).await.unwrap();
+    let results = results(dir.path());
+    let sampled: Vec<&TrialResult> = results.iter().filter(|r| r.idle.is_some()).collect();
+    let blocks: Vec<u32> = sampled.iter().map(|r| r.trial.block).collect();
+    assert_eq!(blocks, [0, 1, 2]);
+    for result in sampled {
+        assert_eq!(result.trial.mesh.name, "envoy");
+        let idle = &result.idle.as_ref().unwrap().planes[&Plane::DataPlane];
+        assert!(
+            (idle.cpu_cores - 3.0 * tare_fake::IDLE_CORES).abs() < 1e-6,
+            "{idle:?}"
+        );
+        let trial = dir.path().join("trials").join(result.trial.dir_name());
+        assert!(trial.join("idle.ndjson").is_file());
+    }
+}
+
 #[test]
 fn the_order_is_seeded_complete_and_shuffled_in_each_block() {
     let trials = order(&plan());
@@ -347,7 +370,6 @@ async fn each_fault_has_its_reason_and_affects_only_its_trial() {
         (Fault::GeneratorDies(5), Reason::Incomplete),
         (Fault::RecordDamaged(5), Reason::Incomplete),
         (Fault::SidecarExits(5), Reason::Restart),
-        (Fault::AgentDies(5), Reason::Incomplete),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let run = create(dir.path());
@@ -366,6 +388,76 @@ async fn each_fault_has_its_reason_and_affects_only_its_trial() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn lost_samples_of_cpu_and_memory_are_no_reason_to_lose_the_latency() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = create(dir.path());
+    go(&run, vec![Fault::AgentDies(5)], None).await.unwrap();
+    let result = &results(dir.path())[5];
+    assert!(
+        reasons(result).iter().all(|r| *r == Reason::NotSampled) && !reasons(result).is_empty()
+    );
+    assert_eq!(result.verdict.grade, Grade::Suspect);
+    assert!(result.load.is_some());
+}
+
+/// The indices of the trials on disk, with the attempt of each.
+fn attempts(dir: &Path) -> Vec<(u32, u32)> {
+    let results = results(dir);
+    results
+        .iter()
+        .map(|r| (r.trial.index, r.trial.attempt))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_disturbed_block_is_run_again_whole_and_a_resumed_run_does_the_same() {
+    let once = Plan {
+        reruns: 1,
+        ..plan()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let run = create_for(dir.path(), once.clone());
+    // A trial of the second block, which has trials 4 to 7.
+    let neighbour = || vec![Fault::Neighbour(5)];
+    let outcome = go(&run, neighbour(), None).await.unwrap();
+    assert_eq!((outcome.planned, outcome.done), (16, 16));
+    // The second attempt at block b has the indices after 12 trials, those of its block.
+    let expected: Vec<(u32, u32)> = (0..12)
+        .map(|i| (i, 0))
+        .chain((16..20).map(|i| (i, 1)))
+        .collect();
+    assert_eq!(attempts(dir.path()), expected);
+    let events = std::fs::read_to_string(dir.path().join("events.ndjson")).unwrap();
+    assert!(events.contains("block 2 is run again: "), "{events}");
+    assert!(
+        events.contains("processes outside the trial used 0.50 of 2 cores"),
+        "{events}"
+    );
+
+    // Interrupted in the second attempt, in which the trials 16 to 19 run.
+    let broken = tempfile::tempdir().unwrap();
+    let run = create_for(broken.path(), once.clone());
+    let first = go(&run, neighbour(), Some(18)).await.unwrap();
+    assert_eq!(
+        (first.planned, first.done, first.interrupted),
+        (16, 10, true)
+    );
+    drop(run);
+    let run = RunDir::resume(broken.path()).unwrap();
+    assert_eq!(go(&run, neighbour(), None).await.unwrap(), outcome);
+    assert_eq!(attempts(broken.path()), expected);
+
+    // A neighbour that stays is given up on.
+    let stays = tempfile::tempdir().unwrap();
+    let run = create_for(stays.path(), once);
+    let faults = (0..24).map(Fault::Neighbour).collect();
+    assert_eq!(go(&run, faults, None).await.unwrap().done, 24);
+    let never = tempfile::tempdir().unwrap();
+    let run = create_for(never.path(), plan());
+    assert_eq!(go(&run, neighbour(), None).await.unwrap().done, 12);
 }
 
 #[tokio::test]

@@ -27,6 +27,19 @@ pub fn ranks(n: u64, q: f64, confidence: f64) -> (u64, u64) {
     (low, high)
 }
 
+/// Smallest number of values whose maximum is above quantile `q` with a probability of at
+/// least 95 %. A smaller sample may have no value above the quantile. 299 for p99, 2,995 for
+/// p99.9, 29,956 for p99.99.
+///
+/// Source: order statistics, `1 - q^n >= 0.95` (Wilks, 1941).
+#[must_use]
+pub fn samples_needed(q: f64) -> u64 {
+    if q <= 0.0 {
+        return 1;
+    }
+    (0.05_f64.ln() / q.min(1.0 - 1e-12).ln()).ceil() as u64
+}
+
 /// The median of independent values, between the ends of its interval at `confidence`; `None`
 /// if there are too few values for an interval.
 ///
@@ -81,6 +94,15 @@ fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_needed_match_the_documentation() {
+        assert_eq!(samples_needed(0.5), 5);
+        assert_eq!(samples_needed(0.9), 29);
+        assert_eq!(samples_needed(0.99), 299);
+        assert_eq!(samples_needed(0.999), 2_995);
+        assert_eq!(samples_needed(0.9999), 29_956);
+    }
 
     #[test]
     fn ranks_match_the_published_tables() {

@@ -8,6 +8,8 @@ pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 const SUB_BUCKET_BITS: u32 = 11;
 const SUB_BUCKET_HALF: usize = 1 << (SUB_BUCKET_BITS - 1);
 const SUB_BUCKET_MASK: u64 = (1 << SUB_BUCKET_BITS) - 1;
+/// Largest half width of a bucket, relative to its value: the resolution of every figure.
+pub const HALF_BUCKET: f64 = 0.5 / SUB_BUCKET_HALF as f64;
 /// Number of buckets.
 pub(crate) const BUCKETS: usize = index_of(HIGHEST_NS) + 1;
 

@@ -17,7 +17,7 @@
 
 use tare_model::load::search::RateEstimate;
 
-use crate::bootstrap::CONFIDENCE;
+use crate::CONFIDENCE;
 
 /// Ratio of neighbouring rates of the grid.
 const GRAIN: f64 = 1.005;

@@ -3,8 +3,25 @@
 
 use tare_model::summary::Stability;
 
-use crate::hierarchical::Second;
 use crate::special::t_beyond;
+
+/// The latencies of one second of a trial: values in nanoseconds in ascending order, with counts.
+pub type Second = Vec<(u64, u64)>;
+
+/// The sum of `second` and `more`, both in ascending order.
+pub fn sum(second: &[(u64, u64)], more: impl Iterator<Item = (u64, u64)>) -> Second {
+    let mut more = more.peekable();
+    let mut sum = Second::with_capacity(second.len() + more.size_hint().0);
+    for &(value, n) in second {
+        while let Some(before) = more.next_if(|(v, _)| *v < value) {
+            sum.push(before);
+        }
+        let same = more.next_if(|(v, _)| *v == value);
+        sum.push((value, n + same.map_or(0, |b| b.1)));
+    }
+    sum.extend(more);
+    sum
+}
 
 /// Fewest seconds for the tests.
 const SECONDS_MIN: usize = 8;
@@ -248,6 +265,13 @@ mod tests {
                 f(&series)
             })
             .count()
+    }
+
+    #[test]
+    fn seconds_add_up() {
+        let second = vec![(2, 5), (3, 1)];
+        let more = [(1, 1), (3, 2), (4, 1)].into_iter();
+        assert_eq!(sum(&second, more), [(1, 1), (2, 5), (3, 3), (4, 1)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tare_model::plan::Plan;
 use tare_model::record::Progress;
 use tare_model::trial::{EventKind, TrialResult, TrialSpec};
 use tare_model::units::format_duration_ns;
-use tare_run::experiment::{Observer, Stage, Update};
+use tare_run::experiment::{Observer, Update};
 
 /// Estimated time for deployment, proofs and tear-down, before the first trial has ended.
 const OVERHEAD_GUESS: Duration = Duration::from_secs(2);
@@ -121,6 +121,13 @@ impl Display {
         ));
     }
 
+    /// Adds the trials of a block that is run again, which begins with `trial`.
+    fn plan(&mut self, trial: &TrialSpec, planned: u32) {
+        let more = planned.saturating_sub(self.planned) as usize;
+        self.left.extend(std::iter::repeat_n(own_time(trial), more));
+        self.planned = planned;
+    }
+
     fn started(&mut self, trial: &TrialSpec, done: u32) {
         self.left.truncate((self.planned - done) as usize);
         self.number = done + 1;
@@ -192,22 +199,22 @@ impl Display {
 impl Observer for Display {
     fn update(&mut self, update: Update<'_>) {
         match update {
-            Update::Started { trial, done, .. } => self.started(trial, done),
-            Update::Stage(stage) => {
-                self.stage = match stage {
-                    Stage::Deploy => "starting",
-                    Stage::Prove => "proving the mesh",
-                    Stage::WarmUp => "warming up",
-                    Stage::Measure => "measuring",
-                    Stage::TearDown => "stopping",
-                }
+            Update::Started {
+                trial,
+                done,
+                planned,
+            } => {
+                self.plan(trial, planned);
+                self.started(trial, done);
             }
+            Update::Stage(stage) => self.stage = stage.words(),
             Update::Progress(progress) => self.progress(progress),
             Update::DataPlaneCores(cores) => self.cores = format!("data plane {cores:.2} cores"),
-            Update::Event(event) if event.kind == EventKind::NarrowEnough => {
-                self.say(&event.to_string())
+            Update::Event(event) => {
+                if [EventKind::NarrowEnough, EventKind::BlockRunAgain].contains(&event.kind) {
+                    self.say(&event.to_string());
+                }
             }
-            Update::Event(_) => {}
             Update::Done(result) => self.done(result),
         }
         self.draw();

@@ -35,8 +35,10 @@ use tare_stats::Histogram;
 use weighed::weighed;
 
 /// Settings that a machine with two cores and a whole cluster on it can run.
-const SETS: [&str; 4] = [
+const SETS: [&str; 6] = [
     "repeats=4",
+    "reruns=0",
+    "load.arrivals=constant",
     "load.rate=60",
     "load.duration=8s",
     "load.warmup=2s",

@@ -53,37 +53,33 @@ fn two_runs_are_compared_and_thresholds_decide_the_exit_code() {
     let found: serde_json::Value =
         serde_json::from_slice(&compare(&[&limit[..], &["--output", "json"]].concat()).stdout)
             .unwrap();
+    let result = |t: &serde_json::Value| t["result"].as_str().unwrap().to_owned();
     let rose = found["thresholds"][0]["found"].as_f64().unwrap() > 0.0;
-    assert_eq!(found["exceeded"].as_bool(), Some(rose));
-    // In the reverse order the limit is exceeded, unless memory is the same to the byte.
-    let (first, second) = if rose {
-        (&before, &after)
-    } else {
-        (&after, &before)
+    let expected = if rose { "exceeded" } else { "not_exceeded" };
+    assert_eq!(result(&found["thresholds"][0]), expected);
+    // Of two runs, one has the higher median, unless they are the same to the nanosecond.
+    let by_estimate = |first: &str, second: &str| {
+        let limit = ["--fail-above", "p50:+0%", "--fail-by", "estimate"];
+        tare(&[&["compare", first, second], &limit[..]].concat())
+            .status
+            .code()
     };
-    let args = [&["compare", first.as_str(), second.as_str()], &limit[..]].concat();
-    let p50 = ["--fail-above", "p50:+0%"];
-    let either = [
-        tare(&args).status.code(),
-        tare(&["compare", first, second, p50[0], p50[1], limit[2], limit[3]])
-            .status
-            .code(),
-        tare(&["compare", second, first, p50[0], p50[1], limit[2], limit[3]])
-            .status
-            .code(),
-    ];
-    assert!(either.contains(&Some(1)), "{either:?}");
+    let both = [by_estimate(&before, &after), by_estimate(&after, &before)];
+    assert!(both.contains(&Some(1)), "{both:?}");
 
     let markdown = text(&compare(&["--output", "markdown"]));
-    assert!(
-        markdown.contains("| envoy | 100rps | p50, ms |"),
-        "{markdown}"
-    );
+    assert!(markdown.contains("| envoy | 100rps | p50 |"), "{markdown}");
+
+    // Nobody measured p99.99 in a second at 100 rps.
+    let absent = compare(&["--fail-above", "p99.99:+5%"]);
+    assert_eq!(absent.status.code(), Some(2), "{absent:?}");
+    let error = String::from_utf8_lossy(&absent.stderr);
+    assert!(error.contains("neither run has this figure"), "{error}");
 
     let wrong = compare(&["--fail-above", "p98:+5%"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
-        String::from_utf8_lossy(&wrong.stderr).contains("one of p50, p90"),
+        String::from_utf8_lossy(&wrong.stderr).contains("one of p50, ratio_p50, p90"),
         "{wrong:?}"
     );
 }

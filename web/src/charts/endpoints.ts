@@ -30,7 +30,7 @@ function rowsOf(cell: Cell): Row[] {
   return cell.endpoints.flatMap((e): Row[] => {
     const at = (name: string): number | null => {
       const q = e.latency.find((l) => l.name === name && l.supported);
-      return q ? q.value_ns / 1e6 : null;
+      return q && q.value_ns !== null ? q.value_ns / 1e6 : null;
     };
     const p50 = at("p50");
     return p50 === null ? [] : [{ endpoint: e.name, mesh: cell.mesh, p50, p99: at("p99"), requests: e.counts.planned }];

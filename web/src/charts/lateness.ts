@@ -2,7 +2,7 @@
 import * as Plot from "@observablehq/plot";
 import { cellsOf, meshes } from "../data";
 import { type Chart, fileName } from "../figure";
-import type { Load, Quantile, Summary } from "../summary";
+import type { Load, Summary } from "../summary";
 import { BASE, colour, GRID, TIP } from "../theme";
 import type { View } from "../view";
 import { loadWords, milliseconds, short } from "../words";
@@ -18,9 +18,9 @@ interface Row {
 export function latenessCharts({ summary }: View): Chart[] {
   return summary.setup.loads.flatMap((load) => {
     const rows = cellsOf(summary, load).flatMap((cell): Row[] => {
-      const at = (list: Quantile[], name: string): number | undefined => {
-        const q = list.find((l) => l.name === name);
-        return q && Math.max(q.value_ns, 1) / 1e6;
+      const at = (list: { name: string; value_ns: number | null }[], name: string): number | undefined => {
+        const ns = list.find((l) => l.name === name)?.value_ns ?? null;
+        return ns === null ? undefined : Math.max(ns, 1) / 1e6;
       };
       const [p50, p99, latency] = [at(cell.lateness, "p50"), at(cell.lateness, "p99"), at(cell.latency, "p50")];
       if (p50 === undefined || p99 === undefined || latency === undefined) return [];
@@ -31,7 +31,7 @@ export function latenessCharts({ summary }: View): Chart[] {
 }
 
 function words(r: Row): string {
-  return `lateness ${milliseconds(r.lateness_p50_ms)} (median), ${milliseconds(r.lateness_p99_ms)} (p99), median latency ${milliseconds(r.latency_p50_ms)}`;
+  return `lateness ${milliseconds(r.lateness_p50_ms)} (median), ${milliseconds(r.lateness_p99_ms)} (p99), median latency of the typical run ${milliseconds(r.latency_p50_ms)}`;
 }
 
 function one(summary: Summary, load: Load, rows: Row[]): Chart {

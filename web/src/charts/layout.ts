@@ -13,6 +13,17 @@ export function logTicks([low, high]: [number, number]): number[] {
   return ticks;
 }
 
+/** Ticks of an axis of ratios: at round values if the range is short, else as `logTicks`. */
+export function ratioTicks([low, high]: [number, number]): number[] {
+  if (high / low >= 5) return logTicks([low, high]);
+  const rough = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 5].find((s) => s * power >= rough) ?? 10);
+  const ticks: number[] = [];
+  for (let i = Math.ceil(low / step); i * step <= high; i += 1) ticks.push(Number((i * step).toPrecision(6)));
+  return ticks;
+}
+
 export function tickWords(value: number): string {
   return String(Number(value.toPrecision(1)));
 }

@@ -2,10 +2,10 @@
 import * as Plot from "@observablehq/plot";
 import { meshes } from "../data";
 import type { Chart } from "../figure";
-import type { Cell, Summary } from "../summary";
+import type { Cell, QuantileSpread, Summary } from "../summary";
 import { BASE, colour, GRID, INK, TIP } from "../theme";
 import type { View } from "../view";
-import { milliseconds, short, significant } from "../words";
+import { milliseconds, short, significant, SPREADS } from "../words";
 import { logDomain, logTicks, spreadLabels, tickWords } from "./layout";
 
 interface Point {
@@ -14,6 +14,7 @@ interface Point {
   value: number;
   low: number | null;
   high: number | null;
+  spread: QuantileSpread | null;
 }
 
 interface Curve {
@@ -21,7 +22,7 @@ interface Curve {
   file: string;
   label: string;
   log: boolean;
-  of: (cell: Cell) => [number, number | null, number | null] | null;
+  of: (cell: Cell) => Pick<Point, "value" | "low" | "high" | "spread"> | null;
   words: (value: number) => string;
 }
 
@@ -29,7 +30,7 @@ function latency(name: string): Curve["of"] {
   return (cell) => {
     const q = cell.latency.find((l) => l.name === name && l.supported);
     const ms = (ns: number | null): number | null => (ns === null ? null : ns / 1e6);
-    return q ? [q.value_ns / 1e6, ms(q.low_ns), ms(q.high_ns)] : null;
+    return q ? { value: q.value_ns / 1e6, low: ms(q.low_ns), high: ms(q.high_ns), spread: q.spread } : null;
   };
 }
 
@@ -40,7 +41,7 @@ const CURVES: Curve[] = [
     title: "CPU of the data plane", file: "cpu", label: "cores", log: false,
     of: (cell) => {
       const e = cell.planes.data_plane?.cpu_cores;
-      return e ? [e.value, e.low, e.high] : null;
+      return e ? { value: e.value, low: e.low, high: e.high, spread: e.low === null ? null : "interval" } : null;
     },
     words: (v) => `${significant(v)} cores`,
   },
@@ -50,13 +51,13 @@ export function scalingCharts({ summary }: View): Chart[] {
   return CURVES.flatMap((curve) => {
     const points = summary.cells.flatMap((cell): Point[] => {
       const found = curve.of(cell);
-      return found ? [{ mesh: cell.mesh, rps: cell.achieved_rps ?? cell.rate_rps, value: found[0], low: found[1], high: found[2] }] : [];
+      return found ? [{ mesh: cell.mesh, rps: cell.achieved_rps ?? cell.rate_rps, ...found }] : [];
     });
     if (new Set(points.map((p) => p.rps)).size < 2) return [];
     points.sort((a, b) => a.rps - b.rps);
     return [{
       title: curve.title,
-      description: `${curve.title} by requests per second. ${points.map((p) => `${p.mesh} at ${significant(p.rps)}: ${curve.words(p.value)}`).join("; ")}`,
+      description: `${curve.title}${curve.log ? " of the typical run" : ""} by requests per second. ${points.map((p) => `${p.mesh} at ${significant(p.rps)}: ${curve.words(p.value)}`).join("; ")}`,
       file: `tare-scaling-${curve.file}`,
       rows: points,
       draw: (width: number) => draw(summary, curve, points, width),
@@ -65,13 +66,16 @@ export function scalingCharts({ summary }: View): Chart[] {
 }
 
 const HEIGHT = 280;
-const MARGIN = { top: 22, right: 96, bottom: 44, left: 52 };
+const MARGIN = { top: 22, right: 110, bottom: 44, left: 52 };
 
 function draw(summary: Summary, curve: Curve, points: Point[], width: number): SVGSVGElement {
   const ends = points.flatMap((p) => [p.value, p.low ?? p.value, p.high ?? p.value]);
   const y: [number, number] = curve.log ? logDomain(ends) : [0, Math.max(...ends) * 1.05];
   const stroke = (p: Point): string => colour(summary, p.mesh);
   const last = meshes(summary).flatMap((mesh) => points.filter((p) => p.mesh === mesh).slice(-1));
+  // A few pixels apart, so that the bars of several meshes do not overlap.
+  const apart = Math.min(4, 16 / last.length);
+  const curves = last.map(({ mesh }, i) => ({ here: points.filter((p) => p.mesh === mesh), dx: apart * (i - (last.length - 1) / 2) }));
   const inner = HEIGHT - MARGIN.top - MARGIN.bottom;
   const to = (v: number): number => (curve.log ? Math.log(v) : v);
   const span = to(y[1]) - to(y[0]);
@@ -92,16 +96,18 @@ function draw(summary: Summary, curve: Curve, points: Point[], width: number): S
       ticks
         ? Plot.axisY(ticks, { ticks: Infinity, tickSize: 0, tickFormat: tickWords, label: `↑ ${curve.label}` })
         : Plot.axisY({ tickSize: 0, label: `↑ ${curve.label}`, ticks: 5 }),
-      Plot.line(points, { x: "rps", y: "value", z: "mesh", stroke, strokeWidth: 2 }),
-      Plot.link(points.filter((p) => p.low !== null && p.high !== null), { x1: "rps", x2: "rps", y1: (p: Point) => Math.max(p.low ?? 0, y[0]), y2: "high", stroke, strokeWidth: 2 }),
-      Plot.dot(points, { x: "rps", y: "value", fill: stroke, r: 4 }),
+      ...curves.flatMap(({ here, dx }) => [
+        Plot.line(here, { x: "rps", y: "value", stroke, strokeWidth: 2, z: "mesh", dx }),
+        Plot.link(here.filter((p) => p.low !== null && p.high !== null), { x1: "rps", x2: "rps", y1: (p: Point) => Math.max(p.low ?? 0, y[0]), y2: "high", stroke, strokeWidth: 2, dx }),
+        Plot.dot(here, { x: "rps", y: "value", fill: stroke, r: 4, dx }),
+      ]),
       ...last.map((p, i) => Plot.text([p], {
-        x: () => Math.max(...last.map((l) => l.rps)), y: () => back(placed[i] ?? 0), text: () => short(p.mesh), textAnchor: "start", dx: 10, fill: stroke(p), fontWeight: 600,
+        x: () => Math.max(...last.map((l) => l.rps)), y: () => back(placed[i] ?? 0), text: () => short(p.mesh), textAnchor: "start", dx: 14, fill: stroke(p), fontWeight: 600,
       })),
       curve.log ? null : Plot.ruleY([0], { stroke: INK }),
       Plot.tip(points, Plot.pointer({
         x: "rps", y: "value", ...TIP,
-        title: (p: Point) => `${p.mesh}, ${significant(p.rps)} rps\n${curve.words(p.value)}${p.low === null || p.high === null ? "" : `\n${curve.words(p.low)} to ${curve.words(p.high)}`}`,
+        title: (p: Point) => `${p.mesh}, ${significant(p.rps)} rps\n${curve.words(p.value)}${p.low === null || p.high === null || !p.spread ? "" : `\n${SPREADS[p.spread]} ${curve.words(p.low)} to ${curve.words(p.high)}`}`,
       })),
     ],
   }) as SVGSVGElement;

@@ -22,11 +22,11 @@ export function showTrial(view: View, index: number): boolean {
 /** The trials with data, and the selected one. */
 function chosen(view: View): { trials: TrialRow[]; now: TrialRow | undefined } {
   const trials = view.summary.trials.filter((t) => seriesOf(view, t.index));
-  // Default: a trial of the last mesh under the load of the answers.
+  // Default: a used trial of the last mesh under the load of the answers.
   const last = view.summary.answers.at(-1);
   const now =
     trials.find((t) => t.index === shown) ??
-    trials.find((t) => t.mesh === last?.mesh && t.load === last.load) ??
+    trials.find((t) => t.status === "used" && t.mesh === last?.mesh && t.load === last.load) ??
     trials[0];
   return { trials, now };
 }

@@ -1,89 +1,173 @@
-//! Common parts of the comparisons of two runs and of many clusters: the figures of each run's
-//! cells, differences of independent figures, and the correction for many comparisons.
-//!
-//! Source of the spread of a difference: Welch, "The generalization of Student's problem when
-//! several different population variances are involved", Biometrika 34 (1947); Satterthwaite (1946)
-//! for the degrees of freedom of a weighted sum.
+//! The figures of a trial that are compared: by pairs of meshes, of runs, and of clusters.
 
 use tare_model::layout::RunManifest;
 use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
-use crate::compare::estimates::QUANTILES;
-use crate::trials::{StoredTrial, Trial, decode, paired, used};
-use tare_stats::bootstrap::{HALF_BUCKET, Resamples, Spread, samples_needed};
-use tare_stats::hist::Histogram;
-use tare_stats::hypothesis::holm;
-use tare_stats::pool::Pool;
+use crate::compare::percentiles::{QUANTILES, of_trial};
+use crate::compare::ratio::NS;
+use crate::trials::{StoredTrial, Trial, decode, used};
 
-/// The figures that are compared, with their units.
-pub(crate) const FIGURES: [(&str, &str); 9] = [
-    ("p50", "ns"),
-    ("p90", "ns"),
-    ("p99", "ns"),
-    ("p99.9", "ns"),
-    ("over_p50", "ns"),
-    ("over_p99", "ns"),
-    ("cpu", "cores"),
-    ("cpu_per_krps", "cores"),
-    ("memory", "bytes"),
+/// Nanoseconds in a second.
+const SECOND_NS: f64 = 1e9;
+
+/// A figure: its name, its unit, and its value in a trial, above 0; `None` if it was not measured.
+pub(crate) struct Figure {
+    pub(crate) what: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) of: fn(&Trial<'_>, &str) -> Option<f64>,
+}
+
+/// All figures, latencies first.
+pub(crate) const FIGURES: [Figure; 9] = [
+    latency("p50"),
+    latency("p90"),
+    latency("p99"),
+    latency("p99.9"),
+    latency("p99.99"),
+    Figure {
+        what: "cpu",
+        unit: NS,
+        of: |t, _| {
+            per_request(
+                t,
+                cores(t, Plane::Application)? + cores(t, Plane::DataPlane)?,
+            )
+        },
+    },
+    Figure {
+        what: "proxy_cpu",
+        unit: NS,
+        of: |t, _| per_request(t, cores(t, Plane::DataPlane)?),
+    },
+    Figure {
+        what: "machine_cpu",
+        unit: NS,
+        of: |t, _| per_request(t, t.resources()?.machine.busy_cores),
+    },
+    Figure {
+        what: "memory",
+        unit: "bytes",
+        of: |t, _| Some(t.plane(Plane::DataPlane)?.1).filter(|bytes| *bytes > 0.0),
+    },
 ];
 
-/// One of the compared runs.
+const fn latency(what: &'static str) -> Figure {
+    let of = |t: &Trial<'_>, what: &str| {
+        let (_, q) = QUANTILES.into_iter().find(|(name, _)| *name == what)?;
+        of_trial(&t.load.as_ref()?.latency, q)
+    };
+    Figure { what, unit: NS, of }
+}
+
+fn cores(trial: &Trial<'_>, plane: Plane) -> Option<f64> {
+    trial.plane(plane).map(|p| p.0)
+}
+
+/// CPU time of a request in nanoseconds, from the cores in use.
+fn per_request(trial: &Trial<'_>, cores: f64) -> Option<f64> {
+    Some(cores / trial.achieved_rps()? * SECOND_NS).filter(|ns| *ns > 0.0)
+}
+
+impl Figure {
+    /// The value in a trial.
+    pub(crate) fn value(&self, trial: &Trial<'_>) -> Option<f64> {
+        (self.of)(trial, self.what)
+    }
+
+    /// Whether the values of two trials are of the same kind. Kinds of memory are never compared with
+    /// one another.
+    pub(crate) fn comparable(&self, a: &Trial<'_>, b: &Trial<'_>) -> bool {
+        let kind = |t: &Trial<'_>| t.memory_kind(Plane::DataPlane);
+        self.what != "memory" || kind(a) == kind(b)
+    }
+}
+
+/// One of the runs that are compared.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// Manifest of the run.
+    /// Its manifest.
     pub manifest: &'a RunManifest,
-    /// Trials of the run.
+    /// Its trials.
     pub trials: &'a [StoredTrial],
-    /// Grade of the run's summary.
+    /// Grade of its summary.
     pub grade: Grade,
 }
 
-/// One mesh under one load, in all runs.
+/// A mesh under a load in every run.
 pub(crate) struct Cell {
     pub(crate) mesh: String,
     pub(crate) load: String,
-    /// The cell of each run, in the order of the runs.
+    /// In the order of the runs.
     pub(crate) sides: Vec<SideCell>,
 }
 
-/// One mesh under one load, in one run.
+/// A mesh under a load in one run.
 #[derive(Default)]
 pub(crate) struct SideCell {
-    /// Number of usable trials.
+    /// Usable trials.
     pub(crate) trials: u32,
-    /// Figures by name: those of [`FIGURES`] that were measured.
-    pub(crate) figures: Vec<(&'static str, Figure)>,
-    /// Core-to-core latencies of the generators, in nanoseconds.
+    /// Name, unit and values of the trials, of each figure that was measured. `ratio_p50` and
+    /// `ratio_p99` are ratios to the baseline in the same block.
+    pub(crate) figures: Vec<(&'static str, &'static str, Vec<f64>)>,
+    /// The measure of the proxies' memory, in words; absent without one.
+    pub(crate) memory_kind: Option<String>,
+    /// Times from core to core of the generators, in nanoseconds.
     pub(crate) core_to_core_ns: Vec<f64>,
-}
-
-/// A figure of one run: its value, its spread, the spread of its logarithm, and whether there are
-/// enough samples to state it.
-#[derive(Clone, Copy)]
-pub(crate) struct Figure {
-    pub(crate) value: f64,
-    pub(crate) spread: Option<Spread>,
-    pub(crate) log: Option<Spread>,
-    pub(crate) supported: bool,
 }
 
 impl SideCell {
     fn new(side: &Side<'_>, all: &[Trial<'_>], mesh: &str, load: &str) -> Self {
         let used = used(all, mesh, load);
         let loads = used.iter().filter_map(|t| t.load.as_ref());
-        let core_to_core = loads.flat_map(|l| l.result.generator.core_to_core_ns.as_flattened());
+        let distances = loads.flat_map(|l| l.result.generator.core_to_core_ns.as_flattened());
+        let baseline = &side.manifest.plan.baseline;
+        let mut figures = Vec::new();
+        for (figure, ratio) in FIGURES.iter().zip(RATIOS) {
+            let values = |t: &&Trial<'_>| figure.value(t);
+            figures.push((
+                figure.what,
+                figure.unit,
+                used.iter().filter_map(values).collect(),
+            ));
+            if let Some(ratio) = ratio.filter(|_| mesh != baseline) {
+                let blocks = pairs(all, mesh, baseline, load, Trial::is_used);
+                let blocks = blocks
+                    .iter()
+                    .filter_map(|(a, b)| Some(figure.value(a)? / figure.value(b)?));
+                figures.push((ratio, "", blocks.collect()));
+            }
+        }
+        figures.retain(|(_, _, values): &(_, _, Vec<f64>)| !values.is_empty());
+        let kind = used.first().and_then(|t| t.memory_kind(Plane::DataPlane));
         Self {
             trials: used.len() as u32,
-            core_to_core_ns: core_to_core.copied().collect(),
-            figures: figures(side, all, &used),
+            figures,
+            memory_kind: kind.map(|kind| format!("{kind:?}")),
+            core_to_core_ns: distances.copied().collect(),
         }
     }
 
-    pub(crate) fn figure(&self, what: &str) -> Option<&Figure> {
-        self.figures.iter().find(|f| f.0 == what).map(|f| &f.1)
+    /// The values of a figure; empty if it was not measured.
+    pub(crate) fn values(&self, what: &str) -> &[f64] {
+        let found = self.figures.iter().find(|f| f.0 == what);
+        found.map_or(&[], |f| &f.2)
     }
+}
+
+/// The name of the ratio to the baseline, for each of [`FIGURES`].
+const RATIOS: [Option<&str>; FIGURES.len()] = {
+    let mut ratios = [None; FIGURES.len()];
+    ratios[0] = Some("ratio_p50");
+    ratios[2] = Some("ratio_p99");
+    ratios
+};
+
+/// Names and units of everything that [`SideCell`] can have.
+pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FIGURES.iter().zip(RATIOS).flat_map(|(figure, ratio)| {
+        std::iter::once((figure.what, figure.unit)).chain(ratio.map(|name| (name, "")))
+    })
 }
 
 /// Every mesh under every load of the plan of `reference`, in all runs.
@@ -109,146 +193,23 @@ pub(crate) fn cells(reference: &RunManifest, sides: &[Side<'_>]) -> Vec<Cell> {
     cells
 }
 
-/// The spread of a weighted sum of independent figures; `None` if any of them has no spread.
-pub(crate) fn weighted(parts: impl IntoIterator<Item = (f64, Option<Spread>)>) -> Option<Spread> {
-    let (mut variance, mut of_freedom, mut lean, mut grain) = (0.0, 0.0, 0.0, 0.0);
-    let mut freedom = f64::INFINITY;
-    for (weight, spread) in parts {
-        let s = spread?;
-        let own = (weight * s.error).powi(2);
-        variance += own;
-        of_freedom += own * own / s.freedom;
-        lean += s.lean * (weight * s.error).powi(3);
-        grain += weight.abs() * s.grain;
-        freedom = freedom.min(s.freedom);
-    }
-    let scatters = variance > 0.0;
-    Some(Spread {
-        error: variance.sqrt(),
-        bias: 0.0,
-        grain,
-        lean: if scatters {
-            lean / variance.powf(1.5)
-        } else {
-            0.0
-        },
-        freedom: if scatters {
-            variance * variance / of_freedom
-        } else {
-            freedom
-        },
-    })
-}
-
-/// Corrects the p-values of one family of comparisons by Holm's method. Returns the number of
-/// comparisons.
-pub(crate) fn correct<'a>(family: impl Iterator<Item = &'a mut f64>) -> usize {
-    let mut family: Vec<&mut f64> = family.collect();
-    let own: Vec<f64> = family.iter().map(|p| **p).collect();
-    for (p, corrected) in family.iter_mut().zip(holm(&own)) {
-        **p = corrected;
-    }
-    own.len()
-}
-
-/// CPU in cores and memory in bytes of the data plane; `None` for a mesh without one.
-fn data_plane(trial: &Trial<'_>) -> Option<(f64, f64)> {
-    trial.plane(Plane::DataPlane).filter(|p| p.1 > 0.0)
-}
-
-type Resource = fn(&Trial<'_>) -> Option<f64>;
-
-const RESOURCES: [(&str, Resource); 3] = [
-    ("cpu", |t| Some(data_plane(t)?.0)),
-    ("cpu_per_krps", |t| {
-        let rate = t.load.as_ref()?.result.rate.achieved;
-        Some(data_plane(t)?.0 / Some(rate).filter(|r| *r > 0.0)? * 1000.0)
-    }),
-    ("memory", |t| Some(data_plane(t)?.1)),
-];
-
-/// Every figure of the usable trials of a mesh under a load, by name.
-fn figures(side: &Side<'_>, all: &[Trial<'_>], used: &[&Trial<'_>]) -> Vec<(&'static str, Figure)> {
-    let plan = &side.manifest.plan;
-    let mut figures = Vec::new();
-    let runs: Vec<&Histogram> = used
-        .iter()
-        .filter_map(|t| t.load.as_ref())
-        .map(|l| &l.latency)
-        .filter(|h| !h.is_empty())
-        .collect();
-    if !runs.is_empty() {
-        for (name, q) in QUANTILES {
-            figures.push((name, quantile(&runs, q, plan.seed)));
-        }
-        let spec = &used[0].result.trial;
-        let pairs = paired(all, &spec.mesh.name, &plan.baseline, &spec.load.name);
-        if spec.mesh.name != plan.baseline && !pairs.is_empty() {
-            for (name, q) in [("over_p50", 0.5), ("over_p99", 0.99)] {
-                figures.push((name, overhead(&pairs, q, plan.seed)));
-            }
-        }
-    }
-    for (name, of) in RESOURCES {
-        let runs: Vec<f64> = used.iter().filter_map(|t| of(t)).collect();
-        if !runs.is_empty() {
-            figures.push((name, mean(&runs, plan.seed)));
-        }
-    }
-    figures
-}
-
-fn quantile(runs: &[&Histogram], q: f64, seed: u64) -> Figure {
-    let pool = Pool::new(runs);
-    let cut = pool.cut(q);
-    let value = cut.quantile(&vec![1; runs.len()]) as f64;
-    let spreads = Resamples::new(runs.len(), seed).spreads(|w| {
-        let x = cut.quantile(w).max(1) as f64;
-        [x, x.ln()]
-    });
-    let with = |grain| move |s: Spread| Spread { grain, ..s };
-    Figure {
-        value,
-        spread: spreads.map(|s| s[0]).map(with(HALF_BUCKET * value)),
-        log: spreads.map(|s| s[1]).map(with(HALF_BUCKET)),
-        supported: pool.totals().iter().sum::<u64>() >= samples_needed(q),
-    }
-}
-
-fn overhead(pairs: &[(&Histogram, &Histogram)], q: f64, seed: u64) -> Figure {
-    let (mesh, base): (Vec<&Histogram>, Vec<&Histogram>) = pairs.iter().copied().unzip();
-    let (mesh, base) = (Pool::new(&mesh), Pool::new(&base));
-    let (mesh_cut, base_cut) = (mesh.cut(q), base.cut(q));
-    let of = |w: &[u32]| mesh_cut.quantile(w) as f64 - base_cut.quantile(w) as f64;
-    let ones = vec![1; pairs.len()];
-    let size = mesh_cut.quantile(&ones) as f64 + base_cut.quantile(&ones) as f64;
-    let spread = Resamples::new(pairs.len(), seed).spreads(|w| [of(w)]);
-    let enough = |p: &Pool| p.totals().iter().sum::<u64>() >= samples_needed(q);
-    Figure {
-        value: of(&ones),
-        spread: spread.map(|[s]| Spread {
-            grain: HALF_BUCKET * size,
-            ..s
-        }),
-        log: None,
-        supported: enough(&mesh) && enough(&base),
-    }
-}
-
-fn mean(runs: &[f64], seed: u64) -> Figure {
-    let positive = runs.iter().all(|x| *x > 0.0);
-    let log = Resamples::new(runs.len(), seed).spreads(|w| {
-        let sum: f64 = w.iter().zip(runs).map(|(w, x)| f64::from(*w) * x).sum();
-        [(sum / f64::from(w.iter().sum::<u32>())).ln()]
-    });
-    Figure {
-        value: runs.iter().sum::<f64>() / runs.len() as f64,
-        spread: Spread::of_mean(runs),
-        log: log.filter(|_| positive).map(|[s]| Spread {
-            lean: 0.0,
-            bias: 0.0,
-            ..s
-        }),
-        supported: true,
-    }
+/// Trials of two meshes in the same block, in the order of the blocks, among those that `select`
+/// accepts.
+pub(crate) fn pairs<'a, 'b>(
+    trials: &'a [Trial<'b>],
+    mesh: &str,
+    reference: &str,
+    load: &str,
+    select: impl Fn(&Trial<'b>) -> bool,
+) -> Vec<(&'a Trial<'b>, &'a Trial<'b>)> {
+    let of = |mesh: &str| -> Vec<&'a Trial<'b>> {
+        let cell = crate::trials::of_cell(trials, mesh, load);
+        cell.filter(|t| select(t)).collect()
+    };
+    let block = |t: &Trial<'_>| t.result.trial.block;
+    let references = of(reference);
+    let pair = |a: &'a Trial<'b>| Some((a, *references.iter().find(|b| block(a) == block(b))?));
+    let mut found: Vec<_> = of(mesh).into_iter().filter_map(pair).collect();
+    found.sort_by_key(|(a, _)| block(a));
+    found
 }

@@ -2,8 +2,9 @@
 
 pub mod across;
 pub mod clusters;
-pub mod estimates;
 pub(crate) mod figures;
+pub mod percentiles;
+pub mod ratio;
 mod setup_differences;
 pub mod stopping;
 pub mod threshold;

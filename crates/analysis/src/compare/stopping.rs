@@ -1,12 +1,12 @@
 //! The stopping rule of adaptive plans: a plan has enough blocks when the interval of every
-//! requested percentile is narrow enough, for every mesh under every load.
+//! requested ratio to the baseline is narrow enough, for every mesh under every load.
 //!
 //! The rule is checked after each block. It uses only widths and never differences, so a run cannot
-//! stop because a difference happens to appear. But it stops earlier if the runs happen to be
+//! stop because a difference happens to appear. But it stops earlier if the blocks happen to be
 //! similar, and the intervals of such runs are too narrow. Two measures compensate for that: a
-//! minimum number of blocks (`tare_model::plan::UNTIL_MIN`), and the nominal confidence
-//! [`CONFIDENCE`] in the rule and in the report of such a plan. With it, the intervals cover the
-//! true value as often as the 95 % intervals of other plans. `tests/adaptive.rs` simulates this.
+//! minimum number of blocks (`tare_model::plan::UNTIL_MIN`), and the confidence [`Level::ADAPTIVE`] in
+//! the rule and in the report of such a plan. With it, the intervals cover the true value as often as
+//! the 95 % intervals of other plans. `tests/adaptive.rs` simulates this.
 //!
 //! Source: Chow and Robbins, "On the asymptotic theory of fixed-width sequential
 //! confidence intervals for the mean" (1965); Glynn and Whitt, "The asymptotic validity
@@ -18,32 +18,37 @@ use std::collections::BTreeSet;
 use tare_model::plan::Plan;
 use tare_model::summary::{StopTarget, Stopping};
 
-use crate::compare::estimates::{Method, quantile_spread};
-use crate::trials::{StoredTrial, Trial, decode, used};
-use tare_stats::bootstrap;
-use tare_stats::hist::Histogram;
-use tare_stats::pool::Pool;
+use crate::compare::figures::pairs;
+use crate::compare::percentiles::of_trial;
+use crate::compare::ratio::Level;
+use crate::trials::{StoredTrial, Trial, decode};
+use tare_stats::HALF_BUCKET;
+use tare_stats::effect::Effect;
+use tare_stats::order::median_interval;
 
-/// Nominal confidence of the intervals of adaptive plans.
-pub const CONFIDENCE: f64 = 0.97;
-
-/// Nominal confidence of the intervals of `plan`.
+/// The level of the decisions of `plan`.
 #[must_use]
-pub fn confidence(plan: &Plan) -> f64 {
-    if plan.until.is_some() {
-        CONFIDENCE
-    } else {
-        bootstrap::CONFIDENCE
+pub fn level(plan: &Plan) -> Level {
+    match plan.until {
+        Some(_) => Level::ADAPTIVE,
+        None => Level::FIXED,
     }
 }
 
-/// The longer side of the interval of quantile `q` of the pooled runs, as a share of the quantile;
-/// `None` with fewer than 2 runs.
+/// The longer side of the interval of a ratio, as a share of the ratio; `None` with fewer than 2
+/// blocks. `logs` are the logarithms of the ratios of the blocks.
 #[must_use]
-pub fn half_width(runs: &[&Histogram], q: f64, method: &Method) -> Option<f64> {
-    let spread = quantile_spread(&Pool::new(runs), q, &method.resamples)?;
-    let (below, above) = spread.reach(method.confidence);
-    Some(f64::max(above.exp_m1(), -(-below).exp_m1()))
+pub fn half_width(logs: &[f64], level: Level) -> Option<f64> {
+    let effect = Effect::paired(logs, 2.0 * HALF_BUCKET)?;
+    let (low, high) = effect.interval(level.different);
+    let middle = effect.estimate();
+    Some(f64::max((high - middle).exp_m1(), (middle - low).exp_m1()))
+}
+
+/// The same for the typical trial, from the logarithms of its figures; `None` with too few trials.
+fn typical_half_width(logs: &[f64], level: Level) -> Option<f64> {
+    let (low, middle, high) = median_interval(logs, level.different)?;
+    Some(f64::max((high - middle).exp_m1(), (middle - low).exp_m1()))
 }
 
 /// Checks the stopping rule of `plan` for the trials so far; `None` if the plan has a fixed number
@@ -89,41 +94,55 @@ pub(crate) fn evaluate(plan: &Plan, trials: &[Trial<'_>]) -> Option<Stopping> {
         blocks_min: until.min,
         blocks_max: plan.repeats,
         reached_after,
-        nominal_confidence: CONFIDENCE,
+        nominal_confidence: Level::ADAPTIVE.different,
     })
 }
 
-/// Number of complete blocks, counted from the first block to the first incomplete one.
+/// How many blocks from the first on have all their trials, at any attempt.
 fn complete_blocks(plan: &Plan, trials: &[Trial<'_>]) -> u32 {
-    let there: BTreeSet<(u32, &str, &str)> = trials
+    let done: BTreeSet<(u32, &str, &str)> = trials
         .iter()
         .map(|t| &t.result.trial)
         .map(|s| (s.block, s.mesh.name.as_str(), s.load.name.as_str()))
         .collect();
     let whole = |block: &u32| {
         plan.meshes.iter().all(|m| {
-            let has = |l: &str| there.contains(&(*block, m.name.as_str(), l));
+            let has = |l: &str| done.contains(&(*block, m.name.as_str(), l));
             plan.loads.iter().all(|l| has(&l.name))
         })
     };
     (0..plan.repeats).take_while(whole).count() as u32
 }
 
-/// The width of the widest interval over all cells, from the first `blocks` blocks; `None` if a
-/// cell has fewer than 2 usable trials in these blocks.
+/// The widest interval of quantile `q`, from the first `blocks` blocks: of the ratio of each mesh to
+/// the baseline or, in a plan with one mesh, of its latency. `None` if it has fewer than 2 blocks
+/// somewhere.
 fn widest(plan: &Plan, trials: &[Trial<'_>], blocks: u32, q: f64) -> Option<f64> {
+    let baseline = plan.baseline.as_str();
+    let among = |t: &Trial<'_>| t.is_used() && t.result.trial.block < blocks;
+    let value = |t: &Trial<'_>| of_trial(&t.load.as_ref()?.latency, q);
     let mut widest = 0.0_f64;
-    for mesh in &plan.meshes {
+    for mesh in plan
+        .meshes
+        .iter()
+        .filter(|m| m.name != baseline || plan.meshes.len() == 1)
+    {
         for load in &plan.loads {
-            let runs: Vec<&Histogram> = used(trials, &mesh.name, &load.name)
-                .into_iter()
-                .filter(|t| t.result.trial.block < blocks)
-                .filter_map(|t| t.load.as_ref())
-                .map(|l| &l.latency)
-                .filter(|h| !h.is_empty())
-                .collect();
-            let method = Method::new(runs.len(), plan.seed, CONFIDENCE);
-            widest = widest.max(half_width(&runs, q, &method)?);
+            let pairs = pairs(trials, &mesh.name, baseline, &load.name, among);
+            let log = |(a, b): &(&Trial<'_>, &Trial<'_>)| {
+                let reference = if mesh.name == baseline {
+                    1.0
+                } else {
+                    value(b)?
+                };
+                Some((value(a)? / reference).ln())
+            };
+            let logs: Vec<f64> = pairs.iter().filter_map(log).collect();
+            let half = match mesh.name == baseline {
+                true => typical_half_width(&logs, level(plan))?,
+                false => half_width(&logs, level(plan))?,
+            };
+            widest = widest.max(half);
         }
     }
     Some(widest)

@@ -1,9 +1,10 @@
 //! Limits for `tare compare`: how much worse a figure may become, such as `p99:+5%`.
 
-use tare_model::summary::comparison::{Change, ComparedCell, Judged, JudgedBy};
+use tare_model::summary::comparison::{ComparedCell, Judged, JudgedBy, ThresholdResult};
 use tare_model::units::{parse_bytes, parse_duration, parse_share};
 
-use crate::compare::figures::FIGURES;
+use crate::compare::figures::names;
+use crate::compare::ratio::NS;
 
 /// The limit of one figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,39 +32,30 @@ impl std::str::FromStr for Threshold {
         let (what, limit) = text.split_once(':').ok_or_else(form)?;
         let (what, limit) = (what.trim(), limit.trim());
         let limit = limit.strip_prefix('+').unwrap_or(limit).trim();
-        let Some((_, unit)) = FIGURES.iter().find(|f| f.0 == what) else {
-            let names = FIGURES.map(|f| f.0).join(", ");
+        let Some((_, unit)) = names().find(|(name, _)| *name == what) else {
+            let names: Vec<&str> = names().map(|(name, _)| name).collect();
+            let names = names.join(", ");
             return Err(format!(
                 "found the figure {what:?}, expected one of {names}"
             ));
         };
-        let amount = match *unit {
-            "ns" => parse_duration(limit).ok().map(|ns| ns as f64),
+        let amount = match unit {
+            NS => parse_duration(limit).ok().map(|ns| ns as f64),
             "bytes" => parse_bytes(limit).ok().map(|bytes| bytes as f64),
-            _ => limit
-                .parse()
-                .ok()
-                .filter(|x: &f64| x.is_finite() && *x >= 0.0),
+            _ => None,
         };
-        // An overhead can be near 0, so a share of it has no meaning.
-        let share = parse_share(limit)
-            .ok()
-            .filter(|_| !what.starts_with("over_"));
-        let limit = match (share, amount) {
+        let limit = match (parse_share(limit).ok(), amount) {
             (Some(share), _) => Limit::Share(share),
             (None, Some(amount)) => Limit::Amount(amount),
             (None, None) => {
-                let example = match *unit {
-                    "ns" => "200us",
-                    "bytes" => "20MB",
-                    _ => "0.1",
+                let amount = match unit {
+                    NS => ", or a duration like `200us`",
+                    "bytes" => ", or an amount like `20MB`",
+                    _ => "",
                 };
-                let expected = if what.starts_with("over_") {
-                    format!("a duration like `{example}`")
-                } else {
-                    format!("a share like `5%`, or an amount like `{example}`")
-                };
-                return Err(format!("found the limit {limit:?}, expected {expected}"));
+                return Err(format!(
+                    "found the limit {limit:?}, expected a share like `5%`{amount}"
+                ));
             }
         };
         Ok(Self {
@@ -75,20 +67,23 @@ impl std::str::FromStr for Threshold {
 }
 
 impl Threshold {
-    /// Compares the change of the figure in `cell` with the limit; `None` if the figure was not
-    /// measured or has too few samples.
+    /// Compares the change of the figure in `cell` with the limit; `None` if neither run has the
+    /// figure, although both have usable trials.
     #[must_use]
     pub fn judge(&self, cell: &ComparedCell, judged_by: JudgedBy) -> Option<Judged> {
-        let stated = |c: &&Change| c.what == self.what && c.supported;
-        let change = cell.changes.iter().find(stated)?;
-        let (limit, estimate, bound) = match self.limit {
-            Limit::Share(limit) => (limit, change.ratio, change.ratio_low),
-            Limit::Amount(limit) => (limit, Some(change.difference), change.low),
+        let change = cell.changes.iter().find(|c| c.ratio.what == self.what);
+        if change.is_none() && cell.trials_before > 0 && cell.trials_after > 0 {
+            return None;
+        }
+        let limit = match self.limit {
+            Limit::Share(limit) => Some(limit),
+            Limit::Amount(amount) => change.map(|c| amount / c.before),
         };
-        let found = match judged_by {
-            JudgedBy::Bound => bound,
-            JudgedBy::Estimate => estimate,
-        };
+        let found = change.and_then(|c| match judged_by {
+            JudgedBy::Bound => c.ratio.low,
+            JudgedBy::Estimate => Some(c.ratio.value),
+        });
+        let found = found.map(|ratio| ratio - 1.0);
         Some(Judged {
             threshold: self.text.clone(),
             mesh: cell.mesh.clone(),
@@ -96,8 +91,18 @@ impl Threshold {
             judged_by,
             found,
             limit,
-            exceeded: found.is_some_and(|found| found > limit),
+            result: match found.zip(limit) {
+                None => ThresholdResult::NotChecked,
+                Some((found, limit)) if found > limit => ThresholdResult::Exceeded,
+                Some(_) => ThresholdResult::NotExceeded,
+            },
         })
+    }
+
+    /// The threshold as it was written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
     }
 }
 
@@ -111,15 +116,15 @@ mod tests {
         assert_eq!(limit("p99:+5%"), Ok(Limit::Share(0.05)));
         assert_eq!(limit("p50: 200us"), Ok(Limit::Amount(200_000.0)));
         assert_eq!(limit("memory:+20MB"), Ok(Limit::Amount(20e6)));
-        assert_eq!(limit("cpu:+0.1"), Ok(Limit::Amount(0.1)));
-        assert_eq!(limit("over_p99:+1ms"), Ok(Limit::Amount(1e6)));
+        assert_eq!(limit("cpu:+20us"), Ok(Limit::Amount(20_000.0)));
+        assert_eq!(limit("ratio_p99:+10%"), Ok(Limit::Share(0.10)));
         for (wrong, expected) in [
             ("p99", "a figure and a limit"),
-            ("p98:+5%", "one of p50, p90"),
-            ("p99:+5", "a share like `5%`, or an amount like `200us`"),
+            ("p98:+5%", "one of p50, ratio_p50, p90"),
+            ("p99:+5", "a share like `5%`, or a duration like `200us`"),
             ("p99:-5%", "a share like"),
-            ("over_p99:+5%", "a duration like"),
-            ("cpu:+-1", "like `0.1`"),
+            ("ratio_p99:+1ms", "a share like `5%`"),
+            ("memory:+-1", "an amount like `20MB`"),
         ] {
             let error = wrong.parse::<Threshold>().unwrap_err().to_string();
             assert!(error.contains(expected), "{wrong}: {error}");

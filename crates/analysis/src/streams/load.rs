@@ -10,7 +10,7 @@ use tare_model::load::{Counts, EndpointResult, LoadResult};
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
 
 use crate::formats::hlog::{self, Seconds};
-use tare_stats::hierarchical::{self, Second};
+use tare_stats::series::{self, Second};
 use tare_stats::sparse::Sparse;
 use tare_stats::v2::Reader;
 use tare_stats::{Histogram, WireError};
@@ -290,7 +290,7 @@ impl LoadStream {
                 let latency = self.sums.add(interval, &mut self.reader)?;
                 if let Some(seconds) = &mut self.seconds {
                     let second = seconds.entry(interval.second).or_default();
-                    *second = hierarchical::sum(second, latency.iter());
+                    *second = series::sum(second, latency.iter());
                 }
                 if let Some((log, seconds)) = &mut self.log {
                     *log += &seconds.add(interval)?;

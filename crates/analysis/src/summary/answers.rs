@@ -1,81 +1,86 @@
-//! The answers: one sentence for each mesh, which states no more than the figures show.
+//! The answers: what the run shows about each mesh, in sentences that claim no more than the
+//! figures.
 
 use tare_model::mesh::Mesh;
-use tare_model::plan::{Load, Plan};
-use tare_model::summary::{Answer, Cell, Difference, Distinction};
+use tare_model::plan::Plan;
+use tare_model::summary::{Answer, Cell, MeshComparison, Outcome, Ratio, TrialSelection};
 use tare_model::worker::Plane;
 
+use super::comparisons::highest;
 use crate::figures;
 
-/// Longest title that is used in a sentence. A mesh with a longer title appears by its name.
+/// Longest title that is used in a sentence. If a title is longer, the name is used.
 const TITLE_CHARS: usize = 48;
 
-/// One answer for each mesh except the baseline, under the load with the highest rate.
-pub(super) fn of(plan: &Plan, cells: &[Cell], comparisons: usize) -> Vec<Answer> {
-    let highest = plan
-        .loads
-        .iter()
-        .max_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps));
-    let Some(load) = highest else {
+/// Below this p-value, meshes were disturbed unequally often, and no answer is stated.
+const DISTURBED_P_MIN: f64 = 0.05;
+
+/// Most meshes for which also the pairs without the baseline have a sentence.
+const ALL_PAIRS_MESHES_MAX: usize = 3;
+
+/// One answer for each pair of meshes, under the load with the highest rate: with the baseline and, in
+/// a plan with few meshes, also without it.
+pub(super) fn of(
+    plan: &Plan,
+    cells: &[Cell],
+    comparisons: &[MeshComparison],
+    disturbed_equally_p: Option<f64>,
+) -> Vec<Answer> {
+    let Some(load) = highest(plan) else {
         return Vec::new();
     };
-    let find = |mesh: &str| cells.iter().find(|c| c.mesh == mesh && c.load == load.name);
-    let Some(base) = find(&plan.baseline) else {
-        return Vec::new();
+    let mut meshes: Vec<&Mesh> = plan.meshes.iter().collect();
+    meshes.sort_by_key(|m| m.name != plan.baseline);
+    let mut pairs: Vec<(&Mesh, &Mesh)> = Vec::new();
+    for (i, reference) in meshes.iter().enumerate() {
+        if i == 0 || meshes.len() <= ALL_PAIRS_MESHES_MAX {
+            pairs.extend(meshes[i + 1..].iter().map(|mesh| (*mesh, *reference)));
+        }
+    }
+    let cell = |mesh: &Mesh| {
+        cells
+            .iter()
+            .find(|c| c.mesh == mesh.name && c.load == load.name)
     };
-    plan.meshes
-        .iter()
-        .filter(|mesh| mesh.name != plan.baseline)
-        .filter_map(|mesh| {
-            let subject = subject(mesh, &plan.meshes);
-            let cell = find(&mesh.name)?;
-            let caution = caution(cell, comparisons);
-            Some(Answer {
-                caution,
-                ..answer(mesh, subject, load, cell, base)
-            })
+    let answer = |(mesh, reference): (&Mesh, &Mesh)| {
+        let (own, other) = (cell(mesh)?, cell(reference)?);
+        let same = |c: &&MeshComparison| {
+            c.load == load.name && c.mesh == mesh.name && c.reference == reference.name
+        };
+        let comparison = comparisons.iter().find(same);
+        let unequal = disturbed_equally_p.is_some_and(|p| p < DISTURBED_P_MIN);
+        let median = comparison.and_then(|c| c.ratio("p50")).filter(|_| !unequal);
+        let head = format!(
+            "{} against {} at {}",
+            subject(mesh, &plan.meshes),
+            subject(reference, &plan.meshes),
+            figures::rate(load.rate_rps)
+        );
+        let body = match comparison {
+            _ if unequal => {
+                "no answer, because something outside the trials disturbed some meshes \
+                             more often than others"
+                    .to_owned()
+            }
+            Some(comparison) => sentence(comparison, own, reference.name == plan.baseline),
+            None => missing(own, other),
+        };
+        Some(Answer {
+            mesh: mesh.name.clone(),
+            reference: reference.name.clone(),
+            load: load.name.clone(),
+            grade: own.verdict.grade.max(other.verdict.grade),
+            outcome: median.map(|r| r.outcome),
+            text: format!("{head}: {body}."),
+            caution: comparison
+                .filter(|_| !unequal)
+                .and_then(|c| caution(c, own)),
         })
-        .collect()
+    };
+    pairs.into_iter().filter_map(answer).collect()
 }
 
-fn answer(mesh: &Mesh, subject: &str, load: &Load, cell: &Cell, base: &Cell) -> Answer {
-    let median = difference(cell, "p50").filter(|d| d.supported);
-    Answer {
-        mesh: mesh.name.clone(),
-        load: load.name.clone(),
-        grade: cell.verdict.grade.max(base.verdict.grade),
-        distinction: median.map(|d| d.distinction),
-        text: sentence(subject, &figures::rate(load.rate_rps), cell, base),
-        caution: None,
-    }
-}
-
-/// A caution if the correction for the number of comparisons changes the outcome at p50 or p99.
-fn caution(cell: &Cell, comparisons: usize) -> Option<String> {
-    let weakened: Vec<&str> = [("p50", "the median"), ("p99", "p99")]
-        .into_iter()
-        .filter(|(what, _)| {
-            let stated = difference(cell, what).filter(|d| d.supported);
-            let changed = |d: &Difference| {
-                d.inference
-                    .as_ref()
-                    .is_some_and(|i| i.corrected != d.distinction)
-            };
-            stated.is_some_and(changed)
-        })
-        .map(|(_, words)| words)
-        .collect();
-    if weakened.is_empty() {
-        return None;
-    }
-    Some(format!(
-        "Among the {comparisons} comparisons of this report, the difference in {} may be chance \
-         (Holm's correction).",
-        weakened.join(" and in ")
-    ))
-}
-
-/// The title of a mesh if it is short and no other mesh has it, else the name.
+/// The title of a mesh if it is short and unique, else its name.
 fn subject<'a>(mesh: &'a Mesh, all: &[Mesh]) -> &'a str {
     let title = mesh.title.trim();
     let shared = all.iter().filter(|m| m.title.trim() == title).count() > 1;
@@ -86,106 +91,130 @@ fn subject<'a>(mesh: &'a Mesh, all: &[Mesh]) -> &'a str {
     }
 }
 
-fn difference<'a>(cell: &'a Cell, what: &str) -> Option<&'a Difference> {
-    cell.overhead
-        .as_ref()?
-        .latency
+/// Why two meshes are not compared.
+fn missing(own: &Cell, other: &Cell) -> String {
+    for cell in [own, other] {
+        if cell.trials_used.is_empty() {
+            return format!("no comparison, because {} has no usable trial", cell.mesh);
+        }
+    }
+    "no comparison, because no block has usable trials of both".to_owned()
+}
+
+/// Limits first, then the median, p99 and CPU. The proxies' CPU and memory follow in comparisons with
+/// the baseline only, because they are figures of the mesh and not of the pair.
+fn sentence(comparison: &MeshComparison, own: &Cell, baseline: bool) -> String {
+    let mut parts: Vec<String> = saturation(own).into_iter().collect();
+    let latencies = [("p50", "the median"), ("p99", "p99")];
+    let said: Vec<String> = latencies
         .iter()
-        .find(|d| d.what == what)
+        .filter_map(|(what, name)| Some(ratio(comparison.ratio(what)?, name, true)))
+        .collect();
+    if said.is_empty() {
+        parts.push("too few responses for a comparison".to_owned());
+    }
+    parts.extend(said);
+    let cpu = [
+        ("proxy_cpu", "proxy CPU per request"),
+        ("cpu", "CPU per request"),
+    ];
+    let cpu = cpu
+        .iter()
+        .find_map(|(what, name)| Some((comparison.ratio(what)?, name)));
+    parts.extend(cpu.map(|(r, name)| ratio(r, name, false)));
+    parts.extend(proxies(own).filter(|_| baseline));
+    parts.join("; ")
 }
 
-fn sentence(mesh: &str, rate: &str, cell: &Cell, base: &Cell) -> String {
-    let baseline = &base.mesh;
-    if cell.trials_used.is_empty() {
-        return format!("{mesh}: no usable trial at {rate}.");
-    }
-    if base.trials_used.is_empty() {
-        return format!("{mesh}: no comparison, because {baseline} has no usable trial at {rate}.");
-    }
-    let Some(median) = difference(cell, "p50") else {
-        return format!(
-            "{mesh}: no comparison, because no block at {rate} has usable trials of both {mesh} \
-             and {baseline}."
-        );
-    };
-    if !median.supported {
-        return format!("{mesh}: too few responses at {rate} for a comparison.");
-    }
-    let shown = figures::duration_interval(median.value, median.low, median.high);
-    let latency = match median.distinction {
-        Distinction::Higher => {
-            format!("{mesh} added {shown} to the median{} at {rate}", tail(cell))
-        }
-        Distinction::Lower => {
-            let shown = figures::duration_interval(
-                -median.value,
-                median.high.map(|x| -x),
-                median.low.map(|x| -x),
-            );
-            format!(
-                "{mesh} reduced the median by {shown}{} at {rate}",
-                tail(cell)
-            )
-        }
-        Distinction::NotDistinguishable => format!(
-            "{mesh}: not distinguishable from {baseline} in the median at {rate}{}; the difference \
-             was {shown}{}",
-            within(median),
-            tail(cell)
+/// `the median is x5.3 (4.5 to 6.2), +2.3 ms on this machine`.
+fn ratio(ratio: &Ratio, name: &str, here: bool) -> String {
+    let interval = figures::ratio_interval(ratio.value, ratio.low, ratio.high);
+    let here = match here {
+        true => format!(
+            ", {} on this machine",
+            figures::signed_duration(ratio.difference)
         ),
-        Distinction::TooFewBlocks => {
-            return format!(
-                "{mesh}: the difference of {shown} in the median at {rate} may be chance, because \
-                 only one block was compared."
-            );
-        }
+        false => String::new(),
     };
-    format!("{latency}{}.", cost(cell))
-}
-
-/// The margin within which the two are equivalent. It limits the difference, whereas "not
-/// distinguishable" alone does not.
-fn within(median: &Difference) -> String {
-    median.inference.as_ref().map_or(String::new(), |i| {
-        format!(" within {}", figures::duration(i.equivalent_within))
-    })
-}
-
-/// The outcome at p99; empty if p99 has too few samples.
-fn tail(cell: &Cell) -> String {
-    let Some(p99) = difference(cell, "p99").filter(|d| d.supported) else {
-        return String::new();
-    };
-    let median = difference(cell, "p50").map(|d| d.distinction);
-    let shown = figures::duration_interval(p99.value, p99.low, p99.high);
-    match p99.distinction {
-        d if Some(d) == median && d == Distinction::Higher => format!(" and {shown} to p99"),
-        Distinction::Higher => format!(" (and p99 was higher by {shown})"),
-        Distinction::Lower => format!(" (and p99 was lower: {shown})"),
-        Distinction::NotDistinguishable if median != Some(Distinction::NotDistinguishable) => {
-            " (p99: not distinguishable)".to_owned()
+    match ratio.outcome {
+        Outcome::Different => match figures::wide_factor(ratio.low, ratio.high) {
+            Some(factor) => format!("{name} is different: {factor}{here}"),
+            None => format!("{name} is {interval}{here}"),
+        },
+        Outcome::Same => {
+            let margin = figures::percent(ratio.margin);
+            let margin = margin.trim_start_matches('+');
+            format!("{name} is the same within {margin}: {interval}")
         }
-        _ => String::new(),
+        Outcome::NotResolved => format!("{name} is not resolved: {}", figures::unresolved(ratio)),
     }
 }
 
-/// CPU and memory of the data plane; empty if they were not measured.
-fn cost(cell: &Cell) -> String {
-    let Some(plane) = cell.planes.get(&Plane::DataPlane) else {
-        return String::new();
-    };
-    let Some(per_krps) = &plane.cpu_cores_per_krps else {
-        return String::new();
-    };
-    let tenth = |x: f64| x / 10.0;
-    let shown = figures::interval(
-        tenth(per_krps.value),
-        per_krps.low.map(tenth),
-        per_krps.high.map(tenth),
-        "cores",
-    );
-    format!(
-        "; the data plane used {shown} per 100 rps and {} of memory",
-        figures::bytes(plane.memory_bytes.value)
-    )
+/// What limited the mesh: `saturated in 3 of 5 trials (...), it carried 469 of 500 rps`.
+fn saturation(cell: &Cell) -> Option<String> {
+    let saturation = cell.saturation.as_ref()?;
+    let first = saturation.found.first()?;
+    let (trials, all) = (saturation.trials, cell.trials_used.len());
+    let carried = cell.achieved_rps.filter(|rps| *rps < 0.99 * cell.rate_rps);
+    let carried = carried.map_or(String::new(), |rps| {
+        format!(
+            ", it carried {:.0} of {}",
+            rps,
+            figures::rate(cell.rate_rps)
+        )
+    });
+    Some(format!(
+        "saturated in {trials} of {all} trials ({first}){carried}"
+    ))
+}
+
+/// What qualifies the answer: other trials that give another outcome, and requests that failed.
+fn caution(comparison: &MeshComparison, own: &Cell) -> Option<String> {
+    let mut sentences: Vec<String> = Vec::new();
+    for what in ["p50", "p99"] {
+        for variant in comparison.ratio(what).into_iter().flat_map(|r| &r.variants) {
+            let blocks = variant.blocks;
+            let trials = match variant.trials {
+                TrialSelection::AllBlocks => {
+                    format!(
+                        "over the first attempts at all {blocks} blocks, also the disturbed ones"
+                    )
+                }
+                TrialSelection::WithoutSuspect => {
+                    format!("over the {blocks} blocks without a suspect trial")
+                }
+            };
+            let interval = figures::ratio_interval(variant.value, variant.low, variant.high);
+            let outcome = variant.outcome.words();
+            sentences.push(format!("{trials}, {what} is {outcome}: {interval}"));
+        }
+    }
+    let p99 = own
+        .latency_of_all
+        .iter()
+        .find(|p| p.name == "p99" && p.supported);
+    if let Some(p99) = p99 {
+        let found = p99.value_ns.map_or_else(
+            || "not answered within the timeout".to_owned(),
+            |ns| figures::duration(ns as f64),
+        );
+        let failed = figures::count(own.counts.planned - own.counts.ok);
+        sentences.push(format!(
+            "latencies are of successful requests; of all, {failed} of which failed, p99 is {found}"
+        ));
+    }
+    let text = sentences.join("; ");
+    let mut letters = text.chars();
+    let first = letters.next()?;
+    Some(format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+fn proxies(cell: &Cell) -> Option<String> {
+    let plane = cell.planes.get(&Plane::DataPlane)?;
+    let per_krps = plane.cpu_cores_per_krps.as_ref()?;
+    let cores = figures::interval(per_krps.value, per_krps.low, per_krps.high, "cores");
+    let memory = figures::bytes(plane.memory_bytes.value);
+    Some(format!(
+        "its proxies used {cores} per 1,000 rps and {memory} of memory"
+    ))
 }

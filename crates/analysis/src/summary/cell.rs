@@ -4,53 +4,69 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tare_model::load::Counts;
 use tare_model::plan::{Load, Plan};
-use tare_model::summary::{Cell, EndpointRow, PlaneEstimate, Quantile, SpectrumPoint};
+use tare_model::summary::{
+    Cell, EndpointRow, Estimate, PlaneEstimate, Saturation, SpectrumPoint, TrialStatus,
+};
 use tare_model::trial::{MemoryKind, PlaneUse};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
 use super::{instrument, named};
-use crate::compare::estimates::{Method, QUANTILES, estimate, pooled, quantiles};
+use crate::compare::percentiles::{percentiles, percentiles_of_all, pooled, typical};
 use crate::compare::stopping;
 use crate::figures;
 use crate::trials::{self, Decoded, Trial};
-use tare_stats::bootstrap::samples_needed;
-use tare_stats::hierarchical::Second;
+use tare_stats::effect::mean_interval;
 use tare_stats::hist::Histogram;
+use tare_stats::order::samples_needed;
 
 /// Points of a spectrum per factor of ten in `1 - q`.
 const POINTS_PER_NINE: f64 = 25.0;
 
-/// The cell, without its overhead over the baseline.
-pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> Cell {
+/// Percentiles without which a cell is suspect.
+const REQUIRED: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
+
+/// The cell. `changed`: whether the machine changed its state during the run.
+pub(super) fn of(
+    plan: &Plan,
+    trials: &[Trial<'_>],
+    mesh: &str,
+    load: &Load,
+    changed: bool,
+) -> Cell {
     let here: Vec<&Trial<'_>> = trials::of_cell(trials, mesh, &load.name).collect();
     let used = trials::used(trials, mesh, &load.name);
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
     let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
-    let confidence = stopping::confidence(plan);
-    let method = Method::new(latencies.len(), plan.seed, confidence);
-    let seconds: Vec<&[Second]> = used.iter().map(|t| t.seconds).collect();
+    let confidence = stopping::level(plan).different;
     let mut counts = Counts::default();
     loads.iter().for_each(|l| counts.add(&l.result.counts));
     let rates: Vec<f64> = loads.iter().map(|l| l.result.rate.achieved).collect();
     let index = |t: &&Trial<'_>| t.result.trial.index;
+    let with = |status| -> Vec<u32> {
+        here.iter()
+            .filter(|t| t.status == status)
+            .map(index)
+            .collect()
+    };
     Cell {
         mesh: mesh.to_owned(),
         load: load.name.clone(),
         rate_rps: load.rate_rps,
         achieved_rps: (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64),
         trials_used: used.iter().map(index).collect(),
-        trials_invalid: here
-            .iter()
-            .filter(|t| t.verdict.grade == Grade::Invalid)
-            .map(index)
-            .collect(),
+        trials_failed: with(TrialStatus::Failed),
+        trials_disturbed: [TrialStatus::RunAgain, TrialStatus::LeftOut]
+            .map(with)
+            .concat(),
+        saturation: saturation(&used),
+        latency_of_all: percentiles_of_all(&latencies, &counts),
         counts,
         verdict: verdict(&here, &used, &latencies),
-        latency: quantiles(&latencies, &seconds, Some(&method)),
+        latency: typical(&latencies, confidence, changed),
         spectrum: spectrum(&latencies),
-        service_time: without_intervals(loads.iter().map(|l| &l.service_time)),
-        lateness: without_intervals(loads.iter().map(|l| &l.lateness)),
+        service_time: percentiles(loads.iter().map(|l| &l.service_time)),
+        lateness: percentiles(loads.iter().map(|l| &l.lateness)),
         planes: planes(&used, confidence),
         machine_busy_cores: estimate(
             &used
@@ -61,8 +77,13 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
             confidence,
         ),
         endpoints: endpoints(&loads),
-        overhead: None,
-        cost: super::cost::of(plan.prices.as_ref(), &used, load, confidence),
+        cost: super::cost::of(
+            plan.prices.as_ref(),
+            &used,
+            &super::proxy_cpu::lines(trials, mesh),
+            load,
+            confidence,
+        ),
         named: named::of(&used),
         instrument: instrument::instrument(&loads),
         core_to_core: instrument::core_to_core(&loads),
@@ -70,17 +91,37 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>], mesh: &str, load: &Load) -> 
     }
 }
 
-/// Quantiles of the pooled runs, without intervals.
-fn without_intervals<'a>(runs: impl Iterator<Item = &'a Histogram>) -> Vec<Quantile> {
-    quantiles(&runs.collect::<Vec<_>>(), &[], None)
+/// The limits that used trials reached: findings of saturation beyond the threshold for invalid trials.
+fn saturation(used: &[&Trial<'_>]) -> Option<Saturation> {
+    let limits = |t: &Trial<'_>| -> Vec<String> {
+        let reasons = t.verdict.reasons.iter();
+        let limit = |f: &&Finding| f.grade == Grade::Invalid && f.reason.is_saturation();
+        reasons.filter(limit).map(|f| f.found.clone()).collect()
+    };
+    let each: Vec<Vec<String>> = used
+        .iter()
+        .map(|t| limits(t))
+        .filter(|l| !l.is_empty())
+        .collect();
+    let trials = each.len() as u32;
+    let mut found: Vec<String> = Vec::new();
+    for limit in each.into_iter().flatten() {
+        if !found.contains(&limit) {
+            found.push(limit);
+        }
+    }
+    (trials > 0).then_some(Saturation { trials, found })
 }
 
 /// The verdict on a cell: the reasons of its used trials (of all trials if none is used), and
-/// findings about the pooled counts. Whether there are enough samples depends on the pooled counts
-/// and not on single trials.
+/// findings about their number and size.
 fn verdict(here: &[&Trial<'_>], used: &[&Trial<'_>], latencies: &[&Histogram]) -> Verdict {
     let judged = if used.is_empty() { here } else { used };
     let mut findings = reasons(judged);
+    // A limit that a trial reached is a result. It does not make the cell invalid.
+    for finding in findings.iter_mut().filter(|_| !used.is_empty()) {
+        finding.grade = finding.grade.min(Grade::Suspect);
+    }
     match used.len() {
         0 => findings.push(Finding::new(
             Grade::Invalid,
@@ -97,22 +138,16 @@ fn verdict(here: &[&Trial<'_>], used: &[&Trial<'_>], latencies: &[&Histogram]) -
         )),
         _ => {}
     }
-    let samples: u64 = latencies.iter().map(|h| h.len()).sum();
-    let short: Vec<String> = QUANTILES
+    let samples = latencies.iter().map(|h| h.len()).min().unwrap_or(0);
+    let short: Vec<String> = REQUIRED
         .iter()
         .filter(|(_, q)| !used.is_empty() && samples < samples_needed(*q))
         .map(|(name, q)| format!("{name} needs {}", figures::count(samples_needed(*q))))
         .collect();
     if !short.is_empty() {
-        findings.push(Finding::new(
-            Grade::Suspect,
-            Reason::TooFewSamples,
-            format!(
-                "{} responses: {}",
-                figures::count(samples),
-                short.join(", ")
-            ),
-        ));
+        let short = short.join(", ");
+        let found = format!("a trial has {} responses: {short}", figures::count(samples));
+        findings.push(Finding::new(Grade::Suspect, Reason::TooFewSamples, found));
     }
     Verdict::from_findings(findings)
 }
@@ -252,8 +287,21 @@ fn endpoints(loads: &[&Decoded<'_>]) -> Vec<EndpointRow> {
             EndpointRow {
                 name: name.to_owned(),
                 counts,
-                latency: without_intervals(latency),
+                latency: percentiles(latency),
             }
         })
         .collect()
+}
+
+/// Mean of a quantity that cannot be negative, with its interval at `confidence`; `None`
+/// without a run.
+#[must_use]
+pub(super) fn estimate(runs: &[f64], confidence: f64) -> Option<Estimate> {
+    let (value, half) = mean_interval(runs, confidence)?;
+    Some(Estimate {
+        value,
+        low: half.map(|h| (value - h).max(0.0)),
+        high: half.map(|h| value + h),
+        runs: runs.to_vec(),
+    })
 }

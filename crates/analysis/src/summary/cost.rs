@@ -1,30 +1,42 @@
 //! Monthly cost of a mesh, for the rate, the number of proxies and the prices of the plan.
 //!
-//! The data plane's CPU is assumed to be proportional to the rate, and its memory to the number of
-//! proxies. The control plane counts as it was measured. The cost is computed for each run, so that
-//! its interval is that of the sum.
+//! The data plane's CPU is the fixed cost of the proxies and that of each request; where idle proxies
+//! were not sampled, it is assumed to be proportional to the rate. Its memory is assumed to be
+//! proportional to the number of proxies. The control plane counts as it was measured. The cost is
+//! computed for each trial, so that its interval is that of the sum. A rate far above the measured ones
+//! has no cost, because nothing shows that the line continues.
 
-use tare_model::plan::{Load, Prices};
-use tare_model::summary::Cost;
+use std::collections::BTreeMap;
+
+use tare_model::plan::{Load, Plan, Prices};
+use tare_model::summary::{Cell, Cost};
 use tare_model::worker::Plane;
 
-use crate::compare::estimates::estimate;
+use super::cell::estimate;
+use super::proxy_cpu::Line;
+use crate::figures;
 use crate::trials::Trial;
 
 /// Hours in a month: 365.25 days divided by 12.
 const HOURS: f64 = 730.5;
 const GIB: f64 = 1_073_741_824.0;
+/// Largest rate for which costs are computed, relative to the measured one.
+const BEYOND_MAX: f64 = 2.0;
 
 /// The cost of a cell; `None` without prices, without a sampled run, or for a mesh without
 /// processes.
 pub(super) fn of(
     prices: Option<&Prices>,
     used: &[&Trial<'_>],
+    lines: &BTreeMap<u32, Line>,
     load: &Load,
     confidence: f64,
 ) -> Option<Cost> {
     let prices = prices?;
     let rps = prices.rps.unwrap_or(load.rate_rps);
+    if rps > BEYOND_MAX * load.rate_rps {
+        return None;
+    }
     let mut proxies = prices.proxies;
     let (mut cores, mut gib, mut money) = (Vec::new(), Vec::new(), Vec::new());
     for trial in used {
@@ -39,7 +51,11 @@ pub(super) fn of(
         }
         let at = *proxies.get_or_insert(f64::from(data.processes));
         let share = at / f64::from(data.processes.max(1));
-        let c = data.cpu_cores / achieved * rps + control.cpu_cores;
+        let proxies = match lines.get(&trial.result.trial.block) {
+            Some(line) => line.fixed * share + line.slope * rps,
+            None => data.cpu_cores / achieved * rps,
+        };
+        let c = proxies + control.cpu_cores;
         let g = (data.memory_mean_bytes * share + control.memory_mean_bytes) / GIB;
         cores.push(c);
         gib.push(g);
@@ -51,5 +67,26 @@ pub(super) fn of(
         cores: estimate(&cores, confidence)?,
         memory_gib: estimate(&gib, confidence)?,
         per_month: estimate(&money, confidence)?,
+    })
+}
+
+/// Why no cost is stated under some loads; `None` if it is stated under all.
+pub(super) fn refused(plan: &Plan, cells: &[Cell]) -> Option<String> {
+    let rps = plan.prices.as_ref()?.rps?;
+    let too_low = |l: &&Load| rps > BEYOND_MAX * l.rate_rps;
+    let highest = plan
+        .loads
+        .iter()
+        .filter(too_low)
+        .map(|l| l.rate_rps)
+        .reduce(f64::max)?;
+    cells.iter().any(|c| c.planes.contains_key(&Plane::DataPlane)).then(|| {
+        format!(
+            "no cost at {} from the load with {}: a rate more than {BEYOND_MAX} times the measured one \
+             would be a guess; add a load with at least {}",
+            figures::rate(rps),
+            figures::rate(highest),
+            figures::rate(rps / BEYOND_MAX)
+        )
     })
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use tare_model::load::transport::{InstrumentError, TlsResult};
-use tare_model::summary::{CoreToCore, Instrument, Quantile, Tls};
+use tare_model::summary::{CoreToCore, Instrument, Percentile, Tls};
 
-use crate::compare::estimates::quantiles;
+use crate::compare::percentiles::percentiles;
 use crate::cores;
 use crate::trials::Decoded;
 use tare_stats::Histogram;
@@ -14,9 +14,8 @@ use tare_stats::Histogram;
 fn pooled(
     loads: &[&Decoded<'_>],
     of: for<'a> fn(&'a Decoded<'_>) -> Option<&'a Histogram>,
-) -> Vec<Quantile> {
-    let runs: Vec<&Histogram> = loads.iter().filter_map(|l| of(l)).collect();
-    quantiles(&runs, &[], None)
+) -> Vec<Percentile> {
+    percentiles(loads.iter().filter_map(|l| of(l)))
 }
 
 /// The generators' own error; `None` if no trial sampled kernel timestamps.

@@ -1,31 +1,34 @@
 //! From the trials of a run to its [`Summary`]. Pure, so that every output can be derived again
 //! from the run directory.
 //!
-//! Invalid trials are always listed and never used. Suspect trials are used and marked. Notes name
-//! what is missing. The block is the unit of replication ([`tare_stats::bootstrap`]).
+//! The block is the unit of replication: all requests of a trial share its conditions. Which trials are
+//! used is decided in [`crate::blocks`]; all are listed.
 
 mod answers;
 mod cell;
-mod correction;
+mod comparisons;
 mod cost;
 mod instrument;
+mod machine;
 mod named;
 mod outliers;
-mod overhead;
+mod proxy_cpu;
+
+use std::collections::BTreeSet;
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::RunManifest;
 use tare_model::plan::Plan;
 use tare_model::summary::published::published;
-use tare_model::summary::{Cell, Setup, Summary, TrialRow};
+use tare_model::summary::{Cell, Setup, Summary, TrialRow, TrialStatus};
 use tare_model::verdict::Grade;
 
 pub use named::METHODS;
 
-use crate::compare::estimates::EQUIVALENCE_MARGIN;
+use crate::blocks::is_disturbed;
 use crate::compare::stopping;
 use crate::trials::{self, StoredTrial, Trial};
-use tare_stats::bootstrap::CONFIDENCE;
+use tare_stats::CONFIDENCE;
 
 /// Analyses a run. `notes` are the notes from reading its directory.
 #[must_use]
@@ -52,17 +55,18 @@ pub fn summarise_without(
         .and_then(|s| s.reached_after)
         .unwrap_or(plan.repeats);
     note_missing_trials(plan, blocks, &trials, &mut notes);
+    note_left_out_blocks(&trials, &mut notes);
+    let machine = machine::state(plan, &trials);
     let mut cells: Vec<Cell> = Vec::new();
     for mesh in &plan.meshes {
         for load in &plan.loads {
-            cells.push(cell::of(plan, &trials, &mesh.name, load));
+            cells.push(cell::of(plan, &trials, &mesh.name, load, machine.changed));
         }
     }
-    for cell in &mut cells {
-        cell.overhead = overhead::of(plan, &trials, &cell.mesh, &cell.load);
-    }
-    let comparisons = correction::apply(&mut cells, 1.0 - stopping::confidence(plan));
-    let answers = answers::of(plan, &cells, comparisons.0);
+    notes.extend(cost::refused(plan, &cells));
+    let comparisons = comparisons::of(plan, &trials);
+    let (mesh_trials, disturbed_equally_p) = machine::mesh_trials(plan, &trials);
+    let answers = answers::of(plan, &cells, &comparisons, disturbed_equally_p);
     let mut rows: Vec<_> = trials.iter().map(Trial::row).collect();
     mark_outliers(plan, &trials, &mut rows);
     rows.sort_by(|a, b| (a.index, &a.dir).cmp(&(b.index, &b.dir)));
@@ -75,7 +79,7 @@ pub fn summarise_without(
         started_unix_ns: manifest.started_unix_ns,
         baseline: plan.baseline.clone(),
         trials_planned: planned(plan, blocks),
-        trials_done: stored.len() as u32,
+        trials_done: done(&trials),
         setup: setup(manifest, blocks),
         confidence: CONFIDENCE,
         grade: grade(planned(plan, blocks), &trials, &cells),
@@ -84,7 +88,12 @@ pub fn summarise_without(
         trials: rows,
         fingerprint: manifest.fingerprint.clone(),
         notes,
-        equivalence_margin: EQUIVALENCE_MARGIN,
+        margins: plan.margins,
+        comparisons,
+        mesh_trials,
+        disturbed_equally_p,
+        proxy_cpu: proxy_cpu::of(plan, &trials),
+        machine,
         stopping,
         published: published().to_vec(),
     }
@@ -94,7 +103,7 @@ fn mark_outliers(plan: &Plan, trials: &[Trial<'_>], rows: &mut [TrialRow]) {
     for mesh in &plan.meshes {
         for load in &plan.loads {
             for (index, outlier) in outliers::of(&trials::used(trials, &mesh.name, &load.name)) {
-                let here = |r: &&mut TrialRow| r.index == index && r.used;
+                let here = |r: &&mut TrialRow| r.index == index && r.status == TrialStatus::Used;
                 if let Some(row) = rows.iter_mut().find(here) {
                     row.outlier = Some(outlier);
                 }
@@ -107,14 +116,15 @@ fn planned(plan: &Plan, blocks: u32) -> u32 {
     (plan.meshes.len() * plan.loads.len()) as u32 * blocks
 }
 
-/// The grade of a run: invalid if a mesh has no usable trial under a load; suspect if any trial is
-/// suspect or unused, any cell is suspect, or trials are missing.
+/// The grade of a run: invalid if a mesh has no usable trial under a load, or every block is disturbed;
+/// suspect if any trial is suspect or unused, any cell is suspect, or trials are missing. A trial whose
+/// block was run again does not count.
 fn grade(planned: u32, trials: &[Trial<'_>], cells: &[Cell]) -> Grade {
-    let complete = trials.len() >= planned as usize;
-    let good = trials
-        .iter()
-        .all(|t| t.used && t.verdict.grade == Grade::Valid);
-    if cells.iter().any(|c| c.trials_used.is_empty()) {
+    let complete = done(trials) >= planned;
+    let counted = || trials.iter().filter(|t| t.status != TrialStatus::RunAgain);
+    let good = counted().all(|t| t.is_used() && t.verdict.grade == Grade::Valid);
+    let disturbed = counted().any(|t| t.is_used() && is_disturbed(&t.verdict));
+    if disturbed || cells.iter().any(|c| c.trials_used.is_empty()) {
         Grade::Invalid
     } else if complete && good && cells.iter().all(|c| c.verdict.grade == Grade::Valid) {
         Grade::Valid
@@ -124,11 +134,36 @@ fn grade(planned: u32, trials: &[Trial<'_>], cells: &[Cell]) -> Grade {
 }
 
 fn note_missing_trials(plan: &Plan, blocks: u32, trials: &[Trial<'_>], notes: &mut Vec<String>) {
-    let (planned, done) = (planned(plan, blocks) as usize, trials.len());
+    let (planned, done) = (planned(plan, blocks), done(trials));
     if done < planned {
         notes.push(format!(
             "the run is incomplete: {done} of {planned} trials are done; continue it with \
              tare run --resume"
+        ));
+    }
+}
+
+/// Number of planned trials that are on disk, at any attempt.
+fn done(trials: &[Trial<'_>]) -> u32 {
+    let specs = trials.iter().map(|t| &t.result.trial);
+    let places = specs.map(|s| (s.block, &s.mesh.name, &s.load.name));
+    places.collect::<BTreeSet<_>>().len() as u32
+}
+
+fn note_left_out_blocks(trials: &[Trial<'_>], notes: &mut Vec<String>) {
+    let left_out: Vec<String> = machine::left_out(trials)
+        .iter()
+        .map(|b| (b + 1).to_string())
+        .collect();
+    if !left_out.is_empty() {
+        notes.push(format!(
+            "something outside the trials disturbed {} {}; left out for all meshes",
+            if left_out.len() == 1 {
+                "block"
+            } else {
+                "blocks"
+            },
+            left_out.join(", ")
         ));
     }
 }

@@ -3,7 +3,7 @@
 use tare_model::summary::{MethodFigure, MethodSummary};
 use tare_model::worker::Plane;
 
-use crate::compare::estimates::QUANTILES;
+use crate::compare::percentiles::QUANTILES;
 use crate::trials::Trial;
 use tare_stats::order::{middle, sorted};
 

@@ -11,11 +11,13 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::kubernetes::KubernetesSettings;
+use super::margins::MarginsFile;
 use super::prices::PricesFile;
 use super::repeats::RepeatsFile;
 use crate::graph::ServiceGraph;
 use crate::limits::{
-    CONNECTIONS_MAX, INSTANCES_MAX, THREADS_MAX, TRIAL_TIMEOUT_NS_MAX, TRIAL_WINDOW_NS_MAX,
+    CONNECTIONS_MAX, INSTANCES_MAX, RERUNS_MAX, THREADS_MAX, TRIAL_TIMEOUT_NS_MAX,
+    TRIAL_WINDOW_NS_MAX,
 };
 use crate::load::Pace;
 use crate::mesh::SettingsFile;
@@ -52,9 +54,15 @@ pub(super) struct PlanFile {
     /// Several loads, instead of `load`.
     #[schemars(with = "Vec<LoadFile>")]
     pub(super) loads: Field<List<LoadFile>>,
-    /// Number of blocks, 1 to 1000; each runs every mesh and load once. Default: 3. Or a map
+    /// Number of blocks, 1 to 1000; each runs every mesh and load once. Default: 5. Or a map
     /// with `until`: repeat until intervals are narrow enough.
     pub(super) repeats: Field<Short<u32, RepeatsFile>>,
+    /// How often a block that something outside the trials disturbed is run again, with the trials of
+    /// all meshes, 0 to 3. Default: 1.
+    pub(super) reruns: Field<Count<0, RERUNS_MAX>>,
+    /// Up to which share two figures count as the same. Default: 5% for the median, 10% for higher
+    /// percentiles, 3% for CPU per request, 5% for memory.
+    pub(super) margins: Field<MarginsFile>,
     /// Seed of everything random. Default: 1.
     pub(super) seed: Field<u64>,
     /// Prices of CPU and memory, for the cost per month. Default: no costs are computed.
@@ -172,14 +180,14 @@ pub(super) struct LoadFile {
     pub(super) connections: Field<List<Count<1, CONNECTIONS_MAX>>>,
     /// Event-loop threads of the generator, 1 to 256. Default: 1.
     pub(super) threads: Field<Count<1, THREADS_MAX>>,
-    /// Arrival process. Default: constant.
+    /// Arrival process. Default: poisson, because evenly spaced requests hardly ever queue.
     #[schemars(with = "ArrivalsText")]
     pub(super) arrivals: Field<String>,
     /// How the generator waits. Default: sleep.
     pub(super) pace: Field<Pace>,
     /// The measured window, up to 24h. Default: 10s.
     pub(super) duration: Field<Duration<1, TRIAL_WINDOW_NS_MAX>>,
-    /// Warm-up with the same load before the window, excluded from results; up to 24h. Default: 2s.
+    /// Warm-up with the same load before the window, excluded from results; up to 24h. Default: 3s.
     pub(super) warmup: Field<Duration<0, TRIAL_WINDOW_NS_MAX>>,
     /// From the intended instant to the timeout, up to 1h. Default: 10s.
     pub(super) timeout: Field<Duration<1, TRIAL_TIMEOUT_NS_MAX>>,

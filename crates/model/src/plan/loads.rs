@@ -105,7 +105,7 @@ fn expand(
         arrivals,
         pace: entry.pace.or(Pace::default())?,
         duration_ns,
-        warmup_ns: entry.warmup.or(Duration(2 * SECOND_NS))?.0,
+        warmup_ns: entry.warmup.or(Duration(3 * SECOND_NS))?.0,
         timeout_ns: entry.timeout.or(Duration(10 * SECOND_NS))?.0,
     };
     let mut loads = Vec::new();
@@ -143,7 +143,7 @@ fn arrivals(
     read_file: &ReadFile<'_>,
 ) -> Option<Arrivals> {
     let location = written.location().unwrap_or_default();
-    let text = written.or_else(|| "constant".to_owned())?;
+    let text = written.or_else(|| "poisson".to_owned())?;
     match Arrivals::parse(&text, read_file) {
         Ok(arrivals) => Some(arrivals),
         Err(error) => {

@@ -5,6 +5,7 @@ mod builtin;
 mod file;
 mod kubernetes;
 mod loads;
+mod margins;
 mod prices;
 mod repeats;
 mod resolve;
@@ -20,6 +21,7 @@ pub use file::{ReadFile, schema};
 pub use kubernetes::{
     GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy, SamplingSource,
 };
+pub use margins::Margins;
 pub use prices::Prices;
 pub use resolve::resolve;
 pub use resolved::{EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload};

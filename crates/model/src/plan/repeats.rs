@@ -10,7 +10,7 @@ use crate::source::{Count, Field, Location, Problems, Share, Short};
 /// Default of `max` in an adaptive plan.
 const MAX_DEFAULT: u32 = 20;
 /// Default number of blocks.
-const REPEATS_DEFAULT: u32 = 3;
+const REPEATS_DEFAULT: u32 = 5;
 
 /// Number of blocks.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -3,11 +3,14 @@
 use super::file::{Environment, MeshEntry, PlanFile, ReadFile};
 use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
+use super::margins::MarginsFile;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::workload;
 use crate::mesh::{Catalogue, DataPlaneKind, Mesh, Mtls};
-use crate::source::{Field, Line, List, Location, Name, Problems, Short, Spanned, apply_set};
+use crate::source::{
+    Count, Field, Line, List, Location, Name, Problems, Short, Spanned, apply_set,
+};
 
 /// Most meshes, and most loads, of a plan.
 const LIST_MAX: usize = 64;
@@ -74,6 +77,8 @@ fn read(
         loads: loads?,
         repeats,
         until,
+        reruns: file.reruns.or(Count(1))?.0,
+        margins: file.margins.or_else(MarginsFile::default)?.resolve()?,
         seed: file.seed.or(1)?,
         prices: match file.prices.optional()? {
             None => None,

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kubernetes::KubernetesSettings;
+use super::margins::Margins;
 use super::prices::Prices;
 use crate::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
 use crate::load::{Arrivals, Pace};
@@ -39,6 +40,12 @@ pub struct Plan {
     /// When an adaptive plan stops earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<StopRule>,
+    /// How often a block that something outside the trials disturbed is run again.
+    #[serde(default)]
+    pub reruns: u32,
+    /// Up to which shares two figures count as the same.
+    #[serde(default)]
+    pub margins: Margins,
     /// Seed of everything random: the order of trials, arrivals.
     pub seed: u64,
     /// Prices of CPU and memory, for the cost per month.

@@ -35,6 +35,8 @@ pub const TRIALS: &str = "trials";
 pub const TRIAL: &str = "trial.json";
 /// One [`crate::record::LoadRecord`] per line.
 pub const LOAD: &str = "load.ndjson";
+/// One [`crate::record::AgentRecord`] per line, from before the load.
+pub const IDLE: &str = "idle.ndjson";
 /// One [`crate::record::AgentRecord`] per line.
 pub const AGENT: &str = "agent.ndjson";
 /// HdrHistogram interval log.

@@ -26,6 +26,10 @@ pub struct TrialSpec {
     pub mesh: Mesh,
     /// The load.
     pub load: Load,
+    /// Which attempt at the block, from 0: a block that something outside the trials disturbed is run
+    /// again, with all its trials.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub attempt: u32,
     /// Seed of this trial's arrivals: the same for all meshes of a block and load,
     /// so that they see the same schedule.
     pub seed: u64,
@@ -56,28 +60,45 @@ impl TrialSpec {
     }
 }
 
-/// All trials of a plan, in the order in which they run: block by block, each
-/// block's mesh and load combinations shuffled from the plan's seed.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde calls"
+)]
+fn is_first(attempt: &u32) -> bool {
+    *attempt == 0
+}
+
+/// All trials of a plan at their first attempt, in the order in which they run.
 #[must_use]
 pub fn order(plan: &Plan) -> Vec<TrialSpec> {
-    let mut trials = Vec::new();
-    for block in 0..plan.repeats {
-        let mut combos: Vec<(usize, usize)> = (0..plan.meshes.len())
-            .flat_map(|m| (0..plan.loads.len()).map(move |l| (m, l)))
-            .collect();
-        Rng::stream(plan.seed, u64::from(block)).shuffle(&mut combos);
-        for (m, l) in combos {
-            trials.push(TrialSpec {
-                schema_version: crate::SCHEMA_VERSION,
-                index: trials.len() as u32,
-                block,
-                mesh: plan.meshes[m].clone(),
-                load: plan.loads[l].clone(),
-                seed: Rng::stream(plan.seed, (u64::from(block) << 32) | (l as u64 + 1)).next_u64(),
-            });
+    (0..plan.repeats)
+        .flat_map(|block| block_order(plan, block, 0))
+        .collect()
+}
+
+/// The trials of an attempt at a block, in the order in which they run: the combinations of mesh and
+/// load, shuffled from the plan's seed. The indices of later attempts follow those of all first ones.
+#[must_use]
+pub fn block_order(plan: &Plan, block: u32, attempt: u32) -> Vec<TrialSpec> {
+    let mut combos: Vec<(usize, usize)> = (0..plan.meshes.len())
+        .flat_map(|m| (0..plan.loads.len()).map(move |l| (m, l)))
+        .collect();
+    let stream = u64::from(attempt) << 48 | u64::from(block);
+    Rng::stream(plan.seed, stream).shuffle(&mut combos);
+    let first = (attempt * plan.repeats + block) * combos.len() as u32;
+    let trial = |(i, (m, l)): (usize, (usize, usize))| {
+        let stream = u64::from(attempt) << 48 | u64::from(block) << 32 | (l as u64 + 1);
+        TrialSpec {
+            schema_version: crate::SCHEMA_VERSION,
+            index: first + i as u32,
+            block,
+            mesh: plan.meshes[m].clone(),
+            load: plan.loads[l].clone(),
+            attempt,
+            seed: Rng::stream(plan.seed, stream).next_u64(),
         }
-    }
-    trials
+    };
+    combos.into_iter().enumerate().map(trial).collect()
 }
 
 /// The result of a trial: `result.json` in its directory. Derived from the records in the same
@@ -97,6 +118,10 @@ pub struct TrialResult {
     pub load: Option<LoadResult>,
     /// CPU and memory; absent if nothing was sampled.
     pub resources: Option<Resources>,
+    /// CPU and memory of the deployment before the load, without any request: once for each mesh with
+    /// proxies in each block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Resources>,
     /// Proofs that the mesh was in the path, and for `bare` that no proxy was.
     pub proofs: Vec<Proof>,
     /// The generator's verdict with the findings that the trial adds.
@@ -226,6 +251,8 @@ pub enum EventKind {
     Started,
     /// A run continued from the trials on disk.
     Resumed,
+    /// A block is run again, because something outside the trials disturbed it.
+    BlockRunAgain,
     /// An adaptive run stopped, because its intervals are narrow enough.
     NarrowEnough,
     /// A run was asked to stop.
@@ -241,6 +268,8 @@ pub enum EventKind {
     NotProved,
     /// Data of a trial are missing or damaged.
     Incomplete,
+    /// CPU and memory were not sampled, or only in a part of the window.
+    NotSampled,
     /// A process, a container or a node ended during a trial.
     Exited,
     /// The generators have a node of their own.

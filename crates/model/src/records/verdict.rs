@@ -132,12 +132,16 @@ pub enum Reason {
     TooFewBlocks,
     /// Processes outside the trial used the machine.
     NoisyNeighbour,
+    /// The host stopped all processes of the machine for a while.
+    HostStalled,
     /// The counts of slots do not add up.
     Accounting,
     /// The trial stopped before its end.
     Interrupted,
     /// A record, sample or file is missing or damaged.
     Incomplete,
+    /// CPU and memory were not sampled, or only in a part of the window. The latency is complete.
+    NotSampled,
     /// Closed loop: its latency is not the latency at a rate.
     ClosedLoop,
     /// The mesh or the workload did not become ready.
@@ -158,7 +162,45 @@ pub enum Reason {
     CompatibilityMode,
 }
 
+/// Where the cause of a finding lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Outside the trials: above its threshold for invalid trials, the whole block is run again.
+    Exogenous,
+    /// In the trial: a result. The trial is never left out for it.
+    Endogenous,
+    /// The trial did not measure its mesh, so it has no figure.
+    Failure,
+}
+
 impl Reason {
+    /// Where the cause lies.
+    #[must_use]
+    pub fn cause(self) -> Cause {
+        match self {
+            Self::NoisyNeighbour | Self::HostStalled => Cause::Exogenous,
+            Self::NotMeshed
+            | Self::NotStarted
+            | Self::Interrupted
+            | Self::Accounting
+            | Self::Incomplete => Cause::Failure,
+            _ => Cause::Endogenous,
+        }
+    }
+
+    /// Whether something had no capacity left for the load: the target, the generator or the machine.
+    #[must_use]
+    pub fn is_saturation(self) -> bool {
+        matches!(
+            self,
+            Self::RateNotAchieved
+                | Self::GeneratorSaturated
+                | Self::MachineSaturated
+                | Self::Throttled
+                | Self::LocalShortage
+        )
+    }
+
     /// The remedy, as a sentence.
     #[must_use]
     pub fn remedy(self) -> &'static str {
@@ -184,9 +226,11 @@ impl Reason {
             Self::NotMeshed => "See the failed proof in the trial's events.",
             Self::TooFewSamples => "Measure longer, at a higher rate, or with more blocks.",
             Self::TooFewBlocks => "Use more blocks: at least 3, or 5 for narrower intervals.",
+            Self::HostStalled => "Repeat on a host that does not suspend the machine.",
             Self::NoisyNeighbour => "Stop other programs on the machine, and repeat.",
             Self::Accounting => "This is a bug in tare: please report it with the trial directory.",
             Self::Interrupted => "Run again, or continue with `tare run --resume`.",
+            Self::NotSampled => "Leave more CPU to tare itself, or measure longer.",
             Self::Incomplete => "Run the trial again; see the events for what was lost.",
             Self::ClosedLoop => {
                 "Use --rate for latencies; --max only finds the highest throughput."

@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cost::Cost;
-use super::inference::{Inference, Uncertainty};
 use super::instrument::{CoreToCore, Instrument, Tls};
 use super::named::MethodSummary;
 use crate::load::Counts;
@@ -28,23 +27,34 @@ pub struct Cell {
     pub achieved_rps: Option<f64>,
     /// Indices of the trials that the figures are made of.
     pub trials_used: Vec<u32>,
-    /// Indices of the trials that were left out because they are invalid.
-    pub trials_invalid: Vec<u32>,
+    /// Indices of the trials of complete blocks that gave no figure: they failed, or their mesh was
+    /// not in the path.
+    pub trials_failed: Vec<u32>,
+    /// Indices of the trials of blocks that something outside the trials disturbed. They were run
+    /// again, or are left out with the whole block.
+    #[serde(default)]
+    pub trials_disturbed: Vec<u32>,
+    /// Limits that the used trials reached; absent if they reached none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saturation: Option<Saturation>,
     /// Slots of the used trials.
     pub counts: Counts,
     /// Combined verdict of the used trials, with the findings of pooling (too few samples, too few
     /// blocks).
     pub verdict: Verdict,
-    /// p50, p90, p99, p99.9, max of the pooled counts; empty without a used trial. The maximum has
-    /// no interval, because it is a property of the requests that were made and not of their
-    /// distribution.
+    /// Latency of the requests that succeeded: p50, p90, p99, p99.9, p99.99, max; empty without a
+    /// used trial.
     pub latency: Vec<Quantile>,
+    /// The same percentiles of all planned requests, pooled: a request that failed or timed out counts
+    /// as not answered within the timeout. Empty where all succeeded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latency_of_all: Vec<Percentile>,
     /// Pooled latency spectrum for charts: from the median to the last sample.
     pub spectrum: Vec<SpectrumPoint>,
     /// Pooled service time: the same quantiles, without intervals.
-    pub service_time: Vec<Quantile>,
+    pub service_time: Vec<Percentile>,
     /// Pooled lateness: the same quantiles, without intervals.
-    pub lateness: Vec<Quantile>,
+    pub lateness: Vec<Percentile>,
     /// CPU and memory by plane (`data_plane`, `application`...); a plane without
     /// processes is absent.
     pub planes: BTreeMap<Plane, PlaneEstimate>,
@@ -52,8 +62,6 @@ pub struct Cell {
     pub machine_busy_cores: Option<Estimate>,
     /// Latency by endpoint.
     pub endpoints: Vec<EndpointRow>,
-    /// Comparison with the baseline under the same load; absent for the baseline itself.
-    pub overhead: Option<Overhead>,
     /// Cost of the mesh with the plan's prices; absent without prices, and for a mesh without
     /// processes of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,28 +79,82 @@ pub struct Cell {
     pub tls: Option<Tls>,
 }
 
-/// A quantile of pooled counts, with an interval over runs: on the logarithmic
-/// scale, Student's t with the bootstrap standard error (`tare_stats::bootstrap`).
+/// A percentile of the typical run: the median over the used trials of each trial's percentile.
+///
+/// It and the percentile of all requests pooled are two figures. In the pooled one, a single slow trial
+/// of twenty makes up the whole p99.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quantile {
-    /// `p50`, `p90`, `p99`, `p99.9`, `max`.
+    /// `p50`, `p90`, `p99`, `p99.9`, `p99.99`, `max`.
     pub name: String,
     /// From 0 to 1.
     pub q: f64,
+    /// In nanoseconds. `max` is the largest of all.
+    pub value_ns: u64,
+    /// Lower end of what `spread` states.
+    pub low_ns: Option<u64>,
+    /// Upper end of what `spread` states.
+    pub high_ns: Option<u64>,
+    /// What the ends are; absent with one trial, and for `max`.
+    pub spread: Option<QuantileSpread>,
+    /// The same percentile of each used trial, in their order.
+    pub runs_ns: Vec<u64>,
+    /// Whether every trial has enough responses for it; tables leave it out if not.
+    pub supported: bool,
+    /// The percentile of all requests of all used trials.
+    pub pooled: PooledQuantile,
+}
+
+/// What the ends beside a percentile are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QuantileSpread {
+    /// An interval for the typical run, by order statistics; from 6 trials on.
+    Interval,
+    /// The smallest and the largest trial: of few trials, or because the machine changed its state
+    /// during the run, so that no interval holds.
+    Range,
+}
+
+/// A percentile of pooled requests.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PooledQuantile {
     /// In nanoseconds.
     pub value_ns: u64,
-    /// Lower end of the interval over runs; absent with fewer than 2 runs.
+    /// Lower end of its interval, with trials as clusters of requests; absent with fewer than 20 trials
+    /// (29 for p90, 299 for p99), or if the machine changed its state.
     pub low_ns: Option<u64>,
-    /// Upper end of the interval over runs; absent with fewer than 2 runs.
+    /// Upper end of its interval; absent together with the lower end.
     pub high_ns: Option<u64>,
-    /// The same quantile of each used trial alone, in their order.
-    pub runs_ns: Vec<u64>,
+    /// Number of independent responses with the same uncertainty as these trials; absent with fewer
+    /// than 2 trials.
+    pub effective_samples: Option<f64>,
+}
+
+/// A percentile without an interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Percentile {
+    /// `p50`, `p90`, `p99`, `p99.9`, `p99.99`, `max`.
+    pub name: String,
+    /// From 0 to 1.
+    pub q: f64,
+    /// In nanoseconds; absent if that request was not answered within the timeout.
+    pub value_ns: Option<u64>,
     /// Whether there are enough samples to state it; tables leave it out if not.
     pub supported: bool,
-    /// Components of its uncertainty; absent for figures without an interval (service
-    /// time, lateness, endpoints) and for the maximum.
-    pub sampling: Option<Uncertainty>,
+}
+
+/// Limits that the used trials of a cell reached. They are results: such trials are never left out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Saturation {
+    /// Number of used trials that reached a limit.
+    pub trials: u32,
+    /// The limits, such as `the machine was 98 % busy`, each once, worst first.
+    pub found: Vec<String>,
 }
 
 /// One point of a percentile curve.
@@ -154,76 +216,5 @@ pub struct EndpointRow {
     /// Slots.
     pub counts: Counts,
     /// Quantiles of pooled counts, without intervals.
-    pub latency: Vec<Quantile>,
-}
-
-/// A mesh against the baseline: differences paired by block.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Overhead {
-    /// Blocks in which both the mesh and the baseline have a usable trial.
-    pub blocks: Vec<u32>,
-    /// p50, p90, p99, p99.9, in nanoseconds. Maxima are not compared.
-    pub latency: Vec<Difference>,
-    /// Data-plane CPU in cores (`cpu`), memory in bytes (`memory`), machine's
-    /// busy cores (`machine_cpu`), application CPU in cores (`application_cpu`).
-    pub resources: Vec<Difference>,
-}
-
-/// One difference: mesh minus baseline.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Difference {
-    /// What differs: `p50`..., `cpu`, `memory`.
-    pub what: String,
-    /// Difference of the pooled figures (latency) or of the means (resources), over the blocks
-    /// with a usable trial of both.
-    pub value: f64,
-    /// Lower end of the interval; absent with fewer than 2 pairs.
-    pub low: Option<f64>,
-    /// Upper end of the interval; absent with fewer than 2 pairs.
-    pub high: Option<f64>,
-    /// Difference as a share of the baseline's figure; absent if that is 0.
-    pub ratio: Option<f64>,
-    /// Lower end of the interval of `ratio`, also paired by block; absent without an interval, or
-    /// if the baseline is not distinguishable from 0.
-    pub ratio_low: Option<f64>,
-    /// Upper end of the interval of `ratio`.
-    pub ratio_high: Option<f64>,
-    /// The paired differences, in order of block.
-    pub pairs: Vec<f64>,
-    /// The result of the comparison.
-    pub distinction: Distinction,
-    /// Whether both sides have enough samples to state what differs; tables leave it out if not.
-    /// Always true for resources.
-    pub supported: bool,
-    /// p-values, correction, equivalence, detectable effect; absent with fewer than 2 pairs.
-    pub inference: Option<Inference>,
-}
-
-/// Result of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Distinction {
-    /// The interval lies above zero.
-    Higher,
-    /// The interval lies below zero.
-    Lower,
-    /// The interval contains zero.
-    NotDistinguishable,
-    /// Fewer than 2 pairs: no interval.
-    TooFewBlocks,
-}
-
-impl Distinction {
-    /// The text in tables and pages.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Higher => "higher",
-            Self::Lower => "lower",
-            Self::NotDistinguishable => "not distinguishable",
-            Self::TooFewBlocks => "too few blocks",
-        }
-    }
+    pub latency: Vec<Percentile>,
 }

@@ -1,14 +1,11 @@
 //! One plan on several clusters at once: the runs, and the comparison of the clusters.
 //!
-//! A cell's difference and interval are against the mean of the others. Its `p`, `p_holm`,
-//! `distinction` and `unlike` come from comparisons of pairs of clusters, and need not agree with
-//! that interval: they state that the cluster differs from more than half of the others.
+//! A cluster differs if it differs from more than half of the others in the same direction.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
-use crate::summary::Distinction;
 use crate::verdict::Grade;
 
 /// The runs: `clusters.json` in the directory that holds a run for each cluster.
@@ -83,28 +80,23 @@ pub struct ClusterRow {
     pub cells: Vec<Option<ClusterCell>>,
 }
 
-/// The figure on one cluster, compared with the mean of all others.
+/// The figure on one cluster, compared with the other clusters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterCell {
-    /// The figure.
+    /// The figure: the median over the usable trials.
     pub value: f64,
-    /// Usable trials behind it.
+    /// Number of usable trials.
     pub trials: u32,
-    /// Mean of the other clusters' figures.
-    pub others: f64,
-    /// Value minus that mean.
-    pub difference: f64,
-    /// Lower end of its interval; absent with fewer than 2 trials on any cluster.
-    pub low: Option<f64>,
-    /// Upper end of the same interval.
-    pub high: Option<f64>,
-    /// Two-sided p-value of no difference (Welch); absent without an interval.
+    /// The figure divided by the median of the other clusters' figures.
+    pub ratio: f64,
+    /// p-value of the least certain comparison with one other cluster (Welch, of logarithms) that is
+    /// needed for a majority of the others in the same direction; absent with fewer than 2 trials on a
+    /// cluster.
     pub p: Option<f64>,
-    /// The p-value after Holm's correction over all figures of latency, or of resources.
+    /// The p-value after Holm's correction over all pairs of clusters and all figures of latency, or of
+    /// resources.
     pub p_holm: Option<f64>,
-    /// The result of the comparison, before that correction.
-    pub distinction: Distinction,
-    /// Whether the difference is significant after that correction.
-    pub unlike: bool,
+    /// Whether the cluster differs, after that correction.
+    pub differs: bool,
 }

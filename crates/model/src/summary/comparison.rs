@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::summary::Distinction;
+use super::Ratio;
 use crate::verdict::Grade;
 
 /// What changed from one run to another.
@@ -25,8 +25,6 @@ pub struct Comparison {
     pub cells: Vec<ComparedCell>,
     /// Each threshold, checked for each cell that has its figure.
     pub thresholds: Vec<Judged>,
-    /// Whether any threshold is exceeded.
-    pub exceeded: bool,
 }
 
 /// One of the two runs.
@@ -57,7 +55,7 @@ pub struct ComparedCell {
     pub trials_before: u32,
     /// Usable trials of the later run.
     pub trials_after: u32,
-    /// Latency percentiles, overheads, data-plane resources.
+    /// Latency percentiles, ratios to the baseline, resources. Empty where a run has no usable trial.
     pub changes: Vec<Change>,
 }
 
@@ -65,35 +63,14 @@ pub struct ComparedCell {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// `p50`, `p90`, `p99`, `p99.9`; `over_p50`, `over_p99` (overhead over the baseline
-    /// of the same run); `cpu`, `cpu_per_krps`, `memory` (of the data plane).
-    pub what: String,
-    /// Unit of the figures: `ns`, `cores` or `bytes`.
-    pub unit: String,
-    /// In the earlier run.
+    /// In the earlier run: the median over its trials.
     pub before: f64,
-    /// In the later run.
+    /// In the later run: the median over its trials.
     pub after: f64,
-    /// After minus before.
-    pub difference: f64,
-    /// Lower end of its interval; absent with fewer than 2 trials on a side.
-    pub low: Option<f64>,
-    /// Upper end of the same interval.
-    pub high: Option<f64>,
-    /// Difference as a share of `before`; absent for overheads, which may be near 0.
-    pub ratio: Option<f64>,
-    /// Lower end of the interval of `ratio`.
-    pub ratio_low: Option<f64>,
-    /// Upper end of the interval of `ratio`.
-    pub ratio_high: Option<f64>,
-    /// Two-sided p-value of no change (Welch); absent without an interval.
-    pub p: Option<f64>,
-    /// The p-value after Holm's correction over all changes of latency, or of resources.
-    pub p_holm: Option<f64>,
-    /// The result of the comparison, before that correction.
-    pub distinction: Distinction,
-    /// Whether both sides have enough samples to state it.
-    pub supported: bool,
+    /// After divided by before, by Welch's test on the logarithms. Its `what` can also be
+    /// `ratio_p50` and `ratio_p99`: the ratio to the baseline of the same run, which depends less on
+    /// the machine.
+    pub ratio: Ratio,
 }
 
 /// Which figure must exceed a threshold.
@@ -119,11 +96,23 @@ pub struct Judged {
     pub load: String,
     /// Which figure was compared with the threshold.
     pub judged_by: JudgedBy,
-    /// That figure: a share, or in the unit of the change. Absent without an interval; then the
-    /// threshold does not count as exceeded.
+    /// That figure, as a share of the earlier run's figure. Absent if a run has no usable trial, or
+    /// without an interval.
     pub found: Option<f64>,
-    /// The threshold, in the unit of `found`.
-    pub limit: f64,
-    /// Whether `found` is above `limit`.
-    pub exceeded: bool,
+    /// The threshold, as a share of the earlier run's figure; absent if that is unknown.
+    pub limit: Option<f64>,
+    /// The result.
+    pub result: ThresholdResult,
+}
+
+/// Whether a threshold is exceeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ThresholdResult {
+    /// The figure is above the threshold.
+    Exceeded,
+    /// The figure is not above the threshold.
+    NotExceeded,
+    /// The figure is unknown. `tare compare` fails.
+    NotChecked,
 }

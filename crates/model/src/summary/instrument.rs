@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Quantile;
+use super::Percentile;
 
 /// The generators' own measurement error over the used trials of a cell, pooled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,9 +20,9 @@ pub struct Instrument {
     pub absent: Option<String>,
     /// Reported service time - (kernel receive - kernel send): the generator's own share
     /// of the time that it reports. Empty without a sample.
-    pub service_time: Vec<Quantile>,
+    pub service_time: Vec<Percentile>,
     /// Kernel send - intended. Empty without a sample.
-    pub send: Vec<Quantile>,
+    pub send: Vec<Percentile>,
     /// Values below 0 (noise of the clocks), which count as 0.
     pub below_zero: u64,
     /// Largest uncertainty of the offset between the two clocks, in nanoseconds; it
@@ -60,5 +60,5 @@ pub struct Tls {
     /// Whether certificate verification was disabled in some trial.
     pub insecure: bool,
     /// From the established TCP connection to the finished handshake. Empty without one.
-    pub handshake: Vec<Quantile>,
+    pub handshake: Vec<Percentile>,
 }

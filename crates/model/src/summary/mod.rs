@@ -6,20 +6,22 @@ mod cell;
 pub mod clusters;
 pub mod comparison;
 mod cost;
-mod inference;
 mod instrument;
 mod named;
 pub mod published;
+mod ratio;
 mod run;
 mod stability;
+mod stopping;
 
 pub use cell::{
-    Cell, Difference, Distinction, EndpointRow, Estimate, Overhead, PlaneEstimate, Quantile,
-    SpectrumPoint,
+    Cell, EndpointRow, Estimate, Percentile, PlaneEstimate, PooledQuantile, Quantile,
+    QuantileSpread, Saturation, SpectrumPoint,
 };
-pub use cost::Cost;
-pub use inference::{Inference, StopTarget, Stopping, Uncertainty};
+pub use cost::{Cost, ProxyCpu};
 pub use instrument::{CoreToCore, Instrument, Tls};
 pub use named::{MethodFigure, MethodSummary};
-pub use run::{Answer, Setup, Summary, TrialRow};
+pub use ratio::{MeshComparison, MoreBlocks, Outcome, Ratio, RatioVariant, TrialSelection};
+pub use run::{Answer, MachineState, MeshTrials, Setup, Summary, TrialRow, TrialStatus};
 pub use stability::{Outlier, OutlierCores, Stability};
+pub use stopping::{StopTarget, Stopping};

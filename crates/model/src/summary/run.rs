@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cell::{Cell, Distinction};
-use super::inference::Stopping;
+use super::cell::Cell;
+use super::cost::ProxyCpu;
 use super::published::Published;
+use super::ratio::{MeshComparison, Outcome};
 use super::stability::{Outlier, Stability};
+use super::stopping::Stopping;
 use crate::graph::ServiceProtocol;
 use crate::hist::LatencySummary;
 use crate::layout::Fingerprint;
 use crate::load::Counts;
 use crate::mesh::Mesh;
-use crate::plan::{EnvironmentKind, Load, Prices};
+use crate::plan::{EnvironmentKind, Load, Margins, Prices};
 use crate::trial::Proof;
 use crate::verdict::{Grade, Verdict};
 
@@ -51,14 +53,29 @@ pub struct Summary {
     pub answers: Vec<Answer>,
     /// Mesh by load, in the order of the plan (loads within meshes).
     pub cells: Vec<Cell>,
+    /// All pairs of meshes under each load: each mesh with each that precedes it, the baseline
+    /// first.
+    pub comparisons: Vec<MeshComparison>,
+    /// The trials of each mesh, in the order of the plan: what they were used for.
+    pub mesh_trials: Vec<MeshTrials>,
+    /// p-value of the hypothesis that something outside the trials disturbed all meshes equally
+    /// often; absent if it disturbed none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed_equally_p: Option<f64>,
+    /// Fixed and marginal CPU of the proxies of each mesh whose idle proxies were sampled.
+    #[serde(default)]
+    pub proxy_cpu: Vec<ProxyCpu>,
+    /// The machine over the blocks.
+    pub machine: MachineState,
     /// Every trial on disk, in order of its index.
     pub trials: Vec<TrialRow>,
     /// Where it ran.
     pub fingerprint: Fingerprint,
     /// Files and trials that could not be read or used, in sentences.
     pub notes: Vec<String>,
-    /// Differences up to this share of the baseline's figure count as equivalent: 0.05.
-    pub equivalence_margin: f64,
+    /// Up to these shares, figures count as the same.
+    #[serde(default)]
+    pub margins: Margins,
     /// Targets and progress of an adaptive plan; absent with a fixed number of blocks.
     pub stopping: Option<Stopping>,
     /// Published figures, the same in every summary: measured by others on other machines. Every
@@ -111,8 +128,10 @@ pub struct Answer {
     pub load: String,
     /// Grade of the cell that the answer rests on (the worse of the mesh's and the baseline's).
     pub grade: Grade,
+    /// Name of the mesh that it is compared with.
+    pub reference: String,
     /// Comparison of the medians; absent if impossible.
-    pub distinction: Option<Distinction>,
+    pub outcome: Option<Outcome>,
     /// A sentence or two.
     pub text: String,
     /// Correction of the sentence for multiple comparisons, such as `Among the 12 comparisons of
@@ -135,11 +154,11 @@ pub struct TrialRow {
     pub mesh: String,
     /// Load name.
     pub load: String,
+    /// Which attempt at its block, from 0.
+    #[serde(default)]
+    pub attempt: u32,
     /// Whether its figures are in a cell.
-    pub used: bool,
-    /// Whether the user excluded it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub excluded: bool,
+    pub status: TrialStatus,
     /// The verdict with its reasons.
     pub verdict: Verdict,
     /// Slots; absent if the trial has no result.
@@ -164,4 +183,72 @@ pub struct TrialRow {
     pub stability: Option<Stability>,
     /// How it differs from the other trials of its cell; absent if it does not.
     pub outlier: Option<Outlier>,
+}
+
+/// What a trial was used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialStatus {
+    /// Its figures are in a cell.
+    Used,
+    /// It has no figure of its mesh: it failed, or the mesh was not in the path.
+    Failed,
+    /// Something outside the trials disturbed its block, which was run again.
+    RunAgain,
+    /// Something outside the trials disturbed its block, which is left out for all meshes.
+    LeftOut,
+    /// The user excluded it.
+    Excluded,
+    /// The plan has no such trial, or another one takes its place.
+    Unplanned,
+}
+
+impl TrialStatus {
+    /// The text in tables and pages.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Failed => "failed",
+            Self::RunAgain => "block run again",
+            Self::LeftOut => "block left out",
+            Self::Excluded => "excluded on request",
+            Self::Unplanned => "not in the plan",
+        }
+    }
+}
+
+/// The trials of a mesh under all loads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeshTrials {
+    /// Mesh name.
+    pub mesh: String,
+    /// Trials on disk.
+    pub trials: u32,
+    /// Number of trials that are used.
+    pub used: u32,
+    /// Number of trials that failed.
+    pub failed: u32,
+    /// Number of trials whose block was run again.
+    pub run_again: u32,
+    /// Number of trials whose block is left out.
+    pub left_out: u32,
+    /// Number of trials that something outside the trials disturbed itself, above the threshold. It
+    /// rises with the CPU that a mesh uses.
+    pub disturbed: u32,
+}
+
+/// The machine over the blocks of the run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineState {
+    /// Median latency of each used block relative to the typical block, over all meshes and loads, in
+    /// order of block.
+    pub blocks: Vec<f64>,
+    /// p-value of the hypothesis that the order of the blocks is random; absent with fewer than 8.
+    pub order_p: Option<f64>,
+    /// Whether the machine changed its state during the run: it drifted, or was slow for a while. Then
+    /// ratios hold, and absolute figures are of this run only.
+    pub changed: bool,
 }

@@ -1,9 +1,11 @@
-//! The analysis as a CSV table: one row per mesh and load, then one row per trial.
+//! The analysis as a CSV table: one row per mesh and load, then one per ratio, then one per trial.
 
 use tare_analysis::formats::csv;
 use tare_model::hist::LatencySummary;
 use tare_model::load::Counts;
-use tare_model::summary::{Cell, Difference, Estimate, Overhead, Quantile, Summary, TrialRow};
+use tare_model::summary::{
+    Cell, Estimate, MeshComparison, Percentile, Quantile, Ratio, Summary, TrialRow, TrialStatus,
+};
 use tare_model::verdict::Verdict;
 
 use super::plane_name;
@@ -15,7 +17,11 @@ type Fields = Vec<(String, String)>;
 pub(super) fn of(summary: &Summary) -> String {
     let cells = summary.cells.iter().map(|c| cell(summary, c));
     let trials = summary.trials.iter().map(|t| trial(summary, t));
-    to_csv(cells.chain(trials))
+    let ratios = summary.comparisons.iter().flat_map(|c| {
+        let rows = c.ratios.iter();
+        rows.map(move |r| ratio(summary, c, r))
+    });
+    to_csv(cells.chain(ratios).chain(trials))
 }
 
 fn to_csv(rows: impl Iterator<Item = Fields>) -> String {
@@ -77,7 +83,8 @@ impl Row {
         self.value("trial", trial.map(|t| t.index));
         self.value("block", trial.map(|t| t.block));
         self.text("dir", trial.map_or("", |t| &t.dir));
-        self.value("used", trial.map(|t| t.used));
+        self.value("used", trial.map(|t| t.status == TrialStatus::Used));
+        self.text("status", trial.map_or("", |t| t.status.words()));
     }
 
     fn verdict(&mut self, verdict: &Verdict) {
@@ -93,15 +100,20 @@ impl Row {
         }
     }
 
-    fn quantiles(&mut self, measure: &str, quantiles: &[Quantile]) {
+    fn latency(&mut self, quantiles: &[Quantile]) {
         for q in quantiles {
-            let name = format!("{measure}_{}", column(&q.name));
+            let name = format!("latency_{}", column(&q.name));
             self.value(&format!("{name}_ns"), Some(q.value_ns));
-            if measure == "latency" {
-                self.value(&format!("{name}_low_ns"), q.low_ns);
-                self.value(&format!("{name}_high_ns"), q.high_ns);
-                self.value(&format!("{name}_supported"), Some(q.supported));
-            }
+            self.value(&format!("{name}_low_ns"), q.low_ns);
+            self.value(&format!("{name}_high_ns"), q.high_ns);
+            self.value(&format!("{name}_supported"), Some(q.supported));
+            self.value(&format!("{name}_pooled_ns"), Some(q.pooled.value_ns));
+        }
+    }
+
+    fn percentiles(&mut self, measure: &str, percentiles: &[Percentile]) {
+        for p in percentiles {
+            self.value(&format!("{measure}_{}_ns", column(&p.name)), p.value_ns);
         }
     }
 
@@ -124,24 +136,6 @@ impl Row {
         self.value(&format!("{name}_low"), e.low);
         self.value(&format!("{name}_high"), e.high);
     }
-
-    fn overhead(&mut self, overhead: &Overhead) {
-        for d in &overhead.latency {
-            self.difference(&format!("overhead_{}_ns", column(&d.what)), d);
-        }
-        for d in &overhead.resources {
-            let unit = if d.what == "memory" { "bytes" } else { "cores" };
-            self.difference(&format!("overhead_{}_{unit}", column(&d.what)), d);
-        }
-    }
-
-    fn difference(&mut self, name: &str, d: &Difference) {
-        self.value(name, Some(d.value));
-        self.value(&format!("{name}_low"), d.low);
-        self.value(&format!("{name}_high"), d.high);
-        self.value(&format!("{name}_ratio"), d.ratio);
-        self.text(&format!("{name}_distinction"), d.distinction.words());
-    }
 }
 
 /// `p99.9` as part of a column's name.
@@ -156,12 +150,13 @@ fn cell(summary: &Summary, cell: &Cell) -> Fields {
     row.value("trials_used", Some(cell.trials_used.len()));
     row.counts(Some(&cell.counts));
     row.value("achieved_rps", cell.achieved_rps);
-    row.quantiles("latency", &cell.latency);
-    row.quantiles("service_time", &cell.service_time);
-    row.quantiles("lateness", &cell.lateness);
+    row.latency(&cell.latency);
+    row.percentiles("latency_of_all", &cell.latency_of_all);
+    row.percentiles("service_time", &cell.service_time);
+    row.percentiles("lateness", &cell.lateness);
     if let Some(instrument) = &cell.instrument {
         row.value("instrument_sampled", Some(instrument.sampled));
-        row.quantiles("instrument_error", &instrument.service_time);
+        row.percentiles("instrument_error", &instrument.service_time);
     }
     if let Some(cores) = &cell.core_to_core {
         row.value("core_to_core_least_ns", Some(cores.least_ns));
@@ -183,9 +178,24 @@ fn cell(summary: &Summary, cell: &Cell) -> Fields {
         );
     }
     row.estimate("machine_busy_cores", cell.machine_busy_cores.as_ref());
-    if let Some(overhead) = &cell.overhead {
-        row.overhead(overhead);
-    }
+    row.0
+}
+
+fn ratio(summary: &Summary, comparison: &MeshComparison, ratio: &Ratio) -> Fields {
+    let mut row = Row::new(summary, "ratio", &comparison.mesh, &comparison.load);
+    row.text("reference", &comparison.reference);
+    row.text("figure", &ratio.what);
+    row.text("unit", &ratio.unit);
+    row.value("ratio", Some(ratio.value));
+    row.value("ratio_low", ratio.low);
+    row.value("ratio_high", ratio.high);
+    row.value("difference", Some(ratio.difference));
+    row.value("blocks", Some(ratio.blocks.len()));
+    row.value("primary", Some(ratio.primary));
+    row.value("p", ratio.p);
+    row.value("p_holm", ratio.p_holm);
+    row.value("margin", Some(ratio.margin));
+    row.text("outcome", ratio.outcome.words());
     row.0
 }
 

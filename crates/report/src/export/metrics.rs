@@ -3,7 +3,7 @@
 
 use tare_analysis::formats::families::{Family, Kind, Sample};
 use tare_analysis::formats::histogram_samples;
-use tare_model::summary::{Cell, Difference, Estimate, Summary};
+use tare_model::summary::{Cell, Estimate, MeshComparison, Outcome, Summary};
 use tare_model::verdict::Grade;
 
 use super::{ExportError, plane_name, pooled};
@@ -31,7 +31,6 @@ pub fn of(run: &LoadedRun, summary: &Summary) -> Result<Vec<Family>, ExportError
         counts(&mut set, cell, &labels);
         quantiles(&mut set, cell, &labels);
         planes(&mut set, cell, &labels);
-        overhead(&mut set, cell, &labels);
         let all = pooled(run, cell)?;
         if !all.is_empty() {
             let help = "Latency over all used trials of a mesh under a load";
@@ -39,6 +38,9 @@ pub fn of(run: &LoadedRun, summary: &Summary) -> Result<Vec<Family>, ExportError
             family.kind = Kind::Histogram;
             family.samples.extend(histogram_samples(&all, &labels));
         }
+    }
+    for comparison in &summary.comparisons {
+        ratios(&mut set, summary, comparison);
     }
     Ok(set.0)
 }
@@ -142,7 +144,7 @@ fn quantile_label(labels: &Labels, q: f64) -> Labels {
 fn quantiles(set: &mut Set, cell: &Cell, labels: &Labels) {
     let seconds = |ns: u64| ns as f64 / 1e9;
     for q in cell.latency.iter().filter(|q| q.supported) {
-        let help = "Latency at a quantile of the pooled counts";
+        let help = "Latency at a quantile, median over the trials";
         set.interval(
             ("tare_latency_quantile_seconds", "seconds", help),
             &quantile_label(labels, q.q),
@@ -154,7 +156,7 @@ fn quantiles(set: &mut Set, cell: &Cell, labels: &Labels) {
         set.add(
             ("tare_lateness_quantile_seconds", "seconds", help),
             &quantile_label(labels, q.q),
-            seconds(q.value_ns),
+            q.value_ns.map(seconds),
         );
     }
 }
@@ -181,41 +183,25 @@ fn planes(set: &mut Set, cell: &Cell, labels: &Labels) {
     set.add(("tare_machine_busy_cores", "", help), labels, busy);
 }
 
-fn overhead(set: &mut Set, cell: &Cell, labels: &Labels) {
-    let Some(overhead) = &cell.overhead else {
-        return;
-    };
-    let values =
-        |d: &Difference, scale: f64| [Some(d.value), d.low, d.high].map(|x| x.map(|x| x / scale));
-    for d in overhead.latency.iter().filter(|d| d.supported) {
-        let q = cell.latency.iter().find(|q| q.name == d.what).map(|q| q.q);
-        let Some(q) = q else { continue };
-        let help = "Latency at a quantile minus the baseline's";
-        set.interval(
-            ("tare_overhead_quantile_seconds", "seconds", help),
-            &quantile_label(labels, q),
-            values(d, 1e9),
-        );
-    }
-    for d in &overhead.resources {
-        let name = match d.what.as_str() {
-            "cpu" => (
-                "tare_overhead_cpu_cores",
-                "",
-                "Data-plane CPU minus the baseline's, in cores",
-            ),
-            "machine_cpu" => (
-                "tare_overhead_machine_cores",
-                "",
-                "Busy cores of the machine minus the baseline's",
-            ),
-            "memory" => (
-                "tare_overhead_memory_bytes",
-                "bytes",
-                "Data-plane memory minus the baseline's",
-            ),
-            _ => continue,
+fn ratios(set: &mut Set, summary: &Summary, comparison: &MeshComparison) {
+    for ratio in &comparison.ratios {
+        let labels = vec![
+            ("run", summary.run.clone()),
+            ("plan", summary.plan.clone()),
+            ("mesh", comparison.mesh.clone()),
+            ("reference", comparison.reference.clone()),
+            ("load", comparison.load.clone()),
+            ("figure", ratio.what.clone()),
+        ];
+        let help = "A figure of a mesh divided by that of another, by block";
+        let ends = [Some(ratio.value), ratio.low, ratio.high];
+        set.interval(("tare_ratio", "", help), &labels, ends);
+        let outcome = match ratio.outcome {
+            Outcome::Same => 0.0,
+            Outcome::Different => 1.0,
+            Outcome::NotResolved => 2.0,
         };
-        set.interval(name, labels, values(d, 1.0));
+        let help = "Outcome of a ratio: 0 the same within the margin, 1 different, 2 not resolved";
+        set.add(("tare_ratio_outcome", "", help), &labels, outcome);
     }
 }

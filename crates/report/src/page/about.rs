@@ -86,15 +86,19 @@ pub(super) fn method(page: &mut Html, summary: &Summary) {
         "Open loop: requests follow the schedule and never wait for earlier responses. Latency is the time from the \
          intended instant of a request to its complete response, so a stall counts for every request that it \
          delays.",
-        "Percentiles come from the pooled counts of all usable trials. Percentiles are never averaged.",
+        "A latency is that of the typical trial: the median over the trials of each trial's percentile. Beside it \
+         stands the percentile of all requests pooled. Percentiles are never averaged.",
         &format!(
-            "Intervals ({percent:.0} %) are over blocks, because trials differ more than requests do: the standard \
-             error of the pooled figure from a bootstrap over trials, times Student's t. With few blocks the \
-             intervals are wide."
+            "Meshes are compared by ratios, paired by block: each block runs every mesh under every load once, in \
+             random order, so that the state of the machine cancels out. The {percent:.0} % interval of a ratio is \
+             Student's t on the logarithms of the blocks' ratios below 10 blocks, and from there on that of \
+             Hodges and Lehmann with signed ranks. With few blocks the intervals are wide."
         ),
-        "Differences are paired by block: each block runs every mesh under every load once, in random order. If the \
-         interval includes zero, the two are not distinguishable. This page makes many comparisons: of twenty \
-         without any true difference, about one appears as different.",
+        "A ratio has one of three outcomes: different; the same within the margin, which was fixed before the run; \
+         or not resolved. The primary ratios are corrected for each other by Holm's method. The others are \
+         exploratory: of twenty without any true difference, about one appears as different.",
+        "Something outside the trials (stolen time, other processes) can disturb a block. Such a block is left out \
+         whole, for all meshes, or run again. What a trial itself measured is never a reason to leave it out.",
         "p99 needs 299 responses, p99.9 needs 2,995 and p99.99 needs 29,956. With fewer, the sample may not reach \
          the percentile, and it is not shown.",
         "CPU is CPU time divided by the length of the measured window, in cores. The generator's own proxy is in \

@@ -16,7 +16,8 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
         page,
         &format!(
             "At {} {currency} per core and hour and {} per GiB and hour, with 730.5 hours per month. CPU of the data \
-             plane is scaled with the rate, its memory with the number of proxies; the control plane is as \
+             plane is that of the idle proxies and of the requests, if idle proxies were sampled, else in proportion to \
+             the rate; its memory is in proportion to the number of proxies; the control plane is as \
              measured. Below each figure is its interval over blocks.",
             prices.core_hour, prices.gib_hour
         ),

@@ -1,10 +1,10 @@
 //! The first screen: what was compared, the answers, one chart.
 
-use tare_model::summary::Summary;
+use tare_model::summary::{Summary, TrialStatus};
 use tare_model::verdict::Grade;
 
 use super::html::Html;
-use super::parts::{badge, colour_of, mesh_label, open_section};
+use super::parts::{badge, caption, colour_of, mesh_label, open_section};
 use super::sections;
 use crate::words;
 
@@ -80,12 +80,16 @@ fn verdict(summary: &Summary) -> String {
         parts.push("all valid".to_owned());
     }
     if suspect > 0 {
-        parts.push(format!("{suspect} suspect (used)"));
+        parts.push(format!("{suspect} suspect"));
     }
     if invalid > 0 {
-        parts.push(format!("{invalid} invalid (not used)"));
+        parts.push(format!("{invalid} invalid"));
     }
-    let excluded = summary.trials.iter().filter(|t| t.excluded).count();
+    let excluded = summary
+        .trials
+        .iter()
+        .filter(|t| t.status == TrialStatus::Excluded)
+        .count();
     if excluded > 0 {
         parts.push(format!("{excluded} excluded by --exclude"));
     }
@@ -105,6 +109,8 @@ fn sentences(page: &mut Html, summary: &Summary) {
         page.raw(&format!("<li class=\"mesh-{colour}\">"));
         page.raw("<p class=\"who\">");
         mesh_label(page, summary, &answer.mesh);
+        page.text(" over ");
+        mesh_label(page, summary, &answer.reference);
         if answer.grade != Grade::Valid {
             page.raw(" ");
             badge(page, answer.grade);
@@ -118,6 +124,9 @@ fn sentences(page: &mut Html, summary: &Summary) {
         page.raw("</li>\n");
     }
     page.raw("</ul>\n");
+    for words in words::conditions(summary) {
+        caption(page, &words);
+    }
     if !summary.notes.is_empty() {
         page.raw("<div class=\"notes\"><h3>Notes</h3><ul>\n");
         for note in &summary.notes {
@@ -127,14 +136,17 @@ fn sentences(page: &mut Html, summary: &Summary) {
     }
 }
 
-/// Appends a sentence with its figures (a number before a unit) in bold.
+/// Appends a sentence with its figures (a ratio, or a number before a unit) in bold.
 fn with_bold_figures(page: &mut Html, sentence: &str) {
     const UNITS: [&str; 7] = ["µs", "ms", "s", "cores", "KiB", "MiB", "GiB"];
     let mut words = sentence.split(' ').peekable();
     while let Some(word) = words.next() {
+        let figure = word.trim_end_matches([',', ';', '.']);
+        let ratio = figure.strip_prefix('x').and_then(|x| x.parse::<f64>().ok());
         let number = word.parse::<f64>().is_ok();
         match words.next_if(|next| number && UNITS.contains(next)) {
             Some(unit) => page.tag("b", &format!("{word}\u{a0}{unit}")),
+            None if ratio.is_some() => page.tag("b", figure).text(&word[figure.len()..]),
             None => page.text(word),
         };
         if words.peek().is_some() {

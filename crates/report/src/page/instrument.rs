@@ -4,7 +4,7 @@ use tare_analysis::figures;
 use tare_model::summary::Summary;
 
 use super::html::Html;
-use super::parts::{caption, open_row, per_load, plain, quantile_words};
+use super::parts::{caption, open_row, per_load, percentile_words, plain};
 use crate::words;
 
 /// Appends the tables for which the trials have figures.
@@ -71,10 +71,10 @@ fn error(page: &mut Html, summary: &Summary) {
         plain(page, &figures::count(found.sampled));
         plain(page, &figures::count(found.missed));
         for name in ["p50", "p99", "max"] {
-            plain(page, &quantile_words(&found.service_time, name));
+            plain(page, &percentile_words(&found.service_time, name));
         }
         for name in ["p50", "p99"] {
-            plain(page, &quantile_words(&found.send, name));
+            plain(page, &percentile_words(&found.send, name));
         }
         plain(page, &figures::count(found.below_zero));
         page.raw("</tr>\n");
@@ -111,7 +111,7 @@ fn tls(page: &mut Html, summary: &Summary) {
         plain(page, &figures::count(found.handshakes_full));
         plain(page, &figures::count(found.handshakes_resumed));
         for name in ["p50", "p99"] {
-            plain(page, &quantile_words(&found.handshake, name));
+            plain(page, &percentile_words(&found.handshake, name));
         }
         for counts in [&found.protocols, &found.failures] {
             let words = counts.iter().map(|(name, n)| format!("{name}: {n}"));

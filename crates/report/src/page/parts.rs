@@ -1,7 +1,7 @@
 //! Pieces that several sections of the page use: names of meshes, grades, tables.
 
 use tare_analysis::figures;
-use tare_model::summary::{Cell, Estimate, Quantile, Summary};
+use tare_model::summary::{Cell, Estimate, Percentile, Quantile, Summary};
 use tare_model::verdict::Grade;
 
 use super::html::Html;
@@ -118,7 +118,7 @@ pub(super) fn estimate(page: &mut Html, e: &Estimate, words: impl Fn(f64) -> Str
     figure(page, &words(e.value), between.as_deref());
 }
 
-/// Appends a percentile in milliseconds with its interval, or a dash without enough responses.
+/// Appends a percentile in milliseconds with the ends beside it, or a dash without enough responses.
 pub(super) fn quantile(page: &mut Html, quantile: Option<&Quantile>) {
     let Some(q) = quantile.filter(|q| q.supported) else {
         return figure(page, "-", None);
@@ -133,8 +133,19 @@ pub(super) fn quantile(page: &mut Html, quantile: Option<&Quantile>) {
     figure(page, &figures::ms(q.value_ns as f64), between.as_deref());
 }
 
+/// Appends a percentile in milliseconds, or a dash without enough responses.
+pub(super) fn percentile(page: &mut Html, percentile: Option<&Percentile>) {
+    let supported = percentile.filter(|p| p.supported);
+    let words = supported.map_or("-".to_owned(), |p| {
+        let ms = p.value_ns.map(|ns| figures::ms(ns as f64));
+        ms.unwrap_or_else(|| "timeout".to_owned())
+    });
+    plain(page, &words);
+}
+
 /// Returns a percentile with its unit, or a dash without enough responses.
-pub(super) fn quantile_words(quantiles: &[Quantile], name: &str) -> String {
-    let supported = quantiles.iter().find(|q| q.name == name && q.supported);
-    supported.map_or("-".to_owned(), |q| figures::duration(q.value_ns as f64))
+pub(super) fn percentile_words(percentiles: &[Percentile], name: &str) -> String {
+    let supported = percentiles.iter().find(|q| q.name == name && q.supported);
+    let value = supported.and_then(|q| q.value_ns);
+    value.map_or("-".to_owned(), |ns| figures::duration(ns as f64))
 }

@@ -21,20 +21,21 @@ struct Section {
 const LATENCY: Section = Section {
     id: "latency",
     heading: "Latency by percentile",
-    caption: "All usable trials pooled. The band is the range of the single trials; the bars are intervals. A dotted \
-              line has too few responses. Latency counts from the intended instant of each request.",
+    caption: "All used trials pooled. The band is the range of the single trials. Dot and bar: the typical run \
+              (the median of the trials' percentiles), with its interval or range. A dotted line has too few \
+              responses. Latency counts from the intended instant of each request.",
     chart: "latency",
     figures: Some(tables::latency),
 };
 
-const OVERHEAD: Section = Section {
-    id: "overhead",
-    heading: "Added latency",
-    caption: "Difference from the baseline, paired by block, with its interval. A hollow dot is not distinguishable \
-              from zero.",
-    chart: "overhead",
+const RATIOS: Section = Section {
+    id: "ratios",
+    heading: "Ratios of the meshes",
+    caption: "Latency and CPU of a mesh divided by those of another, by block, with intervals. Grey band: the margin \
+              within which two count as the same. A filled dot is different, a hollow one is not.",
+    chart: "ratios",
     figures: Some(|page, summary| {
-        tables::overhead(page, summary);
+        tables::ratios(page, summary);
         statistics::table(page, summary);
     }),
 };
@@ -53,14 +54,17 @@ const MEMORY: Section = Section {
     heading: "Memory",
     caption: "Mean over the measured window, sum over the processes of each plane.",
     chart: "memory",
-    figures: Some(tables::resources),
+    figures: Some(|page, summary| {
+        tables::resources(page, summary);
+        tables::proxy_cpu(page, summary);
+    }),
 };
 
 const SCALING: Section = Section {
     id: "scaling",
     heading: "Scaling with the rate",
-    caption: "Latency and CPU of the data plane at each rate. Bars are intervals over blocks. A curve that bends \
-              upwards is near its limit.",
+    caption: "Latency of the typical run and CPU of the data plane at each rate. Bars of latency: its interval or \
+              range; bars of CPU: its interval over blocks. A curve that bends upwards is near its limit.",
     chart: "scaling",
     figures: None,
 };
@@ -68,7 +72,7 @@ const SCALING: Section = Section {
 const ENDPOINTS: Section = Section {
     id: "endpoints",
     heading: "Latency by endpoint",
-    caption: "Median (dot) and p99 (tick) of each endpoint, all usable trials pooled.",
+    caption: "Median (dot) and p99 (tick) of each endpoint, all used trials pooled.",
     chart: "endpoints",
     figures: Some(tables::endpoints),
 };
@@ -95,14 +99,14 @@ const INSTRUMENT: Section = Section {
     heading: "Instrument error",
     caption: "Lateness is the generator's own delay: how long after its intended instant a request was sent. It is \
               part of the latency above and should be small compared with it. Dot: median lateness. End of the \
-              line: p99. Diamond: median latency.",
+              line: p99. Diamond: median latency of the typical run.",
     chart: "lateness",
     figures: Some(instrument::table),
 };
 
 /// Appends all sections with charts. Charts over time need the page's `details`.
 pub(super) fn write(page: &mut Html, summary: &Summary, details: bool) {
-    for s in [LATENCY, OVERHEAD, CPU, MEMORY] {
+    for s in [LATENCY, RATIOS, CPU, MEMORY] {
         section(page, summary, &s);
     }
     cost::section(page, summary);
@@ -121,7 +125,7 @@ pub(super) fn write(page: &mut Html, summary: &Summary, details: bool) {
 pub(super) fn contents(page: &mut Html, summary: &Summary) {
     let mut entries = vec![
         ("latency", "Latency"),
-        ("overhead", "Added latency"),
+        ("ratios", "Ratios"),
         ("cpu", "CPU"),
         ("memory", "Memory"),
     ];

@@ -1,75 +1,79 @@
-//! The statistics of each comparison beyond its interval.
+//! The statistics of each ratio beyond its interval.
 
 use tare_analysis::figures;
-use tare_model::summary::{Difference, Inference, Summary};
+use tare_model::summary::{MoreBlocks, Outcome, Ratio, Summary};
 
 use super::html::Html;
-use super::parts::{caption, open_row, per_load, plain};
+use super::parts::{caption, close_table, mesh_label, open_table, plain};
+use crate::words::load_heading;
 
+/// Appends one table per load with the ratios of all pairs of meshes.
 pub(super) fn table(page: &mut Html, summary: &Summary) {
-    let supported = |d: &&Difference| d.supported && d.inference.is_some();
-    let overheads = summary.cells.iter().filter_map(|c| c.overhead.as_ref());
-    if !overheads.flat_map(|o| &o.latency).any(|d| supported(&d)) {
-        return;
-    }
-    let margin = figures::significant(summary.equivalence_margin * 100.0);
     caption(
         page,
-        &format!(
-            "Statistics of the comparisons. p belongs to the interval. Holm's p is corrected for all latency \
-             comparisons of this page. The permutation and Mann-Whitney tests use one figure per trial. \
-             \"Equivalent within\" is the smallest margin within which the two are shown to be the same (bold up to \
-             {margin} %). \"Detectable\" is the true difference that this number of blocks detects in 80 % of \
-             repetitions."
-        ),
+        "Statistics of the ratios. p is of the hypothesis that the ratio is 1; Holm's p is corrected \
+         for all primary ratios; a ratio without it is exploratory. \"Margin\": up to this share, two \
+         figures count as the same. \"Detectable\": the smallest ratio that this number of blocks \
+         detects in 80 % of repetitions, as a range. \"More blocks\": about as many resolve it.",
     );
     let columns = [
         "mesh",
+        "over",
         "figure",
+        "ratio",
+        "outcome",
+        "blocks",
         "p",
         "p, Holm",
-        "permutation",
-        "Mann-Whitney",
-        "equivalent within",
+        "margin",
         "detectable",
+        "more blocks",
     ];
-    per_load(page, summary, &columns, |page, cell| {
-        for d in cell
-            .overhead
-            .iter()
-            .flat_map(|o| &o.latency)
-            .filter(supported)
-        {
-            let Some(inference) = &d.inference else {
-                continue;
-            };
-            open_row(page, summary, &cell.mesh);
-            plain(page, &d.what);
-            row(page, inference);
-            page.raw("</tr>\n");
+    for load in &summary.setup.loads {
+        let heading = load_heading(&load.name, load.rate_rps);
+        open_table(page, &heading, Some(&heading), &columns);
+        for comparison in summary.comparisons.iter().filter(|c| c.load == load.name) {
+            for ratio in &comparison.ratios {
+                page.raw("<tr><th scope=\"row\">");
+                mesh_label(page, summary, &comparison.mesh);
+                page.raw("</th>");
+                plain(page, &comparison.reference);
+                row(page, ratio);
+                page.raw("</tr>\n");
+            }
         }
-    });
+        close_table(page);
+    }
 }
 
-fn row(page: &mut Html, i: &Inference) {
-    for p in [i.p, i.p_holm, i.p_permutation, i.p_mann_whitney] {
-        plain(page, &probability(p));
-    }
-    let within = size(i.equivalent_within, i.equivalent_within_ratio);
-    if i.equivalent {
-        page.raw("<td>").tag("b", &within).raw("</td>");
+fn row(page: &mut Html, ratio: &Ratio) {
+    plain(page, &ratio.what.replace('_', " "));
+    let words = figures::ratio_interval(ratio.value, ratio.low, ratio.high);
+    if ratio.outcome == Outcome::Different {
+        page.raw("<td>").tag("b", &words).raw("</td>");
     } else {
-        plain(page, &within);
+        plain(page, &words);
     }
-    plain(page, &size(i.detectable, i.detectable_ratio));
+    plain(page, ratio.outcome.words());
+    plain(page, &ratio.blocks.len().to_string());
+    for p in [ratio.p, ratio.p_holm] {
+        plain(page, &p.map_or("-".to_owned(), probability));
+    }
+    plain(page, figures::percent(ratio.margin).trim_start_matches('+'));
+    let detectable = ratio.detectable.map(|[least, most]| {
+        let words = |x: f64| figures::significant(x.min(1_000.0));
+        format!("x{} to x{}", words(least), words(most))
+    });
+    plain(page, &detectable.unwrap_or_else(|| "-".to_owned()));
+    plain(page, &ratio.more_blocks.map_or("-".to_owned(), more));
 }
 
-/// A duration and its share of the baseline's figure.
-fn size(ns: f64, ratio: Option<f64>) -> String {
-    let share = ratio.map_or(String::new(), |r| {
-        format!(", {} %", figures::significant(r * 100.0))
-    });
-    format!("{}{share}", figures::duration(ns))
+fn more(blocks: MoreBlocks) -> String {
+    match blocks.high {
+        Some(high) if high > blocks.low => format!("{} to {high}", blocks.low),
+        Some(_) => blocks.low.to_string(),
+        None => format!("{} to more than 1,000", blocks.low),
+    }
 }
 
 fn probability(p: f64) -> String {

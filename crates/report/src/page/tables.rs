@@ -1,58 +1,25 @@
 //! The figures of the charts as tables.
 
 use tare_analysis::figures;
-use tare_model::summary::{Difference, Distinction, Summary};
+use tare_model::summary::{Cell, MeshComparison, Outcome, Percentile, Ratio, Summary};
 use tare_model::trial::MemoryKind;
 use tare_model::worker::Plane;
 
 use super::html::Html;
 use super::parts::{
-    badge, caption, estimate, figure, open_row, per_load, plain, quantile, quantile_words,
+    caption, close_table, estimate, figure, mesh_label, open_row, open_table, per_load, percentile,
+    percentile_words, plain, quantile,
 };
+use crate::words;
+
+const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "p99.99"];
 
 pub(super) fn latency(page: &mut Html, summary: &Summary) {
     caption(
         page,
-        "In milliseconds, with the interval over blocks below each figure; the maximum has none. A dash means \
-         too few responses.",
-    );
-    let columns = [
-        "mesh",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "max",
-        "achieved",
-        "errors",
-        "lateness p99",
-        "verdict",
-    ];
-    per_load(page, summary, &columns, |page, cell| {
-        open_row(page, summary, &cell.mesh);
-        for name in ["p50", "p90", "p99", "p99.9", "max"] {
-            quantile(page, cell.latency.iter().find(|q| q.name == name));
-        }
-        let rate = cell.achieved_rps.map_or("-".to_owned(), figures::rate);
-        plain(page, &rate);
-        plain(
-            page,
-            &figures::count(cell.counts.error + cell.counts.timeout),
-        );
-        plain(page, &quantile_words(&cell.lateness, "p99"));
-        page.raw("<td>");
-        badge(page, cell.verdict.grade);
-        page.raw("</td></tr>\n");
-    });
-}
-
-pub(super) fn overhead(page: &mut Html, summary: &Summary) {
-    caption(
-        page,
         &format!(
-            "Difference from {}, paired by block, with its interval and in percent. Latency in milliseconds. A \
-             dash means too few responses.",
-            summary.baseline
+            "In milliseconds. {}. The maximum is that of all requests. A dash means too few responses.",
+            capitalised(&words::spread(summary))
         ),
     );
     let columns = [
@@ -61,57 +28,144 @@ pub(super) fn overhead(page: &mut Html, summary: &Summary) {
         "p90",
         "p99",
         "p99.9",
-        "machine CPU, cores",
-        "application CPU, cores",
+        "p99.99",
+        "max",
+        "achieved",
+        "failed",
+        "lateness p99",
+        "verdict",
     ];
     per_load(page, summary, &columns, |page, cell| {
-        let Some(overhead) = &cell.overhead else {
-            if cell.mesh != summary.baseline {
-                open_row(page, summary, &cell.mesh);
-                page.raw("<td colspan=\"6\">no block has a usable trial of both</td></tr>\n");
-            }
-            return;
-        };
         open_row(page, summary, &cell.mesh);
-        for name in ["p50", "p90", "p99", "p99.9"] {
-            let d = overhead.latency.iter().find(|d| d.what == name);
-            difference(page, d, |d| figures::ms_interval(d.value, d.low, d.high));
+        for name in PERCENTILES.iter().chain(&["max"]) {
+            quantile(page, cell.latency.iter().find(|q| q.name == *name));
         }
-        for name in ["machine_cpu", "application_cpu"] {
-            let d = overhead.resources.iter().find(|d| d.what == name);
-            difference(page, d, |d| figures::interval(d.value, d.low, d.high, ""));
+        let rate = cell.achieved_rps.map_or("-".to_owned(), figures::rate);
+        plain(page, &rate);
+        plain(page, &figures::count(cell.counts.planned - cell.counts.ok));
+        plain(page, &percentile_words(&cell.lateness, "p99"));
+        let grade = cell.verdict.grade.word();
+        page.raw("<td>")
+            .tag(
+                &format!("span class=\"badge {grade}\""),
+                words::cell_verdict(cell),
+            )
+            .raw("</td></tr>\n");
+    });
+    pooled(page, summary);
+}
+
+/// The percentiles of all requests together, and those that count failed requests as well.
+fn pooled(page: &mut Html, summary: &Summary) {
+    caption(
+        page,
+        "Pooled: the percentiles of the requests of all used trials together, in which a single slow \
+         trial can make up the whole tail. They have an interval from 20 trials on, if the trials are \
+         alike enough. \"With failed requests\": of all planned requests; a request that failed counts \
+         as not answered within the timeout.",
+    );
+    let columns = ["mesh", "requests", "p50", "p90", "p99", "p99.9", "p99.99"];
+    per_load(page, summary, &columns, |page, cell| {
+        open_row(page, summary, &cell.mesh);
+        plain(page, "that succeeded");
+        for name in PERCENTILES {
+            pooled_quantile(page, cell, name);
         }
         page.raw("</tr>\n");
+        if !cell.latency_of_all.is_empty() {
+            open_row(page, summary, &cell.mesh);
+            plain(page, "with failed requests");
+            for name in PERCENTILES {
+                percentile(page, find(&cell.latency_of_all, name));
+            }
+            page.raw("</tr>\n");
+        }
     });
 }
 
-/// Appends a difference with its interval, and what follows from it.
-fn difference(page: &mut Html, d: Option<&Difference>, words: impl Fn(&Difference) -> String) {
-    let Some(d) = d.filter(|d| d.supported) else {
+fn pooled_quantile(page: &mut Html, cell: &Cell, name: &str) {
+    let quantile = cell.latency.iter().find(|q| q.name == name && q.supported);
+    let Some(q) = quantile.map(|q| q.pooled) else {
         return figure(page, "-", None);
     };
-    let below = match (d.distinction, d.ratio) {
-        (Distinction::NotDistinguishable | Distinction::TooFewBlocks, _) => {
-            d.distinction.words().to_owned()
+    let ms = |ns: u64| figures::ms(ns as f64);
+    let between = q
+        .low_ns
+        .zip(q.high_ns)
+        .map(|(low, high)| format!("{} to {}", ms(low), ms(high)));
+    figure(page, &ms(q.value_ns), between.as_deref());
+}
+
+fn find<'a>(percentiles: &'a [Percentile], name: &str) -> Option<&'a Percentile> {
+    percentiles.iter().find(|p| p.name == name)
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}
+
+/// Appends the ratios of all pairs of meshes, one table per load.
+pub(super) fn ratios(page: &mut Html, summary: &Summary) {
+    caption(
+        page,
+        &format!(
+            "A figure of the first mesh divided by that of the second, with the difference on this \
+             machine in the last line. {}. A dash means too few responses.",
+            capitalised(&words::questions(summary))
+        ),
+    );
+    let figures = ["p50", "p90", "p99", "p99.9", "cpu", "machine_cpu", "memory"];
+    let columns = [
+        "mesh",
+        "over",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "CPU per request",
+        "machine CPU per request",
+        "proxy memory",
+    ];
+    for load in &summary.setup.loads {
+        let heading = words::load_heading(&load.name, load.rate_rps);
+        open_table(page, &heading, Some(&heading), &columns);
+        for comparison in summary.comparisons.iter().filter(|c| c.load == load.name) {
+            ratio_row(page, summary, comparison, &figures);
         }
-        (_, Some(ratio)) => figures::percent(ratio),
-        (_, None) => String::new(),
-    };
-    // The words are `value (low to high)`; the interval goes below the value.
-    let words = words(d);
-    match words.split_once(" (") {
-        Some((value, interval)) => {
-            let interval = interval.trim_end_matches(')');
-            page.raw("<td>")
-                .tag("b", value)
-                .raw(" ")
-                .tag("small", interval)
-                .raw(" ");
-        }
-        None => {
-            page.raw("<td>").tag("b", &words).raw(" ");
+        close_table(page);
+    }
+}
+
+fn ratio_row(page: &mut Html, summary: &Summary, comparison: &MeshComparison, figures: &[&str]) {
+    page.raw("<tr><th scope=\"row\">");
+    mesh_label(page, summary, &comparison.mesh);
+    page.raw("</th>");
+    plain(page, &comparison.reference);
+    for what in figures {
+        match comparison.ratio(what) {
+            Some(found) => ratio(page, found),
+            None => figure(page, "-", None),
         }
     }
+    page.raw("</tr>\n");
+}
+
+/// Appends a ratio, its interval, and the difference or what is not known.
+fn ratio(page: &mut Html, ratio: &Ratio) {
+    let words = figures::ratio_interval(ratio.value, ratio.low, ratio.high);
+    let (value, interval) = words.split_once(" (").unwrap_or((&words, ""));
+    let here = match ratio.unit.as_str() {
+        "bytes" => figures::signed(ratio.difference, figures::bytes(ratio.difference)),
+        _ => figures::signed_duration(ratio.difference),
+    };
+    let below = match ratio.outcome {
+        Outcome::Different => here,
+        outcome => outcome.words().to_owned(),
+    };
+    page.raw("<td>").tag("b", value).raw(" ");
+    page.tag("small", interval.trim_end_matches(')')).raw(" ");
     page.tag("small", &below).raw("</td>");
 }
 
@@ -162,6 +216,38 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
     });
 }
 
+/// Appends the fixed and the marginal CPU of the proxies, if their idle use was sampled.
+pub(super) fn proxy_cpu(page: &mut Html, summary: &Summary) {
+    if summary.proxy_cpu.is_empty() {
+        return;
+    }
+    caption(
+        page,
+        "CPU of the proxies as a line through the idle proxies and the rates of the plan, for each block: what all \
+         proxies use without load, and what a request adds on its whole way. Use these two for other sizes, and not \
+         the cores per 1,000 rps, which contain the fixed part.",
+    );
+    let columns = [
+        "mesh",
+        "proxies",
+        "without load, cores",
+        "per proxy",
+        "added by a request",
+    ];
+    open_table(page, "CPU of the proxies", None, &columns);
+    for cpu in &summary.proxy_cpu {
+        open_row(page, summary, &cpu.mesh);
+        plain(page, &cpu.proxies.to_string());
+        estimate(page, &cpu.idle_cores, figures::cores);
+        estimate(page, &cpu.idle_cores, |c| {
+            figures::cores(c / f64::from(cpu.proxies.max(1)))
+        });
+        estimate(page, &cpu.request_ns, figures::duration);
+        page.raw("</tr>\n");
+    }
+    close_table(page);
+}
+
 pub(super) fn endpoints(page: &mut Html, summary: &Summary) {
     caption(page, "In milliseconds, all usable trials pooled.");
     let columns = [
@@ -172,9 +258,9 @@ pub(super) fn endpoints(page: &mut Html, summary: &Summary) {
             open_row(page, summary, &cell.mesh);
             page.tag("td class=\"l\"", &row.name);
             plain(page, &figures::count(row.counts.planned));
-            plain(page, &figures::count(row.counts.error + row.counts.timeout));
+            plain(page, &figures::count(row.counts.planned - row.counts.ok));
             for name in ["p50", "p90", "p99", "p99.9", "max"] {
-                quantile(page, row.latency.iter().find(|q| q.name == name));
+                percentile(page, find(&row.latency, name));
             }
             page.raw("</tr>\n");
         }

@@ -2,21 +2,22 @@
 
 use tare_analysis::figures;
 use tare_model::hist::LatencySummary;
-use tare_model::summary::{Summary, TrialRow};
+use tare_model::summary::{Summary, TrialRow, TrialStatus};
 use tare_model::verdict::Grade;
-use tare_stats::bootstrap::samples_needed;
+use tare_stats::order::samples_needed;
 
 use super::about::quoted;
 use super::html::{Html, escape};
 use super::parts::{badge, caption, mesh_label, open_section};
 use crate::words;
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "trial",
     "block",
     "mesh",
     "load",
     "verdict",
+    "figures",
     "achieved",
     "p50, ms",
     "p99, ms",
@@ -29,8 +30,9 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
     open_section(page, "trials", "Trials");
     caption(
         page,
-        "All trials on disk, in the order in which they ran. Suspect trials are used, invalid trials are not. The \
-         number of a trial links to its chart over time.",
+        "All trials on disk, in the order in which they ran. A block that something outside the trials disturbed is \
+         left out with the trials of all meshes; what a trial itself did, such as saturation, is never a reason \
+         to leave it out. The number of a trial links to its chart over time.",
     );
     exclusion(page, summary);
     // The script puts a filter here.
@@ -39,7 +41,7 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
     for (i, column) in COLUMNS.iter().enumerate() {
         page.tag(
             match i {
-                2..5 => "th scope=\"col\" class=\"l\"",
+                2..6 => "th scope=\"col\" class=\"l\"",
                 _ => "th scope=\"col\"",
             },
             column,
@@ -57,7 +59,7 @@ fn exclusion(page: &mut Html, summary: &Summary) {
     let excluded: Vec<String> = summary
         .trials
         .iter()
-        .filter(|t| t.excluded)
+        .filter(|t| t.status == TrialStatus::Excluded)
         .map(|t| t.index.to_string())
         .collect();
     let (words, example) = if excluded.is_empty() {
@@ -82,7 +84,11 @@ fn exclusion(page: &mut Html, summary: &Summary) {
 
 fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
     let index = trial.index;
-    let unused = if trial.used { "" } else { " class=\"unused\"" };
+    let unused = if trial.status == TrialStatus::Used {
+        ""
+    } else {
+        " class=\"unused\""
+    };
     page.raw(&format!("<tr{unused} data-trial=\"{index}\">"));
     page.raw(&format!(
         "<td title=\"{}\"><a href=\"#trial-{index}\">{index}</a></td>",
@@ -95,7 +101,8 @@ fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
         .tag("td class=\"l\"", &trial.load)
         .raw("<td class=\"l\">");
     badge(page, trial.verdict.grade);
-    page.raw("</td>");
+    page.raw("</td>")
+        .tag("td class=\"l\"", trial.status.words());
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let latency = trial.latency_ns;
     let ms = |ns: Option<u64>| or_dash(ns.map(|ns| figures::ms(ns as f64)));
@@ -128,7 +135,7 @@ fn reasons(page: &mut Html, trial: &TrialRow) {
     if trial.verdict.grade == Grade::Valid && nothing {
         return;
     }
-    page.raw("<tr class=\"reasons\"><td colspan=\"2\"></td><td colspan=\"9\" class=\"l\"><ul>");
+    page.raw("<tr class=\"reasons\"><td colspan=\"2\"></td><td colspan=\"10\" class=\"l\"><ul>");
     for finding in &trial.verdict.reasons {
         page.raw("<li>")
             .text(&finding.found)

@@ -2,17 +2,19 @@
 
 use std::fmt::Write as _;
 
-use tare_model::summary::Distinction;
+use tare_analysis::figures;
 use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison};
-use tare_stats::order::median;
 
-use super::comparison::{figure, name, unit};
+use super::comparison::{figure, name};
 use super::output::{BOLD, Output, PLAIN, RED, WIDTH};
 use crate::text::fit;
 
 /// Widths of the columns. Each cluster adds a column, so a table can exceed the usual width.
 const NAME_WIDTH: usize = 20;
 const COLUMN_WIDTH: usize = 14;
+
+/// Below this p-value, a figure that does not differ after the correction has a mark.
+const CHANCE_P_MAX: f64 = 0.05;
 
 /// Returns the comparison as text: one table per mesh and load, then which clusters differ.
 #[must_use]
@@ -39,12 +41,11 @@ pub fn render_clusters(comparison: &ClustersComparison, colour: bool) -> String 
         out.line("");
         out.painted(BOLD, &head);
         for row in rows {
-            let figure = format!("{}, {}", name(&row.what), unit(&row.unit));
-            let mut line = format!("{figure:<NAME_WIDTH$}");
+            let mut line = format!("{:<NAME_WIDTH$}", name(&row.what));
             for cell in &row.cells {
                 line += &column(&row.unit, cell.as_ref());
             }
-            let differs = row.cells.iter().flatten().any(|c| c.unlike);
+            let differs = row.cells.iter().flatten().any(|c| c.differs);
             out.painted(if differs { RED } else { PLAIN }, &line);
         }
     }
@@ -59,9 +60,9 @@ fn column(unit: &str, cell: Option<&ClusterCell>) -> String {
     let Some(cell) = cell else {
         return format!("{:>width$}  ", "-", width = COLUMN_WIDTH - 2);
     };
-    let mark = match cell.distinction {
-        _ if cell.unlike => '*',
-        Distinction::Higher | Distinction::Lower => '?',
+    let mark = match cell.p {
+        _ if cell.differs => '*',
+        Some(p) if p < CHANCE_P_MAX => '?',
         _ => ' ',
     };
     let figure = figure(unit, cell.value);
@@ -106,13 +107,13 @@ fn difference(comparison: &ClustersComparison, index: usize) -> Option<String> {
     let rows = comparison.rows.iter();
     let cells = rows.filter_map(|row| Some((row, row.cells[index].as_ref()?)));
     // With two clusters each differs from the other: only the higher one is named.
-    let named = cells.filter(|(row, c)| c.unlike && !(two(row) && c.difference < 0.0));
+    let named = cells.filter(|(row, c)| c.differs && !(two(row) && c.ratio < 1.0));
     let found: Vec<(&ClusterRow, &ClusterCell)> = named.collect();
     // The first of several that are equally clear.
     let clearest = found.iter().rev();
-    let (row, cell) = clearest.max_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))?;
+    let (row, cell) = clearest.max_by(|a, b| clearness(a.1).total_cmp(&clearness(b.1)))?;
     Some(format!(
-        "Different: {}, in {} {}; clearest: {} of {} at {} is {} {unit}, {} {} {unit}.",
+        "Different: {}, in {} {}; clearest: {} of {} at {} is {}, x{} {}.",
         comparison.clusters[index].context,
         found.len(),
         if found.len() == 1 {
@@ -124,33 +125,18 @@ fn difference(comparison: &ClustersComparison, index: usize) -> Option<String> {
         row.mesh,
         row.load,
         figure(&row.unit, cell.value),
+        figures::significant(cell.ratio),
         if two(row) {
             "the other's"
         } else {
             "the others' median"
         },
-        figure(&row.unit, median_of_others(row, index)),
-        unit = unit(&row.unit),
     ))
 }
 
-/// Returns how far a cluster is from the others, in half widths of the interval of that
-/// difference. A share of the others' figure would have no limit where that is near zero. 0 if the
-/// interval has no width, so that any figure with a width ranks first.
-fn distance(cell: &ClusterCell) -> f64 {
-    let width = cell.low.zip(cell.high).map(|(low, high)| high - low);
-    let half = width.map(|w| w / 2.0).filter(|half| *half > 0.0);
-    half.map_or(0.0, |half| cell.difference.abs() / half)
-}
-
-/// Returns the median of the other clusters' figures, in the row's unit. A second cluster that
-/// differs would distort their mean.
-fn median_of_others(row: &ClusterRow, index: usize) -> f64 {
-    let others = row.cells.iter().enumerate().filter(|(i, _)| *i != index);
-    let values: Vec<f64> = others
-        .filter_map(|(_, c)| Some(c.as_ref()?.value))
-        .collect();
-    median(&values)
+/// Returns how far a cluster is from the others, as the logarithm of the ratio.
+fn clearness(cell: &ClusterCell) -> f64 {
+    cell.ratio.ln().abs()
 }
 
 #[cfg(test)]
@@ -159,22 +145,14 @@ mod tests {
     use tare_model::summary::clusters::ComparedCluster;
     use tare_model::verdict::Grade;
 
-    fn cell(value: f64, others: f64, unlike: bool) -> ClusterCell {
-        let distinction = match unlike {
-            true => Distinction::Higher,
-            false => Distinction::NotDistinguishable,
-        };
+    fn cell(value: f64, others: f64, differs: bool) -> ClusterCell {
         ClusterCell {
             value,
             trials: 5,
-            others,
-            difference: value - others,
-            low: Some(0.0),
-            high: Some(0.0),
+            ratio: value / others,
             p: Some(0.5),
             p_holm: Some(0.5),
-            distinction,
-            unlike,
+            differs,
         }
     }
 
@@ -213,47 +191,33 @@ mod tests {
             false,
         );
         assert!(
-            text.contains("Different: red, in 1 figure; clearest: p50 of bare at 60rps is 2.00 ms"),
+            text.contains(
+                "Different: red, in 1 figure; clearest: p50 of bare at 60rps is 2.00 ms,"
+            ),
             "{text}"
         );
-        assert!(text.contains("2.00 *"), "{text}");
+        assert!(text.contains("2.00 ms *"), "{text}");
     }
 
     #[test]
-    fn the_clearest_figure_is_not_the_one_with_a_median_near_zero() {
-        let reaching = |cell: ClusterCell, half: f64| ClusterCell {
-            low: Some(cell.difference - half),
-            high: Some(cell.difference + half),
-            ..cell
+    fn the_clearest_figure_has_the_largest_ratio() {
+        let columns = |value| {
+            let one = cell(1e6, 1e6, false);
+            vec![Some(one.clone()), Some(one), Some(cell(value, 1e6, true))]
         };
-        let near_zero = reaching(cell(0.2e6, 0.0, true), 0.15e6);
-        let sure = reaching(cell(2e6, 1e6, true), 0.1e6);
-        assert!(distance(&sure) > distance(&near_zero));
-        assert_eq!(distance(&reaching(cell(2e6, 1e6, true), 0.0)), 0.0);
-        let mut of = comparison(vec![
-            Some(cell(0.0, 0.1e6, false)),
-            Some(cell(0.0, 0.1e6, false)),
-            Some(near_zero),
-        ]);
-        of.rows[0].what = "over_p50".into();
-        let one = cell(1e6, 1.5e6, false);
-        let p50 = comparison(vec![Some(one.clone()), Some(one), Some(sure)]);
-        of.rows.extend(p50.rows);
+        let mut of = comparison(columns(1.5e6));
+        of.rows[0].what = "p99".into();
+        of.rows.extend(comparison(columns(0.25e6)).rows);
         let text = render_clusters(&of, false);
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(flat.contains("red, in 2 figures; clearest: p50"), "{text}");
-        assert!(flat.contains("the others' median 1.00 ms"), "{text}");
-    }
-
-    #[test]
-    fn one_bad_cluster_does_not_hide_another() {
-        let values = [1e6, 1e6, 1e6, 3e6, 10e6];
-        let row = ClusterRow {
-            cells: values.map(|v| Some(cell(v, v, false))).to_vec(),
-            ..comparison(Vec::new()).rows.remove(0)
-        };
-        assert_eq!(median_of_others(&row, 3), 1e6);
-        assert_eq!(median_of_others(&row, 0), 2e6);
+        assert!(
+            flat.contains("red, in 2 figures; clearest: p50 of bare"),
+            "{text}"
+        );
+        assert!(
+            flat.contains("is 250 µs, x0.250 the others' median."),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Two runs side by side.
 
 use tare_analysis::figures;
-use tare_model::summary::Distinction;
 use tare_model::summary::comparison::{
-    Change, ComparedCell, ComparedRun, Comparison, Judged, JudgedBy,
+    Change, ComparedRun, Comparison, Judged, JudgedBy, ThresholdResult,
 };
+use tare_model::summary::{Outcome, Ratio};
 
 use super::output::{BOLD, DIM, GREEN, Output, RED, WIDTH, YELLOW};
 use crate::text::fit;
@@ -12,61 +12,44 @@ use crate::text::fit;
 /// Returns the name of a compared figure.
 pub(super) fn name(what: &str) -> &str {
     match what {
-        "over_p50" => "overhead p50",
-        "over_p99" => "overhead p99",
-        "cpu" => "proxy CPU",
-        "cpu_per_krps" => "per 1,000 rps",
+        "ratio_p50" => "p50, ratio",
+        "ratio_p99" => "p99, ratio",
+        "cpu" => "CPU/request",
+        "proxy_cpu" => "proxy CPU/request",
+        "machine_cpu" => "machine CPU/request",
         "memory" => "proxy memory",
         other => other,
     }
 }
 
-/// Returns the unit in which a figure stored in `stored` is shown.
-pub(super) fn unit(stored: &str) -> &'static str {
-    match stored {
-        "ns" => "ms",
-        "bytes" => "MiB",
-        _ => "cores",
-    }
-}
-
-/// Returns a figure in [`unit`], without the unit.
+/// Returns a figure stored in the unit `stored`, with the unit in which it is shown.
 pub(super) fn figure(stored: &str, value: f64) -> String {
     match stored {
-        "ns" => figures::ms(value),
-        "bytes" => figures::mib(value),
-        _ => figures::cores(value),
+        "ns" => figures::duration(value),
+        "bytes" => figures::bytes(value),
+        _ => format!("x{}", figures::significant(value)),
     }
 }
 
-/// Returns the change with its interval: in percent if there is a ratio, else in its unit.
+/// Returns the change with its interval: `x1.12 (1.05 to 1.20)`.
 pub(super) fn change_words(change: &Change) -> String {
-    if let Some(ratio) = change.ratio {
-        let percent = |x: Option<f64>| x.map(|x| x * 100.0);
-        let (low, high) = (percent(change.ratio_low), percent(change.ratio_high));
-        let text = figures::interval(ratio * 100.0, low, high, "%");
-        return figures::signed(ratio, text);
-    }
-    let scale = match change.unit.as_str() {
-        "ns" => 1e6,
-        "bytes" => 1_048_576.0,
-        _ => 1.0,
-    };
-    let scaled = |x: Option<f64>| x.map(|x| x / scale);
-    let (low, high) = (scaled(change.low), scaled(change.high));
-    let text = figures::interval(change.difference / scale, low, high, unit(&change.unit));
-    figures::signed(change.difference, text)
+    let Ratio {
+        value, low, high, ..
+    } = change.ratio;
+    figures::ratio_interval(value, low, high)
 }
 
-/// Returns the outcome, with a caution if it is not significant after Holm's correction.
-pub(super) fn outcome(change: &Change, confidence: f64) -> String {
-    let certain = change.p_holm.is_some_and(|p| p < 1.0 - confidence);
-    let words = change.distinction.words();
-    match change.distinction {
-        Distinction::Higher | Distinction::Lower if !certain => format!("{words} (may be chance)"),
-        _ => words.to_owned(),
+/// Returns the outcome: `higher`, `lower`, `the same within the margin` or `not resolved`.
+pub(super) fn outcome(change: &Change) -> &'static str {
+    match change.ratio.outcome {
+        Outcome::Different if change.ratio.value > 1.0 => "higher",
+        Outcome::Different => "lower",
+        outcome => outcome.words(),
     }
 }
+
+/// The sentence that belongs to every comparison of two runs.
+pub(super) const DAYS: &str = "The runs are of different times: changes of the machine between them are in these figures, too.";
 
 /// Returns a run with its verdict and version.
 pub(super) fn run_words(run: &ComparedRun) -> String {
@@ -76,11 +59,6 @@ pub(super) fn run_words(run: &ComparedRun) -> String {
         run.grade.word(),
         run.tare_version
     )
-}
-
-/// The changes that have enough responses.
-pub(super) fn supported(cell: &ComparedCell) -> impl Iterator<Item = &Change> {
-    cell.changes.iter().filter(|c| c.supported)
 }
 
 /// Returns the comparison as text.
@@ -100,40 +78,45 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
         );
         out.line("");
         out.painted(BOLD, &fit(&title, WIDTH));
-        for change in supported(cell) {
-            row(&mut out, change, comparison.confidence);
+        for change in &cell.changes {
+            row(&mut out, change);
         }
     }
     let legend = format!(
-        "{:.0} % intervals of the change, blocks unpaired; ~ not distinguishable; (may be chance): \
-         not significant after Holm's correction for all comparisons here",
+        "After divided by before: medians over the blocks, with {:.0} % intervals (blocks are not \
+         paired), corrected for all comparisons here (Holm). = the same within the margin; ? not \
+         resolved. {DAYS}",
         comparison.confidence * 100.0
     );
     out.line("");
     out.wrapped(DIM, &legend, "", "");
     for judged in &comparison.thresholds {
-        let code = if judged.exceeded { RED } else { GREEN };
+        let code = match judged.result {
+            ThresholdResult::Exceeded => RED,
+            ThresholdResult::NotExceeded => GREEN,
+            ThresholdResult::NotChecked => YELLOW,
+        };
         out.wrapped(code, &judgement(judged), "", "  ");
     }
     out.text
 }
 
-fn row(out: &mut Output, change: &Change, confidence: f64) {
+fn row(out: &mut Output, change: &Change) {
+    let unit = &change.ratio.unit;
     let line = format!(
-        "{:<20}{:>8}{:>8}  {:<26}",
-        format!("{}, {}", name(&change.what), unit(&change.unit)),
-        figure(&change.unit, change.before),
-        figure(&change.unit, change.after),
+        "{:<20}{:>10}{:>10}  {:<24}",
+        name(&change.ratio.what),
+        figure(unit, change.before),
+        figure(unit, change.after),
         change_words(change),
     );
-    let room = WIDTH.saturating_sub(line.chars().count());
-    let (code, words) = match change.distinction {
-        Distinction::Higher => (RED, outcome(change, confidence)),
-        Distinction::Lower => (GREEN, outcome(change, confidence)),
-        Distinction::NotDistinguishable => (DIM, "~".to_owned()),
-        Distinction::TooFewBlocks => (DIM, outcome(change, confidence)),
+    let (code, words) = match (change.ratio.outcome, outcome(change)) {
+        (Outcome::Different, "higher") => (RED, "higher"),
+        (Outcome::Different, words) => (GREEN, words),
+        (Outcome::Same, _) => (DIM, "="),
+        (Outcome::NotResolved, _) => (DIM, "?"),
     };
-    let words = out.paint(code, &fit(&words, room));
+    let words = out.paint(code, words);
     out.line(&format!("{line}{words}"));
 }
 
@@ -144,28 +127,15 @@ pub(super) fn judgement(judged: &Judged) -> String {
         JudgedBy::Estimate => "estimate",
     };
     let place = format!("{}: {} at {}", judged.threshold, judged.mesh, judged.load);
+    let result = match judged.result {
+        ThresholdResult::Exceeded => "exceeded",
+        ThresholdResult::NotExceeded => "not exceeded",
+        ThresholdResult::NotChecked => "not checked",
+    };
     match judged.found {
-        None => format!("not checked {place}: no interval with fewer than 2 blocks"),
-        Some(found) => format!(
-            "{} {place}: {by} {}",
-            if judged.exceeded {
-                "exceeded"
-            } else {
-                "not exceeded"
-            },
-            amount(judged, found)
-        ),
-    }
-}
-
-/// A figure in the unit of the threshold.
-fn amount(judged: &Judged, value: f64) -> String {
-    if judged.threshold.trim_end().ends_with('%') {
-        return figures::percent(value);
-    }
-    match judged.threshold.split(':').next().unwrap_or("").trim() {
-        "memory" => figures::bytes(value),
-        "cpu" | "cpu_per_krps" => format!("{} cores", figures::cores(value)),
-        _ => figures::duration(value),
+        None => {
+            format!("{result} {place}: it needs at least 2 blocks with this figure in each run")
+        }
+        Some(found) => format!("{result} {place}: {by} {}", figures::percent(found)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tare_model::summary::{Summary, TrialRow};
+use tare_model::summary::{Summary, TrialRow, TrialStatus};
 use tare_model::verdict::{Finding, Grade};
 
 use super::output::{Output, PLAIN};
@@ -72,15 +72,18 @@ fn groups(summary: &Summary) -> Vec<Group<'_>> {
             );
         }
     }
-    let invalid = |t: &&TrialRow| t.verdict.grade == Grade::Invalid;
-    for trial in summary.trials.iter().filter(invalid) {
+    let unused = |t: &&TrialRow| t.status != TrialStatus::Used && t.verdict.grade == Grade::Invalid;
+    for trial in summary.trials.iter().filter(unused) {
         let mut cells = summary.cells.iter();
         let cell = cells.find(|c| c.mesh == trial.mesh && c.load == trial.load);
         // A cell without a used trial already has the findings of its trials.
         if !cell.is_some_and(|c| c.trials_used.is_empty()) {
             let place = format!(
-                "trial {}, {} at {}, not used",
-                trial.index, trial.mesh, trial.load
+                "trial {}, {} at {}, {}",
+                trial.index,
+                trial.mesh,
+                trial.load,
+                trial.status.words()
             );
             for finding in &trial.verdict.reasons {
                 add(&mut groups, finding, place.clone());

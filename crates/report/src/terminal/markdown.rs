@@ -2,23 +2,27 @@
 
 use std::fmt::Write as _;
 
-use tare_model::summary::Distinction;
-use tare_model::summary::comparison::Comparison;
+use tare_model::summary::Outcome;
+use tare_model::summary::comparison::{Comparison, ThresholdResult};
 
-use super::comparison::{
-    change_words, figure, judgement, name, outcome, run_words, supported, unit,
-};
+use super::comparison::{DAYS, change_words, figure, judgement, name, outcome, run_words};
 use crate::text::printable;
 
 /// Returns the comparison as Markdown.
 #[must_use]
 pub fn render_comparison_markdown(comparison: &Comparison) -> String {
     let mut out = String::new();
-    let exceeded = comparison.thresholds.iter().filter(|j| j.exceeded).count();
-    let headline = match (comparison.thresholds.len(), exceeded) {
-        (0, _) => "tare: two runs compared".to_owned(),
-        (_, 0) => "tare: no threshold exceeded".to_owned(),
-        (all, n) => format!("tare: {n} of {all} thresholds exceeded"),
+    let count = |result| {
+        let results = comparison.thresholds.iter().map(|j| j.result);
+        results.filter(|r| *r == result).count()
+    };
+    let exceeded = count(ThresholdResult::Exceeded);
+    let unchecked = count(ThresholdResult::NotChecked);
+    let headline = match (comparison.thresholds.len(), exceeded, unchecked) {
+        (0, _, _) => "tare: two runs compared".to_owned(),
+        (all, 0, n) if n > 0 => format!("tare: {n} of {all} thresholds not checked"),
+        (_, 0, _) => "tare: no threshold exceeded".to_owned(),
+        (all, n, _) => format!("tare: {n} of {all} thresholds exceeded"),
     };
     let _ = writeln!(out, "### {headline}\n");
     for (side, run) in [("Before", &comparison.before), ("After", &comparison.after)] {
@@ -27,7 +31,7 @@ pub fn render_comparison_markdown(comparison: &Comparison) -> String {
     for judged in comparison
         .thresholds
         .iter()
-        .filter(|j| j.exceeded || j.found.is_none())
+        .filter(|j| j.result != ThresholdResult::NotExceeded)
     {
         let _ = writeln!(out, "- **{}**", escaped(&judgement(judged)));
     }
@@ -36,33 +40,32 @@ pub fn render_comparison_markdown(comparison: &Comparison) -> String {
     }
     let _ = writeln!(
         out,
-        "\n| mesh | load | figure | before | after | change ({:.0} % interval) | |\n\
+        "\n| mesh | load | figure | before | after | after / before ({:.0} % interval) | |\n\
          |---|---|---|--:|--:|--:|---|",
         comparison.confidence * 100.0
     );
     for cell in &comparison.cells {
-        for change in supported(cell) {
-            let outcome = outcome(change, comparison.confidence);
-            let outcome = match change.distinction {
-                Distinction::Higher | Distinction::Lower => format!("**{outcome}**"),
-                _ => outcome,
+        for change in &cell.changes {
+            let outcome = match change.ratio.outcome {
+                Outcome::Different => format!("**{}**", outcome(change)),
+                _ => outcome(change).to_owned(),
             };
+            let unit = &change.ratio.unit;
             let _ = writeln!(
                 out,
-                "| {} | {} | {}, {} | {} | {} | {} | {outcome} |",
+                "| {} | {} | {} | {} | {} | {} | {outcome} |",
                 escaped(&cell.mesh),
                 escaped(&cell.load),
-                name(&change.what),
-                unit(&change.unit),
-                figure(&change.unit, change.before),
-                figure(&change.unit, change.after),
+                name(&change.ratio.what),
+                figure(unit, change.before),
+                figure(unit, change.after),
                 change_words(change),
             );
         }
     }
     let _ = writeln!(
         out,
-        "\nBlocks are unpaired; \"may be chance\": not significant after Holm's correction for all comparisons here."
+        "\nBlocks are not paired; the outcomes are corrected for all comparisons here (Holm). {DAYS}"
     );
     out
 }

@@ -64,7 +64,7 @@ impl Output {
 }
 
 /// An estimate with its interval, such as `0.402 (0.376 to 0.428)`.
-pub(super) fn estimate(e: &Estimate, words: fn(f64) -> String) -> String {
+pub(super) fn estimate(e: &Estimate, words: impl Fn(f64) -> String) -> String {
     let value = words(e.value);
     match e.low.zip(e.high) {
         Some((low, high)) => format!("{value} ({} to {})", words(low), words(high)),

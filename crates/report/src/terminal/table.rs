@@ -1,7 +1,9 @@
 //! The result of a run: the answers, then one block of tables per load.
 
 use tare_analysis::figures;
-use tare_model::summary::{Cell, Difference, Distinction, Estimate, Quantile, Stopping, Summary};
+use tare_model::summary::{
+    Cell, Estimate, MeshComparison, Outcome, Quantile, Ratio, Stopping, Summary,
+};
 use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
@@ -10,8 +12,14 @@ use super::{cost, findings};
 use crate::text::{fit, printable};
 use crate::words;
 
-/// The percentiles of which the intervals and the differences are shown.
+/// The percentiles of which the spread and the ratios are shown.
 const PERCENTILES: [&str; 2] = ["p50", "p99"];
+
+/// Width of a column of ratios.
+const RATIO: usize = 22;
+
+/// Width of the names beside them.
+const RATIO_NAME: usize = 14;
 
 /// Returns the result as text that ends in a newline.
 #[must_use]
@@ -33,11 +41,12 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
         );
         out.painted(BOLD, &printable(&heading));
         latency_rows(&mut out, summary, &cells);
-        overhead_rows(&mut out, summary, &cells);
+        ratio_rows(&mut out, summary, &load.name);
         plane_rows(&mut out, summary, &cells);
         cost::rows(&mut out, summary, &cells);
         out.line("");
     }
+    proxy_cpu(&mut out, summary);
     out.wrapped(DIM, &legend(summary), "", "");
     out.line("");
     findings::write(&mut out, summary);
@@ -46,7 +55,7 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
     out.text
 }
 
-/// The sentence about each mesh.
+/// The sentence about each pair of meshes, and what qualifies all of them.
 fn answers(out: &mut Output, summary: &Summary) {
     for answer in &summary.answers {
         out.wrapped(BOLD, &answer.text, "* ", "  ");
@@ -54,26 +63,29 @@ fn answers(out: &mut Output, summary: &Summary) {
             out.wrapped(PLAIN, caution, "  ", "  ");
         }
     }
-    if !summary.answers.is_empty() {
-        out.line("");
+    for words in words::conditions(summary) {
+        out.wrapped(PLAIN, &words, "", "  ");
     }
+    out.line("");
 }
 
 /// Explains the signs that occur in the table.
 fn legend(summary: &Summary) -> String {
-    let mut parts = vec![format!(
-        "{:.0} % intervals over blocks",
-        summary.confidence * 100.0
-    )];
-    let overheads = || summary.cells.iter().filter_map(|c| c.overhead.as_ref());
-    let shown = |d: &&Difference| d.supported && PERCENTILES.contains(&d.what.as_str());
-    let differences = || overheads().flat_map(|o| &o.latency).filter(shown);
-    for (distinction, meaning) in [
-        (Distinction::NotDistinguishable, "not distinguishable"),
-        (Distinction::TooFewBlocks, "too few blocks for an interval"),
-    ] {
-        if differences().any(|d| d.distinction == distinction) {
-            parts.push(format!("{} {meaning}", sign(distinction).trim()));
+    let mut parts = vec![words::spread(summary)];
+    if !summary.comparisons.is_empty() {
+        parts.push(words::questions(summary));
+    }
+    let shown = |r: &&Ratio| COLUMNS.iter().any(|c| c.contains(&r.what.as_str()));
+    let ratios = || {
+        summary
+            .comparisons
+            .iter()
+            .flat_map(|c| &c.ratios)
+            .filter(shown)
+    };
+    for outcome in [Outcome::Same, Outcome::NotResolved] {
+        if ratios().any(|r| r.outcome == outcome) {
+            parts.push(format!("{} {}", sign(outcome).trim(), outcome.words()));
         }
     }
     parts.extend(summary.stopping.as_ref().map(stopped));
@@ -107,12 +119,12 @@ fn stopped(stopping: &Stopping) -> String {
     format!("{when}: {}", targets.join(", "))
 }
 
-/// The mark of a difference from which nothing can be concluded.
-fn sign(distinction: Distinction) -> &'static str {
-    match distinction {
-        Distinction::Higher | Distinction::Lower => "",
-        Distinction::NotDistinguishable => "~ ",
-        Distinction::TooFewBlocks => "? ",
+/// The mark of a ratio.
+fn sign(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Different => "x",
+        Outcome::Same => "= ",
+        Outcome::NotResolved => "? ",
     }
 }
 
@@ -121,7 +133,7 @@ fn latency_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
     let head: String = names.iter().map(|n| format!("{n:>8}")).collect();
     out.painted(
         DIM,
-        &format!("{:<NAME$}{head}{:>8}  verdict", "latency, ms", "errors"),
+        &format!("{:<NAME$}{head}{:>8}  verdict", "latency, ms", "failed"),
     );
     for cell in cells {
         let figure = |name: &&str| {
@@ -130,18 +142,18 @@ fn latency_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
             format!("{ms:>8}")
         };
         let latencies: String = names.iter().map(figure).collect();
-        let errors = figures::count(cell.counts.error + cell.counts.timeout);
+        let failed = figures::count(cell.counts.planned - cell.counts.ok);
         let code = match cell.verdict.grade {
             Grade::Valid => GREEN,
             Grade::Suspect => YELLOW,
             Grade::Invalid => RED,
         };
         out.line(&format!(
-            "{:<NAME$}{latencies}{errors:>8}  {}",
+            "{:<NAME$}{latencies}{failed:>8}  {}",
             fit(&mesh_name(summary, cell), NAME - 1),
-            out.paint(code, cell.verdict.grade.word())
+            out.paint(code, words::cell_verdict(cell))
         ));
-        let [median, tail] = PERCENTILES.map(|name| quantile_interval(cell, name));
+        let [median, tail] = PERCENTILES.map(|name| quantile_spread(cell, name));
         if !(median.is_empty() && tail.is_empty()) {
             // Aligned with the figures above.
             out.painted(DIM, &format!("{median:>23} {tail:>15}"));
@@ -155,8 +167,8 @@ fn supported<'a>(cell: &'a Cell, name: &str) -> Option<&'a Quantile> {
     cell.latency.iter().find(|q| q.name == name && q.supported)
 }
 
-/// The interval of a percentile; empty without one.
-fn quantile_interval(cell: &Cell, name: &str) -> String {
+/// The ends beside a percentile; empty without them.
+fn quantile_spread(cell: &Cell, name: &str) -> String {
     let interval = supported(cell, name).and_then(|q| q.low_ns.zip(q.high_ns));
     interval.map_or(String::new(), |(low, high)| {
         format!(
@@ -176,51 +188,50 @@ fn mesh_name(summary: &Summary, cell: &Cell) -> String {
     format!("{}{mark}", cell.mesh)
 }
 
-/// The differences from the baseline.
-fn overhead_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
-    let others: Vec<_> = cells
+/// The figures of the three columns of ratios; of several, the first that was measured.
+const COLUMNS: [&[&str]; 3] = [&["p50"], &["p99"], &["proxy_cpu", "cpu"]];
+
+/// The ratios of all pairs of meshes under a load, by the mesh that the others are divided by.
+fn ratio_rows(out: &mut Output, summary: &Summary, load: &str) {
+    let here: Vec<&MeshComparison> = summary
+        .comparisons
         .iter()
-        .filter(|c| c.mesh != summary.baseline)
+        .filter(|c| c.load == load)
         .collect();
-    if others.is_empty() {
-        return;
+    for reference in words::references(&here) {
+        out.painted(
+            DIM,
+            &format!(
+                "{:<RATIO_NAME$}{:>RATIO$}{:>RATIO$}{:>RATIO$}",
+                fit(&format!("over {reference}"), RATIO_NAME),
+                "p50",
+                "p99",
+                "CPU per request",
+            ),
+        );
+        for comparison in here.iter().filter(|c| c.reference == reference) {
+            let column =
+                |names: &&[&str]| ratio(out, names.iter().find_map(|name| comparison.ratio(name)));
+            let row: String = COLUMNS.iter().map(column).collect();
+            out.line(&format!(
+                "{:<RATIO_NAME$}{row}",
+                fit(&comparison.mesh, RATIO_NAME)
+            ));
+        }
+        out.line("");
     }
-    out.painted(
-        DIM,
-        &format!(
-            "{:<NAME$}{:>24} {:>23}",
-            format!("over {}", fit(&summary.baseline, NAME - 6)),
-            "p50, ms",
-            "p99, ms",
-        ),
-    );
-    for cell in others {
-        let [median, tail] = PERCENTILES.map(|what| {
-            let latency = cell.overhead.iter().flat_map(|o| &o.latency);
-            latency.into_iter().find(|d| d.what == what && d.supported)
-        });
-        out.line(&format!(
-            "{:<NAME$}{} {}",
-            fit(&cell.mesh, NAME - 1),
-            difference(out, median, 24),
-            difference(out, tail, 23),
-        ));
-    }
-    out.line("");
 }
 
-/// A difference of this width, with its sign, dimmed if nothing can be concluded from it.
-fn difference(out: &Output, difference: Option<&Difference>, width: usize) -> String {
-    let Some(d) = difference else {
-        return format!("{:>width$}", "-");
+/// A ratio with its sign, dimmed if it is not different from 1.
+fn ratio(out: &Output, ratio: Option<&Ratio>) -> String {
+    let Some(ratio) = ratio else {
+        return format!("{:>RATIO$}", "-");
     };
-    let sign = sign(d.distinction);
-    let text = format!("{sign}{}", figures::ms_interval(d.value, d.low, d.high));
-    let text = format!("{text:>width$}");
-    if sign.is_empty() {
-        text
-    } else {
-        out.paint(DIM, &text)
+    let text = figures::ratio_short(ratio.value, ratio.low, ratio.high);
+    let text = format!("{:>RATIO$}", format!("{}{text}", sign(ratio.outcome)));
+    match ratio.outcome {
+        Outcome::Different => text,
+        _ => out.paint(DIM, &text),
     }
 }
 
@@ -253,4 +264,28 @@ fn plane_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
             fit(&mesh_name(summary, cell), NAME - 1),
         ));
     }
+}
+
+/// What the proxies use without load, and what a request adds.
+fn proxy_cpu(out: &mut Output, summary: &Summary) {
+    if summary.proxy_cpu.is_empty() {
+        return;
+    }
+    let head = format!(
+        "{:<NAME$}{:>9}{:>28}{:>28}",
+        "CPU of proxies", "proxies", "without load, cores each", "added by a request, µs"
+    );
+    out.painted(DIM, &head);
+    for cpu in &summary.proxy_cpu {
+        let each = |cores: f64| figures::cores(cores / f64::from(cpu.proxies.max(1)));
+        let micros = |ns: f64| figures::significant(ns / 1e3);
+        out.line(&format!(
+            "{:<NAME$}{:>9}{:>28}{:>28}",
+            fit(&cpu.mesh, NAME - 1),
+            cpu.proxies,
+            estimate(&cpu.idle_cores, each),
+            estimate(&cpu.request_ns, micros),
+        ));
+    }
+    out.line("");
 }

@@ -1,7 +1,14 @@
 //! A synthetic run directory: plausible, seeded, and labelled as synthetic wherever
 //! a reader could take it for a measurement.
 
-#![allow(clippy::unwrap_used, dead_code, reason = "a test, in parts")]
+#![allow(
+    clippy::unwrap_used,
+    dead_code,
+    unused_imports,
+    reason = "a test, in parts"
+)]
+
+mod analysed;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +21,7 @@ use tare_model::load::{
     Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Pace, Rate,
 };
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
-use tare_model::plan::{EnvironmentKind, Load, Plan, Prices, Workload};
+use tare_model::plan::{EnvironmentKind, Load, Margins, Plan, Prices, Workload};
 use tare_model::record::{
     AgentRecord, Hello, Interval, IntervalEndpoint, LoadRecord, MachineSample, ProcessSample,
     ResourceSample, StreamChecksum,
@@ -26,6 +33,8 @@ use tare_model::trial::{
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 use tare_stats::Histogram;
+
+pub(crate) use analysed::{analysed, legend, scale, trials};
 
 const SECONDS: u32 = 10;
 const MIB: f64 = 1_048_576.0;
@@ -105,6 +114,8 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         loads: rates.iter().map(load).collect(),
         repeats: blocks,
         until: None,
+        reruns: 0,
+        margins: Margins::default(),
         seed: 42,
     }
 }
@@ -194,6 +205,7 @@ fn trial_of(spec: &TrialSpec, endpoints: &[String]) -> (String, TrialResult) {
         ended_unix_ns: 1,
         load: Some(load.clone()),
         resources: Some(resources),
+        idle: None,
         proofs: Vec::new(),
         verdict,
     };

@@ -11,12 +11,19 @@ use std::path::Path;
 
 use serde_json::Value;
 use tare_model::layout;
-use tare_model::summary::{Cell, Summary};
+use tare_model::summary::{Cell, MeshComparison, Summary, TrialRow, TrialStatus};
 use tare_model::trial::TrialResult;
-use tare_model::verdict::Grade;
+use tare_model::verdict::{Cause, Grade};
 
 /// The keys that a cell has only if a trial records their cause. It always has all others.
-pub(crate) const CELL_OPTIONAL: [&str; 4] = ["core_to_core", "cost", "instrument", "tls"];
+pub(crate) const CELL_OPTIONAL: [&str; 6] = [
+    "core_to_core",
+    "cost",
+    "instrument",
+    "latency_of_all",
+    "saturation",
+    "tls",
+];
 
 /// The kinds of one run, for trials without a mesh (`bare`) and with one (`meshed`).
 #[derive(Debug, Clone, PartialEq)]
@@ -51,8 +58,15 @@ impl Shape {
         let results: BTreeMap<u32, &TrialResult> =
             stored.iter().map(|(r, _)| (r.trial.index, r)).collect();
         for row in &typed.trials {
-            let usable = row.verdict.grade != Grade::Invalid && !row.excluded;
-            assert_eq!(row.used, usable, "{row:#?}");
+            match row.status {
+                TrialStatus::Used => assert!(!has(row, Cause::Failure), "{row:#?}"),
+                TrialStatus::Failed => assert!(has(row, Cause::Failure), "{row:#?}"),
+                TrialStatus::LeftOut | TrialStatus::RunAgain => {
+                    let mut block = typed.trials.iter().filter(|t| t.block == row.block);
+                    assert!(block.any(|t| has(t, Cause::Exogenous)), "{row:#?}");
+                }
+                TrialStatus::Excluded | TrialStatus::Unplanned => panic!("{row:#?}"),
+            }
             assert_eq!(
                 row.verdict.reasons.is_empty(),
                 row.verdict.grade == Grade::Valid
@@ -60,7 +74,9 @@ impl Shape {
         }
         let mut causes = Causes::default();
         for (cell, keyed) in typed.cells.iter().zip(summary["cells"].as_array().unwrap()) {
-            shape.cell(cell, keyed, &Used::new(&typed, cell, &results), &mut causes);
+            let used = Used::new(&typed, cell, &results);
+            shape.cell(cell, keyed, &used, &mut causes);
+            shape.ratios(&typed, cell, &used, &mut causes);
         }
         for ((result, files), row) in stored.iter().zip(summary["trials"].as_array().unwrap()) {
             assert_eq!(row["index"], result.trial.index);
@@ -98,18 +114,27 @@ impl Shape {
             add("plane", plane);
         }
         causes.note(kind, "plane ", used.any(|r| r.resources.is_some()));
-        let overhead = cell.overhead.as_ref();
-        let blocks = overhead.map_or(&[][..], |o| &o.blocks);
+    }
+
+    /// The figures that meshes are compared by, against the baseline.
+    fn ratios(&mut self, summary: &Summary, cell: &Cell, used: &Used<'_>, causes: &mut Causes) {
+        if cell.mesh == summary.baseline {
+            return;
+        }
+        let kind = kind(&cell.mesh);
+        let with_baseline = |c: &&MeshComparison| {
+            c.mesh == cell.mesh && c.reference == summary.baseline && c.load == cell.load
+        };
+        let found = summary.comparisons.iter().find(with_baseline);
+        let blocks = found.map_or(&[][..], |c| &c.blocks);
         assert_eq!(
             blocks, used.blocks,
-            "{who}: blocks in common with the baseline"
+            "{}: blocks in common with the baseline",
+            cell.mesh
         );
-        causes.note(kind, "overhead ", !used.blocks.is_empty());
-        for figure in overhead
-            .iter()
-            .flat_map(|o| o.latency.iter().chain(&o.resources))
-        {
-            add("overhead", &figure.what);
+        causes.note(kind, "ratio ", !used.blocks.is_empty());
+        for ratio in found.iter().flat_map(|c| &c.ratios) {
+            self.found.insert(format!("{kind} ratio {}", ratio.what));
         }
     }
 
@@ -161,7 +186,7 @@ impl<'a> Used<'a> {
             let here = summary
                 .trials
                 .iter()
-                .filter(move |t| t.used && t.load == cell.load);
+                .filter(move |t| t.status == TrialStatus::Used && t.load == cell.load);
             let mesh = mesh.to_owned();
             here.filter(move |t| t.mesh == mesh)
         };
@@ -203,10 +228,21 @@ impl<'a> Used<'a> {
             load(|l| !l.generator.core_to_core_ns.is_empty()),
             self.has_prices && is_proxied && cell.achieved_rps.is_some_and(|r| r > 0.0),
             load(|l| l.instrument_error.is_some()),
+            cell.counts.planned > cell.counts.ok,
+            self.any(|r| {
+                let mut reasons = r.verdict.reasons.iter();
+                reasons.any(|f| f.grade == Grade::Invalid && f.reason.is_saturation())
+            }),
             load(|l| l.tls.is_some()),
         ];
         std::array::from_fn(|i| (CELL_OPTIONAL[i], causes[i]))
     }
+}
+
+/// Whether a trial has a finding of this cause that is above its threshold for invalid trials.
+fn has(row: &TrialRow, cause: Cause) -> bool {
+    let mut reasons = row.verdict.reasons.iter();
+    reasons.any(|f| f.grade == Grade::Invalid && f.reason.cause() == cause)
 }
 
 fn kind(mesh: &str) -> &'static str {

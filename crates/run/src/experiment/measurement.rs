@@ -29,6 +29,7 @@ const WINDOW_SAMPLED_MIN: f64 = 0.95;
 pub(super) struct Findings {
     pub(super) load: Option<LoadResult>,
     pub(super) resources: Option<Resources>,
+    pub(super) idle: Option<Resources>,
     pub(super) proofs: Vec<Proof>,
     pub(super) events: Vec<Event>,
     pub(super) incomplete: Vec<String>,
@@ -39,6 +40,10 @@ pub(super) struct Findings {
 impl Findings {
     fn lost(&mut self, what: String) {
         self.incomplete.push(what);
+    }
+
+    fn unsampled(&mut self, what: String) {
+        self.events.push(event(EventKind::NotSampled, "", what));
     }
 
     /// Returns the proofs and the missing data as events.
@@ -196,7 +201,7 @@ impl Measurement {
                 }
             }
             Ok(_) => {}
-            Err(error) => findings.lost(format!("the agent's records: {error}")),
+            Err(error) => findings.unsampled(format!("the agent's records: {error}")),
         }
     }
 
@@ -213,21 +218,21 @@ impl Measurement {
             Err(error) => findings.lost(format!("the generator's records: {error}")),
         }
         let Some((_, spec)) = self.agent else {
-            findings.lost("CPU and memory were not sampled".into());
+            findings.unsampled("CPU and memory were not sampled".into());
             return;
         };
         let (records, problem) = self.samples.finish();
         if let Some(problem) = problem {
-            findings.lost(format!("the agent's records: {problem}"));
+            findings.unsampled(format!("the agent's records: {problem}"));
         }
         findings.resources = tare_analysis::resources::summarise(&spec, &records, cores);
         match &findings.resources {
-            None => findings.lost("CPU and memory have too few samples".into()),
+            None => findings.unsampled("CPU and memory have too few samples".into()),
             Some(resources) => {
                 let share = resources.window_ns as f64 / spec.window_ns as f64;
                 if share < WINDOW_SAMPLED_MIN {
                     let percent = share * 100.0;
-                    findings.lost(format!(
+                    findings.unsampled(format!(
                         "CPU and memory were sampled in {percent:.0} % of the window"
                     ));
                 }

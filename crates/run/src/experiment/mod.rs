@@ -2,6 +2,7 @@
 //! begins.
 
 mod error;
+mod idle;
 mod live;
 mod measurement;
 mod request;

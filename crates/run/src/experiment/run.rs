@@ -1,7 +1,8 @@
 //! The loop over the trials of a run.
 
+use tare_analysis::disturbance;
 use tare_model::plan::Plan;
-use tare_model::trial::{self, EventKind};
+use tare_model::trial::{self, EventKind, TrialResult, TrialSpec, block_order};
 use tokio::sync::watch;
 
 use super::error::{FAILURES_IN_A_ROW_MAX, RunError};
@@ -23,8 +24,9 @@ pub struct Outcome {
     pub interrupted: bool,
 }
 
-/// Runs all trials of the run's plan that are not on disk yet. When `stop` turns true, the trial
-/// in progress ends and is not kept.
+/// Runs all trials of the run's plan that are not on disk yet. A block that something outside the
+/// trials disturbed is run again, at most `Plan::reruns` times. When `stop` turns true, the trial in
+/// progress ends and is not kept.
 ///
 /// # Errors
 /// [`RunError`]. Everything that was started is ended before this returns.
@@ -32,79 +34,144 @@ pub async fn run<E: Environment>(
     environment: &mut E,
     run: &RunDir,
     observer: &mut dyn Observer,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) -> Result<Outcome, RunError> {
     let plan: &Plan = &run.manifest().plan;
     let order = trial::order(plan);
-    let mut planned = order.len() as u32;
-    let mut done = order.iter().filter(|t| run.has(t)).count() as u32;
-    let mut failures = 0;
-    let kind = match done {
+    let mut all = Trials {
+        environment,
+        run,
+        observer,
+        stop,
+        planned: order.len() as u32,
+        done: order.iter().filter(|t| run.has(t)).count() as u32,
+        failures: 0,
+    };
+    let kind = match all.done {
         0 => EventKind::Started,
         _ => EventKind::Resumed,
     };
-    run.event(&event(
-        kind,
-        "",
-        format!("{done} of {planned} trials are on disk"),
-    ))?;
-    let mut block = None;
-    for spec in &order {
+    run.event(&event(kind, "", all.on_disk()))?;
+    for block in 0..plan.repeats {
         // Checked before the first trial of each block, also in a resumed run.
-        if block != Some(spec.block) {
-            block = Some(spec.block);
-            if let Some(enough) = stopping::narrow_enough(run, &order, spec.block) {
-                run.event(&enough)?;
-                observer.update(Update::Event(&enough));
-                planned = spec.index;
-                break;
-            }
-        }
-        if run.has(spec) {
-            continue;
-        }
-        if *stop.borrow() {
+        if let Some(enough) = stopping::narrow_enough(run, block) {
+            run.event(&enough)?;
+            all.observer.update(Update::Event(&enough));
+            all.planned -= (plan.repeats - block) * order.len() as u32 / plan.repeats;
             break;
         }
-        observer.update(Update::Started {
-            trial: spec,
-            done,
-            planned,
-        });
-        let one = TrialRun {
-            plan,
-            spec,
-            run,
-            observer: &mut *observer,
-            stop: &mut stop,
-        };
-        match one.execute(environment).await? {
-            TrialEnd::Interrupted => break,
-            TrialEnd::Done { result, failure } => {
-                done += 1;
-                observer.update(Update::Done(&result));
-                failures = if failure.is_some() { failures + 1 } else { 0 };
-                if failures >= FAILURES_IN_A_ROW_MAX {
-                    return Err(RunError::NothingStarts {
-                        last: failure.unwrap_or_default(),
-                    });
-                }
-            }
+        if all.block(block).await? == Stopped::Yes {
+            break;
         }
     }
-    let interrupted = *stop.borrow() && done < planned;
+    let interrupted = *all.stop.borrow() && all.done < all.planned;
     let kind = match interrupted {
         true => EventKind::Interrupted,
         false => EventKind::Finished,
     };
-    run.event(&event(
-        kind,
-        "",
-        format!("{done} of {planned} trials are on disk"),
-    ))?;
+    run.event(&event(kind, "", all.on_disk()))?;
     Ok(Outcome {
-        planned,
-        done,
+        planned: all.planned,
+        done: all.done,
         interrupted,
     })
+}
+
+/// Whether the run was asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    Yes,
+    No,
+}
+
+/// The trials of a run, and how many of them are done.
+struct Trials<'a, E> {
+    environment: &'a mut E,
+    run: &'a RunDir,
+    observer: &'a mut dyn Observer,
+    stop: watch::Receiver<bool>,
+    planned: u32,
+    done: u32,
+    /// Trials in a row that failed before measurement.
+    failures: u32,
+}
+
+impl<E: Environment> Trials<'_, E> {
+    fn on_disk(&self) -> String {
+        format!("{} of {} trials are on disk", self.done, self.planned)
+    }
+
+    /// Runs the trials of a block, and runs the block again while something outside disturbs it.
+    async fn block(&mut self, block: u32) -> Result<Stopped, RunError> {
+        let plan = &self.run.manifest().plan;
+        for attempt in 0..=plan.reruns {
+            let specs = block_order(plan, block, attempt);
+            if attempt > 0 {
+                self.planned += specs.len() as u32;
+                self.done += specs.iter().filter(|t| self.run.has(t)).count() as u32;
+            }
+            for spec in &specs {
+                if !self.run.has(spec) && self.trial(spec).await? == Stopped::Yes {
+                    return Ok(Stopped::Yes);
+                }
+            }
+            let Some(cause) = self.disturbance(&specs) else {
+                break;
+            };
+            if attempt < plan.reruns {
+                let found = format!("block {} is run again: {cause}", block + 1);
+                let again = event(EventKind::BlockRunAgain, "", found);
+                self.run.event(&again)?;
+                self.observer.update(Update::Event(&again));
+            }
+        }
+        Ok(Stopped::No)
+    }
+
+    /// What disturbed these trials from outside; `None` if nothing did.
+    fn disturbance(&self, specs: &[TrialSpec]) -> Option<String> {
+        let results = self.run.results(specs);
+        let first = |(_, result): &(String, TrialResult)| {
+            let finding = disturbance(&result.verdict)?;
+            Some(format!(
+                "{} at {}: {}",
+                result.trial.mesh.name, result.trial.load.name, finding.found
+            ))
+        };
+        results.iter().find_map(first)
+    }
+
+    async fn trial(&mut self, spec: &TrialSpec) -> Result<Stopped, RunError> {
+        if *self.stop.borrow() {
+            return Ok(Stopped::Yes);
+        }
+        self.observer.update(Update::Started {
+            trial: spec,
+            done: self.done,
+            planned: self.planned,
+        });
+        let one = TrialRun {
+            plan: &self.run.manifest().plan,
+            spec,
+            run: self.run,
+            observer: &mut *self.observer,
+            stop: &mut self.stop,
+        };
+        match one.execute(self.environment).await? {
+            TrialEnd::Interrupted => Ok(Stopped::Yes),
+            TrialEnd::Done { result, failure } => {
+                self.done += 1;
+                self.observer.update(Update::Done(&result));
+                let Some(last) = failure else {
+                    self.failures = 0;
+                    return Ok(Stopped::No);
+                };
+                self.failures += 1;
+                match self.failures {
+                    FAILURES_IN_A_ROW_MAX.. => Err(RunError::NothingStarts { last }),
+                    _ => Ok(Stopped::No),
+                }
+            }
+        }
+    }
 }

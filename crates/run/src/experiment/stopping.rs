@@ -4,19 +4,20 @@
 use tare_analysis::StoredTrial;
 use tare_analysis::compare::stopping;
 use tare_model::summary::Stopping;
-use tare_model::trial::{Event, EventKind, TrialSpec};
+use tare_model::trial::{Event, EventKind, TrialSpec, block_order};
 
 use crate::now::event;
 use crate::store::RunDir;
 
 /// Returns the event that gives the reason to stop before block `block`; `None` to continue.
-pub(super) fn narrow_enough(run: &RunDir, order: &[TrialSpec], block: u32) -> Option<Event> {
+pub(super) fn narrow_enough(run: &RunDir, block: u32) -> Option<Event> {
     let plan = &run.manifest().plan;
     let min = plan.until.as_ref()?.min;
     if block < min {
         return None;
     }
-    let before: Vec<TrialSpec> = order.iter().filter(|t| t.block < block).cloned().collect();
+    let attempts = |block| (0..=plan.reruns).flat_map(move |n| block_order(plan, block, n));
+    let before: Vec<TrialSpec> = (0..block).flat_map(attempts).collect();
     let stored: Vec<StoredTrial> = run
         .results(&before)
         .into_iter()

@@ -6,6 +6,7 @@ use tare_model::trial::{EventKind, TrialResult, TrialSpec};
 use tokio::sync::watch;
 
 use super::error::RunError;
+use super::idle;
 use super::measurement::{Findings, Measurement, stopped};
 use super::request::load_spec;
 use super::updates::{Observer, Stage, Update};
@@ -108,6 +109,15 @@ impl TrialRun<'_> {
             findings.failure = Some(format!("proof failed: {broken}"));
             return Ok(());
         }
+        let cores = self.run.manifest().fingerprint.cores;
+        if idle::is_due::<E>(self.plan, self.spec, deployment) {
+            self.stage(Stage::Idle);
+            findings.idle = tokio::select! {
+                biased;
+                () = stopped(self.stop) => { findings.interrupted = true; return Ok(()); }
+                sampled = idle::sample(environment, deployment, writer, cores) => sampled?,
+            };
+        }
         let spec = load_spec(self.plan, self.spec, deployment);
         let mut measurement =
             Measurement::start(spec, self.observer, environment, deployment, writer).await?;
@@ -127,7 +137,7 @@ impl TrialRun<'_> {
         if let Some(log) = measurement.stream.hlog() {
             writer.hlog(log.as_bytes())?;
         }
-        measurement.conclude(self.run.manifest().fingerprint.cores, findings);
+        measurement.conclude(cores, findings);
         let load_sent = findings
             .load
             .as_ref()
@@ -167,6 +177,7 @@ impl TrialRun<'_> {
             ended_unix_ns: unix_ns(),
             load: findings.load,
             resources: findings.resources,
+            idle: findings.idle,
             proofs: findings.proofs,
             verdict,
         });

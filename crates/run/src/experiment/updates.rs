@@ -34,12 +34,29 @@ pub enum Stage {
     Deploy,
     /// Proofs that the mesh is in the path.
     Prove,
+    /// CPU and memory without load.
+    Idle,
     /// Warm-up, excluded from results.
     WarmUp,
     /// The measured window.
     Measure,
     /// Everything that belongs to the trial ends.
     TearDown,
+}
+
+impl Stage {
+    /// What happens in the stage, in words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Deploy => "starting",
+            Self::Prove => "proving the mesh",
+            Self::Idle => "sampling the idle proxies",
+            Self::WarmUp => "warming up",
+            Self::Measure => "measuring",
+            Self::TearDown => "stopping",
+        }
+    }
 }
 
 /// Receives the updates.

@@ -38,6 +38,8 @@ impl Kubernetes {
 
 impl Environment for Kubernetes {
     type Deployment = Deployment;
+    /// Agents are started with the generators, once for each trial.
+    const SAMPLES_IDLE: bool = false;
 
     async fn prepare(
         &mut self,

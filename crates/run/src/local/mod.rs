@@ -195,6 +195,7 @@ impl Deployed for LocalDeployment {
 
 impl Environment for Local {
     type Deployment = LocalDeployment;
+    const SAMPLES_IDLE: bool = true;
 
     async fn prepare(
         &mut self,
@@ -308,7 +309,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
-    use tare_model::plan::EnvironmentKind;
+    use tare_model::plan::{EnvironmentKind, Margins};
 
     fn local(temporary: &Path) -> Local {
         Local::new(LocalSettings {
@@ -333,6 +334,8 @@ mod tests {
             loads: Vec::new(),
             repeats: 1,
             until: None,
+            reruns: 0,
+            margins: Margins::default(),
             seed: 1,
             prices: None,
         }

@@ -189,7 +189,7 @@ impl World {
         let map = format!("/api/v1/namespaces/{namespace}/configmaps/{map}");
         let spec = self.objects[&map]["data"][&file].as_str()?;
         let lines = match is_agent {
-            true => tare_fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05),
+            true => tare_fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05, 0.0),
             false => {
                 let spec: LoadSpec = serde_json::from_str(spec).ok()?;
                 let lines = tare_fake::load_records(&spec, self.median_ns);

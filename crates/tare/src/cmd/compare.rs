@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use tare_analysis::compare::across::compare;
 use tare_analysis::compare::threshold::Threshold;
-use tare_model::summary::comparison::JudgedBy;
+use tare_model::summary::comparison::{Comparison, JudgedBy, ThresholdResult};
 use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown};
 
 use super::exit;
@@ -15,20 +15,25 @@ use super::output::{has_colours, json, print};
 
 /// Compare two runs: two versions of a mesh, two clusters, two days.
 ///
-/// Compares every mesh under every load that both runs have, with an interval on each change.
-/// The blocks of two runs are unpaired, so a change needs more blocks to be distinguishable than
-/// a difference within one run.
+/// Compares every mesh under every load that both runs have: each figure of the later run divided by
+/// that of the earlier one, with an interval. Two runs share no blocks, so changes of the machine
+/// between them are in these figures, too, and a change needs more blocks to be resolved than a
+/// difference within one run.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   tare compare runs/before runs/after
   tare compare runs/before runs/after --fail-above 'p99:+5%' --fail-above 'memory:+20MB'
   tare compare runs/before runs/after --output markdown >> \"$GITHUB_STEP_SUMMARY\"
 
-Figures for --fail-above: p50, p90, p99, p99.9 (percent, or a duration); over_p50, over_p99, the
-overhead over the baseline of the same run (a duration); cpu, cpu_per_krps (percent, or cores);
-memory (percent, or a size).
+Figures for --fail-above, each with a limit in percent:
+  p50, p90, p99, p99.9, p99.99  latency; the limit may also be a duration
+  ratio_p50, ratio_p99          latency divided by that of the baseline in the same run, which
+                                depends least on the machine
+  cpu, proxy_cpu, machine_cpu   CPU time per request; the limit may also be a duration
+  memory                        of the proxies; the limit may also be a size
 
-Exit codes: 0 success, 1 a threshold is exceeded, 2 usage error or nothing in common.")]
+Exit codes: 0 success, 1 a threshold is exceeded, 2 usage error or nothing in common, 3 a threshold
+could not be checked.")]
 pub(crate) struct Args {
     /// Run directory of the reference.
     #[arg(value_name = "BEFORE")]
@@ -69,16 +74,30 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if comparison.cells.is_empty() {
         bail!("nothing to compare: both runs need a usable trial of the same mesh and load");
     }
+    all_found(&args.fail_above, &comparison)?;
     print(match args.output {
         Output::Json => json(&comparison)?,
         Output::Markdown => render_comparison_markdown(&comparison),
         Output::Text => render_comparison(&comparison, has_colours()),
     })?;
-    Ok(if comparison.exceeded {
+    let any = |result| comparison.thresholds.iter().any(|j| j.result == result);
+    Ok(if any(ThresholdResult::Exceeded) {
         ExitCode::from(exit::MISSED)
+    } else if any(ThresholdResult::NotChecked) {
+        ExitCode::from(exit::INVALID)
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Refuses a threshold of a figure that neither run has: it would never be exceeded.
+fn all_found(thresholds: &[Threshold], comparison: &Comparison) -> anyhow::Result<()> {
+    for text in thresholds.iter().map(Threshold::text) {
+        if !comparison.thresholds.iter().any(|j| j.threshold == text) {
+            bail!("--fail-above {text}: neither run has this figure");
+        }
+    }
+    Ok(())
 }
 
 fn load(dir: &Path) -> anyhow::Result<LoadedRun> {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use tare_report::{load_run, render_detectable, summarise};
 
-/// Print the minimum detectable effect: which differences a plan can detect, from the variation
-/// between blocks of an earlier run.
+/// Print the minimum detectable effect: which ratios to the baseline a plan can detect, from the
+/// variation between blocks of an earlier run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directory of a run on the same machine with at least two blocks; five are better.

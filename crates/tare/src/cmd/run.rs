@@ -31,7 +31,7 @@ use place::idle_cores;
 
 /// Run a plan: measure every mesh under every load, in blocks, and report what each mesh costs.
 ///
-/// Without a plan, `tare run` runs the built-in plan `quick` on this machine, in about two minutes:
+/// Without a plan, `tare run` runs the built-in plan `quick` on this machine, in less than four minutes:
 /// the example application Emojivoto without a mesh, with Envoy sidecars, and with Envoy sidecars
 /// and mutual TLS. It prints a table and writes a run directory with the page `report.html`.
 #[derive(clap::Args)]

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use tare_run::experiment::{Stage, Update};
+use tare_run::experiment::Update;
 use tokio::sync::broadcast;
 
 /// Maximum number of lines that a slow browser may lag behind before it misses some.
@@ -54,14 +54,7 @@ impl Feed {
                 }));
             }
             Update::Stage(stage) => {
-                let words = match stage {
-                    Stage::Deploy => "starting",
-                    Stage::Prove => "proving the mesh",
-                    Stage::WarmUp => "warming up",
-                    Stage::Measure => "measuring",
-                    Stage::TearDown => "stopping",
-                };
-                self.keep(json!({ "type": "stage", "stage": words }));
+                self.keep(json!({ "type": "stage", "stage": stage.words() }));
             }
             Update::Progress(progress) => {
                 self.keep(json!({ "type": "progress", "progress": progress }));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tare_model::load::{Arrivals, Pace};
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
-use tare_model::plan::{EnvironmentKind, Load, Plan, Workload};
+use tare_model::plan::{EnvironmentKind, Load, Margins, Plan, Workload};
 use tare_model::trial::{Proof, TrialSpec};
 use tare_run::environment::{Deployed, Environment};
 use tare_run::envoy::install;
@@ -75,6 +75,8 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
         }],
         repeats: 1,
         until: None,
+        reruns: 0,
+        margins: Margins::default(),
         seed: 1,
         prices: None,
     }

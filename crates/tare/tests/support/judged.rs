@@ -9,25 +9,25 @@
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
+use tare_analysis::disturbance;
 use tare_analysis::judge::{Evidence, judge};
 use tare_load::verdict::assess;
 use tare_model::layout::{self, RunManifest};
 use tare_model::plan::EnvironmentKind;
-use tare_model::summary::{Summary, TrialRow};
+use tare_model::summary::{Summary, TrialRow, TrialStatus};
 use tare_model::trial::{Event, EventKind, TrialResult};
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_model::verdict::{Cause, Finding, Grade, Reason};
 
 /// Reasons of invalid trials that only a busy host can cause, neither tare nor a mesh.
-const OF_THE_HOST: [Reason; 6] = [
+const OF_THE_HOST: [Reason; 7] = [
     Reason::RateNotAchieved,
     Reason::Lateness,
     Reason::GeneratorSaturated,
     Reason::MachineSaturated,
     Reason::Throttled,
     Reason::NoisyNeighbour,
+    Reason::HostStalled,
 ];
-/// A trial is invalid if CPU and memory were sampled in less than this share of the window.
-const SAMPLED_MIN: f64 = 0.95;
 
 /// Returns the exit code of a command whose result has this grade.
 pub(crate) fn exit_code(grade: Grade) -> i32 {
@@ -47,8 +47,14 @@ pub(crate) fn judged(run: &Path) -> Summary {
         assert_judged_by_its_records(&dir, row, &manifest);
     }
     let unusable = summary.cells.iter().any(|c| c.trials_used.is_empty());
+    // The trials of disturbed blocks are used only if all blocks are disturbed.
+    let mut used = summary
+        .trials
+        .iter()
+        .filter(|t| t.status == TrialStatus::Used);
+    let disturbed = used.any(|t| disturbance(&t.verdict).is_some());
     assert_eq!(
-        unusable,
+        unusable || disturbed,
         summary.grade == Grade::Invalid,
         "{:?}",
         summary.grade
@@ -90,25 +96,20 @@ fn assert_judged_by_its_records(dir: &Path, row: &TrialRow, manifest: &RunManife
     }
     // The analysis may add findings, but never removes one.
     assert!(row.verdict.grade >= result.verdict.grade, "{row:#?}");
-    assert_eq!(row.used, row.verdict.grade != Grade::Invalid, "{row:#?}");
+    let failed = |f: &Finding| f.grade == Grade::Invalid && f.reason.cause() == Cause::Failure;
+    if matches!(row.status, TrialStatus::Used | TrialStatus::Failed) {
+        let failed = row.verdict.reasons.iter().any(failed);
+        assert_eq!(row.status == TrialStatus::Failed, failed, "{row:#?}");
+    }
     let fatal = row
         .verdict
         .reasons
         .iter()
         .filter(|f| f.grade == Grade::Invalid);
     for finding in fatal {
-        let of_host = OF_THE_HOST.contains(&finding.reason) || is_starved(finding, &result);
+        let of_host = OF_THE_HOST.contains(&finding.reason);
         assert!(of_host, "{}: {finding:?}", row.dir);
     }
-}
-
-/// Whether the sampling of CPU and memory got too little CPU time on the host.
-fn is_starved(finding: &Finding, result: &TrialResult) -> bool {
-    let sampled_ns = result.resources.as_ref().map_or(0, |r| r.window_ns);
-    let share = sampled_ns as f64 / result.trial.load.duration_ns as f64;
-    finding.reason == Reason::Incomplete
-        && finding.found.starts_with("CPU and memory ")
-        && share < SAMPLED_MIN
 }
 
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> T {

@@ -15,8 +15,8 @@ use tare_model::units::format_duration_ns;
 use tare_model::verdict::{Finding, Grade, Reason};
 
 use super::Part;
-use tare_stats::bootstrap::samples_needed;
 use tare_stats::hist::Histogram;
+use tare_stats::order::samples_needed;
 
 /// Half the width of the band, as a share of the others' percentile.
 pub(super) const BAND: f64 = 0.25;

@@ -19,7 +19,7 @@ use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 
 use crate::formats::hlog;
 use tare_stats::Histogram;
-use tare_stats::bootstrap::samples_needed;
+use tare_stats::order::samples_needed;
 
 pub use part::Part;
 

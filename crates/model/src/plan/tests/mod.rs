@@ -94,7 +94,9 @@ fn an_empty_plan_is_the_defaults() {
     assert_eq!(plan.loads.len(), 1);
     assert_eq!(plan.loads[0].name, "200rps");
     assert_eq!(plan.loads[0].duration_ns, 10 * SECOND_NS);
-    assert_eq!((plan.repeats, plan.seed), (3, 1));
+    assert_eq!((plan.repeats, plan.reruns, plan.seed), (5, 1, 1));
+    assert_eq!(plan.loads[0].arrivals, Arrivals::Poisson);
+    assert_eq!(plan.margins, Margins::default());
 }
 
 #[test]
@@ -113,13 +115,14 @@ fn the_built_in_plans_are_valid_and_match_their_descriptions() {
         );
     }
     let plan = quick(&[]);
-    assert_eq!(plan.trial_count(), 30);
+    assert_eq!(plan.trial_count(), 15);
     assert_eq!(plan.workload.instances, 2);
     assert_eq!(plan.meshes[1].settings.mtls, Mtls::Off);
     assert_eq!(plan.meshes[2].settings.mtls, Mtls::Strict);
     let rates: Vec<f64> = plan.loads.iter().map(|l| l.rate_rps).collect();
-    assert_eq!(rates, [200.0, 400.0]);
-    assert!(plan.loads.iter().all(|l| l.duration_ns == 3 * SECOND_NS));
+    assert_eq!(rates, [400.0]);
+    // Tests for drift need 8 seconds.
+    assert!(plan.loads.iter().all(|l| l.duration_ns == 8 * SECOND_NS));
     let aa = good(builtin("aa").unwrap().text, &[]);
     assert_eq!(aa.meshes[0].settings, aa.meshes[1].settings);
     assert_eq!(aa.meshes[0].data_plane, aa.meshes[1].data_plane);
@@ -199,6 +202,7 @@ fn set_changes_written_keys_and_adds_missing_ones() {
 #[test]
 fn set_changes_items_of_lists_and_keys_of_short_forms() {
     let plan = quick(&[
+        "load.rate=[200, 400]",
         "load.rate[1]=600",
         "meshes[1].name=two",
         "meshes[1].settings.concurrency=2",
@@ -215,6 +219,22 @@ fn set_changes_items_of_lists_and_keys_of_short_forms() {
     assert_eq!(listed.loads[0].duration_ns, 10 * SECOND_NS);
     assert_eq!(listed.loads[1].duration_ns, 20 * SECOND_NS);
     assert_eq!(listed.workload.instances, 2);
+}
+
+#[test]
+fn margins_and_reruns_are_read() {
+    let plan = good("margins: {p50: 2%, cpu: 10 %}\nreruns: 0", &[]);
+    let of = ["p50", "p99", "p99.9", "proxy_cpu", "memory"].map(|what| plan.margins.of(what));
+    assert_eq!(of, [0.02, 0.10, 0.10, 0.10, 0.05]);
+    assert_eq!(plan.reruns, 0);
+    let error = |text: &str| with(text, &[]).unwrap_err().to_string();
+    assert!(
+        error("reruns: 4").contains("0 to 3"),
+        "{}",
+        error("reruns: 4")
+    );
+    assert!(error("margins: {p98: 5%}").contains("unknown key `p98`"));
+    assert!(error("margins: {p50: 5}").contains("has no unit"));
 }
 
 #[test]

@@ -1,0 +1,163 @@
+//! All pairs of meshes under each load.
+
+use std::collections::BTreeSet;
+
+use tare_model::plan::{Load, Plan};
+use tare_model::summary::{MeshComparison, Ratio, RatioVariant, TrialSelection, TrialStatus};
+use tare_model::verdict::{Finding, Grade, Reason};
+
+use crate::compare::figures::{FIGURES, Figure, pairs};
+use crate::compare::ratio::{Level, Question, correct};
+use crate::compare::stopping;
+use crate::trials::Trial;
+
+/// The load with the highest rate, of which the primary questions are.
+pub(super) fn highest(plan: &Plan) -> Option<&Load> {
+    let loads = plan.loads.iter();
+    loads.max_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps))
+}
+
+/// Compares every mesh with each of those before it, the baseline being the first.
+pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<MeshComparison> {
+    let level = stopping::level(plan);
+    let mut meshes: Vec<&str> = plan.meshes.iter().map(|m| m.name.as_str()).collect();
+    meshes.sort_by_key(|name| *name != plan.baseline);
+    let mut all = Vec::new();
+    for load in &plan.loads {
+        for (i, mesh) in meshes.iter().enumerate() {
+            for reference in &meshes[..i] {
+                let compared = Compared {
+                    plan,
+                    trials,
+                    mesh,
+                    reference,
+                    load,
+                    level,
+                };
+                all.extend(compared.comparison());
+            }
+        }
+    }
+    let ratios = all
+        .iter_mut()
+        .flat_map(|c: &mut MeshComparison| &mut c.ratios);
+    correct(ratios.filter(|r| r.primary), level);
+    all
+}
+
+struct Compared<'a, 'b> {
+    plan: &'a Plan,
+    trials: &'a [Trial<'b>],
+    mesh: &'a str,
+    reference: &'a str,
+    load: &'a Load,
+    level: Level,
+}
+
+impl Compared<'_, '_> {
+    /// `None` without a common block.
+    fn comparison(&self) -> Option<MeshComparison> {
+        let blocks = self.pairs(|t| t.is_used());
+        if blocks.is_empty() {
+            return None;
+        }
+        let ratio = |figure: &Figure| self.ratio(figure, |t| t.is_used());
+        let mut ratios: Vec<Ratio> = FIGURES.iter().filter_map(ratio).collect();
+        let proxies = ratios.iter().any(|r| r.what == "proxy_cpu");
+        let highest = highest(self.plan).is_some_and(|l| l.name == self.load.name);
+        for ratio in &mut ratios {
+            // The proxies' CPU where both have proxies, and else that of the whole workload.
+            let cpu = if proxies { "proxy_cpu" } else { "cpu" };
+            ratio.primary = highest && ["p50", "p99", cpu].contains(&ratio.what.as_str());
+            ratio.variants = self.variants(ratio);
+        }
+        Some(MeshComparison {
+            mesh: self.mesh.to_owned(),
+            reference: self.reference.to_owned(),
+            load: self.load.name.clone(),
+            blocks: blocks.iter().map(|(a, _)| a.result.trial.block).collect(),
+            ratios,
+        })
+    }
+
+    fn pairs(&self, select: impl Fn(&Trial<'_>) -> bool) -> Vec<(&Trial<'_>, &Trial<'_>)> {
+        pairs(
+            self.trials,
+            self.mesh,
+            self.reference,
+            &self.load.name,
+            select,
+        )
+    }
+
+    fn ratio(&self, figure: &Figure, select: impl Fn(&Trial<'_>) -> bool) -> Option<Ratio> {
+        let question = Question {
+            what: figure.what,
+            unit: figure.unit,
+            margin: self.plan.margins.of(figure.what),
+            level: self.level,
+        };
+        let blocks: Vec<(f64, f64)> = self
+            .pairs(select)
+            .iter()
+            .filter(|(a, b)| figure.comparable(a, b))
+            .filter_map(|(a, b)| Some((figure.value(a)?, figure.value(b)?)))
+            .collect();
+        question.paired(&blocks)
+    }
+
+    /// The same ratio from other trials, if its outcome is another one.
+    fn variants(&self, ratio: &Ratio) -> Vec<RatioVariant> {
+        let Some(figure) = FIGURES.iter().find(|f| f.what == ratio.what) else {
+            return Vec::new();
+        };
+        let suspect: BTreeSet<u32> = self
+            .pairs(|t| t.is_used())
+            .iter()
+            .filter(|(a, b)| is_suspect(a) || is_suspect(b))
+            .map(|(a, _)| a.result.trial.block)
+            .collect();
+        // The first attempts at all blocks: a choice that depends on nothing that was found.
+        let first_attempts = |t: &Trial<'_>| {
+            let status = [
+                TrialStatus::Used,
+                TrialStatus::LeftOut,
+                TrialStatus::RunAgain,
+            ];
+            t.result.trial.attempt == 0 && status.contains(&t.status)
+        };
+        let without_suspect =
+            |t: &Trial<'_>| t.is_used() && !suspect.contains(&t.result.trial.block);
+        let found = [
+            (
+                TrialSelection::AllBlocks,
+                self.ratio(figure, first_attempts),
+            ),
+            (
+                TrialSelection::WithoutSuspect,
+                self.ratio(figure, without_suspect),
+            ),
+        ];
+        let other = |(trials, other): (TrialSelection, Option<Ratio>)| {
+            let other = other?;
+            let differs = other.outcome != ratio.outcome && other.low.is_some();
+            differs.then_some(RatioVariant {
+                trials,
+                blocks: other.blocks.len() as u32,
+                value: other.value,
+                low: other.low,
+                high: other.high,
+                outcome: other.outcome,
+            })
+        };
+        found.into_iter().filter_map(other).collect()
+    }
+}
+
+/// Whether a trial has a finding of its own. Findings that all trials of a run share are not.
+fn is_suspect(trial: &Trial<'_>) -> bool {
+    let own = |f: &Finding| {
+        f.grade >= Grade::Suspect && !matches!(f.reason, Reason::TooFewSamples | Reason::DebugBuild)
+    };
+    trial.verdict.reasons.iter().any(own)
+}

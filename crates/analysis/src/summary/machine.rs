@@ -1,0 +1,82 @@
+//! The machine over the blocks: whether it changed its state during the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tare_model::plan::Plan;
+use tare_model::summary::{MachineState, MeshTrials, TrialStatus};
+
+use crate::blocks::is_disturbed;
+use crate::trials::Trial;
+use tare_stats::hypothesis::shares_differ;
+use tare_stats::order::median;
+use tare_stats::serial::successive;
+
+/// The p-value of the order of the blocks below which the machine changed its state. On a machine
+/// that did not, the only consequence of an error is a range in the place of an interval.
+const ORDER_P_MAX: f64 = 0.10;
+
+/// Smallest ratio of the slowest to the fastest block of a machine that changed its state.
+const CHANGE_MIN: f64 = 1.2;
+
+/// The blocks with a used trial of every mesh under every load, relative to the typical block.
+pub(super) fn state(plan: &Plan, trials: &[Trial<'_>]) -> MachineState {
+    let mut levels: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for trial in trials.iter().filter(|t| t.is_used()) {
+        let latency = trial
+            .load
+            .as_ref()
+            .map(|l| &l.latency)
+            .filter(|h| !h.is_empty());
+        if let Some(latency) = latency {
+            let level = (latency.quantile(0.5).max(1) as f64).ln();
+            levels
+                .entry(trial.result.trial.block)
+                .or_default()
+                .push(level);
+        }
+    }
+    let cells = plan.meshes.len() * plan.loads.len();
+    let whole = levels.into_values().filter(|block| block.len() == cells);
+    let blocks: Vec<f64> = whole
+        .map(|b| b.iter().sum::<f64>() / cells as f64)
+        .collect();
+    let typical = median(&blocks);
+    let order_p = successive(&blocks, plan.seed);
+    let most = blocks.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let least = blocks.iter().copied().fold(f64::INFINITY, f64::min);
+    MachineState {
+        changed: order_p.is_some_and(|p| p < ORDER_P_MAX) && most - least >= CHANGE_MIN.ln(),
+        order_p,
+        blocks: blocks.iter().map(|x| (x - typical).exp()).collect(),
+    }
+}
+
+/// The trials of each mesh by what they are used for, and the p-value of equal disturbance.
+pub(super) fn mesh_trials(plan: &Plan, trials: &[Trial<'_>]) -> (Vec<MeshTrials>, Option<f64>) {
+    let of = |mesh: &str| {
+        let own: Vec<&Trial<'_>> = trials
+            .iter()
+            .filter(|t| t.result.trial.mesh.name == mesh && t.status != TrialStatus::Unplanned)
+            .collect();
+        let count = |f: &dyn Fn(&Trial<'_>) -> bool| own.iter().filter(|t| f(t)).count() as u32;
+        MeshTrials {
+            mesh: mesh.to_owned(),
+            trials: own.len() as u32,
+            used: count(&|t| t.is_used()),
+            failed: count(&|t| t.status == TrialStatus::Failed),
+            run_again: count(&|t| t.status == TrialStatus::RunAgain),
+            left_out: count(&|t| t.status == TrialStatus::LeftOut),
+            disturbed: count(&|t| is_disturbed(&t.verdict)),
+        }
+    };
+    let meshes: Vec<MeshTrials> = plan.meshes.iter().map(|m| of(&m.name)).collect();
+    let groups: Vec<(u32, u32)> = meshes.iter().map(|m| (m.disturbed, m.trials)).collect();
+    let any = meshes.iter().any(|m| m.disturbed > 0);
+    (meshes, any.then(|| shares_differ(&groups, plan.seed)))
+}
+
+/// Blocks that are left out.
+pub(super) fn left_out(trials: &[Trial<'_>]) -> BTreeSet<u32> {
+    let left_out = trials.iter().filter(|t| t.status == TrialStatus::LeftOut);
+    left_out.map(|t| t.result.trial.block).collect()
+}

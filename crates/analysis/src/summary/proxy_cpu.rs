@@ -1,0 +1,108 @@
+//! CPU of the proxies as a fixed cost and a cost for each request: a line through the idle proxies and
+//! the rates of the plan, for each block.
+
+use std::collections::BTreeMap;
+
+use tare_model::plan::Plan;
+use tare_model::summary::ProxyCpu;
+use tare_model::worker::Plane;
+
+use super::cell::estimate;
+use crate::compare::stopping;
+use crate::trials::Trial;
+
+/// Nanoseconds in a second.
+const SECOND_NS: f64 = 1e9;
+
+/// The line of a block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Line {
+    /// Cores without load.
+    pub(super) fixed: f64,
+    /// Cores for each request per second.
+    pub(super) slope: f64,
+}
+
+/// The lines of a mesh, by block: of those blocks with idle proxies and a used trial.
+pub(super) fn lines(trials: &[Trial<'_>], mesh: &str) -> BTreeMap<u32, Line> {
+    let mut points: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut idle = Vec::new();
+    for trial in trials
+        .iter()
+        .filter(|t| t.is_used() && t.result.trial.mesh.name == mesh)
+    {
+        let block = trial.result.trial.block;
+        let proxies = trial.plane(Plane::DataPlane).map(|p| p.0);
+        points
+            .entry(block)
+            .or_default()
+            .extend(trial.achieved_rps().zip(proxies));
+        let resources = trial.result.idle.as_ref();
+        if let Some(plane) = resources.and_then(|r| r.planes.get(&Plane::DataPlane)) {
+            points
+                .entry(block)
+                .or_default()
+                .push((0.0, plane.cpu_cores));
+            idle.push(block);
+        }
+    }
+    let blocks = points.into_iter().filter(|(block, _)| idle.contains(block));
+    blocks
+        .filter_map(|(block, points)| Some((block, line(&points)?)))
+        .collect()
+}
+
+/// The line of least squares; `None` without two different rates.
+fn line(points: &[(f64, f64)]) -> Option<Line> {
+    let n = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let spread: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
+    let common: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    let slope = common / spread;
+    (spread > 0.0).then_some(Line {
+        fixed: y - slope * x,
+        slope,
+    })
+}
+
+/// Fixed and marginal CPU of each mesh that has both.
+pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<ProxyCpu> {
+    let confidence = stopping::level(plan).different;
+    let of = |mesh: &str| {
+        let lines = lines(trials, mesh);
+        let values = |of: fn(&Line) -> f64| lines.values().map(of).collect::<Vec<_>>();
+        let used = || {
+            trials
+                .iter()
+                .filter(|t| t.is_used() && t.result.trial.mesh.name == mesh)
+        };
+        let proxies = used().find_map(|t| {
+            let planes = &t.resources()?.planes;
+            Some(planes.get(&Plane::DataPlane)?.processes)
+        });
+        Some(ProxyCpu {
+            mesh: mesh.to_owned(),
+            proxies: proxies?,
+            idle_cores: estimate(&values(|l| l.fixed), confidence)?,
+            request_ns: estimate(&values(|l| l.slope * SECOND_NS), confidence)?,
+            rps_max: used().filter_map(Trial::achieved_rps).fold(0.0, f64::max),
+        })
+    };
+    plan.meshes.iter().filter_map(|m| of(&m.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_through_the_idle_proxies_and_the_rates() {
+        let Line { fixed, slope } = line(&[(0.0, 0.26), (400.0, 0.824)]).unwrap();
+        assert!((fixed - 0.26).abs() < 1e-12 && (slope - 1.41e-3).abs() < 1e-12);
+        // Of three points, the line of least squares.
+        let Line { fixed, slope } = line(&[(0.0, 1.0), (1.0, 1.0), (2.0, 4.0)]).unwrap();
+        assert!((fixed - 0.5).abs() < 1e-12 && (slope - 1.5).abs() < 1e-12);
+        assert_eq!(line(&[(0.0, 1.0)]), None);
+    }
+}

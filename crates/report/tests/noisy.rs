@@ -1,0 +1,86 @@
+//! A real run on a noisy host with two cores, in which neighbours took up to half a core: its answers
+//! must hold. `runs/noisy-quick.ndjson` has the manifest and the result of each trial, a line each.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use tare_analysis::StoredTrial;
+use tare_analysis::summary::summarise;
+use tare_model::layout::RunManifest;
+use tare_model::summary::{MeshComparison, Outcome, Ratio, Summary};
+use tare_model::trial::TrialResult;
+
+fn noisy() -> Summary {
+    let mut lines = include_str!("runs/noisy-quick.ndjson").lines();
+    let manifest: RunManifest = serde_json::from_str(lines.next().unwrap()).unwrap();
+    let stored = lines.map(|line| {
+        let result: TrialResult = serde_json::from_str(line).unwrap();
+        StoredTrial {
+            dir: result.trial.dir_name(),
+            result,
+            seconds: Vec::new(),
+        }
+    });
+    summarise(&manifest, &stored.collect::<Vec<_>>(), Vec::new())
+}
+
+fn ratio<'a>(summary: &'a Summary, mesh: &str, over: &str, load: &str, what: &str) -> &'a Ratio {
+    let same = |c: &&MeshComparison| c.mesh == mesh && c.reference == over && c.load == load;
+    let pair = summary.comparisons.iter().find(same).unwrap();
+    pair.ratio(what).unwrap()
+}
+
+/// Panics unless the ratio and its interval are these, to 1 in the last digit.
+fn is(found: &Ratio, expected: [f64; 3]) {
+    let values = [Some(found.value), found.low, found.high].map(Option::unwrap);
+    for (value, expected) in values.iter().zip(expected) {
+        let digit = if expected < 2.0 { 0.01 } else { 0.1 };
+        let digit = if expected < 10.0 { digit } else { 1.0 };
+        assert!((value - expected).abs() < digit, "{values:?}");
+    }
+}
+
+#[test]
+fn mutual_tls_costs_several_times_the_median_of_bare() {
+    let summary = noisy();
+    let p50 = ratio(&summary, "envoy/mtls", "bare", "400rps", "p50");
+    // By hand: Student's t of the logarithms over blocks 2 to 5.
+    is(p50, [7.3, 3.6, 15.0]);
+    assert_eq!((p50.outcome, p50.blocks.len()), (Outcome::Different, 4));
+    let p99 = ratio(&summary, "envoy/mtls", "bare", "400rps", "p99");
+    is(p99, [10.8, 3.7, 31.0]);
+    assert_eq!(p99.outcome, Outcome::Different);
+    let answer = summary
+        .answers
+        .iter()
+        .find(|a| a.mesh == "envoy/mtls" && a.reference == "bare");
+    let text = &answer.unwrap().text;
+    for expected in [
+        "the median is different: several times as high, between x3.6 and x15",
+        "p99 is different: several times as high, between x3.7 and x31",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn the_disturbed_block_hides_what_mutual_tls_costs_over_plain_proxies() {
+    let summary = noisy();
+    let p99 = ratio(&summary, "envoy/mtls", "envoy", "200rps", "p99");
+    is(p99, [1.24, 1.14, 1.34]);
+    assert_eq!((p99.outcome, p99.primary), (Outcome::Different, false));
+    let all = &p99.variants[0];
+    assert_eq!((all.blocks, all.outcome), (5, Outcome::NotResolved));
+    let shown = [Some(all.value), all.low, all.high].map(|x| (x.unwrap() * 100.0).round() / 100.0);
+    assert_eq!(shown, [1.43, 0.95, 2.15]);
+}
+
+#[test]
+fn what_the_run_cannot_tell_is_not_resolved() {
+    let summary = noisy();
+    for what in ["p50", "p99"] {
+        let found = ratio(&summary, "envoy/mtls", "envoy", "400rps", what);
+        assert_eq!(found.outcome, Outcome::NotResolved);
+        let more = found.more_blocks.unwrap();
+        assert!(more.low >= 1 && more.high.unwrap() > 20, "{more:?}");
+    }
+}
