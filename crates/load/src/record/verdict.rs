@@ -1,6 +1,6 @@
 //! The verdict on a generator's result: a pure function of the result.
 
-use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode};
+use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode, Surplus};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 
@@ -35,6 +35,9 @@ pub const ERRORS_SUSPECT: f64 = 0.001;
 /// A run is invalid when more than this share of the slots are errors or timeouts, or have not
 /// ended at the end of the drain.
 pub const ERRORS_INVALID: f64 = 0.05;
+/// A run is suspect when bytes arrive after any complete response, and invalid when they arrive
+/// after more than this share of the responses.
+pub const SURPLUS_INVALID: f64 = 0.01;
 /// Minimum number of responses for an upper bound of the 99th percentile at 95 % confidence:
 /// the smallest n with 1 - 0.99^n >= 0.95.
 pub const SAMPLES_FOR_P99: u64 = 299;
@@ -86,6 +89,7 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
     saturation(result, &mut findings);
     shortage(result, &mut findings);
     errors(result, not_due, &mut findings);
+    surplus(result, &mut findings);
     if result.latency_ns.count < SAMPLES_FOR_P99 {
         findings.push(Finding::new(
             Grade::Suspect,
@@ -224,6 +228,28 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
         );
         findings.push(Finding::new(grade, Reason::DrainCut, found));
     }
+}
+
+/// Finds bytes that arrived after complete responses: the responses counted as ok may then not be
+/// the answers to their requests.
+fn surplus(result: &LoadResult, findings: &mut Vec<Finding>) {
+    let mut all = Surplus::default();
+    result.endpoints.iter().for_each(|e| all.add(&e.surplus));
+    let Some(worst) = result.endpoints.iter().max_by_key(|e| e.surplus.responses) else {
+        return;
+    };
+    let responses: u64 = result.status.values().sum();
+    let share = all.responses as f64 / responses.max(1) as f64;
+    findings.extend(grade(share, 0.0, SURPLUS_INVALID).map(|grade| {
+        let found = format!(
+            "{} bytes arrived after {} of {responses} complete responses ({}), most often from {}",
+            all.bytes,
+            all.responses,
+            percent(share),
+            worst.name
+        );
+        Finding::new(grade, Reason::SurplusBytes, found)
+    }));
 }
 
 /// Finds requests that failed because of this machine and not because of the target.
@@ -429,6 +455,7 @@ mod tests {
                 latency_ns: Default::default(),
                 errors: Default::default(),
                 grpc_status: Default::default(),
+                surplus: Default::default(),
                 latency: empty_result().histograms.latency,
                 error_latency: Default::default(),
             };

@@ -12,7 +12,7 @@ pub mod transport;
 
 pub use arrivals::{Arrivals, RateStep};
 pub use result::{
-    Counts, EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate,
+    Counts, EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate, Surplus,
 };
 pub use spec::{Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard, Streaming};
 pub use trace::{ArrivalsError, TRACE_SLOTS_MAX, Trace};

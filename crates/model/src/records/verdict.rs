@@ -156,6 +156,8 @@ pub enum Reason {
     LocalShortage,
     /// Arrivals in phase, as in wrk2, for comparison with its figures.
     CompatibilityMode,
+    /// The server sent bytes after complete responses.
+    SurplusBytes,
 }
 
 impl Reason {
@@ -208,6 +210,9 @@ impl Reason {
             }
             Self::CompatibilityMode => {
                 "Use constant or Poisson arrivals; this mode is only for comparison with wrk2's own figures."
+            }
+            Self::SurplusBytes => {
+                "Fix the server or proxy: its responses are longer than their headers state, or it answers a request twice."
             }
         }
     }

@@ -282,6 +282,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             latency_ns: latency.summary(),
             errors: BTreeMap::new(),
             grpc_status: BTreeMap::new(),
+            surplus: Default::default(),
             latency: latency.to_wire(),
             error_latency: BTreeMap::new(),
         }

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tare_model::load::{
     Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate,
+    Surplus,
 };
 
 use super::*;
@@ -90,6 +91,10 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
                 latency_ns: ok.summary(),
                 errors: classes(counts.error),
                 grpc_status: statuses(counts),
+                surplus: Surplus {
+                    responses: counts.error,
+                    bytes: counts.error * 7,
+                },
                 latency: ok.to_wire(),
                 error_latency: match bad.is_empty() {
                     true => BTreeMap::new(),
