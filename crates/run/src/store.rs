@@ -131,6 +131,7 @@ impl RunDir {
                 tare_model::SCHEMA_VERSION
             )));
         }
+        manifest.plan.check_names().map_err(damaged)?;
         let lock = lock(path)?;
         let run = Self {
             path: path.to_owned(),

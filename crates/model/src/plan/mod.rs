@@ -5,6 +5,7 @@ mod builtin;
 mod file;
 mod kubernetes;
 mod loads;
+mod names;
 mod prices;
 mod repeats;
 mod resolve;

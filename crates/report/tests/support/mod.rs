@@ -509,12 +509,10 @@ pub(crate) fn with_doubts(result: &mut TrialResult) {
 /// Text that would run a script if a page treated it as markup.
 pub(crate) const EVIL: &str = "</script><img src=x onerror=alert(1)>\x1b[2J'\"";
 
-/// Puts [`EVIL`] into every text of a plan, and adds prices.
+/// Puts [`EVIL`] into every text of a plan except names of meshes and loads, and adds prices.
 pub(crate) fn make_hostile(plan: &mut Plan) {
-    plan.meshes[1].name = EVIL.to_owned();
     plan.meshes[1].title = EVIL.to_owned();
     plan.description = EVIL.to_owned();
-    plan.loads[0].name = EVIL.to_owned();
     plan.workload.graph.name = EVIL.to_owned();
     plan.prices = Some(Prices {
         core_hour: 0.04,
