@@ -84,11 +84,12 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
             path: path.clone(),
             found,
         })?;
+    let notes = manifest.notes.iter().map(|note| printable(note));
     let mut run = LoadedRun {
         dir: dir.to_path_buf(),
-        manifest,
         trials: Vec::new(),
-        notes: Vec::new(),
+        notes: notes.collect(),
+        manifest,
     };
     let names = match trial_names(&dir.join(layout::TRIALS), &mut run.notes) {
         Ok(names) => names,

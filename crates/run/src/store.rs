@@ -150,6 +150,15 @@ impl RunDir {
         Ok(run)
     }
 
+    /// Adds a note to the manifest.
+    ///
+    /// # Errors
+    /// When the manifest cannot be written.
+    pub fn note(&mut self, note: String) -> Result<(), StoreError> {
+        self.manifest.notes.push(note);
+        write_json(&self.path.join(layout::RUN), &self.manifest)
+    }
+
     /// The path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -124,6 +124,7 @@ pub(crate) fn quick() -> Plan {
 
 pub(crate) fn manifest(plan: &Plan) -> RunManifest {
     RunManifest {
+        notes: Vec::new(),
         schema_version: SCHEMA_VERSION,
         id: "20260101-120000-synthetic".to_owned(),
         tare_version: "0.0.0-synthetic".to_owned(),
