@@ -97,6 +97,65 @@ fn one_load_is_saved_in_every_format_with_the_same_counts() {
     assert!(om.contains("tare_load_slots_total{outcome=\"error\"} 150\n"));
 }
 
+/// The texts of all files in `dir` and of the output of a command.
+fn everything(dir: &Path, output: &Output) -> String {
+    let files = std::fs::read_dir(dir).unwrap();
+    let files = files.map(|f| std::fs::read(f.unwrap().path()).unwrap());
+    let all = [output.stdout.clone(), output.stderr.clone()];
+    let all: Vec<Vec<u8>> = files.chain(all).collect();
+    String::from_utf8_lossy(&all.concat()).into_owned()
+}
+
+#[test]
+fn secrets_reach_the_server_and_no_output() {
+    let addr = support::serve(|request, stream| {
+        let text = String::from_utf8_lossy(request.bytes).to_lowercase();
+        let good = text.starts_with("get /a?token=s3cret ") && text.contains("x-key: s3cret\r\n");
+        let status = if good { 200 } else { 403 };
+        let response = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(response.as_bytes()).is_ok()
+    });
+    let headers = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(headers.path(), "x-key: s3cret\n").unwrap();
+    let option = format!("@{}", headers.path().display());
+    let url = format!("http://{addr}/a?token=s3cret");
+    let formats = ["hlog", "hgrm", "fortio", "csv", "openmetrics", "json"];
+    let saves: Vec<String> = formats.iter().map(|f| format!("{f}={f}")).collect();
+    for format in ["text", "json"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut arguments = vec!["load", &url, "-H", &option, "--output", format];
+        arguments.extend(["--rate", "100", "--duration", "200ms"]);
+        saves
+            .iter()
+            .for_each(|save| arguments.extend(["--save", save]));
+        let output = tare(&arguments, dir.path(), b"");
+        let result: LoadResult = serde_json::from_str(&read(dir.path(), "json")).unwrap();
+        assert_eq!(result.counts.ok, 20, "{output:?}");
+        let all = everything(dir.path(), &output);
+        assert!(
+            all.contains("/a?token=***") && !all.contains("s3cret"),
+            "{all}"
+        );
+    }
+    let dir = tempfile::tempdir().unwrap();
+    tare_fake::run_text(&dir.path().join("run"), "repeats: 1", &[]);
+    let (_socket, refusing) = support::refusing();
+    let push = format!("http://user:s3cret@{refusing}/write?key=s3cret");
+    for arguments in [
+        ["export", "run", "--push", &push].as_slice(),
+        &["load", &push, "--rate", "1"],
+        &["load", "http://h/", "--rate", "1", "-H", "s3cret"],
+    ] {
+        let output = tare(arguments, dir.path(), b"");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(
+            errors.starts_with("tare: ") && !errors.contains("s3cret"),
+            "{errors}"
+        );
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_opened_fails_before_the_load() {
     let dir = tempfile::tempdir().unwrap();
