@@ -1,4 +1,5 @@
-//! `tare load --save`, `tare merge`, `tare export` and `tare schema` as commands.
+//! `tare load --save`, `tare merge`, `tare export` and `tare schema` as commands, and what their
+//! documents must and must not contain.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::Write;
@@ -9,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use tare_analysis::formats::{self, hlog};
 use tare_model::load::merge::Merged;
 use tare_model::load::{LoadResult, LoadSpec, Shard};
+use tare_model::verdict::{Grade, Reason};
 use tare_stats::Histogram;
 
 #[path = "support/judged.rs"]
@@ -154,6 +156,25 @@ fn secrets_reach_the_server_and_no_output() {
             "{errors}"
         );
     }
+}
+
+#[test]
+fn a_server_that_answers_twice_is_named_and_makes_the_result_invalid() {
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let twice = support::serve(|_, stream| stream.write_all(&[OK, OK].concat()).is_ok());
+    let url = format!("http://{twice}/");
+    let mut arguments = vec!["load", &url, "--output", "json"];
+    arguments.extend(["--rate", "200", "--duration", "1s"]);
+    let output = tare(&arguments, Path::new("."), b"");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let result: LoadResult = serde_json::from_slice(&output.stdout).unwrap();
+    let surplus = result.endpoints[0].surplus;
+    assert_eq!(surplus.responses, result.counts.ok);
+    assert_eq!(surplus.bytes, surplus.responses * OK.len() as u64);
+    let mut findings = result.verdict.reasons.iter();
+    let finding = findings.find(|f| f.reason == Reason::SurplusBytes).unwrap();
+    assert_eq!(finding.grade, Grade::Invalid);
+    assert!(finding.found.ends_with(&url), "{}", finding.found);
 }
 
 #[test]
