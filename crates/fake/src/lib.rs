@@ -8,6 +8,7 @@ use std::path::Path;
 use tare_model::layout::{Fingerprint, RunManifest};
 use tare_model::load::{
     Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
+    Surplus,
 };
 use tare_model::mesh::{DataPlaneKind, Mtls};
 use tare_model::plan::{EnvironmentKind, Plan};
@@ -252,6 +253,7 @@ pub fn run_text(dir: &Path, text: &str, sets: &[&str]) {
 /// [`RunError`], as for [`experiment::run`].
 pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
     let manifest = RunManifest {
+        notes: Vec::new(),
         schema_version: tare_model::SCHEMA_VERSION,
         id: "virtual".into(),
         tare_version: env!("CARGO_PKG_VERSION").into(),
@@ -490,6 +492,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
                 latency_ns: latency.summary(),
                 errors: BTreeMap::new(),
                 grpc_status: BTreeMap::new(),
+                surplus: Surplus::default(),
                 latency: latency.to_wire(),
                 error_latency: BTreeMap::new(),
             })

@@ -17,6 +17,8 @@ pub const TIME_NS_MAX: u64 = 30 * 24 * HOUR_NS;
 pub const TRIAL_WINDOW_NS_MAX: u64 = 24 * HOUR_NS;
 /// Longest timeout of a trial: 1 hour, the highest value of a histogram.
 pub const TRIAL_TIMEOUT_NS_MAX: u64 = HOUR_NS;
+/// Longest line in a stream of records, in bytes.
+pub const LINE_BYTES_MAX: usize = 64 << 20;
 /// Most blocks of a plan.
 pub const REPEATS_MAX: u32 = 1_000;
 /// Most times that a disturbed block is run again.

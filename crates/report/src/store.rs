@@ -15,6 +15,7 @@ use tare_analysis::LoadStream;
 use tare_analysis::StoredTrial;
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::{self, RunManifest};
+use tare_model::limits::LINE_BYTES_MAX;
 use tare_model::load::LoadResult;
 use tare_model::trial::TrialResult;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
@@ -24,9 +25,6 @@ use crate::text::printable;
 
 /// Largest JSON document that is read, in bytes.
 const JSON_BYTES_MAX: u64 = 256 << 20;
-
-/// Longest line of a stream that is read, in bytes.
-const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// Size of the read buffer of a stream, in bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -77,15 +75,21 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
             dir: dir.to_path_buf(),
         });
     }
-    let manifest = read_document(&path).map_err(|found| StoreError::Manifest {
-        path: path.clone(),
-        found,
-    })?;
+    let manifest: RunManifest = read_document(&path)
+        .and_then(|read: RunManifest| match read.plan.check_names() {
+            Ok(()) => Ok(read),
+            Err(found) => Err(printable(&found)),
+        })
+        .map_err(|found| StoreError::Manifest {
+            path: path.clone(),
+            found,
+        })?;
+    let notes = manifest.notes.iter().map(|note| printable(note));
     let mut run = LoadedRun {
         dir: dir.to_path_buf(),
-        manifest,
         trials: Vec::new(),
-        notes: Vec::new(),
+        notes: notes.collect(),
+        manifest,
     };
     let names = match trial_names(&dir.join(layout::TRIALS), &mut run.notes) {
         Ok(names) => names,
@@ -128,7 +132,12 @@ fn read_trials(trials: &Path, names: &[OsString]) -> Vec<ReadTrial> {
 fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
     let dir = trials.join(name);
     let shown = printable(&name.to_string_lossy());
-    let mut result: TrialResult = match read_document(&dir.join(layout::RESULT)) {
+    let read = read_document(&dir.join(layout::RESULT));
+    let named = read.and_then(|result: TrialResult| match result.trial.check_names() {
+        Ok(()) => Ok(result),
+        Err(found) => Err(printable(&found)),
+    });
+    let mut result = match named {
         Ok(result) => result,
         Err(found) => {
             let file = layout::RESULT;
@@ -299,7 +308,8 @@ fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Content, String> {
         line.clear();
         let read = reader
             .by_ref()
-            .take(LINE_BYTES_MAX)
+            // A longer line is refused by the stream.
+            .take(LINE_BYTES_MAX as u64 + 1)
             .read_line(&mut line)
             .map_err(|e| io_words(&e))?;
         if read == 0 {

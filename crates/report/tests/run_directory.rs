@@ -79,6 +79,48 @@ fn the_schema_version_is_found_at_any_position() {
     }
 }
 
+/// Replaces `from` by `to` in a file.
+fn change(path: &Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{from}");
+    std::fs::write(path, text.replace(from, to)).unwrap();
+}
+
+#[test]
+fn names_in_files_follow_the_rules_of_plans() {
+    let dir = written();
+    let envoy = |name: &str| format!("\"name\":\"{name}\"");
+    let trial = trial_dirs(dir.path())
+        .into_iter()
+        .find(|d| d.to_string_lossy().contains("envoy-mtls"))
+        .unwrap();
+    let hostile = r"bare\u001b[2K";
+    change(
+        &trial.join(layout::RESULT),
+        &envoy("envoy/mtls"),
+        &envoy(hostile),
+    );
+    let notes = load_run(dir.path()).unwrap().notes;
+    assert!(
+        notes.len() == 1 && notes[0].contains("expected a name of 1 to 64 letters"),
+        "{notes:?}"
+    );
+    let manifest = dir.path().join(layout::RUN);
+    let good = std::fs::read_to_string(&manifest).unwrap();
+    let compact: serde_json::Value = serde_json::from_str(&good).unwrap();
+    for (name, expected) in [
+        (hostile, "expected a name of 1 to 64 letters"),
+        ("", "expected a name of 1 to 64 letters"),
+        ("bare", "found the mesh `bare` twice, expected it once"),
+    ] {
+        std::fs::write(&manifest, compact.to_string()).unwrap();
+        change(&manifest, &envoy("envoy/mtls"), &envoy(name));
+        let error = load_run(dir.path()).err().unwrap().to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+        assert!(!error.contains('\u{1b}'), "{error}");
+    }
+}
+
 #[test]
 fn the_table_equals_the_stored_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -386,7 +428,21 @@ fn hostile_names_are_shown_as_text() {
     support::make_hostile(&mut plan);
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &plan, |_| {});
-    let mut summary = analysed(dir.path());
+    let mut run = load_run(dir.path()).unwrap();
+    // A file with such names is refused, but their display does not depend on that.
+    let plan = &mut run.manifest.plan;
+    let (mesh, load) = (plan.meshes[1].name.clone(), plan.loads[0].name.clone());
+    plan.meshes[1].name = EVIL.to_owned();
+    plan.loads[0].name = EVIL.to_owned();
+    for trial in run.trials.iter_mut().map(|t| &mut t.result.trial) {
+        if trial.mesh.name == mesh {
+            trial.mesh.name = EVIL.to_owned();
+        }
+        if trial.load.name == load {
+            trial.load.name = EVIL.to_owned();
+        }
+    }
+    let mut summary = summarise(&run);
     for cell in &mut summary.cells {
         cell.endpoints[0].name = EVIL.to_owned();
     }

@@ -9,6 +9,7 @@ pub mod fingerprint;
 pub mod image;
 mod instances;
 pub mod kube;
+mod lines;
 pub mod local;
 mod now;
 pub mod proc;

@@ -131,6 +131,7 @@ impl RunDir {
                 tare_model::SCHEMA_VERSION
             )));
         }
+        manifest.plan.check_names().map_err(damaged)?;
         let lock = lock(path)?;
         let run = Self {
             path: path.to_owned(),
@@ -147,6 +148,15 @@ impl RunDir {
             fs::remove_dir_all(&partial).map_err(io_error("remove", &partial))?;
         }
         Ok(run)
+    }
+
+    /// Adds a note to the manifest.
+    ///
+    /// # Errors
+    /// When the manifest cannot be written.
+    pub fn note(&mut self, note: String) -> Result<(), StoreError> {
+        self.manifest.notes.push(note);
+        write_json(&self.path.join(layout::RUN), &self.manifest)
     }
 
     /// The path of the directory.

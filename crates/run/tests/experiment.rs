@@ -98,6 +98,7 @@ fn create(dir: &Path) -> RunDir {
 
 fn create_for(dir: &Path, plan: Plan) -> RunDir {
     let manifest = RunManifest {
+        notes: Vec::new(),
         schema_version: tare_model::SCHEMA_VERSION,
         id: "test".into(),
         tare_version: "0".into(),

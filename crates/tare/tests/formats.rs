@@ -1,4 +1,5 @@
-//! `tare load --save`, `tare merge`, `tare export` and `tare schema` as commands.
+//! `tare load --save`, `tare merge`, `tare export` and `tare schema` as commands, and what their
+//! documents must and must not contain.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::Write;
@@ -9,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use tare_analysis::formats::{self, hlog};
 use tare_model::load::merge::Merged;
 use tare_model::load::{LoadResult, LoadSpec, Shard};
+use tare_model::verdict::{Grade, Reason};
 use tare_stats::Histogram;
 
 #[path = "support/judged.rs"]
@@ -95,6 +97,84 @@ fn one_load_is_saved_in_every_format_with_the_same_counts() {
     let om = read(dir.path(), "a.om");
     assert!(om.contains("tare_load_latency_seconds_bucket{le=\"+Inf\"} 150\n"));
     assert!(om.contains("tare_load_slots_total{outcome=\"error\"} 150\n"));
+}
+
+/// The texts of all files in `dir` and of the output of a command.
+fn everything(dir: &Path, output: &Output) -> String {
+    let files = std::fs::read_dir(dir).unwrap();
+    let files = files.map(|f| std::fs::read(f.unwrap().path()).unwrap());
+    let all = [output.stdout.clone(), output.stderr.clone()];
+    let all: Vec<Vec<u8>> = files.chain(all).collect();
+    String::from_utf8_lossy(&all.concat()).into_owned()
+}
+
+#[test]
+fn secrets_reach_the_server_and_no_output() {
+    let addr = support::serve(|request, stream| {
+        let text = String::from_utf8_lossy(request.bytes).to_lowercase();
+        let good = text.starts_with("get /a?token=s3cret ") && text.contains("x-key: s3cret\r\n");
+        let status = if good { 200 } else { 403 };
+        let response = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(response.as_bytes()).is_ok()
+    });
+    let headers = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(headers.path(), "x-key: s3cret\n").unwrap();
+    let option = format!("@{}", headers.path().display());
+    let url = format!("http://{addr}/a?token=s3cret");
+    let formats = ["hlog", "hgrm", "fortio", "csv", "openmetrics", "json"];
+    let saves: Vec<String> = formats.iter().map(|f| format!("{f}={f}")).collect();
+    for format in ["text", "json"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut arguments = vec!["load", &url, "-H", &option, "--output", format];
+        arguments.extend(["--rate", "100", "--duration", "200ms"]);
+        saves
+            .iter()
+            .for_each(|save| arguments.extend(["--save", save]));
+        let output = tare(&arguments, dir.path(), b"");
+        let result: LoadResult = serde_json::from_str(&read(dir.path(), "json")).unwrap();
+        assert_eq!(result.counts.ok, 20, "{output:?}");
+        let all = everything(dir.path(), &output);
+        assert!(
+            all.contains("/a?token=***") && !all.contains("s3cret"),
+            "{all}"
+        );
+    }
+    let dir = tempfile::tempdir().unwrap();
+    tare_fake::run_text(&dir.path().join("run"), "repeats: 1", &[]);
+    let (_socket, refusing) = support::refusing();
+    let push = format!("http://user:s3cret@{refusing}/write?key=s3cret");
+    for arguments in [
+        ["export", "run", "--push", &push].as_slice(),
+        &["load", &push, "--rate", "1"],
+        &["load", "http://h/", "--rate", "1", "-H", "s3cret"],
+    ] {
+        let output = tare(arguments, dir.path(), b"");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(
+            errors.starts_with("tare: ") && !errors.contains("s3cret"),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_answers_twice_is_named_and_makes_the_result_invalid() {
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let twice = support::serve(|_, stream| stream.write_all(&[OK, OK].concat()).is_ok());
+    let url = format!("http://{twice}/");
+    let mut arguments = vec!["load", &url, "--output", "json"];
+    arguments.extend(["--rate", "200", "--duration", "1s"]);
+    let output = tare(&arguments, Path::new("."), b"");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let result: LoadResult = serde_json::from_slice(&output.stdout).unwrap();
+    let surplus = result.endpoints[0].surplus;
+    assert_eq!(surplus.responses, result.counts.ok);
+    assert_eq!(surplus.bytes, surplus.responses * OK.len() as u64);
+    let mut findings = result.verdict.reasons.iter();
+    let finding = findings.find(|f| f.reason == Reason::SurplusBytes).unwrap();
+    assert_eq!(finding.grade, Grade::Invalid);
+    assert!(finding.found.ends_with(&url), "{}", finding.found);
 }
 
 #[test]

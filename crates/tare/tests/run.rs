@@ -31,6 +31,8 @@ fn tare(dir: &Path) -> Command {
     // behind.
     command
         .env("TARE_TEST_MARK", mark(dir))
+        // Tests run at the same time.
+        .env("TARE_LOCK_DIR", dir.join("lock"))
         .current_dir(dir)
         .stdin(Stdio::null());
     command
@@ -436,4 +438,60 @@ fn let_cores_sleep_is_rejected_on_a_cluster() {
         "{errors}"
     );
     assert!(!dir.path().join("runs").exists());
+}
+
+#[test]
+fn a_second_run_on_this_machine_refuses_waits_or_is_marked() {
+    let dir = folder();
+    let plan = "
+name: one
+workload: {graph: chain-2, instances: 1}
+meshes: [bare]
+load: {rate: 100, connections: 4, duration: 1s, warmup: 300ms}
+repeats: 1
+";
+    std::fs::write(dir.path().join("one.yaml"), plan).unwrap();
+    let lock = dir.path().join("lock");
+    let turn = tare_run::local::turn::Turn::take(&lock, Path::new("/runs/first"));
+    let turn = turn.unwrap().unwrap();
+    let run = |out: &str, flags: &[&str]| {
+        let mut command = tare(dir.path());
+        command.args(["run", "one.yaml", "--out", out]).args(flags);
+        command
+    };
+    let first = format!("process {}, run directory /runs/first", std::process::id());
+
+    let refused = run("refused", &[]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let found = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        found.contains(&first) && found.contains("--wait"),
+        "{found}"
+    );
+    assert!(!dir.path().join("refused").exists());
+
+    let marked = run("marked", &["--allow-concurrent"]).output().unwrap();
+    let noted = notes(&dir.path().join("marked"));
+    assert!(noted.iter().any(|n| n.ends_with(&first)), "{marked:?}");
+
+    let mut waiting = run("waited", &["--wait"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = std::io::BufReader::new(waiting.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut errors, &mut line).unwrap();
+    assert!(line.starts_with("waiting for the other run") && line.contains(&first));
+    drop(turn);
+    std::io::Read::read_to_string(&mut errors, &mut line).unwrap();
+    waiting.wait().unwrap();
+    assert_eq!(notes(&dir.path().join("waited")), [""; 0], "{line}");
+}
+
+/// Returns the notes in the summary of a run.
+fn notes(run: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(run.join("summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_value(summary["notes"].clone()).unwrap()
 }

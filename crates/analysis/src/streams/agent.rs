@@ -3,6 +3,7 @@
 use tare_model::SCHEMA_VERSION;
 use tare_model::record::{AgentRecord, StreamChecksum};
 
+use crate::streams::check_length;
 use crate::streams::load::StreamError;
 
 /// Reads an agent's stream line by line.
@@ -33,6 +34,7 @@ impl AgentStream {
         if self.finished.is_some() {
             return Err(wrong("found a record after the final one".into()));
         }
+        check_length(line).map_err(wrong)?;
         let record: AgentRecord = serde_json::from_str(line).map_err(|e| wrong(e.to_string()))?;
         match &record {
             AgentRecord::Hello(hello) if hello.schema_version != SCHEMA_VERSION => {

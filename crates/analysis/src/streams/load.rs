@@ -9,6 +9,7 @@ use tare_model::hist::{HistogramWire, LatencySummary};
 use tare_model::load::{Counts, EndpointResult, LoadResult};
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
 
+use super::check_length;
 use crate::formats::hlog::{self, Seconds};
 use tare_stats::series::{self, Second};
 use tare_stats::sparse::Sparse;
@@ -279,6 +280,7 @@ impl LoadStream {
         if self.finished.is_some() {
             return Err(wrong("found a record after the final one".into()));
         }
+        check_length(line).map_err(wrong)?;
         let record: LoadRecord = parse(line).map_err(|e| wrong(e.to_string()))?;
         match &record {
             LoadRecord::Hello(hello) if hello.schema_version != SCHEMA_VERSION => {
@@ -383,6 +385,16 @@ mod tests {
     use super::*;
 
     const SECONDS: u32 = 1_800;
+
+    #[test]
+    fn a_line_that_is_longer_than_any_record_is_refused() {
+        let line = "x".repeat(tare_model::limits::LINE_BYTES_MAX + 1);
+        let expected = "line 1: found a line of more than 64 MiB, which no record has";
+        let error = LoadStream::new().line(&line).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        let error = crate::streams::AgentStream::new().line(&line).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
 
     /// Reads the records of half an hour. Each second has a second record with a late response.
     fn read(mut stream: LoadStream) -> LoadStream {

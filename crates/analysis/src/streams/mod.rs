@@ -7,3 +7,17 @@ pub mod merge;
 
 pub use agent::AgentStream;
 pub use load::{LoadStream, StreamError};
+
+use tare_model::limits::LINE_BYTES_MAX;
+
+/// Checks that a line is not longer than any record. Readers of streams need not read more than one
+/// byte above this limit.
+fn check_length(line: &str) -> Result<(), String> {
+    match line.len() > LINE_BYTES_MAX {
+        true => Err(format!(
+            "found a line of more than {} MiB, which no record has",
+            LINE_BYTES_MAX >> 20
+        )),
+        false => Ok(()),
+    }
+}

@@ -52,8 +52,12 @@ impl<D: Driver> Engine<'_, D> {
                 match conn.parser.feed(&self.buffer[..n]) {
                     Ok(fed) => {
                         if let Some(response) = fed.response {
-                            // Bytes after the response belong to no request.
-                            self.complete(id, response, fed.consumed == n && !hangup);
+                            let surplus = n - fed.consumed;
+                            if surplus > 0 {
+                                let (at, name) = (conn.at, conn.name);
+                                self.recorder.surplus(at.intended, name, surplus as u64);
+                            }
+                            self.complete(id, response, surplus == 0 && !hangup);
                         }
                     }
                     Err(_) => self.request_failed(id, ErrorClass::BadResponse),
@@ -112,7 +116,13 @@ impl<D: Driver> Engine<'_, D> {
         let class = match self.driver.recv(id, &mut self.buffer) {
             Err(Fault::WouldBlock) => return,
             Ok(0) => ErrorClass::Closed,
-            Ok(_) => ErrorClass::BadResponse,
+            Ok(n) => {
+                let conn = &self.conns[id as usize];
+                if conn.carried {
+                    self.recorder.surplus(conn.at.intended, conn.name, n as u64);
+                }
+                ErrorClass::BadResponse
+            }
             Err(fault) => fault.class_of_request(),
         };
         self.now = self.driver.now();

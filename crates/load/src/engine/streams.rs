@@ -70,7 +70,22 @@ impl<D: Driver> Engine<'_, D> {
         self.take_events(id);
         match fed {
             Ok(()) => self.streams_free(id),
-            Err(violation) => self.end_with_error(id, violation.code),
+            Err(violation) => {
+                self.record_surplus(id);
+                self.end_with_error(id, violation.code);
+            }
+        }
+    }
+
+    /// Records a frame that arrived after the end of its response. The frame belongs to the last
+    /// call in its slot, or to an earlier one.
+    fn record_surplus(&mut self, id: ConnId) {
+        if let Some(mux) = self.conns[id as usize].mux.as_deref()
+            && let Some((slot, bytes)) = mux.client.surplus()
+        {
+            let call = &mux.calls[slot as usize];
+            let name = self.targets.endpoints[call.endpoint as usize].name;
+            self.recorder.surplus(call.intended, name, bytes);
         }
     }
 

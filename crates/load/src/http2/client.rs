@@ -94,6 +94,8 @@ pub struct Client {
     pub(super) last_id: u32,
     pub(super) has_peer_settings: bool,
     pub(super) closing: bool,
+    /// A frame after the end of its response: the slot that its stream had, and its bytes.
+    pub(super) surplus: Option<(Slot, u64)>,
     streams_max: u32,
     /// Whether the first header block has been sent.
     headers_sent: bool,
@@ -127,6 +129,7 @@ impl Client {
             last_id: u32::MAX,
             has_peer_settings: false,
             closing: false,
+            surplus: None,
             streams_max,
             headers_sent: false,
         }
@@ -148,6 +151,13 @@ impl Client {
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.closing
+    }
+
+    /// The DATA or HEADERS frame on a closed stream that ended the connection: the slot that its
+    /// stream had, which may carry another stream since, and the bytes of its payload.
+    #[must_use]
+    pub fn surplus(&self) -> Option<(Slot, u64)> {
+        self.surplus
     }
 
     /// Number of open streams.

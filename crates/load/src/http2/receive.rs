@@ -105,15 +105,19 @@ impl Client {
         }
     }
 
-    /// The slot of a live stream; `None` for a stream that this client has reset.
-    fn receiving(&self, id: u32) -> Result<Option<usize>, Violation> {
+    /// The slot of a live stream, for a frame of `bytes` bytes; `None` for a stream that this
+    /// client has reset.
+    fn receiving(&mut self, id: u32, bytes: usize) -> Result<Option<usize>, Violation> {
         match self.stream_state(id)? {
             StreamState::Live(slot) => Ok(Some(slot)),
             _ if self.reset_streams.contains(&id) => Ok(None),
-            _ => Err(Violation::new(
-                ErrorCode::StreamClosed,
-                "a frame on a closed stream",
-            )),
+            _ => {
+                self.surplus = Some((self.streams.slot_of(id) as Slot, bytes as u64));
+                Err(Violation::new(
+                    ErrorCode::StreamClosed,
+                    "a frame on a closed stream",
+                ))
+            }
         }
     }
 
@@ -123,7 +127,7 @@ impl Client {
         payload: &[u8],
         events: &mut Vec<Event>,
     ) -> Result<(), Violation> {
-        let slot = self.receiving(header.stream)?;
+        let slot = self.receiving(header.stream, payload.len())?;
         let data = unpadded(header, payload)?;
         self.received(payload.len())?;
         let ended = header.has(END_STREAM);
@@ -201,7 +205,7 @@ impl Client {
         payload: &[u8],
         events: &mut Vec<Event>,
     ) -> Result<(), Violation> {
-        self.receiving(header.stream)?;
+        self.receiving(header.stream, payload.len())?;
         let mut part = unpadded(header, payload)?;
         if header.has(PRIORITISED) {
             part = part
@@ -260,7 +264,7 @@ impl Client {
                 section.field(kind, name, value)
             })
             .map_err(|_| Violation::new(ErrorCode::Compression, "a malformed header block"))?;
-        let Some(slot) = self.receiving(id)? else {
+        let Some(slot) = self.receiving(id, block.len())? else {
             return self.idle_frame();
         };
         let kind = self.requests[self.streams[slot].request as usize].kind;

@@ -91,7 +91,8 @@ impl Streams {
         self.live
     }
 
-    fn slot_of(&self, id: u32) -> usize {
+    /// The only slot that stream `id` can have.
+    pub(super) fn slot_of(&self, id: u32) -> usize {
         (id >> 1) as usize & (self.ring.len() - 1)
     }
 

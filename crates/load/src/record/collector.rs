@@ -8,6 +8,7 @@ use tare_model::hist::HistogramWire;
 use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::load::{
     EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
+    Surplus,
 };
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, Progress};
 use tare_model::verdict::Verdict;
@@ -36,6 +37,8 @@ pub(crate) struct Collector<'a> {
     pending: Option<BTreeMap<u32, SlotStats>>,
     total: SlotStats,
     warmup: SlotStats,
+    /// By name index.
+    surplus: Vec<Surplus>,
     sent_since_progress: u64,
     planned_since_progress: u64,
     lateness_since_progress: LazyHistogram,
@@ -56,6 +59,7 @@ impl<'a> Collector<'a> {
             pending: intervals.then(BTreeMap::new),
             total: SlotStats::default(),
             warmup: SlotStats::default(),
+            surplus: vec![Surplus::default(); names.len()],
             sent_since_progress: 0,
             planned_since_progress: 0,
             lateness_since_progress: LazyHistogram::default(),
@@ -76,6 +80,9 @@ impl<'a> Collector<'a> {
         self.count_for_progress(&flush.stats.warmup);
         let names = self.names.len();
         self.warmup.merge(&flush.stats.warmup, names);
+        for (name, surplus) in &flush.stats.surplus {
+            self.surplus[*name as usize].add(surplus);
+        }
         for (second, page) in flush.stats.seconds {
             self.total.merge(&page, names);
             if let Some(pending) = &mut self.pending {
@@ -146,7 +153,7 @@ impl<'a> Collector<'a> {
 
     /// The result of a complete run.
     pub(crate) fn result(mut self, spec: &LoadSpec, info: &RunInfo) -> LoadResult {
-        let endpoints = endpoints(&mut self.total, self.names);
+        let endpoints = endpoints(&mut self.total, self.names, &self.surplus);
         let total = &self.total;
         let ends: Vec<LoopEnd> = self.loops.iter().filter_map(|l| l.end).collect();
         let interrupted = ends.iter().any(|e| e.interrupted);
@@ -288,12 +295,13 @@ fn count_map<K: ToString>(counts: &[(K, u64)]) -> BTreeMap<String, u64> {
     counts.iter().map(|(k, n)| (k.to_string(), *n)).collect()
 }
 
-fn endpoints(total: &mut SlotStats, names: &[String]) -> Vec<EndpointResult> {
+fn endpoints(total: &mut SlotStats, names: &[String], surplus: &[Surplus]) -> Vec<EndpointResult> {
     total.endpoints.resize_with(names.len(), Default::default);
     names
         .iter()
         .zip(&total.endpoints)
-        .map(|(name, endpoint)| {
+        .zip(surplus)
+        .map(|((name, endpoint), surplus)| {
             let empty = Histogram::new();
             let latency = endpoint.latency.get().unwrap_or(&empty);
             EndpointResult {
@@ -302,6 +310,7 @@ fn endpoints(total: &mut SlotStats, names: &[String]) -> Vec<EndpointResult> {
                 latency_ns: latency.summary(),
                 errors: error_map(&endpoint.errors),
                 grpc_status: count_map(&endpoint.grpc_status),
+                surplus: *surplus,
                 latency: latency.to_wire(),
                 error_latency: error_latency(endpoint),
             }

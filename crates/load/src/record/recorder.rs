@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tare_model::load::ErrorClass;
+use tare_model::load::{ErrorClass, Surplus};
 
 use super::stats::{SlotStats, count};
 
@@ -28,6 +28,8 @@ pub(crate) struct LoopStats {
     pub(crate) warmup: SlotStats,
     /// Requests sent, warm-up included.
     pub(crate) sent: u64,
+    /// Bytes after complete responses, by name index; without those of the warm-up.
+    pub(crate) surplus: Vec<(u32, Surplus)>,
     /// Shared with the recorder, which thereby counts the flushes that are still unread.
     unread: Arc<()>,
 }
@@ -256,6 +258,23 @@ impl Recorder {
                 Self::failed(self.stats_at(intended), name, names, class);
             }
             None => self.unfinished(intended, name, false),
+        }
+    }
+
+    /// Records `bytes` that followed the complete response to the request of `intended`.
+    #[cold]
+    pub(crate) fn surplus(&mut self, intended: u64, name: u32, bytes: u64) {
+        if intended < self.window_start {
+            return;
+        }
+        let new = Surplus {
+            responses: 1,
+            bytes,
+        };
+        let all = &mut self.stats.surplus;
+        match all.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, sum)) => sum.add(&new),
+            None => all.push((name, new)),
         }
     }
 

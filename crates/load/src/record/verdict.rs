@@ -1,6 +1,6 @@
 //! The verdict on a generator's result: a pure function of the result.
 
-use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode};
+use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode, Surplus};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 
@@ -35,6 +35,9 @@ pub const ERRORS_SUSPECT: f64 = 0.001;
 /// A run is invalid when more than this share of the slots are errors or timeouts, or have not
 /// ended at the end of the drain.
 pub const ERRORS_INVALID: f64 = 0.05;
+/// A run is suspect when bytes arrive after any complete response, and invalid when they arrive
+/// after more than this share of the responses.
+pub const SURPLUS_INVALID: f64 = 0.01;
 /// Minimum number of responses for an upper bound of the 99th percentile at 95 % confidence:
 /// the smallest n with 1 - 0.99^n >= 0.95.
 pub const SAMPLES_FOR_P99: u64 = 299;
@@ -86,6 +89,8 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
     saturation(result, &mut findings);
     shortage(result, &mut findings);
     errors(result, not_due, &mut findings);
+    surplus(result, &mut findings);
+    redirects(result, &mut findings);
     if result.latency_ns.count < SAMPLES_FOR_P99 {
         findings.push(Finding::new(
             Grade::Suspect,
@@ -226,6 +231,41 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Finds responses that are complete, but usually not what the load is meant to measure.
+fn redirects(result: &LoadResult, findings: &mut Vec<Finding>) {
+    let found = result.status.iter().filter(|(s, _)| s.starts_with('3'));
+    let statuses: Vec<String> = found.map(|(status, n)| format!("{status} {n}")).collect();
+    if !statuses.is_empty() {
+        let found = format!(
+            "responses with a status from 300 to 399 count as ok: {}",
+            statuses.join(", ")
+        );
+        findings.push(Finding::new(Grade::Suspect, Reason::Redirects, found));
+    }
+}
+
+/// Finds bytes that arrived after complete responses: the responses counted as ok may then not be
+/// the answers to their requests.
+fn surplus(result: &LoadResult, findings: &mut Vec<Finding>) {
+    let mut all = Surplus::default();
+    result.endpoints.iter().for_each(|e| all.add(&e.surplus));
+    let Some(worst) = result.endpoints.iter().max_by_key(|e| e.surplus.responses) else {
+        return;
+    };
+    let responses: u64 = result.status.values().sum();
+    let share = all.responses as f64 / responses.max(1) as f64;
+    findings.extend(grade(share, 0.0, SURPLUS_INVALID).map(|grade| {
+        let found = format!(
+            "{} bytes arrived after {} of {responses} complete responses ({}), most often from {}",
+            all.bytes,
+            all.responses,
+            percent(share),
+            worst.name
+        );
+        Finding::new(grade, Reason::SurplusBytes, found)
+    }));
+}
+
 /// Finds requests that failed because of this machine and not because of the target.
 fn shortage(result: &LoadResult, findings: &mut Vec<Finding>) {
     let key = ErrorClass::LocalShortage.key();
@@ -294,6 +334,19 @@ mod tests {
         r.latency_ns.p99_9 = 5_000_000;
         r.latency_ns.max = 9_000_000;
         r
+    }
+
+    fn endpoint() -> EndpointResult {
+        EndpointResult {
+            name: "http://h/".into(),
+            counts: Default::default(),
+            latency_ns: Default::default(),
+            errors: Default::default(),
+            grpc_status: Default::default(),
+            surplus: Default::default(),
+            latency: empty_result().histograms.latency,
+            error_latency: Default::default(),
+        }
     }
 
     fn judged(change: impl Fn(&mut LoadResult)) -> (Grade, Vec<Reason>) {
@@ -421,17 +474,44 @@ mod tests {
     }
 
     #[test]
+    fn responses_after_which_bytes_arrived_are_a_finding() {
+        let surplus = |responses: u64| {
+            let bytes = responses * 5;
+            let mut e = endpoint();
+            e.surplus = Surplus { responses, bytes };
+            judged(move |r| {
+                r.status.insert("200".to_owned(), 1000);
+                r.endpoints = vec![e.clone()];
+            })
+        };
+        let reasons = vec![Reason::SurplusBytes];
+        assert_eq!(surplus(0), (Grade::Valid, vec![]));
+        assert_eq!(surplus(1), (Grade::Suspect, reasons.clone()));
+        assert_eq!(surplus(10), (Grade::Suspect, reasons.clone()));
+        assert_eq!(surplus(11), (Grade::Invalid, reasons));
+    }
+
+    #[test]
+    fn redirects_are_a_finding() {
+        let status = |status: &str| {
+            judged(|r| {
+                r.status.insert("200".to_owned(), 999);
+                r.status.insert(status.to_owned(), 1);
+            })
+        };
+        for good in ["204", "299"] {
+            assert_eq!(status(good), (Grade::Valid, vec![]), "{good}");
+        }
+        for redirect in ["301", "304"] {
+            let expected = (Grade::Suspect, vec![Reason::Redirects]);
+            assert_eq!(status(redirect), expected, "{redirect}");
+        }
+    }
+
+    #[test]
     fn an_endpoint_without_any_success_is_suspect() {
         let one_bad = |ok: u64| {
-            let mut e = EndpointResult {
-                name: "http://h/".into(),
-                counts: Default::default(),
-                latency_ns: Default::default(),
-                errors: Default::default(),
-                grpc_status: Default::default(),
-                latency: empty_result().histograms.latency,
-                error_latency: Default::default(),
-            };
+            let mut e = endpoint();
             (e.counts.planned, e.counts.ok, e.counts.error) = (ok + 1, ok, 1);
             judged(move |r| {
                 (r.counts.ok, r.counts.error) = (999, 1);

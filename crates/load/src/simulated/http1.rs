@@ -89,6 +89,56 @@ fn time_spent_sending_is_not_idle_time() {
     assert!((0.39..0.42).contains(&busy), "{:?}", r.generator);
 }
 
+/// Answers each request with `first` after 1 us, and sends `more` after `delay`.
+struct Twice {
+    first: Vec<u8>,
+    delay: u64,
+    more: Vec<u8>,
+    nth: u64,
+    every: u64,
+}
+
+impl SimServer for Twice {
+    fn request(&mut self, _now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
+        self.nth += 1;
+        let first = Step::Bytes(1_000, self.first.clone());
+        match self.nth.is_multiple_of(self.every) {
+            true => vec![first, Step::Bytes(self.delay, self.more.clone())],
+            false => vec![first],
+        }
+    }
+}
+
+#[test]
+fn bytes_after_a_response_are_counted_and_named() {
+    let no_content = || b"HTTP/1.1 204 No Content\r\n\r\n".to_vec();
+    // Later than its response, a surplus may arrive while the connection waits for the next one.
+    for (first, delay, more) in [
+        (ok_response("x"), 1_000, ok_response("x")),
+        (ok_response("x"), 50_000, ok_response("x")),
+        (no_content(), 1_000, b"a body".to_vec()),
+        (ok_response("x"), 1_000, b"\0".to_vec()),
+    ] {
+        for (every, expected) in [(1, Grade::Invalid), (500, Grade::Suspect)] {
+            let bytes = more.len() as u64;
+            let server = Twice {
+                first: first.clone(),
+                delay,
+                more: more.clone(),
+                nth: 0,
+                every,
+            };
+            let r = run(&mut SimDriver::new(server), &ten_seconds());
+            let found = r.endpoints[0].surplus;
+            assert_eq!(found.responses, 10_000 / every, "{:?}", r.errors);
+            assert_eq!(found.bytes, bytes * found.responses);
+            assert_eq!(r.verdict.grade, expected, "{:?}", r.verdict);
+            assert!(has(&r, Reason::SurplusBytes));
+            assert!(r.verdict.reasons[0].found.ends_with("from http://h/"));
+        }
+    }
+}
+
 #[test]
 fn the_loop_does_not_spin_on_a_full_send_buffer() {
     let mut driver = steady(MS);

@@ -70,6 +70,28 @@ fn one_connection_carries_many_requests_at_once() {
 }
 
 #[test]
+fn frames_after_the_end_of_a_response_are_counted_and_named() {
+    for delay in [MS / 10, MS / 5] {
+        let twice = move |request: Received<'_>| {
+            let more = h2::data(request.stream, b"surplus", true);
+            let first = h2::ok(request.stream, b"x");
+            vec![Step::Bytes(MS / 10, first), Step::Bytes(delay, more)]
+        };
+        let (r, _) = run(&http2(100), &[], twice);
+        let found = r.endpoints[0].surplus;
+        assert_eq!(
+            (r.counts.ok, found.responses),
+            (1000, 1000),
+            "{:?}",
+            r.errors
+        );
+        assert_eq!(found.bytes, 7 * found.responses);
+        assert_eq!(r.verdict.grade, Grade::Invalid, "{:?}", r.verdict);
+        assert!(r.verdict.reasons[0].found.ends_with("from http://h/a"));
+    }
+}
+
+#[test]
 fn the_peers_stream_limit_holds_and_waiting_for_a_stream_is_reported() {
     // Two at a time with responses of 4 ms: 500 of the 1,000 requests per second.
     let mut s = http2(100);

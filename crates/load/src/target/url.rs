@@ -1,5 +1,7 @@
 //! Parses `http://authority/path?query` and `https://`.
 
+use tare_model::load::masked;
+
 /// The parts of a URL that a request needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HttpUrl {
@@ -11,7 +13,7 @@ pub(super) struct HttpUrl {
     pub(super) target: String,
 }
 
-/// Why a URL cannot be used.
+/// Why a URL cannot be used. The texts are [`masked`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
@@ -35,7 +37,7 @@ impl HttpUrl {
         let scheme = &text[..scheme_end];
         let tls = scheme.eq_ignore_ascii_case("https");
         if !tls && !scheme.eq_ignore_ascii_case("http") {
-            return Err(UrlError::Scheme(text.to_owned()));
+            return Err(UrlError::Scheme(masked(text)));
         }
         let rest = &text[scheme_end + 3..];
         let rest = rest.split('#').next().unwrap_or_default();
@@ -45,7 +47,7 @@ impl HttpUrl {
         };
         host_port(authority, 80)?;
         if !target.bytes().all(|b| (0x21..0x7f).contains(&b)) {
-            return Err(UrlError::Path(target.to_owned()));
+            return Err(UrlError::Path(masked(target)));
         }
         let target = match target.strip_prefix('/') {
             Some(_) => target.to_owned(),
@@ -70,7 +72,7 @@ impl HttpUrl {
 /// # Errors
 /// When it is neither `host` nor `host:port`.
 pub fn host_port(authority: &str, default_port: u16) -> Result<(&str, u16), UrlError> {
-    let bad = || UrlError::Authority(authority.to_owned());
+    let bad = || UrlError::Authority(masked(authority));
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']').ok_or_else(bad)?,
         None => match authority.find(':') {
@@ -138,6 +140,17 @@ mod tests {
             assert!(
                 matches!(HttpUrl::parse(text), Err(UrlError::Authority(_))),
                 "{text}"
+            );
+        }
+        for text in [
+            "http://user:secret@h/",
+            "ftp://user:secret@h/?t=secret",
+            "http://h/a b?t=secret",
+        ] {
+            let error = HttpUrl::parse(text).unwrap_err().to_string();
+            assert!(
+                error.contains("***") && !error.contains("secret"),
+                "{error}"
             );
         }
         assert!(matches!(

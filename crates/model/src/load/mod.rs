@@ -2,6 +2,7 @@
 //! several, and the result of a search for the highest rate.
 
 mod arrivals;
+mod mask;
 pub mod merge;
 mod result;
 pub mod schedule;
@@ -11,8 +12,9 @@ mod trace;
 pub mod transport;
 
 pub use arrivals::{Arrivals, RateStep};
+pub use mask::masked;
 pub use result::{
-    Counts, EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate,
+    Counts, EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate, Surplus,
 };
 pub use spec::{Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard, Streaming};
 pub use trace::{ArrivalsError, TRACE_SLOTS_MAX, Trace};

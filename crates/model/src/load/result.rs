@@ -268,12 +268,40 @@ pub struct EndpointResult {
     /// gRPC calls by their `grpc-status`, a number; absent without gRPC calls.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grpc_status: BTreeMap<String, u64>,
+    /// Bytes that no request asked for; absent without any and in results of older versions.
+    #[serde(default, skip_serializing_if = "Surplus::is_none")]
+    pub surplus: Surplus,
     /// The full histogram.
     pub latency: HistogramWire,
     /// done - intended of slots that ended in an error or a timeout, by [`ErrorClass::key`];
     /// absent without errors and timeouts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error_latency: BTreeMap<String, HistogramWire>,
+}
+
+/// Bytes that arrived after a complete response and belong to no request: a second response, a
+/// body where none is allowed, data after the end of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Surplus {
+    /// Responses after which such bytes arrived.
+    pub responses: u64,
+    /// The bytes, up to the point at which the generator closed the connection.
+    pub bytes: u64,
+}
+
+impl Surplus {
+    /// Whether no such bytes arrived.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds another generator's or loop's surplus.
+    pub fn add(&mut self, other: &Self) {
+        self.responses = self.responses.saturating_add(other.responses);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
 }
 
 /// Statistics of the generator itself, over the measured window.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrivals;
+use super::mask::masked;
 use super::transport::TlsSpec;
 
 /// The specification of one generator: the JSON document that `tare load --spec -`
@@ -247,12 +248,12 @@ const TIMEOUT_NS: u64 = 10_000_000_000;
 const CONNECTIONS: u32 = 10;
 
 impl Endpoint {
-    /// A GET request of `url` over HTTP/1.1, named by the URL, without additional headers.
+    /// A GET request of `url` over HTTP/1.1, named by the [`masked`] URL, without additional headers.
     #[must_use]
     pub fn get(url: impl Into<String>) -> Self {
         let url = url.into();
         Self {
-            name: url.clone(),
+            name: masked(&url),
             protocol: Protocol::Http1,
             method: "GET".into(),
             url,

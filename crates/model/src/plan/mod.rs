@@ -6,6 +6,7 @@ mod file;
 mod kubernetes;
 mod loads;
 mod margins;
+mod names;
 mod prices;
 mod repeats;
 mod resolve;

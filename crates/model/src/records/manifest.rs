@@ -28,6 +28,9 @@ pub struct RunManifest {
     pub command: Vec<String>,
     /// Where it ran.
     pub fingerprint: Fingerprint,
+    /// What the readers of every result of this run must know; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The machine and the programs of a run: what is needed to repeat it.

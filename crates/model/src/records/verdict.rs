@@ -160,6 +160,10 @@ pub enum Reason {
     LocalShortage,
     /// Arrivals in phase, as in wrk2, for comparison with its figures.
     CompatibilityMode,
+    /// The server sent bytes after complete responses.
+    SurplusBytes,
+    /// Responses were redirects, or other responses with a status from 300 to 399.
+    Redirects,
 }
 
 /// Where the cause of a finding lies.
@@ -252,6 +256,12 @@ impl Reason {
             }
             Self::CompatibilityMode => {
                 "Use constant or Poisson arrivals; this mode is only for comparison with wrk2's own figures."
+            }
+            Self::Redirects => {
+                "Request the final URL, because tare does not follow redirects; if this status is intended, use the result."
+            }
+            Self::SurplusBytes => {
+                "Fix the server or proxy: its responses are longer than their headers state, or it answers a request twice."
             }
         }
     }

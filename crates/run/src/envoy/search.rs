@@ -14,6 +14,8 @@ pub struct Settings {
     pub path: Vec<PathBuf>,
     /// tare's own cache directory.
     pub cache: PathBuf,
+    /// SHA-256 of the only program that may be run from the cache.
+    pub cached_sha256: String,
     /// Do not use the network.
     pub offline: bool,
 }
@@ -32,6 +34,7 @@ impl Settings {
             program: var("TARE_ENVOY").map(PathBuf::from),
             path: var("PATH").map_or_else(Vec::new, |p| std::env::split_paths(&p).collect()),
             cache: cache.join("tare"),
+            cached_sha256: super::wheel::program_sha256().to_owned(),
             offline,
         }
     }

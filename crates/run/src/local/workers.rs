@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tare_model::layout;
 use tare_model::worker::{Plane, WatchedProcess};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::child::{Launch, Process};
 use crate::environment::{EnvironmentError, Worker, WorkerSpec};
+use crate::lines::Lines;
 
 /// Maximum number of lines that wait for the experiment: those of many generators in a minute.
 const LINES_WAITING_MAX: usize = 4096;
@@ -64,10 +65,10 @@ async fn supervise(
     let Some(stdout) = process.child.stdout.take() else {
         return;
     };
-    let mut reader = BufReader::new(stdout).lines();
+    let mut reader = Lines::new(stdout);
     loop {
         tokio::select! {
-            line = reader.next_line() => match line {
+            line = reader.next() => match line {
                 Ok(Some(line)) => if lines.send(line).await.is_err() {
                     return;
                 },

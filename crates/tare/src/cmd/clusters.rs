@@ -137,6 +137,7 @@ impl Clusters {
             text: self.manifest.plan_text.clone(),
             dir,
             resumed: None,
+            note: None,
         })
     }
 

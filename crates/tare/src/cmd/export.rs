@@ -7,11 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use tare_model::load::masked;
 use tare_model::summary::Summary;
 use tare_report::export::{self, Export, Format, metrics, push};
 use tare_report::{LoadedRun, load_run, summarise};
 
-use super::input::name_value;
+use super::input::Headers;
 
 /// Export a run in the formats of other tools.
 #[derive(clap::Args)]
@@ -28,9 +29,10 @@ pub(crate) struct Args {
     /// Push the figures to this URL: Prometheus remote write, or a Pushgateway (.../metrics/job/NAME).
     #[arg(long, value_name = "URL")]
     push: Option<String>,
-    /// Header to send with --push, for example for authorization; may be repeated.
-    #[arg(long, value_name = "NAME: VALUE", requires = "push", value_parser = name_value)]
-    push_header: Vec<(String, String)>,
+    /// Header to send with --push, for example for authorization: `name: value`, or `@FILE` with one
+    /// on each line, because other users of this machine can read a command line; may be repeated.
+    #[arg(long, value_name = "NAME: VALUE|@FILE", requires = "push", value_parser = Headers::parse)]
+    push_header: Vec<Headers>,
 }
 
 /// Parses the name of a format and lists all of them in the help.
@@ -52,7 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         write(&run, &summary, format, args.out.as_deref())?;
     }
     if let Some(url) = &args.push {
-        send(&run, &summary, url, &args.push_header)?;
+        send(&run, &summary, url, &Headers::all(&args.push_header)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -100,8 +102,12 @@ fn send(
     let families = metrics::of(run, summary)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let protocol = push::Protocol::of(url);
-    push::push(url, protocol, headers, &families, now.as_millis() as i64)?;
+    let pushed = push::push(url, protocol, headers, &families, now.as_millis() as i64);
+    let shown = masked(url);
+    if let Err(error) = pushed {
+        bail!("{}", error.to_string().replace(url, &shown));
+    }
     let samples: usize = families.iter().map(|f| f.samples.len()).sum();
-    super::output::say(format_args!("pushed {samples} samples to {url}"));
+    super::output::say(format_args!("pushed {samples} samples to {shown}"));
     Ok(())
 }

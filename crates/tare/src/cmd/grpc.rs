@@ -9,7 +9,7 @@ use tare_load::tls::http2_peer;
 use tare_model::load::Streaming;
 use tare_model::load::transport::TlsSpec;
 
-use super::input::name_value;
+use super::input::Headers;
 use super::tls::TlsArgs;
 use crate::protobuf::{self, Reflection};
 
@@ -27,9 +27,9 @@ enum Action {
         /// host:port[/package.Service[/Method]], with or without grpc://; grpcs:// for TLS
         #[arg(value_name = "HOST:PORT[/SERVICE[/METHOD]]")]
         place: String,
-        /// Metadata of the reflection calls, `name: value`; may be repeated
-        #[arg(long, value_name = "NAME: VALUE", value_parser = name_value)]
-        metadata: Vec<(String, String)>,
+        /// Metadata of the reflection calls, `name: value`, or `@FILE` with one on each line; may be repeated
+        #[arg(long, value_name = "NAME: VALUE|@FILE", value_parser = Headers::parse)]
+        metadata: Vec<Headers>,
         #[command(flatten)]
         tls: TlsArgs,
     },
@@ -42,7 +42,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         tls,
     } = args.action;
     let runtime = super::runtime()?;
-    let text = runtime.block_on(list(&place, &metadata, tls.spec(true)?))?;
+    let text = runtime.block_on(list(&place, &Headers::all(&metadata)?, tls.spec(true)?))?;
     super::output::print(text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,20 +1,54 @@
 //! Reads files and values of options.
 
-use std::io::Read as _;
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
+use tare_model::units::format_bytes;
+
+/// Largest file or pipe that is read.
+const BYTES_MAX: u64 = 1 << 30;
+/// Largest input from anything else, because a device such as `/dev/zero` has no end.
+const DEVICE_BYTES_MAX: u64 = 64 << 10;
 
 /// Reads a file.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))
+    open(path).with_context(|| format!("failed to read {}", path.display()))
+}
+
+fn open(path: &Path) -> anyhow::Result<Vec<u8>> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let (known, kind) = (metadata.len(), metadata.file_type());
+    let limit = match kind.is_file() || kind.is_fifo() || kind.is_socket() {
+        true => BYTES_MAX,
+        false => DEVICE_BYTES_MAX,
+    };
+    ensure!(known <= limit, too_large(limit));
+    limited(file, limit)
+}
+
+/// Reads all of `input`, which must not have more than `limit` bytes.
+fn limited(input: impl Read, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    input.take(limit + 1).read_to_end(&mut bytes)?;
+    ensure!(bytes.len() as u64 <= limit, too_large(limit));
+    Ok(bytes)
+}
+
+fn too_large(limit: u64) -> String {
+    format!("found more than {}", format_bytes(limit as f64))
 }
 
 /// Reads a text file.
 pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))
+    String::from_utf8(read(path)?)
+        .with_context(|| format!("failed to read {}: expected UTF-8", path.display()))
 }
 
 /// Reads a file, or all of standard input for `-`.
@@ -22,13 +56,52 @@ pub(crate) fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path.as_os_str() != "-" {
         return read(path);
     }
-    let mut bytes = Vec::new();
-    std::io::stdin().read_to_end(&mut bytes)?;
-    Ok(bytes)
+    limited(std::io::stdin(), BYTES_MAX).context("failed to read standard input")
+}
+
+/// The headers or the metadata of one option, or why they are invalid. That is reported only when
+/// they are used, because the parser of the command line would repeat the whole option.
+#[derive(Debug, Clone)]
+pub(crate) struct Headers(Result<Vec<(String, String)>, String>);
+
+impl Headers {
+    /// Parses `name: value`, or `@FILE` with one of them on each line: what is on a command line can
+    /// be read by every user of this machine.
+    pub(crate) fn parse(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(match text.strip_prefix('@') {
+            Some(path) => in_file(path),
+            None => name_value(text).map(|header| vec![header]),
+        }))
+    }
+
+    /// The headers of all options.
+    pub(crate) fn all(options: &[Self]) -> anyhow::Result<Vec<(String, String)>> {
+        let mut all = Vec::new();
+        for Self(headers) in options {
+            match headers {
+                Ok(headers) => all.extend_from_slice(headers),
+                Err(found) => bail!("invalid header or metadata: {found}"),
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn in_file(path: &str) -> Result<Vec<(String, String)>, String> {
+    let text = read_text(Path::new(path)).map_err(|e| format!("{e:#}"))?;
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(i, line)| {
+            name_value(line).map_err(|found| format!("{path}: line {}: {found}", i + 1))
+        })
+        .collect()
 }
 
 /// Parses a header or metadata.
-pub(crate) fn name_value(text: &str) -> Result<(String, String), String> {
+fn name_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once(':')
         .ok_or("found no colon, expected `name: value`")?;
@@ -45,6 +118,55 @@ pub(crate) fn one_of<T: DeserializeOwned + Clone + Send + Sync + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_endless_or_too_large_input_is_refused() {
+        let error = read_text(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "failed to read /dev/zero: found more than 64.0 KiB"
+        );
+        assert!(read(Path::new("/dev/null")).unwrap().is_empty());
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large");
+        File::create(&path).unwrap().set_len(BYTES_MAX + 1).unwrap();
+        let error = format!("{:#}", read_text(&path).unwrap_err());
+        assert!(error.ends_with("found more than 1.00 GiB"), "{error}");
+        assert_eq!(limited(&b"abc"[..], 3).unwrap(), b"abc");
+        assert!(limited(&b"abcd"[..], 3).is_err());
+    }
+
+    #[test]
+    fn headers_can_be_in_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("headers");
+        let option = format!("@{}", path.display());
+        std::fs::write(&path, "authorization: Bearer a:b\r\n\nx-key: 7\n").unwrap();
+        let all = |texts: &[&str]| {
+            let options = texts.iter().map(|text| Headers::parse(text).unwrap());
+            Headers::all(&options.collect::<Vec<_>>()).map_err(|e| e.to_string())
+        };
+        let pair = |n: &str, v: &str| (n.to_owned(), v.to_owned());
+        let expected = vec![
+            pair("a", "b"),
+            pair("authorization", "Bearer a:b"),
+            pair("x-key", "7"),
+        ];
+        assert_eq!(all(&["a: b", &option]), Ok(expected));
+        std::fs::write(&path, "a: b\nsecret\n").unwrap();
+        for (text, place) in [
+            (option.as_str(), "headers: line 2: "),
+            ("secret", "metadata: "),
+        ] {
+            let error = all(&[text]).unwrap_err();
+            let found = format!("{place}found no colon, expected `name: value`");
+            assert!(
+                error.ends_with(&found) && !error.contains("secret"),
+                "{error}"
+            );
+        }
+        assert!(all(&["@/does/not/exist"]).is_err());
+    }
 
     #[test]
     fn only_the_first_colon_divides_a_header() {

@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use tare_analysis::formats::About;
-use tare_model::load::{LoadSpec, Pace};
+use tare_model::load::{LoadSpec, Pace, masked};
 use tare_model::record::{Hello, LoadRecord, Progress};
 use tare_model::units::{parse_duration, parse_rate};
 use tare_model::writer::RecordWriter;
 
 use super::exit;
-use super::input::{name_value, one_of, read_input};
+use super::input::{Headers, one_of, read_input};
 use super::output::{Output, code_of};
 use super::save::{Format, Saves, Target};
 use super::tls::TlsArgs;
@@ -96,9 +96,9 @@ pub(crate) struct Args {
     /// Request method.
     #[arg(long, short = 'X', default_value = "GET")]
     method: String,
-    /// Request header, `name: value`; may be repeated.
-    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = name_value)]
-    header: Vec<(String, String)>,
+    /// Request header, `name: value`; or `@FILE` with one on each line, because other users of this machine can read a command line; may be repeated.
+    #[arg(long, short = 'H', value_name = "NAME: VALUE|@FILE", value_parser = Headers::parse)]
+    header: Vec<Headers>,
     /// Request body.
     #[arg(long, conflicts_with = "body_file")]
     body: Option<String>,
@@ -261,7 +261,7 @@ pub(super) fn spec_of_step(
 
 fn about(spec: &LoadSpec) -> About {
     let url = match spec.endpoints.as_slice() {
-        [one] => one.url.clone(),
+        [one] => masked(&one.url),
         _ => String::new(),
     };
     About {

@@ -24,10 +24,12 @@ use crate::progress::Display;
 pub(super) mod ended;
 pub(super) mod one;
 mod place;
+mod turn;
 
 use ended::{analyse, conclude};
 use one::{RunStart, go};
 use place::idle_cores;
+use turn::Taken;
 
 /// Run a plan: measure every mesh under every load, in blocks, and report what each mesh costs.
 ///
@@ -76,6 +78,8 @@ pub(crate) struct Args {
     /// machine, which is not a cost of the mesh.
     #[arg(long)]
     let_cores_sleep: bool,
+    #[command(flatten)]
+    turn: turn::Concurrency,
     /// Serve the report page on 127.0.0.1 during the run [default port: any free one]. A browser on
     /// this machine takes CPU time from the trials.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
@@ -100,7 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return clusters.conclude(&ended, args.output);
     }
     let web = args.web.map(listen).transpose()?;
-    let start = match &args.resume {
+    let mut start = match &args.resume {
         Some(dir) => {
             let start = RunStart::resume(dir)?;
             check_let_cores_sleep(&args, start.plan.environment)?;
@@ -112,6 +116,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let asked = stop.asked;
     let done = match start.plan.environment {
         EnvironmentKind::Local => {
+            let taken = args.turn.take(&start.dir, asked.clone());
+            let _turn = match runtime.block_on(taken)? {
+                Taken::Turn(turn) => Some(turn),
+                Taken::Shared(note) => {
+                    start.note = Some(note);
+                    None
+                }
+                Taken::Interrupted => return Ok(ExitCode::from(exit::INTERRUPTED)),
+            };
             let began = start.resumed.as_ref().map(|r| &r.manifest().fingerprint);
             let (_awake, idle) = idle_cores(args.let_cores_sleep, began);
             let local = Local::new(LocalSettings::from_env(args.offline, Some(idle))?)?;
@@ -194,6 +207,7 @@ fn new_run(args: &Args) -> anyhow::Result<RunStart> {
         plan,
         text,
         resumed: None,
+        note: None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The updates of a run as lines of JSON for browsers. A browser that connects during a trial
 //! receives that trial from its start.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ pub(crate) struct Feed {
     sender: broadcast::Sender<Arc<str>>,
     /// The lines since the trial began.
     kept: Arc<Mutex<Vec<Arc<str>>>>,
+    /// Number of trials that ended since the start of this process.
+    ended: Arc<AtomicU64>,
 }
 
 impl Feed {
@@ -26,6 +29,7 @@ impl Feed {
         Self {
             sender: broadcast::channel(BEHIND_MAX).0,
             kept: Arc::default(),
+            ended: Arc::default(),
         }
     }
 
@@ -33,6 +37,15 @@ impl Feed {
     pub(crate) fn watch(&self) -> (Vec<Arc<str>>, broadcast::Receiver<Arc<str>>) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         (kept.clone(), self.sender.subscribe())
+    }
+
+    pub(super) fn trial_ended(&self) {
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Number of trials that ended since the start of this process.
+    pub(super) fn ended(&self) -> u64 {
+        self.ended.load(Ordering::SeqCst)
     }
 
     /// Whether a browser is connected.
@@ -63,6 +76,7 @@ impl Feed {
             Update::Event(_) => {}
             // Not kept: the page of a browser that connects later already contains the trial.
             Update::Done(_) => {
+                self.trial_ended();
                 self.forget();
                 self.send(&json!({ "type": "done" }));
             }

@@ -1,26 +1,40 @@
 //! `tare run --web`: serves the report page of a run in progress, on loopback. The page is created
-//! for each request, in another thread; the browser requests it again after each trial.
+//! once after each trial, in another thread, when a browser requests it; the browser requests it
+//! again after each trial.
+//!
+//! Anything on this machine, and any site that a browser shows, can send requests while trials are
+//! measured. Therefore the page is kept, requests from other sites are refused, and connections are
+//! limited in number, in time and in the size of their headers.
 
 mod feed;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HOST};
+use hyper::body::{Bytes, Frame};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Mutex, Semaphore};
 
 pub(crate) use feed::Feed;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Most connections at the same time. Further ones wait.
+const CONNECTIONS_MAX: usize = 32;
+/// Time for a client to send the headers of its request. Shorter in tests, which wait for its end.
+const HEADERS_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 5 });
+/// Largest size of the headers of a request, in bytes.
+const HEADERS_BYTES_MAX: usize = 16 << 10;
 
 /// A running server. Dropping it stops the server.
 #[derive(Debug)]
@@ -52,23 +66,35 @@ pub(crate) fn serve(
 ) -> std::io::Result<Server> {
     let listener = TcpListener::from_std(listener)?;
     let port = listener.local_addr()?.port();
+    let site = Arc::new(Site {
+        port,
+        dir,
+        feed,
+        page: Mutex::default(),
+    });
+    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let task = tokio::spawn(async move {
-        // An error of accept concerns one connection; the next one may work.
-        loop {
+        while let Ok(permit) = Arc::clone(&free).acquire_owned().await {
+            // An error of accept concerns one connection; the next one may work.
             let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            let (dir, feed) = (dir.clone(), feed.clone());
+            let site = Arc::clone(&site);
             tokio::spawn(async move {
                 let service = service_fn(move |request| {
-                    let (dir, feed) = (dir.clone(), feed.clone());
-                    async move { Ok::<_, Infallible>(answer(request, port, dir, feed).await) }
+                    let site = Arc::clone(&site);
+                    async move { Ok::<_, Infallible>(site.answer(&request).await) }
                 });
                 // The browser may close the connection at any time.
                 let _ = hyper::server::conn::http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEADERS_WITHIN)
+                    .max_buf_size(HEADERS_BYTES_MAX)
+                    .keep_alive(false)
                     .serve_connection(TokioIo::new(stream), service)
                     .await;
+                drop(permit);
             });
         }
     });
@@ -78,32 +104,63 @@ pub(crate) fn serve(
     })
 }
 
-async fn answer(request: Request<Incoming>, port: u16, dir: PathBuf, feed: Feed) -> Response<Body> {
-    // A page of another site must not read this one through a host name of its own.
-    let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
-    let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-    if !host.is_some_and(|host| ours.iter().any(|name| name == host)) {
-        return text(StatusCode::FORBIDDEN, "unexpected host name");
-    }
-    if request.method() != Method::GET {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported");
-    }
-    match request.uri().path() {
-        "/" => page(dir).await,
-        "/events" => events(&feed),
-        _ => text(StatusCode::NOT_FOUND, "not found: expected / or /events"),
-    }
+/// What the server shows.
+struct Site {
+    port: u16,
+    dir: PathBuf,
+    feed: Feed,
+    /// The page, and the number of trials that had ended before it was created.
+    page: Mutex<Option<(u64, Bytes)>>,
 }
 
-async fn page(dir: PathBuf) -> Response<Body> {
-    let made = tokio::task::spawn_blocking(move || tare_report::render_live(&dir)).await;
-    match made {
-        Ok(Ok(page)) => whole(StatusCode::OK, "text/html; charset=utf-8", page),
-        Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-        Err(_) => text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "failed to create the page",
-        ),
+impl Site {
+    async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
+        let header = |name| request.headers().get(name).and_then(|h| h.to_str().ok());
+        // A page of another site must not read this one through a host name of its own.
+        let ours = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", self.port));
+        if !header(HOST).is_some_and(|host| ours.iter().any(|name| name == host)) {
+            return text(StatusCode::FORBIDDEN, "unexpected host name");
+        }
+        // Every browser states the origin of a request. `none`: the user entered the address.
+        let origin = header(HeaderName::from_static("sec-fetch-site"));
+        if !matches!(origin, None | Some("none" | "same-origin")) {
+            let words = "requests from other sites are refused: enter the address in the browser";
+            return text(StatusCode::FORBIDDEN, words);
+        }
+        if request.method() != Method::GET {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported");
+        }
+        match request.uri().path() {
+            "/" => self.page().await,
+            "/events" => events(&self.feed),
+            _ => text(StatusCode::NOT_FOUND, "not found: expected / or /events"),
+        }
+    }
+
+    /// Serves the page of the trials that have ended. It is created at most once after each trial,
+    /// and for one request at a time.
+    async fn page(&self) -> Response<Body> {
+        const HTML: &str = "text/html; charset=utf-8";
+        let mut kept = self.page.lock().await;
+        let ended = self.feed.ended();
+        if let Some((of, page)) = kept.as_ref()
+            && *of == ended
+        {
+            return whole(StatusCode::OK, HTML, page.clone());
+        }
+        let dir = self.dir.clone();
+        match tokio::task::spawn_blocking(move || tare_report::render_live(&dir)).await {
+            Ok(Ok(page)) => {
+                let page = Bytes::from(page);
+                *kept = Some((ended, page.clone()));
+                whole(StatusCode::OK, HTML, page)
+            }
+            Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+            Err(_) => text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "failed to create the page",
+            ),
+        }
     }
 }
 
@@ -140,11 +197,12 @@ async fn next(coming: &mut tokio::sync::broadcast::Receiver<Arc<str>>) -> Option
 }
 
 fn text(status: StatusCode, words: &str) -> Response<Body> {
-    whole(status, "text/plain; charset=utf-8", format!("{words}\n"))
+    let words = Bytes::from(format!("{words}\n"));
+    whole(status, "text/plain; charset=utf-8", words)
 }
 
-fn whole(status: StatusCode, kind: &'static str, body: String) -> Response<Body> {
-    response(status, kind, Full::new(Bytes::from(body)).boxed_unsync())
+fn whole(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Body> {
+    response(status, kind, Full::new(body).boxed_unsync())
 }
 
 fn response(status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
@@ -213,6 +271,78 @@ mod tests {
             missing.contains("500") && missing.contains("no run.json found"),
             "{missing}"
         );
+    }
+
+    /// Sends a request with these header lines; returns the status line.
+    async fn status(server: &Server, headers: &str) -> String {
+        let address = server.address.trim_start_matches("http://");
+        let host = address.trim_end_matches('/');
+        let mut stream = TcpStream::connect(host).await.unwrap();
+        let request = format!("GET /lost HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n");
+        // The server may close the connection before it has read everything.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8(answer).unwrap();
+        answer.lines().next().unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test]
+    async fn requests_from_other_sites_and_large_headers_are_refused() {
+        let server = serve(listen(0).unwrap(), PathBuf::new(), Feed::new()).unwrap();
+        for own in ["none", "same-origin"] {
+            let line = status(&server, &format!("sec-fetch-site: {own}\r\n")).await;
+            assert!(line.contains("404"), "{own}: {line}");
+        }
+        for other in ["cross-site", "same-site", "x"] {
+            let line = status(&server, &format!("sec-fetch-site: {other}\r\n")).await;
+            assert!(line.contains("403"), "{other}: {line}");
+        }
+        let large = format!("x: {}\r\n", "x".repeat(HEADERS_BYTES_MAX));
+        let line = status(&server, &large).await;
+        assert!(line.is_empty() || line.contains("431"), "{line}");
+    }
+
+    #[tokio::test]
+    async fn connections_without_complete_headers_are_closed_and_do_not_shut_out_others() {
+        let server = serve(listen(0).unwrap(), PathBuf::new(), Feed::new()).unwrap();
+        let address = server.address.trim_start_matches("http://");
+        let address = address.trim_end_matches('/');
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+            silent.push(stream);
+        }
+        // Waits in the queue of the listener until the silent connections are closed.
+        let answered = whole_answer(ask(&server, "/lost", None).await).await;
+        assert!(answered.contains("404"), "{answered}");
+        for mut stream in silent {
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_page_is_created_once_until_the_next_trial_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = "name: short\nmeshes: [bare]\nload: {rate: 100, duration: 1s}\nrepeats: 1\n";
+        let made = dir.path().to_owned();
+        let run = std::thread::spawn(move || tare_fake::run_text(&made, plan, &[]));
+        run.join().unwrap();
+        let feed = Feed::new();
+        let server = serve(listen(0).unwrap(), dir.path().to_owned(), feed.clone()).unwrap();
+        let page = async || {
+            let answer = whole_answer(ask(&server, "/", None).await).await;
+            answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+        };
+        let first = page().await;
+        assert!(first.contains("<!doctype html>"), "{first:.200}");
+        // Without its run, the page cannot be created again.
+        std::fs::remove_file(dir.path().join("run.json")).unwrap();
+        assert!(page().await == first);
+        feed.trial_ended();
+        assert!(page().await.contains("no run.json found"));
     }
 
     #[tokio::test]

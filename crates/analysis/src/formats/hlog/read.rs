@@ -6,6 +6,9 @@ use std::io::Read as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use tare_model::limits::TIME_NS_MAX;
+use tare_model::units::format_duration_ns;
+
 use super::COMPRESSED_COOKIE;
 use tare_stats::{Histogram, WireError};
 
@@ -62,7 +65,8 @@ pub struct LogError {
 /// [`LogError`] names the first line that is neither comment, legend nor interval.
 pub fn read(text: &str) -> Result<Log, LogError> {
     let (mut start, mut base) = (None, None);
-    let mut found: Vec<(f64, Line)> = Vec::new();
+    // Number of the line, start of the interval, interval.
+    let mut found: Vec<(usize, f64, Line)> = Vec::new();
     for (i, line) in text.split('\n').enumerate() {
         let line = line.trim_end_matches('\r');
         let wrong = |found: &str| LogError {
@@ -77,27 +81,38 @@ pub fn read(text: &str) -> Result<Log, LogError> {
                 }
             }
         } else if !line.is_empty() && !line.starts_with('"') {
-            found.push(interval(line, i + 1)?);
+            let (at, interval) = interval(line, i + 1)?;
+            found.push((i + 1, at, interval));
         }
     }
-    let first = found.first().map_or(0.0, |(at, _)| *at);
+    let first = found.first().map_or(0.0, |(_, at, _)| *at);
     let start_s = start.unwrap_or(first);
     let base_s = base.unwrap_or(if first < start_s - YEAR_S {
         start_s
     } else {
         0.0
     });
-    let lines = found.into_iter().map(|(at, mut line)| {
+    let lines = found.into_iter().map(|(number, at, mut line)| {
         line.from_ns = nanoseconds((base_s + at - start_s).max(0.0));
         // Avoids rounding errors if the log counts from its own start, as tare's logs do.
         if base_s == start_s {
             line.from_ns = nanoseconds(at);
         }
-        line
+        let end_ns = line.from_ns.saturating_add(line.length_ns);
+        if end_ns > TIME_NS_MAX {
+            let [found, most] = [end_ns, TIME_NS_MAX].map(format_duration_ns);
+            return Err(LogError {
+                line: number,
+                found: format!(
+                    "the interval ends {found} after the start of the log, expected at most {most}"
+                ),
+            });
+        }
+        Ok(line)
     });
     Ok(Log {
         start_unix_ns: nanoseconds(start_s),
-        lines: lines.collect(),
+        lines: lines.collect::<Result<_, LogError>>()?,
     })
 }
 
@@ -205,7 +220,7 @@ fn unescape(tag: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::hlog::{header, line};
+    use crate::formats::hlog::{SECOND_NS, header, line};
 
     #[test]
     fn an_invalid_line_is_named() {
@@ -218,6 +233,15 @@ mod tests {
         assert!(with("x,1,1,AAAA\n").starts_with("line 7: expected the start"));
         // The nanoseconds do not fit into 64 bits.
         assert!(with("90000000000,1,1,AAAA\n").starts_with("line 7: expected the start"));
+        // A measurement has at most 30 days.
+        let forged = |from_ns, length_ns| with(&line(None, from_ns, length_ns, &h));
+        for error in [
+            forged(1_000_000_000 * SECOND_NS, SECOND_NS),
+            forged(0, 3_000_000 * SECOND_NS),
+        ] {
+            assert!(error.starts_with("line 7: the interval ends "), "{error}");
+            assert!(error.ends_with(", expected at most 720h00m"), "{error}");
+        }
         assert!(with("1,1,1,AAAA\n").starts_with("line 7: invalid histogram"));
         let cut = &good[..good.len() - 9];
         assert!(read(cut).is_err());

@@ -6,7 +6,7 @@ use tare_model::SCHEMA_VERSION;
 use tare_model::hist::HistogramWire;
 use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::load::{
-    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate,
+    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate, Surplus,
 };
 use tare_model::verdict::Verdict;
 
@@ -192,6 +192,7 @@ struct Sums {
     latency: Histogram,
     errors: BTreeMap<String, u64>,
     grpc_status: BTreeMap<String, u64>,
+    surplus: Surplus,
     error_latency: BTreeMap<String, Histogram>,
 }
 
@@ -209,6 +210,7 @@ fn endpoints(parts: &[Part]) -> Result<Vec<EndpointResult>, MergeError> {
             sums.latency.merge(&part.decoded(&endpoint.latency)?);
             add(&mut sums.errors, &endpoint.errors);
             add(&mut sums.grpc_status, &endpoint.grpc_status);
+            sums.surplus.add(&endpoint.surplus);
             for (class, wire) in &endpoint.error_latency {
                 let sum = sums.error_latency.entry(class.clone()).or_default();
                 sum.merge(&part.decoded(wire)?);
@@ -221,6 +223,7 @@ fn endpoints(parts: &[Part]) -> Result<Vec<EndpointResult>, MergeError> {
         latency_ns: sums.latency.summary(),
         errors: sums.errors,
         grpc_status: sums.grpc_status,
+        surplus: sums.surplus,
         latency: sums.latency.to_wire(),
         error_latency: sums
             .error_latency

@@ -3,9 +3,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tare_model::load::{
     Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate,
+    Surplus,
 };
 
 use super::*;
+use tare_model::limits::TIME_NS_MAX;
 
 const START: u64 = 1_700_000_000_000_000_000;
 const WINDOW: u64 = 10_000_000_000;
@@ -90,6 +92,10 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
                 latency_ns: ok.summary(),
                 errors: classes(counts.error),
                 grpc_status: statuses(counts),
+                surplus: Surplus {
+                    responses: counts.error,
+                    bytes: counts.error * 7,
+                },
                 latency: ok.to_wire(),
                 error_latency: match bad.is_empty() {
                     true => BTreeMap::new(),
@@ -376,6 +382,40 @@ fn other_files_are_refused_with_their_name() {
     assert!(error("1.0,2\n").starts_with("f: line 1"));
     let nothing = merged(Vec::new()).unwrap_err().to_string();
     assert!(nothing.starts_with("found nothing to merge; expected"));
+}
+
+#[test]
+fn a_window_that_no_load_can_have_is_refused() {
+    let slots: Vec<Slot> = vec![(1_000_000, 0, 0, false)];
+    let read = |start: u64, window_ns: u64, interrupted: bool| {
+        let result = LoadResult {
+            window_start_unix_ns: start,
+            window_ns,
+            interrupted,
+            ..record(&slots, None)
+        };
+        Part::read("x", &serde_json::to_string(&result).unwrap()).map_err(|e| e.to_string())
+    };
+    let longest = read(START, TIME_NS_MAX, false);
+    assert!(longest.is_ok());
+    let error = |start, window_ns, interrupted| read(start, window_ns, interrupted).unwrap_err();
+    assert_eq!(
+        error(START, u64::MAX, false),
+        "x: found a window of 5124095h35m, expected at most 720h00m"
+    );
+    assert_eq!(error(START, 0, false), "x: found slots in a window of 0 s");
+    assert_eq!(error(START, 0, true), "x: found slots in a window of 0 s");
+    assert!(error(u64::MAX, WINDOW, false).contains("expected an end below 2^64 ns"));
+    // A generator that was interrupted before its window has slots, but none that was due.
+    let mut early = record(&[], None);
+    (early.window_ns, early.interrupted) = (0, true);
+    (early.counts.planned, early.counts.not_sent) = (10, 10);
+    assert!(Part::read("x", &serde_json::to_string(&early).unwrap()).is_ok());
+    let mut h = Histogram::new();
+    h.record(7);
+    let empty = hlog::header(START) + &hlog::line(None, 0, 0, &h);
+    let error = Part::read("x", &empty).unwrap_err().to_string();
+    assert_eq!(error, "x: found slots in a window of 0 s");
 }
 
 #[test]

@@ -3,21 +3,20 @@
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 
+use crate::lines::LineBuffer;
+
 /// Reads a body line by line.
 #[derive(Debug)]
 pub(crate) struct Lines {
     body: Body,
-    buffer: Vec<u8>,
-    /// Length of the part of `buffer` that is already returned.
-    read: usize,
+    buffer: LineBuffer,
 }
 
 impl Lines {
     pub(crate) fn new(body: Body) -> Self {
         Self {
             body,
-            buffer: Vec::new(),
-            read: 0,
+            buffer: LineBuffer::default(),
         }
     }
 
@@ -25,17 +24,12 @@ impl Lines {
     /// incomplete last line is dropped. Safe to cancel.
     pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
-            let unread = &self.buffer[self.read..];
-            if let Some(end) = unread.iter().position(|&b| b == b'\n') {
-                let line = String::from_utf8_lossy(&unread[..end]).into_owned();
-                self.read += end + 1;
+            if let Some(line) = self.buffer.next() {
                 return Some(line);
             }
-            self.buffer.drain(..self.read);
-            self.read = 0;
             let frame = self.body.frame().await?.ok()?;
             if let Ok(data) = frame.into_data() {
-                self.buffer.extend_from_slice(&data);
+                self.buffer.push(&data);
             }
         }
     }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use tare_model::load::{Endpoint, GrpcCall, Protocol, Streaming};
 use tare_model::units::parse_duration;
 
-use crate::cmd::input::{name_value, one_of, read_input};
+use crate::cmd::input::{Headers, one_of, read_input};
 
 /// Options of gRPC calls.
 #[derive(clap::Args)]
@@ -15,9 +15,9 @@ pub(super) struct GrpcArgs {
     /// gRPC: file with an encoded request message, or `-` for standard input; repeat for several messages [default: one empty message].
     #[arg(long, value_name = "FILE")]
     data_raw: Vec<String>,
-    /// gRPC: metadata of the call, `name: value`; may be repeated.
-    #[arg(long, value_name = "NAME: VALUE", value_parser = name_value)]
-    pub(super) metadata: Vec<(String, String)>,
+    /// gRPC: metadata of the call, `name: value`, or `@FILE` with one on each line; may be repeated.
+    #[arg(long, value_name = "NAME: VALUE|@FILE", value_parser = Headers::parse)]
+    pub(super) metadata: Vec<Headers>,
     /// gRPC: which side streams messages. With `bidi`, each message waits for the response to the previous one.
     #[arg(long, value_parser = one_of::<Streaming>(&["unary", "client", "server", "bidi"]), default_value = "unary")]
     streaming: Streaming,

@@ -1,14 +1,15 @@
 //! The load specification of a command line.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use base64::Engine as _;
 use serde::{Deserialize, Deserializer};
-use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Protocol};
+use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Protocol, masked};
 
 use super::{Args, grpc};
-use crate::cmd::input;
+use crate::cmd::input::{self, Headers};
 
 /// Default length of the window.
 const DURATION_NS: u64 = 10_000_000_000;
@@ -17,7 +18,7 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     let request = request(args)?;
     let of_url = |url: &String| {
         grpc::by_scheme(Endpoint {
-            name: url.clone(),
+            name: masked(url),
             url: url.clone(),
             ..request.clone()
         })
@@ -26,6 +27,7 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     if let Some(path) = &args.endpoints {
         endpoints.extend(from_file(path, &request)?);
     }
+    number_masked(&mut endpoints);
     let (mode, duration_ns) = mode(args)?;
     Ok(LoadSpec {
         warmup_ns: args.warmup,
@@ -43,6 +45,23 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         kernel_timestamps_every: args.kernel_timestamps,
         ..LoadSpec::new(endpoints, mode, duration_ns)
     })
+}
+
+/// Numbers endpoints whose URLs differ only in what their names do not show, because endpoints of one
+/// name would be reported together.
+fn number_masked(endpoints: &mut [Endpoint]) {
+    let mut urls: HashMap<String, Vec<String>> = HashMap::new();
+    for endpoint in endpoints.iter_mut().filter(|e| e.name.contains("=***")) {
+        let known = urls.entry(endpoint.name.clone()).or_default();
+        let found = known.iter().position(|url| *url == endpoint.url);
+        let number = found.unwrap_or_else(|| {
+            known.push(endpoint.url.clone());
+            known.len() - 1
+        });
+        if number > 0 {
+            endpoint.name = format!("{} ({})", endpoint.name, number + 1);
+        }
+    }
 }
 
 /// Parses a share of requests: `1%` gives 100 (one in a hundred), `off` gives 0.
@@ -78,7 +97,8 @@ fn mode(args: &Args) -> anyhow::Result<(Mode, u64)> {
 
 /// Returns the request that the flags describe, without a URL.
 fn request(args: &Args) -> anyhow::Result<Endpoint> {
-    let headers = args.header.iter().chain(&args.grpc.metadata);
+    let mut headers = Headers::all(&args.header)?;
+    headers.extend(Headers::all(&args.grpc.metadata)?);
     let body = match (&args.body, &args.body_file) {
         (Some(text), _) => Some(text.clone().into_bytes()),
         (None, Some(path)) => Some(input::read(path)?),
@@ -94,7 +114,7 @@ fn request(args: &Args) -> anyhow::Result<Endpoint> {
         method: args.method.clone(),
         url: String::new(),
         connect: None,
-        headers: headers.cloned().collect(),
+        headers,
         body_base64,
         messages_base64: args.grpc.messages()?,
         grpc: args.grpc.call(),
@@ -127,7 +147,7 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>,
 impl Line {
     fn over(self, flags: &Endpoint) -> Endpoint {
         Endpoint {
-            name: self.name.unwrap_or_else(|| self.url.clone()),
+            name: self.name.unwrap_or_else(|| masked(&self.url)),
             url: self.url,
             protocol: self.protocol.unwrap_or(flags.protocol),
             method: self.method.unwrap_or_else(|| flags.method.clone()),
@@ -185,6 +205,17 @@ mod tests {
         // A call without data sends one empty message.
         assert_eq!(all[0].messages_base64, [""]);
         assert_eq!(all[1].protocol, Protocol::Http1);
+    }
+
+    #[test]
+    fn names_have_no_secrets_and_still_differ() {
+        let urls = ["?t=secret", "?t=other", "?t=secret", "?u=x", ""];
+        let lines = urls.map(|query| format!("{{\"url\": \"http://h/{query}\"}}\n"));
+        let mut all = from_lines(&lines.concat(), &Endpoint::get("")).unwrap();
+        number_masked(&mut all);
+        let names: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();
+        let expected = ["?t=***", "?t=*** (2)", "?t=***", "?u=***", ""];
+        assert_eq!(names, expected.map(|query| format!("http://h/{query}")));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use tare_analysis::{cores, figures};
 use tare_model::hist::LatencySummary;
-use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol};
+use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol, masked};
 use tare_model::record::Progress;
 use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
 use tare_model::verdict::Verdict;
@@ -99,14 +99,17 @@ pub(in crate::cmd) fn accounts(out: &mut String, r: &LoadResult) -> std::fmt::Re
 
 fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
     match spec.endpoints.as_slice() {
-        [one] => match one.protocol {
-            Protocol::Http1 => write!(out, "{} {}", one.method, one.url)?,
-            Protocol::Http2 => write!(out, "{} {} over HTTP/2", one.method, one.url)?,
-            Protocol::Grpc => {
-                let url = one.url.replacen("http", "grpc", 1);
-                write!(out, "{} call of {url}", super::grpc::kind(one))?;
+        [one] => {
+            let url = masked(&one.url);
+            match one.protocol {
+                Protocol::Http1 => write!(out, "{} {url}", one.method)?,
+                Protocol::Http2 => write!(out, "{} {url} over HTTP/2", one.method)?,
+                Protocol::Grpc => {
+                    let url = url.replacen("http", "grpc", 1);
+                    write!(out, "{} call of {url}", super::grpc::kind(one))?;
+                }
             }
-        },
+        }
         many => write!(out, "{} endpoints", many.len())?,
     }
     match &spec.mode {

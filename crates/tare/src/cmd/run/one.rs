@@ -26,6 +26,8 @@ pub(in crate::cmd) struct RunStart {
     pub(in crate::cmd) dir: PathBuf,
     /// The interrupted run to continue; `None` for a new run.
     pub(in crate::cmd) resumed: Option<RunDir>,
+    /// A note for every result of the run.
+    pub(in crate::cmd) note: Option<String>,
 }
 
 impl RunStart {
@@ -40,13 +42,17 @@ impl RunStart {
             text: String::new(),
             dir: dir.to_owned(),
             resumed: Some(run),
+            note: None,
         })
     }
 
     /// Opens or creates the run directory.
     fn open(self, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
-        if let Some(run) = self.resumed {
+        if let Some(mut run) = self.resumed {
             check_same_place(run.manifest(), &fingerprint)?;
+            if let Some(note) = self.note {
+                run.note(note)?;
+            }
             return Ok(run);
         }
         let manifest = RunManifest {
@@ -58,6 +64,7 @@ impl RunStart {
             plan: self.plan,
             command: std::env::args().collect(),
             fingerprint,
+            notes: self.note.into_iter().collect(),
         };
         Ok(RunDir::create(&self.dir, manifest, &self.text)?)
     }

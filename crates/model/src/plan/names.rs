@@ -1,0 +1,58 @@
+//! The rules for names, for plans and trials that are read from the files of a run.
+
+use super::resolved::Plan;
+use crate::source::Name;
+use crate::trial::TrialSpec;
+
+impl Plan {
+    /// Checks the names of the plan, its meshes and its loads by the rules for written plans: the
+    /// file of a resolved plan may have been changed.
+    ///
+    /// # Errors
+    /// What was found, and what is expected.
+    pub fn check_names(&self) -> Result<(), String> {
+        Name::<false>::new(&self.name)?;
+        let meshes = self.meshes.iter().map(|m| m.name.as_str());
+        meshes.clone().try_for_each(mesh)?;
+        let loads = self.loads.iter().map(|l| l.name.as_str());
+        loads.clone().try_for_each(load)?;
+        once("mesh", meshes)?;
+        once("load", loads)
+    }
+}
+
+impl TrialSpec {
+    /// Checks the names of mesh and load, as [`Plan::check_names`] does.
+    ///
+    /// # Errors
+    /// What was found, and what is expected.
+    pub fn check_names(&self) -> Result<(), String> {
+        mesh(&self.mesh.name)?;
+        load(&self.load.name)
+    }
+}
+
+/// A name of a plan, or the names of a mesh and of its variant.
+fn mesh(name: &str) -> Result<(), String> {
+    let parts = name.split_once('/');
+    let of_variant =
+        |(mesh, variant)| Name::<false>::new(mesh).is_ok() && Name::<false>::new(variant).is_ok();
+    match parts.is_some_and(of_variant) {
+        true => Ok(()),
+        false => Name::<true>::new(name).map(drop),
+    }
+}
+
+fn load(name: &str) -> Result<(), String> {
+    Name::<false>::new(name).map(drop)
+}
+
+fn once<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(format!("found the {what} `{name}` twice, expected it once"));
+        }
+    }
+    Ok(())
+}
