@@ -271,10 +271,9 @@ fn verify(dir: &Path, result: &mut TrialResult) -> Result<Vec<Second>, String> {
     let stream = LoadStream::new().keeping_seconds();
     let found = match read_stream(&dir.join(layout::LOAD), stream) {
         Ok(read) if read.result == *load => return Ok(read.seconds),
-        Ok(_) => "the final record differs from the result".to_owned(),
-        Err(found) => found,
+        Ok(_) => format!("{} and {} differ", layout::LOAD, layout::RESULT),
+        Err(found) => format!("{}: {found}", layout::LOAD),
     };
-    let found = format!("{} and {} disagree: {found}", layout::LOAD, layout::RESULT);
     let finding = Finding::new(Grade::Invalid, Reason::Incomplete, found.clone());
     let verdict = std::mem::take(&mut result.verdict);
     result.verdict = verdict.and(Verdict::from_findings(vec![finding]));

@@ -373,8 +373,9 @@ fn a_result_that_disagrees_with_its_records_is_invalid() {
         let damaged = trial.index < 3;
         assert_eq!(trial.verdict.grade == Grade::Invalid, damaged, "{trial:?}");
         assert_eq!(trial.status == TrialStatus::Failed, damaged);
-        let noted =
-            |n: &&String| n.starts_with(&trial.dir) && n.contains("differs from the result");
+        let noted = |n: &&String| {
+            n.starts_with(&trial.dir) && n.contains("load.ndjson and result.json differ")
+        };
         assert_eq!(
             summary.notes.iter().filter(noted).count(),
             usize::from(damaged)

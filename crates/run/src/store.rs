@@ -23,19 +23,39 @@ pub enum StoreError {
         /// The reason.
         source: io::Error,
     },
-    /// The folder is not empty.
-    #[error("{} is not empty: choose another --out, or continue the run in it with --resume {}", path.display(), path.display())]
+    /// The folder has a run.
+    #[error("{} contains a run: choose another --out, or continue the run with tare run --resume {}", path.display(), path.display())]
     Occupied {
         /// The folder.
         path: PathBuf,
     },
-    /// A file of the run is damaged or from another version.
-    #[error("failed to read {}: {found}", path.display())]
+    /// The folder has files, but no run.
+    #[error("{} is not empty and contains no run: choose a new or empty directory for --out", path.display())]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder has no run to resume.
+    #[error("{}: no {} found; expected a run directory, as printed by `tare run`", path.display(), layout::RUN)]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file of the run is damaged.
+    #[error("{} is damaged: {found}; restore it from a backup, or start a new run", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found and what was expected.
+        /// What was found.
         found: String,
+    },
+    /// A file of the run has the schema of another version of tare.
+    #[error("{} has schema {found}, expected {}: resume the run with the version of tare that began it", path.display(), tare_model::SCHEMA_VERSION)]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema version.
+        found: u32,
     },
     /// Another tare process writes to the folder.
     #[error("{} is in use by another tare process", path.display())]
@@ -55,10 +75,8 @@ fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -
 
 /// Writes `value` as JSON. `path` always holds the complete old file or the complete new file.
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
-    let mut text = serde_json::to_string_pretty(value).map_err(|e| StoreError::Damaged {
-        path: path.to_owned(),
-        found: format!("cannot be encoded as JSON: {e}"),
-    })?;
+    let text = serde_json::to_string_pretty(value).map_err(io::Error::from);
+    let mut text = text.map_err(io_error("write", path))?;
     text.push('\n');
     write_atomically(path, text.as_bytes())
 }
@@ -95,8 +113,10 @@ impl RunDir {
     /// When `path` exists and is not empty, or cannot be written.
     pub fn create(path: &Path, manifest: RunManifest, plan_text: &str) -> Result<Self, StoreError> {
         if path.exists() && !names(path)?.is_empty() {
-            return Err(StoreError::Occupied {
-                path: path.to_owned(),
+            let (has_run, path) = (path.join(layout::RUN).exists(), path.to_owned());
+            return Err(match has_run {
+                true => StoreError::Occupied { path },
+                false => StoreError::NotEmpty { path },
             });
         }
         fs::create_dir_all(path.join(layout::TRIALS)).map_err(io_error("create", path))?;
@@ -117,19 +137,23 @@ impl RunDir {
     /// locked the directory.
     pub fn resume(path: &Path) -> Result<Self, StoreError> {
         let file = path.join(layout::RUN);
-        let text = fs::read_to_string(&file).map_err(io_error("read", &file))?;
-        let damaged = |found: String| StoreError::Damaged {
+        let text = fs::read_to_string(&file).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StoreError::NoRun {
+                path: path.to_owned(),
+            },
+            _ => io_error("read", &file)(error),
+        })?;
+        let damaged = |found| StoreError::Damaged {
             path: file.clone(),
             found,
         };
         let manifest: RunManifest =
             serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
         if manifest.schema_version != tare_model::SCHEMA_VERSION {
-            return Err(damaged(format!(
-                "found schema version {}, expected {}",
-                manifest.schema_version,
-                tare_model::SCHEMA_VERSION
-            )));
+            return Err(StoreError::Schema {
+                path: file,
+                found: manifest.schema_version,
+            });
         }
         manifest.plan.check_names().map_err(damaged)?;
         let lock = lock(path)?;

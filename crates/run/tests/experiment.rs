@@ -525,7 +525,9 @@ fn a_directory_in_use_or_not_empty_or_of_a_newer_version_is_rejected() {
     let foreign = tempfile::tempdir().unwrap();
     std::fs::write(foreign.path().join("plan.yaml"), "mine").unwrap();
     let error = RunDir::create(foreign.path(), manifest, "").unwrap_err();
-    assert!(matches!(error, StoreError::Occupied { .. }));
+    assert!(matches!(error, StoreError::NotEmpty { .. }));
+    let error = RunDir::resume(foreign.path()).unwrap_err();
+    assert!(matches!(error, StoreError::NoRun { .. }));
     let kept = std::fs::read_to_string(foreign.path().join("plan.yaml")).unwrap();
     assert_eq!(kept, "mine");
     assert!(RunDir::resume(dir.path()).is_ok());
@@ -534,6 +536,11 @@ fn a_directory_in_use_or_not_empty_or_of_a_newer_version_is_rejected() {
     let newer = text.replacen("\"schema_version\": 1", "\"schema_version\": 99", 1);
     assert_ne!(text, newer);
     std::fs::write(&file, newer).unwrap();
+    assert!(matches!(
+        RunDir::resume(dir.path()),
+        Err(StoreError::Schema { found: 99, .. })
+    ));
+    std::fs::write(&file, &text[..100]).unwrap();
     assert!(matches!(
         RunDir::resume(dir.path()),
         Err(StoreError::Damaged { .. })

@@ -147,7 +147,7 @@ async fn a_cluster_that_fails_does_not_affect_the_others_and_can_be_resumed() {
     let (code, out, errors) = ended(&mut tare(dir.path(), &config, &RUN)).await;
     assert_eq!(code, Some(3), "{out}\n{errors}");
     assert!(
-        errors.contains("cluster green: no response from the cluster"),
+        errors.contains("cluster green: the API server http://127.0.0.1:"),
         "{errors}"
     );
     let both = dir.path().join("both");

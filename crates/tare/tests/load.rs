@@ -573,7 +573,7 @@ fn an_invalid_option_is_a_usage_error() {
         ),
         (
             &["https://h/", "--rate", "1", "--ca", "/dev/null"],
-            "tls.ca_pem",
+            "--ca: found no certificate",
         ),
         (
             &["http://h/", "--rate", "1", "--kernel-timestamps", "5"],

@@ -147,9 +147,7 @@ fn a_plan_that_is_not_text_or_too_large_is_rejected() {
     );
     let long = folder.join("long.yaml");
     std::fs::write(&long, "#".repeat(300_000)).unwrap();
-    assert!(
-        bad(&["plan", "check", long.to_str().unwrap()], "").contains("larger than 262144 bytes")
-    );
+    assert!(bad(&["plan", "check", long.to_str().unwrap()], "").contains("larger than 256 KiB"));
     assert!(bad(&["plan", "check", folder.to_str().unwrap()], "").contains("cannot read the plan"));
 }
 

@@ -162,6 +162,7 @@ fn the_highest_rate_tried_is_not_reported_as_the_limit_of_the_target() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("limit: --max-rate"), "{text}");
+    assert!(text.contains("highest rate tried, 40 rps\n"), "{text}");
     let progress = String::from_utf8(output.stderr).unwrap();
     assert!(progress.starts_with("step  1"), "{progress}");
 }
@@ -176,6 +177,26 @@ fn flags_that_do_not_apply_to_a_search_are_rejected() {
     assert_eq!(wrong.status.code(), Some(2));
     let errors = String::from_utf8(wrong.stderr).unwrap();
     assert!(errors.contains("has no unit"), "{errors}");
+    let own = ["--slo", "p99<1s", "--arrivals", "ramp:1..9"];
+    let own = search("http://127.0.0.1:1/", &own);
+    assert_eq!(own.status.code(), Some(2));
+    let errors = String::from_utf8(own.stderr).unwrap();
+    assert!(errors.contains("a search chooses the rates"), "{errors}");
+}
+
+#[test]
+fn a_search_without_a_server_ends_at_once_and_names_the_cause() {
+    // The address is free again when the listener is dropped.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", address.local_addr().unwrap());
+    drop(address);
+    let output = search(&url, &["--slo", "p99<1s", "--step-duration", "100ms"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("the connection was refused; start the server"),
+        "{errors}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use tare_model::SCHEMA_VERSION;
 use tare_model::record::{AgentRecord, StreamChecksum};
 
 use crate::streams::check_length;
-use crate::streams::load::StreamError;
+use crate::streams::load::{StreamError, json_words};
 
 /// Reads an agent's stream line by line.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl AgentStream {
             return Err(wrong("found a record after the final one".into()));
         }
         check_length(line).map_err(wrong)?;
-        let record: AgentRecord = serde_json::from_str(line).map_err(|e| wrong(e.to_string()))?;
+        let record: AgentRecord = serde_json::from_str(line).map_err(|e| wrong(json_words(&e)))?;
         match &record {
             AgentRecord::Hello(hello) if hello.schema_version != SCHEMA_VERSION => {
                 return Err(StreamError::Schema {

@@ -281,7 +281,7 @@ impl LoadStream {
             return Err(wrong("found a record after the final one".into()));
         }
         check_length(line).map_err(wrong)?;
-        let record: LoadRecord = parse(line).map_err(|e| wrong(e.to_string()))?;
+        let record: LoadRecord = parse(line).map_err(|e| wrong(json_words(&e)))?;
         match &record {
             LoadRecord::Hello(hello) if hello.schema_version != SCHEMA_VERSION => {
                 return Err(StreamError::Schema {
@@ -378,6 +378,17 @@ fn parse(line: &str) -> Result<LoadRecord, serde_json::Error> {
         return Ok(LoadRecord::Final { checksum, result });
     }
     serde_json::from_str(line)
+}
+
+/// What is wrong with a record. The parser's own message also contains a number of the line, which
+/// is always 1.
+pub(super) fn json_words(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return format!("truncated at column {}", error.column());
+    }
+    error
+        .to_string()
+        .replace(" at line 1 column ", " at column ")
 }
 
 #[cfg(test)]

@@ -64,6 +64,15 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
             format!("stopped before the end of the window; {not_due} slots were never due"),
         ));
     }
+    if let Some(why) = unreachable(result) {
+        // Any other finding would be a consequence.
+        let found = format!("all {} requests failed: {why}", result.counts.error);
+        findings.push(Finding {
+            remedy: "Start the server, or correct the URL.".to_owned(),
+            ..Finding::new(Grade::Invalid, Reason::Errors, found)
+        });
+        return Verdict::from_findings(findings);
+    }
     match &result.mode {
         Mode::Open { arrivals, .. } => {
             rate(result, not_due, &mut findings);
@@ -266,6 +275,22 @@ fn surplus(result: &LoadResult, findings: &mut Vec<Finding>) {
     }));
 }
 
+/// Why no request reached a server, if all failed for the same reason.
+#[must_use]
+pub fn unreachable(result: &LoadResult) -> Option<&'static str> {
+    let counts = &result.counts;
+    if counts.ok + counts.timeout + counts.in_flight > 0 || result.errors.len() != 1 {
+        return None;
+    }
+    let (class, _) = result.errors.first_key_value()?;
+    let reasons = [
+        (ErrorClass::ConnectRefused, "the connection was refused"),
+        (ErrorClass::Dns, "the host name does not resolve"),
+    ];
+    let reason = reasons.iter().find(|(known, _)| known.key() == class)?;
+    Some(reason.1)
+}
+
 /// Finds requests that failed because of this machine and not because of the target.
 fn shortage(result: &LoadResult, findings: &mut Vec<Finding>) {
     let key = ErrorClass::LocalShortage.key();
@@ -284,7 +309,12 @@ fn shortage(result: &LoadResult, findings: &mut Vec<Finding>) {
 fn tls_reason(result: &LoadResult) -> String {
     let failures = result.tls.iter().flat_map(|tls| &tls.failures);
     match failures.max_by_key(|(_, n)| **n) {
-        Some((reason, n)) => format!("; TLS failed {n} times: {reason}"),
+        Some((reason, n)) if reason.contains("InvalidContentType") => {
+            format!(
+                "; the server does not respond with TLS: use http:// or another port ({n} connections: {reason})"
+            )
+        }
+        Some((reason, n)) => format!("; TLS failed on {n} connections: {reason}"),
         None => String::new(),
     }
 }
@@ -357,6 +387,26 @@ mod tests {
             verdict.grade,
             verdict.reasons.iter().map(|f| f.reason).collect(),
         )
+    }
+
+    #[test]
+    fn an_unreachable_target_is_the_only_finding() {
+        let refused = |r: &mut LoadResult| {
+            (r.counts.ok, r.counts.error) = (0, 1000);
+            r.rate.achieved = 0.0;
+            let class = ErrorClass::ConnectRefused.key().to_owned();
+            r.errors.insert(class, 1000);
+        };
+        assert_eq!(judged(refused), (Grade::Invalid, vec![Reason::Errors]));
+        let mut r = good();
+        refused(&mut r);
+        let found = &assess(&r, 0).reasons[0].found;
+        assert_eq!(
+            found,
+            "all 1000 requests failed: the connection was refused"
+        );
+        (r.counts.ok, r.counts.error) = (1, 999);
+        assert_eq!(unreachable(&r), None);
     }
 
     #[test]

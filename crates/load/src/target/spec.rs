@@ -1,7 +1,10 @@
 //! Validates a specification, without I/O.
 
-use tare_model::limits::{CONNECTIONS_MAX, RATE_RPS_MAX, STREAMS_MAX, THREADS_MAX, TIME_NS_MAX};
+use tare_model::limits::{
+    CONNECTIONS_MAX, RATE_MAX, RATE_RPS_MAX, STREAMS_MAX, THREADS_MAX, TIME_NS_MAX,
+};
 use tare_model::load::{ArrivalsError, LoadSpec, Mode};
+use tare_model::units::exact_duration;
 
 use crate::http1::RequestError;
 
@@ -20,7 +23,7 @@ pub enum SpecError {
     /// A value out of its range.
     #[error("{field} is {found}, expected {expected}")]
     Range {
-        /// Which field.
+        /// Which option of `tare load`, or which field if no option exists.
         field: &'static str,
         /// Its value.
         found: String,
@@ -31,7 +34,7 @@ pub enum SpecError {
     #[error("found no endpoints, expected at least one")]
     NoEndpoints,
     /// An invalid URL or `connect` of an endpoint.
-    #[error("endpoint {name:?}: {source}")]
+    #[error("{}{source}", unless_in(name, source))]
     Url {
         /// Which endpoint.
         name: String,
@@ -84,36 +87,36 @@ pub(super) fn check(spec: &LoadSpec) -> Result<(), SpecError> {
     }
     if let Mode::Open { rate_rps, arrivals } = &spec.mode {
         if !(*rate_rps > 0.0 && *rate_rps <= RATE_RPS_MAX) {
-            return Err(range(
-                "rate_rps",
-                rate_rps,
-                format!("above 0, up to {RATE_RPS_MAX}"),
-            ));
+            let expected = format!("above 0 and at most {RATE_MAX}");
+            return Err(range("--rate", format!("{rate_rps} rps"), expected));
         }
         arrivals.check(*rate_rps, spec.duration_ns)?;
     }
     for (field, ns, least) in [
-        ("duration_ns", spec.duration_ns, 1),
-        ("warmup_ns", spec.warmup_ns, 0),
-        ("timeout_ns", spec.timeout_ns, 1),
-        ("drain_ns", spec.drain_ns.unwrap_or(0), 0),
+        ("--duration", spec.duration_ns, 1),
+        ("--warmup", spec.warmup_ns, 0),
+        ("--timeout", spec.timeout_ns, 1),
+        ("--drain", spec.drain_ns.unwrap_or(0), 0),
     ] {
-        in_range(field, ns, least, TIME_NS_MAX)?;
+        if !(least..=TIME_NS_MAX).contains(&ns) {
+            let most = exact_duration(TIME_NS_MAX);
+            let expected = match least {
+                0 => format!("at most {most}"),
+                _ => format!("above 0 and at most {most}"),
+            };
+            return Err(range(field, exact_duration(ns), expected));
+        }
     }
-    in_range(
-        "connections",
-        spec.connections.into(),
-        1,
-        CONNECTIONS_MAX.into(),
-    )?;
-    in_range("streams", spec.streams.into(), 1, STREAMS_MAX.into())?;
-    in_range("threads", spec.threads.into(), 1, THREADS_MAX.into())?;
+    let connections = u64::from(spec.connections);
+    in_range("--connections", connections, 1, CONNECTIONS_MAX.into())?;
+    in_range("--streams", spec.streams.into(), 1, STREAMS_MAX.into())?;
+    in_range("--threads", spec.threads.into(), 1, THREADS_MAX.into())?;
     if let Some(n) = spec.requests_per_connection {
         if spec.endpoints.iter().any(|e| !e.protocol.is_http1()) {
             let unset = "no value with HTTP/2, which keeps its connections".to_owned();
-            return Err(range("requests_per_connection", n, unset));
+            return Err(range("--requests-per-connection", n, unset));
         }
-        in_range("requests_per_connection", n.into(), 1, u32::MAX.into())?;
+        in_range("--requests-per-connection", n.into(), 1, u32::MAX.into())?;
     }
     in_range("shard.count", spec.shard.count.into(), 1, 1_000_000)?;
     let last = u64::from(spec.shard.count) - 1;
@@ -122,6 +125,14 @@ pub(super) fn check(spec: &LoadSpec) -> Result<(), SpecError> {
         in_range("weight", endpoint.weight.into(), 1, u32::MAX.into())?;
     }
     Ok(())
+}
+
+/// The name of an endpoint as the start of a message; empty if the message contains it.
+fn unless_in(name: &str, message: &UrlError) -> String {
+    match message.to_string().contains(&format!("{name:?}")) {
+        true => String::new(),
+        false => format!("endpoint {name:?}: "),
+    }
 }
 
 fn in_range(field: &'static str, found: u64, least: u64, most: u64) -> Result<(), SpecError> {
@@ -153,7 +164,11 @@ mod tests {
             Targets::new(&s).unwrap_err().to_string()
         };
         assert!(broken(&|s| s.endpoints.clear()).contains("at least one"));
-        assert!(broken(&|s| s.threads = 0).contains("threads is 0, expected 1 to 256"));
+        assert!(broken(&|s| s.threads = 0).contains("--threads is 0, expected 1 to 256"));
+        assert!(
+            broken(&|s| s.duration_ns = 0)
+                .contains("--duration is 0ns, expected above 0 and at most 720h")
+        );
         assert!(broken(&|s| s.endpoints[0].weight = 0).contains("weight is 0"));
         assert!(broken(&|s| s.shard.index = 1).contains("shard.index is 1, expected 0 to 0"));
         assert!(
@@ -161,7 +176,7 @@ mod tests {
                 rate_rps: f64::NAN,
                 arrivals: Default::default()
             })
-            .contains("rate_rps is NaN")
+            .contains("--rate is NaN rps")
         );
         assert!(broken(&|s| s.endpoints[0].url = "ftp://a".into()).contains("http://"));
         assert!(broken(&|s| s.endpoints[0].body_base64 = Some("*".into())).contains("base64"));

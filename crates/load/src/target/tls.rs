@@ -21,9 +21,9 @@ const SESSIONS: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// Invalid PEM, or PEM of another kind.
-    #[error("tls.{field}: found {found}, expected {expected}")]
+    #[error("{field}: found {found}, expected {expected}")]
     Pem {
-        /// Which field of the specification.
+        /// Which option of `tare load`.
         field: &'static str,
         /// What is wrong.
         found: String,
@@ -39,7 +39,7 @@ pub enum TlsError {
     )]
     NoRoots(String),
     /// The minimum version is above the maximum version.
-    #[error("no version is left: tls.version_min (--tls-min) is above tls.version_max (--tls-max)")]
+    #[error("--tls-min is above --tls-max: no TLS version is left")]
     Versions,
     /// A host that cannot be in a certificate.
     #[error("invalid server name: {0}; set --server-name to a host name or an IP address")]
@@ -197,11 +197,11 @@ fn certificates(
 fn roots(spec: &TlsSpec) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     if let Some(pem) = &spec.ca_pem {
-        for certificate in certificates("ca_pem", "at least one PEM certificate (--ca)", pem)? {
+        for certificate in certificates("--ca", "at least one PEM certificate", pem)? {
             store.add(certificate).map_err(|e| TlsError::Pem {
-                field: "ca_pem",
+                field: "--ca",
                 found: e.to_string(),
-                expected: "certificates of certificate authorities (--ca)",
+                expected: "certificates of certificate authorities",
             })?;
         }
         return Ok(store);
@@ -225,12 +225,11 @@ fn identity(spec: &TlsSpec) -> Result<Option<Identity>, TlsError> {
         (Some(_), None) => Err(TlsError::Half("client_key_pem")),
         (None, Some(_)) => Err(TlsError::Half("client_cert_pem")),
         (Some(chain), Some(key)) => {
-            let expected = "at least one PEM certificate (--cert)";
-            let chain = certificates("client_cert_pem", expected, chain)?;
+            let chain = certificates("--cert", "at least one PEM certificate", chain)?;
             let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| TlsError::Pem {
-                field: "client_key_pem",
+                field: "--key",
                 found: e.to_string(),
-                expected: "a PEM private key (--key)",
+                expected: "a PEM private key",
             })?;
             Ok(Some((chain, key)))
         }

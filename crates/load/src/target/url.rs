@@ -17,7 +17,11 @@ pub(super) struct HttpUrl {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
-    #[error("invalid URL {0:?}: expected it to begin with http:// or https://")]
+    #[error(
+        "invalid URL {0:?}: expected it to begin with http:// or https:// (tare load also accepts \
+         grpc:// and grpcs://){hint}",
+        hint = hint(.0)
+    )]
     Scheme(String),
     /// Empty, with user information, or with an invalid port.
     #[error("invalid authority {0:?}: expected host or host:port")]
@@ -25,6 +29,15 @@ pub enum UrlError {
     /// Spaces, control characters, or characters outside ASCII.
     #[error("invalid path {0:?}: percent-encode spaces, control and non-ASCII characters")]
     Path(String),
+}
+
+/// The suggestion for a URL without a scheme, as the end of a message.
+fn hint(text: &str) -> String {
+    let url = format!("http://{text}");
+    match text.contains("://") || HttpUrl::parse(&url).is_err() {
+        true => String::new(),
+        false => format!("; did you mean {url}?"),
+    }
 }
 
 impl HttpUrl {
@@ -126,6 +139,9 @@ mod tests {
                 "{text}"
             );
         }
+        let hint = |text: &str| HttpUrl::parse(text).unwrap_err().to_string();
+        assert!(hint("h:80").ends_with("; did you mean http://h:80?"));
+        assert!(hint("ftp://h").ends_with("grpcs://)"));
         for text in [
             "http://",
             "http://u@h/",

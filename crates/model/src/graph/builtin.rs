@@ -52,7 +52,7 @@ fn parse(file: &str, text: &str) -> Option<ServiceGraph> {
 }
 
 /// Largest N of `chain-N` and `fanout-N`.
-const N_MAX: u32 = 50;
+pub(crate) const N_MAX: u32 = 50;
 
 /// The graph called `name`: one of `graphs/`, or a template such as `chain-5` or `fanout-10`.
 /// `None` for an unknown name, or if N is not a number from 1 to 50.

@@ -26,6 +26,7 @@ mod service_graph;
 mod step;
 mod validate;
 
+pub(crate) use builtin::N_MAX;
 pub use builtin::{BuiltinGraph, builtin, builtins};
 pub use service_graph::{
     App, Mix, MixEndpoint, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol,

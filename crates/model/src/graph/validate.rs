@@ -115,7 +115,10 @@ fn unknown<'a>(
     known: impl Iterator<Item = &'a str>,
 ) -> GraphError {
     let known = known.collect::<Vec<_>>().join(", ");
-    found(at, format!("{what} {name:?}"), format!("one of: {known}"))
+    bad(
+        at,
+        format!("unknown {what} {name:?}, expected one of: {known}"),
+    )
 }
 
 fn find<'a>(graph: &'a ServiceGraph, at: &str, name: &str) -> Result<&'a Service, GraphError> {

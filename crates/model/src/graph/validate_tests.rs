@@ -121,7 +121,7 @@ fn every_fault_is_reported_with_its_location() {
         (
             &format!("{call}/path"),
             json!("Put"),
-            "calls[0].path: found path \"Put\"",
+            "calls[0].path: unknown path \"Put\"",
         ),
         (
             &format!("{call}/times"),
@@ -143,7 +143,7 @@ fn every_fault_is_reported_with_its_location() {
         (
             "/mixes/0/endpoints/0/service",
             json!("back"),
-            "mixes[0].endpoints[0].path: found path \"/?u=1\", expected one of: Get",
+            "mixes[0].endpoints[0].path: unknown path \"/?u=1\", expected one of: Get",
         ),
         (
             "/mixes/0/endpoints/0",
@@ -158,12 +158,12 @@ fn every_fault_is_reported_with_its_location() {
         (
             "/mixes/0/endpoints/0/service",
             json!("x"),
-            "found service \"x\"",
+            "unknown service \"x\"",
         ),
         (
             "/mixes/0/endpoints/0/path",
             json!("/no?q=1"),
-            "found path \"/no\"",
+            "unknown path \"/no\"",
         ),
         (
             "/mixes/0/endpoints/0/path",
@@ -213,7 +213,7 @@ fn built_in_applications_need_the_services_and_the_protocol_they_use() {
     );
     let found = changed(emojivoto(), "/services/0/uses", json!(["nobody"]));
     assert!(
-        found.contains("uses[0]: found service \"nobody\""),
+        found.contains("uses[0]: unknown service \"nobody\""),
         "{found}"
     );
     let found = changed(emojivoto(), "/services/1/protocol", json!("http"));

@@ -82,6 +82,11 @@ impl Arrivals {
             },
             Some(("ramp", rates)) => {
                 let (from, to) = rates.split_once("..").ok_or_else(|| syntax(text))?;
+                if from.trim().is_empty() || to.trim().is_empty() {
+                    let expected = "ramp:RATE..RATE, like ramp:100..500";
+                    let found = "a rate of the ramp is missing";
+                    return Err(ArrivalsError(format!("{found}, expected {expected}")));
+                }
                 Self::Ramp {
                     from_rps: parse_rate(from)?,
                     to_rps: parse_rate(to)?,
@@ -93,7 +98,7 @@ impl Arrivals {
             }
             Some(("trace", file)) => {
                 let text =
-                    read(file).map_err(|e| ArrivalsError(format!("cannot read {file}: {e}")))?;
+                    read(file).map_err(|e| ArrivalsError(format!("cannot read the trace: {e}")))?;
                 Self::Trace(Trace::parse(&text)?)
             }
             Some(_) => return Err(syntax(text)),

@@ -87,10 +87,10 @@ fn expand(
             let needed_ms = (1e3 / rate_rps).ceil() as u64;
             let needed = exact_duration(needed_ms.saturating_mul(1_000_000));
             let duration = exact_duration(duration_ns);
-            let found = format!("no request would be sent in {duration} at {rate_rps} rps");
+            let found = format!("fewer than one request in {duration} at {rate_rps} rps");
             problems
                 .add(duration_location, found)
-                .expected(format!("at least {needed}"))
+                .expected(format!("a duration of at least {needed}"))
                 .help("raise `duration` or `rate`");
         }
     }

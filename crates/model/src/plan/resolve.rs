@@ -53,9 +53,13 @@ fn read(
     let environment_location = file.environment.location().unwrap_or(root.location);
     let environment = file.environment.or(Environment::Local);
     let kubernetes = kubernetes(problems, file.kubernetes, environment);
-    let meshes = meshes(problems, file.meshes, catalogue.as_ref());
-    let meshes =
-        meshes.and_then(|m| placed(problems, m, environment_location, kubernetes.as_ref()?));
+    let meshes = meshes(
+        problems,
+        file.meshes,
+        catalogue.as_ref(),
+        environment_location,
+    );
+    let meshes = meshes.and_then(|m| placed(problems, m, kubernetes.as_ref()?));
     let baseline = baseline(problems, file.baseline, meshes.as_deref());
     let loads = loads::resolve(problems, file.load, file.loads, &root, read_file);
     let loads = checked_loads(problems, loads, workload.as_ref());
@@ -127,13 +131,17 @@ fn kubernetes(
 /// of the cluster.
 fn placed(
     problems: &mut Problems,
-    mut meshes: Vec<Mesh>,
-    location: Location,
+    meshes: Vec<Spanned<Mesh>>,
     settings: &Option<Box<KubernetesSettings>>,
 ) -> Option<Vec<Mesh>> {
     let before = problems.list().len();
-    for mesh in &mut meshes {
-        let name = &mesh.name;
+    let mut placed = Vec::new();
+    for Spanned {
+        value: mut mesh,
+        location,
+    } in meshes
+    {
+        let name = mesh.name.clone();
         if mesh.data_plane == DataPlaneKind::EnvoySidecar && mesh.settings.mtls == Mtls::Permissive
         {
             problems
@@ -143,20 +151,30 @@ fn placed(
         let Some(settings) = settings else {
             if mesh.data_plane.is_on_kubernetes() {
                 problems
-                    .add(location, format!("`{name}` runs on Kubernetes only"))
-                    .expected("`environment: kubernetes`")
-                    .help("use `--environment kubernetes`, or measure `envoy` without a cluster");
+                    .add(location, format!("the mesh `{name}` needs Kubernetes"))
+                    .expected(
+                        "`environment: kubernetes` in the plan, or `--environment kubernetes`",
+                    );
             }
             mesh.kubernetes = None;
+            placed.push(mesh);
             continue;
         };
-        if let Err(found) = settings.apply(mesh) {
+        let local = mesh.data_plane != DataPlaneKind::None && !mesh.data_plane.is_on_kubernetes();
+        if local {
             problems
-                .add(location, format!("`{}` on Kubernetes: {found}", mesh.name))
-                .expected("a mesh with a section `kubernetes`");
+                .add(
+                    location,
+                    format!("the mesh `{name}` does not run on Kubernetes"),
+                )
+                .expected("`bare` or a mesh for Kubernetes, such as `istio` or `linkerd`")
+                .help("use the plan `cluster-quick`, or `--set meshes=bare,istio/minimal`");
+        } else if let Err(found) = settings.apply(&mut mesh) {
+            problems.add_message(location, &format!("`{name}` on Kubernetes: {found}"));
         }
+        placed.push(mesh);
     }
-    (problems.list().len() == before).then_some(meshes)
+    (problems.list().len() == before).then_some(placed)
 }
 
 /// Makes the name of a plan from its file name.
@@ -201,12 +219,17 @@ fn meshes(
     problems: &mut Problems,
     entries: Field<List<Short<String, MeshEntry>>>,
     catalogue: Option<&Catalogue>,
-) -> Option<Vec<Mesh>> {
+    default_location: Location,
+) -> Option<Vec<Spanned<Mesh>>> {
     let entries = entries.optional()?.map(|list| list.0);
     let catalogue = catalogue?;
     let Some(entries) = entries else {
         return ["bare", "envoy", "envoy/mtls"]
-            .map(|name| catalogue.get(name))
+            .map(|name| {
+                let value = catalogue.get(name)?;
+                let location = default_location;
+                Some(Spanned { value, location })
+            })
             .into_iter()
             .collect();
     };
@@ -217,14 +240,14 @@ fn meshes(
             .expected(format!("at most {LIST_MAX}"));
         return None;
     }
-    let mut meshes: Vec<Mesh> = Vec::new();
+    let mut meshes: Vec<Spanned<Mesh>> = Vec::new();
     let mut complete = true;
     for Spanned { value, location } in entries {
         let Some(mesh) = mesh(problems, value.0, catalogue) else {
             complete = false;
             continue;
         };
-        if meshes.iter().any(|m| m.name == mesh.name) {
+        if meshes.iter().any(|m| m.value.name == mesh.name) {
             let name = &mesh.name;
             problems
                 .add(location, format!("duplicate mesh name `{name}`"))
@@ -234,7 +257,8 @@ fn meshes(
                 ));
             complete = false;
         }
-        meshes.push(mesh);
+        let value = mesh;
+        meshes.push(Spanned { value, location });
     }
     complete.then_some(meshes)
 }

@@ -2,7 +2,7 @@
 
 use super::file::{GraphEntry, GraphFile, ReadFile, WorkloadFile};
 use super::resolved::Workload;
-use crate::graph::{ServiceGraph, builtin, builtins};
+use crate::graph::{N_MAX, ServiceGraph, builtin, builtins};
 use crate::source::{Count, Field, Location, Node, Problems, Short};
 use crate::text::one_of;
 
@@ -50,7 +50,15 @@ pub(super) fn resolve(
 
 fn by_name(problems: &mut Problems, name: &str, location: Location) -> Option<ServiceGraph> {
     let graph = builtin(name);
-    if graph.is_none() {
+    let template = ["chain", "fanout"].iter().find(|kind| {
+        let n = name.strip_prefix(**kind).and_then(|n| n.strip_prefix('-'));
+        n.is_some_and(|n| n.parse::<i64>().is_ok())
+    });
+    if let (None, Some(kind)) = (&graph, template) {
+        problems
+            .add(location, format!("no graph `{name}`"))
+            .expected(format!("N from 1 to {N_MAX} in `{kind}-N`"));
+    } else if graph.is_none() {
         let all = builtins();
         problems
             .add(location, format!("unknown graph `{name}`"))
@@ -62,8 +70,7 @@ fn by_name(problems: &mut Problems, name: &str, location: Location) -> Option<Se
 
 fn valid(problems: &mut Problems, graph: ServiceGraph, node: &Node) -> Option<ServiceGraph> {
     if let Err(error) = graph.validate() {
-        let message = format!("in `{}`: {}", error.at, error.problem);
-        problems.add_message(node.find(&error.at).location, &message);
+        problems.add_message(node.find(&error.at).location, &error.problem);
         return None;
     }
     Some(graph)

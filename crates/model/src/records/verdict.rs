@@ -221,7 +221,7 @@ impl Reason {
             }
             Self::Throttled => "Raise or remove the CPU quota of the generator.",
             Self::Errors => {
-                "See the errors by class and the logs of the trial; fix the cause or lower the rate."
+                "See the errors by class and, in a run, the logs of the trial; fix the cause or lower the rate."
             }
             Self::DrainCut => {
                 "Increase --drain so that pending requests can finish; its default, the timeout, is long enough."
@@ -246,7 +246,7 @@ impl Reason {
             }
             Self::WarmUpVisible => "Lengthen the warm-up.",
             Self::StartSkew => {
-                "Give all generators the same start_unix_ns, and synchronise their clocks."
+                "Start all generators within 1 % of the window, or at the same `start_unix_ns` of --spec files; synchronise their clocks."
             }
             Self::GeneratorsDiffer => {
                 "Check that generator's machine and its path to the target; the merged figures include its requests."

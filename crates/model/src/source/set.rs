@@ -150,11 +150,14 @@ fn item<'n>(
         1 => format!("`{path}[0]`, the only one"),
         len => format!("`{path}[0]` to `{path}[{}]`", len - 1),
     };
+    let no_items = items.is_empty();
     let item = items.get_mut(number);
     if item.is_none() {
-        problems
-            .add(location, format!("the plan has no item `{path}[{number}]`"))
-            .expected(expected);
+        let problem = problems.add(location, format!("the plan has no item `{path}[{number}]`"));
+        problem.expected(expected);
+        if no_items && path == "loads" {
+            problem.help("in a plan with `load`, use a path such as `load.rate`");
+        }
     }
     item
 }

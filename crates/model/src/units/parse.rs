@@ -15,6 +15,8 @@ pub struct UnitError(String);
 struct Kind {
     /// With examples.
     expected: &'static str,
+    /// What the texts of values that are not negative look like.
+    positive: &'static str,
     /// Largest value.
     most: &'static str,
     /// Smallest unit, in the plural.
@@ -23,21 +25,25 @@ struct Kind {
 
 const DURATION: Kind = Kind {
     expected: "a duration with its unit (h, m, s, ms, us, ns), like `10s`, `1m30s` or `500ms`",
+    positive: "a duration of 0 or more, like `10s`",
     most: "584 years",
     unit: "nanoseconds",
 };
 const RATE: Kind = Kind {
     expected: "requests per second, like `500`, `500rps`, `1.5krps` or `500/s`",
+    positive: "a rate above 0, like `500`",
     most: RATE_MAX,
     unit: "",
 };
 const BYTES: Kind = Kind {
     expected: "a size, like `128`, `128B`, `4KiB` or `1MB`",
+    positive: "a size of 0 or more, like `4KiB`",
     most: "16777215 TiB",
     unit: "bytes",
 };
 const SHARE: Kind = Kind {
     expected: "a percentage, like `5%` or `0.5 %`",
+    positive: "a percentage of 0 or more, like `5%`",
     most: "100%",
     unit: "",
 };
@@ -85,7 +91,10 @@ impl Kind {
         match text.trim() {
             "" => Err(self.error("found nothing")),
             trimmed if trimmed.starts_with(['-', '\u{2212}']) => {
-                Err(self.error(&format!("{} is negative", quoted(trimmed))))
+                let (found, expected) = (quoted(trimmed), self.positive);
+                Err(UnitError(format!(
+                    "{found} is negative, expected {expected}"
+                )))
             }
             trimmed => Ok(trimmed),
         }

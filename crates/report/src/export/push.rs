@@ -135,6 +135,11 @@ pub fn push(
     families: &[Family],
     now_unix_ms: i64,
 ) -> Result<(), PushError> {
+    if !["http://", "https://"].iter().any(|s| url.starts_with(s)) {
+        return Err(PushError(format!(
+            "invalid URL {url}, expected http://host:port/api/v1/write or http://host:port/metrics/job/NAME"
+        )));
+    }
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
         .http_status_as_error(false)

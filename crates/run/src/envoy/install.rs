@@ -85,11 +85,19 @@ pub async fn find(
     say: &mut dyn FnMut(&str),
 ) -> Result<Envoy, EnvironmentError> {
     if let Some(program) = &settings.program {
-        return inspect(tare, program, Source::Setting, sha256(program)?).await;
+        if !program.exists() {
+            return Err(EnvironmentError::missing(
+                format!("TARE_ENVOY is {}: no such file", program.display()),
+                "set TARE_ENVOY to an Envoy program, or unset it",
+            ));
+        }
+        let remedy = "set TARE_ENVOY to a working Envoy, or unset it";
+        return inspect(tare, program, Source::Setting, sha256(program)?, remedy).await;
     }
     if let Some(program) = on_path(settings, "envoy") {
+        let remedy = "set TARE_ENVOY to a working Envoy, or remove this one from the PATH";
         let sha256 = sha256(&program)?;
-        return inspect(tare, &program, Source::Path, sha256).await;
+        return inspect(tare, &program, Source::Path, sha256, remedy).await;
     }
     let home = settings.cache.join(format!("envoy-{VERSION}"));
     let program = home.join("envoy");
@@ -107,19 +115,22 @@ pub async fn find(
                       set TARE_ENVOY to its path";
         return Err(EnvironmentError::missing(what, remedy));
     }
-    inspect(tare, &program, Source::Cache, found).await
+    let remedy = "remove it, so that tare installs it again";
+    inspect(tare, &program, Source::Cache, found, remedy).await
 }
 
 fn sha256(program: &Path) -> Result<String, EnvironmentError> {
     digest(program).map_err(EnvironmentError::io(format!("read {}", program.display())))
 }
 
-/// Reads the version of a program that has the digest `sha256`.
+/// Reads the version of a program that has the digest `sha256`. `remedy` is what to do if it does not
+/// run.
 async fn inspect(
     tare: Option<&Path>,
     program: &Path,
     source: Source,
     sha256: String,
+    remedy: &str,
 ) -> Result<Envoy, EnvironmentError> {
     let unusable = |found: &str, remedy: &str| {
         let what = source.words();
@@ -127,9 +138,7 @@ async fn inspect(
     };
     let arguments = [OsStr::new("--version")];
     let output = helper::run(tare, program, &arguments, Some(VERSION_WITHIN)).await;
-    let remedy =
-        "set TARE_ENVOY to a working Envoy, or unset it and remove this program from the PATH";
-    let output = output.map_err(|found| unusable(&found, remedy))?;
+    let output = output.map_err(|found| unusable(&format!("does not run: {found}"), remedy))?;
     let Some(version) = parse_version(&output) else {
         let found = format!(
             "did not print a version; its first line of output: {}",
@@ -258,6 +267,12 @@ pub(super) mod tests {
         let error = found(&s).await.unwrap_err();
         assert!(
             error.contains("is version 1.29.0") && error.contains("1.30"),
+            "{error}"
+        );
+        s.program = Some(dir.path().join("nothing"));
+        let error = found(&s).await.unwrap_err();
+        assert!(
+            error.contains("nothing: no such file; set TARE_ENVOY"),
             "{error}"
         );
         s.program = Some(program(dir.path(), "broken", "echo no >&2; exit 3"));

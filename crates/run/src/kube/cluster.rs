@@ -47,12 +47,7 @@ impl Cluster {
         let settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
         let api = kubeconfig::connect(&settings).await?;
         let helm = Helm::new(&settings);
-        let version = api.document("/version").await;
-        let version = version.map_err(|e| {
-            let what = format!("no response from the cluster: {}", e.found);
-            let remedy = "run `tare doctor --environment kubernetes` for details";
-            EnvironmentError::missing(what, remedy)
-        })?;
+        let version = api.version().await?;
         refuse_other_runs(&api, id, &settings).await?;
         let names = Names::new(&settings.namespace_prefix, id);
         let ledger = match Ledger::read(&api, &names.namespace()).await? {
@@ -77,8 +72,7 @@ impl Cluster {
         if meshes.any(|m| !m.releases.is_empty()) {
             programs.insert("helm".to_owned(), helm.version().await?);
         }
-        let version = version["gitVersion"].as_str().unwrap_or("unknown");
-        programs.insert("kubernetes".to_owned(), version.to_owned());
+        programs.insert("kubernetes".to_owned(), version);
         let cluster = Self {
             api,
             helm,

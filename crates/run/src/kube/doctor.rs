@@ -55,8 +55,7 @@ pub async fn examine(
     meshes: &[&MeshKubernetes],
 ) -> Result<Vec<Check>, EnvironmentError> {
     let api = kubeconfig::connect(settings).await?;
-    let version = api.document("/version").await?;
-    let version = version["gitVersion"].as_str().unwrap_or("unknown");
+    let version = api.version().await?;
     let mut checks = vec![passed("reachable", format!("Kubernetes {version}"))];
     checks.push(rights(&api, settings).await?);
     checks.extend(mesh_rights(&api, settings, meshes).await?);

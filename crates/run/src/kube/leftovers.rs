@@ -38,6 +38,8 @@ pub async fn clean(
 /// When the cluster does not respond.
 pub async fn leftovers(settings: &KubernetesSettings) -> Result<Vec<String>, EnvironmentError> {
     let api = kubeconfig::connect(settings).await?;
+    // Unlike the next request, this one does not wait for a server that does not respond.
+    api.version().await?;
     let runs = ledger::runs(&api).await?;
     Ok(runs.iter().map(|run| run.id().to_owned()).collect())
 }

@@ -206,9 +206,6 @@ impl Environment for Local {
         raise_file_limit();
         let mut fingerprint = fingerprint::of_this_machine();
         fingerprint.idle.clone_from(&self.settings.idle);
-        if let Some(idle) = &self.settings.idle {
-            say(&format!("idle cores {idle}"));
-        }
         deploy::check(self, plan)?;
         let sidecars = plan.meshes.iter().any(deploy::has_sidecars);
         self.ports_are_free(sidecars).await?;
@@ -233,6 +230,15 @@ impl Environment for Local {
         fingerprint
             .programs
             .insert("tare".to_owned(), format!("{version} sha256:{tare}"));
+        if let Some(idle) = &self.settings.idle {
+            tracing::debug!("idle cores {idle}");
+            say(&match idle.awake {
+                true => "idle cores are kept awake during the run, so that latencies do not \
+                         include their wake-up time (--let-cores-sleep turns this off)"
+                    .to_owned(),
+                false => format!("idle cores {idle}"),
+            });
+        }
         Ok(fingerprint)
     }
 

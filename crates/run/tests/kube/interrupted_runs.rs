@@ -76,6 +76,18 @@ async fn a_run_with_a_damaged_ledger_is_listed_and_removed_and_what_is_unknown_i
     assert_eq!(server.paths(""), before);
 }
 
+#[tokio::test]
+async fn a_server_that_does_not_respond_is_named_without_a_retry() {
+    let server = Server::start(1).await;
+    let settings = plan(&server, 1, INJECTED).kubernetes.unwrap();
+    server.world.lock().unwrap().unavailable_answers = 1;
+    let error = leftovers(&settings).await.unwrap_err().to_string();
+    let place = format!("{} (context `sim`)", server.url());
+    assert!(error.contains(&place), "{error}");
+    assert!(error.contains("status 503"), "{error}");
+    assert!(leftovers(&settings).await.unwrap().is_empty());
+}
+
 /// Prepares a cluster and calls `then` when the first object of the run is on the server. If `then`
 /// returns false, the preparation is dropped, and the result is `None`.
 async fn at_its_first_object(

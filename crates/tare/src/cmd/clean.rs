@@ -29,19 +29,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Whether the requested run may have objects: a cluster had some, or did not respond.
     let mut may_exist = false;
     let mut others = Vec::new();
-    for settings in args.cluster.settings()? {
+    let clusters = args.cluster.settings()?;
+    for settings in &clusters {
         let place = match &settings.context {
             Some(context) => format!("cluster {context}"),
             None => "this cluster".to_owned(),
         };
         // An error on one cluster does not stop the cleaning of the others.
-        match runtime.block_on(clean(args, &settings, &place)) {
+        match runtime.block_on(clean(args, settings, &place)) {
             Ok(Cleaned::Nothing) => {}
             Ok(Cleaned::OtherRuns(found)) => others.push(found),
             Ok(Cleaned::Removed { all }) => {
                 may_exist = true;
                 left |= !all;
             }
+            Err(error) if clusters.len() == 1 => return Err(error),
             Err(error) => {
                 say(format_args!("tare: {place}: {}", one_line(&error)));
                 may_exist = true;

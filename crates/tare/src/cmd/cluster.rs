@@ -110,7 +110,8 @@ fn merged(settings: &KubernetesSettings, path: &Path) -> anyhow::Result<Kubernet
     if let Some(meshes) = overlay.get("meshes") {
         whole["meshes"] = meshes.clone();
     }
-    let settings: KubernetesSettings = serde_json::from_value(whole)?;
+    let settings: KubernetesSettings = serde_json::from_value(whole)
+        .map_err(|e| anyhow::anyhow!(e.to_string().replace("unknown field", "unknown key")))?;
     settings.check().map_err(anyhow::Error::msg)?;
     Ok(settings)
 }

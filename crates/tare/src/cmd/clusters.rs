@@ -77,6 +77,12 @@ impl Clusters {
 
     /// Opens a directory; `None` if it is not that of a run on several clusters.
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Option<Self>> {
+        if dir.is_file() {
+            bail!(
+                "{} is a file; expected a run directory, as printed by `tare run`",
+                dir.display()
+            );
+        }
         let path = dir.join(layout::CLUSTERS);
         let text = match std::fs::read(&path) {
             Ok(text) => text,

@@ -68,10 +68,22 @@ fn write(
     let failed = |path: &Path| format!("failed to write {}", path.display());
     match (export::export(run, summary, format)?, out) {
         (Export::Document(bytes), Some(path)) => {
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+            if let Some(missing) = parent.filter(|p| !p.exists()) {
+                let missing = missing.display();
+                bail!("{}: the directory {missing} does not exist", failed(path));
+            }
             std::fs::write(path, bytes).with_context(|| failed(path))
         }
         (Export::Document(bytes), None) => super::output::print(bytes),
         (Export::Files(files), Some(folder)) => {
+            if folder.is_file() {
+                bail!(
+                    "{} is a file: this format writes {} files, choose a directory with --out",
+                    folder.display(),
+                    files.len()
+                );
+            }
             std::fs::create_dir_all(folder).with_context(|| failed(folder))?;
             for (name, bytes) in &files {
                 let path = folder.join(name);

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present_any = ["spec", "endpoints"])]
     urls: Vec<String>,
     /// Requests per second over all connections, for example `2000` or `2krps`. Not for a ramp, steps or a trace, which define their own rates.
-    #[arg(long, value_parser = parse_rate)]
+    #[arg(long, value_parser = parse_rate, allow_negative_numbers = true)]
     rate: Option<f64>,
     /// Closed loop: send the next request as soon as a response arrives. Measures the highest throughput; its latencies are not those at a given rate.
     #[arg(long, conflicts_with_all = ["rate", "arrivals"])]
@@ -250,6 +250,13 @@ pub(super) fn spec_of_step(
     if inapplicable {
         anyhow::bail!(
             "--rate, --max, --spec, --hlog and --save do not apply to a search; use --min-rate and --max-rate"
+        );
+    }
+    let own_rates = ["ramp:", "steps:", "trace:"];
+    if own_rates.iter().any(|own| args.arrivals.starts_with(own)) {
+        anyhow::bail!(
+            "--arrivals {} defines its own rate, but a search chooses the rates: use constant, poisson, bursts:N or wrk2",
+            args.arrivals
         );
     }
     args.rate = Some(rate_rps);

@@ -12,8 +12,8 @@ pub(crate) struct Args {
     /// Directory of a run on the same machine with at least two blocks; five are better.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// Numbers of blocks to compute it for.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [3, 5, 10, 20],
+    /// Numbers of blocks for which to compute the effect, separated by commas.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "3,5,10,20",
           value_parser = clap::value_parser!(u32).range(2..=1000))]
     blocks: Vec<u32>,
 }

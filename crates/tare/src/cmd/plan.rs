@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use tare_analysis::figures;
 use tare_model::plan::{self, Plan, TEXT_BYTES_MAX};
-use tare_model::units::{format_duration_ns, format_rate};
+use tare_model::units::{format_bytes, format_duration_ns, format_rate};
 
 use super::output::{Output, json, print};
 
@@ -102,6 +102,13 @@ fn builtin(name: &str) -> anyhow::Result<&'static plan::BuiltinPlan> {
     }
     let names: Vec<&str> = plan::builtins().iter().map(|plan| plan.name).collect();
     let names = names.join(", ");
+    let path = Path::new(name);
+    if path.is_dir() {
+        bail!("{name} is a directory: expected a plan file or a built-in plan ({names})");
+    }
+    if path.is_file() {
+        bail!("{name} is a file: expected the name of a built-in plan ({names})");
+    }
     let hint = plan::nearest_builtin(name)
         .map(|n| format!("; did you mean `{n}`?"))
         .unwrap_or_default();
@@ -126,8 +133,8 @@ fn bounded(reader: impl Read) -> io::Result<String> {
         .take(TEXT_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)?;
     if bytes.len() > TEXT_BYTES_MAX {
-        let message =
-            format!("the file is larger than {TEXT_BYTES_MAX} bytes, the maximum for a plan");
+        let most = format_bytes(TEXT_BYTES_MAX as f64);
+        let message = format!("the file is larger than {most}, the maximum for a plan");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     String::from_utf8(bytes).map_err(|error| {

@@ -150,8 +150,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn listen(port: u16) -> anyhow::Result<TcpListener> {
-    crate::web::listen(port)
-        .with_context(|| format!("failed to listen on port {port} of 127.0.0.1 for --web"))
+    crate::web::listen(port).with_context(|| {
+        format!(
+            "failed to listen on port {port} of 127.0.0.1 (choose another port, or --web without a port for any free one)"
+        )
+    })
 }
 
 /// Returns the plan of the command line, and its text.

@@ -9,7 +9,7 @@ use tare_analysis::slo::Slo;
 use tare_model::SCHEMA_VERSION;
 use tare_model::load::LoadSpec;
 use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
-use tare_model::units::{parse_duration, parse_rate};
+use tare_model::units::{format_rate, parse_duration, parse_rate};
 use tare_stats::search::{Progress, RateSearch};
 
 use super::{exit, load};
@@ -97,6 +97,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         step_ns: args.step_duration.max(1),
         budget: Duration::from_nanos(args.budget),
         pause: Duration::from_nanos(args.pause),
+        max_rps: args.max_rate,
     };
     let mut base = load::spec_of_step(args.load.0, start_rps, plan.step_ns)?;
     step::prepare(&mut base, &plan);
@@ -140,6 +141,7 @@ struct Plan {
     step_ns: u64,
     budget: Duration,
     pause: Duration,
+    max_rps: f64,
 }
 
 fn search(
@@ -156,7 +158,8 @@ fn search(
     while progress == Progress::Searching {
         let rate_rps = match step::rate_to_repeat(&steps) {
             Some(rate_rps) => rate_rps,
-            None => rates.next_rps(),
+            // The highest of the rates to choose from can be slightly above the limit.
+            None => rates.next_rps().min(plan.max_rps),
         };
         step::set(&mut spec, rate_rps, plan);
         let takes = Duration::from_nanos(spec.warmup_ns + spec.duration_ns);
@@ -168,6 +171,14 @@ fn search(
         if stop.load(Ordering::Relaxed) || result.interrupted {
             ended = SearchEnd::Interrupted;
             break;
+        }
+        if steps.is_empty()
+            && let Some(why) = tare_load::verdict::unreachable(&result)
+        {
+            bail!(
+                "no request succeeded at {}: {why}; start the server, or correct the URL",
+                format_rate(rate_rps)
+            );
         }
         let left_over = result.counts.in_flight + result.counts.not_sent > 0;
         let step = step::judge(&result, rate_rps, &plan.slos)?;

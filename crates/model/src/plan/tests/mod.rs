@@ -140,9 +140,15 @@ fn a_mesh_that_cannot_run_in_the_environment_is_refused() {
             .to_string()
     };
     let found = errors("meshes: [bare, istio/minimal]\n");
-    assert!(found.contains("runs on Kubernetes only"), "{found}");
+    assert!(
+        found.contains("the mesh `istio/minimal` needs Kubernetes"),
+        "{found}"
+    );
     let found = errors("environment: kubernetes\nmeshes: [bare, envoy]\n");
-    assert!(found.contains("`envoy` on Kubernetes"), "{found}");
+    assert!(
+        found.contains("the mesh `envoy` does not run on Kubernetes"),
+        "{found}"
+    );
     let found = errors("meshes: [{name: e, mesh: envoy, settings: {mtls: permissive}}]\n");
     assert!(found.contains("permissive"), "{found}");
     let found = errors("environment: kubernetes\nmeshes: [bare]\nkubernetes: {generators: 0}\n");

@@ -105,6 +105,8 @@ impl From<ApiError> for EnvironmentError {
 #[derive(Clone)]
 pub(crate) struct ApiClient {
     client: Client,
+    /// Address of the API server and context, for messages.
+    place: String,
     retries: Arc<AtomicU32>,
 }
 
@@ -115,8 +117,8 @@ impl std::fmt::Debug for ApiClient {
 }
 
 impl ApiClient {
-    /// Creates a client, without sending a request.
-    pub(crate) fn new(mut config: Config) -> Result<Self, kube::Error> {
+    /// Creates a client, without sending a request. `place` names the API server in messages.
+    pub(crate) fn new(mut config: Config, place: String) -> Result<Self, kube::Error> {
         config.connect_timeout = Some(Duration::from_secs(5));
         // A watch or a log may send nothing for a long time.
         config.read_timeout = None;
@@ -124,6 +126,7 @@ impl ApiClient {
         config.default_retry = false;
         Ok(Self {
             client: Client::try_from(config)?,
+            place,
             retries: Arc::default(),
         })
     }
@@ -302,6 +305,23 @@ impl ApiClient {
         let reviews = Request::new("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
         self.retry(reviews.create(&PostParams::default(), json(review))?)
             .await
+    }
+
+    /// Returns the version of Kubernetes. Does not retry: this is the first request to a cluster,
+    /// whose address may be wrong.
+    pub(crate) async fn version(&self) -> Result<String, EnvironmentError> {
+        let version = self.document("/version").await.map_err(|error| {
+            let place = &self.place;
+            let what = match error.status {
+                None => format!("no response from the API server {place}"),
+                Some(status) => format!("the API server {place} responded with status {status}"),
+            };
+            let remedy = "check that the cluster is running, and that KUBECONFIG and --context \
+                          select the right one";
+            EnvironmentError::missing(format!("{what}: {}", error.found), remedy)
+        })?;
+        let version = version["gitVersion"].as_str();
+        Ok(version.unwrap_or("unknown").to_owned())
     }
 
     /// Gets a JSON document by its path, without a retry.

@@ -1,7 +1,7 @@
 //! Finds the cluster of a kubeconfig's context.
 
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tare_model::plan::KubernetesSettings;
 
 use super::client::ApiClient;
@@ -15,29 +15,41 @@ pub(crate) fn path(settings: &KubernetesSettings) -> Option<String> {
     path.or_else(|| from_env().filter(|p| !p.is_empty()))
 }
 
-fn unusable(what: String) -> EnvironmentError {
-    let remedy = "set `kubernetes.kubeconfig`, TARE_KUBECONFIG or KUBECONFIG, and --context";
-    EnvironmentError::missing(what, remedy)
-}
+/// What to do about a kubeconfig that cannot be read or used.
+const OTHER_FILE: &str = "set KUBECONFIG or TARE_KUBECONFIG to the path of a kubeconfig";
 
 fn read(settings: &KubernetesSettings) -> Result<Kubeconfig, EnvironmentError> {
     let read = match path(settings) {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
-    read.map_err(|e| unusable(format!("cannot read the kubeconfig: {e}")))
+    read.map_err(|error| {
+        let what = match &error {
+            KubeconfigError::ReadConfig(error, path) => {
+                format!("failed to read the kubeconfig {}: {error}", path.display())
+            }
+            error => format!("failed to read the kubeconfig: {error}"),
+        };
+        EnvironmentError::missing(what, OTHER_FILE)
+    })
 }
 
 /// Creates a client for the cluster of the settings, without sending a request.
 pub(crate) async fn connect(settings: &KubernetesSettings) -> Result<ApiClient, EnvironmentError> {
+    let kubeconfig = read(settings)?;
+    let (context, server) = selected(&kubeconfig, settings)?;
+    let place = format!("{server} (context `{context}`)");
     let options = KubeConfigOptions {
-        context: settings.context.clone(),
+        context: Some(context),
         ..KubeConfigOptions::default()
     };
-    let config = Config::from_custom_kubeconfig(read(settings)?, &options)
+    let unusable = |found: String| {
+        EnvironmentError::missing(format!("cannot use the kubeconfig: {found}"), OTHER_FILE)
+    };
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
-        .map_err(|e| unusable(format!("cannot use the kubeconfig: {e}")))?;
-    ApiClient::new(config).map_err(|e| unusable(format!("cannot create a client: {e}")))
+        .map_err(|e| unusable(e.to_string()))?;
+    ApiClient::new(config, place).map_err(|e| unusable(e.to_string()))
 }
 
 /// Returns the address of the API server of the settings' context, without sending a request.
@@ -45,19 +57,58 @@ pub(crate) async fn connect(settings: &KubernetesSettings) -> Result<ApiClient, 
 /// # Errors
 /// When the kubeconfig cannot be read, or lacks the context.
 pub fn server(settings: &KubernetesSettings) -> Result<String, EnvironmentError> {
-    let config = read(settings)?;
+    selected(&read(settings)?, settings).map(|(_, server)| server)
+}
+
+/// Returns the name of the settings' context, or of the current one, and the address of its server.
+fn selected(
+    config: &Kubeconfig,
+    settings: &KubernetesSettings,
+) -> Result<(String, String), EnvironmentError> {
     let context = settings.context.as_ref();
     let name = context.or(config.current_context.as_ref());
     let context = config.contexts.iter().find(|c| Some(&c.name) == name);
     let cluster = context.and_then(|c| c.context.as_ref());
     let cluster = cluster.and_then(|c| config.clusters.iter().find(|k| k.name == c.cluster));
     let server = cluster.and_then(|c| c.cluster.as_ref()?.server.clone());
-    server.ok_or_else(|| {
+    name.cloned().zip(server).ok_or_else(|| {
         let known: Vec<&str> = config.contexts.iter().map(|c| c.name.as_str()).collect();
-        unusable(format!(
-            "found no context `{}` with a cluster in the kubeconfig, expected one of: {}",
-            name.map_or("", String::as_str),
-            known.join(", ")
-        ))
+        let what = match name {
+            None => "the kubeconfig has no current context".to_owned(),
+            Some(name) => format!("the kubeconfig has no context `{name}` with a cluster"),
+        };
+        let remedy = match known.as_slice() {
+            [] => OTHER_FILE.to_owned(),
+            known => format!("expected --context with one of: {}", known.join(", ")),
+        };
+        EnvironmentError::missing(what, remedy)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str, context: Option<&str>) -> String {
+        let settings = KubernetesSettings {
+            context: context.map(str::to_owned),
+            ..KubernetesSettings::default()
+        };
+        let config = Kubeconfig::from_yaml(text).unwrap();
+        selected(&config, &settings).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_unknown_context_is_named_with_those_that_exist() {
+        let text = "contexts:\n- {name: a, context: {cluster: k, user: u}}\n- {name: b}\n";
+        assert_eq!(
+            error(text, Some("nope")),
+            "the kubeconfig has no context `nope` with a cluster; expected --context with one of: a, b"
+        );
+        assert_eq!(
+            error(text, None),
+            "the kubeconfig has no current context; expected --context with one of: a, b"
+        );
+        assert!(error("contexts: []", Some("a")).ends_with(OTHER_FILE));
+    }
 }

@@ -39,10 +39,7 @@ impl Helm {
     /// Returns Helm's version.
     pub(crate) async fn version(&self) -> Result<String, EnvironmentError> {
         let output = self.run(&["version", "--short"], None, None).await;
-        output.map(|v| v.trim().to_owned()).map_err(|error| {
-            let remedy = "install Helm 3.14 or later on PATH, or set TARE_HELM";
-            EnvironmentError::missing(format!("cannot run helm: {error}"), remedy)
-        })
+        output.map(|v| v.trim().to_owned())
     }
 
     /// Installs or upgrades a release.
@@ -112,7 +109,11 @@ impl Helm {
             command.arg("--kube-context").arg(context);
         }
         let start = Instant::now();
-        let mut child = command.spawn().map_err(failed)?;
+        let mut child = command.spawn().map_err(|error| {
+            let what = format!("failed to run Helm ({}): {error}", self.program.display());
+            let remedy = "install Helm 3.14 or later on the PATH, or set TARE_HELM to its path";
+            EnvironmentError::missing(what, remedy)
+        })?;
         if let Some(mut pipe) = child.stdin.take() {
             // If Helm ends early, its status below is the error.
             let _ = pipe.write_all(stdin.unwrap_or_default()).await;

@@ -32,6 +32,20 @@ impl GrpcArgs {
         self.data_raw.iter().map(|place| message(place)).collect()
     }
 
+    /// Returns the name of an option that only gRPC calls use, if one was given.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--data-raw", !self.data_raw.is_empty()),
+            ("--metadata", !self.metadata.is_empty()),
+            ("--streaming", self.streaming != Streaming::Unary),
+            ("--deadline", self.deadline.is_some()),
+        ];
+        given
+            .iter()
+            .find(|(_, given)| *given)
+            .map(|(name, _)| *name)
+    }
+
     pub(super) fn call(&self) -> GrpcCall {
         GrpcCall {
             streaming: self.streaming,

@@ -28,6 +28,8 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         endpoints.extend(from_file(path, &request)?);
     }
     number_masked(&mut endpoints);
+    let tls = args.tls.spec(!args.tls_no_resumption)?;
+    check_options(args, &endpoints, tls.is_some())?;
     let (mode, duration_ns) = mode(args)?;
     Ok(LoadSpec {
         warmup_ns: args.warmup,
@@ -38,7 +40,7 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
         threads: args.threads,
         pace: args.pace,
         seed: args.seed,
-        tls: args.tls.spec(!args.tls_no_resumption)?,
+        tls,
         requests_per_connection: args.requests_per_connection,
         pin: args.pin,
         awake: args.awake,
@@ -64,6 +66,32 @@ fn number_masked(endpoints: &mut [Endpoint]) {
     }
 }
 
+/// Rejects options that have no effect on any endpoint, and gRPC calls without a method.
+fn check_options(args: &Args, endpoints: &[Endpoint], with_tls: bool) -> anyhow::Result<()> {
+    let is_grpc = |e: &Endpoint| e.protocol == Protocol::Grpc;
+    if args.streams > 1 && endpoints.iter().all(|e| e.protocol.is_http1()) {
+        bail!("--streams applies to HTTP/2 and gRPC only: add --http2");
+    }
+    if let Some(option) = args.grpc.given().filter(|_| !endpoints.iter().any(is_grpc)) {
+        bail!(
+            "{option} applies to gRPC calls only: expected a URL such as grpc://host:port/package.Service/Method"
+        );
+    }
+    let is_tls = |e: &Endpoint| e.url.to_ascii_lowercase().starts_with("https:");
+    if with_tls && !endpoints.iter().any(is_tls) {
+        bail!("the TLS options apply to https:// and grpcs:// only: expected such a URL");
+    }
+    let path = |url: &str| url.splitn(4, '/').nth(3).map(str::to_owned);
+    let incomplete = |e: &&Endpoint| is_grpc(e) && path(&e.url).is_none_or(|p| p.is_empty());
+    if let Some(endpoint) = endpoints.iter().find(incomplete) {
+        bail!(
+            "{}: the method is missing, expected grpc://host:port/package.Service/Method",
+            endpoint.name
+        );
+    }
+    Ok(())
+}
+
 /// Parses a share of requests: `1%` gives 100 (one in a hundred), `off` gives 0.
 pub(super) fn share(text: &str) -> Result<u32, String> {
     if text == "off" {
@@ -81,7 +109,7 @@ fn mode(args: &Args) -> anyhow::Result<(Mode, u64)> {
     if args.max {
         return Ok((Mode::Saturate, args.duration.unwrap_or(DURATION_NS)));
     }
-    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| e.to_string());
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
     let arrivals = Arrivals::parse(&args.arrivals, &read).context("--arrivals")?;
     let own_window_ns = arrivals.own_window_ns().unwrap_or(DURATION_NS);
     let duration_ns = args.duration.unwrap_or(own_window_ns);
@@ -193,6 +221,7 @@ fn from_lines(text: &str, request: &Endpoint) -> anyhow::Result<Vec<Endpoint>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
 
     #[test]
     fn a_url_with_the_scheme_grpc_is_a_call() {
@@ -254,6 +283,31 @@ mod tests {
         assert!(error("{\"url\": \"http://h/\", \"wieght\": 3}").contains("wieght"));
         assert!(error("- url: x").contains("JSON object"));
         assert!(error("{\"name\": \"a\"}").contains("`url`"));
+    }
+
+    #[test]
+    fn options_without_effect_are_rejected() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            load: Args,
+        }
+        let check = |args: &[&str]| {
+            let line = Line::try_parse_from([&["load", "--rate", "1"], args].concat()).unwrap();
+            from_args(&line.load).map_or_else(|e| e.to_string(), |_| "ok".to_owned())
+        };
+        let (http, https, grpc) = ("http://h/", "https://h/", "grpc://h/p.S/M");
+        let streams = "--streams applies to HTTP/2 and gRPC only: add --http2";
+        assert_eq!(check(&[http, "--streams", "5"]), streams);
+        assert_eq!(check(&[http, "--streams", "5", "--http2"]), "ok");
+        assert_eq!(check(&[grpc, "--streams", "5", "--deadline", "5s"]), "ok");
+        assert!(check(&[http, "--deadline", "5s"]).starts_with("--deadline applies to gRPC"));
+        assert!(check(&[http, "--streaming", "bidi"]).starts_with("--streaming applies to gRPC"));
+        assert!(check(&[http, "-k"]).starts_with("the TLS options apply to https://"));
+        assert_eq!(check(&[http, https, "-k", "--tls-no-resumption"]), "ok");
+        for url in ["grpc://h", "grpc://h/"] {
+            assert!(check(&[url]).starts_with(&format!("{url}: the method is missing")));
+        }
     }
 
     #[test]

@@ -180,7 +180,7 @@ fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
         writeln!(out, "{}", row("of messages", messages))?;
     }
     if r.error_latency_ns.count > 0 {
-        writeln!(out, "{}", row("of errors", &r.error_latency_ns))?;
+        writeln!(out, "{}", row("of failures", &r.error_latency_ns))?;
     }
     if let Some(tls) = &r.tls {
         writeln!(out, "{}", row("handshake", &tls.handshake_ns))?;
@@ -225,7 +225,7 @@ fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     let g = &r.generator;
     writeln!(
         out,
-        "connections  {} opened, of which {} reconnects; at most {} requests waited for a connection",
+        "connections  {} opened, {} of them reconnects; at most {} requests at a time waited for a connection",
         g.connections_opened, g.reconnects, g.waiting_max
     )?;
     writeln!(

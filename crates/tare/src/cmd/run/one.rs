@@ -49,7 +49,7 @@ impl RunStart {
     /// Opens or creates the run directory.
     fn open(self, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
         if let Some(mut run) = self.resumed {
-            check_same_place(run.manifest(), &fingerprint)?;
+            check_same_place(&run, &fingerprint)?;
             if let Some(note) = self.note {
                 run.note(note)?;
             }

@@ -2,7 +2,9 @@
 
 use anyhow::bail;
 use tare_load::Awake;
-use tare_model::layout::{Fingerprint, IdleCores, Platform, RunManifest};
+use tare_model::layout::{Fingerprint, IdleCores, Platform};
+use tare_model::trial::order;
+use tare_run::store::RunDir;
 
 /// Keeps the cores of this machine awake unless the user or the system forbids it. Returns how the
 /// cores idle. A resumed run uses the setting with which it began.
@@ -35,7 +37,8 @@ pub(super) fn build() -> &'static str {
 }
 
 /// Fails unless this machine, this build and these programs are the same as when the run began.
-pub(super) fn check_same_place(manifest: &RunManifest, here: &Fingerprint) -> anyhow::Result<()> {
+pub(super) fn check_same_place(run: &RunDir, here: &Fingerprint) -> anyhow::Result<()> {
+    let manifest = run.manifest();
     let now = Platform {
         tare_version: env!("CARGO_PKG_VERSION"),
         tare_build: build(),
@@ -47,7 +50,7 @@ pub(super) fn check_same_place(manifest: &RunManifest, here: &Fingerprint) -> an
         .filter(|d| d.forbids_resume)
         .map(|d| {
             format!(
-                "{}: {} when the run began, {} now",
+                "  {}: {} when the run began, {} now",
                 d.what, d.before, d.after
             )
         })
@@ -55,9 +58,17 @@ pub(super) fn check_same_place(manifest: &RunManifest, here: &Fingerprint) -> an
     if changed.is_empty() {
         return Ok(());
     }
+    let trials = order(&manifest.plan);
+    if trials.iter().all(|trial| run.has(trial)) {
+        bail!(
+            "the run is complete: all {} trials are done; print its report with tare report {}",
+            trials.len(),
+            run.path().display()
+        );
+    }
     bail!(
-        "cannot resume, because new trials would not be comparable with the earlier ones ({}); \
-         resume it with the same programs on the same machine or cluster, or start a new run",
-        changed.join("; ")
+        "cannot resume, because new trials would not be comparable with the earlier ones:\n{}\n\
+         resume with the same programs on the same machine or cluster, or start a new run",
+        changed.join("\n")
     )
 }

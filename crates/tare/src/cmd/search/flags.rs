@@ -10,6 +10,14 @@ const NOT_FOR_SEARCH: [&str; 8] = [
     "awake", "rate", "max", "duration", "warmup", "hlog", "progress", "spec",
 ];
 
+/// Help of `--arrivals`: those that do not define a rate of their own.
+const ARRIVALS: &str = "\
+Arrival process of the requests.
+
+`constant`: evenly spaced. `poisson`: exponentially distributed gaps. `bursts:N`: N requests at \
+once, as often as the rate needs. `wrk2`: compatibility mode; all connections in phase, each at its \
+share of the rate.";
+
 /// All flags of `tare load`, some of them hidden.
 pub(super) struct OfLoad(pub(super) load::Args);
 
@@ -31,6 +39,7 @@ impl clap::Args for OfLoad {
         for flag in NOT_FOR_SEARCH {
             command = command.mut_arg(flag, |arg| arg.hide(true));
         }
+        command = command.mut_arg("arrivals", |arg| arg.long_help(ARRIVALS));
         // `augment_args` also replaced the description of the command.
         command
             .about(own.map_or(Resettable::Reset, Resettable::Value))

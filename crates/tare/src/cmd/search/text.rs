@@ -86,8 +86,11 @@ fn answer(result: &SearchResult) -> String {
             format_rate(lowest.fold(f64::INFINITY, f64::min))
         ),
         (None, _) => format!(
-            "{objectives}: no limit found in {} steps",
-            result.steps.len()
+            "{objectives}: no limit found in {}",
+            match result.steps.len() {
+                1 => "1 step".to_owned(),
+                n => format!("{n} steps"),
+            }
         ),
     }
 }

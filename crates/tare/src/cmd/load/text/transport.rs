@@ -27,7 +27,7 @@ pub(super) fn tls(out: &mut String, tls: &TlsResult) -> std::fmt::Result {
 pub(super) fn instrument(out: &mut String, error: &InstrumentError) -> std::fmt::Result {
     if error.sampled == 0 {
         let why = error.absent.as_deref().unwrap_or("no request was sampled");
-        return writeln!(out, "own error    not measured: {why}");
+        return writeln!(out, "measurement error  not measured: {why}");
     }
     let figures = |s: &tare_model::hist::LatencySummary| {
         let [p50, p99] = [s.p50, s.p99].map(format_duration_ns);
@@ -35,7 +35,7 @@ pub(super) fn instrument(out: &mut String, error: &InstrumentError) -> std::fmt:
     };
     writeln!(
         out,
-        "own error    compared with kernel timestamps of {} requests: sent late by {}; service time too long by {}",
+        "measurement error  from kernel timestamps of {} requests: sent late by {}; adds to the service time {}",
         error.sampled,
         figures(&error.send_ns),
         figures(&error.service_time_ns)
