@@ -1,8 +1,13 @@
 //! The verdict on a generator's result: a pure function of the result.
 
-use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode, Surplus};
+mod responses;
+
+use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+
+pub use responses::unreachable;
+use responses::{redirects, surplus};
 
 /// A run is suspect when it sends less than this share of the planned requests within the window.
 pub const RATE_SUSPECT: f64 = 0.99;
@@ -238,57 +243,6 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
         );
         findings.push(Finding::new(grade, Reason::DrainCut, found));
     }
-}
-
-/// Finds responses that are complete, but usually not what the load is meant to measure.
-fn redirects(result: &LoadResult, findings: &mut Vec<Finding>) {
-    let found = result.status.iter().filter(|(s, _)| s.starts_with('3'));
-    let statuses: Vec<String> = found.map(|(status, n)| format!("{status} {n}")).collect();
-    if !statuses.is_empty() {
-        let found = format!(
-            "responses with a status from 300 to 399 count as ok: {}",
-            statuses.join(", ")
-        );
-        findings.push(Finding::new(Grade::Suspect, Reason::Redirects, found));
-    }
-}
-
-/// Finds bytes that arrived after complete responses: the responses counted as ok may then not be
-/// the answers to their requests.
-fn surplus(result: &LoadResult, findings: &mut Vec<Finding>) {
-    let mut all = Surplus::default();
-    result.endpoints.iter().for_each(|e| all.add(&e.surplus));
-    let Some(worst) = result.endpoints.iter().max_by_key(|e| e.surplus.responses) else {
-        return;
-    };
-    let responses: u64 = result.status.values().sum();
-    let share = all.responses as f64 / responses.max(1) as f64;
-    findings.extend(grade(share, 0.0, SURPLUS_INVALID).map(|grade| {
-        let found = format!(
-            "{} bytes arrived after {} of {responses} complete responses ({}), most often from {}",
-            all.bytes,
-            all.responses,
-            percent(share),
-            worst.name
-        );
-        Finding::new(grade, Reason::SurplusBytes, found)
-    }));
-}
-
-/// Why no request reached a server, if all failed for the same reason.
-#[must_use]
-pub fn unreachable(result: &LoadResult) -> Option<&'static str> {
-    let counts = &result.counts;
-    if counts.ok + counts.timeout + counts.in_flight > 0 || result.errors.len() != 1 {
-        return None;
-    }
-    let (class, _) = result.errors.first_key_value()?;
-    let reasons = [
-        (ErrorClass::ConnectRefused, "the connection was refused"),
-        (ErrorClass::Dns, "the host name does not resolve"),
-    ];
-    let reason = reasons.iter().find(|(known, _)| known.key() == class)?;
-    Some(reason.1)
 }
 
 /// Finds requests that failed because of this machine and not because of the target.
@@ -528,7 +482,7 @@ mod tests {
         let surplus = |responses: u64| {
             let bytes = responses * 5;
             let mut e = endpoint();
-            e.surplus = Surplus { responses, bytes };
+            e.surplus = tare_model::load::Surplus { responses, bytes };
             judged(move |r| {
                 r.status.insert("200".to_owned(), 1000);
                 r.endpoints = vec![e.clone()];
