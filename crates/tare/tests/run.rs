@@ -349,12 +349,23 @@ fn a_run_is_not_resumed_on_another_machine_or_with_another_program() {
     let local = text.replace(r#""environment": "fake""#, r#""environment": "local""#);
     assert_ne!(text, local);
     std::fs::write(&file, local).unwrap();
-    let output = tare(dir.path())
-        .args(["run", "--resume", "out"])
-        .output()
-        .unwrap();
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{words}");
+    let resumed = || {
+        let output = tare(dir.path())
+            .args(["run", "--resume", "out"])
+            .output()
+            .unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        words
+    };
+    let complete = resumed();
+    assert!(
+        complete.contains("the run is complete: all 2 trials are done"),
+        "{complete}"
+    );
+    let trials = std::fs::read_dir(dir.path().join("out/trials")).unwrap();
+    std::fs::remove_dir_all(trials.last().unwrap().unwrap().path()).unwrap();
+    let words = resumed();
     assert!(
         words.contains("kernel: fake") && words.contains("not be comparable"),
         "{words}"
