@@ -16,6 +16,7 @@ mod contest;
 mod cost;
 mod host;
 mod protocols;
+mod rates;
 mod recording;
 mod server;
 mod tools;
@@ -54,6 +55,9 @@ fn main() {
     }
     if wanted("recording") {
         recording::recording(&tools, near, 1);
+    }
+    if wanted("rates") {
+        rates::rates(&tools, rounds, 3);
     }
     if wanted("pace") {
         accuracy::pace(&tools, rounds, 6);

@@ -17,16 +17,15 @@ use tare_model::load::Pace;
 use super::kernel_timestamps::KernelTimestamps;
 use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes};
 use timer::Timer;
+use wake::WakeDelay;
 
 mod timer;
+mod wake;
 
 const BATCH: usize = 128;
 /// Number of sleeps before the start that measure how late the kernel wakes this thread.
 const CALIBRATION_SLEEPS: usize = 24;
 const CALIBRATION_SLEEP_NS: u64 = 100_000;
-/// Limits of the time at the end of a wait in which the thread spins instead of sleeping.
-const MARGIN_NS_MIN: u64 = 15_000;
-const MARGIN_NS_MAX: u64 = 120_000;
 /// Shortest sleep of an idle loop. When slots are closer together, several are sent after one
 /// sleep.
 const SHORTEST_SLEEP_NS_IDLE: u64 = 10_000;
@@ -75,8 +74,8 @@ pub(crate) struct EpollDriver {
     timestamps: Option<KernelTimestamps>,
     generation: u32,
     events: Box<[epoll::Event; BATCH]>,
-    /// How long before an instant the thread stops sleeping; `u64::MAX`: it never sleeps.
-    margin_ns: u64,
+    /// How late the kernel wakes this thread; `None`: it never sleeps.
+    wake: Option<WakeDelay>,
     /// The instant for which this thread has slept and now spins.
     spinning_until: u64,
     idle_ns: u64,
@@ -123,7 +122,7 @@ impl EpollDriver {
             timestamps: None,
             generation: 0,
             events: Box::new([event; BATCH]),
-            margin_ns: u64::MAX,
+            wake: None,
             spinning_until: 0,
             idle_ns: 0,
             shortest_sleep_ns: SHORTEST_SLEEP_NS_IDLE,
@@ -137,40 +136,40 @@ impl EpollDriver {
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).ok();
         self.poll(0)?;
         if pace == Pace::Sleep {
-            self.margin_ns = self.calibrate();
+            self.wake = Some(self.calibrate());
         }
         Ok(self)
     }
 
-    fn calibrate(&mut self) -> u64 {
-        let mut late: Vec<u64> = (0..CALIBRATION_SLEEPS)
+    fn calibrate(&mut self) -> WakeDelay {
+        let late: Vec<u64> = (0..CALIBRATION_SLEEPS)
             .map(|_| {
                 let before = clock();
                 self.poll(CALIBRATION_SLEEP_NS).ok();
                 (clock() - before).saturating_sub(CALIBRATION_SLEEP_NS)
             })
             .collect();
-        late.sort_unstable();
-        let usual = late[CALIBRATION_SLEEPS * 3 / 4];
-        (usual + usual / 4).clamp(MARGIN_NS_MIN, MARGIN_NS_MAX)
+        WakeDelay::new(late)
     }
 
     /// Nanoseconds to sleep when `left` nanoseconds remain until `until`; 0 means spin.
     ///
-    /// Spinning occupies a core, so it is limited to schedules that leave time to sleep between
-    /// slots. When slots are closer together than the margin, the thread sleeps for the
-    /// remaining time, and the kernel's late wake-up counts as lateness.
+    /// The thread wakes early by a margin and spins for the rest, but only for what the margin buys.
+    /// If slots are closer together, it sleeps for the remaining time, and the kernel's late
+    /// wake-up counts as lateness.
     #[inline]
     fn sleep_ns(&mut self, left: u64, until: u64) -> u64 {
-        if left > self.margin_ns {
+        let Some(wake) = &self.wake else {
+            return 0;
+        };
+        let margin_ns = wake.margin_ns();
+        if left > margin_ns + self.shortest_sleep_ns {
             self.spinning_until = until;
-            return left - self.margin_ns;
+            return left - margin_ns;
         }
-        let spin = self.margin_ns == u64::MAX || left == 0 || self.spinning_until == until;
-        if spin {
-            0
-        } else {
-            left.max(self.shortest_sleep_ns)
+        match left == 0 || self.spinning_until == until {
+            true => 0,
+            false => left.max(self.shortest_sleep_ns),
         }
     }
 
@@ -487,6 +486,12 @@ impl Driver for EpollDriver {
             let before = std::mem::replace(&mut now, clock());
             if ready.is_empty() && (count == 0 || sleep_ns > 0) {
                 self.idle_ns += now - before;
+            }
+            if count == 0
+                && sleep_ns > 0
+                && let Some(wake) = &mut self.wake
+            {
+                wake.observe((now - before).saturating_sub(sleep_ns));
             }
             if now - self.period_start >= BUSY_PERIOD_NS {
                 self.choose_shortest_sleep(now);
