@@ -132,7 +132,7 @@ pub(crate) fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> Stri
     }
 }
 
-/// Describes the largest instrument error of all cells, without a full stop. `None` if no trial
+/// Describes the largest measurement error of all cells, without a full stop. `None` if no trial
 /// compared its timestamps with the kernel's.
 pub(crate) fn instrument_error(summary: &Summary) -> Option<String> {
     let instruments = || summary.cells.iter().filter_map(|c| c.instrument.as_ref());

@@ -99,6 +99,27 @@ fn a_disturbed_block_is_left_out_whole_and_the_answer_with_it_stands_beside() {
 }
 
 #[test]
+fn other_trials_claim_no_more_than_the_answer_may() {
+    let mut claims = 0;
+    for seed in 0..40 {
+        let plan = Plan {
+            seed,
+            ..support::plan(&[("bare", "No mesh"), ("again", "Once more")], &[400.0], 5)
+        };
+        let summary = analysed(&plan, |r| {
+            if r.trial.block == 1 && r.trial.mesh.name == "again" {
+                invalid(r, Reason::NoisyNeighbour);
+            }
+        });
+        let ratios = summary.comparisons.iter().flat_map(|c| &c.ratios);
+        let variants = ratios.filter(|r| r.primary).flat_map(|r| &r.variants);
+        claims += variants.filter(|v| v.outcome == Outcome::Different).count();
+    }
+    // Three questions with a level of 5 % together: about 2 in 40 runs.
+    assert!(claims <= 6, "{claims}");
+}
+
+#[test]
 fn where_every_block_is_disturbed_all_are_used_and_the_run_is_invalid() {
     let summary = analysed(&support::quick(), |r| invalid(r, Reason::HostStalled));
     assert!(summary.trials.iter().all(|t| t.status == TrialStatus::Used));

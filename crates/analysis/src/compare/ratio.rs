@@ -53,7 +53,7 @@ impl Question<'_> {
         }
     }
 
-    /// The ratio of the first to the second value of each block; `None` without a block. All values
+    /// The ratio of the first to the second value of each block, before [`correct`]; `None` without a block. All values
     /// are above 0.
     ///
     /// The values of a block share its conditions, so the machine's state cancels out.
@@ -70,7 +70,8 @@ impl Question<'_> {
                 found.map_or(f64::MAX, f64::exp)
             };
             ratio.detectable = Some([detectable(ends.0), detectable(ends.1)]);
-            if ratio.outcome == Outcome::NotResolved {
+            // Also where the correction may take back that it is different.
+            if ratio.outcome != Outcome::Same {
                 ratio.more_blocks = self.more_blocks(effect, ends, logs.len() as u32);
             }
         }
@@ -160,6 +161,13 @@ pub(crate) fn correct<'a>(primary: impl Iterator<Item = &'a mut Ratio>, level: L
     }
 }
 
+/// Forgets how many more blocks a ratio needs if its outcome is certain.
+pub(crate) fn settle(ratio: &mut Ratio) {
+    if ratio.outcome != Outcome::NotResolved {
+        ratio.more_blocks = None;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,7 +195,7 @@ mod tests {
         assert!((r.value - 1.5).abs() < 1e-9, "{r:?}");
         assert!(r.low.unwrap() > 1.4 && r.high.unwrap() < 1.6);
         assert_eq!((r.outcome, r.blocks.len()), (Outcome::Different, 5));
-        assert!(r.more_blocks.is_none() && r.p.unwrap() < 1e-3);
+        assert!(r.p.unwrap() < 1e-3);
         let [low, high] = r.detectable.unwrap();
         assert!(1.0 < low && low < high && high < 1.2, "{low} {high}");
     }
@@ -263,5 +271,9 @@ mod tests {
             Outcome::NotResolved
         };
         assert_eq!(ratios[0].outcome, expected);
+        // One that the correction takes back names the blocks that it takes.
+        ratios.iter_mut().for_each(settle);
+        let is_open = expected == Outcome::NotResolved;
+        assert_eq!(ratios[0].more_blocks.is_some(), is_open, "{:?}", ratios[0]);
     }
 }

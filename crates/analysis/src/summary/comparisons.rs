@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use tare_model::plan::{Load, Plan};
-use tare_model::summary::{MeshComparison, Ratio, RatioVariant, TrialSelection, TrialStatus};
+use tare_model::summary::{
+    MeshComparison, Outcome, Ratio, RatioVariant, TrialSelection, TrialStatus,
+};
 use tare_model::verdict::{Finding, Grade, Reason};
 
 use crate::compare::figures::{FIGURES, Figure, pairs};
-use crate::compare::ratio::{Level, Question, correct};
+use crate::compare::ratio::{Level, Question, correct, settle};
 use crate::compare::stopping;
 use crate::trials::Trial;
 
@@ -42,7 +44,26 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<MeshComparison> {
         .iter_mut()
         .flat_map(|c: &mut MeshComparison| &mut c.ratios);
     correct(ratios.filter(|r| r.primary), level);
+    let ratios = || all.iter().flat_map(|c: &MeshComparison| &c.ratios);
+    let primary = ratios().filter(|r| r.p_holm.is_some()).count() as f64;
+    for ratio in all.iter_mut().flat_map(|c| &mut c.ratios) {
+        let questions = if ratio.primary { primary } else { 1.0 };
+        keep_other_outcomes(ratio, questions, level);
+    }
+    all.iter_mut().flat_map(|c| &mut c.ratios).for_each(settle);
     all
+}
+
+/// Keeps only the variants with another outcome. One of them is different only if it still is as one
+/// of so many questions.
+fn keep_other_outcomes(ratio: &mut Ratio, questions: f64, level: Level) {
+    for variant in &mut ratio.variants {
+        let p = variant.p.unwrap_or(1.0) * questions;
+        if variant.outcome == Outcome::Different && p >= 1.0 - level.different {
+            variant.outcome = Outcome::NotResolved;
+        }
+    }
+    ratio.variants.retain(|v| v.outcome != ratio.outcome);
 }
 
 struct Compared<'a, 'b> {
@@ -106,7 +127,7 @@ impl Compared<'_, '_> {
         question.paired(&blocks)
     }
 
-    /// The same ratio from other trials, if its outcome is another one.
+    /// The same ratio from other trials.
     fn variants(&self, ratio: &Ratio) -> Vec<RatioVariant> {
         let Some(figure) = FIGURES.iter().find(|f| f.what == ratio.what) else {
             return Vec::new();
@@ -140,13 +161,13 @@ impl Compared<'_, '_> {
         ];
         let other = |(trials, other): (TrialSelection, Option<Ratio>)| {
             let other = other?;
-            let differs = other.outcome != ratio.outcome && other.low.is_some();
-            differs.then_some(RatioVariant {
+            other.low.is_some().then_some(RatioVariant {
                 trials,
                 blocks: other.blocks.len() as u32,
                 value: other.value,
                 low: other.low,
                 high: other.high,
+                p: other.p,
                 outcome: other.outcome,
             })
         };

@@ -119,7 +119,10 @@ pub struct RatioVariant {
     pub low: Option<f64>,
     /// Upper end of its interval; absent with fewer than 2 blocks.
     pub high: Option<f64>,
-    /// The result.
+    /// Two-sided p-value of a ratio of 1.
+    pub p: Option<f64>,
+    /// The result. For a primary ratio, the p-value counts as many times as there are primary ratios
+    /// (Bonferroni).
     pub outcome: Outcome,
 }
 

@@ -96,7 +96,7 @@ const DISTRIBUTIONS: Section = Section {
 
 const INSTRUMENT: Section = Section {
     id: "instrument",
-    heading: "Instrument error",
+    heading: "Measurement error",
     caption: "Lateness is the generator's own delay: how long after its intended instant a request was sent. It is \
               part of the latency above and should be small compared with it. Dot: median lateness. End of the \
               line: p99. Diamond: median latency of the typical run.",
@@ -137,7 +137,7 @@ pub(super) fn contents(page: &mut Html, summary: &Summary) {
     }
     entries.extend([
         ("endpoints", "Endpoints"),
-        ("instrument", "Instrument error"),
+        ("instrument", "Measurement error"),
         ("trials", "Trials"),
         ("setup", "Setup"),
         ("method", "Method"),

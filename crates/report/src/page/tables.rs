@@ -224,8 +224,8 @@ pub(super) fn proxy_cpu(page: &mut Html, summary: &Summary) {
     caption(
         page,
         "CPU of the proxies as a line through the idle proxies and the rates of the plan, for each block: what all \
-         proxies use without load, and what a request adds on its whole way. Use these two for other sizes, and not \
-         the cores per 1,000 rps, which contain the fixed part.",
+         proxies use without load, and what a request adds on its whole way, up to the highest rate of the plan. The \
+         cores per 1,000 rps contain both, and hold at the measured rate only.",
     );
     let columns = [
         "mesh",

@@ -88,7 +88,7 @@ fn sentences(comparison: &ClustersComparison) -> Vec<String> {
         let text = if cells.all(|c| c.p.is_none()) {
             "Too few blocks to compare the clusters: each needs at least two usable trials."
         } else {
-            "No cluster is distinguishable from the others."
+            "No cluster differs from the others."
         };
         all.push(text.to_owned());
     }
@@ -223,7 +223,10 @@ mod tests {
     #[test]
     fn equal_clusters_and_clusters_without_trials_are_reported() {
         let text = render_clusters(&comparison(vec![Some(cell(1e6, 1e6, false)); 2]), false);
-        assert!(text.contains("No cluster is distinguishable"), "{text}");
+        assert!(
+            text.contains("No cluster differs from the others"),
+            "{text}"
+        );
         let mut none = comparison(vec![None, None]);
         none.rows.clear();
         assert!(render_clusters(&none, false).contains("Nothing to compare"));

@@ -13,6 +13,10 @@ use crate::environment::Environment;
 use crate::now::event;
 use crate::store::RunDir;
 
+/// After this many blocks that were disturbed again, no further block is run again: what disturbs the
+/// machine stays.
+const IN_VAIN_MAX: u32 = 2;
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
@@ -25,7 +29,7 @@ pub struct Outcome {
 }
 
 /// Runs all trials of the run's plan that are not on disk yet. A block that something outside the
-/// trials disturbed is run again, at most `Plan::reruns` times. When `stop` turns true, the trial in
+/// trials disturbed is run again, at most `Plan::reruns` times, until that was in vain twice. When `stop` turns true, the trial in
 /// progress ends and is not kept.
 ///
 /// # Errors
@@ -46,6 +50,7 @@ pub async fn run<E: Environment>(
         planned: order.len() as u32,
         done: order.iter().filter(|t| run.has(t)).count() as u32,
         failures: 0,
+        in_vain: 0,
     };
     let kind = match all.done {
         0 => EventKind::Started,
@@ -94,6 +99,8 @@ struct Trials<'a, E> {
     done: u32,
     /// Trials in a row that failed before measurement.
     failures: u32,
+    /// Blocks that were run again and disturbed again.
+    in_vain: u32,
 }
 
 impl<E: Environment> Trials<'_, E> {
@@ -118,6 +125,12 @@ impl<E: Environment> Trials<'_, E> {
             let Some(cause) = self.disturbance(&specs) else {
                 break;
             };
+            if attempt > 0 {
+                self.in_vain += 1;
+            }
+            if self.in_vain >= IN_VAIN_MAX {
+                break;
+            }
             if attempt < plan.reruns {
                 let found = format!("block {} is run again: {cause}", block + 1);
                 let again = event(EventKind::BlockRunAgain, "", found);
