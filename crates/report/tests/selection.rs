@@ -156,6 +156,17 @@ fn no_answer_where_one_mesh_was_disturbed_more_often_than_chance_allows() {
     }
     let nobody = disturbed("none");
     assert_eq!(nobody.disturbed_equally_p, None);
+    // What the host did changes no key of the document.
+    let keys = |summary: &Summary| {
+        let document = serde_json::to_value(summary).unwrap();
+        document
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&summary), keys(&nobody));
     assert!(nobody.answers.iter().all(|a| a.outcome.is_some()));
 }
 

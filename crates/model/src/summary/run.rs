@@ -60,7 +60,7 @@ pub struct Summary {
     pub mesh_trials: Vec<MeshTrials>,
     /// p-value of the hypothesis that something outside the trials disturbed all meshes equally
     /// often; absent if it disturbed none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub disturbed_equally_p: Option<f64>,
     /// Fixed and marginal CPU of the proxies of each mesh whose idle proxies were sampled.
     #[serde(default)]
