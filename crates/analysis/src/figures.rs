@@ -31,26 +31,6 @@ pub fn ms(ns: f64) -> String {
     significant(ns / 1e6)
 }
 
-/// A difference in nanoseconds with its interval: `1.9 ms (1.7 to 2.1)`.
-#[must_use]
-pub fn duration_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
-    let largest = [Some(value), low, high]
-        .into_iter()
-        .flatten()
-        .fold(0.0, |m: f64, x| m.max(x.abs()));
-    let (scale, unit) = duration_unit(largest);
-    let scaled = |x: Option<f64>| x.map(|x| x / scale);
-    interval(value / scale, scaled(low), scaled(high), unit)
-}
-
-/// A difference in nanoseconds as signed milliseconds with its interval and no unit:
-/// `+1.9 (1.7 to 2.1)`.
-#[must_use]
-pub fn ms_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
-    let text = interval(value / 1e6, low.map(|x| x / 1e6), high.map(|x| x / 1e6), "");
-    signed(value, text)
-}
-
 /// Adds a plus sign to the text of a value if the value is above zero.
 #[must_use]
 pub fn signed(value: f64, text: String) -> String {
@@ -334,14 +314,6 @@ mod tests {
         );
         assert_eq!(interval(0.01, Some(-3.4), Some(3.6), ""), "0 (-3 to 4)");
         assert_eq!(interval(1.9234, None, None, "ms"), "1.92 ms");
-        assert_eq!(
-            ms_interval(1_923_400.0, Some(1.71e6), Some(2.14e6)),
-            "+1.9 (1.7 to 2.1)"
-        );
-        assert_eq!(
-            duration_interval(-20_000.0, Some(-70_000.0), Some(30_000.0)),
-            "-20 µs (-70 to 30)"
-        );
     }
 
     #[test]

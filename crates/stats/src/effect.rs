@@ -209,7 +209,7 @@ fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// The rank of the lower end of the interval among the means, from 1: the number of values of the
-/// statistic that together have at most the probability `tail`. 0 if there is none.
+/// statistic that together have at most the probability `tail`; 0 if a single value already has more.
 fn lower_rank(values: usize, at_most: &[f64], tail: f64) -> usize {
     if at_most.is_empty() {
         let (mean, deviation) = signed_rank_moments(values);

@@ -12,7 +12,7 @@ use crate::figures;
 /// Longest title that is used in a sentence. If a title is longer, the name is used.
 const TITLE_CHARS: usize = 48;
 
-/// Below this p-value, meshes were disturbed unequally often, and no answer is stated.
+/// Below this p-value, some meshes were disturbed more often than others, and no answer is stated.
 const DISTURBED_P_MIN: f64 = 0.05;
 
 /// Most meshes for which also the pairs without the baseline have a sentence.

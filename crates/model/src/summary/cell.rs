@@ -13,7 +13,7 @@ use crate::trial::MemoryKind;
 use crate::verdict::Verdict;
 use crate::worker::Plane;
 
-/// One mesh under one load: all its valid and suspect trials pooled.
+/// One mesh under one load: the figures of its used trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {

@@ -49,7 +49,8 @@ pub struct Summary {
     /// Invalid if a mesh under a load has no usable trial; suspect if any trial or cell is
     /// suspect, or trials are missing.
     pub grade: Grade,
-    /// The answers: one for each mesh except the baseline, under the highest load.
+    /// The answers: one for each mesh over the baseline and, with up to 3 meshes, for the other pairs,
+    /// under the load with the highest rate.
     pub answers: Vec<Answer>,
     /// Mesh by load, in the order of the plan (loads within meshes).
     pub cells: Vec<Cell>,
@@ -126,7 +127,7 @@ pub struct Answer {
     pub mesh: String,
     /// Load name.
     pub load: String,
-    /// Grade of the cell that the answer rests on (the worse of the mesh's and the baseline's).
+    /// The worse grade of the two cells that are compared.
     pub grade: Grade,
     /// Name of the mesh that it is compared with.
     pub reference: String,
@@ -134,9 +135,8 @@ pub struct Answer {
     pub outcome: Option<Outcome>,
     /// A sentence or two.
     pub text: String,
-    /// Correction of the sentence for multiple comparisons, such as `Among the 12 comparisons of
-    /// this report, the difference in p99 may be chance (Holm's correction).`; absent if the
-    /// correction changes nothing.
+    /// What qualifies the sentence: other trials that give another outcome, and failed requests;
+    /// absent if nothing does.
     pub caution: Option<String>,
 }
 
