@@ -11,14 +11,17 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, getpeername, recv, send,
     socket_with, sockopt,
 };
+use rustix::thread::{NanosleepRelativeResult, clock_nanosleep_relative};
 use rustix::time::{ClockId, clock_gettime};
 use tare_model::load::Pace;
 
 use super::kernel_timestamps::KernelTimestamps;
 use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes};
+use arrivals::{Arrivals, SocketArrivals};
 use timer::Timer;
 use wake::WakeDelay;
 
+mod arrivals;
 mod timer;
 mod wake;
 
@@ -49,6 +52,7 @@ struct Socket {
     listed: bool,
     /// Whether the peer has closed its side: the stream ends after the buffered bytes.
     hangup: bool,
+    arrivals: SocketArrivals,
 }
 
 impl Socket {
@@ -72,6 +76,7 @@ pub(crate) struct EpollDriver {
     /// Sockets that may be unread, without duplicates.
     unread: Vec<ConnId>,
     timestamps: Option<KernelTimestamps>,
+    arrivals: Arrivals,
     generation: u32,
     events: Box<[epoll::Event; BATCH]>,
     /// How late the kernel wakes this thread; `None`: it never sleeps.
@@ -120,6 +125,7 @@ impl EpollDriver {
             sockets: Vec::new(),
             unread: Vec::new(),
             timestamps: None,
+            arrivals: Arrivals::new(),
             generation: 0,
             events: Box::new([event; BATCH]),
             wake: None,
@@ -171,6 +177,23 @@ impl EpollDriver {
             true => 0,
             false => left.max(self.shortest_sleep_ns),
         }
+    }
+
+    /// Sleeps until shortly before `until`, whatever arrives, and returns the time.
+    fn sleep(&mut self, now: u64, until: u64) -> u64 {
+        let sleep_ns = self.sleep_ns(until.saturating_sub(now), until);
+        let Some(wake) = self.wake.as_mut().filter(|_| sleep_ns > 0) else {
+            return now;
+        };
+        let outcome = clock_nanosleep_relative(ClockId::Monotonic, &timespec(sleep_ns));
+        let after = clock();
+        self.idle_ns += after - now;
+        // After a signal, which ends a sleep early, the caller waits for the rest.
+        if matches!(outcome, NanosleepRelativeResult::Ok) {
+            wake.observe((after - now).saturating_sub(sleep_ns));
+        }
+        self.arrivals.slept();
+        after
     }
 
     /// Sets the shortest sleep of the next period from the share of busy time in the last one.
@@ -364,14 +387,16 @@ impl Driver for EpollDriver {
             Err(errno) => return Err(fault(errno)),
         }
         self.generation = self.generation.wrapping_add(1);
-        let socket = Socket {
-            fd,
+        let mut socket = Socket {
             generation: self.generation,
             unread: false,
             listed: false,
             hangup: false,
+            arrivals: SocketArrivals::default(),
+            fd,
         };
         self.register(conn, &socket, true, true).map_err(fault)?;
+        socket.arrivals = self.arrivals.opened(&socket.fd);
         let index = conn as usize;
         if self.sockets.len() <= index {
             self.sockets.resize_with(index + 1, || None);
@@ -411,15 +436,22 @@ impl Driver for EpollDriver {
         let Some(Some(socket)) = self.sockets.get_mut(conn as usize) else {
             return Err(Fault::Other);
         };
-        let outcome = if let Some(timestamps) = &mut self.timestamps
-            && timestamps.is_armed(conn)
-        {
-            let outcome = timestamps.recv(conn, &socket.fd, buffer);
+        let armed = self.timestamps.as_ref().is_some_and(|t| t.is_armed(conn));
+        let outcome = if armed || self.arrivals.wanted(&socket.arrivals) {
+            let (arrivals, of_socket) = (&mut self.arrivals, &mut socket.arrivals);
+            let outcome = arrivals.recv(conn, &socket.fd, of_socket, buffer);
+            if let (Some(timestamps), Ok((_, at))) = (&mut self.timestamps, outcome) {
+                timestamps.read(conn, at);
+            }
+            let outcome = outcome.map(|(read, _)| read);
             outcome.map_err(|e| fault(Errno::from_raw_os_error(e as i32)))
         } else {
             let outcome = recv(&socket.fd, &mut *buffer, RecvFlags::empty());
             outcome.map(|(read, _)| read).map_err(fault)
         };
+        if let Ok(read) = outcome {
+            self.arrivals.has_read(read);
+        }
         let unread = match outcome {
             // A read that does not fill the buffer has emptied the socket.
             Ok(read) => read == buffer.len() || socket.hangup,
@@ -433,6 +465,9 @@ impl Driver for EpollDriver {
     }
 
     fn want_writable(&mut self, conn: ConnId, wanted: bool) {
+        if let Some(Some(socket)) = self.sockets.get_mut(conn as usize) {
+            self.arrivals.wants_writable(&mut socket.arrivals, wanted);
+        }
         if let Some(Some(socket)) = self.sockets.get(conn as usize) {
             // Fails only for a descriptor that is not registered, and this one is registered.
             self.register(conn, socket, wanted, false).ok();
@@ -441,8 +476,11 @@ impl Driver for EpollDriver {
 
     fn close(&mut self, conn: ConnId) {
         let socket = self.sockets.get_mut(conn as usize);
-        if socket.and_then(Option::take).is_some_and(|s| s.listed) {
-            self.unread.retain(|&listed| listed != conn);
+        if let Some(socket) = socket.and_then(Option::take) {
+            self.arrivals.closed(&socket.arrivals);
+            if socket.listed {
+                self.unread.retain(|&listed| listed != conn);
+            }
         }
         if let Some(timestamps) = &mut self.timestamps {
             timestamps.closed(conn);
@@ -474,9 +512,22 @@ impl Driver for EpollDriver {
     }
 
     #[inline]
+    fn read_later(&mut self, allowed: bool) {
+        self.arrivals.allow(allowed);
+    }
+
+    #[inline]
+    fn arrival(&mut self, conn: ConnId) -> Option<u64> {
+        self.arrivals.of(conn)
+    }
+
+    #[inline]
     fn wait(&mut self, mut now: u64, until: u64, ready: &mut Vec<Ready>) -> u64 {
         ready.clear();
         self.report_unread(ready);
+        if ready.is_empty() && self.arrivals.may_read_later() {
+            now = self.sleep(now, until);
+        }
         loop {
             let sleep_ns = match ready.is_empty() {
                 true => self.sleep_ns(until.saturating_sub(now), until),
@@ -486,6 +537,9 @@ impl Driver for EpollDriver {
             let before = std::mem::replace(&mut now, clock());
             if ready.is_empty() && (count == 0 || sleep_ns > 0) {
                 self.idle_ns += now - before;
+            }
+            if sleep_ns > 0 {
+                self.arrivals.slept_until_ready();
             }
             if count == 0
                 && sleep_ns > 0

@@ -6,7 +6,7 @@
 //! a request that is sent by a single call has one.
 
 use std::io::IoSliceMut;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -22,7 +22,7 @@ const ARMED_MAX: usize = 16;
 /// Number of readings of the clocks. The reading with the least uncertainty is used.
 const CLOCK_READINGS: usize = 3;
 /// Buffer for the control messages of one call.
-const CONTROL_BYTES: usize = 512;
+pub(super) const CONTROL_BYTES: usize = 512;
 
 /// The sampler of one driver.
 pub(super) struct KernelTimestamps {
@@ -72,9 +72,7 @@ impl KernelTimestamps {
         let receive_enabler = socket_with(inet, stream, SocketFlags::CLOEXEC, None)
             .map_err(|e| e.to_string())
             .and_then(|fd| {
-                let flags = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
-                    | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
-                setsockopt(&fd, sockopt::Timestamping, &flags).map_err(|e| e.to_string())?;
+                request_receive_timestamps(&fd).map_err(|e| e.to_string())?;
                 Ok(fd)
             });
         match receive_enabler {
@@ -168,27 +166,12 @@ impl KernelTimestamps {
         }
     }
 
-    /// Reads from an armed connection.
+    /// Records that bytes were read from an armed connection.
     #[cold]
-    pub(super) fn recv(
-        &mut self,
-        conn: ConnId,
-        fd: &OwnedFd,
-        buffer: &mut [u8],
-    ) -> Result<usize, Errno> {
-        let mut iov = [IoSliceMut::new(buffer)];
-        let message = recvmsg::<()>(
-            fd.as_raw_fd(),
-            &mut iov,
-            Some(&mut self.control),
-            MsgFlags::empty(),
-        )?;
-        let read = message.bytes;
-        let timestamp = software_timestamp(message.cmsgs().ok());
+    pub(super) fn read(&mut self, conn: ConnId, received: Option<u64>) {
         if let Some(sample) = self.sample(conn) {
-            sample.received = timestamp.or(sample.received);
+            sample.received = received.or(sample.received);
         }
-        Ok(read)
     }
 
     /// Records the finished request on `conn`.
@@ -200,13 +183,8 @@ impl KernelTimestamps {
             self.drain(conn, fd);
         }
         let (_, sample) = self.armed.swap_remove(at);
-        // Timestamps are disabled again, because an unread one in the queue would wake the loop.
-        setsockopt(
-            &fd.as_fd(),
-            sockopt::Timestamping,
-            &TimestampingFlag::empty(),
-        )
-        .ok();
+        // No more send timestamps, because an unread one in the queue would wake the loop.
+        request_receive_timestamps(fd).ok();
         match (sample.sent, sample.received) {
             (Some(sent), Some(received)) if sample.started && sample.sends == 1 => {
                 self.record(sent, received, times);
@@ -238,7 +216,15 @@ impl KernelTimestamps {
     }
 }
 
-fn software_timestamp(messages: Option<impl Iterator<Item = Control>>) -> Option<u64> {
+/// Requests receive timestamps, and no others.
+pub(super) fn request_receive_timestamps(fd: &OwnedFd) -> Result<(), Errno> {
+    let flags = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
+    setsockopt(fd, sockopt::Timestamping, &flags)
+}
+
+/// The timestamp in a message, in nanoseconds since 1970.
+pub(super) fn software_timestamp(messages: Option<impl Iterator<Item = Control>>) -> Option<u64> {
     messages?.find_map(|message| match message {
         Control::ScmTimestampsns(timestamps) => {
             let ns = timestamps.system.tv_sec() as u64 * 1_000_000_000
@@ -251,7 +237,7 @@ fn software_timestamp(messages: Option<impl Iterator<Item = Control>>) -> Option
 
 /// The offset between the clock of the kernel's timestamps and the driver's clock, and its
 /// uncertainty, in nanoseconds.
-fn real_minus_monotonic() -> (i64, u64) {
+pub(super) fn real_minus_monotonic() -> (i64, u64) {
     let read = |clock| {
         let t = clock_gettime(clock);
         t.tv_sec * 1_000_000_000 + t.tv_nsec

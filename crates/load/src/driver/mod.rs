@@ -118,6 +118,18 @@ pub(crate) trait Driver {
     /// Why nothing was read.
     fn recv(&mut self, conn: ConnId, buffer: &mut [u8]) -> Result<usize, Fault>;
 
+    /// When the bytes of the latest [`Self::recv`] on this connection arrived, if that may be
+    /// long before it; see [`Self::read_later`].
+    #[inline]
+    fn arrival(&mut self, _conn: ConnId) -> Option<u64> {
+        None
+    }
+
+    /// Allows that [`Self::wait`] sleeps until its end although connections become readable, where
+    /// [`Self::arrival`] knows when their bytes arrived. Not allowed before the first call.
+    #[inline]
+    fn read_later(&mut self, _allowed: bool) {}
+
     /// Sets whether `writable` is reported.
     fn want_writable(&mut self, conn: ConnId, wanted: bool);
 
@@ -151,6 +163,7 @@ pub(crate) struct RequestTimes {
     pub intended: u64,
     /// When the engine wrote it.
     pub sent: u64,
-    /// When the engine had the complete response.
+    /// When the response was complete: when the engine had read it, or
+    /// [when it arrived](Driver::arrival).
     pub done: u64,
 }

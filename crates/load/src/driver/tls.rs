@@ -457,6 +457,14 @@ impl<D: Driver> Driver for TlsDriver<D> {
         self.decrypt(conn, buffer)
     }
 
+    fn arrival(&mut self, conn: ConnId) -> Option<u64> {
+        self.inner.arrival(conn)
+    }
+
+    fn read_later(&mut self, allowed: bool) {
+        self.inner.read_later(allowed);
+    }
+
     fn want_writable(&mut self, conn: ConnId, wanted: bool) {
         match self.conns.get_mut(conn as usize) {
             Some(Some(tls)) => {

@@ -193,6 +193,11 @@ impl Pool {
         }
     }
 
+    /// Whether a connection is probably idle. One that has closed since may still be in the queue.
+    pub(super) fn has_idle(&self) -> bool {
+        !self.idle.is_empty()
+    }
+
     pub(super) fn addresses(&self) -> usize {
         self.addrs.len()
     }

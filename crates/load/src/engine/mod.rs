@@ -266,9 +266,16 @@ impl<'a, D: Driver> Engine<'a, D> {
         self.begin(start);
         let mut ready: Vec<Ready> = Vec::with_capacity(128);
         while !self.over() {
-            let until = self.next.at.min(self.next_sweep).min(self.marks.next);
+            // A sweep may wait for the next slot, which saves a wake-up.
+            let sweep = match self.next.at < self.next_sweep + SWEEP_NS {
+                true => u64::MAX,
+                false => self.next_sweep,
+            };
+            let until = self.next.at.min(sweep).min(self.marks.next);
             // The clock is read again after a send, whose time would otherwise count as idle.
             let now = self.fresh_now();
+            let may_read_later = self.may_read_later();
+            self.driver.read_later(may_read_later);
             self.now = self.driver.wait(now, until, &mut ready);
             self.stale = false;
             for r in &ready {
@@ -299,6 +306,16 @@ impl<'a, D: Driver> Engine<'a, D> {
             }
         }
         self.finish();
+    }
+
+    /// Whether nothing but statistics waits for a response: each origin has an idle connection for
+    /// the next slot, and all connections are open.
+    fn may_read_later(&self) -> bool {
+        let ready = |p: &Pool| !p.multiplexed && p.connecting == 0 && p.has_idle();
+        self.plan.open_loop.is_some()
+            && self.down == 0
+            && self.waiting == 0
+            && self.pools.iter().all(ready)
     }
 
     /// Latest reading of the driver's clock.

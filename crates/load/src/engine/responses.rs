@@ -69,8 +69,10 @@ impl<D: Driver> Engine<'_, D> {
     }
 
     fn complete(&mut self, id: ConnId, response: Response, clean: bool) {
+        let arrival = self.driver.arrival(id);
         let conn = &mut self.conns[id as usize];
-        let (at, done, name) = (conn.at, self.now, conn.name);
+        let (at, name) = (conn.at, conn.name);
+        let done = arrival.map_or(self.now, |ns| ns.clamp(at.sent.min(self.now), self.now));
         // After a response to an incomplete request the connection cannot be used again.
         let whole = clean && response.keep_alive && conn.state == State::Busy;
         conn.reset_backoff();

@@ -144,6 +144,7 @@ pub(crate) fn run_world(
     });
     driver.send_bytes_max = [0, 0, 40, 5_000][rng.below(4) as usize];
     driver.send_refused_first = rng.below(8) == 0;
+    driver.reads_later = rng.below(2) == 0;
     if rng.below(3) == 0 {
         driver.stalls = vec![(S + rng.below(200) * MS, rng.below(200) * MS)];
     }

@@ -63,6 +63,8 @@ struct SimConn {
     want_writable: bool,
     refused: bool,
     writable_at: u64,
+    /// When the latest bytes arrived.
+    arrived_at: u64,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,6 +98,11 @@ pub(crate) struct SimDriver<S> {
     pub send_refused_first: bool,
     /// Stalls of the generator itself: start and length, in order.
     pub stalls: Vec<(u64, u64)>,
+    /// Whether waits continue although bytes arrive, where the engine allows it.
+    pub reads_later: bool,
+    /// Number of waits.
+    pub waits: u64,
+    later_allowed: bool,
 }
 
 /// Duration of one reading of the clock: time also passes within the loop.
@@ -128,6 +135,9 @@ impl<S: SimServer> SimDriver<S> {
             connected_ns: 0,
             send_refused_first: false,
             stalls: Vec::new(),
+            reads_later: false,
+            waits: 0,
+            later_allowed: false,
         }
     }
 
@@ -165,16 +175,16 @@ impl<S: SimServer> SimDriver<S> {
     /// Applies all events that are due.
     fn settle(&mut self) {
         while self.heap.peek().is_some_and(|Reverse(h)| h.0 <= self.now) {
-            let Some(Reverse((_, _, conn, generation, what))) = self.heap.pop() else {
+            let Some(Reverse((at, _, conn, generation, what))) = self.heap.pop() else {
                 return;
             };
             if self.conn(conn).generation == generation {
-                self.apply(conn, what);
+                self.apply(at, conn, what);
             }
         }
     }
 
-    fn apply(&mut self, conn: ConnId, what: SimEvent) {
+    fn apply(&mut self, at: u64, conn: ConnId, what: SimEvent) {
         let c = self.conn(conn);
         match what {
             SimEvent::Connected(Ok(steps)) => {
@@ -184,6 +194,7 @@ impl<S: SimServer> SimDriver<S> {
             SimEvent::Connected(Err(f)) => c.outcome = Some(Err(FAULTS[usize::from(f)])),
             SimEvent::Step(Step::Bytes(_, bytes)) if !c.eof && !c.reset => {
                 c.inbound.extend_from_slice(&bytes);
+                c.arrived_at = at;
             }
             SimEvent::Step(Step::Close(_)) => c.eof = true,
             SimEvent::Step(Step::Reset(_)) => c.reset = true,
@@ -345,6 +356,15 @@ impl<S: SimServer> Driver for SimDriver<S> {
         Ok(n)
     }
 
+    fn arrival(&mut self, conn: ConnId) -> Option<u64> {
+        let at = self.conn(conn).arrived_at;
+        self.reads_later.then_some(at)
+    }
+
+    fn read_later(&mut self, allowed: bool) {
+        self.later_allowed = allowed;
+    }
+
     fn want_writable(&mut self, conn: ConnId, wanted: bool) {
         self.conn(conn).want_writable = wanted;
     }
@@ -361,6 +381,12 @@ impl<S: SimServer> Driver for SimDriver<S> {
         ready.clear();
         // Idle time begins with the caller's reading of the clock, as in the real driver.
         self.idle_ns += self.now - now;
+        self.waits += 1;
+        self.report_ready(ready);
+        if ready.is_empty() && self.reads_later && self.later_allowed {
+            self.advance(until);
+        }
+        ready.clear();
         loop {
             self.settle();
             self.report_ready(ready);

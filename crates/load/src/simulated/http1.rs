@@ -80,6 +80,40 @@ fn the_latency_of_a_steady_server_is_reported_exactly() {
 }
 
 #[test]
+fn responses_that_are_read_later_have_the_same_latency_and_wait() {
+    // Delays shorter and longer than the time between slots, and too few connections for them.
+    for (delay, connections) in [(MS / 4, 50), (7 * MS, 50), (7 * MS, 12), (7 * MS, 6)] {
+        let spec = LoadSpec {
+            connections,
+            ..ten_seconds()
+        };
+        let of = |reads_later| {
+            let mut driver = steady(delay);
+            driver.reads_later = reads_later;
+            (run(&mut driver, &spec), driver.waits)
+        };
+        let ((now, waits), (later, waits_later)) = (of(false), of(true));
+        assert_eq!(now.counts, later.counts);
+        for (now, later) in [
+            (now.latency_ns.p50, later.latency_ns.p50),
+            (now.latency_ns.max, later.latency_ns.max),
+            (now.service_time_ns.p50, later.service_time_ns.p50),
+            (MS + now.wait_ns.max, MS + later.wait_ns.max),
+            (MS + now.lateness_ns.max, MS + later.lateness_ns.max),
+        ] {
+            within(later, now, 0.01);
+        }
+        // One wake-up for each request in the place of two, if connections are idle.
+        let expected = if connections == 6 { 1.0 } else { 0.55 };
+        let share = waits_later as f64 / waits as f64;
+        assert!(
+            (share - expected).abs() < 0.06,
+            "{delay}, {connections}: {share}"
+        );
+    }
+}
+
+#[test]
 fn time_spent_sending_is_not_idle_time() {
     let mut driver = steady(MS);
     driver.send_ns = 400_000;

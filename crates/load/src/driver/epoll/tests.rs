@@ -62,7 +62,7 @@ fn a_timer_ends_waits_with_nanosecond_resolution() {
 
 #[test]
 fn an_expiration_after_its_wait_is_discarded() {
-    let (mut driver, mut peer) = connected();
+    let (mut driver, mut peer) = connected(Pace::Spin);
     driver.timer = Some(Timer::new(&driver.epoll).unwrap());
     peer.write_all(b"0123").unwrap();
     assert_eq!(driver.poll(1_000_000_000), Ok(1));
@@ -77,14 +77,104 @@ fn an_expiration_after_its_wait_is_discarded() {
 }
 
 /// A driver with one open connection, and the peer's end of the connection.
-fn connected() -> (EpollDriver, std::net::TcpStream) {
+fn connected(pace: Pace) -> (EpollDriver, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut driver = EpollDriver::new(Pace::Spin).unwrap();
+    let mut driver = EpollDriver::new(pace).unwrap();
     driver.connect(0, listener.local_addr().unwrap()).unwrap();
     let peer = listener.accept().unwrap().0;
     assert!(waited(&mut driver).unwrap().writable);
     driver.connected(0).unwrap();
     (driver, peer)
+}
+
+/// Lets the peer send `bytes`, and returns instants before they arrived and after it.
+fn sent(driver: &EpollDriver, peer: &mut std::net::TcpStream, bytes: &[u8]) -> (u64, u64) {
+    let before = clock();
+    peer.write_all(bytes).unwrap();
+    let fd = driver.fd(0).unwrap();
+    let mut there = vec![0; bytes.len()];
+    while recv(fd, &mut there[..], RecvFlags::PEEK).map(|(read, _)| read) != Ok(bytes.len()) {
+        assert!(
+            clock() - before < 10_000_000_000,
+            "the bytes did not arrive"
+        );
+    }
+    (before, clock())
+}
+
+/// Reads one byte at a time until one has a timestamp: the kernel begins to record them some time
+/// after the first request for them.
+fn prove(driver: &mut EpollDriver, peer: &mut std::net::TcpStream) {
+    for _ in 0..5_000 {
+        sent(driver, peer, b"x");
+        assert_eq!(driver.recv(0, &mut [0; 64]), Ok(1));
+        if driver.arrivals.may_read_later() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("no byte has a timestamp");
+}
+
+/// The clocks of the driver and of timestamps are read one after the other, and the system's time
+/// may be adjusted between them.
+const CLOCKS_NS: u64 = 2_000_000;
+
+#[test]
+fn bytes_read_later_have_the_time_of_their_arrival() {
+    let (mut driver, mut peer) = connected(Pace::Sleep);
+    driver.read_later(true);
+    let (mut ready, mut buffer) = (Vec::new(), [0; 64]);
+    // The socket has shown no timestamp yet, so its first bytes end the wait.
+    peer.write_all(b"first").unwrap();
+    let far = clock() + 60_000_000_000;
+    assert!(driver.wait(clock(), far, &mut ready) < far);
+    assert_eq!(driver.recv(0, &mut buffer), Ok(5));
+    assert_eq!(driver.arrival(0), None);
+    prove(&mut driver, &mut peer);
+
+    let (before, after) = sent(&driver, &mut peer, b"second");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let until = clock() + 1_000_000;
+    let now = driver.wait(clock(), until, &mut ready);
+    assert!(now >= until - 200_000, "the wait ended before its sleep");
+    while ready.is_empty() {
+        driver.wait(clock(), clock(), &mut ready);
+    }
+    assert_eq!(driver.recv(0, &mut buffer), Ok(6));
+    let arrival = driver.arrival(0).unwrap();
+    let possible = before - CLOCKS_NS..after + CLOCKS_NS;
+    assert!(
+        possible.contains(&arrival),
+        "{arrival} is not in {possible:?}"
+    );
+    assert!(arrival < now - 15_000_000);
+}
+
+#[test]
+fn nothing_is_read_later_where_it_would_delay_the_peer_or_lose_the_time() {
+    let (mut driver, mut peer) = connected(Pace::Sleep);
+    let mut buffer = vec![0; 64 * 1024];
+    let allowed = |driver: &EpollDriver| driver.arrivals.may_read_later();
+    driver.read_later(true);
+    assert!(!allowed(&driver), "no timestamp has been seen");
+    prove(&mut driver, &mut peer);
+    driver.read_later(false);
+    assert!(!allowed(&driver));
+    driver.read_later(true);
+    driver.want_writable(0, true);
+    driver.want_writable(0, true);
+    assert!(!allowed(&driver), "a request is written in part");
+    driver.want_writable(0, false);
+    assert!(allowed(&driver));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    driver.connect(1, listener.local_addr().unwrap()).unwrap();
+    assert!(!allowed(&driver), "the new socket has shown no timestamp");
+    driver.close(1);
+    assert!(allowed(&driver));
+    sent(&driver, &mut peer, &[0; 20_000]);
+    assert_eq!(driver.recv(0, &mut buffer), Ok(20_000));
+    assert!(!allowed(&driver), "responses are large");
 }
 
 /// Waits up to a second for a report; `None` without one.
@@ -105,7 +195,7 @@ fn nothing_is_ready(driver: &mut EpollDriver) {
 
 #[test]
 fn a_connection_is_reported_until_it_is_read_to_the_end() {
-    let (mut driver, mut peer) = connected();
+    let (mut driver, mut peer) = connected(Pace::Spin);
     nothing_is_ready(&mut driver);
     peer.write_all(b"0123456789").unwrap();
     let mut buffer = [0; 4];
@@ -127,7 +217,7 @@ fn a_connection_is_reported_until_it_is_read_to_the_end() {
 
 #[test]
 fn the_end_is_reported_until_the_connection_is_closed() {
-    let (mut driver, mut peer) = connected();
+    let (mut driver, mut peer) = connected(Pace::Spin);
     peer.write_all(b"last").unwrap();
     drop(peer);
     let mut buffer = [0; 64];
@@ -144,7 +234,7 @@ fn the_end_is_reported_until_the_connection_is_closed() {
 
 #[test]
 fn unread_bytes_stay_reported_when_write_interest_changes() {
-    let (mut driver, mut peer) = connected();
+    let (mut driver, mut peer) = connected(Pace::Spin);
     peer.write_all(b"0123").unwrap();
     assert!(waited(&mut driver).unwrap().readable);
     driver.want_writable(0, true);
@@ -160,7 +250,7 @@ fn unread_bytes_stay_reported_when_write_interest_changes() {
 
 #[test]
 fn an_unread_connection_can_be_replaced_by_another() {
-    let (mut driver, mut peer) = connected();
+    let (mut driver, mut peer) = connected(Pace::Spin);
     peer.write_all(b"0123").unwrap();
     assert!(waited(&mut driver).unwrap().readable);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
