@@ -327,6 +327,7 @@ fn resources_of_an_adaptive_plan_have_the_raised_confidence() {
 fn cpu_of_proxies_is_a_fixed_part_and_one_for_each_request() {
     let mut plan = support::quick();
     plan.loads.remove(0);
+    plan.workload.graph = tare_model::graph::builtin("emojivoto").unwrap();
     let summary = analysed(&plan, |r| {
         if r.trial.mesh.name == "envoy" {
             let mut idle = r.resources.clone().unwrap();
@@ -349,8 +350,18 @@ fn cpu_of_proxies_is_a_fixed_part_and_one_for_each_request() {
         "{cpu:?}"
     );
     assert!(cpu.request_ns.low.unwrap() < by_hand && by_hand < cpu.request_ns.high.unwrap());
+    // The services receive 17/3 requests for one of the mix: all but the generator's first pass two
+    // sidecars of services.
+    let hops = cpu.hops_per_request.unwrap();
+    assert!((hops - (2.0 * 17.0 / 3.0 - 1.0)).abs() < 1e-12, "{hops}");
+    let hop = cpu.hop_ns.as_ref().unwrap();
+    assert!((hop.value * hops / by_hand - 1.0).abs() < 1e-9, "{hop:?}");
+    assert_eq!(hop.runs.len(), cpu.request_ns.runs.len());
     let table = tare_report::render_table(&summary, false);
     assert!(table.contains("0.008 (0.008 to 0.008)"), "{table}");
+    assert!(table.contains("per hop, µs"), "{table}");
+    assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
+    assert!(tare_report::render_page(&summary).contains("added by a hop"));
 }
 
 #[test]
