@@ -172,7 +172,9 @@ impl Plan {
         };
         let setups = self.meshes.iter().map(setup).fold(0, u64::saturating_add);
         let meshed = self.meshes.iter();
-        let meshed = meshed.filter(|m| m.data_plane != DataPlaneKind::None).count() as u64;
+        let meshed = meshed
+            .filter(|m| m.data_plane != DataPlaneKind::None)
+            .count() as u64;
         let idle = match self.environment {
             EnvironmentKind::Fake => 0,
             EnvironmentKind::Local => IDLE_NS,
