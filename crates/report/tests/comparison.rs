@@ -166,6 +166,45 @@ fn kinds_of_memory_are_never_compared_with_one_another() {
         found.warnings,
         ["memory is Pss before and Rss after, and is not compared"]
     );
+    // The same holds if one trial differs from the others of its run.
+    let one = |result: &mut TrialResult| {
+        if result.trial.block == 5 {
+            other(result);
+        }
+    };
+    let found = compared(
+        &trials(&plan(6, 1), one),
+        &trials(&plan(6, 2), one),
+        &["memory:+5%"],
+    );
+    assert!(found.thresholds.is_empty());
+    assert_eq!(
+        found.warnings,
+        ["memory is Pss and Rss before and Pss and Rss after, and is not compared"]
+    );
+}
+
+#[test]
+fn meshes_with_other_kinds_of_memory_have_no_ratio_of_memory() {
+    let meshes = [
+        ("bare", "No mesh"),
+        ("envoy", "Envoy"),
+        ("envoy/mtls", "Envoy with mTLS"),
+    ];
+    let plan = support::plan(&meshes, &[200.0], 4);
+    let with = |kinds: [MemoryKind; 2]| {
+        let summary = analysed(&plan, |r| {
+            let processes = &mut r.resources.as_mut().unwrap().processes;
+            let proxies = processes.iter_mut().filter(|p| p.plane == Plane::DataPlane);
+            let of = usize::from(r.trial.mesh.name == "envoy/mtls");
+            proxies.for_each(|p| p.memory_kind = kinds[of]);
+        });
+        let mut ratios = summary.comparisons.iter().flat_map(|c| &c.ratios);
+        ratios.any(|r| r.what == "memory")
+    };
+    assert!(with([MemoryKind::Pss, MemoryKind::Pss]));
+    assert!(!with([MemoryKind::Pss, MemoryKind::Rss]));
+    assert!(!with([MemoryKind::Rss, MemoryKind::WorkingSet]));
 }
 
 #[test]
