@@ -24,8 +24,8 @@ pub(crate) fn is_disturbed(verdict: &Verdict) -> bool {
 }
 
 /// Marks all used trials but those of the last complete attempt at each block, and those of disturbed blocks. If
-/// every block is disturbed, all of the last attempts are used, and the result is true.
-pub(crate) fn select(trials: &mut [Trial<'_>]) -> bool {
+/// every block is disturbed, all of the last attempts are used.
+pub(crate) fn select(trials: &mut [Trial<'_>]) {
     let mut attempts: BTreeMap<(u32, u32), usize> = BTreeMap::new();
     for spec in trials.iter().map(|t| &t.result.trial) {
         *attempts.entry((spec.block, spec.attempt)).or_default() += 1;
@@ -53,5 +53,4 @@ pub(crate) fn select(trials: &mut [Trial<'_>]) -> bool {
             trial.status = TrialStatus::LeftOut;
         }
     }
-    everywhere
 }

@@ -112,11 +112,7 @@ pub(crate) fn decode<'a>(
             ));
         }
     }
-    if blocks::select(&mut trials) {
-        let found = "something outside the trials disturbed every block, so all figures are of \
-                     disturbed trials";
-        notes.push(found.to_owned());
-    }
+    blocks::select(&mut trials);
     trials
 }
 

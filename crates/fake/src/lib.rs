@@ -21,7 +21,9 @@ use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::verdict::Verdict;
 use tare_model::worker::{AgentSpec, Plane, Upstream, WatchedProcess};
 use tare_model::writer::RecordWriter;
-use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
+use tare_run::environment::{
+    Deployed, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
+};
 use tare_run::experiment::{self, Observer, Outcome, RunError, Update};
 use tare_run::store::RunDir;
 use tare_stats::Histogram;
@@ -101,7 +103,7 @@ impl Fake {
 
 impl Environment for Fake {
     type Deployment = FakeDeployment;
-    const SAMPLES_IDLE: bool = true;
+    const IDLE: IdleSampling = IdleSampling::OF_PROCESSES;
 
     async fn prepare(
         &mut self,
@@ -187,7 +189,7 @@ impl Environment for Fake {
         deployment.loaded |= matches!(spec, WorkerSpec::Generator(_));
         let mut lines = match &spec {
             WorkerSpec::Generator(spec) => load_lines(spec, Service::new(&deployment.trial)),
-            WorkerSpec::Agent(spec) => {
+            WorkerSpec::Agent(spec) | WorkerSpec::IdleAgent(spec) => {
                 let others = match self.has(Fault::Neighbour(index)) {
                     true => 0.5,
                     false => 0.0,

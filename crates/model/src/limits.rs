@@ -1,6 +1,8 @@
 //! The limits that plans, specifications and commands share. A value above its limit is
 //! refused where it is read.
 
+use crate::units::format_duration_ns;
+
 /// Highest rate of a load, in requests per second.
 pub const RATE_RPS_MAX: f64 = 1e8;
 /// [`RATE_RPS_MAX`] as it is written in messages.
@@ -28,3 +30,26 @@ pub const INSTANCES_MAX: u32 = 1_000;
 
 /// One hour.
 pub const HOUR_NS: u64 = 3_600_000_000_000;
+
+/// Checks that a measured window has a length that a load can have, an end in nanoseconds since 1970
+/// that fits into 64 bits, and a length above 0 if slots were due in it.
+///
+/// # Errors
+/// What was found and expected, as a fragment of a sentence.
+pub fn check_window(start_unix_ns: u64, window_ns: u64, has_slots: bool) -> Result<(), String> {
+    if window_ns > TIME_NS_MAX {
+        return Err(format!(
+            "found a window of {}, expected at most {}",
+            format_duration_ns(window_ns),
+            format_duration_ns(TIME_NS_MAX)
+        ));
+    }
+    if start_unix_ns.checked_add(window_ns).is_none() {
+        let found = format!("found a window that starts at {start_unix_ns} ns since 1970");
+        return Err(format!("{found}, expected an end below 2^64 ns"));
+    }
+    match window_ns == 0 && has_slots {
+        true => Err("found slots in a window of 0 s".to_owned()),
+        false => Ok(()),
+    }
+}

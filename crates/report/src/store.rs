@@ -133,11 +133,14 @@ fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
     let dir = trials.join(name);
     let shown = printable(&name.to_string_lossy());
     let read = read_document(&dir.join(layout::RESULT));
-    let named = read.and_then(|result: TrialResult| match result.trial.check_names() {
-        Ok(()) => Ok(result),
-        Err(found) => Err(printable(&found)),
+    let checked = read.and_then(|result: TrialResult| {
+        let names = result.trial.check_names();
+        match names.and_then(|()| result.check_windows()) {
+            Ok(()) => Ok(result),
+            Err(found) => Err(printable(&found)),
+        }
     });
-    let mut result = match named {
+    let mut result = match checked {
         Ok(result) => result,
         Err(found) => {
             let file = layout::RESULT;
@@ -303,20 +306,9 @@ fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Content, String> {
     let mut reader =
         BufReader::with_capacity(READ_BYTES, File::open(path).map_err(|e| io_words(&e))?);
     let mut line = String::new();
-    loop {
-        line.clear();
-        let read = reader
-            .by_ref()
-            // A longer line is refused by the stream.
-            .take(LINE_BYTES_MAX as u64 + 1)
-            .read_line(&mut line)
-            .map_err(|e| io_words(&e))?;
-        if read == 0 {
-            break;
-        }
-        stream
-            .line(line.trim_end_matches('\n'))
-            .map_err(|e| printable(&e.to_string()))?;
+    // A line above the limit is refused by the stream.
+    while next_line(&mut reader, &mut line).map_err(|e| io_words(&e))? {
+        stream.line(&line).map_err(|e| printable(&e.to_string()))?;
     }
     let (log, seconds) = (stream.hlog(), stream.take_seconds());
     let result = stream.finish().map_err(|e| printable(&e.to_string()))?;
@@ -325,4 +317,34 @@ fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Content, String> {
         seconds,
         log,
     })
+}
+
+/// Reads the next line of a stream into `line`, without its newline; false at the end. A line above
+/// [`LINE_BYTES_MAX`] is read in pieces, whose first is one byte longer than a record can be.
+pub(crate) fn next_line(reader: &mut impl BufRead, line: &mut String) -> std::io::Result<bool> {
+    line.clear();
+    let mut limited = reader.by_ref().take(LINE_BYTES_MAX as u64 + 1);
+    let read = limited.read_line(line)?;
+    line.truncate(line.trim_end_matches('\n').len());
+    Ok(read > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_up_to_the_limit() {
+        let mut line = String::new();
+        let mut reader = &b"a\n\nbc"[..];
+        let mut found = Vec::new();
+        while next_line(&mut reader, &mut line).unwrap() {
+            found.push(line.clone());
+        }
+        assert_eq!(found, ["a", "", "bc"]);
+        // A line without an end.
+        let mut reader = BufReader::new(std::io::repeat(b'x'));
+        assert!(next_line(&mut reader, &mut line).unwrap());
+        assert_eq!(line.len(), LINE_BYTES_MAX + 1);
+    }
 }

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use tare_analysis::{cores, figures};
+use tare_model::plan::EnvironmentKind;
 use tare_model::summary::{
     Cell, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary, TrialRow,
     TrialStatus,
 };
+use tare_model::verdict::Reason;
+use tare_model::worker::Plane;
 
 /// Returns the heading of a load: its rate, and its name unless that is only the rate.
 pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
@@ -22,6 +25,8 @@ pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
 /// whether the machine changed. Sentences with their full stop.
 pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
     let mut sentences = vec![mesh_trials(&summary.mesh_trials)];
+    sentences.extend(every_block_disturbed(&summary.machine.disturbed_by));
+    sentences.extend(generator_share(summary));
     if summary.machine.changed {
         sentences.push(
             "This machine changed its state during the run: ratios hold, absolute figures are of \
@@ -40,6 +45,61 @@ pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// Returns what disturbed every block; `None` if a block was not disturbed.
+fn every_block_disturbed(by: &[Reason]) -> Option<String> {
+    let words: Vec<&str> = by
+        .iter()
+        .map(|reason| match reason {
+            Reason::HostStalled => "stalls of the host",
+            _ => "other users of the CPU",
+        })
+        .collect();
+    (!words.is_empty()).then(|| {
+        format!(
+            "Every block was disturbed by {}: the answers hold for this disturbed machine only.",
+            words.join(" and ")
+        )
+    })
+}
+
+/// Share of the machine's CPU from which on a generator competes with what it measures.
+const GENERATOR_SHARE_HIGH: f64 = 0.25;
+
+/// Returns the share of the machine's CPU that the load generator used in a trial, from the smallest to
+/// the largest. `None` on a cluster, and without samples.
+fn generator_share(summary: &Summary) -> Option<String> {
+    if summary.setup.environment == EnvironmentKind::Kubernetes {
+        return None;
+    }
+    let planes = summary
+        .cells
+        .iter()
+        .filter_map(|c| c.planes.get(&Plane::Generator));
+    let runs = planes.flat_map(|p| p.cpu_cores.runs.iter());
+    let shares: Vec<f64> = runs
+        .map(|cores| cores / f64::from(summary.fingerprint.cores.max(1)))
+        .collect();
+    let least = shares.iter().copied().reduce(f64::min)?;
+    let most = shares.iter().copied().reduce(f64::max)?;
+    let percent = |share: f64| match share < 0.01 {
+        true => format!("{:.1}", share * 100.0),
+        false => format!("{:.0}", share * 100.0),
+    };
+    let range = match (percent(least), percent(most)) {
+        (least, most) if least == most => most,
+        (least, most) => format!("{least} to {most}"),
+    };
+    let warning = match most >= GENERATOR_SHARE_HIGH {
+        true => {
+            " It competes with the meshes for the cores: lower the rate, or use a machine with more cores."
+        }
+        false => "",
+    };
+    Some(format!(
+        "The load generator used {range} % of the machine's CPU.{warning}"
+    ))
 }
 
 /// Returns how many trials of each mesh are used, and what became of the others: `Trials used: 5

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use support::{analysed, legend};
 use tare_analysis::compare::ratio::Level;
 use tare_model::load::transport::TlsResult;
-use tare_model::plan::{Plan, PrecisionTarget, StopRule};
+use tare_model::plan::{EnvironmentKind, Plan, PrecisionTarget, StopRule};
 use tare_model::summary::{Cell, Estimate, MeshComparison, Outcome, QuantileSpread, Summary, Tls};
 use tare_model::trial::order;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
@@ -327,6 +327,7 @@ fn resources_of_an_adaptive_plan_have_the_raised_confidence() {
 fn cpu_of_proxies_is_a_fixed_part_and_one_for_each_request() {
     let mut plan = support::quick();
     plan.loads.remove(0);
+    plan.workload.graph = tare_model::graph::builtin("emojivoto").unwrap();
     let summary = analysed(&plan, |r| {
         if r.trial.mesh.name == "envoy" {
             let mut idle = r.resources.clone().unwrap();
@@ -349,8 +350,49 @@ fn cpu_of_proxies_is_a_fixed_part_and_one_for_each_request() {
         "{cpu:?}"
     );
     assert!(cpu.request_ns.low.unwrap() < by_hand && by_hand < cpu.request_ns.high.unwrap());
+    // The services receive 17/3 requests for one of the mix: all but the generator's first pass two
+    // sidecars of services.
+    let hops = cpu.hops_per_request.unwrap();
+    assert!((hops - (2.0 * 17.0 / 3.0 - 1.0)).abs() < 1e-12, "{hops}");
+    let hop = cpu.hop_ns.as_ref().unwrap();
+    assert!((hop.value * hops / by_hand - 1.0).abs() < 1e-9, "{hop:?}");
+    assert_eq!(hop.runs.len(), cpu.request_ns.runs.len());
     let table = tare_report::render_table(&summary, false);
     assert!(table.contains("0.008 (0.008 to 0.008)"), "{table}");
+    assert!(table.contains("per hop, µs"), "{table}");
+    assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
+    assert!(tare_report::render_page(&summary).contains("added by a hop"));
+}
+
+#[test]
+fn the_generators_share_of_the_machine_is_in_the_first_screen() {
+    let with = |environment, cores: [f64; 2]| {
+        let mut plan = support::plan(&[("bare", "No mesh")], &[400.0], 2);
+        plan.environment = environment;
+        let manifest = support::manifest(&plan);
+        assert_eq!(manifest.fingerprint.cores, 4);
+        let summary = analysed(&plan, |r| {
+            let planes = &mut r.resources.as_mut().unwrap().planes;
+            let generator = planes.get_mut(&Plane::Generator).unwrap();
+            generator.cpu_cores = cores[r.trial.block as usize];
+        });
+        let table = tare_report::render_table(&summary, false);
+        let (first, _) = table.split_once("latency, ms").unwrap();
+        let page = tare_report::render_page(&summary);
+        let is_in_page = page.contains("The load generator used");
+        assert_eq!(is_in_page, first.contains("The load generator used"));
+        first.replace("\n  ", " ")
+    };
+    let local = |cores| with(EnvironmentKind::Local, cores);
+    let first = local([0.16, 0.28]);
+    let words = "The load generator used 4 to 7 % of the machine's CPU.\n";
+    assert!(first.contains(words), "{first}");
+    assert!(local([0.012, 0.012]).contains("used 0.3 % of"), "{first}");
+    let first = local([0.28, 1.2]);
+    let words = "The load generator used 7 to 30 % of the machine's CPU. It competes";
+    assert!(first.contains(words), "{first}");
+    let first = with(EnvironmentKind::Kubernetes, [0.16, 0.28]);
+    assert!(!first.contains("The load generator used"), "{first}");
 }
 
 #[test]

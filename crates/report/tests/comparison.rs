@@ -13,8 +13,9 @@ use tare_model::layout::IdleCores;
 use tare_model::plan::{Plan, PrecisionTarget, StopRule, UNTIL_MIN};
 use tare_model::summary::Outcome;
 use tare_model::summary::comparison::{Comparison, Judged, JudgedBy, ThresholdResult};
-use tare_model::trial::{MemoryKind, TrialResult, order};
+use tare_model::trial::{MemoryKind, PlaneUse, TrialResult, order};
 use tare_model::verdict::{Grade, Reason};
+use tare_model::worker::Plane;
 use tare_report::{
     render_comparison, render_comparison_markdown, render_detectable, render_method,
     render_published,
@@ -165,6 +166,100 @@ fn kinds_of_memory_are_never_compared_with_one_another() {
         found.warnings,
         ["memory is Pss before and Rss after, and is not compared"]
     );
+    // The same holds if one trial differs from the others of its run.
+    let one = |result: &mut TrialResult| {
+        if result.trial.block == 5 {
+            other(result);
+        }
+    };
+    let found = compared(
+        &trials(&plan(6, 1), one),
+        &trials(&plan(6, 2), one),
+        &["memory:+5%"],
+    );
+    assert!(found.thresholds.is_empty());
+    assert_eq!(
+        found.warnings,
+        ["memory is Pss and Rss before and Pss and Rss after, and is not compared"]
+    );
+}
+
+#[test]
+fn meshes_with_other_kinds_of_memory_have_no_ratio_of_memory() {
+    let meshes = [
+        ("bare", "No mesh"),
+        ("envoy", "Envoy"),
+        ("envoy/mtls", "Envoy with mTLS"),
+    ];
+    let plan = support::plan(&meshes, &[200.0], 4);
+    let with = |kinds: [MemoryKind; 2]| {
+        let summary = analysed(&plan, |r| {
+            let processes = &mut r.resources.as_mut().unwrap().processes;
+            let proxies = processes.iter_mut().filter(|p| p.plane == Plane::DataPlane);
+            let of = usize::from(r.trial.mesh.name == "envoy/mtls");
+            proxies.for_each(|p| p.memory_kind = kinds[of]);
+        });
+        let mut ratios = summary.comparisons.iter().flat_map(|c| &c.ratios);
+        ratios.any(|r| r.what == "memory")
+    };
+    assert!(with([MemoryKind::Pss, MemoryKind::Pss]));
+    assert!(!with([MemoryKind::Pss, MemoryKind::Rss]));
+    assert!(!with([MemoryKind::Rss, MemoryKind::WorkingSet]));
+}
+
+#[test]
+fn published_methods_state_the_maxima_of_the_control_plane() {
+    // Cores of the busiest second and MiB of the 4 runs of `envoy`, in order of block.
+    let (cores, mib) = ([0.071, 0.084, 0.069, 0.078], [324.0, 330.0, 318.0, 326.0]);
+    let summary = analysed(&plan(4, 1), |r| {
+        let of = r.trial.block as usize;
+        if r.trial.mesh.name == "envoy" {
+            let plane = PlaneUse {
+                processes: 3,
+                cpu_cores: 0.02,
+                cpu_cores_max: cores[of],
+                memory_mean_bytes: 1.0,
+                memory_max_bytes: (mib[of] * 1_048_576.0) as u64,
+                rss_mean_bytes: 1.0,
+            };
+            let planes = &mut r.resources.as_mut().unwrap().planes;
+            planes.insert(Plane::ControlPlane, plane);
+        }
+    });
+    let cell = &summary.cells[1];
+    let figure = |i: usize, what: &str| {
+        let mut figures = cell.named[i].figures.iter();
+        figures.find(|f| f.what == what).unwrap()
+    };
+    let (cpu, memory) = (
+        figure(0, "control_plane_cpu"),
+        figure(0, "control_plane_memory"),
+    );
+    assert_eq!(
+        (cpu.value, cpu.low, cpu.high),
+        (0.0745, Some(0.069), Some(0.084))
+    );
+    assert_eq!(memory.value, 325.0 * 1_048_576.0);
+    // The mean without the run that has the highest maximum latency.
+    let worst = cell.named[1].dropped.unwrap();
+    let worst = cell.trials_used.iter().position(|t| *t == worst).unwrap();
+    let kept: Vec<f64> = (0..4).filter(|i| *i != worst).map(|i| cores[i]).collect();
+    let cpu = figure(1, "control_plane_cpu");
+    assert_eq!(cpu.runs, kept);
+    assert!((cpu.value - kept.iter().sum::<f64>() / 3.0).abs() < 1e-12);
+    for method in METHODS {
+        let text = render_method(&summary, method).unwrap();
+        assert!(text.contains("control plane  "), "{text}");
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    }
+    let text = render_method(&summary, "kinvolk-2019").unwrap();
+    assert!(
+        text.contains("0.074 (0.069-0.084)") || text.contains("0.075 (0.069-0.084)"),
+        "{text}"
+    );
+    assert!(text.contains("325 (318-330)"), "{text}");
+    let without = render_method(&analysed(&plan(4, 1), |_| {}), "kinvolk-2019").unwrap();
+    assert!(!without.contains("control plane"), "{without}");
 }
 
 #[test]

@@ -23,6 +23,36 @@ fn noisy() -> Summary {
     summarise(&manifest, &stored.collect::<Vec<_>>(), Vec::new())
 }
 
+/// The number before a word in a text.
+fn number_before(text: &str, word: &str) -> f64 {
+    let before = text.split_once(word).unwrap().0;
+    before.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// The sidecars counted each request that left one, the generator's included, over the whole load.
+#[test]
+fn the_graph_predicts_the_hops_that_the_sidecars_counted() {
+    let mut lines = include_str!("runs/noisy-quick.ndjson").lines();
+    let manifest: RunManifest = serde_json::from_str(lines.next().unwrap()).unwrap();
+    let workload = &manifest.plan.workload;
+    let predicted = workload.graph.requests_per_request(&workload.mix).unwrap();
+    let summary = noisy();
+    let proofs = summary.trials.iter().flat_map(|t| &t.proofs);
+    let mut checked = 0;
+    for proof in proofs.filter(|p| p.claim.contains("called services carried the load")) {
+        let requests = number_before(&proof.seen, " requests");
+        let left = number_before(&proof.seen, " left a sidecar");
+        let counted = left / requests;
+        // The warm-up ends within a cycle of the endpoints.
+        assert!(
+            (counted / predicted - 1.0).abs() < 0.01,
+            "{counted}, {predicted}"
+        );
+        checked += 1;
+    }
+    assert!(checked >= 20, "{checked}");
+}
+
 fn ratio<'a>(summary: &'a Summary, mesh: &str, over: &str, load: &str, what: &str) -> &'a Ratio {
     let same = |c: &&MeshComparison| c.mesh == mesh && c.reference == over && c.load == load;
     let pair = summary.comparisons.iter().find(same).unwrap();

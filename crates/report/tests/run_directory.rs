@@ -384,6 +384,35 @@ fn a_result_that_disagrees_with_its_records_is_invalid() {
 }
 
 #[test]
+fn a_trial_with_an_impossible_window_is_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let years = 500 * 365 * 24 * 3_600 * 1_000_000_000_u64;
+    support::write_run(dir.path(), &support::quick(), |result| {
+        let (load, resources) = (result.load.as_mut(), result.resources.as_mut());
+        match result.trial.index {
+            0 => load.unwrap().window_ns = years,
+            1 => load.unwrap().window_start_unix_ns = u64::MAX,
+            2 => load.unwrap().window_ns = 0,
+            3 => resources.unwrap().window_ns = years,
+            _ => {}
+        }
+    });
+    let run = tare_report::load_run(dir.path()).unwrap();
+    let indices: Vec<u32> = run.trials.iter().map(|t| t.result.trial.index).collect();
+    assert_eq!(indices, Vec::from_iter(4..18));
+    let reasons = [
+        "expected at most 720h00m; the trial is skipped",
+        "expected an end below 2^64 ns",
+        "found slots in a window of 0 s",
+        "expected at most 720h00m; the trial is skipped",
+    ];
+    assert_eq!(run.notes.len(), reasons.len(), "{:?}", run.notes);
+    for (note, reason) in run.notes.iter().zip(reasons) {
+        assert!(note.contains(reason), "{note}");
+    }
+}
+
+#[test]
 fn a_write_error_states_its_cause_once() {
     let dir = written();
     std::fs::create_dir_all(dir.path().join(layout::SUMMARY).join("in the way")).unwrap();

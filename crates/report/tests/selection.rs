@@ -124,11 +124,26 @@ fn where_every_block_is_disturbed_all_are_used_and_the_run_is_invalid() {
     let summary = analysed(&support::quick(), |r| invalid(r, Reason::HostStalled));
     assert!(summary.trials.iter().all(|t| t.status == TrialStatus::Used));
     assert_eq!(summary.grade, Grade::Invalid);
+    // The sentence is beside the answers, and there once.
+    let words = "Every block was disturbed by stalls of the host: the answers hold for this disturbed \
+                 machine only.";
+    let table = tare_report::render_table(&summary, false).replace("\n  ", " ");
+    let (first, rest) = table.split_once("latency, ms").unwrap();
     assert!(
-        summary.notes[0].contains("disturbed every block"),
-        "{:?}",
-        summary.notes
+        first.contains(words) && !rest.contains("very block"),
+        "{table}"
     );
+    let page = tare_report::render_page(&summary);
+    let (first, _) = page.split_once("Percentiles").unwrap();
+    assert!(first.contains(words), "{first}");
+    // Blocks that are left out are no reason to doubt the others.
+    let summary = analysed(&support::quick(), |r| {
+        if r.trial.block > 0 {
+            invalid(r, Reason::NoisyNeighbour);
+        }
+    });
+    assert_eq!(summary.machine.disturbed_by, []);
+    assert!(!tare_report::render_page(&summary).contains("Every block was disturbed"));
 }
 
 #[test]

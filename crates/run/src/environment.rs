@@ -20,8 +20,8 @@ pub trait Environment {
     /// A running deployment of this environment.
     type Deployment: Deployed;
 
-    /// Whether an agent can sample the deployment before the load as well.
-    const SAMPLES_IDLE: bool;
+    /// When an agent samples the deployment without load.
+    const IDLE: IdleSampling;
 
     /// Finds or installs the requirements of the plan. Announces slow steps through `say`.
     ///
@@ -74,6 +74,26 @@ pub trait Environment {
     async fn close(self) -> Vec<Event>;
 }
 
+/// The times of the sampling without load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleSampling {
+    /// From the start of the agent to the start of the window.
+    pub lead: Duration,
+    /// Length of the window.
+    pub window: Duration,
+    /// How long after the end of the window the agent may run.
+    pub overdue: Duration,
+}
+
+impl IdleSampling {
+    /// Where an agent is a process on the same machine.
+    pub const OF_PROCESSES: Self = Self {
+        lead: Duration::from_millis(300),
+        window: Duration::from_secs(2),
+        overdue: Duration::from_secs(5),
+    };
+}
+
 /// The part of a deployment that the experiment uses.
 pub trait Deployed {
     /// Addresses for the generator by `(instance, service)`, for every service in the mix of the
@@ -108,6 +128,8 @@ pub enum WorkerSpec {
     Generator(LoadSpec),
     /// A sampler: `tare agent --spec -`.
     Agent(AgentSpec),
+    /// A sampler before the load. Its failure does not change the verdict of the trial.
+    IdleAgent(AgentSpec),
 }
 
 /// A running worker. Dropping it ends the worker.

@@ -217,6 +217,7 @@ impl RunDir {
             .join(layout::RESULT);
         let bytes = fs::read(file).ok()?;
         let result: TrialResult = serde_json::from_slice(&bytes).ok()?;
+        result.check_windows().ok()?;
         result.load.is_some().then_some(result)
     }
 

@@ -4,7 +4,7 @@
 use tare_model::SCHEMA_VERSION;
 use tare_model::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
 
-use crate::compare::figures::{Cell, Side, cells, names};
+use crate::compare::figures::{Cell, Side, SideCell, cells, names};
 use crate::compare::ratio::{Level, Question, correct};
 use crate::compare::setup_differences;
 use crate::compare::stopping;
@@ -83,9 +83,9 @@ fn changes(cell: &Cell, after: &Side<'_>, level: Level, kinds: &mut Vec<String>)
         if before.is_empty() || now.is_empty() {
             return None;
         }
-        if what == "memory" && earlier.memory_kind != later.memory_kind {
-            let kind = |k: &Option<String>| k.clone().unwrap_or_default();
-            let (a, b) = (kind(&earlier.memory_kind), kind(&later.memory_kind));
+        if !earlier.comparable(later, what) {
+            let words = |side: &SideCell| Vec::from_iter(side.memory_kinds.clone()).join(" and ");
+            let (a, b) = (words(earlier), words(later));
             let found = format!("memory is {a} before and {b} after, and is not compared");
             if !kinds.contains(&found) {
                 kinds.push(found);

@@ -54,7 +54,15 @@ fn rows(cells: &[Cell]) -> Vec<ClusterRow> {
     for cell in cells {
         for (what, unit) in names() {
             let values: Vec<&[f64]> = cell.sides.iter().map(|s| s.values(what)).collect();
-            if values.iter().filter(|v| !v.is_empty()).count() < 2 {
+            let mut measured = cell.sides.iter().filter(|s| !s.values(what).is_empty());
+            let (Some(first), Some(second)) = (measured.next(), measured.next()) else {
+                continue;
+            };
+            if ![second]
+                .into_iter()
+                .chain(measured)
+                .all(|s| first.comparable(s, what))
+            {
                 continue;
             }
             let one = |index: usize| compared(index, cell.sides[index].trials, &values);
@@ -181,6 +189,18 @@ mod tests {
             load: "l".into(),
             sides,
         }])
+    }
+
+    #[test]
+    fn kinds_of_memory_are_never_compared_between_clusters() {
+        let with = |kind: &str| SideCell {
+            figures: vec![("memory", "bytes", vec![1.0, 2.0, 3.0])],
+            memory_kinds: [kind.to_owned()].into(),
+            ..cell(1.0)
+        };
+        let rows_with = |kinds: [&str; 3]| rows_of(kinds.map(with).into()).len();
+        assert_eq!(rows_with(["Pss", "Pss", "Pss"]), 1);
+        assert_eq!(rows_with(["Pss", "Pss", "WorkingSet"]), 0);
     }
 
     fn judged(sides: Vec<SideCell>) -> Vec<ClusterCell> {

@@ -1,5 +1,7 @@
 //! The figures of a trial that are compared: by pairs of meshes, of runs, and of clusters.
 
+use std::collections::BTreeSet;
+
 use tare_model::layout::RunManifest;
 use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
@@ -79,7 +81,7 @@ impl Figure {
     /// one another.
     pub(crate) fn comparable(&self, a: &Trial<'_>, b: &Trial<'_>) -> bool {
         let kind = |t: &Trial<'_>| t.memory_kind(Plane::DataPlane);
-        self.what != "memory" || kind(a) == kind(b)
+        self.what != "memory" || (kind(a).is_some() && kind(a) == kind(b))
     }
 }
 
@@ -110,8 +112,8 @@ pub(crate) struct SideCell {
     /// Name, unit and values of the trials, of each figure that was measured. `ratio_p50` and
     /// `ratio_p99` are ratios to the baseline in the same block.
     pub(crate) figures: Vec<(&'static str, &'static str, Vec<f64>)>,
-    /// The measure of the proxies' memory, in words; absent without one.
-    pub(crate) memory_kind: Option<String>,
+    /// The kinds of the proxies' memory in all trials, in words.
+    pub(crate) memory_kinds: BTreeSet<String>,
     /// Times from core to core of the generators, in nanoseconds.
     pub(crate) core_to_core_ns: Vec<f64>,
 }
@@ -139,13 +141,21 @@ impl SideCell {
             }
         }
         figures.retain(|(_, _, values): &(_, _, Vec<f64>)| !values.is_empty());
-        let kind = used.first().and_then(|t| t.memory_kind(Plane::DataPlane));
+        let processes = used.iter().filter_map(|t| t.resources());
+        let processes = processes.flat_map(|r| &r.processes);
+        let proxies = processes.filter(|p| p.plane == Plane::DataPlane);
         Self {
             trials: used.len() as u32,
             figures,
-            memory_kind: kind.map(|kind| format!("{kind:?}")),
+            memory_kinds: proxies.map(|p| format!("{:?}", p.memory_kind)).collect(),
             core_to_core_ns: distances.copied().collect(),
         }
+    }
+
+    /// Whether the values of a figure are of the same kind in both: memory must be of one kind.
+    pub(crate) fn comparable(&self, other: &Self, what: &str) -> bool {
+        let kinds = (&self.memory_kinds, &other.memory_kinds);
+        what != "memory" || (kinds.0.len() == 1 && kinds.0 == kinds.1)
     }
 
     /// The values of a figure; empty if it was not measured.

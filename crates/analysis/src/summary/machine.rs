@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tare_model::plan::Plan;
 use tare_model::summary::{MachineState, MeshTrials, TrialStatus};
+use tare_model::verdict::Reason;
 
-use crate::blocks::is_disturbed;
+use crate::blocks::{disturbance, is_disturbed};
 use crate::trials::Trial;
 use tare_stats::hypothesis::shares_differ;
 use tare_stats::order::median;
@@ -44,7 +45,12 @@ pub(super) fn state(plan: &Plan, trials: &[Trial<'_>]) -> MachineState {
     let order_p = successive(&blocks, plan.seed);
     let most = blocks.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let least = blocks.iter().copied().fold(f64::INFINITY, f64::min);
+    // Disturbed trials are used only if every block is disturbed.
+    let used = trials.iter().filter(|t| t.is_used());
+    let disturbed_by = used.filter_map(|t| disturbance(&t.verdict));
+    let disturbed_by: BTreeSet<Reason> = disturbed_by.map(|f| f.reason).collect();
     MachineState {
+        disturbed_by: disturbed_by.into_iter().collect(),
         changed: order_p.is_some_and(|p| p < ORDER_P_MAX) && most - least >= CHANGE_MIN.ln(),
         order_p,
         blocks: blocks.iter().map(|x| (x - typical).exp()).collect(),

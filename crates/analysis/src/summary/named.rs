@@ -100,11 +100,14 @@ fn figures(
     let mut all: Vec<(&str, Vec<f64>)> = quantiles
         .map(|(name, q)| (name, runs(&|t| latency(t, q))))
         .collect();
-    let plane = |t: &Trial<'_>| t.resources()?.planes.get(&Plane::DataPlane).cloned();
-    let memory = |t: &Trial<'_>| Some(plane(t)?.memory_max_bytes as f64);
-    all.push(("data_plane_cpu", runs(&|t| Some(plane(t)?.cpu_cores_max))));
-    all.push(("data_plane_memory", runs(&memory)));
+    let plane = |t: &Trial<'_>, plane| t.resources()?.planes.get(&plane).cloned();
+    let cpu = |of: Plane| runs(&|t| Some(plane(t, of)?.cpu_cores_max));
+    let memory = |of: Plane| runs(&|t| Some(plane(t, of)?.memory_max_bytes as f64));
+    all.push(("data_plane_cpu", cpu(Plane::DataPlane)));
+    all.push(("data_plane_memory", memory(Plane::DataPlane)));
     all.push(("largest_proxy_memory", runs(&largest_proxy)));
+    all.push(("control_plane_cpu", cpu(Plane::ControlPlane)));
+    all.push(("control_plane_memory", memory(Plane::ControlPlane)));
     all.retain(|(_, runs)| !runs.is_empty());
     all.into_iter()
         .map(|(what, runs)| make(what, runs))

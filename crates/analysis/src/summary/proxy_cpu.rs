@@ -1,8 +1,9 @@
-//! CPU of the proxies as a fixed cost and a cost for each request: a line through the idle proxies and
-//! the rates of the plan, for each block.
+//! CPU of the proxies as a fixed cost and a cost for each request and each hop: a line through the idle
+//! proxies and the rates of the plan, for each block.
 
 use std::collections::BTreeMap;
 
+use tare_model::mesh::{DataPlaneKind, Mesh};
 use tare_model::plan::Plan;
 use tare_model::summary::ProxyCpu;
 use tare_model::worker::Plane;
@@ -66,10 +67,29 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
     })
 }
 
+/// Hops of a request: its passes through the sidecars of the services. Each request that a service
+/// receives passes its sidecar, and each that a service sends passes that of the sender as well. The
+/// generator sends the first one, and its sidecar is not part of the data plane. `None` for other kinds
+/// of proxies, where the passes depend on the nodes of caller and called service.
+fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
+    let sidecars_only = match mesh.data_plane {
+        DataPlaneKind::EnvoySidecar => true,
+        DataPlaneKind::Sidecar | DataPlaneKind::Installed => {
+            let parts = &mesh.kubernetes.as_ref()?.parts;
+            parts.sidecar.is_some() && parts.node_proxies.is_empty() && parts.waypoints.is_none()
+        }
+        DataPlaneKind::None | DataPlaneKind::NodeProxy => false,
+    };
+    let workload = &plan.workload;
+    let received = workload.graph.requests_per_request(&workload.mix)?;
+    sidecars_only.then_some(2.0 * received - 1.0)
+}
+
 /// Fixed and marginal CPU of each mesh that has both.
 pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<ProxyCpu> {
     let confidence = stopping::level(plan).different;
-    let of = |mesh: &str| {
+    let of = |definition: &Mesh| {
+        let mesh = definition.name.as_str();
         let lines = lines(trials, mesh);
         let values = |of: fn(&Line) -> f64| lines.values().map(of).collect::<Vec<_>>();
         let used = || {
@@ -81,20 +101,42 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<ProxyCpu> {
             let planes = &t.resources()?.planes;
             Some(planes.get(&Plane::DataPlane)?.processes)
         });
+        let hops = hops(plan, definition);
+        let request_ns = values(|l| l.slope * SECOND_NS);
+        let hop_ns = |hops: f64| {
+            let each: Vec<f64> = request_ns.iter().map(|ns| ns / hops).collect();
+            estimate(&each, confidence)
+        };
         Some(ProxyCpu {
             mesh: mesh.to_owned(),
             proxies: proxies?,
             idle_cores: estimate(&values(|l| l.fixed), confidence)?,
-            request_ns: estimate(&values(|l| l.slope * SECOND_NS), confidence)?,
+            request_ns: estimate(&request_ns, confidence)?,
+            hops_per_request: hops,
+            hop_ns: hops.and_then(hop_ns),
             rps_max: used().filter_map(Trial::achieved_rps).fold(0.0, f64::max),
         })
     };
-    plan.meshes.iter().filter_map(|m| of(&m.name)).collect()
+    plan.meshes.iter().filter_map(of).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hops_are_known_with_sidecars_only() {
+        let text = "workload: chain-5\nmeshes: [bare, envoy]\nload: {rate: 100}\nrepeats: 2";
+        let mut plan =
+            tare_model::plan::resolve("p.yaml", text, &[], &|_| Err(String::new())).unwrap();
+        let of = |plan: &Plan| -> Vec<_> { plan.meshes.iter().map(|m| hops(plan, m)).collect() };
+        // 5 sidecars on the inbound side, 4 of them on the outbound side as well.
+        assert_eq!(of(&plan), [None, Some(9.0)]);
+        plan.meshes[1].data_plane = DataPlaneKind::NodeProxy;
+        assert_eq!(of(&plan), [None, None]);
+        plan.meshes[1].data_plane = DataPlaneKind::Sidecar;
+        assert_eq!(of(&plan), [None, None], "its sidecars are unknown");
+    }
 
     #[test]
     fn a_line_goes_through_the_idle_proxies_and_the_rates() {

@@ -503,10 +503,10 @@ mod tests {
                 r.status.insert(status.to_owned(), 1);
             })
         };
-        for good in ["204", "299"] {
+        for good in ["204", "299", "300", "304"] {
             assert_eq!(status(good), (Grade::Valid, vec![]), "{good}");
         }
-        for redirect in ["301", "304"] {
+        for redirect in ["301", "302", "303", "307", "308"] {
             let expected = (Grade::Suspect, vec![Reason::Redirects]);
             assert_eq!(status(redirect), expected, "{redirect}");
         }

@@ -22,6 +22,7 @@
 //! ```
 
 mod builtin;
+mod requests;
 mod service_graph;
 mod step;
 mod validate;

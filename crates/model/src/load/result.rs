@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::spec::{Mode, Shard};
 use super::transport::{InstrumentError, TlsResult};
 use crate::hist::{HistogramWire, LatencySummary};
+use crate::limits;
 use crate::verdict::Verdict;
 
 /// The accounting of slots: `planned = ok + error + timeout + in_flight + not_sent`.
@@ -229,6 +230,21 @@ pub struct LoadResult {
     /// Reported instants compared with kernel timestamps, if enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instrument_error: Option<InstrumentError>,
+}
+
+impl LoadResult {
+    /// Checks the window, as [`limits::check_window`] does.
+    ///
+    /// # Errors
+    /// What was found and expected, as a fragment of a sentence.
+    pub fn check_window(&self) -> Result<(), String> {
+        // An interrupted generator may have had only slots that were not due yet.
+        let has_slots = match self.interrupted {
+            true => self.counts.ok > 0,
+            false => self.counts.planned > 0,
+        };
+        limits::check_window(self.window_start_unix_ns, self.window_ns, has_slots)
+    }
 }
 
 /// The histograms of a [`LoadResult`].

@@ -171,8 +171,18 @@ impl Plan {
             }
         };
         let setups = self.meshes.iter().map(setup).fold(0, u64::saturating_add);
+        let meshed = self.meshes.iter();
+        let meshed = meshed
+            .filter(|m| m.data_plane != DataPlaneKind::None)
+            .count() as u64;
+        let idle = match self.environment {
+            EnvironmentKind::Fake => 0,
+            EnvironmentKind::Local => IDLE_NS,
+            EnvironmentKind::Kubernetes => CLUSTER_IDLE_NS,
+        };
         windows
             .saturating_add(setups.saturating_mul(self.loads.len() as u64))
+            .saturating_add(meshed * idle)
             .saturating_mul(u64::from(self.repeats))
     }
 }
@@ -198,6 +208,9 @@ const SERVICE_NS: u64 = 20_000_000;
 const CLUSTER_TRIAL_NS: u64 = 45_000_000_000;
 const CLUSTER_MESH_NS: u64 = 45_000_000_000;
 const SIDECAR_NS: u64 = 150_000_000;
+/// Time to sample the idle proxies of a mesh, once in a block.
+const IDLE_NS: u64 = 2_500_000_000;
+const CLUSTER_IDLE_NS: u64 = 14_000_000_000;
 
 impl Workload {
     /// Number of origins (address and port) of the load: for each instance, the services that

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
 use crate::load::LoadResult;
 use crate::mesh::Mesh;
 use crate::plan::{Load, Plan};
@@ -126,6 +127,21 @@ pub struct TrialResult {
     pub proofs: Vec<Proof>,
     /// The generator's verdict with the findings that the trial adds.
     pub verdict: Verdict,
+}
+
+impl TrialResult {
+    /// Checks the windows of load and samples, as [`limits::check_window`] does: the file may have been
+    /// changed, and memory is allocated for each second of a window.
+    ///
+    /// # Errors
+    /// What was found and expected, as a fragment of a sentence.
+    pub fn check_windows(&self) -> Result<(), String> {
+        if let Some(load) = &self.load {
+            load.check_window()?;
+        }
+        let mut samples = self.resources.iter().chain(&self.idle);
+        samples.try_for_each(|r| limits::check_window(0, r.window_ns, false))
+    }
 }
 
 /// A check of the mesh before or after the measurement.

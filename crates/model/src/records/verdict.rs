@@ -162,7 +162,7 @@ pub enum Reason {
     CompatibilityMode,
     /// The server sent bytes after complete responses.
     SurplusBytes,
-    /// Responses were redirects, or other responses with a status from 300 to 399.
+    /// Responses were redirects: their status was 301, 302, 303, 307 or 308.
     Redirects,
 }
 

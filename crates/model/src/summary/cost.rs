@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Estimate;
 
-/// CPU of the proxies of a mesh: what they use without load, and what each request adds.
+/// CPU of the proxies of a mesh: what they use without load, and what each request and each hop adds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProxyCpu {
@@ -18,6 +18,13 @@ pub struct ProxyCpu {
     /// CPU time of all proxies that a request adds, in nanoseconds: the marginal cost. It is the slope
     /// over the idle proxies and the rates of the plan.
     pub request_ns: Estimate,
+    /// Hops per request, that is, passes through a proxy, from the calls of the service graph. Absent
+    /// if the number is unknown: without sidecars, or if requests fail by the graph's definition.
+    #[serde(default)]
+    pub hops_per_request: Option<f64>,
+    /// CPU time that a hop adds, in nanoseconds: `request_ns` divided by the hops.
+    #[serde(default)]
+    pub hop_ns: Option<Estimate>,
     /// The highest achieved rate on which it rests, in requests per second.
     pub rps_max: f64,
 }

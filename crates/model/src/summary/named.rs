@@ -22,9 +22,10 @@ pub struct MethodSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MethodFigure {
-    /// `p50`, `p90`, `p99`, `p99.9`, `max` in nanoseconds; `data_plane_cpu` in cores
-    /// (of the busiest second of a run); `data_plane_memory` and
-    /// `largest_proxy_memory` in bytes (maxima of a run).
+    /// `p50`, `p90`, `p99`, `p99.9`, `max` in nanoseconds; `data_plane_cpu` and `control_plane_cpu` in
+    /// cores (of the busiest second of a run); `data_plane_memory`, `largest_proxy_memory` and
+    /// `control_plane_memory` in bytes (maxima of a run). Figures of a plane are of all its processes
+    /// together.
     pub what: String,
     /// Median of the runs (`kinvolk-2019`) or their mean (`linkerd-2021`).
     pub value: f64,

@@ -35,8 +35,8 @@ pub struct PublishedFigure {
     pub rate_rps: Option<f64>,
     /// `p50`, `p99`, `p99.9`, `max` (`ms`); `data_plane_memory`, `proxy_memory`,
     /// `largest_proxy_memory`, `control_plane_memory` (`MB`); `data_plane_cpu`,
-    /// `control_plane_cpu`, `cpu` (both), `proxy_cpu` (`cores`); `proxy_cpu_time` (`ms`);
-    /// `throughput` (`rps`).
+    /// `control_plane_cpu`, `cpu` (both), `proxy_cpu` (`cores`); `proxy_cpu_time`,
+    /// `control_plane_cpu_time` (`ms`); `throughput` (`rps`).
     pub what: String,
     /// `ms`, `MB`, `cores`, `rps`.
     pub unit: String,

@@ -2,7 +2,7 @@
 //! them. Records that cannot be read are skipped here, because the store has reported them.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use tare_model::layout;
 use tare_model::record::{AgentRecord, LoadRecord, ResourceSample};
 
 use super::series::{SeriesBuilder, TrialSeries};
-use crate::store::LoadedRun;
+use crate::store::{LoadedRun, next_line};
 
 /// Most bytes of a stream that are read.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
@@ -67,12 +67,15 @@ fn trial_series(dir: &Path, trial: &StoredTrial) -> Option<TrialSeries> {
 }
 
 fn records<T: DeserializeOwned>(path: &Path) -> impl Iterator<Item = T> {
-    let lines = regular_file(path)
-        .into_iter()
-        .flat_map(|file| BufReader::new(file.take(STREAM_BYTES_MAX)).lines());
-    lines
-        .map_while(Result::ok)
-        .filter_map(|line| serde_json::from_str(&line).ok())
+    let file = regular_file(path).map(|file| BufReader::new(file.take(STREAM_BYTES_MAX)));
+    let records = file.into_iter().flat_map(|mut reader| {
+        let mut line = String::new();
+        std::iter::from_fn(move || {
+            let is_read = next_line(&mut reader, &mut line).unwrap_or(false);
+            is_read.then(|| serde_json::from_str(&line).ok())
+        })
+    });
+    records.flatten()
 }
 
 /// Opens a regular file. Links are not followed.

@@ -224,8 +224,9 @@ pub(super) fn proxy_cpu(page: &mut Html, summary: &Summary) {
     caption(
         page,
         "CPU of the proxies as a line through the idle proxies and the rates of the plan, for each block: what all \
-         proxies use without load, and what a request adds on its whole way, up to the highest rate of the plan. The \
-         cores per 1,000 rps contain both, and hold at the measured rate only.",
+         proxies use without load, and what a request adds on its whole way, up to the highest rate of the plan. A hop \
+         is one pass of one request through one proxy; the number of hops follows from the calls of the service graph. \
+         The cores per 1,000 rps contain both costs, and hold at the measured rate only.",
     );
     let columns = [
         "mesh",
@@ -233,6 +234,8 @@ pub(super) fn proxy_cpu(page: &mut Html, summary: &Summary) {
         "without load, cores",
         "per proxy",
         "added by a request",
+        "hops per request",
+        "added by a hop",
     ];
     open_table(page, "CPU of the proxies", None, &columns);
     for cpu in &summary.proxy_cpu {
@@ -243,6 +246,12 @@ pub(super) fn proxy_cpu(page: &mut Html, summary: &Summary) {
             figures::cores(c / f64::from(cpu.proxies.max(1)))
         });
         estimate(page, &cpu.request_ns, figures::duration);
+        let hops = cpu.hops_per_request;
+        plain(page, &hops.map_or("-".to_owned(), figures::significant));
+        match &cpu.hop_ns {
+            Some(e) => estimate(page, e, figures::duration),
+            None => figure(page, "-", None),
+        }
         page.raw("</tr>\n");
     }
     close_table(page);

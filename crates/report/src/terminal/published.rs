@@ -29,21 +29,8 @@ pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
         out.line(&fit(&figures::rate(load.rate_rps), WIDTH));
         let latency = ["p50", "p99", "max"].map(|what| (what, "ms", figures::ms as fn(f64) -> _));
         section(&mut out, "latency, ms", &rows, &latency);
-        let resources = [
-            (
-                "data_plane_cpu",
-                "CPU, cores",
-                figures::cores as fn(f64) -> String,
-            ),
-            ("data_plane_memory", "memory, MiB", figures::mib),
-            ("largest_proxy_memory", "largest, MiB", figures::mib),
-        ];
-        if rows
-            .iter()
-            .any(|(_, n)| n.figures.iter().any(|f| f.what == "data_plane_cpu"))
-        {
-            section(&mut out, "data plane", &rows, &resources);
-        }
+        section(&mut out, "data plane", &rows, &DATA_PLANE);
+        section(&mut out, "control plane", &rows, &CONTROL_PLANE);
         for (cell, named) in &rows {
             if let Some(trial) = named.dropped {
                 out.line(&format!("{}: without trial {trial}", fit(&cell.mesh, NAME)));
@@ -56,7 +43,23 @@ pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
 /// Name of a figure, its heading and its format.
 type Column = (&'static str, &'static str, fn(f64) -> String);
 
-fn section(out: &mut Output, title: &str, rows: &[(&Cell, &MethodSummary)], columns: &[Column; 3]) {
+const DATA_PLANE: [Column; 3] = [
+    ("data_plane_cpu", "CPU, cores", figures::cores),
+    ("data_plane_memory", "memory, MiB", figures::mib),
+    ("largest_proxy_memory", "largest, MiB", figures::mib),
+];
+
+const CONTROL_PLANE: [Column; 2] = [
+    ("control_plane_cpu", "CPU, cores", figures::cores),
+    ("control_plane_memory", "memory, MiB", figures::mib),
+];
+
+/// Appends a table with these columns, if any mesh has one of the figures.
+fn section(out: &mut Output, title: &str, rows: &[(&Cell, &MethodSummary)], columns: &[Column]) {
+    let is_shown = |f: &MethodFigure| columns.iter().any(|(what, ..)| f.what == *what);
+    if !rows.iter().any(|(_, n)| n.figures.iter().any(is_shown)) {
+        return;
+    }
     let head = |(what, unit, _): &Column| if *unit == "ms" { *what } else { *unit };
     let heads: String = columns.iter().map(|c| format!("{:>21}", head(c))).collect();
     out.line(&format!("{title:<NAME$}{heads}"));

@@ -266,25 +266,27 @@ fn plane_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
     }
 }
 
-/// What the proxies use without load, and what a request adds.
+/// What the proxies use without load, and what a request and a hop add.
 fn proxy_cpu(out: &mut Output, summary: &Summary) {
     if summary.proxy_cpu.is_empty() {
         return;
     }
     let head = format!(
-        "{:<NAME$}{:>9}{:>28}{:>28}",
-        "CPU of proxies", "proxies", "without load, cores each", "added by a request, µs"
+        "{:<NAME$} {:>22} {:>21} {:>19}",
+        "CPU of proxies", "idle, cores each", "per request, µs", "per hop, µs"
     );
     out.painted(DIM, &head);
     for cpu in &summary.proxy_cpu {
         let each = |cores: f64| figures::cores(cores / f64::from(cpu.proxies.max(1)));
         let micros = |ns: f64| figures::significant(ns / 1e3);
         out.line(&format!(
-            "{:<NAME$}{:>9}{:>28}{:>28}",
+            "{:<NAME$} {:>22} {:>21} {:>19}",
             fit(&cpu.mesh, NAME - 1),
-            cpu.proxies,
             estimate(&cpu.idle_cores, each),
             estimate(&cpu.request_ns, micros),
+            cpu.hop_ns
+                .as_ref()
+                .map_or("-".to_owned(), |e| estimate(e, micros)),
         ));
     }
     out.line("");

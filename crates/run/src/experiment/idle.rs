@@ -1,7 +1,5 @@
 //! CPU and memory of a deployment without load: the fixed cost of its proxies.
 
-use std::time::Duration;
-
 use tare_analysis::AgentStream;
 use tare_model::plan::Plan;
 use tare_model::trial::{Resources, TrialSpec, block_order};
@@ -12,20 +10,9 @@ use crate::environment::{Deployed, Environment, WorkerSpec};
 use crate::now::unix_ns;
 use crate::store::TrialWriter;
 
-/// Length of the sampled window.
-const WINDOW: Duration = Duration::from_secs(2);
-/// From the start of the agent to the start of the window.
-const LEAD: Duration = Duration::from_millis(300);
-/// How long after the end of the window the agent may run.
-const OVERDUE: Duration = Duration::from_secs(5);
-
 /// Whether the idle deployment is sampled in this trial: in the first trial of each mesh with proxies
 /// in each block.
-pub(super) fn is_due<E: Environment>(
-    plan: &Plan,
-    trial: &TrialSpec,
-    deployment: &E::Deployment,
-) -> bool {
+pub(super) fn is_due(plan: &Plan, trial: &TrialSpec, deployment: &impl Deployed) -> bool {
     let block = block_order(plan, trial.block, trial.attempt);
     let first = block.iter().find(|t| t.mesh.name == trial.mesh.name);
     let proxies = || {
@@ -34,7 +21,7 @@ pub(super) fn is_due<E: Environment>(
             .iter()
             .any(|w| w.plane == Plane::DataPlane)
     };
-    E::SAMPLES_IDLE && first.is_some_and(|t| t.index == trial.index) && proxies()
+    first.is_some_and(|t| t.index == trial.index) && proxies()
 }
 
 /// Samples the idle deployment; `None` if the agent gave no complete records.
@@ -44,13 +31,14 @@ pub(super) async fn sample<E: Environment>(
     writer: &TrialWriter,
     cores: u32,
 ) -> Result<Option<Resources>, RunError> {
+    let times = E::IDLE;
     let spec = AgentSpec {
         schema_version: tare_model::SCHEMA_VERSION,
         processes: deployment.watched(),
-        window_start_unix_ns: unix_ns() + LEAD.as_nanos() as u64,
-        window_ns: WINDOW.as_nanos() as u64,
+        window_start_unix_ns: unix_ns() + times.lead.as_nanos() as u64,
+        window_ns: times.window.as_nanos() as u64,
     };
-    let agent = WorkerSpec::Agent(spec.clone());
+    let agent = WorkerSpec::IdleAgent(spec.clone());
     let mut agent = environment.start(deployment, agent, writer.path()).await?;
     let mut lines = Vec::new();
     let read = async {
@@ -59,7 +47,11 @@ pub(super) async fn sample<E: Environment>(
         }
     };
     // An agent that does not end in time is ended, and its records are incomplete.
-    let _ = tokio::time::timeout(LEAD + WINDOW + OVERDUE, read).await;
+    let within = times.lead + times.window + times.overdue;
+    let _ = tokio::time::timeout(within, read).await;
+    if lines.is_empty() {
+        return Ok(None);
+    }
     writer.idle(&lines)?;
     let mut stream = AgentStream::new();
     let whole = lines.iter().all(|line| stream.line(line).is_ok());

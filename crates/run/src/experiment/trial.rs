@@ -110,7 +110,7 @@ impl TrialRun<'_> {
             return Ok(());
         }
         let cores = self.run.manifest().fingerprint.cores;
-        if idle::is_due::<E>(self.plan, self.spec, deployment) {
+        if idle::is_due(self.plan, self.spec, deployment) {
             self.stage(Stage::Idle);
             findings.idle = tokio::select! {
                 biased;

@@ -10,7 +10,7 @@ use super::cluster::Cluster;
 use super::sampling::agents;
 use super::trial::generators;
 use super::trial::{Deployment, hooks, prove};
-use crate::environment::{Environment, EnvironmentError, Phase, Worker, WorkerSpec};
+use crate::environment::{Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec};
 use crate::now::not_removed;
 
 /// A cluster as an environment.
@@ -38,8 +38,7 @@ impl Kubernetes {
 
 impl Environment for Kubernetes {
     type Deployment = Deployment;
-    /// Agents are started with the generators, once for each trial.
-    const SAMPLES_IDLE: bool = false;
+    const IDLE: IdleSampling = agents::IDLE;
 
     async fn prepare(
         &mut self,
@@ -107,6 +106,10 @@ impl Environment for Kubernetes {
             WorkerSpec::Agent(spec) => {
                 let started = agents::start(api, settings, deployment, &cluster.nodes, spec).await;
                 Ok(started?)
+            }
+            WorkerSpec::IdleAgent(spec) => {
+                let nodes = &cluster.nodes;
+                Ok(agents::start_idle(api, settings, deployment, nodes, spec).await?)
             }
         }
     }

@@ -28,7 +28,9 @@ use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::worker::{Upstream, WatchedProcess};
 use tokio::task::JoinSet;
 
-use crate::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
+use crate::environment::{
+    Deployed, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
+};
 use crate::envoy::admin::{self, Requests};
 use crate::envoy::install::{self, Envoy};
 use crate::fingerprint;
@@ -196,7 +198,7 @@ impl Deployed for LocalDeployment {
 
 impl Environment for Local {
     type Deployment = LocalDeployment;
-    const SAMPLES_IDLE: bool = true;
+    const IDLE: IdleSampling = IdleSampling::OF_PROCESSES;
 
     async fn prepare(
         &mut self,

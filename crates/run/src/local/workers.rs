@@ -26,7 +26,9 @@ pub(super) async fn start(
 ) -> Result<Worker, EnvironmentError> {
     let (name, command, json) = match spec {
         WorkerSpec::Generator(spec) => ("generator", "load", serde_json::to_vec(spec)),
-        WorkerSpec::Agent(spec) => ("agent", "agent", serde_json::to_vec(spec)),
+        WorkerSpec::Agent(spec) | WorkerSpec::IdleAgent(spec) => {
+            ("agent", "agent", serde_json::to_vec(spec))
+        }
     };
     let launch = Launch {
         tare,

@@ -7,6 +7,7 @@ mod proxy_config;
 mod rbac;
 mod server;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rbac::Roles;
@@ -14,8 +15,8 @@ use server::Server;
 use tare_analysis::AgentStream;
 use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
 use tare_model::plan::{KubernetesSettings, Plan, SamplingSource, resolve};
-use tare_model::trial::{EventKind, order};
-use tare_model::worker::AgentSpec;
+use tare_model::trial::{Event, EventKind, order};
+use tare_model::worker::{AgentSpec, Plane};
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
 use tare_run::kube::{Kubernetes, role_yaml};
 
@@ -451,6 +452,65 @@ fn assert_from_kubelets(
         .find(|e| e.kind == EventKind::SampledByKubelets)
         .unwrap();
     assert!(event.found.contains(reason), "{}", event.found);
+}
+
+/// Samples a deployment before and after the start of a load; returns the records before the load, and
+/// the events of the trial.
+async fn sampled_twice(server: &Server, plan: &Plan) -> (Vec<String>, Vec<Event>) {
+    let mut cluster = prepared(plan).await;
+    let dir = folder();
+    let mut deployment = deploy(&mut cluster, plan, "there", dir.path())
+        .await
+        .unwrap();
+    cluster.prove(&mut deployment, Phase::Before).await.unwrap();
+    let spec = agent_spec(&deployment, 500, 2000);
+    let planes: BTreeSet<Plane> = spec.processes.iter().map(|p| p.plane).collect();
+    assert!(planes.contains(&Plane::DataPlane), "{planes:?}");
+    let mut lines = Vec::new();
+    for worker in [WorkerSpec::IdleAgent(spec.clone()), WorkerSpec::Agent(spec)] {
+        let agent = cluster.start(&mut deployment, worker, dir.path()).await;
+        lines.push(lines_of(agent.unwrap()).await);
+    }
+    assert!(lines[1].last().unwrap().contains("final"), "{lines:?}");
+    let mut agents = server.paths("-agents/pods/");
+    agents.extend(server.paths("-agents/configmaps/"));
+    let of = |word: &str| agents.iter().filter(|p| p.contains(word)).count();
+    // The agents of the load have pods and a ConfigMap of the same number.
+    assert_eq!(of("/idle-") * 2, agents.len(), "{agents:?}");
+    let events = cluster.teardown(deployment).await;
+    cluster.close().await;
+    (lines.remove(0), events)
+}
+
+#[tokio::test]
+async fn idle_proxies_are_sampled_by_agents_of_their_own() {
+    let server = Server::start(3).await;
+    let (lines, events) = sampled_twice(&server, &plan(&server, 1, INJECTED)).await;
+    assert!(lines.last().unwrap().contains("final"), "{lines:?}");
+    let mut stream = AgentStream::new();
+    assert!(lines.iter().all(|line| stream.line(line).is_ok()));
+    let (records, problem) = stream.finish();
+    assert_eq!((records.len(), problem), (5, None), "{lines:?}");
+    let failed = |e: &&Event| e.kind == EventKind::SamplingFailed;
+    assert_eq!(events.iter().find(failed), None);
+}
+
+#[tokio::test]
+async fn without_agents_idle_proxies_are_not_sampled_and_the_reason_is_reported() {
+    let server = Server::start(3).await;
+    let mut plan = plan(&server, 1, INJECTED);
+    set(&mut plan, |k| k.sampling = SamplingSource::Kubelet);
+    let (lines, events) = sampled_twice(&server, &plan).await;
+    assert_eq!(lines, Vec::<String>::new());
+    let failed = |e: &&Event| e.kind == EventKind::SamplingFailed;
+    let found = &events.iter().find(failed).unwrap().found;
+    let reason = "sampling without load: the plan sets `sampling: kubelet`";
+    assert_eq!(found, reason);
+    // It does not count as a process that ended.
+    assert!(
+        events.iter().all(|e| e.kind != EventKind::Exited),
+        "{events:?}"
+    );
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tare_model::graph::builtin;
+use tare_model::graph::{Mix, MixEndpoint, builtin};
 use tare_workload::LocalInstance;
 
 use crate::client::{address, counted, get, request, start};
@@ -138,6 +138,42 @@ async fn every_url_of_every_mix_succeeds() {
     assert_eq!(requested, 26);
     let board = get(web, "/api/leaderboard").await.json();
     assert_eq!(board.as_array().unwrap().len(), 10);
+}
+
+/// All requests that the services of an instance have served.
+fn served(instance: &LocalInstance) -> u64 {
+    let services = ["web", "emoji", "voting"].into_iter();
+    let tallies = services.map(|s| instance.server(s).unwrap().tally());
+    tallies.map(|t| t.served.values().sum::<u64>()).sum()
+}
+
+#[tokio::test]
+async fn the_graph_predicts_the_requests_of_every_url() {
+    let (instance, web) = emojivoto().await;
+    let mut graph = builtin("emojivoto").unwrap();
+    let of_web = |e: &MixEndpoint| e.service == "web";
+    let mixes = graph.mixes.clone();
+    let endpoints: Vec<_> = mixes.iter().flat_map(|m| &m.endpoints).collect();
+    let mut requested = 0;
+    for endpoint in endpoints.into_iter().filter(|e| of_web(e)) {
+        let one = "one".to_owned();
+        graph.mixes.truncate(mixes.len());
+        graph.mixes.push(Mix {
+            name: one.clone(),
+            endpoints: vec![endpoint.clone()],
+        });
+        let before = served(&instance);
+        assert_eq!(get(web, &endpoint.path).await.status, 200);
+        let found = (served(&instance) - before) as f64;
+        assert_eq!(
+            graph.requests_per_request(&one),
+            Some(found),
+            "{}",
+            endpoint.path
+        );
+        requested += 1;
+    }
+    assert_eq!(requested, 23);
 }
 
 #[tokio::test]

@@ -1,10 +1,9 @@
 //! One generator, read from any of its files.
 
 use tare_model::hist::HistogramWire;
-use tare_model::limits::TIME_NS_MAX;
+use tare_model::limits;
 use tare_model::load::merge::SourceKind;
 use tare_model::load::{ErrorClass, LoadResult, Shard};
-use tare_model::units::format_duration_ns;
 
 use super::MergeError;
 use crate::formats::hlog::{self, Log};
@@ -110,7 +109,8 @@ impl Part {
                 },
             }
         }
-        check_window(source, log.start_unix_ns, window_ns, !latency.is_empty())?;
+        limits::check_window(log.start_unix_ns, window_ns, !latency.is_empty())
+            .map_err(|found| MergeError::at(source, found))?;
         Ok(Self {
             source: source.to_owned(),
             kind: SourceKind::IntervalLog,
@@ -135,13 +135,8 @@ impl Part {
                 format!("found shard {index} of {count}, expected an index below the count");
             return Err(unknown(source, &found));
         }
-        // An interrupted generator may have had only slots that were not due yet.
-        let has_slots = match result.interrupted {
-            true => result.counts.ok > 0,
-            false => result.counts.planned > 0,
-        };
-        let (start, window_ns) = (result.window_start_unix_ns, result.window_ns);
-        check_window(source, start, window_ns, has_slots)?;
+        let window = result.check_window();
+        window.map_err(|found| MergeError::at(source, found))?;
         let decoded = |wire| decoded(source, wire);
         let endpoints = result
             .endpoints
@@ -173,34 +168,6 @@ impl Part {
 
 fn decoded(source: &str, wire: &HistogramWire) -> Result<Histogram, MergeError> {
     Histogram::from_wire(wire).map_err(|found| MergeError::at(source, found))
-}
-
-/// Checks that a window has a length that a load can have, and an end in nanoseconds since 1970
-/// that fits into 64 bits.
-fn check_window(
-    source: &str,
-    start_unix_ns: u64,
-    window_ns: u64,
-    has_slots: bool,
-) -> Result<(), MergeError> {
-    let fail = |found| Err(MergeError::at(source, found));
-    if window_ns > TIME_NS_MAX {
-        let (found, most) = (
-            format_duration_ns(window_ns),
-            format_duration_ns(TIME_NS_MAX),
-        );
-        return fail(format!(
-            "found a window of {found}, expected at most {most}"
-        ));
-    }
-    if start_unix_ns.checked_add(window_ns).is_none() {
-        let found = format!("found a window that starts at {start_unix_ns} ns since 1970");
-        return fail(format!("{found}, expected an end below 2^64 ns"));
-    }
-    if window_ns == 0 && has_slots {
-        return fail("found slots in a window of 0 s".to_owned());
-    }
-    Ok(())
 }
 
 /// The error for a file in none of the formats.

@@ -21,15 +21,19 @@ pub fn unreachable(result: &LoadResult) -> Option<&'static str> {
     Some(reason.1)
 }
 
+/// The statuses of redirects (RFC 9110, 15.4). Other statuses from 300 to 399 redirect no client: a 304
+/// answers a conditional request.
+const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
+
 /// Finds responses that are complete, but usually not what the load is meant to measure.
 pub(super) fn redirects(result: &LoadResult, findings: &mut Vec<Finding>) {
-    let found = result.status.iter().filter(|(s, _)| s.starts_with('3'));
+    let found = result
+        .status
+        .iter()
+        .filter(|(s, _)| REDIRECTS.contains(&s.as_str()));
     let statuses: Vec<String> = found.map(|(status, n)| format!("{status} {n}")).collect();
     if !statuses.is_empty() {
-        let found = format!(
-            "responses with a status from 300 to 399 count as ok: {}",
-            statuses.join(", ")
-        );
+        let found = format!("redirects count as ok: {}", statuses.join(", "));
         findings.push(Finding::new(Grade::Suspect, Reason::Redirects, found));
     }
 }

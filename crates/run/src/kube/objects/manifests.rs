@@ -193,7 +193,8 @@ pub(crate) fn agent(
     names: &TrialNames,
     settings: &KubernetesSettings,
     node: &str,
-    file: &str,
+    name: &str,
+    (map, file): (&str, String),
 ) -> Value {
     let path = format!("/spec/{file}");
     let mut container = container(settings, &["agent", "--spec", &path]);
@@ -204,8 +205,8 @@ pub(crate) fn agent(
     container["volumeMounts"] = json!([
         {"name": "spec", "mountPath": "/spec", "readOnly": true},
         {"name": "cgroup", "mountPath": "/host/cgroup", "readOnly": true, "mountPropagation": "HostToContainer"}]);
-    let mut pod = pod_spec(settings, container, "spec");
-    pod["volumes"] = json!([{"name": "spec", "configMap": {"name": "spec"}},
+    let mut pod = pod_spec(settings, container, map);
+    pod["volumes"] = json!([{"name": "spec", "configMap": {"name": map}},
         {"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}}]);
     pod["nodeName"] = node.into();
     pod["hostPID"] = true.into();
@@ -213,6 +214,6 @@ pub(crate) fn agent(
     pod["tolerations"] = json!([{"operator": "Exists"}]);
     let labels = with(names.labels(), &[(ROLE, "agent")]);
     json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": format!("agent-{}", file.trim_end_matches(".json")), "namespace": names.agents(), "labels": labels},
+        "metadata": {"name": name, "namespace": names.agents(), "labels": labels},
         "spec": pod})
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::plan::{KubernetesSettings, SamplingSource};
+use tare_model::trial::EventKind;
 use tare_model::worker::AgentSpec;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 
 use super::kubelet::{self, KubeletSampling};
 use super::merge::{MergedSamples, NodePart, divide, merge};
-use crate::environment::Worker;
+use crate::environment::{IdleSampling, Worker};
 use crate::kube::api::kinds::{CONFIG_MAP, POD};
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::objects::names::{ROLE, TrialNames};
@@ -26,6 +27,19 @@ const BEFORE_WINDOW: Duration = Duration::from_secs(1);
 const START_WITHIN_MIN: Duration = Duration::from_secs(4);
 const POLL: Duration = Duration::from_millis(250);
 
+/// The sampling without load. Pods of agents need seconds to start. Meanwhile, the proxies end what they do
+/// when they have started.
+pub(crate) const IDLE: IdleSampling = IdleSampling {
+    lead: Duration::from_secs(8),
+    window: Duration::from_secs(5),
+    overdue: Duration::from_secs(10),
+};
+
+/// Name of the agents' pods and of their ConfigMap, before and during the load. Both exist until the trial
+/// ends.
+const IDLE_AGENTS: (&str, &str) = ("idle-agent", "idle-spec");
+const AGENTS: (&str, &str) = ("agent", "spec");
+
 /// Creates the agents and starts to read their records. Where agents may not run, the samples come
 /// from the kubelets.
 pub(crate) async fn start(
@@ -37,16 +51,15 @@ pub(crate) async fn start(
 ) -> Result<Worker, ApiError> {
     let parts = divide(&spec, nodes);
     let created = match settings.sampling {
-        SamplingSource::Kubelet => Err("the plan sets `sampling: kubelet`".to_owned()),
-        SamplingSource::Agents => create(api, settings, &deployment.names, &parts).await?,
+        SamplingSource::Kubelet => Err(BY_PLAN.to_owned()),
+        SamplingSource::Agents => create(api, settings, deployment, AGENTS, &parts).await?,
     };
     let (sender, lines) = mpsc::channel(BUFFERED_LINES_MAX);
-    let (stop, _) = mpsc::channel(1);
     let (api, names) = (api.clone(), deployment.names.clone());
     let events = deployment.events.clone();
     deployment.tasks.spawn(async move {
         let running = match created {
-            Ok(pods) => wait_running(&api, &names, &spec, &parts)
+            Ok(pods) => wait_running(&api, &names, &spec, &parts, &pods)
                 .await
                 .map(|()| pods),
             Err(reason) => Err(reason),
@@ -66,33 +79,101 @@ pub(crate) async fn start(
             }
         }
     });
-    Ok(Worker {
+    Ok(worker(lines))
+}
+
+/// Creates agents that sample the deployment before the load, and starts to read their records. Kubelets
+/// do not replace them: their readings are up to 20 s apart, and would include the start of the proxies.
+/// Without agents there are no records, and an event states the reason.
+pub(crate) async fn start_idle(
+    api: &ApiClient,
+    settings: &KubernetesSettings,
+    deployment: &mut Deployment,
+    nodes: &[Node],
+    spec: AgentSpec,
+) -> Result<Worker, ApiError> {
+    let parts = divide(&spec, nodes);
+    let created = match settings.sampling {
+        SamplingSource::Kubelet => Err(BY_PLAN.to_owned()),
+        SamplingSource::Agents => create(api, settings, deployment, IDLE_AGENTS, &parts).await?,
+    };
+    let (sender, lines) = mpsc::channel(BUFFERED_LINES_MAX);
+    let (api, names) = (api.clone(), deployment.names.clone());
+    let events = deployment.events.clone();
+    deployment.tasks.spawn(async move {
+        let running = match created {
+            Ok(pods) => wait_running(&api, &names, &spec, &parts, &pods)
+                .await
+                .map(|()| pods),
+            Err(reason) => Err(reason),
+        };
+        let found = Events::default();
+        match running {
+            Ok(pods) => {
+                let processes = spec.processes.len();
+                read(
+                    &api,
+                    &names,
+                    (parts, processes),
+                    &pods,
+                    sender,
+                    found.clone(),
+                )
+                .await;
+            }
+            Err(reason) => found.push(EventKind::SamplingFailed, "", reason),
+        }
+        for event in found.take() {
+            // An agent that ends before the load is not a part of the trial that ended.
+            let kind = match event.kind {
+                EventKind::Exited => EventKind::SamplingFailed,
+                kind => kind,
+            };
+            let found = format!("sampling without load: {}", event.found);
+            events.push(kind, event.subject, found);
+        }
+    });
+    Ok(worker(lines))
+}
+
+/// Why agents are not used.
+const BY_PLAN: &str = "the plan sets `sampling: kubelet`";
+
+fn worker(lines: mpsc::Receiver<String>) -> Worker {
+    let (stop, _) = mpsc::channel(1);
+    Worker {
         watched: Vec::new(),
         armed_within: Duration::MAX,
         lines,
         stop,
-    })
+    }
 }
 
 /// Creates the agents. Returns the names of their pods, or the reason why the cluster rejects them.
 async fn create(
     api: &ApiClient,
     settings: &KubernetesSettings,
-    names: &TrialNames,
+    deployment: &Deployment,
+    (pod, map): (&str, &str),
     parts: &[NodePart],
 ) -> Result<Result<Vec<String>, String>, ApiError> {
+    let names = &deployment.names;
     let file = |i: usize| format!("{i}.json");
     let files: Vec<(String, String)> = parts
         .iter()
         .enumerate()
         .map(|(i, p)| (file(i), serde_json::to_string(&p.spec).unwrap_or_default()))
         .collect();
-    let map = manifests::config_map(names, &names.agents(), "spec", &files);
-    api.apply(CONFIG_MAP, &map).await?;
+    let object = manifests::config_map(names, &names.agents(), map, &files);
+    api.apply(CONFIG_MAP, &object).await?;
     let pods = parts
         .iter()
         .enumerate()
-        .map(|(i, p)| (POD, manifests::agent(names, settings, &p.node, &file(i))))
+        .map(|(i, p)| {
+            let name = format!("{pod}-{i}");
+            let spec = (map, file(i));
+            (POD, manifests::agent(names, settings, &p.node, &name, spec))
+        })
         .collect();
     match api.apply_all(pods).await {
         Ok(pods) => Ok(Ok(pods.iter().map(|p| Pod(p).name().to_owned()).collect())),
@@ -111,6 +192,7 @@ async fn wait_running(
     names: &TrialNames,
     spec: &AgentSpec,
     parts: &[NodePart],
+    created: &[String],
 ) -> Result<(), String> {
     let to_window = Duration::from_nanos(spec.window_start_unix_ns.saturating_sub(unix_ns()));
     let within = to_window.saturating_sub(BEFORE_WINDOW);
@@ -120,7 +202,8 @@ async fn wait_running(
     let mut reason = "reason unknown".to_owned();
     loop {
         // If the API server does not respond, the agents may run nevertheless.
-        if let Ok(pods) = api.list(POD, Some(&names.agents()), &selector).await {
+        if let Ok(mut pods) = api.list(POD, Some(&names.agents()), &selector).await {
+            pods.retain(|p| created.iter().any(|name| Pod(p).name() == name));
             let started = |p: &&Value| {
                 let containers = Pod(p).containers();
                 let mut containers = containers.iter();
