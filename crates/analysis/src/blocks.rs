@@ -23,8 +23,9 @@ pub(crate) fn is_disturbed(verdict: &Verdict) -> bool {
     disturbance(verdict).is_some()
 }
 
-/// Marks all used trials but those of the last complete attempt at each block, and those of disturbed blocks. If
-/// every block is disturbed, all of the last attempts are used.
+/// Marks all used trials but those of the last complete attempt at each block, and those of disturbed
+/// blocks. If most blocks are disturbed, that is the state of the machine, of which the few others are
+/// no sample, and all of the last attempts are used.
 pub(crate) fn select(trials: &mut [Trial<'_>]) {
     let mut attempts: BTreeMap<(u32, u32), usize> = BTreeMap::new();
     for spec in trials.iter().map(|t| &t.result.trial) {
@@ -42,14 +43,14 @@ pub(crate) fn select(trials: &mut [Trial<'_>]) {
     for trial in trials.iter().filter(|t| is_last(t)) {
         *disturbed.entry(trial.result.trial.block).or_default() |= is_disturbed(&trial.verdict);
     }
-    let everywhere = !disturbed.is_empty() && disturbed.values().all(|d| *d);
+    let mostly = 2 * disturbed.values().filter(|d| **d).count() > disturbed.len();
     for trial in trials {
         if trial.status != TrialStatus::Used {
             continue;
         }
         if !is_last(trial) {
             trial.status = TrialStatus::RunAgain;
-        } else if disturbed[&trial.result.trial.block] && !everywhere {
+        } else if disturbed[&trial.result.trial.block] && !mostly {
             trial.status = TrialStatus::LeftOut;
         }
     }

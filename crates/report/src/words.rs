@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use tare_analysis::{cores, figures};
 use tare_model::plan::EnvironmentKind;
 use tare_model::summary::{
-    Cell, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary, TrialRow,
-    TrialStatus,
+    Cell, MachineState, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary,
+    TrialRow, TrialStatus,
 };
 use tare_model::verdict::Reason;
 use tare_model::worker::Plane;
@@ -25,7 +25,7 @@ pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
 /// whether the machine changed. Sentences with their full stop.
 pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
     let mut sentences = vec![mesh_trials(&summary.mesh_trials)];
-    sentences.extend(every_block_disturbed(&summary.machine.disturbed_by));
+    sentences.extend(mostly_disturbed(&summary.machine));
     sentences.extend(generator_share(summary));
     if summary.machine.changed {
         sentences.push(
@@ -47,18 +47,25 @@ pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
     sentences
 }
 
-/// Returns what disturbed every block; `None` if a block was not disturbed.
-fn every_block_disturbed(by: &[Reason]) -> Option<String> {
-    let words: Vec<&str> = by
+/// Returns what disturbed most blocks; `None` if at most half of them were disturbed.
+fn mostly_disturbed(machine: &MachineState) -> Option<String> {
+    let words: Vec<&str> = machine
+        .disturbed_by
         .iter()
         .map(|reason| match reason {
             Reason::HostStalled => "stalls of the host",
             _ => "other users of the CPU",
         })
         .collect();
+    let (disturbed, all) = (machine.disturbed_blocks as usize, machine.blocks.len());
+    let blocks = match disturbed >= all {
+        true => "Every block was".to_owned(),
+        false => format!("{disturbed} of {all} blocks were"),
+    };
     (!words.is_empty()).then(|| {
         format!(
-            "Every block was disturbed by {}: the answers hold for this disturbed machine only.",
+            "{blocks} disturbed by {}: all are used, and the answers hold for this disturbed machine \
+             only.",
             words.join(" and ")
         )
     })

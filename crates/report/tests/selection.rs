@@ -125,8 +125,8 @@ fn where_every_block_is_disturbed_all_are_used_and_the_run_is_invalid() {
     assert!(summary.trials.iter().all(|t| t.status == TrialStatus::Used));
     assert_eq!(summary.grade, Grade::Invalid);
     // The sentence is beside the answers, and there once.
-    let words = "Every block was disturbed by stalls of the host: the answers hold for this disturbed \
-                 machine only.";
+    let words = "Every block was disturbed by stalls of the host: all are used, and the answers hold \
+                 for this disturbed machine only.";
     let table = tare_report::render_table(&summary, false).replace("\n  ", " ");
     let (first, rest) = table.split_once("latency, ms").unwrap();
     assert!(
@@ -138,12 +138,39 @@ fn where_every_block_is_disturbed_all_are_used_and_the_run_is_invalid() {
     assert!(first.contains(words), "{first}");
     // Blocks that are left out are no reason to doubt the others.
     let summary = analysed(&support::quick(), |r| {
-        if r.trial.block > 0 {
+        if r.trial.block == 0 {
             invalid(r, Reason::NoisyNeighbour);
         }
     });
     assert_eq!(summary.machine.disturbed_by, []);
-    assert!(!tare_report::render_page(&summary).contains("Every block was disturbed"));
+    assert!(!tare_report::render_page(&summary).contains("disturbed by"));
+}
+
+#[test]
+fn where_most_blocks_are_disturbed_the_few_others_do_not_stand_for_the_run() {
+    let of = |disturbed: u32| {
+        let plan = Plan {
+            repeats: 5,
+            ..support::quick()
+        };
+        analysed(&plan, |r| {
+            if r.trial.block < disturbed {
+                invalid(r, Reason::NoisyNeighbour);
+            }
+        })
+    };
+    let blocks = |summary: &Summary| {
+        let p50 = pair(summary, "envoy/mtls", "bare", "400rps").ratio("p50");
+        p50.unwrap().blocks.len()
+    };
+    let minority = of(2);
+    assert_eq!((blocks(&minority), minority.grade), (3, Grade::Suspect));
+    assert_eq!(minority.machine.disturbed_blocks, 0);
+    let most = of(3);
+    assert_eq!((blocks(&most), most.grade), (5, Grade::Invalid));
+    let words = "3 of 5 blocks were disturbed by other users of the CPU: all are used";
+    let page = tare_report::render_page(&most);
+    assert!(page.split_once("Percentiles").unwrap().0.contains(words));
 }
 
 #[test]

@@ -265,16 +265,13 @@ impl Attempt {
 type Block = Vec<Attempt>;
 
 /// The runs that are used: of the last attempt at each block, unless it is disturbed as well; of all
-/// last attempts if every one is.
+/// last attempts if most of them are.
 fn select(blocks: &[Block]) -> Vec<[Run; 2]> {
     let last = || blocks.iter().filter_map(|b| b.last());
-    let undisturbed = last().filter(|a| !a.is_disturbed());
-    let used: Vec<[Run; 2]> = undisturbed.map(|a| a.runs).collect();
-    if used.is_empty() {
-        last().map(|a| a.runs).collect()
-    } else {
-        used
-    }
+    let disturbed = last().filter(|a| a.is_disturbed()).count();
+    let mostly = 2 * disturbed > blocks.len();
+    let used = last().filter(|a| mostly || !a.is_disturbed());
+    used.map(|a| a.runs).collect()
 }
 
 /// The ratio of the typical runs, each mesh without its own disturbed trials.

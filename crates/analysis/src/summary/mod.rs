@@ -116,7 +116,7 @@ fn planned(plan: &Plan, blocks: u32) -> u32 {
     (plan.meshes.len() * plan.loads.len()) as u32 * blocks
 }
 
-/// The grade of a run: invalid if a mesh has no usable trial under a load, or every block is disturbed;
+/// The grade of a run: invalid if a mesh has no usable trial under a load, or most blocks are disturbed;
 /// suspect if any trial is suspect or unused, any cell is suspect, or trials are missing. A trial whose
 /// block was run again does not count.
 fn grade(planned: u32, trials: &[Trial<'_>], cells: &[Cell]) -> Grade {

@@ -248,10 +248,13 @@ pub struct MachineState {
     pub blocks: Vec<f64>,
     /// p-value of the hypothesis that the order of the blocks is random; absent with fewer than 8.
     pub order_p: Option<f64>,
-    /// What disturbed every block from outside the trials, so that all figures are of a disturbed machine;
-    /// empty if a block was not disturbed.
+    /// What disturbed most blocks from outside the trials, so that all figures are of a disturbed machine;
+    /// empty if at most half of the blocks were disturbed.
     #[serde(default)]
     pub disturbed_by: Vec<Reason>,
+    /// Number of used blocks that were disturbed; 0 if `disturbed_by` is empty.
+    #[serde(default)]
+    pub disturbed_blocks: u32,
     /// Whether the machine changed its state during the run: it drifted, or was slow for a while. Then
     /// ratios hold, and absolute figures are of this run only.
     pub changed: bool,
