@@ -6,6 +6,8 @@ use tare_model::trial::{Event, EventKind, MachineUse, ProcessUse, Proof, Resourc
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
+use crate::run_queue;
+
 /// A trial is suspect if more than this share of all cores was busy (mean over the window), or if
 /// the trial itself used more than this share of the cores that it may run on.
 pub const MACHINE_BUSY_SUSPECT: f64 = 0.90;
@@ -195,17 +197,25 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(grade, Reason::MachineSaturated, found));
         }
     }
+    // What the trial suffered from those that took CPU time.
+    let waited = run_queue::per_cpu_time(resources).map_or(String::new(), |share| {
+        format!("; {}", run_queue::words(share))
+    });
+    let interrupts = machine
+        .interrupt_cores
+        .map_or(String::new(), |cores| format!(", interrupts {cores:.2}"));
     let others = machine.other_cores / own.max(1.0);
     if let Some(grade) = grade(others, OTHERS_SUSPECT, OTHERS_INVALID) {
         let found = format!(
-            "processes outside the trial used {:.2} of {cores} cores, the trial itself {own:.2}",
+            "processes outside the trial used {:.2} of {cores} cores, the trial itself {own:.2}\
+             {interrupts}{waited}",
             machine.other_cores
         );
         findings.push(Finding::new(grade, Reason::NoisyNeighbour, found));
     }
     if let Some(grade) = grade(machine.stolen_cores / cores, STOLEN_SUSPECT, STOLEN_INVALID) {
         let found = format!(
-            "the hypervisor took {:.2} of {cores} cores",
+            "the hypervisor took {:.2} of {cores} cores{waited}",
             machine.stolen_cores
         );
         findings.push(Finding::new(grade, Reason::NoisyNeighbour, found));
@@ -245,6 +255,7 @@ mod tests {
             plane: Plane::Application,
             cpu_cores,
             cpu_cores_max: cpu_cores,
+            run_queue_delay_ns: None,
             memory_mean_bytes: 0.0,
             memory_max_bytes: 0,
             memory_kind: MemoryKind::Rss,
@@ -276,7 +287,7 @@ mod tests {
             busy_cores_max: busy,
             other_cores: other,
             stolen_cores: stolen,
-            throttled_ns: None,
+            ..MachineUse::default()
         };
         of_machine(machine, busy - other)
     }

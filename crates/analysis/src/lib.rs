@@ -10,6 +10,7 @@ pub mod formats;
 pub mod judge;
 pub mod proxy_config;
 pub mod resources;
+pub mod run_queue;
 pub mod slo;
 pub mod streams;
 pub mod summary;

@@ -11,7 +11,7 @@ use tare_model::trial::{MemoryKind, Resources, TrialResult};
 use tare_model::verdict::{Cause, Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
-use crate::{blocks, figures};
+use crate::{blocks, figures, run_queue};
 use tare_stats::series::{Second, stability};
 use tare_stats::v2::Reader;
 use tare_stats::{Histogram, WireError};
@@ -290,6 +290,11 @@ impl Trial<'_> {
             errors: load.map_or_else(Default::default, |l| l.errors.clone()),
             data_plane_cores: self.plane(Plane::DataPlane).map(|p| p.0),
             data_plane_bytes: self.plane(Plane::DataPlane).map(|p| p.1),
+            run_queue_delay_per_cpu_time: self.resources().and_then(run_queue::per_cpu_time),
+            run_queue_delay_per_request_ns: self
+                .resources()
+                .zip(self.achieved_rps())
+                .and_then(|(resources, rps)| run_queue::per_request_ns(resources, rps)),
             proofs: self.result.proofs.clone(),
             gone,
             stability: self.stability.clone(),

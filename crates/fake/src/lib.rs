@@ -552,6 +552,7 @@ pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
             Some(ProcessSample {
                 t_ns: t_ns as i64,
                 cpu_ns: (t_ns as f64 * cores) as u64,
+                run_queue_delay_ns: None,
                 rss_bytes: 30 << 20,
                 pss_bytes: Some(20 << 20),
                 working_set_bytes: None,
@@ -569,6 +570,8 @@ pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
                         - samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>()
                         - (t_ns as f64 * others) as u64,
                     stolen_ns: 0,
+                    interrupt_ns: None,
+                    pressure_ns: None,
                     memory_available_bytes: 1 << 30,
                 },
                 throttled_ns: None,

@@ -150,6 +150,8 @@ fn page_table_json_and_csv_show_the_same_numbers() {
         same(&row["latency_p99_ns"], &trial["latency_ns"]["p99"]);
         same(&row["lateness_max_ns"], &trial["lateness_ns"]["max"]);
         same(&row["data_plane_cpu_cores"], &trial["data_plane_cores"]);
+        let waited = "run_queue_delay_per_request_ns";
+        same(&row[waited], &trial[waited]);
     }
     assert!(compared > 120, "only {compared} numbers were compared");
 }

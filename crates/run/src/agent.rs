@@ -1,5 +1,5 @@
-//! The sampler, which is the worker behind `tare agent`. It reads CPU and memory of the watched
-//! processes and of the machine at the edges of the measured window and at each second between,
+//! The sampler, which is the worker behind `tare agent`. It reads CPU, run-queue delay and memory of
+//! the watched processes and of the machine at the edges of the measured window and at each second between,
 //! and disturbs the measurement as little as possible.
 
 use std::io::Write;
@@ -99,6 +99,7 @@ impl Sampled {
         Some(ProcessSample {
             t_ns,
             cpu_ns: usage.cpu_ns,
+            run_queue_delay_ns: usage.run_queue_delay_ns,
             rss_bytes: usage.rss_bytes,
             pss_bytes: None,
             working_set_bytes,
@@ -226,7 +227,7 @@ impl Sampler {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
     }
 
-    /// Reads CPU and resident memory of all processes, as close together as possible.
+    /// Reads CPU, run-queue delay and resident memory of all processes, as close together as possible.
     fn sample(&mut self, last: bool) -> Result<ResourceSample, AgentError> {
         let t_ns = self.start.t_ns();
         let machine = read::machine().ok_or(AgentError::Machine)?;

@@ -27,6 +27,7 @@ pub use named::METHODS;
 
 use crate::blocks::is_disturbed;
 use crate::compare::stopping;
+use crate::run_queue;
 use crate::trials::{self, StoredTrial, Trial};
 use tare_stats::CONFIDENCE;
 
@@ -49,6 +50,7 @@ pub fn summarise_without(
     let mut notes = notes;
     let mut trials = trials::decode(plan, stored, &mut notes);
     trials::exclude(&mut trials, excluded, &mut notes);
+    run_queue::compare(plan, &mut trials);
     let stopping = stopping::evaluate(plan, &trials);
     let blocks = stopping
         .as_ref()

@@ -248,6 +248,11 @@ pub struct ProcessSample {
     /// CPU time used since it started, user and system, over all threads including those that have
     /// ended.
     pub cpu_ns: u64,
+    /// Time for which its threads were runnable and waited for a core, in nanoseconds summed over
+    /// threads. Of a thread that has ended, it includes the time until its last reading. Absent where
+    /// the kernel does not report it, and in samples that did not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_queue_delay_ns: Option<u64>,
     /// Resident set size in bytes.
     pub rss_bytes: u64,
     /// Proportional set size in bytes, in some samples: read in the seconds before
@@ -273,6 +278,14 @@ pub struct MachineSample {
     pub idle_ns: u64,
     /// Taken by the hypervisor.
     pub stolen_ns: u64,
+    /// Interrupts, hard and soft, where the kernel accounts them apart from processes; otherwise
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt_ns: Option<u64>,
+    /// Time for which some process of the machine waited for a core (PSI), in nanoseconds; the mean
+    /// over several machines. Absent where the kernel does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressure_ns: Option<u64>,
     /// Available memory, in bytes.
     pub memory_available_bytes: u64,
 }

@@ -206,6 +206,10 @@ pub struct ProcessUse {
     pub cpu_cores: f64,
     /// The busiest interval between samples (about a second), in cores.
     pub cpu_cores_max: f64,
+    /// Time for which its threads were runnable and waited for a core, in nanoseconds summed over
+    /// threads; absent where it was not sampled.
+    #[serde(default)]
+    pub run_queue_delay_ns: Option<u64>,
     /// Memory mean in bytes.
     pub memory_mean_bytes: f64,
     /// Memory maximum in bytes.
@@ -229,6 +233,9 @@ pub struct PlaneUse {
     pub cpu_cores: f64,
     /// The busiest interval of the whole plane, in cores.
     pub cpu_cores_max: f64,
+    /// Run-queue delay, in nanoseconds; absent if it is unknown of a process.
+    #[serde(default)]
+    pub run_queue_delay_ns: Option<u64>,
     /// Sum of the means, in bytes.
     pub memory_mean_bytes: f64,
     /// Largest sum at one instant, in bytes.
@@ -253,6 +260,14 @@ pub struct MachineUse {
     pub other_cores: f64,
     /// Cores taken by the hypervisor.
     pub stolen_cores: f64,
+    /// Cores that handled interrupts, where the kernel accounts them apart from processes. They are
+    /// busy, and neither the trial's nor those of other processes.
+    #[serde(default)]
+    pub interrupt_cores: Option<f64>,
+    /// Share of the window in which some process of the machine waited for a core (PSI); absent
+    /// where the kernel does not report it.
+    #[serde(default)]
+    pub pressure: Option<f64>,
     /// Time for which CPU quotas stopped the trial's control group, in nanoseconds, summed over
     /// cores; absent if control groups do not report it.
     pub throttled_ns: Option<u64>,

@@ -175,6 +175,13 @@ pub struct TrialRow {
     pub data_plane_cores: Option<f64>,
     /// Data-plane memory mean in bytes; absent if nothing was sampled.
     pub data_plane_bytes: Option<f64>,
+    /// Time for which the trial's processes waited for a core, as a share of the CPU time that they
+    /// used; absent if it was not sampled.
+    #[serde(default)]
+    pub run_queue_delay_per_cpu_time: Option<f64>,
+    /// The same time per request, in nanoseconds; absent also if no request was sent.
+    #[serde(default)]
+    pub run_queue_delay_per_request_ns: Option<f64>,
     /// Proofs about the mesh.
     pub proofs: Vec<Proof>,
     /// Processes that vanished during the trial.

@@ -210,6 +210,10 @@ fn trial(summary: &Summary, trial: &TrialRow) -> Fields {
     row.latency_summary("lateness", trial.lateness_ns.as_ref());
     row.value("data_plane_cpu_cores", trial.data_plane_cores);
     row.value("data_plane_memory_bytes", trial.data_plane_bytes);
+    row.value(
+        "run_queue_delay_per_request_ns",
+        trial.run_queue_delay_per_request_ns,
+    );
     row.0
 }
 

@@ -11,7 +11,7 @@ use super::html::{Html, escape};
 use super::parts::{badge, caption, mesh_label, open_section};
 use crate::words;
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "trial",
     "block",
     "mesh",
@@ -24,6 +24,7 @@ const COLUMNS: [&str; 12] = [
     "max, ms",
     "lateness p99",
     "data plane",
+    "waited for a core",
 ];
 
 pub(super) fn section(page: &mut Html, summary: &Summary) {
@@ -119,6 +120,9 @@ fn row(page: &mut Html, summary: &Summary, trial: &TrialRow) {
         "td",
         &or_dash(cores.map(|c| format!("{} cores", figures::cores(c)))),
     );
+    let waited = trial.run_queue_delay_per_request_ns;
+    let waited = waited.map(|ns| format!("{}/request", figures::duration(ns)));
+    page.tag("td", &or_dash(waited));
     page.raw("</tr>\n");
     reasons(page, trial);
 }
@@ -135,7 +139,7 @@ fn reasons(page: &mut Html, trial: &TrialRow) {
     if trial.verdict.grade == Grade::Valid && nothing {
         return;
     }
-    page.raw("<tr class=\"reasons\"><td colspan=\"2\"></td><td colspan=\"10\" class=\"l\"><ul>");
+    page.raw("<tr class=\"reasons\"><td colspan=\"2\"></td><td colspan=\"11\" class=\"l\"><ul>");
     for finding in &trial.verdict.reasons {
         page.raw("<li>")
             .text(&finding.found)

@@ -433,6 +433,7 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
         plane: *plane,
         cpu_cores: *cpu,
         cpu_cores_max: cpu * 1.2,
+        run_queue_delay_ns: Some((0.02 * cpu * spec.load.duration_ns as f64) as u64),
         memory_mean_bytes: *memory,
         memory_max_bytes: (memory * 1.02) as u64,
         memory_kind: MemoryKind::Pss,
@@ -452,6 +453,7 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
                     memory_mean_bytes: *memory,
                     memory_max_bytes: (memory * 1.02) as u64,
                     rss_mean_bytes: memory * 1.6,
+                    ..PlaneUse::default()
                 };
                 (*plane, plane_use)
             })
@@ -462,8 +464,7 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
             busy_cores: busy,
             busy_cores_max: busy * 1.2,
             other_cores: 0.04,
-            stolen_cores: 0.0,
-            throttled_ns: None,
+            ..MachineUse::default()
         },
         sampling_cores: 0.004,
         kubelet_age_ns_max: None,
@@ -549,6 +550,7 @@ fn agent(result: &TrialResult) -> String {
             Some(ProcessSample {
                 t_ns,
                 cpu_ns,
+                run_queue_delay_ns: None,
                 rss_bytes,
                 pss_bytes: None,
                 working_set_bytes: None,
@@ -561,6 +563,8 @@ fn agent(result: &TrialResult) -> String {
                 cpus: 4,
                 idle_ns: t_ns as u64,
                 stolen_ns: 0,
+                interrupt_ns: None,
+                pressure_ns: None,
                 memory_available_bytes: 8 << 30,
             },
             throttled_ns: None,

@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 
 use super::cgroup::stat_value;
 use super::read::Usage;
+use super::run_queue::RunQueue;
 
 /// Length of a container id: 64 hexadecimal digits.
 const ID_LEN: usize = 64;
 /// Maximum depth of groups.
 const DEPTH_MAX: u32 = 12;
-/// Memory is read once in this many samples, because reading its files costs far more CPU time than
-/// reading those of CPU.
-const MEMORY_EVERY: u64 = 5;
+/// Memory and run-queue delay are read once in this many samples, because reading their files costs
+/// far more CPU time than reading those of CPU.
+const COSTLY_EVERY: u64 = 5;
 /// Maximum number of bytes read of a `cpu.stat` or `memory.stat`.
 const STAT_BYTES_MAX: usize = 8192;
 
@@ -68,6 +69,7 @@ impl Groups {
             unified: self.unified,
             samples: 0,
             last: (0, None),
+            run_queue: RunQueue::default(),
         })
     }
 }
@@ -107,12 +109,13 @@ pub(crate) struct Container {
     samples: u64,
     /// Resident set and working set, when they were last read.
     last: (u64, Option<u64>),
+    run_queue: RunQueue,
 }
 
 impl Container {
-    /// Returns the current CPU, and memory that is at most a few seconds old; `None` when the
-    /// container has ended. `place` spreads the costly readings of many containers over the
-    /// samples.
+    /// Returns the current CPU, memory that is at most a few seconds old, and the run-queue delay
+    /// if it was read now; `None` when the container has ended. `place` spreads the costly readings
+    /// of many containers over the samples.
     pub(crate) fn usage(&mut self, place: usize, now: bool) -> Option<(Usage, Option<u64>)> {
         let text = text_of(&self.cpu)?;
         let cpu_ns = if self.unified {
@@ -120,30 +123,20 @@ impl Container {
         } else {
             text.trim().parse().ok()?
         };
-        let due = self.samples == 0 || (self.samples + place as u64).is_multiple_of(MEMORY_EVERY);
+        let due = self.samples == 0 || (self.samples + place as u64).is_multiple_of(COSTLY_EVERY);
         self.samples += 1;
+        let mut run_queue_delay_ns = None;
         if due || now {
-            self.last = (self.rss_bytes()?, self.working_set_bytes());
+            let pids = fs::read_to_string(&self.procs).ok()?;
+            run_queue_delay_ns = self.run_queue.read(pids.lines());
+            self.last = (rss_bytes(&pids)?, self.working_set_bytes());
         }
         let usage = Usage {
             cpu_ns,
+            run_queue_delay_ns,
             rss_bytes: self.last.0,
         };
         Some((usage, self.last.1))
-    }
-
-    /// Returns the sum over its processes; `None` if it has no processes, because it has ended.
-    fn rss_bytes(&self) -> Option<u64> {
-        let page = rustix::param::page_size() as u64;
-        let pids = fs::read_to_string(&self.procs).ok()?;
-        let resident = |pid: &str| -> Option<u64> {
-            let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-            statm.split(' ').nth(1)?.parse().ok()
-        };
-        if pids.trim().is_empty() {
-            return None;
-        }
-        Some(pids.lines().filter_map(resident).sum::<u64>() * page)
     }
 
     fn working_set_bytes(&self) -> Option<u64> {
@@ -158,6 +151,20 @@ impl Container {
         let stat = fs::read_to_string(dir.join("memory.stat")).ok()?;
         Some(charged.saturating_sub(stat_value(&stat, inactive)?))
     }
+}
+
+/// Returns the sum over the processes of a container, one id a line; `None` without processes, when
+/// the container has ended.
+fn rss_bytes(pids: &str) -> Option<u64> {
+    let page = rustix::param::page_size() as u64;
+    let resident = |pid: &str| -> Option<u64> {
+        let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+        statm.split(' ').nth(1)?.parse().ok()
+    };
+    if pids.trim().is_empty() {
+        return None;
+    }
+    Some(pids.lines().filter_map(resident).sum::<u64>() * page)
 }
 
 fn text_of(file: &File) -> Option<String> {
@@ -208,6 +215,8 @@ mod tests {
         let (usage, working_set) = container.usage(0, true).unwrap();
         assert_eq!((usage.cpu_ns, working_set), (2_500_000, Some(700)));
         assert!(usage.rss_bytes > 100_000);
+        let (usage, _) = container.usage(0, false).unwrap();
+        assert_eq!(usage.run_queue_delay_ns, None, "not read in this sample");
         assert!(groups.container(&id('c')).is_none());
         fs::write(dir.join("cgroup.procs"), "").unwrap();
         assert!(

@@ -5,3 +5,4 @@ mod cgroup;
 pub(crate) mod container;
 pub mod parse;
 pub(crate) mod read;
+mod run_queue;

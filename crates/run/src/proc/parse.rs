@@ -55,10 +55,18 @@ pub struct MachineTicks {
     pub idle: u64,
     /// Taken by the hypervisor.
     pub stolen: u64,
+    /// Hard and soft interrupts, if the kernel accounts them apart from processes.
+    pub interrupts: Option<u64>,
 }
 
-/// Idle and stolen time of `/proc/stat`, and its number of cores. The busy columns are not used:
-/// they are sampled at ticks, while the others are exact.
+/// Smallest share of hard interrupts in the busy time of a kernel that accounts interrupts apart from
+/// processes (`CONFIG_IRQ_TIME_ACCOUNTING`). There, the timer alone takes at least 1 µs in each 4 ms
+/// of busy time. Another kernel samples both columns at ticks: it counts soft interrupts, which the
+/// CPU clocks of processes include as well, but almost no hard ones.
+const HARD_INTERRUPTS_MIN: f64 = 0.000_2;
+
+/// Idle and stolen time of `/proc/stat`, interrupts if they are exact, and its number of cores. The
+/// other busy columns are not used: they are sampled at ticks, while these are exact.
 #[must_use]
 pub fn machine_ticks(text: &str) -> Option<MachineTicks> {
     let line = text.lines().find(|l| l.starts_with("cpu "))?;
@@ -72,13 +80,38 @@ pub fn machine_ticks(text: &str) -> Option<MachineTicks> {
             None => return None,
         }
     }
-    let [_user, _nice, _system, idle, iowait, _irq, _softirq, steal] = f;
+    let [user, nice, system, idle, iowait, hard, soft, steal] = f;
+    let busy = (user + nice + system + hard + soft) as f64;
     let core = |l: &&str| l.starts_with("cpu") && !l.starts_with("cpu ");
     Some(MachineTicks {
         cpus: text.lines().filter(core).count() as u32,
         idle: idle + iowait,
         stolen: steal,
+        interrupts: (hard as f64 > HARD_INTERRUPTS_MIN * busy).then_some(hard + soft),
     })
+}
+
+/// Run-queue delay of one thread from its `schedstat`, in nanoseconds; `None` if the kernel does not
+/// count it, or if the thread has not run yet.
+#[must_use]
+pub fn schedstat_delay_ns(text: &str) -> Option<u64> {
+    let mut fields = text.split_ascii_whitespace().map(str::parse);
+    let [cpu_ns, delay_ns, slices]: [u64; 3] = [
+        fields.next()?.ok()?,
+        fields.next()?.ok()?,
+        fields.next()?.ok()?,
+    ];
+    (cpu_ns, delay_ns, slices)
+        .gt(&(0, 0, 0))
+        .then_some(delay_ns)
+}
+
+/// Time for which some process waited for a core, from `/proc/pressure/cpu`, in nanoseconds.
+#[must_use]
+pub fn pressure_ns(text: &str) -> Option<u64> {
+    let some = text.lines().find(|l| l.starts_with("some "))?;
+    let us: u64 = some.split_once(" total=")?.1.trim().parse().ok()?;
+    us.checked_mul(1000)
 }
 
 /// The value of the first `name : value` line of `/proc/cpuinfo`.
@@ -138,8 +171,37 @@ mod tests {
             cpus: 2,
             idle: 261_899 + 4_313,
             stolen: 6,
+            interrupts: None,
         };
         assert_eq!(machine_ticks(MACHINE), Some(expected));
+    }
+
+    #[test]
+    fn interrupts_count_only_where_the_kernel_measures_them() {
+        let interrupts = |hard: u64, soft: u64| {
+            let text = format!("cpu  1890443 455674 431254 3132865 13127 {hard} {soft} 1137 0 0\n");
+            machine_ticks(&text).unwrap().interrupts
+        };
+        // Read from a kernel without IRQ_TIME_ACCOUNTING, which samples soft interrupts at ticks.
+        assert_eq!(interrupts(0, 64_750), None);
+        // With it, no core is busy without hard interrupts.
+        assert_eq!(interrupts(19_430, 64_750), Some(84_180));
+        assert_eq!(
+            machine_ticks("cpu  0 0 0 0 0 0 0 0\n").unwrap().interrupts,
+            None
+        );
+    }
+
+    #[test]
+    fn waiting_for_a_core_is_parsed_or_unknown() {
+        assert_eq!(schedstat_delay_ns("1234 5678 9\n"), Some(5678));
+        assert_eq!(schedstat_delay_ns("1234 0 9\n"), Some(0));
+        let unknown = ["0 0 0\n", "", "1 2", "1 x 3"];
+        assert!(unknown.iter().all(|t| schedstat_delay_ns(t).is_none()));
+        let psi = "some avg10=8.95 avg60=7.92 avg300=5.02 total=4739819103\n\
+                   full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        assert_eq!(pressure_ns(psi), Some(4_739_819_103_000));
+        assert_eq!(pressure_ns("full avg10=0.00 total=1\n"), None);
     }
 
     #[test]
@@ -155,6 +217,7 @@ mod tests {
         fn parsers_accept_any_text_without_a_panic(text in "[ -~\\n)(]{0,200}") {
             let _ = (stat_cpu_ticks(&text), stat_start_ticks(&text), stat_state(&text));
             let _ = (stat_resident_pages(&text), kib_line_bytes(&text, "Pss"));
+            let _ = (schedstat_delay_ns(&text), pressure_ns(&text));
             let _ = (machine_ticks(&text), cpuinfo_value(&text, "a"), loadavg_centi(&text));
         }
     }

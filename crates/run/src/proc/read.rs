@@ -9,6 +9,7 @@ use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use tare_model::record::MachineSample;
 
+use super::run_queue::RunQueue;
 use super::{cgroup, parse};
 
 /// A watched process, identified by its id and start time, because the kernel reuses ids.
@@ -17,6 +18,7 @@ pub(crate) struct Process {
     pid: u32,
     start_ticks: Option<u64>,
     clock: Option<ClockId>,
+    run_queue: RunQueue,
 }
 
 /// CPU and resident memory of a process at one instant.
@@ -24,6 +26,8 @@ pub(crate) struct Process {
 pub(crate) struct Usage {
     /// CPU time since its start, of all threads, including ended ones, in nanoseconds.
     pub cpu_ns: u64,
+    /// Run-queue delay of its threads in nanoseconds, if it was read.
+    pub run_queue_delay_ns: Option<u64>,
     /// Resident set size in bytes.
     pub rss_bytes: u64,
 }
@@ -38,23 +42,26 @@ impl Process {
             clock: i32::try_from(pid)
                 .ok()
                 .and_then(|pid| clock_getcpuclockid(Pid::from_raw(pid)).ok()),
+            run_queue: RunQueue::default(),
         }
     }
 
-    /// Returns CPU and memory; `None` when the process has ended, even if it was not waited for
+    /// Returns CPU, run-queue delay and memory; `None` when the process has ended, even if it was not waited for
     /// yet.
     ///
     /// CPU comes from the clock of the process, in nanoseconds. If that clock cannot be read, it
     /// comes from `/proc/PID/stat`, in ticks of 10 ms.
-    pub(crate) fn usage(&self) -> Option<Usage> {
+    pub(crate) fn usage(&mut self) -> Option<Usage> {
         let stat = self.stat()?;
         let pages = parse::stat_resident_pages(&stat)?;
         let cpu_ns = match self.clock {
             Some(clock) => u64::try_from(clock_gettime(clock).ok()?.num_nanoseconds()).ok()?,
             None => parse::stat_cpu_ticks(&stat)? * tick_ns(),
         };
+        let pid = self.pid.to_string();
         Some(Usage {
             cpu_ns,
+            run_queue_delay_ns: self.run_queue.read([pid.as_str()].into_iter()),
             rss_bytes: pages * page_bytes(),
         })
     }
@@ -91,10 +98,13 @@ impl Process {
 pub(crate) fn machine() -> Option<MachineSample> {
     let ticks = parse::machine_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let pressure = fs::read_to_string("/proc/pressure/cpu").ok();
     Some(MachineSample {
         cpus: ticks.cpus,
         idle_ns: ticks.idle * tick_ns(),
         stolen_ns: ticks.stolen * tick_ns(),
+        interrupt_ns: ticks.interrupts.map(|ticks| ticks * tick_ns()),
+        pressure_ns: pressure.as_deref().and_then(parse::pressure_ns),
         memory_available_bytes: parse::kib_line_bytes(&meminfo, "MemAvailable")?,
     })
 }
@@ -163,7 +173,7 @@ mod tests {
 
     #[test]
     fn cpu_time_includes_threads_that_have_ended() {
-        let me = Process::new(std::process::id());
+        let mut me = Process::new(std::process::id());
         let before = me.usage().unwrap();
         let work = Duration::from_millis(60);
         std::thread::spawn(move || burn(work)).join().unwrap();
@@ -175,7 +185,7 @@ mod tests {
 
     #[test]
     fn clock_and_ticks_agree() {
-        let me = Process::new(std::process::id());
+        let mut me = Process::new(std::process::id());
         burn(Duration::from_millis(50));
         let ticks = me.stat_cpu_ns().unwrap();
         let exact = me.usage().unwrap().cpu_ns;
@@ -186,7 +196,7 @@ mod tests {
     #[test]
     fn a_process_counts_as_ended_before_it_is_waited_for() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let process = Process::new(child.id());
+        let mut process = Process::new(child.id());
         let mut tries = 0;
         while process.usage().is_some() && tries < 2000 {
             std::thread::sleep(Duration::from_millis(5));

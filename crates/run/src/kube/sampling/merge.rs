@@ -245,10 +245,15 @@ impl MergedSamples {
                 cpus: 0,
                 idle_ns: 0,
                 stolen_ns: 0,
+                interrupt_ns: Some(0),
+                pressure_ns: Some(0),
                 memory_available_bytes: 0,
             },
             throttled_ns: None,
         };
+        let mut machines = 0_u64;
+        // Where a machine does not report a counter, the sum would be of the other machines only.
+        let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b);
         for NodeStream { part, waiting, .. } in &mut self.nodes {
             let Some(sample) = waiting.pop_front() else {
                 continue;
@@ -258,6 +263,9 @@ impl MergedSamples {
                 machine.cpus += sample.machine.cpus;
                 machine.idle_ns += sample.machine.idle_ns;
                 machine.stolen_ns += sample.machine.stolen_ns;
+                machine.interrupt_ns = sum(machine.interrupt_ns, sample.machine.interrupt_ns);
+                machine.pressure_ns = sum(machine.pressure_ns, sample.machine.pressure_ns);
+                machines += 1;
                 machine.memory_available_bytes += sample.machine.memory_available_bytes;
             }
             merged.t_ns = merged.t_ns.min(sample.t_ns);
@@ -265,6 +273,8 @@ impl MergedSamples {
                 merged.processes[*index] = process;
             }
         }
+        let pressure_ns = &mut merged.machine.pressure_ns;
+        *pressure_ns = pressure_ns.and_then(|ns| ns.checked_div(machines));
         merged
     }
 
@@ -332,6 +342,7 @@ mod tests {
                 Some(ProcessSample {
                     t_ns,
                     cpu_ns: *cpu_ns,
+                    run_queue_delay_ns: Some(7),
                     rss_bytes: 1,
                     pss_bytes: None,
                     working_set_bytes: Some(2),
@@ -344,6 +355,9 @@ mod tests {
                     cpus,
                     idle_ns: 1,
                     stolen_ns: 0,
+                    // Only the kernel of the machine with 4 cores accounts interrupts apart.
+                    interrupt_ns: (cpus == 4).then_some(9),
+                    pressure_ns: Some(10 * u64::from(cpus)),
                     memory_available_bytes: 1,
                 },
                 throttled_ns: None,
@@ -394,6 +408,13 @@ mod tests {
         let cpu: Vec<u64> = second.processes.iter().map(|p| p.unwrap().cpu_ns).collect();
         assert_eq!(cpu, [20, 2, 200]);
         assert_eq!(second.machine.cpus, 6);
+        assert_eq!(second.processes[1].unwrap().run_queue_delay_ns, Some(7));
+        assert_eq!(
+            second.machine.pressure_ns,
+            Some(30),
+            "mean of both machines"
+        );
+        assert_eq!(second.machine.interrupt_ns, None, "unknown of one machine");
         assert!(matches!(
             records[2],
             AgentRecord::Final { own_cpu_ns: 10, .. }

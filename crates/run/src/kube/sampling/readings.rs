@@ -242,6 +242,7 @@ pub(crate) fn samples(
                 Some(ProcessSample {
                     t_ns: r.unix_ns - start_unix_ns,
                     cpu_ns: r.cpu_ns,
+                    run_queue_delay_ns: None,
                     rss_bytes: r.rss_bytes,
                     pss_bytes: None,
                     working_set_bytes: Some(r.working_set_bytes),
@@ -254,6 +255,8 @@ pub(crate) fn samples(
                     cpus: nodes.iter().map(|n| n.cores).sum(),
                     idle_ns: nodes.iter().map(|n| n.idle_ns(start_unix_ns, edge)).sum(),
                     stolen_ns: 0,
+                    interrupt_ns: None,
+                    pressure_ns: None,
                     memory_available_bytes: nodes
                         .iter()
                         .filter_map(|n| n.readings.last())
