@@ -178,7 +178,11 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
         _ => None,
     };
     let busy = machine.busy_cores / cores;
-    if let Some(grade) = grade(busy, MACHINE_BUSY_SUSPECT, MACHINE_BUSY_INVALID) {
+    // What others use is a finding of its own below: with it, an idle trial would look saturated.
+    let without_others = busy - machine.other_cores / cores;
+    if let Some(grade) = grade(busy, MACHINE_BUSY_SUSPECT, MACHINE_BUSY_INVALID)
+        && without_others > MACHINE_BUSY_SUSPECT
+    {
         let found = format!(
             "the machine was {:.0} % busy, {:.2} of {cores} cores",
             busy * 100.0,
@@ -493,6 +497,13 @@ mod tests {
     fn machine_thresholds() {
         assert_eq!(with_machine(1.85, 0.0, 0.0).grade, Grade::Suspect);
         assert_eq!(with_machine(1.99, 0.0, 0.0).grade, Grade::Invalid);
+        assert_eq!(
+            with_machine(1.99, 0.1, 0.0).reasons[0].reason,
+            Reason::MachineSaturated
+        );
+        // Others kept the machine busy.
+        let reasons = with_machine(2.0, 1.0, 0.0).reasons;
+        assert!(reasons.iter().all(|f| f.reason != Reason::MachineSaturated));
         assert_eq!(
             with_machine(1.0, 0.2, 0.0).reasons[0].reason,
             Reason::NoisyNeighbour
