@@ -30,7 +30,7 @@ impl Scope {
         let open = |scope| {
             EVENTS.iter().try_for_each(|event| {
                 let own = std::process::id().cast_signed();
-                open(Event::Hardware(event.clone()), own, scope).map(drop)
+                open(Event::Hardware(*event), own, scope).map(drop)
             })
         };
         match open(Self::UserAndKernel) {
@@ -296,10 +296,11 @@ mod tests {
                 let after = readings();
                 let (cpu_ns, counted) = (after.0 - before.0, after.1 - before.1);
                 assert!(cpu_ns >= 150_000_000, "{cpu_ns}");
-                // The counter also runs while the hypervisor or an interrupt has the core. Since one
-                // thread works at a time, it cannot exceed the elapsed time.
+                // The counter also runs while the hypervisor or an interrupt has the core, and stands
+                // still during a switch, which is CPU time. Each of the three parts is at least a
+                // fifth. Since one thread works at a time, it cannot exceed the elapsed time.
                 let elapsed_ns = start.elapsed().as_nanos() as u64;
-                assert!(counted >= cpu_ns / 100 * 97, "{counted} of {cpu_ns}");
+                assert!(counted >= cpu_ns / 100 * 90, "{counted} of {cpu_ns}");
                 assert!(counted <= elapsed_ns, "{counted} in {elapsed_ns}");
             }
         });
