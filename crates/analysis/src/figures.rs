@@ -197,6 +197,17 @@ pub fn bytes(value: f64) -> String {
     }
 }
 
+/// A number of events: `812`, `81.2 k`, `1.20 M`.
+#[must_use]
+pub fn amount(number: f64) -> String {
+    match number.abs() {
+        n if n < 1e3 => significant(number),
+        n if n < 1e6 => format!("{} k", significant(number / 1e3)),
+        n if n < 1e9 => format!("{} M", significant(number / 1e6)),
+        _ => format!("{} G", significant(number / 1e9)),
+    }
+}
+
 /// A rate: `400 rps`, `2,500 rps`, `0.500 rps`.
 #[must_use]
 pub fn rate(rps: f64) -> String {
@@ -330,6 +341,10 @@ mod tests {
 
     #[test]
     fn sizes_rates_and_counts() {
+        assert_eq!(
+            [812.0, 81_234.0, 1_204_000.0, 3.2e9].map(amount),
+            ["812", "81.2 k", "1.20 M", "3.20 G"]
+        );
         assert_eq!(
             [0.09, 12.3456, 123.456].map(cores),
             ["0.090", "12.35", "123.5"]

@@ -260,6 +260,7 @@ mod tests {
             cpu_cores,
             cpu_cores_max: cpu_cores,
             run_queue_delay_ns: None,
+            counters: None,
             memory_mean_bytes: 0.0,
             memory_max_bytes: 0,
             memory_kind: MemoryKind::Rss,

@@ -1,4 +1,4 @@
-//! CPU, run-queue delay and memory over the measured window, from the samples of an agent.
+//! CPU, run-queue delay, hardware counters and memory over the measured window, from the samples of an agent.
 //!
 //! CPU of a process is the difference of its CPU clock between the edges of the window, divided by
 //! the length of the window. Each process is read at its own instant, a little after the edge. So
@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::record::{AgentRecord, ProcessSample, ResourceSample};
+use tare_model::record::{AgentRecord, HardwareCounts, ProcessSample, ResourceSample};
 use tare_model::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
 use tare_model::worker::{AgentSpec, Plane};
 
@@ -86,6 +86,8 @@ struct Track {
     /// Run-queue delay between the first and the last edge, in nanoseconds; `None` with fewer than
     /// two readings.
     run_queue_delay_ns: Option<u64>,
+    /// Hardware counters between the first and the last edge; `None` with fewer than two readings.
+    counters: Option<HardwareCounts>,
     /// Instants of the edges.
     edges: Vec<i64>,
     /// Resident bytes at each sample; `None` where the process was not read.
@@ -109,10 +111,18 @@ impl Track {
             (known.len(), at.collect())
         };
         let (_, at) = at_edges(|p| Some(p.cpu_ns));
-        let run_queue_delay_ns = match at_edges(|p| p.run_queue_delay_ns) {
+        let growth = |of: fn(&ProcessSample) -> Option<u64>| match at_edges(of) {
             (2.., at) => Some((at[at.len() - 1] - at[0]).max(0.0).round() as u64),
             _ => None,
         };
+        let counted = points.iter().flatten().find_map(|p| p.counters);
+        let counters = counted.and_then(|first| {
+            Some(HardwareCounts {
+                instructions: growth(|p| Some(p.counters?.instructions))?,
+                cycles: growth(|p| Some(p.counters?.cycles))?,
+                ..first
+            })
+        });
         let base = at.first().copied().unwrap_or(0.0);
         let read = |of: fn(&ProcessSample) -> Option<u64>| -> Vec<Option<u64>> {
             points.iter().map(|p| p.as_ref().and_then(of)).collect()
@@ -127,7 +137,8 @@ impl Track {
         .unwrap_or_else(|| (MemoryKind::Rss, rss.clone()));
         Self {
             cpu_ns: at.iter().map(|&cpu| (cpu - base).max(0.0)).collect(),
-            run_queue_delay_ns,
+            run_queue_delay_ns: growth(|p| p.run_queue_delay_ns),
+            counters,
             edges: edges.to_vec(),
             rss,
             memory,
@@ -155,6 +166,7 @@ impl Track {
             cpu_cores: self.cpu_ns.last().copied().unwrap_or(0.0) / window_ns as f64,
             cpu_cores_max: max(&self.cores()),
             run_queue_delay_ns: self.run_queue_delay_ns,
+            counters: self.counters,
             memory_mean_bytes: mean(&self.edges, memory),
             memory_max_bytes: memory.iter().flatten().copied().max().unwrap_or(0),
             memory_kind: self.memory_kind,
@@ -246,6 +258,7 @@ fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMa
                     / window_ns as f64,
                 cpu_cores_max: max(&sum_each(mine.iter().map(|(_, t)| t.cores()))),
                 run_queue_delay_ns: mine.iter().map(|(p, _)| p.run_queue_delay_ns).sum(),
+                counters: HardwareCounts::sum(mine.iter().map(|(p, _)| p.counters)),
                 memory_mean_bytes: sum(|p| p.memory_mean_bytes),
                 memory_max_bytes: memory_max(&mine),
                 rss_mean_bytes: sum(|p| p.rss_mean_bytes),

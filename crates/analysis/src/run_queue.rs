@@ -247,6 +247,7 @@ mod tests {
                     cpu_cores: 0.5,
                     cpu_cores_max: 0.5,
                     run_queue_delay_ns,
+                    counters: None,
                     memory_mean_bytes: 0.0,
                     memory_max_bytes: 0,
                     memory_kind: MemoryKind::Rss,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tare_model::hist::HistogramWire;
 use tare_model::load::LoadResult;
 use tare_model::plan::Plan;
+use tare_model::record::HardwareCounts;
 use tare_model::summary::{Stability, TrialRow, TrialStatus};
 use tare_model::trial::{MemoryKind, Resources, TrialResult};
 use tare_model::verdict::{Cause, Finding, Grade, Reason, Verdict};
@@ -57,6 +58,9 @@ pub(crate) struct Decoded<'a> {
     /// Durations of TLS handshakes, if the load used TLS.
     pub(crate) handshake: Option<Histogram>,
 }
+
+/// The planes whose work a request is: those of the figure `cpu`.
+pub(crate) const WORK: [Plane; 2] = [Plane::Application, Plane::DataPlane];
 
 impl<'a> Decoded<'a> {
     fn new(result: &'a LoadResult, reader: &mut Reader) -> Result<Self, WireError> {
@@ -263,10 +267,26 @@ impl Trial<'_> {
         )
     }
 
+    /// Hardware counters of these planes together; planes without processes add nothing. `None` if
+    /// they are unknown of a process.
+    pub(crate) fn counters(&self, planes: &[Plane]) -> Option<HardwareCounts> {
+        let all = &self.resources()?.planes;
+        let with_processes = planes.iter().filter_map(|p| all.get(p));
+        let with_processes = with_processes.filter(|p| p.processes > 0);
+        HardwareCounts::sum(with_processes.map(|p| p.counters))
+    }
+
+    /// A number of the window per request, at the achieved rate.
+    pub(crate) fn per_request(&self, number: u64) -> Option<f64> {
+        let seconds = self.resources()?.window_ns as f64 / 1e9;
+        Some(number as f64 / (self.achieved_rps()? * seconds)).filter(|n| n.is_finite())
+    }
+
     /// The trial's row in the list of trials.
     pub(crate) fn row(&self) -> TrialRow {
         let spec = &self.result.trial;
         let load = self.result.load.as_ref();
+        let counters = self.counters(&WORK);
         let gone = self.resources().map_or(Vec::new(), |r| {
             r.processes
                 .iter()
@@ -295,6 +315,8 @@ impl Trial<'_> {
                 .resources()
                 .zip(self.achieved_rps())
                 .and_then(|(resources, rps)| run_queue::per_request_ns(resources, rps)),
+            instructions_per_request: counters.and_then(|c| self.per_request(c.instructions)),
+            cycles_per_request: counters.and_then(|c| self.per_request(c.cycles)),
             proofs: self.result.proofs.clone(),
             gone,
             stability: self.stability.clone(),

@@ -152,6 +152,10 @@ fn page_table_json_and_csv_show_the_same_numbers() {
         same(&row["data_plane_cpu_cores"], &trial["data_plane_cores"]);
         let waited = "run_queue_delay_per_request_ns";
         same(&row[waited], &trial[waited]);
+        same(
+            &row["instructions_per_request"],
+            &trial["instructions_per_request"],
+        );
     }
     assert!(compared > 120, "only {compared} numbers were compared");
 }

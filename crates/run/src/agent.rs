@@ -1,17 +1,18 @@
-//! The sampler, which is the worker behind `tare agent`. It reads CPU, run-queue delay and memory of
-//! the watched processes and of the machine at the edges of the measured window and at each second between,
+//! The sampler, which is the worker behind `tare agent`. It reads CPU, run-queue delay, memory and
+//! hardware counters of the watched processes and of the machine at the edges of the measured window and at each second between,
 //! and disturbs the measurement as little as possible.
 
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::record::{ProcessSample, ResourceSample};
+use tare_model::record::{AgentRecord, ProcessSample, ResourceSample};
 use tare_model::worker::{AgentSpec, WatchedProcess};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::agent_records::AgentRecords;
 use crate::proc::container::{Container, Groups};
+use crate::proc::counters::HardwareCounters;
 use crate::proc::read::{self, Process, Throttling};
 
 /// Maximum share of one core, on average, for reading proportional set sizes (PSS).
@@ -71,6 +72,7 @@ struct Sampler {
     /// Throttling of the control group of this process. All processes of the trial inherit the
     /// group.
     throttling: Throttling,
+    counters: HardwareCounters,
     round: PssRound,
     terminate: Signal,
     terminated: bool,
@@ -100,6 +102,7 @@ impl Sampled {
             t_ns,
             cpu_ns: usage.cpu_ns,
             run_queue_delay_ns: usage.run_queue_delay_ns,
+            counters: None,
             rss_bytes: usage.rss_bytes,
             pss_bytes: None,
             working_set_bytes,
@@ -166,6 +169,10 @@ impl Sampler {
                 .map(|w| Sampled::new(w, groups.as_ref()))
                 .collect(),
             throttling: Throttling::own(),
+            counters: HardwareCounters::open(spec.processes.iter().map(|w| match w.container {
+                Some(_) => None,
+                None => Some(w.pid),
+            })),
             round: PssRound {
                 values: vec![None; spec.processes.len()],
                 due_ns: i64::MIN,
@@ -190,13 +197,13 @@ impl Sampler {
             }
             self.sleep_until(due_ns).await;
             let cpu = read::own_cpu();
-            let mut sample = self.sample(due_ns == end_ns)?;
+            let last = due_ns == end_ns || self.terminated;
+            let mut sample = self.sample(first_t.is_none(), last)?;
             first_t.get_or_insert_with(|| {
                 first_cpu = cpu;
                 sample.t_ns
             });
             (last_t, last_cpu) = (sample.t_ns, cpu);
-            let last = due_ns == end_ns || self.terminated;
             if last {
                 self.read_pss_at_once();
             }
@@ -210,6 +217,9 @@ impl Sampler {
         }
         let own_cpu_ns = last_cpu.saturating_sub(first_cpu).as_nanos() as u64;
         let elapsed_ns = u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0);
+        for (process, found) in self.counters.missing {
+            records.write(&AgentRecord::NotCounted { process, found })?;
+        }
         records.last(own_cpu_ns, elapsed_ns)?;
         Ok(())
     }
@@ -227,16 +237,20 @@ impl Sampler {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
     }
 
-    /// Reads CPU, run-queue delay and resident memory of all processes, as close together as possible.
-    fn sample(&mut self, last: bool) -> Result<ResourceSample, AgentError> {
+    /// Reads CPU, run-queue delay and resident memory of all processes, as close together as possible. At
+    /// the edges of the window it also reads hardware counters, which interrupts the processes' cores.
+    fn sample(&mut self, first: bool, last: bool) -> Result<ResourceSample, AgentError> {
         let t_ns = self.start.t_ns();
         let machine = read::machine().ok_or(AgentError::Machine)?;
         let mut processes = Vec::with_capacity(self.processes.len());
         for (i, target) in self.processes.iter_mut().enumerate() {
             let t_ns = self.start.t_ns();
-            let sample = target.as_mut().and_then(|t| t.sample(i, last, t_ns));
+            let mut sample = target.as_mut().and_then(|t| t.sample(i, last, t_ns));
             if sample.is_none() {
                 *target = None;
+            }
+            if let Some(sample) = sample.as_mut().filter(|_| first || last) {
+                sample.counters = self.counters.read(i);
             }
             processes.push(sample);
         }
@@ -309,7 +323,7 @@ fn instants(window_ns: i64) -> impl Iterator<Item = i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::record::{AgentRecord, StreamChecksum};
+    use tare_model::record::StreamChecksum;
     use tare_model::worker::{Plane, WatchedProcess};
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs;
 
 use tare_model::layout::Fingerprint;
 
-use crate::proc::{parse, read};
+use crate::proc::{counters, parse, read};
 
 /// Reads the properties of this machine. A property that cannot be read is empty, zero or `None`.
 /// The environment sets `programs` and `idle`.
@@ -38,6 +38,7 @@ pub fn of_this_machine() -> Fingerprint {
             line("/sys/hypervisor/type"),
             line("/sys/class/dmi/id/sys_vendor"),
         ),
+        hardware_counters: Some(counters::availability()),
         programs: BTreeMap::new(),
         load_average_centi: parse::loadavg_centi(&text("/proc/loadavg")).unwrap_or(0),
     }
@@ -78,6 +79,8 @@ mod tests {
         let f = of_this_machine();
         assert!(f.kernel.starts_with("Linux "), "{}", f.kernel);
         assert!(f.cores >= 1 && f.memory_bytes > 1 << 20);
+        let counters = f.hardware_counters.unwrap();
+        assert!(counters.starts_with("instructions") || counters.starts_with("none: "));
     }
 
     #[test]

@@ -72,8 +72,8 @@ fn compared_run(side: &Side<'_>) -> ComparedRun {
     }
 }
 
-/// Every figure that both runs have. Kinds of memory that differ are not compared; they are added to
-/// `kinds`.
+/// Every figure that both runs have. Kinds of memory or of counters that differ are not compared; they
+/// are added to `kinds`.
 fn changes(cell: &Cell, after: &Side<'_>, level: Level, kinds: &mut Vec<String>) -> Vec<Change> {
     let [earlier, later] = &cell.sides[..] else {
         return Vec::new();
@@ -86,7 +86,13 @@ fn changes(cell: &Cell, after: &Side<'_>, level: Level, kinds: &mut Vec<String>)
         if !earlier.comparable(later, what) {
             let words = |side: &SideCell| Vec::from_iter(side.memory_kinds.clone()).join(" and ");
             let (a, b) = (words(earlier), words(later));
-            let found = format!("memory is {a} before and {b} after, and is not compared");
+            let found = match what {
+                "memory" => format!("memory is {a} before and {b} after, and is not compared"),
+                _ => {
+                    "hardware counters include the kernel in some trials only, and are not compared"
+                        .to_owned()
+                }
+            };
             if !kinds.contains(&found) {
                 kinds.push(found);
             }

@@ -3,15 +3,19 @@
 use std::collections::BTreeSet;
 
 use tare_model::layout::RunManifest;
+use tare_model::record::HardwareCounts;
 use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use crate::compare::percentiles::{QUANTILES, of_trial};
 use crate::compare::ratio::NS;
-use crate::trials::{StoredTrial, Trial, decode, used};
+use crate::trials::{StoredTrial, Trial, WORK, decode, used};
 
 /// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
+
+/// The unit of numbers of events.
+const COUNT: &str = "count";
 
 /// A figure: its name, its unit, and its value in a trial, above 0; `None` if it was not measured.
 pub(crate) struct Figure {
@@ -21,7 +25,7 @@ pub(crate) struct Figure {
 }
 
 /// All figures, latencies first.
-pub(crate) const FIGURES: [Figure; 9] = [
+pub(crate) const FIGURES: [Figure; 11] = [
     latency("p50"),
     latency("p90"),
     latency("p99"),
@@ -52,6 +56,16 @@ pub(crate) const FIGURES: [Figure; 9] = [
         unit: "bytes",
         of: |t, _| Some(t.plane(Plane::DataPlane)?.1).filter(|bytes| *bytes > 0.0),
     },
+    Figure {
+        what: "instructions",
+        unit: COUNT,
+        of: |t, _| counted(t, |c| c.instructions),
+    },
+    Figure {
+        what: "cycles",
+        unit: COUNT,
+        of: |t, _| counted(t, |c| c.cycles),
+    },
 ];
 
 const fn latency(what: &'static str) -> Figure {
@@ -71,6 +85,12 @@ fn per_request(trial: &Trial<'_>, cores: f64) -> Option<f64> {
     Some(cores / trial.achieved_rps()? * SECOND_NS).filter(|ns| *ns > 0.0)
 }
 
+/// A hardware counter of applications and proxies per request.
+fn counted(trial: &Trial<'_>, of: fn(HardwareCounts) -> u64) -> Option<f64> {
+    let number = of(trial.counters(&WORK)?);
+    trial.per_request(number).filter(|n| *n > 0.0)
+}
+
 impl Figure {
     /// The value in a trial.
     pub(crate) fn value(&self, trial: &Trial<'_>) -> Option<f64> {
@@ -78,10 +98,15 @@ impl Figure {
     }
 
     /// Whether the values of two trials are of the same kind. Kinds of memory are never compared with
-    /// one another.
+    /// one another, nor are counters with and without the kernel.
     pub(crate) fn comparable(&self, a: &Trial<'_>, b: &Trial<'_>) -> bool {
         let kind = |t: &Trial<'_>| t.memory_kind(Plane::DataPlane);
-        self.what != "memory" || (kind(a).is_some() && kind(a) == kind(b))
+        let user_only = |t: &Trial<'_>| t.counters(&WORK).map(|c| c.user_only);
+        match (self.what, self.unit) {
+            ("memory", _) => kind(a).is_some() && kind(a) == kind(b),
+            (_, COUNT) => user_only(a) == user_only(b),
+            _ => true,
+        }
     }
 }
 
@@ -114,6 +139,8 @@ pub(crate) struct SideCell {
     pub(crate) figures: Vec<(&'static str, &'static str, Vec<f64>)>,
     /// The kinds of the proxies' memory in all trials, in words.
     pub(crate) memory_kinds: BTreeSet<String>,
+    /// What the hardware counters of all trials count.
+    pub(crate) counter_kinds: BTreeSet<bool>,
     /// Times from core to core of the generators, in nanoseconds.
     pub(crate) core_to_core_ns: Vec<f64>,
 }
@@ -141,21 +168,30 @@ impl SideCell {
             }
         }
         figures.retain(|(_, _, values): &(_, _, Vec<f64>)| !values.is_empty());
+        let counters = used.iter().filter_map(|t| t.counters(&WORK));
         let processes = used.iter().filter_map(|t| t.resources());
         let processes = processes.flat_map(|r| &r.processes);
         let proxies = processes.filter(|p| p.plane == Plane::DataPlane);
         Self {
             trials: used.len() as u32,
             figures,
+            counter_kinds: counters.map(|c| c.user_only).collect(),
             memory_kinds: proxies.map(|p| format!("{:?}", p.memory_kind)).collect(),
             core_to_core_ns: distances.copied().collect(),
         }
     }
 
-    /// Whether the values of a figure are of the same kind in both: memory must be of one kind.
+    /// Whether the values of a figure are of the same kind in both: memory and counters must be of one
+    /// kind.
     pub(crate) fn comparable(&self, other: &Self, what: &str) -> bool {
-        let kinds = (&self.memory_kinds, &other.memory_kinds);
-        what != "memory" || (kinds.0.len() == 1 && kinds.0 == kinds.1)
+        fn one<T: Ord>(a: &BTreeSet<T>, b: &BTreeSet<T>) -> bool {
+            a.len() == 1 && a == b
+        }
+        match what {
+            "memory" => one(&self.memory_kinds, &other.memory_kinds),
+            "instructions" | "cycles" => one(&self.counter_kinds, &other.counter_kinds),
+            _ => true,
+        }
     }
 
     /// The values of a figure; empty if it was not measured.

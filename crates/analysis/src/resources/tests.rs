@@ -27,6 +27,7 @@ fn process(t_ns: i64, cpu_ms: u64, rss: u64, pss: Option<u64>) -> Option<Process
         t_ns,
         cpu_ns: cpu_ms * 1_000_000,
         run_queue_delay_ns: None,
+        counters: None,
         rss_bytes: rss,
         pss_bytes: pss,
         working_set_bytes: None,
@@ -167,6 +168,48 @@ fn waiting_and_interrupts_by_hand() {
         None,
         "in part"
     );
+}
+
+#[test]
+fn hardware_counters_of_the_window_by_hand() {
+    let at = |t_ns: i64, counts: &[Option<(u64, u64)>]| {
+        let one = |counts: &Option<(u64, u64)>| {
+            Some(ProcessSample {
+                counters: counts.map(|(instructions, cycles)| HardwareCounts {
+                    instructions,
+                    cycles,
+                    user_only: true,
+                }),
+                ..process(t_ns, 0, 1, None)?
+            })
+        };
+        sample(t_ns, 0, counts.iter().map(one).collect())
+    };
+    let planes = [Plane::DataPlane, Plane::DataPlane, Plane::Application];
+    let records = [
+        at(0, &[Some((1_000, 500)), Some((70, 60)), Some((1, 1))]),
+        at(S, &[None, None, None]),
+        at(2 * S, &[Some((4_000, 2_000)), Some((71, 62)), None]),
+    ];
+    let r = summarise(&spec(&planes), &records, 2).unwrap();
+    let counts = |instructions, cycles| {
+        Some(HardwareCounts {
+            instructions,
+            cycles,
+            user_only: true,
+        })
+    };
+    let each: Vec<_> = r.processes.iter().map(|p| p.counters).collect();
+    assert_eq!(each, [counts(3_000, 1_500), counts(1, 2), None]);
+    assert_eq!(r.planes[&Plane::DataPlane].counters, counts(3_001, 1_502));
+    assert_eq!(r.planes[&Plane::Application].counters, None, "read once");
+
+    let records = [
+        at(0, &[Some((7, 7)), None]),
+        at(2 * S, &[Some((9, 9)), None]),
+    ];
+    let r = summarise(&spec(&planes[..2]), &records, 2).unwrap();
+    assert_eq!(r.planes[&Plane::DataPlane].counters, None, "in part");
 }
 
 #[test]

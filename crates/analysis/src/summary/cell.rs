@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tare_model::load::Counts;
 use tare_model::plan::{Load, Plan};
+use tare_model::record::HardwareCounts;
 use tare_model::summary::{
     Cell, EndpointRow, Estimate, PlaneEstimate, Saturation, SpectrumPoint, TrialStatus,
 };
@@ -246,6 +247,16 @@ fn planes(used: &[&Trial<'_>], confidence: f64) -> BTreeMap<Plane, PlaneEstimate
         else {
             continue;
         };
+        let counts = used
+            .iter()
+            .filter_map(|t| Some((*t, t.counters(&[plane])?)));
+        let counts: Vec<_> = counts.collect();
+        let scopes: BTreeSet<bool> = counts.iter().map(|(_, c)| c.user_only).collect();
+        let counted = |of: fn(HardwareCounts) -> u64| {
+            let each = counts.iter().filter_map(|(t, c)| t.per_request(of(*c)));
+            let each: Vec<f64> = each.filter(|_| scopes.len() == 1).collect();
+            estimate(&each, confidence)
+        };
         let estimate = PlaneEstimate {
             processes: uses.iter().map(|u| u.processes).max().unwrap_or(0),
             cpu_cores,
@@ -257,6 +268,8 @@ fn planes(used: &[&Trial<'_>], confidence: f64) -> BTreeMap<Plane, PlaneEstimate
                 .copied()
                 .filter(|k| kinds.iter().all(|o| o == k)),
             cpu_cores_per_krps: estimate(&per_krps, confidence),
+            instructions_per_request: counted(|c| c.instructions),
+            cycles_per_request: counted(|c| c.cycles),
         };
         planes.insert(plane, estimate);
     }

@@ -54,6 +54,10 @@ pub struct Fingerprint {
     pub idle: Option<IdleCores>,
     /// Hypervisor, if one is detected.
     pub virtualised: Option<String>,
+    /// What the hardware counters count, or why there are none; absent on clusters, where they are
+    /// not read, and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware_counters: Option<String>,
     /// Versions of programs under test: name to version, with the digest of the binary.
     pub programs: BTreeMap<String, String>,
     /// Load average over a minute when the run began, in hundredths.
@@ -139,6 +143,9 @@ impl Platform<'_> {
         compare("idle cores", b.is_awake() != a.is_awake(), idle(b), idle(a));
         let [hypervisor_b, hypervisor_a] = [b, a].map(|f| or_none(f.virtualised.as_ref()));
         compare("hypervisor", false, hypervisor_b, hypervisor_a);
+        if let (Some(b), Some(a)) = (&b.hardware_counters, &a.hardware_counters) {
+            compare("hardware counters", false, text(b), text(a));
+        }
         compare(
             "tare",
             true,

@@ -208,6 +208,14 @@ pub enum AgentRecord {
         /// Since the start of the window.
         t_ns: i64,
     },
+    /// Before the last record: the hardware counters of a process could not be read, although the
+    /// machine has them.
+    NotCounted {
+        /// Index into `AgentSpec::processes`.
+        process: u32,
+        /// What was found.
+        found: String,
+    },
     /// Before the last record, if no agent read control groups and the samples come from the
     /// kubelets' summaries.
     Kubelet {
@@ -253,6 +261,10 @@ pub struct ProcessSample {
     /// the kernel does not report it, and in samples that did not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_queue_delay_ns: Option<u64>,
+    /// Hardware counters since the agent opened them, in the first and the last sample; absent where
+    /// they cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<HardwareCounts>,
     /// Resident set size in bytes.
     pub rss_bytes: u64,
     /// Proportional set size in bytes, in some samples: read in the seconds before
@@ -263,6 +275,36 @@ pub struct ProcessSample {
     /// which the kernel can drop at once; for containers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_set_bytes: Option<u64>,
+}
+
+/// What the hardware counters of the processor counted for a process, over all its threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HardwareCounts {
+    /// Instructions that were executed to their end.
+    pub instructions: u64,
+    /// Cycles of cores while the process ran. A cycle is as long as the core's frequency makes it.
+    pub cycles: u64,
+    /// Whether only user space was counted, because the kernel does not permit more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub user_only: bool,
+}
+
+impl HardwareCounts {
+    /// The sum over processes; `None` without one, if the counts of one are unknown, or if not all
+    /// are of the same kind.
+    #[must_use]
+    pub fn sum(counts: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
+        let add = |a: Self, b: Self| {
+            (a.user_only == b.user_only).then_some(Self {
+                instructions: a.instructions + b.instructions,
+                cycles: a.cycles + b.cycles,
+                user_only: a.user_only,
+            })
+        };
+        let mut counts = counts.into_iter();
+        let first = counts.next()??;
+        counts.try_fold(first, |sum, one| add(sum, one?))
+    }
 }
 
 /// The machine at one instant; CPU times since boot, over all cores.
@@ -321,6 +363,23 @@ impl StreamChecksum {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sum_with_an_unknown_count_is_unknown() {
+        let counts = |instructions, cycles, user_only| {
+            Some(HardwareCounts {
+                instructions,
+                cycles,
+                user_only,
+            })
+        };
+        let (a, b) = (counts(7, 5, false), counts(1, 2, false));
+        assert_eq!(HardwareCounts::sum([a, b]), counts(8, 7, false));
+        assert_eq!(HardwareCounts::sum([a, None, b]), None);
+        assert_eq!(HardwareCounts::sum([None, a]), None);
+        assert_eq!(HardwareCounts::sum([a, counts(1, 2, true)]), None, "kinds");
+        assert_eq!(HardwareCounts::sum([]), None);
+    }
 
     #[test]
     fn the_checksum_detects_missing_and_swapped_lines() {

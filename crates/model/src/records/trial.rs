@@ -9,6 +9,7 @@ use crate::limits;
 use crate::load::LoadResult;
 use crate::mesh::Mesh;
 use crate::plan::{Load, Plan};
+use crate::record::HardwareCounts;
 use crate::rng::Rng;
 use crate::verdict::Verdict;
 use crate::worker::Plane;
@@ -210,6 +211,9 @@ pub struct ProcessUse {
     /// threads; absent where it was not sampled.
     #[serde(default)]
     pub run_queue_delay_ns: Option<u64>,
+    /// Hardware counters over the window; absent where they were not read at both of its edges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<HardwareCounts>,
     /// Memory mean in bytes.
     pub memory_mean_bytes: f64,
     /// Memory maximum in bytes.
@@ -236,6 +240,9 @@ pub struct PlaneUse {
     /// Run-queue delay, in nanoseconds; absent if it is unknown of a process.
     #[serde(default)]
     pub run_queue_delay_ns: Option<u64>,
+    /// Hardware counters; absent if they are unknown of a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<HardwareCounts>,
     /// Sum of the means, in bytes.
     pub memory_mean_bytes: f64,
     /// Largest sum at one instant, in bytes.

@@ -205,6 +205,12 @@ pub struct PlaneEstimate {
     pub memory_kind: Option<MemoryKind>,
     /// CPU in cores per 1,000 requests per second achieved; absent if no request was sent.
     pub cpu_cores_per_krps: Option<Estimate>,
+    /// Instructions per request, over the trials that counted them; absent without hardware counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions_per_request: Option<Estimate>,
+    /// Cycles per request, over the same trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles_per_request: Option<Estimate>,
 }
 
 /// One endpoint of a cell.

@@ -182,6 +182,13 @@ pub struct TrialRow {
     /// The same time per request, in nanoseconds; absent also if no request was sent.
     #[serde(default)]
     pub run_queue_delay_per_request_ns: Option<f64>,
+    /// Instructions of applications and proxies per request, by hardware counters; absent if they are
+    /// unknown.
+    #[serde(default)]
+    pub instructions_per_request: Option<f64>,
+    /// Cycles of applications and proxies per request; absent if they are unknown.
+    #[serde(default)]
+    pub cycles_per_request: Option<f64>,
     /// Proofs about the mesh.
     pub proofs: Vec<Proof>,
     /// Processes that vanished during the trial.

@@ -171,6 +171,12 @@ fn cell(summary: &Summary, cell: &Cell) -> Fields {
             &format!("{name}_cpu_cores_per_krps"),
             usage.cpu_cores_per_krps.as_ref(),
         );
+        for (counter, estimate) in [
+            ("instructions", &usage.instructions_per_request),
+            ("cycles", &usage.cycles_per_request),
+        ] {
+            row.estimate(&format!("{name}_{counter}_per_request"), estimate.as_ref());
+        }
         row.estimate(&format!("{name}_memory_bytes"), Some(&usage.memory_bytes));
         row.value(
             &format!("{name}_memory_max_bytes"),
@@ -214,6 +220,8 @@ fn trial(summary: &Summary, trial: &TrialRow) -> Fields {
         "run_queue_delay_per_request_ns",
         trial.run_queue_delay_per_request_ns,
     );
+    row.value("instructions_per_request", trial.instructions_per_request);
+    row.value("cycles_per_request", trial.cycles_per_request);
     row.0
 }
 

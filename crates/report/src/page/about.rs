@@ -61,6 +61,8 @@ pub(super) fn setup(page: &mut Html, summary: &Summary) {
         "Virtual machine",
         machine.virtualised.as_deref().unwrap_or(""),
     );
+    let counters = machine.hardware_counters.as_deref();
+    entry(page, "Hardware counters", counters.unwrap_or(""));
     let load = f64::from(machine.load_average_centi) / 100.0;
     entry(
         page,

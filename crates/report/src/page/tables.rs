@@ -1,7 +1,7 @@
 //! The figures of the charts as tables.
 
 use tare_analysis::figures;
-use tare_model::summary::{Cell, MeshComparison, Outcome, Percentile, Ratio, Summary};
+use tare_model::summary::{Cell, Estimate, MeshComparison, Outcome, Percentile, Ratio, Summary};
 use tare_model::trial::MemoryKind;
 use tare_model::worker::Plane;
 
@@ -11,6 +11,9 @@ use super::parts::{
     percentile_words, plain, quantile,
 };
 use crate::words;
+
+/// Columns that exist only with hardware counters.
+const COUNTED: [&str; 2] = ["instructions per request", "cycles per request"];
 
 const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "p99.99"];
 
@@ -116,8 +119,8 @@ pub(super) fn ratios(page: &mut Html, summary: &Summary) {
             capitalised(&words::questions(summary))
         ),
     );
-    let figures = ["p50", "p90", "p99", "p99.9", "cpu", "machine_cpu", "memory"];
-    let columns = [
+    let mut figures = vec!["p50", "p90", "p99", "p99.9", "cpu", "machine_cpu", "memory"];
+    let mut columns = vec![
         "mesh",
         "over",
         "p50",
@@ -128,6 +131,11 @@ pub(super) fn ratios(page: &mut Html, summary: &Summary) {
         "machine CPU per request",
         "proxy memory",
     ];
+    let mut all = summary.comparisons.iter();
+    if all.any(|c| c.ratio("instructions").is_some()) {
+        figures.extend(["instructions", "cycles"]);
+        columns.extend(COUNTED);
+    }
     for load in &summary.setup.loads {
         let heading = words::load_heading(&load.name, load.rate_rps);
         open_table(page, &heading, Some(&heading), &columns);
@@ -158,6 +166,7 @@ fn ratio(page: &mut Html, ratio: &Ratio) {
     let (value, interval) = words.split_once(" (").unwrap_or((&words, ""));
     let here = match ratio.unit.as_str() {
         "bytes" => figures::signed(ratio.difference, figures::bytes(ratio.difference)),
+        "count" => figures::signed(ratio.difference, figures::amount(ratio.difference)),
         _ => figures::signed_duration(ratio.difference),
     };
     let below = match ratio.outcome {
@@ -170,12 +179,19 @@ fn ratio(page: &mut Html, ratio: &Ratio) {
 }
 
 pub(super) fn resources(page: &mut Html, summary: &Summary) {
-    caption(
-        page,
-        "CPU in cores: the mean over the measured window with its interval over blocks, and the busiest second. \
-         Memory: the sum over the processes of the plane.",
-    );
-    let columns = [
+    let mut words =
+        "CPU in cores: the mean over the measured window with its interval over blocks, and the \
+                     busiest second. Memory: the sum over the processes of the plane."
+            .to_owned();
+    let mut planes = summary.cells.iter().flat_map(|c| c.planes.values());
+    let counted = planes.any(|p| p.instructions_per_request.is_some());
+    if counted {
+        let what = summary.fingerprint.hardware_counters.as_deref();
+        let what = what.unwrap_or("instructions and cycles");
+        words += &format!(" Hardware counters: {what}.");
+    }
+    caption(page, &words);
+    let mut columns = vec![
         "mesh",
         "plane",
         "processes",
@@ -186,6 +202,7 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
         "memory maximum",
         "kind of memory",
     ];
+    columns.extend(COUNTED.iter().filter(|_| counted));
     per_load(page, summary, &columns, |page, cell| {
         for (plane, p) in &cell.planes {
             if matches!(plane, Plane::Tare) {
@@ -211,9 +228,25 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
                     None => "mixed",
                 },
             );
+            if counted {
+                hardware(page, cell, p.instructions_per_request.as_ref());
+                hardware(page, cell, p.cycles_per_request.as_ref());
+            }
             page.raw("</tr>\n");
         }
     });
+}
+
+/// Appends a figure of the hardware counters, with the number of trials that have it if not all do.
+fn hardware(page: &mut Html, cell: &Cell, counts: Option<&Estimate>) {
+    match counts {
+        None => plain(page, "unknown"),
+        Some(e) if e.runs.len() == cell.trials_used.len() => estimate(page, e, figures::amount),
+        Some(e) => {
+            let words = format!("{} of {} trials", e.runs.len(), cell.trials_used.len());
+            figure(page, &figures::amount(e.value), Some(&words));
+        }
+    }
 }
 
 /// Appends the fixed and the marginal CPU of the proxies, if their idle use was sampled.

@@ -18,6 +18,8 @@ pub(super) fn name(what: &str) -> &str {
         "proxy_cpu" => "proxy CPU/request",
         "machine_cpu" => "machine CPU/request",
         "memory" => "proxy memory",
+        "instructions" => "instructions/request",
+        "cycles" => "cycles/request",
         other => other,
     }
 }
@@ -27,6 +29,7 @@ pub(super) fn figure(stored: &str, value: f64) -> String {
     match stored {
         "ns" => figures::duration(value),
         "bytes" => figures::bytes(value),
+        "count" => figures::amount(value),
         _ => format!("x{}", figures::significant(value)),
     }
 }

@@ -3,6 +3,7 @@
 
 mod cgroup;
 pub(crate) mod container;
+pub(crate) mod counters;
 pub mod parse;
 pub(crate) mod read;
 mod run_queue;

@@ -31,6 +31,8 @@ Figures for --fail-above, each with a limit in percent:
                                 depends least on the machine
   cpu, proxy_cpu, machine_cpu   CPU time per request; the limit may also be a duration
   memory                        of the proxies; the limit may also be a size
+  instructions, cycles          of applications and proxies per request, where the machine has
+                                hardware counters
 
 Exit codes: 0 success, 1 a threshold is exceeded, 2 usage error or nothing in common, 3 a threshold
 could not be checked.")]

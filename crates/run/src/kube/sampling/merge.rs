@@ -195,7 +195,7 @@ impl MergedSamples {
                     let _ = self.records.write(&merged);
                 }
             }
-            AgentRecord::Kubelet { .. } => {}
+            AgentRecord::Kubelet { .. } | AgentRecord::NotCounted { .. } => {}
             AgentRecord::Final {
                 own_cpu_ns,
                 elapsed_ns,
@@ -343,6 +343,7 @@ mod tests {
                     t_ns,
                     cpu_ns: *cpu_ns,
                     run_queue_delay_ns: Some(7),
+                    counters: None,
                     rss_bytes: 1,
                     pss_bytes: None,
                     working_set_bytes: Some(2),

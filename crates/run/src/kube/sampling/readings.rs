@@ -243,6 +243,7 @@ pub(crate) fn samples(
                     t_ns: r.unix_ns - start_unix_ns,
                     cpu_ns: r.cpu_ns,
                     run_queue_delay_ns: None,
+                    counters: None,
                     rss_bytes: r.rss_bytes,
                     pss_bytes: None,
                     working_set_bytes: Some(r.working_set_bytes),
