@@ -9,7 +9,7 @@ use crate::prices;
 /// On a narrow screen, each feature is a block: its title, then the figures with their names.
 const STYLE: &str = "<style>\
 .prices td { min-width: 6.5rem; }\
-.prices th[scope=row] small { display: block; color: var(--quiet); font-size: 0.75rem; }\
+.prices th[scope=row] small { display: block; font-weight: 400; color: var(--quiet); font-size: 0.75rem; }\
 .prices .bar { display: block; height: 0.3rem; margin: 0.25rem 0 0.1rem auto; border-radius: 2px; \
 background: var(--mesh-1); print-color-adjust: exact; -webkit-print-color-adjust: exact; }\
 .prices .open .bar { background: none; box-shadow: inset 0 0 0 1px var(--edge); }\
@@ -35,7 +35,6 @@ const COLUMNS: [&str; 5] = [
 /// Appends the table.
 pub(super) fn table(page: &mut Html, summary: &Summary, list: &PriceList) {
     page.raw(STYLE);
-    caption(page, &prices::legend(summary, list));
     page.raw("<div class=\"prices\">");
     open_table(page, "Price list of features", None, &COLUMNS);
     // The longest bar of a column is the largest figure that is different from the reference.
@@ -81,6 +80,7 @@ pub(super) fn table(page: &mut Html, summary: &Summary, list: &PriceList) {
     }
     close_table(page);
     page.raw("</div>");
+    caption(page, &prices::legend(summary, list));
     proofs(page, list);
 }
 
