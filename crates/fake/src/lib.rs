@@ -307,7 +307,7 @@ fn push(out: &mut RecordWriter<Vec<u8>>, record: &impl serde::Serialize) {
 fn median_ns(trial: &TrialSpec) -> f64 {
     match (trial.mesh.data_plane, trial.mesh.settings.mtls) {
         (DataPlaneKind::None, _) => 1e6,
-        (_, Mtls::Off | Mtls::Permissive) => 2e6,
+        (_, Mtls::Off | Mtls::Permissive | Mtls::Server) => 2e6,
         (_, Mtls::Strict) => 2.5e6,
     }
 }

@@ -7,6 +7,7 @@
 mod derived;
 pub mod export;
 mod page;
+mod prices;
 mod store;
 mod terminal;
 mod text;

@@ -25,6 +25,7 @@ fn mesh(name: &str, data_plane: DataPlaneKind) -> Mesh {
         data_plane,
         settings: MeshSettings::default(),
         kubernetes: None,
+        feature: None,
     }
 }
 

@@ -8,6 +8,7 @@
 //! A service runs on one thread, because it represents a small service, and additional work
 //! would add noise to the baseline.
 
+mod answers;
 mod app;
 mod counters;
 mod echo;
@@ -21,6 +22,7 @@ mod server;
 mod timer;
 mod worker;
 
+pub use answers::run_answers;
 pub use counters::Tally;
 pub use echo::{EchoOptions, EchoServer, Issued, KnobError, Knobs, TlsError, TlsOptions, run_echo};
 pub use error::WorkloadError;

@@ -27,7 +27,9 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<MeshComparison> {
     let mut all = Vec::new();
     for load in &plan.loads {
         for (i, mesh) in meshes.iter().enumerate() {
-            for reference in &meshes[..i] {
+            // Features are compared with the baseline only: pairs of them answer no question.
+            let before = if plan.has_features() { i.min(1) } else { i };
+            for reference in &meshes[..before] {
                 let compared = Compared {
                     plan,
                     trials,

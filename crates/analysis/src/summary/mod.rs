@@ -12,6 +12,7 @@ mod instrument;
 mod machine;
 mod named;
 mod outliers;
+mod price_list;
 mod proxy_cpu;
 
 use std::collections::BTreeSet;
@@ -91,6 +92,7 @@ pub fn summarise_without(
         fingerprint: manifest.fingerprint.clone(),
         notes,
         margins: plan.margins,
+        price_list: price_list::of(plan, &trials, &comparisons),
         comparisons,
         mesh_trials,
         disturbed_equally_p,

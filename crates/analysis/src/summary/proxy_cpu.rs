@@ -71,7 +71,7 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
 /// receives passes its sidecar, and each that a service sends passes that of the sender as well. The
 /// generator sends the first one, and its sidecar is not part of the data plane. `None` for other kinds
 /// of proxies, where the passes depend on the nodes of caller and called service.
-fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
+pub(super) fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
     let sidecars_only = match mesh.data_plane {
         DataPlaneKind::EnvoySidecar => true,
         DataPlaneKind::Sidecar | DataPlaneKind::Installed => {

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::definition::{DataPlaneKind, Mesh, MeshSettings, Mtls};
+use super::feature::Feature;
 use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
 
 /// Most worker threads of one proxy.
@@ -65,6 +66,7 @@ struct VariantFile {
     data_plane: Field<DataPlaneKind>,
     settings: Field<SettingsFile>,
     kubernetes: Field<Json>,
+    feature: Field<Json>,
 }
 
 /// Decodes a mesh file: the mesh, then its variants. `None` after a problem.
@@ -78,6 +80,7 @@ pub(super) fn meshes(problems: &mut Problems, node: &Node) -> Option<Vec<Mesh>> 
         data_plane: file.data_plane,
         settings: file.settings,
         kubernetes: file.kubernetes,
+        feature: Field::Absent,
     };
     let plain = Mesh {
         name: String::new(),
@@ -85,6 +88,7 @@ pub(super) fn meshes(problems: &mut Problems, node: &Node) -> Option<Vec<Mesh>> 
         data_plane: DataPlaneKind::None,
         settings: MeshSettings::default(),
         kubernetes: None,
+        feature: None,
     };
     let mesh = changes.over(
         problems,
@@ -136,6 +140,17 @@ impl VariantFile {
         }
         if let Field::Given(kubernetes) = self.kubernetes {
             mesh.overlay(problems, &kubernetes.value, kubernetes.location)?;
+        }
+        if let Field::Given(feature) = self.feature {
+            match Feature::decode(&feature.value, mesh.settings != base.settings) {
+                Ok(feature) => mesh.feature = Some(Box::new(feature)),
+                Err(found) => {
+                    let message = format!("in `feature`: {found}");
+                    let problem = problems.add_message(feature.location, &message);
+                    problem.help("docs/features.md describes the section `feature`");
+                    return None;
+                }
+            }
         }
         Some(mesh)
     }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::feature::Feature;
 use super::kubernetes::MeshKubernetes;
 
 /// Kind of data plane: the proxies in the path of a request.
@@ -65,6 +66,8 @@ pub enum Mtls {
     Permissive,
     /// Required; plain text is refused.
     Strict,
+    /// TLS in which only the server shows a certificate. Only for Envoys that tare configures.
+    Server,
 }
 
 /// One thing under test, resolved: a mesh or a variant with all its settings.
@@ -82,4 +85,7 @@ pub struct Mesh {
     /// Its definition on Kubernetes; absent in other environments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Box<MeshKubernetes>>,
+    /// The feature that it prices; absent for other meshes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feature: Option<Box<Feature>>,
 }

@@ -4,11 +4,15 @@
 mod catalogue;
 mod decode;
 mod definition;
+mod feature;
 mod kubernetes;
 
 pub(crate) use catalogue::Catalogue;
 pub(crate) use decode::SettingsFile;
 pub use definition::{DataPlaneKind, Mesh, MeshSettings, Mtls};
+pub use feature::{
+    CounterProof, Feature, FeatureProof, GaugeProof, Growth, ListenerParts, RequestProof,
+};
 pub use kubernetes::{
     HelmRelease, Join, Leftovers, MeshKubernetes, MeshNamespace, MeshParts, PodSelector,
     ProofSource, WorkloadRef, merge,

@@ -148,6 +148,11 @@ fn placed(
                 .add(location, format!("`{name}` has the mtls mode `permissive`"))
                 .expected("`off` or `strict` for the Envoys that tare configures");
         }
+        if mesh.data_plane != DataPlaneKind::EnvoySidecar && mesh.settings.mtls == Mtls::Server {
+            problems
+                .add(location, format!("`{name}` has the mtls mode `server`"))
+                .expected("`server` only for the Envoys that tare configures");
+        }
         let Some(settings) = settings else {
             if mesh.data_plane.is_on_kubernetes() {
                 problems

@@ -149,6 +149,12 @@ impl Plan {
         self.meshes.len() as u64 * self.loads.len() as u64 * u64::from(self.repeats)
     }
 
+    /// Whether a mesh has a feature, so that the run makes a price list of features.
+    #[must_use]
+    pub fn has_features(&self) -> bool {
+        self.meshes.iter().any(|m| m.feature.is_some())
+    }
+
     /// Estimated duration of the whole run in nanoseconds: windows, warm-ups, and starting and
     /// stopping the processes of each trial.
     #[must_use]

@@ -8,6 +8,7 @@ pub mod comparison;
 mod cost;
 mod instrument;
 mod named;
+mod price_list;
 pub mod published;
 mod ratio;
 mod run;
@@ -21,6 +22,7 @@ pub use cell::{
 pub use cost::{Cost, ProxyCpu};
 pub use instrument::{CoreToCore, Instrument, Tls};
 pub use named::{MethodFigure, MethodSummary};
+pub use price_list::{FeaturePrice, Price, PriceList};
 pub use ratio::{MeshComparison, MoreBlocks, Outcome, Ratio, RatioVariant, TrialSelection};
 pub use run::{Answer, MachineState, MeshTrials, Setup, Summary, TrialRow, TrialStatus};
 pub use stability::{Outlier, OutlierCores, Stability};

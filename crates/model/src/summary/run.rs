@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 use super::cost::ProxyCpu;
+use super::price_list::PriceList;
 use super::published::Published;
 use super::ratio::{MeshComparison, Outcome};
 use super::stability::{Outlier, Stability};
@@ -55,8 +56,11 @@ pub struct Summary {
     /// Mesh by load, in the order of the plan (loads within meshes).
     pub cells: Vec<Cell>,
     /// All pairs of meshes under each load: each mesh with each that precedes it, the baseline
-    /// first.
+    /// first. If meshes have features, only the pairs with the baseline.
     pub comparisons: Vec<MeshComparison>,
+    /// What each feature adds; absent if no mesh has a feature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_list: Option<PriceList>,
     /// The trials of each mesh, in the order of the plan: what they were used for.
     pub mesh_trials: Vec<MeshTrials>,
     /// p-value of the hypothesis that something outside the trials disturbed all meshes equally

@@ -5,7 +5,7 @@ use tare_model::verdict::Grade;
 
 use super::html::Html;
 use super::parts::{badge, caption, colour_of, mesh_label, open_section};
-use super::sections;
+use super::{price_list, sections};
 use crate::words;
 
 pub(super) fn header(page: &mut Html, summary: &Summary) {
@@ -38,13 +38,25 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
     page.raw(
         "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">Answers</h2>\n",
     );
-    sentences(page, summary);
-    sections::chart(page, "headline");
+    match &summary.price_list {
+        Some(list) => {
+            price_list::table(page, summary, list);
+            remarks(page, summary);
+        }
+        None => {
+            sentences(page, summary);
+            sections::chart(page, "headline");
+        }
+    }
     sections::contents(page, summary);
     page.raw("</section>\n");
 }
 
 fn title(summary: &Summary) -> String {
+    if let Some(list) = &summary.price_list {
+        let features = list.features.iter().filter(|f| !f.nothing).count();
+        return format!("What {features} features add to {}", list.reference);
+    }
     let others: Vec<&str> = summary
         .setup
         .meshes
@@ -101,7 +113,7 @@ fn verdict(summary: &Summary) -> String {
     parts.join(" · ")
 }
 
-/// The sentence about each mesh, and the notes.
+/// The sentence about each mesh, and what qualifies all of them.
 fn sentences(page: &mut Html, summary: &Summary) {
     page.raw("<ul class=\"answers\">\n");
     for answer in &summary.answers {
@@ -124,6 +136,11 @@ fn sentences(page: &mut Html, summary: &Summary) {
         page.raw("</li>\n");
     }
     page.raw("</ul>\n");
+    remarks(page, summary);
+}
+
+/// What the reader must know beside the answers, and the notes.
+fn remarks(page: &mut Html, summary: &Summary) {
     for words in words::conditions(summary) {
         caption(page, &words);
     }

@@ -10,6 +10,7 @@ mod header;
 mod html;
 mod instrument;
 mod parts;
+mod price_list;
 mod published;
 mod sections;
 mod series;

@@ -8,7 +8,8 @@ use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
-use super::{cost, findings};
+use super::{cost, findings, price_list};
+use crate::prices;
 use crate::text::{fit, printable};
 use crate::words;
 
@@ -41,7 +42,10 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
         );
         out.painted(BOLD, &printable(&heading));
         latency_rows(&mut out, summary, &cells);
-        ratio_rows(&mut out, summary, &load.name);
+        // Those of features are in the price list.
+        if summary.price_list.is_none() {
+            ratio_rows(&mut out, summary, &load.name);
+        }
         plane_rows(&mut out, summary, &cells);
         cost::rows(&mut out, summary, &cells);
         out.line("");
@@ -57,7 +61,13 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
 
 /// The sentence about each pair of meshes, and what qualifies all of them.
 fn answers(out: &mut Output, summary: &Summary) {
-    for answer in &summary.answers {
+    price_list::write(out, summary);
+    // A price list has the same figures in fewer words.
+    let sentences = summary
+        .answers
+        .iter()
+        .filter(|_| summary.price_list.is_none());
+    for answer in sentences {
         out.wrapped(BOLD, &answer.text, "* ", "  ");
         if let Some(caution) = &answer.caution {
             out.wrapped(PLAIN, caution, "  ", "  ");
@@ -185,7 +195,15 @@ fn mesh_name(summary: &Summary, cell: &Cell) -> String {
     } else {
         ""
     };
-    format!("{}{mark}", cell.mesh)
+    format!("{}{mark}", label(summary, &cell.mesh))
+}
+
+/// The name of a mesh; in a price list that of its feature, so that it fits.
+fn label<'a>(summary: &Summary, mesh: &'a str) -> &'a str {
+    match summary.price_list {
+        Some(_) => prices::name(mesh),
+        None => mesh,
+    }
 }
 
 /// The figures of the three columns of ratios; of several, the first that was measured.
@@ -281,7 +299,7 @@ fn proxy_cpu(out: &mut Output, summary: &Summary) {
         let micros = |ns: f64| figures::significant(ns / 1e3);
         out.line(&format!(
             "{:<NAME$} {:>22} {:>21} {:>19}",
-            fit(&cpu.mesh, NAME - 1),
+            fit(label(summary, &cpu.mesh), NAME - 1),
             estimate(&cpu.idle_cores, each),
             estimate(&cpu.request_ns, micros),
             cpu.hop_ns

@@ -50,6 +50,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
             DataPlaneKind::None
         },
         kubernetes: None,
+        feature: None,
         settings: MeshSettings {
             mtls: if name.contains("mtls") {
                 Mtls::Strict

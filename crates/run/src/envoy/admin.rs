@@ -60,21 +60,38 @@ pub(crate) async fn requests(socket: &Path) -> Result<Requests, ProbeError> {
 }
 
 fn parse_requests(text: &str) -> Requests {
-    let counters: BTreeMap<&str, u64> = text
-        .lines()
-        .filter_map(|line| {
-            let (name, value) = line.split_once(": ")?;
-            Some((name, value.trim().parse().ok()?))
-        })
-        .collect();
+    let counters: Stats = parse_stats(text).collect();
     let of = |listener: &str| {
         let name = format!("http.{listener}.downstream_rq_total");
-        counters.get(name.as_str()).copied().unwrap_or(0)
+        counters.get(&name).copied().unwrap_or(0)
     };
     Requests {
         inbound: of(INBOUND),
         outbound: of(OUTBOUND),
     }
+}
+
+/// Counters and gauges of a sidecar by name, without those that were never used.
+pub(crate) type Stats = BTreeMap<String, u64>;
+
+/// Returns all counters and gauges.
+///
+/// # Errors
+/// When the request fails.
+pub(crate) async fn stats(socket: &Path) -> Result<Stats, ProbeError> {
+    let mut all = Stats::new();
+    for kind in ["Counters", "Gauges"] {
+        let text = document(socket, &format!("/stats?usedonly&type={kind}")).await?;
+        all.extend(parse_stats(&String::from_utf8_lossy(&text)));
+    }
+    Ok(all)
+}
+
+fn parse_stats(text: &str) -> impl Iterator<Item = (String, u64)> {
+    text.lines().filter_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        Some((name.to_owned(), value.trim().parse().ok()?))
+    })
 }
 
 /// The documents that are read after the load, and their paths.

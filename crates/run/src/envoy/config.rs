@@ -10,19 +10,22 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tare_model::graph::ServiceProtocol;
-use tare_model::mesh::MeshSettings;
+use tare_model::mesh::{MeshSettings, Mtls};
 
+use super::feature::{self, ProxyFeature};
 use super::tls::{self, TlsFiles};
 
 /// Name of the inbound listener, and prefix of its counters.
 pub(crate) const INBOUND: &str = "inbound";
 /// Name of the outbound listener.
 pub(crate) const OUTBOUND: &str = "outbound";
+/// Name of the cluster of the sidecar's own application.
+pub(super) const APPLICATION: &str = "application";
 /// Each sidecar appends its name and direction to this request header, only on the paths of proofs:
 /// measured requests do not carry it.
 pub(crate) const VIA_HEADER: &str = "x-tare-via";
 /// The path prefixes of proofs, for HTTP and for gRPC.
-pub(crate) const PROOF_PREFIXES: [&str; 2] = ["/tare/", "/tare."];
+pub(crate) const PROOF_PREFIXES: [&str; 2] = ["/tare/", "/tare.Echo/"];
 
 /// A limit that no trial can reach. With its default of 1,024 open connections and requests, Envoy
 /// would respond with 503 under load.
@@ -50,6 +53,8 @@ pub(crate) struct Proxy {
     pub settings: MeshSettings,
     /// Path of the access log.
     pub access_log: PathBuf,
+    /// The feature that is on.
+    pub feature: Option<ProxyFeature>,
 }
 
 /// A service that can be called.
@@ -85,7 +90,7 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
     if let Some(inbound) = &proxy.inbound {
         listeners.push(inbound_listener(proxy, inbound));
         clusters.push(cluster(
-            "application",
+            APPLICATION,
             inbound.protocol,
             inbound.application,
             None,
@@ -95,10 +100,9 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
         listeners.push(outbound_listener(proxy));
     }
     for route in &proxy.routes {
-        let tls = proxy
-            .tls
-            .as_ref()
-            .map(|files| tls::upstream(files, &route.identity, alpn(route.protocol)));
+        let tls = proxy.tls.as_ref().map(|files| {
+            tls::upstream(files, mutual(proxy), &route.identity, alpn(route.protocol))
+        });
         clusters.push(cluster(
             &route.authority,
             route.protocol,
@@ -125,16 +129,14 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
             {"exact": format!("http.{OUTBOUND}.downstream_rq_total")},
         ]}}});
     }
+    if let Some(feature) = &proxy.feature {
+        feature::apply(&mut bootstrap, feature);
+    }
     bootstrap
 }
 
 fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
-    let hosts = json!([virtual_host(
-        proxy,
-        INBOUND,
-        "application",
-        &["*".to_owned()]
-    )]);
+    let hosts = json!([virtual_host(proxy, INBOUND, APPLICATION, &["*".to_owned()])]);
     let codec = match inbound.protocol {
         ServiceProtocol::Http => "HTTP1",
         ServiceProtocol::Grpc => "HTTP2",
@@ -142,15 +144,23 @@ fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
     let mut manager = connection_manager(proxy, INBOUND, codec, &hosts);
     let mut chain = json!({});
     if let Some(files) = &proxy.tls {
-        // Set the identity from the caller's certificate, and drop any identity that the caller
-        // sent.
-        manager["forward_client_cert_details"] = json!("SANITIZE_SET");
-        manager["set_current_client_cert_details"] = json!({"uri": true});
-        chain["transport_socket"] =
-            tls::downstream(files, &inbound.callers, alpn(inbound.protocol));
+        let alpn = alpn(inbound.protocol);
+        chain["transport_socket"] = if mutual(proxy) {
+            // Set the identity from the caller's certificate, and drop any identity that the caller
+            // sent.
+            manager["forward_client_cert_details"] = json!("SANITIZE_SET");
+            manager["set_current_client_cert_details"] = json!({"uri": true});
+            tls::downstream(files, &inbound.callers, alpn)
+        } else {
+            tls::downstream_without_client_certificates(files, alpn)
+        };
     }
     chain["filters"] = json!([network_filter(manager)]);
     listener(INBOUND, inbound.listen, &chain)
+}
+
+fn mutual(proxy: &Proxy) -> bool {
+    proxy.settings.mtls == Mtls::Strict
 }
 
 fn outbound_listener(proxy: &Proxy) -> Value {
@@ -238,7 +248,7 @@ fn virtual_host(proxy: &Proxy, direction: &str, cluster: &str, domains: &[String
     json!({"name": cluster, "domains": domains, "routes": routes})
 }
 
-fn cluster(
+pub(super) fn cluster(
     name: &str,
     protocol: ServiceProtocol,
     address: SocketAddrV4,
@@ -312,11 +322,11 @@ pub(crate) fn arguments(config: &Path, settings: &MeshSettings) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    fn proxy(tls: bool) -> Proxy {
+    pub(in crate::envoy) fn proxy(tls: bool) -> Proxy {
         let at = |host, port| SocketAddrV4::new(Ipv4Addr::new(127, 70, 0, host), port);
         let file = |name: &str| PathBuf::from("/keys").join(name);
         Proxy {
@@ -340,8 +350,12 @@ mod tests {
                 key: file("front.key"),
                 authority: file("ca.crt"),
             }),
-            settings: MeshSettings::default(),
+            settings: MeshSettings {
+                mtls: if tls { Mtls::Strict } else { Mtls::Off },
+                ..MeshSettings::default()
+            },
             access_log: "/logs/front.access.log".into(),
+            feature: None,
         }
     }
 
@@ -377,6 +391,31 @@ mod tests {
                 .is_none()
         );
         assert!(!b.to_string().contains("PRIVATE KEY"));
+    }
+
+    #[test]
+    fn without_client_certificates_only_the_server_is_checked() {
+        let mut p = proxy(true);
+        p.settings.mtls = Mtls::Server;
+        let b = bootstrap(&p);
+        let down = at(
+            &b,
+            "/static_resources/listeners/0/filter_chains/0/transport_socket/typed_config",
+        );
+        assert!(down.get("require_client_certificate").is_none());
+        assert!(
+            down.pointer("/common_tls_context/validation_context")
+                .is_none()
+        );
+        at(down, "/common_tls_context/tls_certificates/0");
+        let up = at(
+            &b,
+            "/static_resources/clusters/1/transport_socket/typed_config/common_tls_context",
+        );
+        assert!(up.get("tls_certificates").is_none());
+        let san = "/validation_context/match_typed_subject_alt_names/0/matcher/exact";
+        assert_eq!(at(up, san), "spiffe://tare.local/ns/shop-0/sa/back");
+        assert!(!b.to_string().contains("forward_client_cert"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod config;
+pub(crate) mod feature;
 mod helper;
 pub mod install;
 mod search;

@@ -1,4 +1,5 @@
-//! The TLS parts of an Envoy configuration: mutual TLS 1.3, with identities checked on both sides.
+//! The TLS parts of an Envoy configuration: TLS 1.3, mutual with identities checked on both sides, or
+//! with a certificate of the server only.
 //! A configuration contains the paths of keys, never the keys.
 
 use std::path::PathBuf;
@@ -33,9 +34,29 @@ pub(crate) fn downstream(files: &TlsFiles, callers: &[String], alpn: &str) -> Va
     socket
 }
 
-/// Returns the configuration of the client side, which accepts only the identity `server`.
-pub(crate) fn upstream(files: &TlsFiles, server: &str, alpn: &str) -> Value {
-    socket("UpstreamTlsContext", files, &[server.to_owned()], alpn)
+/// Returns the configuration of a server side that asks for no certificate.
+pub(crate) fn downstream_without_client_certificates(files: &TlsFiles, alpn: &str) -> Value {
+    without(
+        socket("DownstreamTlsContext", files, &[], alpn),
+        "validation_context",
+    )
+}
+
+/// Returns the configuration of the client side, which accepts only the identity `server`. It shows a
+/// certificate itself if TLS is `mutual`.
+pub(crate) fn upstream(files: &TlsFiles, mutual: bool, server: &str, alpn: &str) -> Value {
+    let socket = socket("UpstreamTlsContext", files, &[server.to_owned()], alpn);
+    match mutual {
+        true => socket,
+        false => without(socket, "tls_certificates"),
+    }
+}
+
+fn without(mut socket: Value, key: &str) -> Value {
+    if let Some(common) = socket["typed_config"]["common_tls_context"].as_object_mut() {
+        common.remove(key);
+    }
+    socket
 }
 
 fn socket(context: &str, files: &TlsFiles, peers: &[String], alpn: &str) -> Value {

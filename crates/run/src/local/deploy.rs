@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::child::{self, Launch, Process};
+use super::feature::{self, FeatureChecks};
+use super::probe::ProbeError;
 use super::scratch::SOCKET_PATH_BYTES_MAX;
 use super::topology::{Pod, Topology};
 use super::{Local, LocalDeployment};
@@ -63,6 +66,7 @@ pub(super) async fn deploy(
         admins: Vec::new(),
         leaves: Vec::new(),
         before: Vec::new(),
+        features: FeatureChecks::new(plan, &trial.mesh, local.network.second()),
         config: dir.join(layout::CONFIG),
         remarks: Vec::new(),
         topology,
@@ -84,6 +88,8 @@ async fn start(
     dir: &Path,
 ) -> Result<(), EnvironmentError> {
     let tare = &local.settings.tare;
+    let services = feature_services(deployment, dir);
+    start_parts(tare, deployment, services, None).await?;
     // Sidecars start first, so that each application finds the services that it calls.
     if has_sidecars(&deployment.mesh) {
         let sidecars = sidecars(local, deployment, dir)?;
@@ -109,6 +115,8 @@ enum Role {
         arguments: Vec<String>,
         admin: PathBuf,
     },
+    /// A gRPC service of a feature, at this address.
+    FeatureService(SocketAddrV4),
     Application {
         /// The specification, as JSON.
         spec: String,
@@ -158,6 +166,7 @@ impl Part {
             Role::Sidecar {
                 program, arguments, ..
             } => launch.foreign(program, arguments),
+            Role::FeatureService(at) => launch.worker(&["workload", "answer", &at.to_string()]),
             Role::Application { .. } => launch.worker(&["workload", "--spec", "-"]),
         };
         process.map_err(|e| EnvironmentError::start(&self.name, e))
@@ -165,11 +174,26 @@ impl Part {
 
     async fn ready(&self, process: &mut Process) -> Result<(), EnvironmentError> {
         let ready = match &self.role {
-            Role::Sidecar { admin, .. } => sidecar_ready(process, admin).await,
+            Role::Sidecar { admin, .. } => ready_when(process, || admin::ready(admin)).await,
+            Role::FeatureService(at) => {
+                let answers = async || Ok((true, feature::calls(*at).await?.to_string()));
+                ready_when(process, answers).await
+            }
             Role::Application { spec, records } => application_ready(process, spec, records).await,
         };
         ready.map_err(|found| EnvironmentError::start(&self.name, found))
     }
+}
+
+/// The gRPC services of the feature that is on.
+fn feature_services(deployment: &LocalDeployment, dir: &Path) -> Vec<Part> {
+    let part = |(name, at): &(String, SocketAddrV4)| Part {
+        name: name.clone(),
+        plane: Plane::ControlPlane,
+        log: dir.join(layout::LOGS).join(format!("{name}.log")),
+        role: Role::FeatureService(*at),
+    };
+    deployment.features.services.iter().map(part).collect()
 }
 
 /// Writes the configurations of all sidecars.
@@ -192,7 +216,8 @@ fn sidecars(
         let admin = admin_socket(keys, index)?;
         let file_name = pod.file_name();
         let mut proxy = proxy(&deployment.topology, pod, mesh, admin.clone(), &logs);
-        if mesh.settings.mtls == Mtls::Strict {
+        proxy.feature = deployment.features.of_proxy(pod, &proxy.access_log)?;
+        if mesh.settings.mtls != Mtls::Off {
             let leaf = local.authority.issue(&pod.identity)?;
             let files = local.authority.write(&leaf, keys, &file_name);
             proxy.tls = Some(files?);
@@ -236,6 +261,7 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Pat
         tls: None,
         settings: mesh.settings.clone(),
         access_log: logs.join(format!("{}-access.log", pod.file_name())),
+        feature: None,
     }
 }
 
@@ -278,12 +304,16 @@ fn admin_socket(dir: &Path, index: usize) -> Result<PathBuf, EnvironmentError> {
     Err(EnvironmentError::missing(what, remedy))
 }
 
-async fn sidecar_ready(process: &mut Process, admin: &Path) -> Result<(), String> {
+/// Waits until `ask` returns that the process is ready. It also returns the state of the process.
+async fn ready_when(
+    process: &mut Process,
+    ask: impl AsyncFn() -> Result<(bool, String), ProbeError>,
+) -> Result<(), String> {
     let deadline = Instant::now() + READY_WITHIN;
     let mut pause = POLL_FIRST;
     loop {
         tokio::time::sleep(pause).await;
-        let seen = match admin::ready(admin).await {
+        let seen = match ask().await {
             Ok((true, _)) => return Ok(()),
             Ok((false, word)) => word,
             Err(error) => error.to_string(),

@@ -7,6 +7,7 @@
 mod child;
 mod deploy;
 pub(crate) mod die;
+mod feature;
 mod identity;
 pub mod probe;
 mod prove;
@@ -40,6 +41,7 @@ use crate::sidecar;
 pub use die::{die_with_parent, exec, is_worker};
 
 use child::Process;
+use feature::FeatureChecks;
 use identity::{Authority, Leaf};
 use scratch::{Network, Scratch};
 use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT, Topology};
@@ -149,6 +151,8 @@ pub struct LocalDeployment {
     leaves: Vec<Leaf>,
     /// The sidecars' counters before the load.
     before: Vec<Requests>,
+    /// The features that are proven to be on or off.
+    features: FeatureChecks,
     /// Folder of configurations, saved with the trial.
     config: PathBuf,
     /// Events of the trial that are not yet reported.
@@ -372,6 +376,7 @@ mod tests {
             data_plane: DataPlaneKind::EnvoySidecar,
             settings: MeshSettings::default(),
             kubernetes: None,
+            feature: None,
         });
         let error = prepared(&mut local, &plan).await.unwrap_err();
         assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");

@@ -1,6 +1,7 @@
 //! Single requests, each on a new connection: for proofs, and for the admin interface of sidecars.
 //! Nothing here is measured.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::{http1, http2};
+use hyper::http::request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tare_model::graph::ServiceProtocol;
 use tare_model::innermost;
@@ -83,7 +85,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let bytes_max = limits.body_bytes_max;
-    let work = exchange(stream, ServiceProtocol::Http, authority, path, bytes_max);
+    let http = ServiceProtocol::Http;
+    let work = exchange(stream, http, authority, path, &NO_HEADERS, bytes_max);
     within(limits.within, work).await
 }
 
@@ -102,17 +105,41 @@ pub async fn get_at(
     within(Limits::PROOF.within, async {
         let tcp = TcpStream::connect(address).await?;
         let Some(config) = tls else {
-            return exchange(tcp, protocol, authority, path, bytes_max).await;
+            return exchange(tcp, protocol, authority, path, &NO_HEADERS, bytes_max).await;
         };
         let name = ServerName::IpAddress((*address.ip()).into());
         let stream = TlsConnector::from(config)
             .connect(name, tcp)
             .await
             .map_err(|e| ProbeError::Refused(e.to_string()))?;
-        exchange(stream, protocol, authority, path, bytes_max).await
+        exchange(stream, protocol, authority, path, &NO_HEADERS, bytes_max).await
     })
     .await
 }
+
+/// Sends GET with further headers to an address in the given protocol, without TLS.
+///
+/// # Errors
+/// When the connection fails, or no complete response arrives in time.
+pub(crate) async fn get_with(
+    address: SocketAddrV4,
+    protocol: ServiceProtocol,
+    headers: &Headers,
+    authority: &str,
+    path: &str,
+) -> Result<Response, ProbeError> {
+    let bytes_max = Limits::PROOF.body_bytes_max;
+    within(Limits::PROOF.within, async {
+        let tcp = TcpStream::connect(address).await?;
+        exchange(tcp, protocol, authority, path, headers, bytes_max).await
+    })
+    .await
+}
+
+/// Headers of a request, by name.
+pub(crate) type Headers = BTreeMap<String, String>;
+
+static NO_HEADERS: Headers = Headers::new();
 
 async fn within<T>(
     most: Duration,
@@ -129,6 +156,7 @@ async fn exchange<S>(
     protocol: ServiceProtocol,
     authority: &str,
     path: &str,
+    headers: &Headers,
     body_bytes_max: usize,
 ) -> Result<Response, ProbeError>
 where
@@ -138,14 +166,16 @@ where
     let body = Empty::<Bytes>::new();
     let response = match protocol {
         ServiceProtocol::Http => {
-            let request = Request::get(path).header("host", authority).body(body);
+            let request = Request::get(path).header("host", authority);
+            let request = with(request, headers).body(body);
             let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;
             let (mut sender, connection) = http1::handshake(io).await.map_err(refused)?;
             tokio::spawn(connection);
             sender.send_request(request).await.map_err(refused)?
         }
         ServiceProtocol::Grpc => {
-            let request = Request::get(format!("http://{authority}{path}")).body(body);
+            let request = Request::get(format!("http://{authority}{path}"));
+            let request = with(request, headers).body(body);
             let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;
             let handshake = http2::handshake(TokioExecutor::new(), io).await;
             let (mut sender, connection) = handshake.map_err(refused)?;
@@ -165,6 +195,13 @@ where
         .to_bytes()
         .to_vec();
     Ok(Response { status, body })
+}
+
+fn with(mut request: request::Builder, headers: &Headers) -> request::Builder {
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    request
 }
 
 fn refused(error: hyper::Error) -> ProbeError {

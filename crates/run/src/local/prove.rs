@@ -45,7 +45,15 @@ pub(super) async fn before(
             proofs.push(identities(topology, &received));
             proofs.extend(strict(deployment, authority).await?);
         }
+        Mtls::Server => proofs.extend(server_certificates(deployment).await?),
     }
+    let LocalDeployment {
+        features,
+        topology,
+        admins,
+        ..
+    } = deployment;
+    proofs.extend(features.before(topology, admins).await);
     deployment.before = counters(deployment)
         .await
         .into_iter()
@@ -83,7 +91,7 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
     let fronts: u64 = pods[0].calls.iter().map(|&i| grown[i].inbound).sum();
     let sent: u64 = grown.iter().map(|g| g.outbound).sum();
     let received: u64 = grown.iter().map(|g| g.inbound).sum();
-    vec![
+    let mut proofs = vec![
         all_pass("no sidecar was restarted", alive),
         proof(
             "the generator's sidecar carried the load",
@@ -98,7 +106,9 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
                  {received} reached one"
             ),
         ),
-    ]
+    ];
+    proofs.extend(deployment.features.after(&deployment.admins).await);
+    proofs
 }
 
 async fn counters(deployment: &LocalDeployment) -> Vec<Result<Requests, ProbeError>> {
@@ -329,6 +339,26 @@ async fn strict(
         proofs.push(expect_refusal(claim, attempts(clients).await));
     }
     Ok(proofs)
+}
+
+/// Proves that every inbound port requires TLS, and asks for no certificate of the caller.
+async fn server_certificates(deployment: &LocalDeployment) -> Result<Vec<Proof>, EnvironmentError> {
+    let (mut plain, mut without) = (Vec::new(), Vec::new());
+    let pods = deployment.topology.pods.iter();
+    for (pod, leaf) in pods.zip(&deployment.leaves) {
+        let Some(service) = &pod.service else {
+            continue;
+        };
+        let tls = identity::client(None, leaf.der(), config::alpn(service.protocol))?;
+        plain.push((pod, service, None));
+        without.push((pod, service, Some(tls)));
+    }
+    let accepted = "TLS without a certificate of the caller is accepted";
+    let refused = "an inbound port refuses plain text";
+    Ok(vec![
+        expect_answer(accepted, attempts(without).await),
+        expect_refusal(refused, attempts(plain).await),
+    ])
 }
 
 /// The pods with a service.

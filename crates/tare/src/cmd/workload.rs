@@ -43,6 +43,12 @@ enum Action {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Worker mode: answer every gRPC call on an address with an empty message
+    #[command(hide = true)]
+    Answer {
+        /// Address and port to listen on
+        listen: String,
+    },
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -50,6 +56,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(Action::List), _) => list()?,
         (Some(Action::Show { name }), _) => show(&name)?,
         (Some(Action::Serve { name, seed }), _) => play(&name, seed)?,
+        (Some(Action::Answer { listen }), _) => tare_workload::run_answers(&listen)?,
         (None, Some(spec)) => serve(&spec)?,
         (None, None) => bail!("expected --spec FILE or one of: list, show, serve"),
     }

@@ -17,6 +17,7 @@ pub(crate) fn mesh(name: &str, data_plane: DataPlaneKind, mtls: Mtls) -> Mesh {
         title: String::new(),
         data_plane,
         kubernetes: None,
+        feature: None,
         settings: MeshSettings {
             mtls,
             ..MeshSettings::default()

@@ -8,4 +8,5 @@
 
 mod bench;
 mod endings;
+mod features;
 mod proofs;

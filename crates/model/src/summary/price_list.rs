@@ -1,0 +1,65 @@
+//! The price list of features: what each adds to sidecars without it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Estimate;
+use super::ratio::Outcome;
+
+/// What each feature of the plan adds, compared with the baseline under the load with the highest rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriceList {
+    /// Name of the mesh without the features.
+    pub reference: String,
+    /// Name of the load.
+    pub load: String,
+    /// CPU time of a proxied request in the reference, in nanoseconds.
+    pub reference_request_ns: Option<Estimate>,
+    /// Memory of a proxy in the reference, in bytes.
+    pub reference_proxy_bytes: Option<Estimate>,
+    /// The features, those that add most CPU first; those without a figure are last.
+    pub features: Vec<FeaturePrice>,
+}
+
+/// The price of a feature.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FeaturePrice {
+    /// Name of the mesh with the feature.
+    pub mesh: String,
+    /// Title of the feature.
+    pub title: String,
+    /// Whether it changes nothing: a second reference, which shows the noise.
+    pub nothing: bool,
+    /// Median latency; the difference is in nanoseconds.
+    pub p50: Option<Price>,
+    /// 99th percentile of latency; the difference is in nanoseconds.
+    pub p99: Option<Price>,
+    /// CPU of the sidecars of the services for each proxied request; the difference is in nanoseconds. A
+    /// proxied request is one pass of a request through one proxy.
+    pub cpu: Option<Price>,
+    /// Memory of a proxy; the difference is in bytes. The ratio is exploratory.
+    pub memory: Option<Price>,
+    /// What proves that the feature was on in its trials, of the first used trial: claims and findings.
+    pub proofs: Vec<String>,
+    /// What proves that it was off in the trials of the reference, of the first used trial.
+    pub off: Option<String>,
+}
+
+/// One figure with the feature, compared with the same figure without it, by block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// The figure with the feature divided by that without.
+    pub ratio: f64,
+    /// Lower end of its interval; absent with fewer than 2 blocks.
+    pub low: Option<f64>,
+    /// Upper end of its interval; absent with fewer than 2 blocks.
+    pub high: Option<f64>,
+    /// Whether the feature changes the figure; corrected for all primary ratios of the run (Holm), without
+    /// those of memory.
+    pub outcome: Outcome,
+    /// What the feature adds: the mean difference over the blocks, in the unit of the figure.
+    pub added: Option<Estimate>,
+}

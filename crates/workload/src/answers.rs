@@ -1,0 +1,119 @@
+//! A gRPC service that answers every call with an empty message: what a collector of spans and an
+//! authorizer that allows everything do, at the lowest cost.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tonic::body::Body;
+
+use crate::error::WorkloadError;
+use crate::front;
+use crate::protocol::grpc::unary;
+use crate::worker;
+
+/// Path that answers with the number of calls so far.
+const CALLS_PATH: &str = "/tare/calls";
+
+/// Listens on `listen` and answers calls until SIGTERM or SIGINT.
+///
+/// # Errors
+/// An address that is not available.
+pub fn run_answers(listen: &str) -> Result<(), WorkloadError> {
+    worker::block_on(async |shutdown| {
+        let refused = |error| WorkloadError::Listen {
+            address: listen.to_owned(),
+            error,
+        };
+        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let (_stop, stopped) = watch::channel(());
+        tokio::select! {
+            () = accept(listener, stopped) => {}
+            () = shutdown => {}
+        }
+        Ok(())
+    })
+}
+
+async fn accept(listener: TcpListener, stopped: watch::Receiver<()>) {
+    let calls = Arc::new(AtomicU64::new(0));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of file descriptors, or the peer has disconnected: continue with the next.
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        let (calls, mut stopped) = (calls.clone(), stopped.clone());
+        tokio::spawn(async move {
+            let service = service_fn(move |request| answer(calls.clone(), request));
+            front::serve(stream, service, stopped.changed()).await;
+        });
+    }
+}
+
+async fn answer(
+    calls: Arc<AtomicU64>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    if request.method() == Method::GET && request.uri().path() == CALLS_PATH {
+        let count = calls.load(Ordering::Relaxed).to_string();
+        return Ok(Response::new(Body::new(count)));
+    }
+    calls.fetch_add(1, Ordering::Relaxed);
+    // A message without fields decodes every message.
+    let empty = |(): ()| async { Ok(tonic::Response::new(())) };
+    Ok(unary(request, empty).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::{BodyExt as _, Empty, Full};
+    use hyper::body::Bytes;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+
+    #[tokio::test]
+    async fn every_call_is_answered_with_an_empty_message_and_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_stop, stopped) = watch::channel(());
+        let serving = tokio::spawn(accept(listener, stopped));
+        let connect = async || {
+            let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
+            TokioIo::new(tcp)
+        };
+        let io = connect().await;
+        let (mut grpc, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        for method in ["/a.B/C", "/envoy.service.auth.v3.Authorization/Check"] {
+            let request = Request::post(format!("http://x{method}"))
+                .header("content-type", "application/grpc")
+                // A message of 3 bytes: field 1 is the text "x".
+                .body(Full::new(Bytes::from_static(b"\0\0\0\0\x03\x0a\x01x")))
+                .unwrap();
+            let response = grpc.send_request(request).await.unwrap();
+            let body = response.into_body().collect().await.unwrap();
+            assert_eq!(body.trailers().unwrap()["grpc-status"], "0");
+            assert_eq!(body.to_bytes(), &b"\0\0\0\0\0"[..], "an empty message");
+        }
+        let io = connect().await;
+        let (mut http, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(CALLS_PATH)
+            .body(Empty::<Bytes>::new())
+            .unwrap();
+        let response = http.send_request(request).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "2");
+        serving.abort();
+    }
+}
