@@ -9,6 +9,7 @@
 //! would add noise to the baseline.
 
 mod app;
+mod calls;
 mod counters;
 mod echo;
 mod error;

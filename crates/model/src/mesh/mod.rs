@@ -8,7 +8,7 @@ mod kubernetes;
 
 pub(crate) use catalogue::Catalogue;
 pub(crate) use decode::SettingsFile;
-pub use definition::{DataPlaneKind, Mesh, MeshSettings, Mtls};
+pub use definition::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
 pub use kubernetes::{
     HelmRelease, Join, Leftovers, MeshKubernetes, MeshNamespace, MeshParts, PodSelector,
     ProofSource, WorkloadRef, merge,

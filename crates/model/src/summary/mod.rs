@@ -8,6 +8,7 @@ pub mod comparison;
 mod cost;
 mod instrument;
 mod named;
+pub mod path;
 pub mod published;
 mod ratio;
 mod run;
