@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use tare_model::calls::TrialCalls;
 use tare_model::hist::HistogramWire;
 use tare_model::load::LoadResult;
 use tare_model::plan::Plan;
@@ -26,12 +27,17 @@ pub struct StoredTrial {
     pub result: TrialResult,
     /// Latencies by second of intended time, from the trial's records; empty without records.
     pub seconds: Vec<Second>,
+    /// The calls between services; `None` if they were not timed.
+    #[serde(default)]
+    pub calls: Option<TrialCalls>,
 }
 
 /// One trial with decoded histograms.
 pub(crate) struct Trial<'a> {
     pub(crate) dir: &'a str,
     pub(crate) result: &'a TrialResult,
+    /// The calls between services; `None` if they were not timed.
+    pub(crate) calls: Option<&'a TrialCalls>,
     /// Tests of the trial's seconds; `None` with too few seconds.
     stability: Option<Stability>,
     /// The trial's stored verdict, with the findings of the analysis.
@@ -199,6 +205,7 @@ fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
         stability,
         dir: &stored.dir,
         result: &stored.result,
+        calls: stored.calls.as_ref(),
         status: match load.is_some() && !failed {
             true => TrialStatus::Used,
             false => TrialStatus::Failed,

@@ -4,11 +4,15 @@ use serde_json::{Value, json};
 
 use crate::load::{merge, search};
 use crate::summary::clusters;
-use crate::{SCHEMA_VERSION, layout, load, plan, record, summary, trial, worker};
+use crate::{SCHEMA_VERSION, calls, layout, load, plan, record, summary, trial, worker};
 
 /// Names of all schemas, in alphabetical order, each with what it describes.
-pub const NAMES: [(&str, &str); 14] = [
+pub const NAMES: [(&str, &str); 15] = [
     ("agent-record", "a line that an agent writes: agent.ndjson"),
+    (
+        "calls",
+        "calls.json: the latencies of the calls between services",
+    ),
     ("clusters", "clusters.json: the runs of several clusters"),
     (
         "clusters-comparison",
@@ -36,6 +40,7 @@ pub fn of(name: &str) -> Option<Value> {
     let mut schema = match name {
         "plan" => return Some(plan::schema()),
         "agent-record" => schemars::schema_for!(record::AgentRecord),
+        "calls" => schemars::schema_for!(calls::TrialCalls),
         "clusters" => schemars::schema_for!(clusters::ClustersManifest),
         "clusters-comparison" => schemars::schema_for!(clusters::ClustersComparison),
         "event" => schemars::schema_for!(trial::Event),

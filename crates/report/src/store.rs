@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tare_analysis::LoadStream;
 use tare_analysis::StoredTrial;
 use tare_model::SCHEMA_VERSION;
+use tare_model::calls::TrialCalls;
 use tare_model::layout::{self, RunManifest};
 use tare_model::limits::LINE_BYTES_MAX;
 use tare_model::load::LoadResult;
@@ -152,12 +153,25 @@ fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
         Ok(seconds) => (seconds, None),
         Err(found) => (Vec::new(), Some(format!("{shown}: {found}"))),
     };
+    let (calls, lost) = match read_calls(&dir.join(layout::CALLS)) {
+        Ok(calls) => (calls, None),
+        Err(found) => (None, Some(format!("{shown}: {}: {found}", layout::CALLS))),
+    };
     let trial = StoredTrial {
         dir: shown,
         result,
         seconds,
+        calls,
     };
-    (Some(trial), note)
+    (Some(trial), note.or(lost))
+}
+
+/// Returns the calls between services; `None` if the trial has none.
+fn read_calls(path: &Path) -> Result<Option<TrialCalls>, String> {
+    match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        _ => read_document(path).map(Some),
+    }
 }
 
 /// Returns the names of the trial directories, sorted. Other entries become notes.

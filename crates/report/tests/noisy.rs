@@ -18,6 +18,7 @@ fn noisy() -> Summary {
             dir: result.trial.dir_name(),
             result,
             seconds: Vec::new(),
+            calls: None,
         }
     });
     summarise(&manifest, &stored.collect::<Vec<_>>(), Vec::new())

@@ -175,6 +175,7 @@ fn run(plan: &Plan, results: Vec<TrialResult>) -> Run {
         dir: result.trial.dir_name(),
         result: result.clone(),
         seconds: Vec::new(),
+        calls: None,
     };
     let stored: Vec<StoredTrial> = results.iter().map(stored).collect();
     let summary = summarise(&support::manifest(plan), &stored, Vec::new());

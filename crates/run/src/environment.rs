@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use tare_model::calls::ServiceCalls;
 use tare_model::layout::Fingerprint;
 use tare_model::load::LoadSpec;
 use tare_model::plan::Plan;
@@ -54,6 +55,32 @@ pub trait Environment {
         deployment: &mut Self::Deployment,
         phase: Phase,
     ) -> Result<Vec<Proof>, EnvironmentError>;
+
+    /// Asks every service to time its calls in the measured window, which has not started yet. Does
+    /// nothing in environments without such services.
+    ///
+    /// # Errors
+    /// When a service cannot be asked, or the window has started.
+    async fn time_calls(
+        &mut self,
+        _deployment: &mut Self::Deployment,
+        _start_unix_ns: u64,
+        _window_ns: u64,
+    ) -> Result<(), EnvironmentError> {
+        Ok(())
+    }
+
+    /// Returns the calls of every service in the measured window, merged over the instances; `None` in
+    /// environments where services do not time their calls.
+    ///
+    /// # Errors
+    /// When the calls of a service are missing.
+    async fn calls(
+        &mut self,
+        _deployment: &mut Self::Deployment,
+    ) -> Result<Option<Vec<ServiceCalls>>, EnvironmentError> {
+        Ok(None)
+    }
 
     /// Starts a worker.
     ///
@@ -175,6 +202,9 @@ pub enum EnvironmentError {
     /// A request to the cluster failed.
     #[error("{0}")]
     Cluster(String),
+    /// The calls between services are not timed.
+    #[error("the calls between services are missing: {0}")]
+    Calls(String),
     /// A system call failed.
     #[error("failed to {doing}: {source}")]
     Io {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use serde::Serialize;
+use tare_model::calls::TrialCalls;
 use tare_model::layout::{self, RunManifest};
 use tare_model::trial::{Event, TrialResult, TrialSpec};
 
@@ -333,6 +334,14 @@ impl TrialWriter {
     /// When it cannot be written.
     pub fn event(&mut self, event: &Event) -> Result<(), StoreError> {
         self.events.json(event)
+    }
+
+    /// Writes the calls between services.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn calls(&self, calls: &TrialCalls) -> Result<(), StoreError> {
+        write_json(&self.path.join(layout::CALLS), calls)
     }
 
     /// Writes the interval log.

@@ -10,6 +10,7 @@
 
 mod answers;
 mod app;
+mod calls;
 mod counters;
 mod echo;
 mod error;

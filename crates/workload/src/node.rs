@@ -1,12 +1,17 @@
 //! A node: one service of one instance.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
+use hyper::Response;
+use tare_model::calls::ServiceCalls;
 use tare_model::graph::{App, Service};
 use tare_model::worker::WorkloadSpec;
 
 use crate::app::{Emoji, Synthetic, Voting, Web};
+use crate::calls::{Answering, Latencies, Timed, Window};
 use crate::counters::Counters;
 use crate::error::WorkloadError;
 use crate::events::Events;
@@ -19,6 +24,9 @@ pub(crate) struct Node {
     pub(crate) application: Application,
     pub(crate) upstreams: BTreeMap<String, Upstream>,
     pub(crate) counters: Counters,
+    pub(crate) window: Arc<Window>,
+    /// The calls that it received in the window.
+    pub(crate) incoming: Arc<Latencies>,
     /// Whether all services that the node calls are ready.
     pub(crate) ready: AtomicBool,
 }
@@ -46,7 +54,8 @@ impl Node {
             found: spec.service.clone(),
             expected: names(spec.graph.services.iter().map(|s| s.name.as_str())),
         })?;
-        let upstreams = upstreams(spec, events)?;
+        let window = Window::new();
+        let upstreams = upstreams(spec, &window, events)?;
         let application = match service.app {
             None => {
                 let seed = seed_of(spec);
@@ -62,7 +71,54 @@ impl Node {
             counters: Counters::new(counted(service, &application).into_iter()),
             application,
             upstreams,
+            window,
+            incoming: Arc::default(),
             ready: AtomicBool::new(false),
+        })
+    }
+
+    /// Counts a response to a request for `endpoint`. The result counts its latency as well, if it is
+    /// successful and the request `started` in the window.
+    pub(crate) fn answered<B>(
+        &self,
+        endpoint: &str,
+        ok: bool,
+        started: Option<Instant>,
+        response: Response<B>,
+    ) -> Response<Timed<B>> {
+        self.counters.count(endpoint, ok);
+        let call = started.filter(|_| ok).map(|started| Answering {
+            latencies: self.incoming.clone(),
+            endpoint: endpoint.to_owned(),
+            started,
+        });
+        response.map(|body| Timed { body, call })
+    }
+
+    /// Starts to time the calls of a window.
+    ///
+    /// # Errors
+    /// When the window has already started.
+    pub(crate) fn time_calls(
+        &self,
+        start_unix_ns: u64,
+        window_ns: u64,
+    ) -> Result<(), &'static str> {
+        self.window.announce(start_unix_ns, window_ns)?;
+        let outgoing = self.upstreams.values().map(Upstream::latencies);
+        outgoing.chain([&*self.incoming]).for_each(Latencies::clear);
+        Ok(())
+    }
+
+    /// The calls that were timed; `None` without a window.
+    pub(crate) fn calls(&self) -> Option<ServiceCalls> {
+        let outgoing = self.upstreams.iter();
+        self.window.is_known().then(|| ServiceCalls {
+            service: self.service.clone(),
+            incoming: self.incoming.of(&self.service),
+            outgoing: outgoing
+                .flat_map(|(name, to)| to.latencies().of(name))
+                .collect(),
         })
     }
 }
@@ -78,6 +134,7 @@ fn counted<'a>(service: &'a Service, application: &Application) -> Vec<&'a str> 
 
 fn upstreams(
     spec: &WorkloadSpec,
+    window: &Arc<Window>,
     events: &Events,
 ) -> Result<BTreeMap<String, Upstream>, WorkloadError> {
     let mut upstreams = BTreeMap::new();
@@ -86,7 +143,7 @@ fn upstreams(
         let to = to.ok_or_else(|| WorkloadError::NoUpstream(name.to_owned()))?;
         let callee = spec.graph.service(name);
         let callee = callee.ok_or_else(|| WorkloadError::NoUpstream(name.to_owned()))?;
-        let upstream = Upstream::new(name, callee.protocol, to, events.clone());
+        let upstream = Upstream::new(callee, to, window.clone(), events.clone());
         let upstream = upstream.map_err(|_| WorkloadError::Authority(to.authority.clone()))?;
         upstreams.insert(name.to_owned(), upstream);
     }

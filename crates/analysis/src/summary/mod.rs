@@ -12,6 +12,7 @@ mod instrument;
 mod machine;
 mod named;
 mod outliers;
+mod path;
 mod price_list;
 mod proxy_cpu;
 
@@ -97,6 +98,7 @@ pub fn summarise_without(
         mesh_trials,
         disturbed_equally_p,
         proxy_cpu: proxy_cpu::of(plan, &trials),
+        path: path::of(plan, &trials),
         machine,
         stopping,
         published: published().to_vec(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::mesh::{DataPlaneKind, Mesh};
+use tare_model::mesh::{DataPlaneKind, Mesh, Placement};
 use tare_model::plan::Plan;
 use tare_model::summary::ProxyCpu;
 use tare_model::worker::Plane;
@@ -82,7 +82,13 @@ pub(super) fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
     };
     let workload = &plan.workload;
     let received = workload.graph.requests_per_request(&workload.mix)?;
-    sidecars_only.then_some(2.0 * received - 1.0)
+    let hops = match mesh.settings.placement {
+        Placement::Both => 2.0 * received - 1.0,
+        Placement::Client => received - 1.0,
+        Placement::Server => received,
+        Placement::Entry => 1.0,
+    };
+    (sidecars_only && hops > 0.0).then_some(hops)
 }
 
 /// Fixed and marginal CPU of each mesh that has both.
@@ -132,6 +138,15 @@ mod tests {
         let of = |plan: &Plan| -> Vec<_> { plan.meshes.iter().map(|m| hops(plan, m)).collect() };
         // 5 sidecars on the inbound side, 4 of them on the outbound side as well.
         assert_eq!(of(&plan), [None, Some(9.0)]);
+        for (placement, hops) in [
+            (Placement::Client, 4.0),
+            (Placement::Server, 5.0),
+            (Placement::Entry, 1.0),
+        ] {
+            plan.meshes[1].settings.placement = placement;
+            assert_eq!(of(&plan), [None, Some(hops)]);
+        }
+        plan.meshes[1].settings.placement = Placement::Both;
         plan.meshes[1].data_plane = DataPlaneKind::NodeProxy;
         assert_eq!(of(&plan), [None, None]);
         plan.meshes[1].data_plane = DataPlaneKind::Sidecar;

@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(back, plain.settings);
         assert_eq!(
             catalogue.names().take(3).collect::<Vec<_>>(),
-            ["bare", "envoy", "envoy/mtls"]
+            ["bare", "envoy", "envoy/client"]
         );
         assert!(catalogue.get("envoy/no").is_none());
     }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::definition::{DataPlaneKind, Mesh, MeshSettings, Mtls};
+use super::definition::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
 use super::feature::Feature;
 use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
 
@@ -28,6 +28,8 @@ pub(crate) struct SettingsFile {
     l7_stats: Field<bool>,
     /// Access log of every request, to the trial's log folder.
     access_log: Field<bool>,
+    /// Which sides of a call have a proxy in the path; mutual TLS needs both.
+    placement: Field<Placement>,
 }
 
 impl SettingsFile {
@@ -38,6 +40,7 @@ impl SettingsFile {
             mtls: self.mtls.or(base.mtls)?,
             l7_stats: self.l7_stats.or(base.l7_stats)?,
             access_log: self.access_log.or(base.access_log)?,
+            placement: self.placement.or(base.placement)?,
         })
     }
 }

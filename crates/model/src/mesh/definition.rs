@@ -34,6 +34,37 @@ pub struct MeshSettings {
     pub l7_stats: bool,
     /// Access log of every request (to the trial's log folder).
     pub access_log: bool,
+    /// Which sides of a call have a proxy in the path.
+    #[serde(skip_serializing_if = "Placement::is_both")]
+    pub placement: Placement,
+}
+
+/// Which sides of a call have a proxy in the path. Only the Envoys that tare configures can differ from
+/// `both`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// The sidecars of the caller and of the called service.
+    #[default]
+    Both,
+    /// The sidecar of the caller. It calls the application of the called service directly.
+    Client,
+    /// The sidecar of the called service. The caller calls it directly.
+    Server,
+    /// The sidecars of the services that the generator calls, for these calls only: an ingress.
+    Entry,
+}
+
+impl Placement {
+    /// Whether it is the default.
+    #[must_use]
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "the form that serde calls"
+    )]
+    pub fn is_both(&self) -> bool {
+        *self == Self::Both
+    }
 }
 
 impl DataPlaneKind {
@@ -51,6 +82,7 @@ impl Default for MeshSettings {
             mtls: Mtls::Off,
             l7_stats: true,
             access_log: false,
+            placement: Placement::Both,
         }
     }
 }

@@ -9,7 +9,7 @@ mod kubernetes;
 
 pub(crate) use catalogue::Catalogue;
 pub(crate) use decode::SettingsFile;
-pub use definition::{DataPlaneKind, Mesh, MeshSettings, Mtls};
+pub use definition::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
 pub use feature::{
     CounterProof, Feature, FeatureProof, GaugeProof, Growth, ListenerParts, RequestProof,
 };

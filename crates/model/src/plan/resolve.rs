@@ -153,6 +153,22 @@ fn placed(
                 .add(location, format!("`{name}` has the mtls mode `server`"))
                 .expected("`server` only for the Envoys that tare configures");
         }
+        if !mesh.settings.placement.is_both() {
+            if mesh.data_plane != DataPlaneKind::EnvoySidecar {
+                problems
+                    .add(location, format!("`{name}` has a `placement`"))
+                    .expected("it only with the Envoys that tare configures");
+            } else if mesh.settings.mtls != Mtls::Off {
+                problems
+                    .add(
+                        location,
+                        format!("`{name}` has mutual TLS with a proxy on one side only"),
+                    )
+                    .expected(
+                        "`placement: both` with mutual TLS, which needs a proxy at both ends",
+                    );
+            }
+        }
         let Some(settings) = settings else {
             if mesh.data_plane.is_on_kubernetes() {
                 problems

@@ -10,6 +10,7 @@
 //!     trial.json        TrialSpec
 //!     load.ndjson       LoadRecord per line
 //!     agent.ndjson      AgentRecord per line
+//!     calls.json        TrialCalls
 //!     latency.hlog      HdrHistogram interval log
 //!     events.ndjson     Event per line
 //!     result.json       TrialResult
@@ -39,6 +40,8 @@ pub const LOAD: &str = "load.ndjson";
 pub const IDLE: &str = "idle.ndjson";
 /// One [`crate::record::AgentRecord`] per line.
 pub const AGENT: &str = "agent.ndjson";
+/// [`crate::calls::TrialCalls`]; absent if the services did not time their calls.
+pub const CALLS: &str = "calls.json";
 /// HdrHistogram interval log.
 pub const HLOG: &str = "latency.hlog";
 /// [`crate::trial::TrialResult`].

@@ -1,6 +1,7 @@
 //! What runs and workers read and write: the run directory, trials, specifications, records,
 //! histograms and verdicts.
 
+pub mod calls;
 pub mod hist;
 pub mod layout;
 mod manifest;

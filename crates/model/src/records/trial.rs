@@ -308,6 +308,8 @@ pub enum EventKind {
     Incomplete,
     /// CPU and memory were not sampled, or only in a part of the window.
     NotSampled,
+    /// The calls between services were not timed.
+    CallsMissing,
     /// A process, a container or a node ended during a trial.
     Exited,
     /// The generators have a node of their own.

@@ -8,6 +8,7 @@ pub mod comparison;
 mod cost;
 mod instrument;
 mod named;
+pub mod path;
 mod price_list;
 pub mod published;
 mod ratio;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 use super::cost::ProxyCpu;
+use super::path::PathCosts;
 use super::price_list::PriceList;
 use super::published::Published;
 use super::ratio::{MeshComparison, Outcome};
@@ -70,6 +71,10 @@ pub struct Summary {
     /// Fixed and marginal CPU of the proxies of each mesh whose idle proxies were sampled.
     #[serde(default)]
     pub proxy_cpu: Vec<ProxyCpu>,
+    /// Where in the path of a request the meshes cost time, CPU and memory; absent if neither calls were
+    /// timed nor proxies are on one side only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathCosts>,
     /// The machine over the blocks.
     pub machine: MachineState,
     /// Every trial on disk, in order of its index.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tare_analysis::{AgentStream, LoadStream};
+use tare_model::calls::TrialCalls;
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::{AgentRecord, LoadRecord};
 use tare_model::trial::{Event, EventKind, Proof, Resources};
@@ -46,6 +47,10 @@ impl Findings {
         self.events.push(event(EventKind::NotSampled, "", what));
     }
 
+    fn untimed(&mut self, what: String) {
+        self.events.push(event(EventKind::CallsMissing, "", what));
+    }
+
     /// Returns the proofs and the missing data as events.
     pub(super) fn remarks(&self) -> Vec<Event> {
         let proof = |p: &Proof| {
@@ -72,6 +77,7 @@ pub(super) struct Measurement {
     deadline: Instant,
     stop_by: Option<Duration>,
     measuring: bool,
+    calls_timed: bool,
 }
 
 impl Measurement {
@@ -97,6 +103,7 @@ impl Measurement {
             live: LiveCpu::default(),
             stop_by: Some(Duration::from_nanos(life)),
             measuring: false,
+            calls_timed: false,
         })
     }
 
@@ -124,6 +131,7 @@ impl Measurement {
                     Some(line) => {
                         writer.load(&line)?;
                         if let Some(spec) = self.load_line(&line, observer, deployment) {
+                            self.time_calls(&spec, environment, deployment, findings).await;
                             let agent = WorkerSpec::Agent(spec.clone());
                             let agent = environment.start(deployment, agent, writer.path()).await?;
                             self.agent = Some((agent, spec));
@@ -189,6 +197,43 @@ impl Measurement {
             }
         }
         None
+    }
+
+    /// Asks the services to time their calls in the window.
+    async fn time_calls<E: Environment>(
+        &mut self,
+        window: &AgentSpec,
+        environment: &mut E,
+        deployment: &mut E::Deployment,
+        findings: &mut Findings,
+    ) {
+        let (start, length) = (window.window_start_unix_ns, window.window_ns);
+        match environment.time_calls(deployment, start, length).await {
+            Ok(()) => self.calls_timed = true,
+            Err(error) => findings.untimed(error.to_string()),
+        }
+    }
+
+    /// Collects the calls of the window, if the services timed them.
+    pub(super) async fn collect_calls<E: Environment>(
+        &self,
+        environment: &mut E,
+        deployment: &mut E::Deployment,
+        findings: &mut Findings,
+    ) -> Option<TrialCalls> {
+        let (_, window) = self.agent.as_ref().filter(|_| self.calls_timed)?;
+        match environment.calls(deployment).await {
+            Ok(services) => Some(TrialCalls {
+                schema_version: tare_model::SCHEMA_VERSION,
+                window_start_unix_ns: window.window_start_unix_ns,
+                window_ns: window.window_ns,
+                services: services?,
+            }),
+            Err(error) => {
+                findings.untimed(error.to_string());
+                None
+            }
+        }
     }
 
     fn agent_line(&mut self, line: &str, observer: &mut dyn Observer, findings: &mut Findings) {

@@ -25,6 +25,7 @@ pub(super) fn narrow_enough(run: &RunDir, block: u32) -> Option<Event> {
             dir,
             result,
             seconds: Vec::new(),
+            calls: None,
         })
         .collect();
     let stopping = stopping::look(plan, &stored)?;

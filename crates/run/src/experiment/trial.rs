@@ -137,6 +137,12 @@ impl TrialRun<'_> {
         if let Some(log) = measurement.stream.hlog() {
             writer.hlog(log.as_bytes())?;
         }
+        let calls = measurement
+            .collect_calls(environment, deployment, findings)
+            .await;
+        if let Some(calls) = calls {
+            writer.calls(&calls)?;
+        }
         measurement.conclude(cores, findings);
         let load_sent = findings
             .load

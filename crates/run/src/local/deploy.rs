@@ -24,7 +24,7 @@ use super::child::{self, Launch, Process};
 use super::feature::{self, FeatureChecks};
 use super::probe::ProbeError;
 use super::scratch::SOCKET_PATH_BYTES_MAX;
-use super::topology::{Pod, Topology};
+use super::topology::{Pod, Sides, Topology};
 use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
 use crate::envoy::admin;
@@ -58,7 +58,7 @@ pub(super) async fn deploy(
             "create a directory for keys and sockets",
         ))?;
     let mut deployment = LocalDeployment {
-        targets: topology.targets(has_sidecars(&trial.mesh)),
+        targets: topology.targets(Sides::of(&trial.mesh)),
         mesh: trial.mesh.clone(),
         watched: Vec::new(),
         processes: Vec::new(),
@@ -211,7 +211,11 @@ fn sidecars(
     })?;
     let logs = dir.join(layout::LOGS);
     let mut parts = Vec::new();
+    let sides = Sides::of(mesh);
     for (index, pod) in deployment.topology.pods.iter().enumerate() {
+        if !pod.has_sidecar(sides) {
+            continue;
+        }
         let keys = deployment._scratch.path();
         let admin = admin_socket(keys, index)?;
         let file_name = pod.file_name();
@@ -223,7 +227,7 @@ fn sidecars(
             proxy.tls = Some(files?);
             deployment.leaves.push(leaf);
         }
-        deployment.admins.push(admin.clone());
+        deployment.admins.push((index, admin.clone()));
         let config = deployment.config.join(format!("{file_name}.json"));
         let text = format!("{:#}\n", config::bootstrap(&proxy));
         fs::write(&config, text)
@@ -247,12 +251,14 @@ fn sidecars(
 
 fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Path) -> Proxy {
     let callers = pod.callers.iter().map(|&i| &topology.pods[i].identity);
+    let sides = Sides::of(mesh);
+    let service = pod.service.as_ref().filter(|_| pod.has_inbound(sides));
     Proxy {
         name: pod.name.clone(),
         admin,
         outbound: pod.outbound(),
-        routes: topology.routes(pod),
-        inbound: pod.service.as_ref().map(|service| Inbound {
+        routes: topology.routes(pod, sides),
+        inbound: service.map(|service| Inbound {
             listen: pod.inbound(),
             application: pod.application(),
             protocol: service.protocol,
@@ -340,7 +346,7 @@ fn applications(
     dir: &Path,
 ) -> Result<Vec<Part>, EnvironmentError> {
     let logs = dir.join(layout::LOGS);
-    let meshed = has_sidecars(&deployment.mesh);
+    let sides = Sides::of(&deployment.mesh);
     let mut parts = Vec::new();
     for (index, pod) in deployment.topology.pods.iter().enumerate() {
         let Some(service) = &pod.service else {
@@ -352,7 +358,7 @@ fn applications(
             service: service.service.clone(),
             instance: service.instance.clone(),
             listen: pod.application().to_string(),
-            upstreams: deployment.topology.upstreams(pod, meshed),
+            upstreams: deployment.topology.upstreams(pod, sides),
             seed: trial.seed.wrapping_add(index as u64),
         };
         parts.push(Part {

@@ -90,7 +90,7 @@ impl FeatureChecks {
     }
 
     /// Sends the requests of the features, then reads the counters before the load.
-    pub(super) async fn before(&mut self, topology: &Topology, admins: &[PathBuf]) -> Vec<Proof> {
+    pub(super) async fn before(&mut self, topology: &Topology, admins: &[(usize, PathBuf)]) -> Vec<Proof> {
         let mut proofs = Vec::new();
         for (mesh, feature) in &self.features {
             let (mut seen, mut any_other) = (Vec::new(), false);
@@ -130,7 +130,7 @@ impl FeatureChecks {
     }
 
     /// Checks what the sidecars counted since [`Self::before`].
-    pub(super) async fn after(&self, admins: &[PathBuf]) -> Vec<Proof> {
+    pub(super) async fn after(&self, admins: &[(usize, PathBuf)]) -> Vec<Proof> {
         if self.features.is_empty() {
             return Vec::new();
         }
@@ -193,8 +193,8 @@ pub(super) async fn calls(at: SocketAddrV4) -> Result<u64, ProbeError> {
     text.parse().map_err(unexpected)
 }
 
-async fn stats(admins: &[PathBuf]) -> Result<Vec<Stats>, ProbeError> {
-    try_join_all(admins.iter().map(|socket| admin::stats(socket))).await
+async fn stats(admins: &[(usize, PathBuf)]) -> Result<Vec<Stats>, ProbeError> {
+    try_join_all(admins.iter().map(|(_, socket)| admin::stats(socket))).await
 }
 
 /// The statuses of one request to the inbound port of each service.

@@ -4,6 +4,7 @@
 //! A request takes the same path as on a cluster: generator, its sidecar, the front's sidecar, the
 //! front, the front's sidecar, the next service's sidecar, the service.
 
+mod calls;
 mod child;
 mod deploy;
 pub(crate) mod die;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_analysis::proxy_config;
+use tare_model::calls::ServiceCalls;
 use tare_model::layout::{Fingerprint, IdleCores};
 use tare_model::mesh::Mesh;
 use tare_model::plan::Plan;
@@ -145,11 +147,11 @@ pub struct LocalDeployment {
     watched: Vec<WatchedProcess>,
     processes: Vec<Process>,
     workers: JoinSet<()>,
-    /// Admin sockets of the sidecars, by pod.
-    admins: Vec<PathBuf>,
+    /// The sidecars: index of the pod, and admin socket.
+    admins: Vec<(usize, PathBuf)>,
     /// Certificates of the pods, when TLS is on.
     leaves: Vec<Leaf>,
-    /// The sidecars' counters before the load.
+    /// The counters of the sidecars before the load, in the order of `admins`.
     before: Vec<Requests>,
     /// The features that are proven to be on or off.
     features: FeatureChecks,
@@ -161,9 +163,10 @@ pub struct LocalDeployment {
 }
 
 impl LocalDeployment {
-    /// Saves the effective configuration of the generator's sidecar, as on a cluster.
+    /// Saves the effective configuration of the first sidecar, as on a cluster: that of the generator, if
+    /// it has one.
     async fn save_sidecar_config(&mut self) {
-        let Some(socket) = self.admins.first() else {
+        let Some((_, socket)) = self.admins.first() else {
             return;
         };
         for (name, path) in admin::DOCUMENTS {
@@ -273,6 +276,22 @@ impl Environment for Local {
                 Ok(proofs)
             }
         }
+    }
+
+    async fn time_calls(
+        &mut self,
+        deployment: &mut LocalDeployment,
+        start_unix_ns: u64,
+        window_ns: u64,
+    ) -> Result<(), EnvironmentError> {
+        calls::announce(&deployment.topology, start_unix_ns, window_ns).await
+    }
+
+    async fn calls(
+        &mut self,
+        deployment: &mut LocalDeployment,
+    ) -> Result<Option<Vec<ServiceCalls>>, EnvironmentError> {
+        calls::collect(&deployment.topology).await.map(Some)
     }
 
     async fn start(

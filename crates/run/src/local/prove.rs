@@ -4,19 +4,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
+use std::io::ErrorKind;
 
 use futures_util::future::join_all;
 use serde::Deserialize;
 use tare_model::graph::ServiceProtocol;
-use tare_model::mesh::Mtls;
+use tare_model::mesh::{Mtls, Placement};
 use tare_model::trial::Proof;
 use tare_model::worker::Upstream;
+use tokio::net::TcpStream;
 
 use super::LocalDeployment;
 use super::deploy::has_sidecars;
 use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
-use super::topology::{Pod, PodService, Topology};
+use super::topology::{Pod, PodService, Sides, Topology};
 use crate::environment::{EnvironmentError, proof};
 use crate::envoy::admin::{self, Requests};
 use crate::envoy::config::{self, INBOUND, OUTBOUND, VIA_HEADER};
@@ -33,14 +35,18 @@ pub(super) async fn before(
     version: &str,
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let topology = &deployment.topology;
-    if !has_sidecars(&deployment.mesh) {
-        return Ok(vec![no_proxy(topology, &echoes(topology, false).await)]);
-    }
+    let sides = Sides::of(&deployment.mesh);
+    let received = echoes(topology, sides).await;
+    let Some(placement) = sides.0 else {
+        return Ok(vec![no_proxy(topology, &received)]);
+    };
     let mut proofs = vec![sidecars_ready(deployment, version).await];
-    let received = echoes(topology, true).await;
-    proofs.push(through_sidecars(topology, &received));
+    proofs.push(through_sidecars(topology, placement, &received));
+    if !placement.is_both() {
+        proofs.push(listeners(topology, sides).await);
+    }
     match deployment.mesh.settings.mtls {
-        Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, &received).await),
+        Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, sides, &received).await),
         Mtls::Strict => {
             proofs.push(identities(topology, &received));
             proofs.extend(strict(deployment, authority).await?);
@@ -68,11 +74,13 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
         return Vec::new();
     }
     let pods = &deployment.topology.pods;
+    let sides = Sides::of(&deployment.mesh);
     let now = counters(deployment).await;
     let mut alive = Vec::new();
     let mut grown = vec![Requests::default(); pods.len()];
-    for (i, (pod, counted)) in pods.iter().zip(now).enumerate() {
-        let before = deployment.before.get(i).copied().unwrap_or_default();
+    for (place, ((i, _), counted)) in deployment.admins.iter().zip(now).enumerate() {
+        let (i, pod) = (*i, &pods[*i]);
+        let before = deployment.before.get(place).copied().unwrap_or_default();
         let check = match counted {
             // A counter that decreased belongs to a new process.
             Ok(now) if now.inbound >= before.inbound && now.outbound >= before.outbound => {
@@ -91,32 +99,32 @@ pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<P
     let fronts: u64 = pods[0].calls.iter().map(|&i| grown[i].inbound).sum();
     let sent: u64 = grown.iter().map(|g| g.outbound).sum();
     let received: u64 = grown.iter().map(|g| g.inbound).sum();
-    let mut proofs = vec![
-        all_pass("no sidecar was restarted", alive),
-        proof(
+    let hops = format!("on all hops {sent} left a sidecar and {received} reached one");
+    let mut proofs = vec![all_pass("no sidecar was restarted", alive)];
+    if sides.outbound() {
+        proofs.push(proof(
             "the generator's sidecar carried the load",
             generator >= load_sent,
-            format!("{generator} requests, {load_sent} sent"),
-        ),
-        proof(
+            format!("{generator} requests, {load_sent} sent; {hops}"),
+        ));
+    }
+    if sides.inbound(&pods[0]) {
+        proofs.push(proof(
             "the sidecars of the called services carried the load",
             fronts >= load_sent,
-            format!(
-                "{fronts} requests, {load_sent} sent; on all hops {sent} left a sidecar and \
-                 {received} reached one"
-            ),
-        ),
-    ];
+            format!("{fronts} requests, {load_sent} sent; {hops}"),
+        ));
+    }
     proofs.extend(deployment.features.after(&deployment.admins).await);
     proofs
 }
 
 async fn counters(deployment: &LocalDeployment) -> Vec<Result<Requests, ProbeError>> {
-    join_all(deployment.admins.iter().map(|s| admin::requests(s))).await
+    join_all(deployment.admins.iter().map(|(_, s)| admin::requests(s))).await
 }
 
 async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
-    let asks = deployment.admins.iter().map(|socket| async move {
+    let asks = deployment.admins.iter().map(|(_, socket)| async move {
         let (ready, word) = admin::ready(socket).await?;
         Ok::<_, ProbeError>((ready, word, admin::version(socket).await?))
     });
@@ -127,7 +135,8 @@ async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
         Ok((false, word, _)) => Err(word),
         Err(error) => Err(error.to_string()),
     });
-    let pods = deployment.topology.pods.iter().map(|pod| &pod.name);
+    let admins = deployment.admins.iter();
+    let pods = admins.map(|(i, _)| &deployment.topology.pods[*i].name);
     let claim = format!("every sidecar is ready and runs Envoy {version}");
     all_pass(&claim, pods.zip(checks))
 }
@@ -149,6 +158,15 @@ impl Received {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
+
+    /// What shows that the request passed a proxy.
+    fn sign_of_proxy(&self) -> Option<String> {
+        let proxied = |h: &&String| {
+            h.starts_with("x-envoy-") || h.starts_with("x-forwarded-") || *h == VIA_HEADER
+        };
+        let header = self.headers.keys().find(proxied)?;
+        Some(format!("received {header}"))
+    }
 }
 
 /// One call from pod to pod, and the request that the called server received.
@@ -160,8 +178,8 @@ struct Edge {
 
 /// Makes every call of the graph once, on the path of the load: the request enters at the same
 /// place as those of the generator, and each service forwards it to the next.
-async fn echoes(topology: &Topology, meshed: bool) -> Vec<Edge> {
-    let targets = topology.targets(meshed);
+async fn echoes(topology: &Topology, sides: Sides) -> Vec<Edge> {
+    let targets = topology.targets(sides);
     let asks = paths(topology).into_iter().map(async |path| {
         let service = |i: &usize| topology.pods[*i].service.as_ref();
         let front = service(&path[1]).and_then(|front| {
@@ -251,13 +269,59 @@ fn judge_edges(
     all_pass(claim, checks)
 }
 
-fn through_sidecars(topology: &Topology, edges: &[Edge]) -> Proof {
-    let claim = "every call passes through the sidecars of the caller and of the called service";
+fn through_sidecars(topology: &Topology, placement: Placement, edges: &[Edge]) -> Proof {
+    let claim = match placement {
+        Placement::Both => {
+            "every call passes through the sidecars of the caller and of the called service"
+        }
+        Placement::Client => {
+            "every call passes through the sidecar of the caller and no other proxy"
+        }
+        Placement::Server => {
+            "every call passes through the sidecar of the called service and no other proxy"
+        }
+        Placement::Entry => {
+            "every call of the generator passes through the sidecar of the called service and no other \
+             proxy, and no other call passes through a proxy"
+        }
+    };
+    let sides = Sides(Some(placement));
     judge_edges(topology, edges, claim, |from, to, received| {
-        let expected = format!("{}/{OUTBOUND}, {}/{INBOUND}", from.name, to.name);
+        let outbound = sides
+            .outbound()
+            .then(|| format!("{}/{OUTBOUND}", from.name));
+        let inbound = sides
+            .inbound(from)
+            .then(|| format!("{}/{INBOUND}", to.name));
+        let expected: Vec<String> = outbound.into_iter().chain(inbound).collect();
+        if expected.is_empty() {
+            return received.sign_of_proxy();
+        }
         let found = received.header(VIA_HEADER).unwrap_or("no sidecar");
-        (found.replace(", ", ",") != expected.replace(", ", ",")).then(|| format!("passed {found}"))
+        (found.replace(", ", ",") != expected.join(",")).then(|| format!("passed {found}"))
     })
+}
+
+/// Proves that sidecars listen on the sides of the placement, and that nothing listens on the other side.
+async fn listeners(topology: &Topology, sides: Sides) -> Proof {
+    let claim = "a proxy listens on the planned side of each pod, and none on another";
+    let ports = topology.pods.iter().flat_map(|pod| {
+        [
+            (pod, INBOUND, pod.inbound(), pod.has_inbound(sides)),
+            (pod, OUTBOUND, pod.outbound(), pod.has_outbound(sides)),
+        ]
+    });
+    let checks = ports.map(async |(pod, side, address, expected)| {
+        let found = TcpStream::connect(address).await;
+        let check = match (found, expected) {
+            (Ok(_), true) => Ok(None),
+            (Err(e), false) if e.kind() == ErrorKind::ConnectionRefused => Ok(None),
+            (Ok(_), false) => Err("something listens".to_owned()),
+            (Err(e), _) => Err(e.to_string()),
+        };
+        (format!("{}/{side}", pod.name), check)
+    });
+    all_pass(claim, join_all(checks).await)
 }
 
 fn identities(topology: &Topology, edges: &[Edge]) -> Proof {
@@ -271,28 +335,25 @@ fn identities(topology: &Topology, edges: &[Edge]) -> Proof {
 }
 
 fn no_proxy(topology: &Topology, edges: &[Edge]) -> Proof {
-    let proxied = |h: &&String| {
-        h.starts_with("x-envoy-") || h.starts_with("x-forwarded-") || *h == VIA_HEADER
-    };
     let claim = "no proxy is in the path of any call";
     judge_edges(topology, edges, claim, |_, _, received| {
-        let header = received.headers.keys().find(proxied)?;
-        Some(format!("received {header}"))
+        received.sign_of_proxy()
     })
 }
 
 /// Proves that TLS is off: no call carries an identity, and inbound ports accept plain text.
-async fn plain(topology: &Topology, edges: &[Edge]) -> Vec<Proof> {
+async fn plain(topology: &Topology, sides: Sides, edges: &[Edge]) -> Vec<Proof> {
     let claim = "no call carries an identity, because TLS is off";
     let none = judge_edges(topology, edges, claim, |_, _, received| {
         received.headers.get(CLIENT_CERTIFICATE_HEADER).cloned()
     });
-    let clients = services(topology).map(|(pod, service)| (pod, service, None));
-    let answered = attempts(clients).await;
-    vec![
-        none,
-        expect_answer("an inbound port accepts plain text", answered),
-    ]
+    let inbound = services(topology).filter(|(pod, _)| pod.has_inbound(sides));
+    let clients: Vec<_> = inbound.map(|(pod, service)| (pod, service, None)).collect();
+    if clients.is_empty() {
+        return vec![none];
+    }
+    let claim = "an inbound port accepts plain text";
+    vec![none, expect_answer(claim, attempts(clients).await)]
 }
 
 /// Proves that only the expected identities are accepted.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tare_model::graph::{Service, ServiceGraph, ServiceProtocol};
+use tare_model::mesh::{DataPlaneKind, Mesh, Placement};
 use tare_model::plan::Workload;
 use tare_model::worker::Upstream;
 
@@ -62,7 +63,62 @@ impl PodService {
     }
 }
 
+/// Which sides of a call have a proxy in the path; none without a mesh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sides(pub(super) Option<Placement>);
+
+impl Sides {
+    /// Those of a mesh.
+    pub(super) fn of(mesh: &Mesh) -> Self {
+        let has_sidecars = mesh.data_plane == DataPlaneKind::EnvoySidecar;
+        Self(has_sidecars.then_some(mesh.settings.placement))
+    }
+
+    /// Whether calls pass the sidecar of the caller.
+    pub(super) fn outbound(self) -> bool {
+        matches!(self.0, Some(Placement::Both | Placement::Client))
+    }
+
+    /// Whether calls of this pod pass the sidecar of the called service.
+    pub(super) fn inbound(self, caller: &Pod) -> bool {
+        match self.0 {
+            Some(Placement::Both | Placement::Server) => true,
+            Some(Placement::Entry) => caller.service.is_none(),
+            Some(Placement::Client) | None => false,
+        }
+    }
+}
+
 impl Pod {
+    /// Whether it has a sidecar with an inbound side.
+    pub(super) fn has_inbound(&self, sides: Sides) -> bool {
+        let reached = match sides.0 {
+            Some(Placement::Both | Placement::Server) => true,
+            // The first pod is the generator's.
+            Some(Placement::Entry) => self.callers.contains(&0),
+            Some(Placement::Client) | None => false,
+        };
+        reached && self.service.is_some()
+    }
+
+    /// Whether it has a sidecar with an outbound side.
+    pub(super) fn has_outbound(&self, sides: Sides) -> bool {
+        sides.outbound() && !self.calls.is_empty()
+    }
+
+    /// Whether it has a sidecar.
+    pub(super) fn has_sidecar(&self, sides: Sides) -> bool {
+        self.has_inbound(sides) || self.has_outbound(sides)
+    }
+
+    /// Where calls of `caller` arrive: at its sidecar or at its application.
+    fn entrance(&self, sides: Sides, caller: &Pod) -> SocketAddrV4 {
+        match sides.inbound(caller) {
+            true => self.inbound(),
+            false => self.application(),
+        }
+    }
+
     /// Address of its application.
     pub(super) fn application(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip, APPLICATION_PORT)
@@ -150,42 +206,46 @@ impl Topology {
         self.pods[to].callers.push(from);
     }
 
-    /// Returns the addresses that a pod's application calls, by service name: those of its sidecar
-    /// or, without a mesh, of the called applications.
-    pub(super) fn upstreams(&self, pod: &Pod, meshed: bool) -> BTreeMap<String, Upstream> {
-        self.reach(pod, meshed)
+    /// Returns the addresses that a pod's application calls, by service name.
+    pub(super) fn upstreams(&self, pod: &Pod, sides: Sides) -> BTreeMap<String, Upstream> {
+        self.reach(pod, sides)
             .map(|(callee, upstream)| (callee.service.clone(), upstream))
             .collect()
     }
 
     /// Returns the addresses of the services of the mix, for the generator.
-    pub(super) fn targets(&self, meshed: bool) -> BTreeMap<(String, String), Upstream> {
-        self.reach(&self.pods[0], meshed)
+    pub(super) fn targets(&self, sides: Sides) -> BTreeMap<(String, String), Upstream> {
+        self.reach(&self.pods[0], sides)
             .map(|(callee, upstream)| ((callee.instance.clone(), callee.service.clone()), upstream))
             .collect()
     }
 
+    /// The first address on the way: that of the pod's own sidecar, else of the callee's sidecar, else of
+    /// the called application.
     fn reach<'a>(
         &'a self,
         pod: &'a Pod,
-        meshed: bool,
+        sides: Sides,
     ) -> impl Iterator<Item = (&'a PodService, Upstream)> {
         self.called(pod).map(move |(callee, service)| {
-            let connect = match meshed {
-                true => pod.outbound().to_string(),
-                false => callee.application().to_string(),
+            let connect = match sides.outbound() {
+                true => pod.outbound(),
+                false => callee.entrance(sides, pod),
             };
-            let authority = service.authority();
+            let (connect, authority) = (connect.to_string(), service.authority());
             (service, Upstream { connect, authority })
         })
     }
 
-    /// Returns the routes of a pod's sidecar.
-    pub(super) fn routes(&self, pod: &Pod) -> Vec<Route> {
+    /// Returns the routes of a pod's sidecar; none if it has no outbound side.
+    pub(super) fn routes(&self, pod: &Pod, sides: Sides) -> Vec<Route> {
+        if !sides.outbound() {
+            return Vec::new();
+        }
         let called = self.called(pod).map(|(callee, service)| Route {
             authority: service.authority(),
             protocol: service.protocol,
-            address: callee.inbound(),
+            address: callee.entrance(sides, pod),
             identity: callee.identity.clone(),
         });
         called.collect()
@@ -259,21 +319,60 @@ pub(super) mod tests {
     #[test]
     fn calls_go_through_the_own_sidecar_or_directly_without_a_mesh() {
         let t = Topology::new(&workload(1), 70).unwrap();
-        let meshed = t.upstreams(&t.pods[1], true);
+        let (both, bare) = (Sides(Some(Placement::Both)), Sides(None));
+        let meshed = t.upstreams(&t.pods[1], both);
         assert_eq!(meshed["back"].connect, "127.70.0.2:15001");
         assert_eq!(meshed["back"].authority, "back.shop-0");
         assert_eq!(
-            t.upstreams(&t.pods[1], false)["back"].connect,
+            t.upstreams(&t.pods[1], bare)["back"].connect,
             "127.70.0.3:15080"
         );
         let key = ("shop-0".to_owned(), "front".to_owned());
-        assert_eq!(t.targets(true)[&key].connect, "127.70.0.1:15001");
-        assert_eq!(t.targets(false)[&key].connect, "127.70.0.2:15080");
-        assert_eq!(t.targets(true).len(), 1, "only the services in the mix");
+        assert_eq!(t.targets(both)[&key].connect, "127.70.0.1:15001");
+        assert_eq!(t.targets(bare)[&key].connect, "127.70.0.2:15080");
+        assert_eq!(t.targets(both).len(), 1, "only the services in the mix");
         assert_eq!(
-            t.routes(&t.pods[1])[0].address.to_string(),
+            t.routes(&t.pods[1], both)[0].address.to_string(),
             "127.70.0.3:15006"
         );
+    }
+
+    /// Where the generator connects to, where its sidecar leads, and the same of the front; then the pods
+    /// with a sidecar.
+    #[test]
+    fn only_the_sides_of_the_placement_are_in_the_path() {
+        let t = Topology::new(&workload(1), 70).unwrap();
+        let (generator, front) = (&t.pods[0], &t.pods[1]);
+        let key = ("shop-0".to_owned(), "front".to_owned());
+        let way = |placement| {
+            let sides = Sides(Some(placement));
+            let first = [
+                t.targets(sides)[&key].connect.clone(),
+                t.upstreams(front, sides)["back"].connect.clone(),
+            ];
+            let route = |pod| t.routes(pod, sides).first().map(|r| r.address.to_string());
+            let with = t.pods.iter().filter(|pod| pod.has_sidecar(sides));
+            let with: Vec<&str> = with.map(|p| p.name.as_str()).collect();
+            (first, [route(generator), route(front)], with)
+        };
+        let (first, routes, with) = way(Placement::Client);
+        assert_eq!(first, ["127.70.0.1:15001", "127.70.0.2:15001"]);
+        let to = |s: &str| Some(s.to_owned());
+        assert_eq!(routes, [to("127.70.0.2:15080"), to("127.70.0.3:15080")]);
+        assert_eq!(with, ["generator", "shop-0/front"]);
+        let (first, routes, with) = way(Placement::Server);
+        assert_eq!(first, ["127.70.0.2:15006", "127.70.0.3:15006"]);
+        assert_eq!(
+            (routes, with),
+            ([None, None], vec!["shop-0/front", "shop-0/back"])
+        );
+        let (first, routes, with) = way(Placement::Entry);
+        assert_eq!(first, ["127.70.0.2:15006", "127.70.0.3:15080"]);
+        assert_eq!((routes, with), ([None, None], vec!["shop-0/front"]));
+        let (first, routes, with) = way(Placement::Both);
+        assert_eq!(first, ["127.70.0.1:15001", "127.70.0.2:15001"]);
+        assert_eq!(routes, [to("127.70.0.2:15006"), to("127.70.0.3:15006")]);
+        assert_eq!(with.len(), 3);
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use hyper::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
 
 use crate::app::Synthetic;
+use crate::calls::Timed;
 use crate::counters::UNKNOWN;
 use crate::node::{Application, Node};
 use crate::protocol::MESSAGE_MAX;
@@ -18,9 +19,10 @@ use super::probes;
 pub(super) async fn answer(
     node: Arc<Node>,
     request: Request<Incoming>,
-) -> Result<Reply, Infallible> {
+) -> Result<Response<Timed<Full<Bytes>>>, Infallible> {
+    let started = node.window.start();
     if let Some(reply) = probe(&node, &request).await {
-        return Ok(reply);
+        return Ok(untimed(reply));
     }
     let (name, reply) = match (request.uri().path(), &node.application) {
         (path, Application::Web(web)) => match *request.method() {
@@ -34,16 +36,21 @@ pub(super) async fn answer(
             let known = app.endpoint(path);
             let Some(path) = known.map(str::to_owned) else {
                 node.counters.count(UNKNOWN, false);
-                return Ok(no_such_path());
+                return Ok(untimed(no_such_path()));
             };
             let reply = synthetic(app, &path, request).await;
-            node.counters.count(&path, reply.status().as_u16() < 400);
-            return Ok(reply);
+            let ok = reply.status().as_u16() < 400;
+            return Ok(node.answered(&path, ok, started, reply));
         }
         (_, Application::Emoji(_) | Application::Voting(_)) => (UNKNOWN, no_such_path()),
     };
-    node.counters.count(name, reply.status().as_u16() < 400);
-    Ok(reply)
+    let ok = reply.status().as_u16() < 400;
+    Ok(node.answered(name, ok, started, reply))
+}
+
+/// A response that is not timed.
+pub(super) fn untimed<B>(response: Response<B>) -> Response<Timed<B>> {
+    response.map(|body| Timed { body, call: None })
 }
 
 /// Answers the probes, which every node has over HTTP; `None` for other paths.
@@ -51,6 +58,8 @@ pub(super) async fn probe(node: &Node, request: &Request<Incoming>) -> Option<Re
     match request.uri().path() {
         probes::READY => Some(probes::ready(node)),
         probes::HTTP_ECHO => Some(probes::http_echo(node, request).await),
+        probes::WINDOW => Some(probes::window(node, request)),
+        probes::CALLS => Some(probes::calls(node)),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Probes that every node answers in addition to its service: readiness, and an echo of the
-//! request, on which the proof that a mesh is in the path relies. They are not counted as
-//! load.
+//! request, on which the proof that a mesh is in the path relies, and the latencies of calls. They
+//! are not counted as load.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -21,6 +21,10 @@ pub(super) const READY: &str = "/tare/ready";
 /// Returns the request as received, as JSON. `?via=emoji` forwards the request to that
 /// upstream, `?via=reviews,ratings` to an upstream of that upstream.
 pub(super) const HTTP_ECHO: &str = "/tare/echo";
+/// Starts to time calls: `?start_unix_ns=...&window_ns=...`. 409 if the window has already started.
+pub(super) const WINDOW: &str = "/tare/window";
+/// The timed calls, as JSON; 404 without a window.
+pub(super) const CALLS: &str = "/tare/calls";
 /// The standard health service, which corresponds to [`READY`].
 pub(super) const HEALTH: &str = "grpc.health.v1.Health";
 /// Corresponds to [`HTTP_ECHO`]; the message is the value of `via`.
@@ -50,6 +54,26 @@ pub(super) fn ready(node: &Node) -> Reply {
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
     http::json(status, &serde_json::json!({ "ready": ready }))
+}
+
+pub(super) fn window<B>(node: &Node, request: &Request<B>) -> Reply {
+    let query = request.uri().query().unwrap_or("");
+    let value = |name| http::query_value(query, name)?.parse::<u64>().ok();
+    let Some((start, window)) = value("start_unix_ns").zip(value("window_ns")) else {
+        let message = "expected start_unix_ns and window_ns, in nanoseconds";
+        return http::error(StatusCode::BAD_REQUEST, message);
+    };
+    match node.time_calls(start, window) {
+        Ok(()) => http::json(StatusCode::OK, &serde_json::json!({})),
+        Err(found) => http::error(StatusCode::CONFLICT, found),
+    }
+}
+
+pub(super) fn calls(node: &Node) -> Reply {
+    match node.calls() {
+        Some(calls) => http::json(StatusCode::OK, &calls),
+        None => http::error(StatusCode::NOT_FOUND, "calls are not timed"),
+    }
 }
 
 pub(super) async fn health(node: &Node, request: Request<Incoming>) -> Response<tonic::body::Body> {

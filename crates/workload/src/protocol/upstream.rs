@@ -8,22 +8,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::app::Voting;
+use crate::calls::{Latencies, Window};
+use crate::events::Events;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tare_model::graph::{BYTES_MAX, ServiceProtocol};
+use tare_model::graph::{App, BYTES_MAX, Service, ServiceProtocol};
 use tare_model::innermost;
 use tokio::net::TcpStream;
 use tonic::Status;
 use tonic_prost::ProstCodec;
-use tower_service::Service;
-
-use crate::events::Events;
 
 use super::failure::Failure;
 
@@ -54,14 +54,14 @@ pub(crate) type HttpUpstream = Called<Full<Bytes>>;
 pub(crate) type GrpcUpstream = Called<tonic::body::Body>;
 
 impl Upstream {
-    /// An upstream that connects at the first call. `service` is its name in the graph.
+    /// An upstream that connects at the first call. Calls that start in `window` are timed.
     ///
     /// # Errors
     /// An invalid authority.
     pub(crate) fn new(
-        service: &str,
-        protocol: ServiceProtocol,
+        service: &Service,
         to: &tare_model::worker::Upstream,
+        window: Arc<Window>,
         events: Events,
     ) -> Result<Self, hyper::http::Error> {
         let origin = Uri::builder()
@@ -70,14 +70,17 @@ impl Upstream {
             .path_and_query("/")
             .build()?;
         let link = Link {
-            service: service.to_owned(),
+            service: service.name.clone(),
+            votes: service.app == Some(App::EmojivotoVoting),
+            window,
+            latencies: Latencies::default(),
             address: to.connect.clone(),
             lost: AtomicBool::new(false),
             events,
         };
         let connector = Connector(Arc::from(to.connect.as_str()));
         let mut builder = Client::builder(TokioExecutor::new());
-        Ok(match protocol {
+        Ok(match service.protocol {
             ServiceProtocol::Http => {
                 let client = builder.build(connector);
                 Self::Http(Arc::new(Called {
@@ -99,6 +102,14 @@ impl Upstream {
                 }))
             }
         })
+    }
+
+    /// The calls that were timed.
+    pub(crate) fn latencies(&self) -> &Latencies {
+        match self {
+            Self::Http(http) => &http.link.latencies,
+            Self::Grpc(grpc) => &grpc.link.latencies,
+        }
     }
 }
 
@@ -147,8 +158,10 @@ impl HttpUpstream {
         path: PathAndQuery,
         body: Bytes,
     ) -> Result<Bytes, Failure> {
-        let (status, body) = self.call(method, path, body).await?;
+        let started = self.link.window.start();
+        let (status, body) = self.call(method, path.clone(), body).await?;
         if status.as_u16() < 400 {
+            self.link.timed(path.path(), started);
             return Ok(body);
         }
         Err(Failure::Answered {
@@ -165,14 +178,19 @@ impl GrpcUpstream {
         M1: prost::Message + 'static,
         M2: prost::Message + Default + 'static,
     {
+        let started = self.link.window.start();
         let client = self.client.clone();
         let mut grpc = tonic::client::Grpc::with_origin(client, self.origin.clone())
             .max_decoding_message_size(MESSAGE_MAX);
         // The client needs no readiness check: requests wait for the connection.
         let codec = ProstCodec::<M1, M2>::default();
-        let result = grpc.unary(tonic::Request::new(message), path, codec).await;
+        let result = grpc
+            .unary(tonic::Request::new(message), path.clone(), codec)
+            .await;
         let response = result.map_err(|status| self.failure(&status))?;
         self.link.mark_reachable();
+        let method = path.path().rsplit('/').next().unwrap_or_default();
+        self.link.timed(method, started);
         Ok(response.into_inner())
     }
 
@@ -192,15 +210,28 @@ impl GrpcUpstream {
     }
 }
 
-/// Records whether a service is reachable, and sends an event when this changes.
+/// What is known of a called service: its latencies, and whether it is reachable. An event is sent when
+/// that changes.
 struct Link {
     service: String,
+    /// Whether its vote methods count as one, as in its own counters.
+    votes: bool,
+    window: Arc<Window>,
+    latencies: Latencies,
     address: String,
     lost: AtomicBool,
     events: Events,
 }
 
 impl Link {
+    /// Counts a successful call that ends now.
+    fn timed(&self, endpoint: &str, started: Option<Instant>) {
+        let Some(started) = started else { return };
+        let vote = self.votes && endpoint.starts_with(Voting::VOTE);
+        let endpoint = if vote { Voting::VOTE } else { endpoint };
+        self.latencies.record(endpoint, started);
+    }
+
     fn mark_reachable(&self) {
         if self.lost.load(Ordering::Relaxed) {
             self.lost.store(false, Ordering::Relaxed);
@@ -227,7 +258,7 @@ impl Link {
 #[derive(Debug, Clone)]
 struct Connector(Arc<str>);
 
-impl Service<Uri> for Connector {
+impl tower_service::Service<Uri> for Connector {
     type Response = TokioIo<TcpStream>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<TcpStream>>> + Send>>;

@@ -25,7 +25,9 @@ pub(crate) struct Voting {
 }
 
 impl Voting {
-    pub(crate) const METHODS: &[&str] = &["Vote", "Results"];
+    /// The name under which all votes are counted; their methods start with it.
+    pub(crate) const VOTE: &str = "Vote";
+    pub(crate) const METHODS: &[&str] = &[Self::VOTE, "Results"];
 
     /// Starts with one vote for each emoji that a mix of the graph votes for. The leaderboard
     /// then has its final length from the start, and every leaderboard request of a trial makes
@@ -66,7 +68,7 @@ impl Voting {
         match self.methods.get(method) {
             Some(&index) => {
                 let call = |(): ()| async move { self.vote(index) };
-                ("Vote", unary(request, call).await)
+                (Self::VOTE, unary(request, call).await)
             }
             None => (UNKNOWN, unimplemented(method)),
         }

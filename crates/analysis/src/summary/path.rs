@@ -1,0 +1,458 @@
+//! Where in the path of a request a mesh costs time, CPU and memory.
+//!
+//! Every difference is one of trials of the same block; its interval is Student's t over the blocks. The
+//! robust estimate of comparisons is not used here, because only means of parts add up to the mean of the
+//! whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tare_model::calls::{CallLatency, ServiceCalls, TrialCalls};
+use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
+use tare_model::plan::{EnvironmentKind, Load, Plan};
+use tare_model::summary::Estimate;
+use tare_model::summary::path::{
+    AddedPercentile, CallTimes, Decomposition, GENERATOR, Part, PathCosts, PathEdge, PathPart,
+    ServiceCosts,
+};
+use tare_model::worker::Plane;
+use tare_stats::effect::mean_interval;
+use tare_stats::{CONFIDENCE, Histogram};
+
+use crate::trials::{Trial, used};
+
+/// Seconds in a day.
+const DAY_S: f64 = 86_400.0;
+
+/// Percentiles of the decomposition.
+const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+
+/// A value of each block.
+type ByBlock = BTreeMap<u32, f64>;
+
+/// The costs in the path; `None` if neither calls were timed nor a mesh has proxies on one side only.
+pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Option<PathCosts> {
+    let placed = |m: &Mesh| !m.settings.placement.is_both();
+    let timed = trials.iter().any(|t| t.is_used() && t.calls.is_some());
+    if !timed && !plan.meshes.iter().any(placed) {
+        return None;
+    }
+    let mut costs = PathCosts::default();
+    for load in &plan.loads {
+        let decompositions = plan
+            .meshes
+            .iter()
+            .filter_map(|m| decompose(plan, trials, load, m));
+        costs.decompositions.extend(decompositions);
+        costs.edges.extend(edges(plan, trials, load));
+        for mesh in &plan.meshes {
+            costs
+                .services
+                .extend(services(plan, &used(trials, &mesh.name, &load.name)));
+        }
+    }
+    Some(costs)
+}
+
+/// The mean with its interval; `None` without a value.
+fn estimate(values: impl IntoIterator<Item = f64>) -> Option<Estimate> {
+    let runs: Vec<f64> = values.into_iter().collect();
+    let (value, half) = mean_interval(&runs, CONFIDENCE)?;
+    Some(Estimate {
+        value,
+        low: half.map(|h| value - h),
+        high: half.map(|h| value + h),
+        runs,
+    })
+}
+
+/// The mesh without proxies that others are compared with.
+fn reference(plan: &Plan) -> Option<&Mesh> {
+    let bare = |m: &&Mesh| m.data_plane == DataPlaneKind::None;
+    let baseline = plan.meshes.iter().find(|m| m.name == plan.baseline);
+    baseline
+        .filter(bare)
+        .or_else(|| plan.meshes.iter().find(bare))
+}
+
+/// The parts of a mesh that has plain proxies on both sides.
+fn decompose(
+    plan: &Plan,
+    trials: &[Trial<'_>],
+    load: &Load,
+    whole: &Mesh,
+) -> Option<Decomposition> {
+    if whole.data_plane != DataPlaneKind::EnvoySidecar
+        || whole.settings.mtls != Mtls::Off
+        || !whole.settings.placement.is_both()
+    {
+        return None;
+    }
+    let like = |change: fn(&mut MeshSettings)| {
+        let mut settings = whole.settings.clone();
+        change(&mut settings);
+        let same = |m: &&Mesh| m.data_plane == whole.data_plane && m.settings == settings;
+        plan.meshes.iter().find(same)
+    };
+    let reference = reference(plan)?;
+    let client = like(|s| s.placement = Placement::Client)?;
+    let server = like(|s| s.placement = Placement::Server)?;
+    let (name, load) = (|m: &Mesh| m.name.clone(), load.name.as_str());
+    let needed = [reference, client, server, whole];
+    let blocks = common_blocks(trials, load, &needed);
+    let differences = Differences {
+        trials,
+        load,
+        blocks: &blocks,
+    };
+    let mut parts = vec![
+        differences.part(Part::Client, client, reference)?,
+        differences.part(Part::Server, server, reference)?,
+        differences.interaction(needed)?,
+        differences.part(Part::Whole, whole, reference)?,
+    ];
+    let others = [
+        (
+            Part::Entry,
+            like(|s| s.placement = Placement::Entry),
+            reference,
+        ),
+        (Part::MutualTls, like(|s| s.mtls = Mtls::Strict), whole),
+    ];
+    for (part, mesh, base) in others {
+        let Some(mesh) = mesh else { continue };
+        let blocks = common_blocks(trials, load, &[mesh, base]);
+        let differences = Differences {
+            trials,
+            load,
+            blocks: &blocks,
+        };
+        parts.extend(differences.part(part, mesh, base));
+    }
+    Some(Decomposition {
+        load: load.to_owned(),
+        reference: name(reference),
+        mesh: name(whole),
+        blocks,
+        parts,
+    })
+}
+
+/// The blocks in which all meshes have a used trial, in ascending order.
+fn common_blocks(trials: &[Trial<'_>], load: &str, meshes: &[&Mesh]) -> Vec<u32> {
+    let blocks = |mesh: &&Mesh| -> BTreeSet<u32> {
+        let used = used(trials, &mesh.name, load);
+        used.iter().map(|t| t.result.trial.block).collect()
+    };
+    let common = meshes.iter().map(blocks).reduce(|a, b| &a & &b);
+    common.unwrap_or_default().into_iter().collect()
+}
+
+/// Differences of latencies of trials of the same block.
+struct Differences<'a, 'b> {
+    trials: &'a [Trial<'b>],
+    load: &'a str,
+    blocks: &'a [u32],
+}
+
+impl Differences<'_, '_> {
+    /// A figure of the latency of a mesh, in each of the blocks.
+    fn values(&self, mesh: &Mesh, of: impl Fn(&Histogram) -> f64) -> Vec<f64> {
+        let used = used(self.trials, &mesh.name, self.load);
+        let in_block = |block: &u32| {
+            let trial = used.iter().find(|t| t.result.trial.block == *block)?;
+            trial.load.as_ref().map(|l| of(&l.latency))
+        };
+        self.blocks.iter().filter_map(in_block).collect()
+    }
+
+    fn difference(
+        &self,
+        mesh: &Mesh,
+        base: &Mesh,
+        of: impl Fn(&Histogram) -> f64 + Copy,
+    ) -> Option<Estimate> {
+        let pairs = self.values(mesh, of).into_iter().zip(self.values(base, of));
+        estimate(pairs.map(|(with, without)| with - without))
+    }
+
+    fn part(&self, part: Part, mesh: &Mesh, base: &Mesh) -> Option<PathPart> {
+        let percentile = |(name, q): (&str, f64)| {
+            Some(AddedPercentile {
+                name: name.to_owned(),
+                ns: self.difference(mesh, base, move |h| h.quantile(q) as f64)?,
+            })
+        };
+        Some(PathPart {
+            part,
+            mesh: Some(mesh.name.clone()),
+            mean_ns: self.difference(mesh, base, Histogram::mean)?,
+            percentiles: PERCENTILES.into_iter().filter_map(percentile).collect(),
+        })
+    }
+
+    /// (both - none) - (client - none) - (server - none), in each block.
+    fn interaction(&self, [none, client, server, both]: [&Mesh; 4]) -> Option<PathPart> {
+        let [none, client, server, both] =
+            [none, client, server, both].map(|m| self.values(m, Histogram::mean));
+        let each = (0..both.len()).map(|i| both[i] + none[i] - client[i] - server[i]);
+        Some(PathPart {
+            part: Part::Interaction,
+            mesh: None,
+            mean_ns: estimate(each)?,
+            percentiles: Vec::new(),
+        })
+    }
+}
+
+/// The calls of a trial, decoded: by service and endpoint.
+struct Calls<'a> {
+    trial: &'a TrialCalls,
+    incoming: BTreeMap<(&'a str, &'a str), Histogram>,
+}
+
+impl<'a> Calls<'a> {
+    /// `None` without calls, or if they are damaged.
+    fn of(trial: &Trial<'a>) -> Option<Self> {
+        let calls = trial.calls?;
+        let incoming = calls.services.iter().flat_map(|s| &s.incoming);
+        let decoded =
+            incoming.map(|c| Some(((c.service.as_str(), c.endpoint.as_str()), decode(c)?)));
+        Some(Self {
+            trial: calls,
+            incoming: decoded.collect::<Option<_>>()?,
+        })
+    }
+
+    fn service(&self, name: &str) -> Option<&'a ServiceCalls> {
+        self.trial.services.iter().find(|s| s.service == name)
+    }
+
+    /// All calls that a service received.
+    fn received(&self, service: &str) -> Histogram {
+        let mut all = Histogram::new();
+        let of_service = self.incoming.iter().filter(|((s, _), _)| *s == service);
+        of_service.for_each(|(_, latency)| all.merge(latency));
+        all
+    }
+}
+
+fn decode(calls: &CallLatency) -> Option<Histogram> {
+    Histogram::from_wire(&calls.latency).ok()
+}
+
+/// Both views of the calls on an edge in a trial.
+struct Views {
+    caller: Histogram,
+    callee: Histogram,
+    /// Difference of the means, in nanoseconds. Each endpoint counts with the number of calls of this
+    /// caller: another caller may call other endpoints.
+    between_ns: f64,
+}
+
+/// The views of the calls from one service to another; `None` without such calls.
+fn views(trial: &Trial<'_>, calls: &Calls<'_>, from: &str, to: &str) -> Option<Views> {
+    if from == GENERATOR {
+        let caller = trial.load.as_ref()?.service_time.clone();
+        let callee = calls.received(to);
+        let some = !caller.is_empty() && !callee.is_empty();
+        return some.then(|| Views {
+            between_ns: caller.mean() - callee.mean(),
+            caller,
+            callee,
+        });
+    }
+    let (mut caller, mut callee, mut between) = (Histogram::new(), Histogram::new(), 0.0);
+    let outgoing = &calls.service(from)?.outgoing;
+    for call in outgoing.iter().filter(|c| c.service == to) {
+        let made = decode(call)?;
+        let received = calls.incoming.get(&(to, call.endpoint.as_str()))?;
+        between += made.len() as f64 * (made.mean() - received.mean());
+        caller.merge(&made);
+        callee.merge(received);
+    }
+    (!caller.is_empty()).then(|| Views {
+        between_ns: between / caller.len() as f64,
+        caller,
+        callee,
+    })
+}
+
+/// Callers and called services, the generator first. The generator's service times are not known by
+/// service, so its edge needs a mix with one service that no other service calls.
+fn pairs(plan: &Plan) -> Vec<(&str, &str)> {
+    let graph = &plan.workload.graph;
+    let services = graph.services.iter().map(|s| s.name.as_str());
+    let edges = |from| graph.callees(from).into_iter().map(move |to| (from, to));
+    let between: Vec<(&str, &str)> = services.flat_map(edges).collect();
+    let mix = graph.mix(&plan.workload.mix).map(|m| &m.endpoints);
+    let fronts: BTreeSet<&str> = mix
+        .into_iter()
+        .flatten()
+        .map(|e| e.service.as_str())
+        .collect();
+    let front = fronts
+        .first()
+        .filter(|front| fronts.len() == 1 && !between.iter().any(|(_, to)| to == *front));
+    let entry = front.map(|front| (GENERATOR, *front));
+    entry.into_iter().chain(between).collect()
+}
+
+/// All edges of a load, by mesh.
+fn edges(plan: &Plan, trials: &[Trial<'_>], load: &Load) -> Vec<PathEdge> {
+    let reference = reference(plan).map(|m| m.name.as_str());
+    let of_mesh = |mesh: &str| -> Vec<(u32, u64, Vec<Option<Views>>)> {
+        let used = used(trials, mesh, &load.name);
+        let one = |trial: &&Trial<'_>| {
+            let calls = Calls::of(trial)?;
+            let requests = trial.load.as_ref()?.service_time.len();
+            let all = pairs(plan)
+                .into_iter()
+                .map(|(f, t)| views(trial, &calls, f, t));
+            Some((trial.result.trial.block, requests, all.collect()))
+        };
+        used.iter().filter_map(one).collect()
+    };
+    let bare = reference.map(of_mesh).unwrap_or_default();
+    let mut edges = Vec::new();
+    for mesh in &plan.meshes {
+        let own = of_mesh(&mesh.name);
+        for (place, (from, to)) in pairs(plan).into_iter().enumerate() {
+            let by_block = |of: fn(&Views) -> f64, trials: &[(u32, u64, Vec<Option<Views>>)]| {
+                let value = |(block, _, all): &(u32, u64, Vec<Option<Views>>)| {
+                    Some((*block, of(all[place].as_ref()?)))
+                };
+                trials.iter().filter_map(value).collect::<ByBlock>()
+            };
+            let added = |of: fn(&Views) -> f64| {
+                let without = by_block(of, &bare);
+                let with = by_block(of, &own).into_iter();
+                let paired = with.filter_map(|(block, ns)| Some(ns - without.get(&block)?));
+                estimate(paired).filter(|_| Some(mesh.name.as_str()) != reference)
+            };
+            let (mut caller, mut callee) = (Histogram::new(), Histogram::new());
+            let mut requests = 0;
+            for (_, sent, all) in &own {
+                let Some(views) = &all[place] else { continue };
+                caller.merge(&views.caller);
+                callee.merge(&views.callee);
+                requests += sent;
+            }
+            let between = estimate(by_block(|v| v.between_ns, &own).into_values());
+            let between_p50 = estimate(by_block(median_between, &own).into_values());
+            let Some((between_ns, between_p50_ns)) = between.zip(between_p50) else {
+                continue;
+            };
+            edges.push(PathEdge {
+                load: load.name.clone(),
+                mesh: mesh.name.clone(),
+                from: from.to_owned(),
+                to: to.to_owned(),
+                calls_per_request: caller.len() as f64 / requests.max(1) as f64,
+                caller: times(&caller),
+                callee: times(&callee),
+                between_ns,
+                between_p50_ns,
+                added_ns: added(|v| v.between_ns),
+                added_p50_ns: added(median_between),
+            });
+        }
+    }
+    edges
+}
+
+fn median_between(views: &Views) -> f64 {
+    views.caller.quantile(0.5) as f64 - views.callee.quantile(0.5) as f64
+}
+
+fn times(latency: &Histogram) -> CallTimes {
+    CallTimes {
+        count: latency.len(),
+        mean: latency.mean(),
+        p50: latency.quantile(0.5),
+        p99: latency.quantile(0.99),
+    }
+}
+
+/// Use of a service in a trial: cores and bytes of applications and of sidecars.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Use {
+    application: (f64, f64),
+    sidecar: Option<(f64, f64)>,
+}
+
+/// The services of a mesh under a load, then all of them. The names of processes show their service only
+/// in the local environment.
+fn services(plan: &Plan, trials: &[&Trial<'_>]) -> Vec<ServiceCosts> {
+    if plan.environment != EnvironmentKind::Local {
+        return Vec::new();
+    }
+    let names = plan
+        .workload
+        .graph
+        .services
+        .iter()
+        .map(|s| Some(s.name.as_str()));
+    let of = |service: Option<&str>| {
+        let uses: Vec<(Use, Option<f64>)> = trials
+            .iter()
+            .filter_map(|t| Some((use_of(t, service)?, received_rps(t, service))))
+            .collect();
+        let (_, first) = uses.first().map(|_| trials.first())?.map(|t| ((), t))?;
+        let spec = &first.result.trial;
+        let cores = |u: &Use| u.application.0 + u.sidecar.map_or(0.0, |s| s.0);
+        let per_day = uses.iter().filter_map(|(u, rps)| {
+            let rate = rps.as_ref()?;
+            (cores(u) > 0.0).then(|| DAY_S * rate / cores(u))
+        });
+        Some(ServiceCosts {
+            load: spec.load.name.clone(),
+            mesh: spec.mesh.name.clone(),
+            service: service.map(str::to_owned),
+            application_cores: estimate(uses.iter().map(|(u, _)| u.application.0))?,
+            sidecar_cores: estimate(uses.iter().filter_map(|(u, _)| Some(u.sidecar?.0))),
+            application_bytes: estimate(uses.iter().map(|(u, _)| u.application.1))?,
+            sidecar_bytes: estimate(uses.iter().filter_map(|(u, _)| Some(u.sidecar?.1))),
+            calls_per_day_and_core: estimate(per_day),
+        })
+    };
+    names.chain([None]).filter_map(of).collect()
+}
+
+/// What a service uses, or all services; `None` if it was not sampled.
+fn use_of(trial: &Trial<'_>, service: Option<&str>) -> Option<Use> {
+    let mut found = None;
+    for process in &trial.resources()?.processes {
+        // `emojivoto-0/web`, and `emojivoto-0/web/sidecar`.
+        let (pod, sidecar) = match process.name.strip_suffix("/sidecar") {
+            Some(pod) => (pod, true),
+            None => (process.name.as_str(), false),
+        };
+        let expected = match sidecar {
+            true => Plane::DataPlane,
+            false => Plane::Application,
+        };
+        let own = service.is_none_or(|s| pod.rsplit('/').next() == Some(s));
+        if process.plane != expected || !own {
+            continue;
+        }
+        let sum: &mut Use = found.get_or_insert_default();
+        let place = match sidecar {
+            true => sum.sidecar.get_or_insert_default(),
+            false => &mut sum.application,
+        };
+        place.0 += process.cpu_cores;
+        place.1 += process.memory_mean_bytes;
+    }
+    found
+}
+
+/// Calls per second that a service received; of all services: the requests of the generator.
+fn received_rps(trial: &Trial<'_>, service: Option<&str>) -> Option<f64> {
+    let Some(service) = service else {
+        return trial.achieved_rps();
+    };
+    let calls = trial.calls?;
+    let own = calls.services.iter().find(|s| s.service == service)?;
+    let count: u64 = own.incoming.iter().map(|c| c.latency.count).sum();
+    (count > 0).then(|| count as f64 / (calls.window_ns as f64 / 1e9))
+}

@@ -1,0 +1,207 @@
+//! Times the calls of a service in the measured window: those that it makes, and those that it
+//! receives. Outside the window nothing is counted.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hyper::body::{Body, Frame, SizeHint};
+use tare_model::calls::CallLatency;
+use tare_stats::Histogram;
+
+/// The measured window, in nanoseconds since `origin`; empty until it is announced.
+#[derive(Debug)]
+pub(crate) struct Window {
+    origin: Instant,
+    start_ns: AtomicU64,
+    end_ns: AtomicU64,
+}
+
+impl Window {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            origin: Instant::now(),
+            start_ns: AtomicU64::new(0),
+            end_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// Sets the window.
+    ///
+    /// # Errors
+    /// When the window has already started: its first calls would be missing.
+    pub(crate) fn announce(&self, start_unix_ns: u64, window_ns: u64) -> Result<(), &'static str> {
+        let now_unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now_unix = now_unix.unwrap_or(Duration::ZERO).as_nanos() as u64;
+        let wait = start_unix_ns.checked_sub(now_unix);
+        let wait = wait.ok_or("the window has already started")?;
+        let start = (self.origin.elapsed().as_nanos() as u64).saturating_add(wait);
+        self.start_ns.store(start, Ordering::Relaxed);
+        let end = start.saturating_add(window_ns);
+        self.end_ns.store(end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a window was announced.
+    pub(crate) fn is_known(&self) -> bool {
+        self.end_ns.load(Ordering::Relaxed) > 0
+    }
+
+    /// The instant at which a call starts; `None` outside the window.
+    pub(crate) fn start(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let at = now.duration_since(self.origin).as_nanos() as u64;
+        let (start, end) = (&self.start_ns, &self.end_ns);
+        let within = at >= start.load(Ordering::Relaxed) && at < end.load(Ordering::Relaxed);
+        within.then_some(now)
+    }
+}
+
+/// Latencies by endpoint. A service has few endpoints, so they are searched in sequence.
+#[derive(Debug, Default)]
+pub(crate) struct Latencies(Mutex<Vec<(String, Histogram)>>);
+
+impl Latencies {
+    /// Counts a call that ends now.
+    pub(crate) fn record(&self, endpoint: &str, started: Instant) {
+        let ns = started.elapsed().as_nanos() as u64;
+        let mut endpoints = self.endpoints();
+        if let Some((_, latency)) = endpoints.iter_mut().find(|(name, _)| name == endpoint) {
+            return latency.record(ns);
+        }
+        let mut latency = Histogram::in_pages();
+        latency.record(ns);
+        endpoints.push((endpoint.to_owned(), latency));
+    }
+
+    /// Removes all counts.
+    pub(crate) fn clear(&self) {
+        self.endpoints().clear();
+    }
+
+    /// The latencies of `service`, in order of the endpoints' names.
+    pub(crate) fn of(&self, service: &str) -> Vec<CallLatency> {
+        let endpoints = self.endpoints();
+        let latency = |(endpoint, latency): &(String, Histogram)| CallLatency {
+            service: service.to_owned(),
+            endpoint: endpoint.clone(),
+            latency: latency.to_wire(),
+        };
+        let mut all: Vec<CallLatency> = endpoints.iter().map(latency).collect();
+        all.sort_by(|a, b| a.endpoint.cmp(&b.endpoint));
+        all
+    }
+
+    fn endpoints(&self) -> MutexGuard<'_, Vec<(String, Histogram)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that was received and is being answered.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    pub(crate) latencies: Arc<Latencies>,
+    pub(crate) endpoint: String,
+    pub(crate) started: Instant,
+}
+
+/// A response body that counts its call when the connection has taken all of it and drops it.
+#[derive(Debug)]
+pub(crate) struct Timed<B> {
+    pub(crate) body: B,
+    pub(crate) call: Option<Answering>,
+}
+
+impl<B: Body + Unpin> Body for Timed<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for Timed<B> {
+    fn drop(&mut self) {
+        if let Some(call) = &self.call {
+            call.latencies.record(&call.endpoint, call.started);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unix_ns() -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        now.as_nanos() as u64
+    }
+
+    #[test]
+    fn only_calls_in_the_window_are_timed() {
+        let window = Window::new();
+        assert!(window.start().is_none() && !window.is_known());
+        assert!(window.announce(unix_ns() - 1_000_000_000, 1).is_err());
+        let hour = 3_600_000_000_000;
+        window.announce(unix_ns() + hour, hour).unwrap();
+        assert!(window.start().is_none() && window.is_known());
+        window.announce(unix_ns() + 20_000_000, hour).unwrap();
+        std::thread::sleep(Duration::from_millis(25));
+        assert!(window.start().is_some());
+    }
+
+    #[test]
+    fn latencies_are_counted_by_endpoint() {
+        let latencies = Latencies::default();
+        let started = Instant::now();
+        for endpoint in ["b", "a", "b"] {
+            latencies.record(endpoint, started);
+        }
+        let counts = |l: &Latencies| -> Vec<(String, u64)> {
+            let all = l.of("web").into_iter();
+            all.map(|c| (c.endpoint, c.latency.count)).collect()
+        };
+        assert_eq!(
+            counts(&latencies),
+            [("a".to_owned(), 1), ("b".to_owned(), 2)]
+        );
+        latencies.clear();
+        assert_eq!(counts(&latencies), []);
+    }
+
+    /// Prints what timing adds to a call; docs/path.md states it.
+    #[test]
+    #[ignore = "a microbenchmark: cargo test --release -p tare-workload --lib cost_of -- --ignored --nocapture"]
+    fn cost_of_timing_a_call() {
+        const CALLS: u32 = 1_000_000;
+        let window = Window::new();
+        window
+            .announce(unix_ns() + 1_000_000, u64::MAX / 4)
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        let latencies = Latencies::default();
+        let begun = Instant::now();
+        for _ in 0..CALLS {
+            if let Some(started) = window.start() {
+                latencies.record("FindByShortcode", started);
+            }
+        }
+        let each_ns = begun.elapsed().as_nanos() / u128::from(CALLS);
+        assert_eq!(latencies.of("emoji")[0].latency.count, u64::from(CALLS));
+        println!("{each_ns} ns per call");
+    }
+}
