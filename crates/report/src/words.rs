@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use tare_analysis::{cores, figures};
 use tare_model::plan::EnvironmentKind;
+use tare_model::summary::path::{Decomposition, Part};
 use tare_model::summary::{
-    Cell, MachineState, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary,
+    Cell, Estimate, MachineState, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary,
     TrialRow, TrialStatus,
 };
 use tare_model::verdict::Reason;
@@ -250,4 +251,39 @@ pub(crate) fn outlier(outlier: &Outlier) -> String {
         figures::duration(outlier.value_ns as f64),
         figures::duration(outlier.median_ns as f64),
     )
+}
+/// What the sides of a call add to the mean latency, in a sentence.
+pub(crate) fn decomposition(d: &Decomposition) -> String {
+    let added = |wanted: Part| {
+        let part = d.parts.iter().find(|p| p.part == wanted);
+        part.map_or("-".to_owned(), |p| added_words(&p.mean_ns))
+    };
+    format!(
+        "{} adds {} to the mean latency at {}: the proxies of the callers alone add {}, those of the called \
+         services alone add {}, and their interaction is {}.",
+        d.mesh,
+        added(Part::Whole),
+        d.load,
+        added(Part::Client),
+        added(Part::Server),
+        added(Part::Interaction)
+    )
+}
+
+fn added_words(e: &Estimate) -> String {
+    let value = figures::duration(e.value);
+    match e.low.zip(e.high) {
+        Some((low, high)) => format!(
+            "{value} ({} to {})",
+            figures::duration(low),
+            figures::duration(high)
+        ),
+        None => value,
+    }
+}
+
+/// A difference in milliseconds with its interval and no unit.
+pub(crate) fn added_ms(e: &Estimate) -> String {
+    let [low, high] = [e.low, e.high].map(|end| end.map(|ns| ns / 1e6));
+    figures::interval(e.value / 1e6, low, high, "")
 }

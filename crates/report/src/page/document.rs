@@ -7,7 +7,7 @@ use tare_model::summary::Summary;
 
 use super::details::{self, Details};
 use super::html::Html;
-use super::{about, header, published, sections, trials};
+use super::{about, header, path, published, sections, trials};
 use crate::store::{LoadedRun, StoreError, load_run};
 
 const SCRIPT: &str = include_str!("../../../../web/dist/page.js");
@@ -49,8 +49,19 @@ fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String 
     if live {
         header::live(&mut page);
     }
+    // A plan with proxies on one side only asks where in the path they cost.
+    let asks_where = summary
+        .path
+        .as_ref()
+        .is_some_and(|p| !p.decompositions.is_empty());
+    if asks_where {
+        path::section(&mut page, summary);
+    }
     header::answers(&mut page, summary);
     sections::write(&mut page, summary, details.is_some());
+    if !asks_where {
+        path::section(&mut page, summary);
+    }
     trials::section(&mut page, summary);
     published::section(&mut page, summary);
     about::setup(&mut page, summary);

@@ -10,6 +10,8 @@ mod header;
 mod html;
 mod instrument;
 mod parts;
+mod path;
+mod path_drawing;
 mod price_list;
 mod published;
 mod sections;

@@ -59,7 +59,11 @@ pub(super) fn open_table(page: &mut Html, label: &str, caption: Option<&str>, co
     }
     page.raw("<thead><tr>");
     for (i, column) in columns.iter().enumerate() {
-        let left = i == 0 || matches!(*column, "plane" | "endpoint");
+        let left = i == 0
+            || matches!(
+                *column,
+                "plane" | "endpoint" | "service" | "caller to callee"
+            );
         let class = if left { " class=\"l\"" } else { "" };
         page.tag(&format!("th scope=\"col\"{class}"), column);
     }

@@ -135,6 +135,9 @@ pub(super) fn contents(page: &mut Html, summary: &Summary) {
     if summary.setup.loads.len() > 1 {
         entries.push(("scaling", "Scaling"));
     }
+    if summary.path.is_some() {
+        entries.push(("path", "Where in the path"));
+    }
     entries.extend([
         ("endpoints", "Endpoints"),
         ("instrument", "Measurement error"),

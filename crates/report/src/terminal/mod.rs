@@ -7,6 +7,7 @@ mod detectable;
 mod findings;
 mod markdown;
 mod output;
+mod path;
 mod price_list;
 mod published;
 mod table;

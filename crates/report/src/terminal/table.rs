@@ -8,7 +8,7 @@ use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
-use super::{cost, findings, price_list};
+use super::{cost, findings, path, price_list};
 use crate::prices;
 use crate::text::{fit, printable};
 use crate::words;
@@ -50,6 +50,7 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
         cost::rows(&mut out, summary, &cells);
         out.line("");
     }
+    path::rows(&mut out, summary);
     proxy_cpu(&mut out, summary);
     out.wrapped(DIM, &legend(summary), "", "");
     out.line("");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tare_model::load::{Arrivals, Pace};
-use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
+use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
 use tare_model::plan::{EnvironmentKind, Load, Margins, Plan, Workload};
 use tare_model::trial::{Proof, TrialSpec};
 use tare_run::environment::{Deployed, Environment};
@@ -31,6 +31,13 @@ pub(crate) fn bare() -> Mesh {
 
 pub(crate) fn envoy() -> Mesh {
     mesh("envoy", DataPlaneKind::EnvoySidecar, Mtls::Off)
+}
+
+/// Envoys on some sides of a call only.
+pub(crate) fn placed(placement: Placement) -> Mesh {
+    let mut mesh = envoy();
+    mesh.settings.placement = placement;
+    mesh
 }
 
 pub(crate) fn strict() -> Mesh {

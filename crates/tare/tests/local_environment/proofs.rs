@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tare_model::layout::{CONFIG, LOGS};
-use tare_model::mesh::{DataPlaneKind, Mesh};
+use tare_model::mesh::{DataPlaneKind, Mesh, Placement};
 use tare_model::record::ProxySettings;
 use tare_model::trial::Proof;
 use tare_run::environment::{Deployed, Environment, Phase};
 use tare_run::envoy::install;
 use tare_run::local::probe;
 
-use crate::bench::{Bench, all_hold, bare, claims, envoy, is_running, send, strict};
+use crate::bench::{Bench, all_hold, bare, claims, envoy, is_running, placed, send, strict};
 
 /// Checks that the configuration and the version of the generator's sidecar are saved, if it has
 /// one.
@@ -52,7 +52,9 @@ async fn whole_trial(mesh: Mesh) -> Vec<Proof> {
     proofs.extend(bench.local.prove(&mut deployment, phase).await.unwrap());
     all_hold(&proofs);
     assert_eq!(deployment.exited(), []);
-    let meshed = bench.plan.meshes[0].data_plane == DataPlaneKind::EnvoySidecar;
+    let mesh = &bench.plan.meshes[0];
+    let meshed = mesh.data_plane == DataPlaneKind::EnvoySidecar;
+    let meshed = meshed && [Placement::Both, Placement::Client].contains(&mesh.settings.placement);
     assert_sidecar_settings_are_saved(&bench.folder(CONFIG), meshed);
 
     let watched = deployment.watched();
@@ -127,6 +129,61 @@ async fn envoy_is_in_the_path_of_every_call() {
         text.contains("carried the load: 10 requests, 10 sent"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn only_the_planned_sides_are_in_the_path() {
+    for (placement, sidecars, claim) in [
+        (
+            Placement::Client,
+            5,
+            "the sidecar of the caller and no other proxy: 6 of 6",
+        ),
+        (
+            Placement::Server,
+            6,
+            "the sidecar of the called service and no other proxy: 6 of 6",
+        ),
+        (
+            Placement::Entry,
+            2,
+            "no other call passes through a proxy: 6 of 6",
+        ),
+    ] {
+        let text = claims(&whole_trial(placed(placement)).await);
+        assert!(text.contains(claim), "{text}");
+        // Both sides of 7 pods.
+        let listeners = "on the planned side of each pod, and none on another: 14 of 14";
+        assert!(text.contains(listeners), "{text}");
+        let ready = format!("runs Envoy {}: {sidecars} of {sidecars}", install::VERSION);
+        assert!(text.contains(&ready), "{text}");
+        assert!(
+            text.contains("carried the load: 10 requests, 10 sent"),
+            "{text}"
+        );
+    }
+}
+
+/// A sidecar with a side that the placement does not have.
+#[tokio::test]
+async fn a_proxy_on_another_side_fails_the_proofs() {
+    let mut bench = Bench::new(placed(Placement::Server), 1).await;
+    let mut deployment = bench.deploy().await;
+    let front = deployment.targets().values().next().unwrap();
+    let mut outbound: std::net::SocketAddrV4 = front.connect.parse().unwrap();
+    outbound.set_port(15001);
+    let _held = std::net::TcpListener::bind(outbound).unwrap();
+    let proofs = bench.local.prove(&mut deployment, Phase::Before).await;
+    let proofs = proofs.unwrap();
+    let broken: Vec<&Proof> = proofs.iter().filter(|p| !p.holds).collect();
+    assert_eq!(broken.len(), 1, "{broken:?}");
+    assert!(broken[0].claim.contains("none on another"), "{broken:?}");
+    let found = &broken[0].seen;
+    assert!(
+        found.contains("shop-0/front/outbound: something listens"),
+        "{found}"
+    );
+    bench.local.teardown(deployment).await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+mod calls;
 mod client;
 mod echo;
 mod echo_grpc;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::limits::RATE_RPS_MAX;
 use crate::load::Arrivals;
-use crate::mesh::{Catalogue, Mtls};
+use crate::mesh::{Catalogue, Mtls, Placement};
 use crate::text::one_of;
 use crate::trial;
 
@@ -80,6 +80,28 @@ fn every_kind_of_error_has_its_location_what_was_found_and_what_was_expected() {
     for (current, written) in current.split("=== ").zip(written.split("=== ")) {
         assert_eq!(current.trim_end(), written.trim_end());
     }
+}
+
+#[test]
+fn only_the_envoys_of_tare_can_be_on_one_side() {
+    let plan = good(
+        "meshes: [bare, envoy/client, envoy/server, envoy/entry]\n",
+        &[],
+    );
+    let placements = plan.meshes.iter().map(|m| m.settings.placement);
+    let expected = [
+        Placement::Both,
+        Placement::Client,
+        Placement::Server,
+        Placement::Entry,
+    ];
+    assert!(placements.eq(expected));
+    let file =
+        |_: &str| Ok("name: mine\ndata_plane: none\nsettings: {placement: entry}\n".to_owned());
+    let text = "mesh_files: mine.yaml\nmeshes: [bare, mine]\n";
+    let errors = resolve("plan.yaml", text, &[], &file).expect_err("no proxies to place");
+    let errors = errors.to_string();
+    assert!(errors.contains("`mine` has a `placement`"), "{errors}");
 }
 
 #[test]

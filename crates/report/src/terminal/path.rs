@@ -1,0 +1,64 @@
+//! Where in the path of a request a mesh costs time, if the plan has proxies on one side only.
+
+use tare_analysis::figures;
+use tare_model::summary::Summary;
+use tare_model::summary::path::PathPart;
+
+use super::output::{DIM, Output, PLAIN};
+use crate::words;
+
+/// Writes the parts of each mesh, and its calls.
+pub(super) fn rows(out: &mut Output, summary: &Summary) {
+    let Some(costs) = &summary.path else { return };
+    for d in &costs.decompositions {
+        out.wrapped(PLAIN, &words::decomposition(d), "", "  ");
+        let heading = format!("added at {}, ms", d.load);
+        out.painted(
+            DIM,
+            &format!("{heading:<30}{:>28}{:>11}{:>11}", "mean", "p50", "p99"),
+        );
+        for part in &d.parts {
+            out.line(&row(part));
+        }
+        out.line("");
+        let heading = format!("calls with {}, added", d.mesh);
+        out.painted(
+            DIM,
+            &format!(
+                "{heading:<30}{:>28}{:>11}{:>11}",
+                "mean, ms", "p50", "per request"
+            ),
+        );
+        let own = |e: &&_| {
+            let e: &tare_model::summary::path::PathEdge = e;
+            e.mesh == d.mesh && e.load == d.load
+        };
+        for edge in costs.edges.iter().filter(own) {
+            let Some((mean, p50)) = edge.added_ns.as_ref().zip(edge.added_p50_ns.as_ref()) else {
+                continue;
+            };
+            out.line(&format!(
+                "{:<30}{:>28}{:>11}{:>11}",
+                format!("{} to {}", edge.from, edge.to),
+                words::added_ms(mean),
+                figures::ms(p50.value),
+                figures::significant(edge.calls_per_request)
+            ));
+        }
+        out.line("");
+    }
+}
+
+fn row(part: &PathPart) -> String {
+    let percentile = |name: &str| {
+        let found = part.percentiles.iter().find(|p| p.name == name);
+        found.map_or("-".to_owned(), |p| figures::ms(p.ns.value))
+    };
+    format!(
+        "{:<30}{:>28}{:>11}{:>11}",
+        part.part.words(),
+        words::added_ms(&part.mean_ns),
+        percentile("p50"),
+        percentile("p99")
+    )
+}

@@ -1,0 +1,303 @@
+//! Where in the path of a request the costs are, on synthetic trials whose answer is known.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use tare_analysis::StoredTrial;
+use tare_analysis::summary::summarise;
+use tare_model::SCHEMA_VERSION;
+use tare_model::calls::{CallLatency, ServiceCalls, TrialCalls};
+use tare_model::mesh::Placement;
+use tare_model::plan::{EnvironmentKind, Plan};
+use tare_model::rng::Rng;
+use tare_model::summary::Estimate;
+use tare_model::summary::path::{Part, PathCosts, PathEdge};
+use tare_model::trial::{MemoryKind, ProcessUse, TrialResult};
+use tare_model::worker::Plane;
+use tare_stats::Histogram;
+
+use support::{manifest, plan, trials};
+
+const US: f64 = 1_000.0;
+const CALLS: u64 = 400;
+
+/// A plan with all placements, and a mesh of which the tests know what it adds.
+fn placements() -> Plan {
+    let meshes = [
+        ("bare", "No mesh"),
+        ("envoy/client", "Caller"),
+        ("envoy/server", "Called service"),
+        ("envoy", "Both"),
+        ("envoy/entry", "Entry"),
+        ("envoy/mtls", "Both with mutual TLS"),
+        ("envoy/planted", "1 ms planted"),
+    ];
+    let mut plan = plan(&meshes, &[100.0], 7);
+    plan.environment = EnvironmentKind::Local;
+    plan.workload.instances = 1;
+    plan.workload.graph.services[0].uses = vec!["emoji".to_owned(), "voting".to_owned()];
+    for mesh in &mut plan.meshes {
+        mesh.settings.placement = match mesh.name.as_str() {
+            "envoy/client" => Placement::Client,
+            "envoy/server" => Placement::Server,
+            "envoy/entry" => Placement::Entry,
+            _ => Placement::Both,
+        };
+        // Another setting, so that it is not taken for one of the parts.
+        mesh.settings.concurrency = 1 + u32::from(mesh.name == "envoy/planted");
+    }
+    plan
+}
+
+/// What a mesh adds to the mean latency of a request, in nanoseconds.
+fn adds(mesh: &str) -> f64 {
+    US * match mesh {
+        "envoy/client" => 300.0,
+        "envoy/server" => 350.0,
+        "envoy" => 600.0,
+        "envoy/entry" => 120.0,
+        "envoy/mtls" => 680.0,
+        _ => 0.0,
+    }
+}
+
+/// What a mesh adds to a call of an edge, in nanoseconds.
+fn adds_to(mesh: &str, callee: &str) -> f64 {
+    match (mesh, callee) {
+        ("envoy/planted", "voting") => 1_000.0 * US,
+        ("envoy/planted", _) | ("bare", _) => 0.0,
+        _ => 200.0 * US,
+    }
+}
+
+fn normal(rng: &mut Rng) -> f64 {
+    (0..12).map(|_| rng.next_f64()).sum::<f64>() - 6.0
+}
+
+fn histogram(values: impl IntoIterator<Item = f64>) -> Histogram {
+    let mut h = Histogram::new();
+    values.into_iter().for_each(|ns| h.record(ns as u64));
+    h
+}
+
+fn latency(service: &str, endpoint: &str, of: &Histogram) -> CallLatency {
+    CallLatency {
+        service: service.to_owned(),
+        endpoint: endpoint.to_owned(),
+        latency: of.to_wire(),
+    }
+}
+
+/// The calls of a trial. All trials of a block share how slow the machine is.
+fn calls(result: &TrialResult, rng: &mut Rng) -> TrialCalls {
+    let spec = &result.trial;
+    let slow = 1.0 + 0.1 * normal(&mut Rng::stream(7, u64::from(spec.block)));
+    let noise = 15.0 * US * normal(rng);
+    let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
+    for (callee, endpoint) in [("emoji", "Find"), ("voting", "Vote")] {
+        let own: Vec<f64> = (0..CALLS)
+            .map(|_| 200.0 * US * slow * (0.2 * normal(rng)).exp())
+            .collect();
+        let between = 80.0 * US * slow + adds_to(&spec.mesh.name, callee) + noise;
+        let seen = histogram(own.iter().map(|ns| ns + between));
+        outgoing.push(latency(callee, endpoint, &seen));
+        incoming.push(latency(callee, endpoint, &histogram(own)));
+    }
+    let service = |name: &str, incoming, outgoing| ServiceCalls {
+        service: name.to_owned(),
+        incoming,
+        outgoing,
+    };
+    let list = histogram((0..CALLS).map(|_| 400.0 * US * slow));
+    let (voting, emoji) = (incoming.pop().unwrap(), incoming.pop().unwrap());
+    TrialCalls {
+        schema_version: SCHEMA_VERSION,
+        window_start_unix_ns: 0,
+        window_ns: 4_000_000_000,
+        services: vec![
+            service("web", vec![latency("web", "list", &list)], outgoing),
+            service("emoji", vec![emoji], vec![]),
+            service("voting", vec![voting], vec![]),
+        ],
+    }
+}
+
+fn process(name: &str, plane: Plane, cpu_cores: f64) -> ProcessUse {
+    ProcessUse {
+        name: name.to_owned(),
+        plane,
+        cpu_cores,
+        cpu_cores_max: cpu_cores,
+        memory_mean_bytes: 1e7,
+        memory_max_bytes: 10_000_000,
+        memory_kind: MemoryKind::Pss,
+        rss_mean_bytes: 1e7,
+        gone_at_ns: None,
+    }
+}
+
+fn stored(plan: &Plan) -> Vec<StoredTrial> {
+    let mut all = trials(plan, |result| {
+        let spec = result.trial.clone();
+        let mut rng = Rng::stream(11, u64::from(spec.index));
+        let slow = 50.0 * US * normal(&mut Rng::stream(13, u64::from(spec.block)));
+        let at = 1_500.0 * US + slow + adds(&spec.mesh.name) + 10.0 * US * normal(&mut rng);
+        let of = histogram((0..CALLS).map(|_| at + 100.0 * US * normal(&mut rng)));
+        let load = result.load.as_mut().unwrap();
+        load.histograms.latency = of.to_wire();
+        load.histograms.service_time = of.to_wire();
+        load.latency_ns = of.summary();
+        let resources = result.resources.as_mut().unwrap();
+        resources.processes = ["web", "emoji", "voting"]
+            .iter()
+            .flat_map(|name| {
+                let app = process(&format!("emojivoto-0/{name}"), Plane::Application, 0.1);
+                let sidecar = format!("emojivoto-0/{name}/sidecar");
+                let sidecar = process(&sidecar, Plane::DataPlane, 0.15);
+                let meshed = spec.mesh.name != "bare";
+                [Some(app), meshed.then_some(sidecar)].into_iter().flatten()
+            })
+            .collect();
+    });
+    for trial in &mut all {
+        let mut rng = Rng::stream(17, u64::from(trial.result.trial.index));
+        trial.calls = Some(calls(&trial.result, &mut rng));
+    }
+    all
+}
+
+fn costs(plan: &Plan, stored: &[StoredTrial]) -> PathCosts {
+    let summary = summarise(&manifest(plan), stored, Vec::new());
+    summary.path.unwrap()
+}
+
+fn holds(e: &Estimate, truth: f64) -> bool {
+    e.low.unwrap() <= truth && truth <= e.high.unwrap()
+}
+
+#[test]
+fn the_parts_and_their_interaction_add_up_to_the_whole() {
+    let plan = placements();
+    let costs = costs(&plan, &stored(&plan));
+    assert_eq!(costs.decompositions.len(), 1);
+    let found = &costs.decompositions[0];
+    assert_eq!((found.mesh.as_str(), found.blocks.len()), ("envoy", 7));
+    let part = |wanted| found.parts.iter().find(|p| p.part == wanted).unwrap();
+    let [client, server, interaction, whole] =
+        [Part::Client, Part::Server, Part::Interaction, Part::Whole].map(part);
+    let sum = client.mean_ns.value + server.mean_ns.value + interaction.mean_ns.value;
+    assert!((sum - whole.mean_ns.value).abs() < 1e-6);
+    for (part, truth) in [
+        (client, 300.0),
+        (server, 350.0),
+        (interaction, -50.0),
+        (whole, 600.0),
+        (part(Part::Entry), 120.0),
+        (part(Part::MutualTls), 80.0),
+    ] {
+        let mean = &part.mean_ns;
+        assert!(holds(mean, truth * US), "{:?}: {mean:?}", part.part);
+        assert!(
+            (mean.value - truth * US).abs() < 30.0 * US,
+            "{:?}",
+            part.part
+        );
+    }
+    assert!(
+        interaction.percentiles.is_empty(),
+        "percentiles do not add up"
+    );
+    let names: Vec<&str> = whole.percentiles.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["p50", "p90", "p99"]);
+}
+
+/// A block without one of the meshes is left out for all of them, so that the identity holds.
+#[test]
+fn parts_are_compared_in_the_same_blocks() {
+    let plan = placements();
+    let mut stored = stored(&plan);
+    stored.retain(|t| {
+        let spec = &t.result.trial;
+        (spec.block, spec.mesh.name.as_str()) != (3, "envoy/client")
+    });
+    let found = costs(&plan, &stored).decompositions.remove(0);
+    assert_eq!(found.blocks, [0, 1, 2, 4, 5, 6]);
+    let mean = |i: usize| found.parts[i].mean_ns.value;
+    assert!((mean(0) + mean(1) + mean(2) - mean(3)).abs() < 1e-6);
+    // Without one of the parts there is no decomposition.
+    stored.retain(|t| t.result.trial.mesh.name != "envoy/client");
+    assert_eq!(costs(&plan, &stored).decompositions, []);
+}
+
+#[test]
+fn a_planted_delay_is_found_on_its_edge_only() {
+    let plan = placements();
+    let costs = costs(&plan, &stored(&plan));
+    let edges: Vec<&PathEdge> = costs
+        .edges
+        .iter()
+        .filter(|e| e.mesh == "envoy/planted")
+        .collect();
+    let ends: Vec<(&str, &str)> = edges.iter().map(|e| (&*e.from, &*e.to)).collect();
+    assert_eq!(
+        ends,
+        [("generator", "web"), ("web", "emoji"), ("web", "voting")]
+    );
+    for edge in edges {
+        let estimates = [&edge.added_ns, &edge.added_p50_ns].map(|e| e.as_ref().unwrap());
+        for added in estimates {
+            if edge.to == "voting" {
+                assert!(holds(added, 1_000.0 * US), "{added:?}");
+                assert!((added.value - 1_000.0 * US).abs() < 50.0 * US, "{added:?}");
+            } else {
+                let most = added.low.unwrap().abs().max(added.high.unwrap());
+                assert!(most < 300.0 * US, "{} to {}: {added:?}", edge.from, edge.to);
+            }
+        }
+    }
+    let bare = costs.edges.iter().find(|e| e.mesh == "bare").unwrap();
+    assert_eq!(bare.added_ns, None);
+}
+
+/// With two callers of different endpoints, each edge has the endpoints that its caller calls.
+#[test]
+fn another_caller_of_a_service_does_not_change_an_edge() {
+    let plan = placements();
+    let mut stored = stored(&plan);
+    let before = costs(&plan, &stored).edges;
+    for trial in &mut stored {
+        let emoji = &mut trial.calls.as_mut().unwrap().services[1];
+        let slow = histogram([9e9; 50]);
+        emoji.incoming.push(latency("emoji", "ListAll", &slow));
+    }
+    assert_eq!(costs(&plan, &stored).edges, before);
+}
+
+#[test]
+fn cpu_is_summed_by_service() {
+    let plan = placements();
+    let costs = costs(&plan, &stored(&plan));
+    let of = |mesh: &str, service: Option<&str>| {
+        let own = |s: &&_| {
+            let s: &tare_model::summary::path::ServiceCosts = s;
+            s.mesh == mesh && s.service.as_deref() == service
+        };
+        costs.services.iter().find(own).unwrap()
+    };
+    let voting = of("envoy", Some("voting"));
+    assert!((voting.application_cores.value - 0.1).abs() < 1e-9);
+    assert!((voting.sidecar_cores.as_ref().unwrap().value - 0.15).abs() < 1e-9);
+    assert_eq!(of("bare", Some("voting")).sidecar_cores, None);
+    // 400 calls in 4 s with 0.25 cores; with 0.1 cores.
+    let per_day = |mesh| {
+        of(mesh, Some("voting"))
+            .calls_per_day_and_core
+            .clone()
+            .unwrap()
+    };
+    assert!((per_day("envoy").value - 86_400.0 * 400.0).abs() < 1e-3);
+    assert!((per_day("bare").value - 86_400.0 * 1_000.0).abs() < 1e-3);
+    let all = of("envoy", None);
+    assert!((all.application_cores.value - 0.3).abs() < 1e-9);
+}
