@@ -6,8 +6,8 @@ use tare_analysis::{cores, figures};
 use tare_model::plan::EnvironmentKind;
 use tare_model::summary::path::{Decomposition, Part};
 use tare_model::summary::{
-    Cell, Estimate, MachineState, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary,
-    TrialRow, TrialStatus,
+    Cell, Estimate, MachineState, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread,
+    Summary, TrialRow, TrialStatus,
 };
 use tare_model::verdict::Reason;
 use tare_model::worker::Plane;
