@@ -163,10 +163,10 @@ pub struct LocalDeployment {
 }
 
 impl LocalDeployment {
-    /// Saves the effective configuration of the first sidecar, as on a cluster: that of the generator, if
-    /// it has one.
+    /// Saves the effective configuration of the generator's sidecar, if it has one, as on a cluster. The
+    /// bootstrap configuration of every sidecar is saved in any case.
     async fn save_sidecar_config(&mut self) {
-        let Some((_, socket)) = self.admins.first() else {
+        let Some((0, socket)) = self.admins.first() else {
             return;
         };
         for (name, path) in admin::DOCUMENTS {
