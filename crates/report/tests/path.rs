@@ -135,6 +135,7 @@ fn process(name: &str, plane: Plane, cpu_cores: f64) -> ProcessUse {
         rss_mean_bytes: 1e7,
         gone_at_ns: None,
         run_queue_delay_ns: None,
+        counters: None,
     }
 }
 

@@ -90,7 +90,11 @@ impl FeatureChecks {
     }
 
     /// Sends the requests of the features, then reads the counters before the load.
-    pub(super) async fn before(&mut self, topology: &Topology, admins: &[(usize, PathBuf)]) -> Vec<Proof> {
+    pub(super) async fn before(
+        &mut self,
+        topology: &Topology,
+        admins: &[(usize, PathBuf)],
+    ) -> Vec<Proof> {
         let mut proofs = Vec::new();
         for (mesh, feature) in &self.features {
             let (mut seen, mut any_other) = (Vec::new(), false);
