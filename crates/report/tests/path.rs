@@ -125,7 +125,6 @@ fn calls(result: &TrialResult, rng: &mut Rng) -> TrialCalls {
 
 fn process(name: &str, plane: Plane, cpu_cores: f64) -> ProcessUse {
     ProcessUse {
-        counters: None,
         name: name.to_owned(),
         plane,
         cpu_cores,
@@ -136,6 +135,7 @@ fn process(name: &str, plane: Plane, cpu_cores: f64) -> ProcessUse {
         rss_mean_bytes: 1e7,
         gone_at_ns: None,
         run_queue_delay_ns: None,
+        counters: None,
     }
 }
 

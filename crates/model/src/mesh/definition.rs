@@ -58,10 +58,6 @@ pub enum Placement {
 impl Placement {
     /// Whether it is the default.
     #[must_use]
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "the form that serde calls"
-    )]
     pub fn is_both(&self) -> bool {
         *self == Self::Both
     }
