@@ -72,7 +72,7 @@ fn dependencies_point_one_way_and_bans_hold() {
         ("tare-stats", &["tare-model"]),
         ("tare-analysis", &["tare-model", "tare-stats"]),
         ("tare-load", &["tare-model", "tare-stats"]),
-        ("tare-workload", &["tare-model"]),
+        ("tare-workload", &["tare-model", "tare-stats"]),
         ("tare-fake", &["tare-model", "tare-stats", "tare-run"]),
         ("tare-run", &["tare-model", "tare-stats", "tare-analysis"]),
         (
