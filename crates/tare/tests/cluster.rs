@@ -111,8 +111,14 @@ fn the_same_plan_gives_the_same_shape_of_results_without_a_cluster() {
     let ended = run.status().unwrap();
     assert_eq!(ended.code(), Some(exit_code(judged(&dir).grade)));
     let (local, cluster) = (Shape::read(&dir), Shape::read(&tmp.join(DIR)));
-    // On a cluster, tare itself is not sampled.
-    let expected = ["bare plane tare", "meshed plane tare"];
+    // On a cluster, tare itself is not sampled, and services do not time their calls.
+    let expected = [
+        "bare plane tare",
+        "bare trial calls.json",
+        "meshed plane tare",
+        "meshed trial calls.json",
+        "path",
+    ];
     let expected = local.caused_in_both(&cluster, &expected);
     assert_eq!(local.beyond(&cluster), expected);
     // The Envoys of the local environment have no control plane.
