@@ -17,9 +17,9 @@ use tare_model::load::Pace;
 
 use super::kernel_timestamps::KernelTimestamps;
 use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes};
-use arrivals::{Arrivals, SocketArrivals};
+use arrivals::Arrivals;
 use timer::Timer;
-use wake::WakeDelay;
+use wake::{SHORTEST_SLEEP_NS_IDLE, WakeDelay, shortest_sleep_ns};
 
 mod arrivals;
 mod timer;
@@ -29,18 +29,8 @@ const BATCH: usize = 128;
 /// Number of sleeps before the start that measure how late the kernel wakes this thread.
 const CALIBRATION_SLEEPS: usize = 24;
 const CALIBRATION_SLEEP_NS: u64 = 100_000;
-/// Shortest sleep of an idle loop. When slots are closer together, several are sent after one
-/// sleep.
-const SHORTEST_SLEEP_NS_IDLE: u64 = 10_000;
-/// Shortest sleep of a busy loop. A wake-up costs about a fifth of a request, so a loop that
-/// wakes less often reaches a higher rate.
-const SHORTEST_SLEEP_NS_BUSY: u64 = 50_000;
 /// Period over which the share of busy time is measured.
 const BUSY_PERIOD_NS: u64 = 2_000_000;
-/// Share of busy time above which the shortest sleep grows.
-const BUSY_FROM: f64 = 0.6;
-/// Share of busy time at which the shortest sleep reaches its maximum.
-const BUSY_UP_TO: f64 = 0.85;
 
 struct Socket {
     fd: OwnedFd,
@@ -52,7 +42,10 @@ struct Socket {
     listed: bool,
     /// Whether the peer has closed its side: the stream ends after the buffered bytes.
     hangup: bool,
-    arrivals: SocketArrivals,
+    /// Whether it is watched until it can be written.
+    writing: bool,
+    /// Whether bytes with a timestamp of their arrival have been read.
+    stamped: bool,
 }
 
 impl Socket {
@@ -76,7 +69,12 @@ pub(crate) struct EpollDriver {
     /// Sockets that may be unread, without duplicates.
     unread: Vec<ConnId>,
     timestamps: Option<KernelTimestamps>,
-    arrivals: Arrivals,
+    /// Since the engine first allowed to read later.
+    arrivals: Option<Arrivals>,
+    /// Whether the engine allows it now.
+    later_allowed: bool,
+    /// Number of sockets that are watched until they can be written.
+    writing: usize,
     generation: u32,
     events: Box<[epoll::Event; BATCH]>,
     /// How late the kernel wakes this thread; `None`: it never sleeps.
@@ -125,7 +123,9 @@ impl EpollDriver {
             sockets: Vec::new(),
             unread: Vec::new(),
             timestamps: None,
-            arrivals: Arrivals::new(),
+            arrivals: None,
+            later_allowed: false,
+            writing: 0,
             generation: 0,
             events: Box::new([event; BATCH]),
             wake: None,
@@ -179,6 +179,24 @@ impl EpollDriver {
         }
     }
 
+    /// Requests timestamps for all open sockets.
+    #[cold]
+    fn begin_arrivals(&mut self) {
+        let mut arrivals = Arrivals::new();
+        for socket in self.sockets.iter().flatten() {
+            arrivals.opened(&socket.fd);
+        }
+        self.arrivals = Some(arrivals);
+    }
+
+    /// Whether the thread may sleep although responses arrive: nothing waits to be written, and the
+    /// time of each response will be known.
+    #[inline]
+    fn may_read_later(&self) -> bool {
+        let known = self.arrivals.as_ref().is_some_and(Arrivals::are_known);
+        known && self.later_allowed && self.writing == 0
+    }
+
     /// Sleeps until shortly before `until`, whatever arrives, and returns the time.
     fn sleep(&mut self, now: u64, until: u64) -> u64 {
         let sleep_ns = self.sleep_ns(until.saturating_sub(now), until);
@@ -192,7 +210,9 @@ impl EpollDriver {
         if matches!(outcome, NanosleepRelativeResult::Ok) {
             wake.observe((after - now).saturating_sub(sleep_ns));
         }
-        self.arrivals.slept();
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.slept();
+        }
         after
     }
 
@@ -280,7 +300,7 @@ impl EpollDriver {
     }
 
     fn register(
-        &self,
+        epoll: &Epoll,
         conn: ConnId,
         socket: &Socket,
         writable: bool,
@@ -293,9 +313,9 @@ impl EpollDriver {
         flags |= if writable { F::OUT } else { F::ET };
         let data = epoll::EventData::new_u64(u64::from(socket.generation) << 32 | u64::from(conn));
         if add {
-            epoll::add(&self.epoll.0, &socket.fd, data, flags)
+            epoll::add(&epoll.0, &socket.fd, data, flags)
         } else {
-            epoll::modify(&self.epoll.0, &socket.fd, data, flags)
+            epoll::modify(&epoll.0, &socket.fd, data, flags)
         }
     }
 
@@ -322,14 +342,6 @@ impl EpollDriver {
             _ => Err(Fault::Other),
         }
     }
-}
-
-/// The shortest sleep after a period of `elapsed_ns` with `idle_ns` of idle time.
-fn shortest_sleep_ns(elapsed_ns: u64, idle_ns: u64) -> u64 {
-    let busy = 1.0 - idle_ns as f64 / elapsed_ns.max(1) as f64;
-    let near = ((busy - BUSY_FROM) / (BUSY_UP_TO - BUSY_FROM)).clamp(0.0, 1.0);
-    SHORTEST_SLEEP_NS_IDLE
-        + (near * (SHORTEST_SLEEP_NS_BUSY - SHORTEST_SLEEP_NS_IDLE) as f64) as u64
 }
 
 fn timespec(ns: u64) -> Timespec {
@@ -387,16 +399,20 @@ impl Driver for EpollDriver {
             Err(errno) => return Err(fault(errno)),
         }
         self.generation = self.generation.wrapping_add(1);
-        let mut socket = Socket {
+        let socket = Socket {
+            fd,
             generation: self.generation,
             unread: false,
             listed: false,
             hangup: false,
-            arrivals: SocketArrivals::default(),
-            fd,
+            writing: true,
+            stamped: false,
         };
-        self.register(conn, &socket, true, true).map_err(fault)?;
-        socket.arrivals = self.arrivals.opened(&socket.fd);
+        Self::register(&self.epoll, conn, &socket, true, true).map_err(fault)?;
+        self.writing += 1;
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.opened(&socket.fd);
+        }
         let index = conn as usize;
         if self.sockets.len() <= index {
             self.sockets.resize_with(index + 1, || None);
@@ -436,21 +452,26 @@ impl Driver for EpollDriver {
         let Some(Some(socket)) = self.sockets.get_mut(conn as usize) else {
             return Err(Fault::Other);
         };
-        let armed = self.timestamps.as_ref().is_some_and(|t| t.is_armed(conn));
-        let outcome = if armed || self.arrivals.wanted(&socket.arrivals) {
-            let (arrivals, of_socket) = (&mut self.arrivals, &mut socket.arrivals);
-            let outcome = arrivals.recv(conn, &socket.fd, of_socket, buffer);
+        let of_nix = |e| fault(Errno::from_raw_os_error(e as i32));
+        let outcome = if let Some(arrivals) = &mut self.arrivals
+            && arrivals.wanted(socket.stamped)
+        {
+            let outcome = arrivals.recv(conn, &socket.fd, &mut socket.stamped, buffer);
             if let (Some(timestamps), Ok((_, at))) = (&mut self.timestamps, outcome) {
-                timestamps.read(conn, at);
+                timestamps.received(conn, at);
             }
-            let outcome = outcome.map(|(read, _)| read);
-            outcome.map_err(|e| fault(Errno::from_raw_os_error(e as i32)))
+            outcome.map(|(read, _)| read).map_err(of_nix)
+        } else if let Some(timestamps) = &mut self.timestamps
+            && timestamps.is_armed(conn)
+        {
+            let outcome = timestamps.recv(conn, &socket.fd, buffer);
+            outcome.map_err(of_nix)
         } else {
             let outcome = recv(&socket.fd, &mut *buffer, RecvFlags::empty());
             outcome.map(|(read, _)| read).map_err(fault)
         };
-        if let Ok(read) = outcome {
-            self.arrivals.has_read(read);
+        if let (Some(arrivals), Ok(read)) = (&mut self.arrivals, outcome) {
+            arrivals.has_read(read);
         }
         let unread = match outcome {
             // A read that does not fill the buffer has emptied the socket.
@@ -466,18 +487,21 @@ impl Driver for EpollDriver {
 
     fn want_writable(&mut self, conn: ConnId, wanted: bool) {
         if let Some(Some(socket)) = self.sockets.get_mut(conn as usize) {
-            self.arrivals.wants_writable(&mut socket.arrivals, wanted);
-        }
-        if let Some(Some(socket)) = self.sockets.get(conn as usize) {
+            self.writing -= usize::from(socket.writing);
+            self.writing += usize::from(wanted);
+            socket.writing = wanted;
             // Fails only for a descriptor that is not registered, and this one is registered.
-            self.register(conn, socket, wanted, false).ok();
+            Self::register(&self.epoll, conn, socket, wanted, false).ok();
         }
     }
 
     fn close(&mut self, conn: ConnId) {
         let socket = self.sockets.get_mut(conn as usize);
         if let Some(socket) = socket.and_then(Option::take) {
-            self.arrivals.closed(&socket.arrivals);
+            self.writing -= usize::from(socket.writing);
+            if let Some(arrivals) = &mut self.arrivals {
+                arrivals.closed(socket.stamped);
+            }
             if socket.listed {
                 self.unread.retain(|&listed| listed != conn);
             }
@@ -513,19 +537,23 @@ impl Driver for EpollDriver {
 
     #[inline]
     fn read_later(&mut self, allowed: bool) {
-        self.arrivals.allow(allowed);
+        self.later_allowed = allowed;
+        if allowed && self.arrivals.is_none() && self.wake.is_some() {
+            self.begin_arrivals();
+        }
     }
 
     #[inline]
     fn arrival(&mut self, conn: ConnId) -> Option<u64> {
-        self.arrivals.of(conn)
+        self.arrivals.as_ref()?.of(conn)
     }
 
     #[inline]
     fn wait(&mut self, mut now: u64, until: u64, ready: &mut Vec<Ready>) -> u64 {
         ready.clear();
         self.report_unread(ready);
-        if ready.is_empty() && self.arrivals.may_read_later() {
+        let later = ready.is_empty() && self.may_read_later();
+        if later {
             now = self.sleep(now, until);
         }
         loop {
@@ -538,8 +566,11 @@ impl Driver for EpollDriver {
             if ready.is_empty() && (count == 0 || sleep_ns > 0) {
                 self.idle_ns += now - before;
             }
-            if sleep_ns > 0 {
-                self.arrivals.slept_until_ready();
+            if sleep_ns > 0
+                && !later
+                && let Some(arrivals) = &mut self.arrivals
+            {
+                arrivals.slept_until_ready();
             }
             if count == 0
                 && sleep_ns > 0

@@ -166,11 +166,23 @@ impl KernelTimestamps {
         }
     }
 
-    /// Records that bytes were read from an armed connection.
+    /// Reads from an armed connection.
     #[cold]
-    pub(super) fn read(&mut self, conn: ConnId, received: Option<u64>) {
+    pub(super) fn recv(
+        &mut self,
+        conn: ConnId,
+        fd: &OwnedFd,
+        buffer: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let (read, timestamp) = recv_with_timestamp(fd, buffer, &mut self.control)?;
+        self.received(conn, timestamp);
+        Ok(read)
+    }
+
+    /// Records when bytes on `conn` arrived.
+    pub(super) fn received(&mut self, conn: ConnId, timestamp: Option<u64>) {
         if let Some(sample) = self.sample(conn) {
-            sample.received = received.or(sample.received);
+            sample.received = timestamp.or(sample.received);
         }
     }
 
@@ -223,8 +235,18 @@ pub(super) fn request_receive_timestamps(fd: &OwnedFd) -> Result<(), Errno> {
     setsockopt(fd, sockopt::Timestamping, &flags)
 }
 
-/// The timestamp in a message, in nanoseconds since 1970.
-pub(super) fn software_timestamp(messages: Option<impl Iterator<Item = Control>>) -> Option<u64> {
+/// Reads, and returns when the last of the bytes arrived, in nanoseconds since 1970.
+pub(super) fn recv_with_timestamp(
+    fd: &OwnedFd,
+    buffer: &mut [u8],
+    control: &mut [u8],
+) -> Result<(usize, Option<u64>), Errno> {
+    let mut iov = [IoSliceMut::new(buffer)];
+    let message = recvmsg::<()>(fd.as_raw_fd(), &mut iov, Some(control), MsgFlags::empty())?;
+    Ok((message.bytes, software_timestamp(message.cmsgs().ok())))
+}
+
+fn software_timestamp(messages: Option<impl Iterator<Item = Control>>) -> Option<u64> {
     messages?.find_map(|message| match message {
         Control::ScmTimestampsns(timestamps) => {
             let ns = timestamps.system.tv_sec() as u64 * 1_000_000_000

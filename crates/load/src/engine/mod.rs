@@ -176,6 +176,8 @@ pub(crate) struct Engine<'a, D> {
     in_flight: u64,
     waiting: u64,
     down: u64,
+    /// Whether slots are scheduled, and each connection stays open and carries one request at a time.
+    one_request_at_a_time: bool,
     running: bool,
     end: LoopEnd,
 }
@@ -222,6 +224,9 @@ impl<'a, D: Driver> Engine<'a, D> {
             next_sweep: 0,
             in_flight: 0,
             waiting: 0,
+            one_request_at_a_time: plan.open_loop.is_some()
+                && plan.requests_per_connection.is_none()
+                && plan.targets.origins.iter().all(|o| !o.multiplexed),
             running: false,
             end: LoopEnd::default(),
         };
@@ -309,13 +314,9 @@ impl<'a, D: Driver> Engine<'a, D> {
     }
 
     /// Whether nothing but statistics waits for a response: each origin has an idle connection for
-    /// the next slot, and all connections are open.
+    /// the next slot.
     fn may_read_later(&self) -> bool {
-        let ready = |p: &Pool| !p.multiplexed && p.connecting == 0 && p.has_idle();
-        self.plan.open_loop.is_some()
-            && self.down == 0
-            && self.waiting == 0
-            && self.pools.iter().all(ready)
+        self.one_request_at_a_time && self.waiting == 0 && self.pools.iter().all(Pool::has_idle)
     }
 
     /// Latest reading of the driver's clock.

@@ -4,15 +4,13 @@
 //! than a request. With these timestamps it may sleep until its next slot, read the responses
 //! then, and still know when each one arrived.
 
-use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, recvmsg};
 
 use super::super::ConnId;
 use super::super::kernel_timestamps::{
-    CONTROL_BYTES, real_minus_monotonic, request_receive_timestamps, software_timestamp,
+    CONTROL_BYTES, real_minus_monotonic, recv_with_timestamp, request_receive_timestamps,
 };
 
 /// A read of this many bytes shows that responses are so large that an unread one could fill the
@@ -23,12 +21,8 @@ const LARGE_READ_BYTES: usize = 16 * 1024;
 pub(super) struct Arrivals {
     /// Open sockets on which no bytes with a timestamp have been read yet.
     unproven: usize,
-    /// Sockets that wait until they can be written.
-    writing: usize,
     /// Whether a large read has occurred.
     large: bool,
-    /// Whether the engine allows to read later.
-    allowed: bool,
     /// Whether bytes may have been in their sockets for longer than a wake-up takes.
     late: bool,
     /// The offset between the kernel's timestamps and the driver's clock, in nanoseconds.
@@ -38,20 +32,11 @@ pub(super) struct Arrivals {
     control: Vec<u8>,
 }
 
-/// What a socket knows about its timestamps.
-#[derive(Debug, Default)]
-pub(super) struct SocketArrivals {
-    proven: bool,
-    writing: bool,
-}
-
 impl Arrivals {
     pub(super) fn new() -> Self {
         Self {
             unproven: 0,
-            writing: 0,
             large: false,
-            allowed: false,
             late: false,
             offset_ns: 0,
             last: None,
@@ -59,33 +44,21 @@ impl Arrivals {
         }
     }
 
-    /// Requests timestamps for a new socket. Where the kernel has none, the socket stays
-    /// unproven, and nothing is read later.
-    pub(super) fn opened(&mut self, fd: &OwnedFd) -> SocketArrivals {
+    /// Requests timestamps for an open socket. Where the kernel has none, the socket stays unproven,
+    /// and nothing is read later.
+    pub(super) fn opened(&mut self, fd: &OwnedFd) {
         request_receive_timestamps(fd).ok();
         self.unproven += 1;
-        SocketArrivals::default()
     }
 
-    pub(super) fn closed(&mut self, socket: &SocketArrivals) {
-        self.unproven -= usize::from(!socket.proven);
-        self.writing -= usize::from(socket.writing);
+    pub(super) fn closed(&mut self, proven: bool) {
+        self.unproven -= usize::from(!proven);
     }
 
-    pub(super) fn wants_writable(&mut self, socket: &mut SocketArrivals, wanted: bool) {
-        self.writing -= usize::from(socket.writing);
-        self.writing += usize::from(wanted);
-        socket.writing = wanted;
-    }
-
-    pub(super) fn allow(&mut self, allowed: bool) {
-        self.allowed = allowed;
-    }
-
-    /// Whether the thread may sleep although responses arrive.
+    /// Whether every socket has shown timestamps, and none large responses.
     #[inline]
-    pub(super) fn may_read_later(&self) -> bool {
-        self.allowed && self.unproven == 0 && self.writing == 0 && !self.large
+    pub(super) fn are_known(&self) -> bool {
+        self.unproven == 0 && !self.large
     }
 
     /// After a sleep during which responses may have arrived.
@@ -103,26 +76,23 @@ impl Arrivals {
 
     /// Whether a read on this socket needs a timestamp.
     #[inline]
-    pub(super) fn wanted(&self, socket: &SocketArrivals) -> bool {
-        self.late || !socket.proven
+    pub(super) fn wanted(&self, proven: bool) -> bool {
+        self.late || !proven
     }
 
-    /// Reads, and returns the timestamp in nanoseconds since 1970.
+    /// Reads, and returns the timestamp in nanoseconds since 1970. `proven`: whether bytes with a
+    /// timestamp have been read on this socket.
     pub(super) fn recv(
         &mut self,
         conn: ConnId,
         fd: &OwnedFd,
-        socket: &mut SocketArrivals,
+        proven: &mut bool,
         buffer: &mut [u8],
     ) -> Result<(usize, Option<u64>), Errno> {
-        let mut iov = [IoSliceMut::new(buffer)];
-        let (control, flags) = (Some(&mut self.control[..]), MsgFlags::empty());
-        let message = recvmsg::<()>(fd.as_raw_fd(), &mut iov, control, flags)?;
-        let read = message.bytes;
-        let timestamp = software_timestamp(message.cmsgs().ok());
-        if read > 0 && socket.proven != timestamp.is_some() {
-            socket.proven = timestamp.is_some();
-            match socket.proven {
+        let (read, timestamp) = recv_with_timestamp(fd, buffer, &mut self.control)?;
+        if read > 0 && *proven != timestamp.is_some() {
+            *proven = timestamp.is_some();
+            match *proven {
                 true => self.unproven -= 1,
                 false => self.unproven += 1,
             }

@@ -1,4 +1,4 @@
-//! How late the kernel wakes the thread, learned while it runs.
+//! How late the kernel wakes the thread, learned while it runs, and how often it should wake.
 //!
 //! The thread could sleep less and spin until the instant. Spinning is CPU time that the measured
 //! processes lack, so it lasts only as long as it takes to keep the lateness at the aims.
@@ -18,6 +18,17 @@ const MARGIN_P99_NS_MAX: f64 = 20_000.0;
 const STEP: f64 = 0.05;
 /// Smallest step.
 const STEP_NS_MIN: f64 = 50.0;
+
+/// Shortest sleep of an idle loop. When slots are closer together, several are sent after one
+/// sleep.
+pub(super) const SHORTEST_SLEEP_NS_IDLE: u64 = 10_000;
+/// Shortest sleep of a busy loop. A wake-up costs about a fifth of a request, so a loop that
+/// wakes less often reaches a higher rate.
+pub(super) const SHORTEST_SLEEP_NS_BUSY: u64 = 50_000;
+/// Share of busy time above which the shortest sleep grows.
+const BUSY_FROM: f64 = 0.6;
+/// Share of busy time at which the shortest sleep reaches its maximum.
+const BUSY_UP_TO: f64 = 0.85;
 
 /// Running estimates of the delay between the end of a sleep and the wake-up.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +66,14 @@ impl WakeDelay {
         let for_p99 = useful(self.p99_ns - AIM_P99_NS, MARGIN_P99_NS_MAX);
         for_p50.max(for_p99).max(0.0) as u64
     }
+}
+
+/// The shortest sleep after a period of `elapsed_ns` with `idle_ns` of idle time.
+pub(super) fn shortest_sleep_ns(elapsed_ns: u64, idle_ns: u64) -> u64 {
+    let busy = 1.0 - idle_ns as f64 / elapsed_ns.max(1) as f64;
+    let near = ((busy - BUSY_FROM) / (BUSY_UP_TO - BUSY_FROM)).clamp(0.0, 1.0);
+    SHORTEST_SLEEP_NS_IDLE
+        + (near * (SHORTEST_SLEEP_NS_BUSY - SHORTEST_SLEEP_NS_IDLE) as f64) as u64
 }
 
 #[cfg(test)]
@@ -110,5 +129,14 @@ mod tests {
             wake.observe(6_000);
         }
         assert!(wake.margin_ns() < 3_000, "{wake:?}");
+    }
+
+    #[test]
+    fn a_busy_loop_wakes_less_often() {
+        assert_eq!(shortest_sleep_ns(1_000, 1_000), SHORTEST_SLEEP_NS_IDLE);
+        assert_eq!(shortest_sleep_ns(1_000, 500), SHORTEST_SLEEP_NS_IDLE);
+        assert_eq!(shortest_sleep_ns(1_000, 0), SHORTEST_SLEEP_NS_BUSY);
+        let between = shortest_sleep_ns(1_000, 275);
+        assert!((29_000..31_000).contains(&between), "{between}");
     }
 }
