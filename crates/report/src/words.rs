@@ -22,6 +22,12 @@ pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
     }
 }
 
+/// Returns the heading of the load with this name.
+pub(crate) fn load_of(summary: &Summary, name: &str) -> String {
+    let load = summary.setup.loads.iter().find(|l| l.name == name);
+    load.map_or(name.to_owned(), |l| load_heading(name, l.rate_rps))
+}
+
 /// Returns what the reader must know beside the answers: which trials the figures are made of, and
 /// whether the machine changed. Sentences with their full stop.
 pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
@@ -253,7 +259,7 @@ pub(crate) fn outlier(outlier: &Outlier) -> String {
     )
 }
 /// What the sides of a call add to the mean latency, in a sentence.
-pub(crate) fn decomposition(d: &Decomposition) -> String {
+pub(crate) fn decomposition(summary: &Summary, d: &Decomposition) -> String {
     let added = |wanted: Part| {
         let part = d.parts.iter().find(|p| p.part == wanted);
         part.map_or("-".to_owned(), |p| added_words(&p.mean_ns))
@@ -263,7 +269,7 @@ pub(crate) fn decomposition(d: &Decomposition) -> String {
          services alone add {}, and their interaction is {}.",
         d.mesh,
         added(Part::Whole),
-        d.load,
+        load_of(summary, &d.load),
         added(Part::Client),
         added(Part::Server),
         added(Part::Interaction)

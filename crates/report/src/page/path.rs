@@ -36,14 +36,15 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
 
 /// What the sides of a call add: a sentence and the table.
 fn decomposed(page: &mut Html, summary: &Summary, d: &Decomposition) {
-    page.tag("p", &words::decomposition(d)).raw("\n");
+    page.tag("p", &words::decomposition(summary, d)).raw("\n");
     caption(
         page,
         "Added latency over no proxy, by block, with intervals. The means of the callers' proxies, the called \
          services' proxies and the interaction add up to both sides together. Percentiles do not add up, so \
          the interaction has none. Mutual TLS needs a proxy at both ends: it is on top of both.",
     );
-    let heading = format!("Added to the latency of a request, {}", d.load);
+    let load = words::load_of(summary, &d.load);
+    let heading = format!("Added to the latency of a request, {load}");
     let columns = ["part", "mean", "p50", "p90", "p99"];
     open_table(page, &heading, Some(&heading), &columns);
     for part in &d.parts {

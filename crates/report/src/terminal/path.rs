@@ -2,7 +2,7 @@
 
 use tare_analysis::figures;
 use tare_model::summary::Summary;
-use tare_model::summary::path::PathPart;
+use tare_model::summary::path::{PathEdge, PathPart};
 
 use super::output::{DIM, Output, PLAIN};
 use crate::words;
@@ -11,8 +11,8 @@ use crate::words;
 pub(super) fn rows(out: &mut Output, summary: &Summary) {
     let Some(costs) = &summary.path else { return };
     for d in &costs.decompositions {
-        out.wrapped(PLAIN, &words::decomposition(d), "", "  ");
-        let heading = format!("added at {}, ms", d.load);
+        out.wrapped(PLAIN, &words::decomposition(summary, d), "", "  ");
+        let heading = format!("added at {}, ms", words::load_of(summary, &d.load));
         out.painted(
             DIM,
             &format!("{heading:<30}{:>28}{:>11}{:>11}", "mean", "p50", "p99"),
@@ -25,20 +25,17 @@ pub(super) fn rows(out: &mut Output, summary: &Summary) {
         out.painted(
             DIM,
             &format!(
-                "{heading:<30}{:>28}{:>11}{:>11}",
+                "{heading:<30}{:>28}{:>11}{:>13}",
                 "mean, ms", "p50", "per request"
             ),
         );
-        let own = |e: &&_| {
-            let e: &tare_model::summary::path::PathEdge = e;
-            e.mesh == d.mesh && e.load == d.load
-        };
+        let own = |e: &&PathEdge| e.mesh == d.mesh && e.load == d.load;
         for edge in costs.edges.iter().filter(own) {
             let Some((mean, p50)) = edge.added_ns.as_ref().zip(edge.added_p50_ns.as_ref()) else {
                 continue;
             };
             out.line(&format!(
-                "{:<30}{:>28}{:>11}{:>11}",
+                "{:<30}{:>28}{:>11}{:>13}",
                 format!("{} to {}", edge.from, edge.to),
                 words::added_ms(mean),
                 figures::ms(p50.value),

@@ -7,7 +7,7 @@ use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
 
 use super::cluster::Cluster;
-use super::sampling::agents;
+use super::sampling::agents::{self, Sampled};
 use super::trial::generators;
 use super::trial::{Deployment, hooks, prove};
 use crate::environment::{Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec};
@@ -104,12 +104,12 @@ impl Environment for Kubernetes {
                 generators::start(api, settings, deployment, delay, &spec).await
             }
             WorkerSpec::Agent(spec) => {
-                let started = agents::start(api, settings, deployment, &cluster.nodes, spec).await;
-                Ok(started?)
+                let (nodes, of) = (&cluster.nodes, Sampled::Load);
+                Ok(agents::start(api, settings, deployment, nodes, spec, of).await?)
             }
             WorkerSpec::IdleAgent(spec) => {
-                let nodes = &cluster.nodes;
-                Ok(agents::start_idle(api, settings, deployment, nodes, spec).await?)
+                let (nodes, of) = (&cluster.nodes, Sampled::Idle);
+                Ok(agents::start(api, settings, deployment, nodes, spec, of).await?)
             }
         }
     }

@@ -101,20 +101,7 @@ pub async fn get_at(
     authority: &str,
     path: &str,
 ) -> Result<Response, ProbeError> {
-    let bytes_max = Limits::PROOF.body_bytes_max;
-    within(Limits::PROOF.within, async {
-        let tcp = TcpStream::connect(address).await?;
-        let Some(config) = tls else {
-            return exchange(tcp, protocol, authority, path, &NO_HEADERS, bytes_max).await;
-        };
-        let name = ServerName::IpAddress((*address.ip()).into());
-        let stream = TlsConnector::from(config)
-            .connect(name, tcp)
-            .await
-            .map_err(|e| ProbeError::Refused(e.to_string()))?;
-        exchange(stream, protocol, authority, path, &NO_HEADERS, bytes_max).await
-    })
-    .await
+    ask(address, protocol, tls, &NO_HEADERS, authority, path).await
 }
 
 /// Sends GET with further headers to an address in the given protocol, without TLS.
@@ -128,10 +115,29 @@ pub(crate) async fn get_with(
     authority: &str,
     path: &str,
 ) -> Result<Response, ProbeError> {
+    ask(address, protocol, None, headers, authority, path).await
+}
+
+async fn ask(
+    address: SocketAddrV4,
+    protocol: ServiceProtocol,
+    tls: Option<Tls>,
+    headers: &Headers,
+    authority: &str,
+    path: &str,
+) -> Result<Response, ProbeError> {
     let bytes_max = Limits::PROOF.body_bytes_max;
     within(Limits::PROOF.within, async {
         let tcp = TcpStream::connect(address).await?;
-        exchange(tcp, protocol, authority, path, headers, bytes_max).await
+        let Some(config) = tls else {
+            return exchange(tcp, protocol, authority, path, headers, bytes_max).await;
+        };
+        let name = ServerName::IpAddress((*address.ip()).into());
+        let stream = TlsConnector::from(config)
+            .connect(name, tcp)
+            .await
+            .map_err(|e| ProbeError::Refused(e.to_string()))?;
+        exchange(stream, protocol, authority, path, headers, bytes_max).await
     })
     .await
 }

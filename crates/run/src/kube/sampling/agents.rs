@@ -35,24 +35,42 @@ pub(crate) const IDLE: IdleSampling = IdleSampling {
     overdue: Duration::from_secs(10),
 };
 
-/// Name of the agents' pods and of their ConfigMap, before and during the load. Both exist until the trial
-/// ends.
-const IDLE_AGENTS: (&str, &str) = ("idle-agent", "idle-spec");
-const AGENTS: (&str, &str) = ("agent", "spec");
+/// What agents sample. The pods and the ConfigMap of both exist until the trial ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sampled {
+    /// The deployment before the load. Kubelets do not replace the agents: their readings are up to 20 s
+    /// apart, and would include the start of the proxies. Without agents there are no records, and an
+    /// event states the reason.
+    Idle,
+    /// The measured window. Where agents may not run, the samples come from the kubelets.
+    Load,
+}
 
-/// Creates the agents and starts to read their records. Where agents may not run, the samples come
-/// from the kubelets.
+impl Sampled {
+    /// Name of the agents' pods and of their ConfigMap.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Idle => ("idle-agent", "idle-spec"),
+            Self::Load => ("agent", "spec"),
+        }
+    }
+}
+
+/// Creates the agents and starts to read their records.
 pub(crate) async fn start(
     api: &ApiClient,
     settings: &KubernetesSettings,
     deployment: &mut Deployment,
     nodes: &[Node],
     spec: AgentSpec,
+    sampled: Sampled,
 ) -> Result<Worker, ApiError> {
     let parts = divide(&spec, nodes);
     let created = match settings.sampling {
         SamplingSource::Kubelet => Err(BY_PLAN.to_owned()),
-        SamplingSource::Agents => create(api, settings, deployment, AGENTS, &parts).await?,
+        SamplingSource::Agents => {
+            create(api, settings, deployment, sampled.names(), &parts).await?
+        }
     };
     let (sender, lines) = mpsc::channel(BUFFERED_LINES_MAX);
     let (api, names) = (api.clone(), deployment.names.clone());
@@ -64,10 +82,18 @@ pub(crate) async fn start(
                 .map(|()| pods),
             Err(reason) => Err(reason),
         };
+        let idle = Events::default();
+        let found = match sampled {
+            Sampled::Idle => &idle,
+            Sampled::Load => &events,
+        };
         match running {
             Ok(pods) => {
-                let processes = spec.processes.len();
-                read(&api, &names, (parts, processes), &pods, sender, events).await;
+                let whole = (parts, spec.processes.len());
+                read(&api, &names, whole, &pods, sender, found.clone()).await;
+            }
+            Err(reason) if sampled == Sampled::Idle => {
+                idle.push(EventKind::SamplingFailed, "", reason);
             }
             Err(reason) => {
                 let sampling = KubeletSampling {
@@ -75,55 +101,10 @@ pub(crate) async fn start(
                     nodes: parts,
                     reason,
                 };
-                kubelet::sample(api, sampling, sender, events).await;
+                kubelet::sample(api, sampling, sender, events.clone()).await;
             }
         }
-    });
-    Ok(worker(lines))
-}
-
-/// Creates agents that sample the deployment before the load, and starts to read their records. Kubelets
-/// do not replace them: their readings are up to 20 s apart, and would include the start of the proxies.
-/// Without agents there are no records, and an event states the reason.
-pub(crate) async fn start_idle(
-    api: &ApiClient,
-    settings: &KubernetesSettings,
-    deployment: &mut Deployment,
-    nodes: &[Node],
-    spec: AgentSpec,
-) -> Result<Worker, ApiError> {
-    let parts = divide(&spec, nodes);
-    let created = match settings.sampling {
-        SamplingSource::Kubelet => Err(BY_PLAN.to_owned()),
-        SamplingSource::Agents => create(api, settings, deployment, IDLE_AGENTS, &parts).await?,
-    };
-    let (sender, lines) = mpsc::channel(BUFFERED_LINES_MAX);
-    let (api, names) = (api.clone(), deployment.names.clone());
-    let events = deployment.events.clone();
-    deployment.tasks.spawn(async move {
-        let running = match created {
-            Ok(pods) => wait_running(&api, &names, &spec, &parts, &pods)
-                .await
-                .map(|()| pods),
-            Err(reason) => Err(reason),
-        };
-        let found = Events::default();
-        match running {
-            Ok(pods) => {
-                let processes = spec.processes.len();
-                read(
-                    &api,
-                    &names,
-                    (parts, processes),
-                    &pods,
-                    sender,
-                    found.clone(),
-                )
-                .await;
-            }
-            Err(reason) => found.push(EventKind::SamplingFailed, "", reason),
-        }
-        for event in found.take() {
+        for event in idle.take() {
             // An agent that ends before the load is not a part of the trial that ended.
             let kind = match event.kind {
                 EventKind::Exited => EventKind::SamplingFailed,
