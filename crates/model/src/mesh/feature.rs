@@ -1,7 +1,7 @@
 //! A feature of sidecars that has a price: what it adds to the configuration of each Envoy, and how a
 //! trial proves that it is on. A feature is data in the file of a mesh.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,8 @@ use serde_json::{Map, Value as Json};
 const REPEAT_MAX: u64 = 10_000;
 /// Most gRPC services of a feature.
 const SERVICES_MAX: usize = 8;
+/// Most characters of a service's name.
+const SERVICE_CHARS_MAX: usize = 63;
 
 /// A feature of Envoy sidecars. Its parts are fragments of Envoy's configuration, added to what tare
 /// writes for each sidecar.
@@ -203,6 +205,21 @@ impl Feature {
                 "{} services, expected at most {SERVICES_MAX}",
                 feature.services.len()
             ));
+        }
+        let taken = feature.clusters.iter().filter_map(|c| c["name"].as_str());
+        let mut names: BTreeSet<&str> = taken.chain(["application"]).collect();
+        for name in &feature.services {
+            let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            if name.is_empty() || name.len() > SERVICE_CHARS_MAX || !name.chars().all(allowed) {
+                return Err(format!(
+                    "found `{name}` in `services`, expected a name of 1 to {SERVICE_CHARS_MAX} of a-z, 0-9 and -"
+                ));
+            }
+            if !names.insert(name) {
+                return Err(format!(
+                    "found `{name}` in `services`, expected a name that no other service or cluster has"
+                ));
+            }
         }
         let adds = changes_settings || !feature.is_nothing();
         if adds && feature.proofs.is_empty() {

@@ -7,7 +7,7 @@ use super::margins::MarginsFile;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::workload;
-use crate::mesh::{Catalogue, DataPlaneKind, Mesh, Mtls};
+use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls};
 use crate::source::{
     Count, Field, Line, List, Location, Name, Problems, Short, Spanned, apply_set,
 };
@@ -146,27 +146,41 @@ fn placed(
         {
             problems
                 .add(location, format!("`{name}` has the mtls mode `permissive`"))
-                .expected("`off` or `strict` for the Envoys that tare configures");
+                .expected("`off`, `strict` or `server` for the Envoys that tare configures");
         }
         if mesh.data_plane != DataPlaneKind::EnvoySidecar && mesh.settings.mtls == Mtls::Server {
             problems
                 .add(location, format!("`{name}` has the mtls mode `server`"))
-                .expected("`server` only for the Envoys that tare configures");
+                .expected("`off`, `permissive` or `strict`; `server` is only for the Envoys that tare configures");
+        }
+        if mesh.feature.is_some() && mesh.data_plane != DataPlaneKind::EnvoySidecar {
+            problems
+                .add(location, format!("`{name}` has a `feature`"))
+                .expected("it only in a mesh with `data_plane: envoy-sidecar`");
+        }
+        let asks = mesh.feature.iter().flat_map(|f| &f.proofs);
+        let asks = asks.filter(|p| matches!(p, FeatureProof::Request(_)));
+        if asks.count() > 0
+            && (mesh.settings.mtls != Mtls::Off || !mesh.settings.placement.is_both())
+        {
+            problems
+                .add(location, format!("`{name}` has a proof by a request"))
+                .expected("`mtls: off` and `placement: both` with it: the request goes to each sidecar in plain text");
         }
         if !mesh.settings.placement.is_both() {
             if mesh.data_plane != DataPlaneKind::EnvoySidecar {
                 problems
                     .add(location, format!("`{name}` has a `placement`"))
-                    .expected("it only with the Envoys that tare configures");
+                    .expected(
+                        "`placement: both`; others are only for the Envoys that tare configures",
+                    );
             } else if mesh.settings.mtls != Mtls::Off {
                 problems
                     .add(
                         location,
-                        format!("`{name}` has mutual TLS with a proxy on one side only"),
+                        format!("`{name}` has TLS between proxies, but a proxy on one side only"),
                     )
-                    .expected(
-                        "`placement: both` with mutual TLS, which needs a proxy at both ends",
-                    );
+                    .expected("`placement: both` with TLS, which needs a proxy at both ends");
             }
         }
         let Some(settings) = settings else {

@@ -21,7 +21,7 @@ pub(crate) struct ProxyFeature {
 pub(super) fn apply(bootstrap: &mut Value, feature: &ProxyFeature) {
     let ProxyFeature { parts, services } = feature;
     let resources = &mut bootstrap["static_resources"];
-    for listener in elements(&mut resources["listeners"]) {
+    for listener in elements(resources.get_mut("listeners")) {
         let own = match listener["name"] == INBOUND {
             true => &parts.inbound,
             false => &parts.outbound,
@@ -47,12 +47,12 @@ pub(super) fn apply(bootstrap: &mut Value, feature: &ProxyFeature) {
 
 fn to_manager(manager: &mut Value, parts: &ListenerParts) {
     overlay(manager, &parts.manager);
-    insert_before_last(&mut manager["http_filters"], &parts.filters);
-    for host in elements(&mut manager["route_config"]["virtual_hosts"]) {
+    insert_before_last(manager.get_mut("http_filters"), &parts.filters);
+    for host in elements(manager.pointer_mut("/route_config/virtual_hosts")) {
         overlay(host, &parts.virtual_host);
         // The routes of proofs are first, the route of the load is last.
-        insert_before_last(&mut host["routes"], &parts.routes);
-        if let Some(route) = elements(&mut host["routes"]).last() {
+        insert_before_last(host.get_mut("routes"), &parts.routes);
+        if let Some(route) = elements(host.get_mut("routes")).last() {
             debug_assert!(
                 PROOF_PREFIXES
                     .iter()
@@ -63,12 +63,13 @@ fn to_manager(manager: &mut Value, parts: &ListenerParts) {
     }
 }
 
-fn elements(list: &mut Value) -> impl DoubleEndedIterator<Item = &mut Value> {
-    list.as_array_mut().into_iter().flatten()
+/// The elements of a list; none where a feature of the user has put something else.
+fn elements(list: Option<&mut Value>) -> impl DoubleEndedIterator<Item = &mut Value> {
+    list.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-fn insert_before_last(list: &mut Value, added: &[Value]) {
-    if let Value::Array(list) = list {
+fn insert_before_last(list: Option<&mut Value>, added: &[Value]) {
+    if let Some(Value::Array(list)) = list {
         let last = list.len().saturating_sub(1);
         list.splice(last..last, added.iter().cloned());
     }

@@ -19,23 +19,20 @@ pub(super) async fn announce(
     window_ns: u64,
 ) -> Result<(), EnvironmentError> {
     let path = format!("/tare/window?start_unix_ns={start_unix_ns}&window_ns={window_ns}");
-    let asks = services(topology).map(async |(pod, service)| get(pod, service, &path).await);
+    let asks = topology
+        .services()
+        .map(async |(pod, service)| get(pod, service, &path).await);
     try_join_all(asks).await.map(drop)
 }
 
 /// Returns the calls of every service, merged over the instances, in the order of the graph.
 pub(super) async fn collect(topology: &Topology) -> Result<Vec<ServiceCalls>, EnvironmentError> {
-    let asks = services(topology).map(async |(pod, service)| {
+    let asks = topology.services().map(async |(pod, service)| {
         let body = get(pod, service, "/tare/calls").await?;
         serde_json::from_slice(&body).map_err(|e| missing(pod, &e.to_string()))
     });
     let parts: Vec<ServiceCalls> = try_join_all(asks).await?;
     merge(parts).map_err(|e| EnvironmentError::Calls(e.to_string()))
-}
-
-fn services(topology: &Topology) -> impl Iterator<Item = (&Pod, &PodService)> {
-    let pods = topology.pods.iter();
-    pods.filter_map(|pod| Some((pod, pod.service.as_ref()?)))
 }
 
 /// Asks an application directly. It answers these paths by HTTP/1.1, whatever its protocol is.

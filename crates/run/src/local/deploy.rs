@@ -190,7 +190,7 @@ fn feature_services(deployment: &LocalDeployment, dir: &Path) -> Vec<Part> {
     let part = |(name, at): &(String, SocketAddrV4)| Part {
         name: name.clone(),
         plane: Plane::ControlPlane,
-        log: dir.join(layout::LOGS).join(format!("{name}.log")),
+        log: dir.join(layout::LOGS).join(format!("feature-{name}.log")),
         role: Role::FeatureService(*at),
     };
     deployment.features.services.iter().map(part).collect()

@@ -9,7 +9,6 @@ use tare_model::mesh::{CounterProof, Feature, FeatureProof, Growth, Mesh, Reques
 use tare_model::plan::Plan;
 use tare_model::trial::Proof;
 
-use super::deploy::has_sidecars;
 use super::probe::{self, ProbeError};
 use super::topology::{APPLICATION_PORT, Pod, Topology};
 use crate::environment::{EnvironmentError, proof};
@@ -22,6 +21,9 @@ const CALLS_PATH: &str = "/tare/calls";
 /// Third octet of the addresses of services; no pod has it.
 const SERVICES_OCTET: u8 = 254;
 
+/// What the sidecars counted, by pod, and each service of the feature.
+type Counted = (Vec<Stats>, Vec<u64>);
+
 /// The features that a trial proves to be on or off.
 #[derive(Debug)]
 pub(super) struct FeatureChecks {
@@ -31,21 +33,20 @@ pub(super) struct FeatureChecks {
     is_on: bool,
     /// The services of the feature that is on.
     pub(super) services: Vec<(String, SocketAddrV4)>,
-    /// What the sidecars counted before the load, by pod.
-    before: Vec<Stats>,
-    /// What each service counted before the load.
-    calls_before: Vec<u64>,
+    /// What the sidecars and the services counted before the load.
+    before: Result<Counted, String>,
     /// For each feature that is off, what its requests were answered with, and whether that shows it.
     answers: Vec<(Vec<String>, bool)>,
 }
 
 impl FeatureChecks {
-    /// The checks of a trial: of the feature of its mesh or, without one, of all features of the plan.
+    /// The checks of a trial: of the feature of its mesh or, in the reference and in a mesh whose feature
+    /// changes nothing, of all features of the plan.
     pub(super) fn new(plan: &Plan, mesh: &Mesh, second: u8) -> Self {
         let own = mesh.feature.as_deref().filter(|f| !f.is_nothing());
         let features = match own {
             Some(feature) => vec![(mesh.name.clone(), feature.clone())],
-            None if has_sidecars(mesh) => {
+            None if mesh.name == plan.baseline || mesh.feature.is_some() => {
                 let of = |m: &Mesh| Some((m.name.clone(), m.feature.as_deref()?.clone()));
                 let all = plan.meshes.iter().filter_map(of);
                 all.filter(|(_, feature)| !feature.is_nothing()).collect()
@@ -61,8 +62,7 @@ impl FeatureChecks {
             features,
             is_on: own.is_some(),
             services: services.collect(),
-            before: Vec::new(),
-            calls_before: Vec::new(),
+            before: Err("nothing was read".to_owned()),
             answers: Vec::new(),
         }
     }
@@ -127,8 +127,7 @@ impl FeatureChecks {
             self.answers.push((seen, shows));
         }
         if !self.features.is_empty() {
-            self.before = stats(admins).await.unwrap_or_default();
-            self.calls_before = self.calls().await.unwrap_or_default();
+            self.before = self.counted(admins).await.map_err(|e| e.to_string());
         }
         proofs
     }
@@ -138,10 +137,13 @@ impl FeatureChecks {
         if self.features.is_empty() {
             return Vec::new();
         }
-        let now = match stats(admins).await {
-            Ok(now) if now.len() == self.before.len() => now,
-            Ok(_) => return vec![self.unread("not read before the load")],
-            Err(error) => return vec![self.unread(&error.to_string())],
+        let (before, calls_before) = match &self.before {
+            Ok(before) => before,
+            Err(error) => return vec![unread(&format!("before the load: {error}"))],
+        };
+        let (now, calls) = match self.counted(admins).await {
+            Ok(now) => now,
+            Err(error) => return vec![unread(&format!("after the load: {error}"))],
         };
         if !self.is_on {
             let features = self.features.iter().zip(&self.answers);
@@ -152,37 +154,32 @@ impl FeatureChecks {
         let mut proofs = Vec::new();
         for (mesh, feature) in &self.features {
             for wanted in &feature.proofs {
-                let Some((what, holds, seen)) = check(wanted, &self.before, &now) else {
+                let Some((what, holds, seen)) = check(wanted, before, &now) else {
                     continue;
                 };
                 let claim = format!("{}: {what}", Feature::claim_on(mesh));
                 proofs.push(proof(&claim, holds, seen));
             }
-            let calls = self.calls().await.unwrap_or_default();
-            for ((name, _), (before, now)) in self
-                .services
-                .iter()
-                .zip(self.calls_before.iter().zip(&calls))
-            {
+            let counts = calls_before.iter().zip(&calls);
+            for ((name, _), (before, now)) in self.services.iter().zip(counts) {
                 let claim = format!("{}: the service {name} is called", Feature::claim_on(mesh));
                 let grown = now.saturating_sub(*before);
                 proofs.push(proof(&claim, grown > 0, format!("{grown} calls")));
-            }
-            if calls.len() < self.services.len() {
-                proofs.push(self.unread("a service did not answer"));
             }
         }
         proofs
     }
 
-    fn unread(&self, found: &str) -> Proof {
-        let claim = format!("the counters of {} features are read", self.features.len());
-        proof(&claim, false, found.to_owned())
+    async fn counted(&self, admins: &[(usize, PathBuf)]) -> Result<Counted, ProbeError> {
+        let stats = admins.iter().map(|(_, socket)| admin::stats(socket));
+        let calls = self.services.iter().map(|(_, at)| calls(*at));
+        Ok((try_join_all(stats).await?, try_join_all(calls).await?))
     }
+}
 
-    async fn calls(&self) -> Result<Vec<u64>, ProbeError> {
-        try_join_all(self.services.iter().map(|(_, at)| calls(*at))).await
-    }
+fn unread(found: &str) -> Proof {
+    let claim = "the counters of the features can be read";
+    proof(claim, false, found.to_owned())
 }
 
 /// Returns the number of calls that a service of a feature has answered.
@@ -197,17 +194,9 @@ pub(super) async fn calls(at: SocketAddrV4) -> Result<u64, ProbeError> {
     text.parse().map_err(unexpected)
 }
 
-async fn stats(admins: &[(usize, PathBuf)]) -> Result<Vec<Stats>, ProbeError> {
-    try_join_all(admins.iter().map(|(_, socket)| admin::stats(socket))).await
-}
-
 /// The statuses of one request to the inbound port of each service.
 async fn answers(topology: &Topology, request: &RequestProof) -> Vec<Result<u16, ProbeError>> {
-    let services = topology
-        .pods
-        .iter()
-        .filter_map(|pod| Some((pod, pod.service.as_ref()?)));
-    let asks = services.map(async |(pod, service)| {
+    let asks = topology.services().map(async |(pod, service)| {
         let (protocol, authority) = (service.protocol, service.authority());
         let RequestProof { headers, path, .. } = request;
         let response = probe::get_with(pod.inbound(), protocol, headers, &authority, path).await;
@@ -254,7 +243,7 @@ fn sum(counter: &CounterProof, stats: &Stats) -> u64 {
 
 /// Requests that listeners carried, in one sidecar.
 fn carried(listeners: &[&str], stats: &Stats) -> u64 {
-    let name = |listener: &&str| format!("http.{listener}.downstream_rq_total");
+    let name = |listener: &&str| format!("http.{listener}.downstream_rq_completed");
     let counters = listeners.iter().filter_map(|l| stats.get(name(l).as_str()));
     counters.sum()
 }
@@ -357,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_counter_must_grow_in_each_sidecar_with_its_own_requests() {
-        let rq = "http.inbound.downstream_rq_total";
+        let rq = "http.inbound.downstream_rq_completed";
         let before = [stats(&[(rq, 5), ("a.allowed", 5)]), stats(&[(rq, 1)])];
         let now = |a, b| {
             [

@@ -347,7 +347,9 @@ async fn plain(topology: &Topology, sides: Sides, edges: &[Edge]) -> Vec<Proof> 
     let none = judge_edges(topology, edges, claim, |_, _, received| {
         received.headers.get(CLIENT_CERTIFICATE_HEADER).cloned()
     });
-    let inbound = services(topology).filter(|(pod, _)| pod.has_inbound(sides));
+    let inbound = topology
+        .services()
+        .filter(|(pod, _)| pod.has_inbound(sides));
     let clients: Vec<_> = inbound.map(|(pod, service)| (pod, service, None)).collect();
     if clients.is_empty() {
         return vec![none];
@@ -420,12 +422,6 @@ async fn server_certificates(deployment: &LocalDeployment) -> Result<Vec<Proof>,
         expect_answer(accepted, attempts(without).await),
         expect_refusal(refused, attempts(plain).await),
     ])
-}
-
-/// The pods with a service.
-fn services(topology: &Topology) -> impl Iterator<Item = (&Pod, &PodService)> {
-    let pods = topology.pods.iter();
-    pods.filter_map(|pod| Some((pod, pod.service.as_ref()?)))
 }
 
 type Attempt<'a> = (&'a str, Result<Response, ProbeError>);

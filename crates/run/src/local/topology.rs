@@ -148,6 +148,12 @@ pub(super) struct Topology {
 }
 
 impl Topology {
+    /// The pods with a service.
+    pub(super) fn services(&self) -> impl Iterator<Item = (&Pod, &PodService)> {
+        let pods = self.pods.iter();
+        pods.filter_map(|pod| Some((pod, pod.service.as_ref()?)))
+    }
+
     /// Lays out a workload in the network `127.second.0.0/16`; `None` when it has
     /// more pods than the network has addresses.
     pub(super) fn new(workload: &Workload, second: u8) -> Option<Self> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::{fs, io};
 
+use nix::errno::Errno;
 use perf_event::events::{Event, Hardware};
 use perf_event::{Builder, Counter};
 use tare_model::record::HardwareCounts;
@@ -59,7 +60,18 @@ fn words(probed: io::Result<Scope>, paranoid: &str) -> String {
             "none: {e}; kernel.perf_event_paranoid is {paranoid}, 1 or less permits them (containers \
              can forbid them as well)"
         ),
-        Err(e) => format!("none: {e}; usual in virtual machines"),
+        Err(e) if e.raw_os_error() == Some(Errno::EINVAL as i32) => {
+            format!("none: {e}; Linux 5.13 or later is required")
+        }
+        Err(e) => {
+            let absent = [Errno::ENOENT, Errno::ENODEV, Errno::EOPNOTSUPP].map(|e| e as i32);
+            match e.raw_os_error() {
+                Some(code) if absent.contains(&code) => {
+                    format!("none: {e}; usual in virtual machines")
+                }
+                _ => format!("none: {e}"),
+            }
+        }
     }
 }
 

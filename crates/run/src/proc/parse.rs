@@ -101,9 +101,7 @@ pub fn schedstat_delay_ns(text: &str) -> Option<u64> {
         fields.next()?.ok()?,
         fields.next()?.ok()?,
     ];
-    (cpu_ns, delay_ns, slices)
-        .gt(&(0, 0, 0))
-        .then_some(delay_ns)
+    ([cpu_ns, delay_ns, slices] != [0; 3]).then_some(delay_ns)
 }
 
 /// Time for which some process waited for a core, from `/proc/pressure/cpu`, in nanoseconds.

@@ -1,8 +1,10 @@
 //! Run-queue delay: the time for which threads were runnable and waited for a core.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
+
+use nix::errno::Errno;
 
 use super::parse;
 
@@ -21,7 +23,8 @@ pub(crate) struct RunQueue {
 
 impl RunQueue {
     /// Reads all threads of these processes. Returns the sum since their start in nanoseconds,
-    /// including threads that ended since the first call; `None` if the kernel does not report it.
+    /// including threads that ended since the first call; `None` if the kernel does not report it, or
+    /// if a thread that may still run cannot be read, which would count twice later.
     pub(crate) fn read<'a>(&mut self, pids: impl Iterator<Item = &'a str>) -> Option<u64> {
         self.read_below(Path::new("/proc"), pids)
     }
@@ -29,13 +32,15 @@ impl RunQueue {
     fn read_below<'a>(&mut self, proc: &Path, pids: impl Iterator<Item = &'a str>) -> Option<u64> {
         let mut now = BTreeMap::new();
         for pid in pids {
-            // A process or thread can end between two readings.
-            let Ok(tasks) = fs::read_dir(proc.join(pid).join("task")) else {
+            let Some(tasks) = unless_ended(fs::read_dir(proc.join(pid).join("task"))).ok()? else {
                 continue;
             };
-            for task in tasks.filter_map(Result::ok) {
+            for task in tasks {
+                let Some(task) = unless_ended(task).ok()? else {
+                    continue;
+                };
                 let id = task.file_name().to_str().and_then(|id| id.parse().ok());
-                let text = fs::read_to_string(task.path().join("schedstat")).ok();
+                let text = unless_ended(fs::read_to_string(task.path().join("schedstat"))).ok()?;
                 let delay_ns = text.as_deref().and_then(parse::schedstat_delay_ns);
                 if let Some((id, delay_ns)) = id.zip(delay_ns) {
                     now.insert(id, delay_ns);
@@ -51,6 +56,15 @@ impl RunQueue {
         self.threads = now;
         let running: u64 = self.threads.values().sum();
         (!self.threads.is_empty()).then_some(self.ended_ns + running)
+    }
+}
+
+/// `None` if the process or thread has ended, which can happen between two readings.
+fn unless_ended<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.raw_os_error() == Some(Errno::ESRCH as i32) => Ok(None),
+        other => other.map(Some),
     }
 }
 
@@ -89,6 +103,21 @@ mod tests {
             Some(1183),
             "not run"
         );
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_read_is_not_taken_for_one_that_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut queue = RunQueue::default();
+        let mut read = || queue.read_below(dir.path(), ["7"].into_iter());
+        write(dir.path(), &[(7, "50 100 3")]);
+        assert_eq!(read(), Some(100));
+        let file = dir.path().join("7/task/7/schedstat");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert_eq!(read(), None);
+        write(dir.path(), &[(7, "60 110 4")]);
+        assert_eq!(read(), Some(110));
     }
 
     #[test]

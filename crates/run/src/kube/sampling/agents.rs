@@ -76,6 +76,7 @@ pub(crate) async fn start(
     let (api, names) = (api.clone(), deployment.names.clone());
     let events = deployment.events.clone();
     deployment.tasks.spawn(async move {
+        let created_pods = created.clone().unwrap_or_default();
         let running = match created {
             Ok(pods) => wait_running(&api, &names, &spec, &parts, &pods)
                 .await
@@ -94,6 +95,10 @@ pub(crate) async fn start(
             }
             Err(reason) if sampled == Sampled::Idle => {
                 idle.push(EventKind::SamplingFailed, "", reason);
+                // Pods that start late would do so during the measurement.
+                for pod in created_pods {
+                    let _ = api.delete(POD, Some(&names.agents()), &pod).await;
+                }
             }
             Err(reason) => {
                 let sampling = KubeletSampling {
