@@ -85,12 +85,15 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         duration_ns: u64::from(SECONDS) * 1_000_000_000,
         warmup_ns: 2_000_000_000,
         timeout_ns: 5_000_000_000,
+        requests_per_connection: None,
+        streams: None,
     };
     Plan {
         schema_version: SCHEMA_VERSION,
         name: "synthetic".to_owned(),
         description: "SYNTHETIC data from a seeded generator: no mesh was measured".to_owned(),
         prices: None,
+        sweep: None,
         environment: EnvironmentKind::Fake,
         kubernetes: None,
         workload: Workload {
