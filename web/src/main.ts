@@ -7,6 +7,7 @@ import { latency } from "./charts/latency";
 import { ratioCharts } from "./charts/ratios";
 import { cpu, memory } from "./charts/resources";
 import { scalingCharts } from "./charts/scaling";
+import { firstSweepCharts, sweepCharts } from "./charts/sweep";
 import { showTrial, time } from "./charts/time";
 import type { Details } from "./details";
 import { followRun } from "./live";
@@ -18,6 +19,8 @@ import type { View } from "./view";
 
 const PANELS: Record<string, Panel> = {
   headline: { charts: headline },
+  "sweep-first": { charts: firstSweepCharts },
+  sweep: { charts: sweepCharts },
   latency,
   ratios: { charts: ratioCharts },
   cpu,

@@ -8,6 +8,7 @@ import { typicalRuns } from "../src/charts/latency";
 import { logDomain, logTicks } from "../src/charts/layout";
 import { ratioCharts } from "../src/charts/ratios";
 import { type PlaneRow, planeRows, reach } from "../src/charts/resources";
+import { firstSweepCharts, sweepCharts } from "../src/charts/sweep";
 import type { TrialSeries } from "../src/details";
 import type { Cell, Load, Percentile, PlaneEstimate, Quantile, Ratio, Summary } from "../src/summary";
 import type { View } from "../src/view";
@@ -150,4 +151,27 @@ test("a percentile that was not answered within the timeout is not drawn as zero
   }
   assert.deepEqual(endpointCharts(shown)[0]?.rows.map((r) => [(r as { p50: number }).p50, (r as { p99: number | null }).p99]), [[1, null], [1, null]]);
   assert.deepEqual(latenessCharts(shown)[0]?.rows.map((r) => (r as { mesh: string }).mesh), ["bare"]);
+});
+
+test("a sweep draws each figure that was measured, and states what a unit adds", () => {
+  const estimate = (value: number) => ({ value, low: value * 0.9, high: value * 1.1, runs: [value, value] });
+  const fit = { what: "cpu", unit: "ns", slope: estimate(3000), intercept: estimate(5e4), residuals: [], lack_of_fit_p: 0.01, curved: true };
+  const point = (level: string, value: number | null) => ({ level, value, mesh: "envoy", load: level, figures: [{ what: "cpu", unit: "ns", estimate: estimate(5e4) }] });
+  const factor = (unit: string, points: object[], fits: object[]) => ({
+    kind: "response_bytes", title: "response size", unit, levels: [{ label: "0", value: 0 }], answers: [],
+    slices: [{ at: "", lines: [{ mesh: "envoy", points, fits }] }, { at: "depth=2", lines: [{ mesh: "envoy", points, fits: [] }] }],
+  });
+  const shown = view([], []);
+  shown.summary.sweep = { design: "full", factors: [factor("KiB", [point("0", 0), point("1KiB", 1)], [fit])] } as unknown as Summary["sweep"];
+  const charts = sweepCharts(shown);
+  assert.deepEqual(charts.map((c) => c.title), ["CPU time per request by response size", "CPU time per request by response size, depth=2"]);
+  assert.equal(charts[0]?.note, "envoy: +3.00 µs (2.70 µs to 3.30 µs) per KiB; dashed: not on a straight line (envoy).");
+  assert.equal(charts[1]?.note, "");
+  assert.match(charts[0]?.description ?? "", /envoy at 1KiB: 50\.0 microseconds \(45\.0 to 55\.0\)$/);
+  assert.deepEqual(charts[0]?.rows.map((r) => (r as { x: unknown }).x), [0, 1]);
+  // Levels without an order are names on the axis.
+  shown.summary.sweep = { design: "full", factors: [factor("", [point("off", null), point("strict", null)], [])] } as unknown as Summary["sweep"];
+  assert.deepEqual(sweepCharts(shown)[0]?.rows.map((r) => (r as { x: unknown }).x), ["off", "strict"]);
+  assert.equal(firstSweepCharts(shown).length, 1);
+  assert.deepEqual(sweepCharts(view([], [])), []);
 });

@@ -157,6 +157,24 @@ pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> 
     format!("{value}{unit} ({low} to {high})")
 }
 
+/// Nanoseconds (`ns`) or `bytes` with the interval, such as `3.1 µs (2.8 to 3.4)`: in the unit that fits the
+/// larger of them.
+#[must_use]
+pub fn amount_interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> String {
+    let size = [Some(value), low, high].into_iter().flatten();
+    let size = size.map(f64::abs).fold(0.0, f64::max);
+    let (scale, unit) = match (unit, size) {
+        ("bytes", s) if s < 1024.0 => (1.0, "bytes"),
+        ("bytes", s) if s < MIB => (1024.0, "KiB"),
+        ("bytes", _) => (MIB, "MiB"),
+        (_, s) if s < 1e3 => (1.0, "ns"),
+        (_, s) if s < 1e6 => (1e3, "µs"),
+        _ => (1e6, "ms"),
+    };
+    let [low, high] = [low, high].map(|x| x.map(|x| x / scale));
+    interval(value / scale, low, high, unit)
+}
+
 /// `value` with `decimals`, or with more if it would be printed as zero: rounding must not hide on
 /// which side of zero an interval lies.
 fn nonzero(value: f64, decimals: usize) -> String {

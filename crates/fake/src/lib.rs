@@ -134,9 +134,10 @@ impl Environment for Fake {
             connect: "127.0.0.1:1".into(),
             authority,
         };
-        let targets = (0..plan.workload.instances)
+        let workload = plan.workload_of(&trial.load);
+        let targets = (0..workload.instances)
             .flat_map(|i| {
-                plan.workload
+                workload
                     .graph
                     .services
                     .iter()

@@ -6,6 +6,7 @@
 
 mod derived;
 pub mod export;
+mod fit_words;
 mod page;
 mod prices;
 mod store;

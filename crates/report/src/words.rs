@@ -12,6 +12,13 @@ use tare_model::summary::{
 use tare_model::verdict::Reason;
 use tare_model::worker::Plane;
 
+/// Returns the text with a capital letter first.
+pub(crate) fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
 /// Returns the heading of a load: its rate, and its name unless that is only the rate.
 pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
     let rate = figures::rate(rate_rps);
@@ -161,8 +168,12 @@ pub(crate) fn spread(summary: &Summary) -> String {
 
 /// Returns how the ratios were made, and which of them decide.
 pub(crate) fn questions(summary: &Summary) -> String {
+    let load = match summary.sweep {
+        Some(_) => "first level of each factor",
+        None => "highest rate",
+    };
     format!(
-        "ratios: by block, with {} intervals; p50, p99 and CPU at the highest rate are corrected for \
+        "ratios: by block, with {} intervals; p50, p99 and CPU at the {load} are corrected for \
          each other (Holm), all other ratios are exploratory",
         confidence(summary)
     )

@@ -66,6 +66,8 @@ fn plan() -> Plan {
         duration_ns: 3_000_000_000,
         warmup_ns: 1_000_000_000,
         timeout_ns: 10_000_000_000,
+        requests_per_connection: None,
+        streams: None,
     };
     Plan {
         schema_version: tare_model::SCHEMA_VERSION,
@@ -90,6 +92,7 @@ fn plan() -> Plan {
         margins: Margins::default(),
         seed: 7,
         prices: None,
+        sweep: None,
     }
 }
 

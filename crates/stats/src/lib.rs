@@ -5,6 +5,7 @@ mod buckets;
 pub mod effect;
 pub mod hist;
 pub mod hypothesis;
+pub mod line;
 pub mod order;
 pub mod power;
 mod scale;

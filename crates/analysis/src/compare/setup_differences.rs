@@ -41,6 +41,10 @@ fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {
             format!("workload: {b} before, {a} after")
         });
     }
+    let own = |p: &Plan| p.sweep.as_ref().map(|s| s.workloads.clone());
+    if before.workload == after.workload && own(before) != own(after) {
+        found.push("what varies from load to load is different".to_owned());
+    }
     if before.environment != after.environment {
         found.push("the runs are from different environments".to_owned());
     }

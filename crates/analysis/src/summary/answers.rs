@@ -51,10 +51,13 @@ pub(super) fn of(
         let unequal = disturbed_equally_p.is_some_and(|p| p < DISTURBED_P_MIN);
         let median = comparison.and_then(|c| c.ratio("p50")).filter(|_| !unequal);
         let head = format!(
-            "{} against {} at {}",
+            "{} against {} at {}{}",
             subject(mesh, &plan.meshes),
             subject(reference, &plan.meshes),
-            figures::rate(load.rate_rps)
+            figures::rate(load.rate_rps),
+            plan.sweep
+                .as_ref()
+                .map_or(String::new(), |_| format!(", {}", load.name))
         );
         let body = match comparison {
             _ if unequal => {

@@ -81,7 +81,7 @@ pub(super) fn of(
         cost: super::cost::of(
             plan.prices.as_ref(),
             &used,
-            &super::proxy_cpu::lines(trials, mesh),
+            &super::proxy_cpu::lines(plan, trials, mesh),
             load,
             confidence,
         ),

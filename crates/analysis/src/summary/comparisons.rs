@@ -13,8 +13,12 @@ use crate::compare::ratio::{Level, Question, correct, settle};
 use crate::compare::stopping;
 use crate::trials::Trial;
 
-/// The load with the highest rate, of which the primary questions are.
+/// The load of the primary questions: that with the highest rate; of a sweep, that with the first level
+/// of each factor.
 pub(super) fn highest(plan: &Plan) -> Option<&Load> {
+    if plan.sweep.is_some() {
+        return plan.loads.first();
+    }
     let loads = plan.loads.iter();
     loads.max_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps))
 }

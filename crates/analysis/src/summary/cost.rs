@@ -13,9 +13,9 @@ use tare_model::summary::{Cell, Cost};
 use tare_model::worker::Plane;
 
 use super::cell::estimate;
-use super::proxy_cpu::Line;
 use crate::figures;
 use crate::trials::Trial;
+use tare_stats::line::Line;
 
 /// Hours in a month: 365.25 days divided by 12.
 const HOURS: f64 = 730.5;
@@ -52,7 +52,7 @@ pub(super) fn of(
         let at = *proxies.get_or_insert(f64::from(data.processes));
         let share = at / f64::from(data.processes.max(1));
         let proxies = match lines.get(&trial.result.trial.block) {
-            Some(line) => line.fixed * share + line.slope * rps,
+            Some(line) => line.at_zero * share + line.slope * rps,
             None => data.cpu_cores / achieved * rps,
         };
         let c = proxies + control.cpu_cores;

@@ -15,6 +15,7 @@ mod outliers;
 mod path;
 mod price_list;
 mod proxy_cpu;
+mod sweep;
 
 use std::collections::BTreeSet;
 
@@ -94,6 +95,7 @@ pub fn summarise_without(
         notes,
         margins: plan.margins,
         price_list: price_list::of(plan, &trials, &comparisons),
+        sweep: sweep::of(plan, &trials, &comparisons),
         comparisons,
         mesh_trials,
         disturbed_equally_p,

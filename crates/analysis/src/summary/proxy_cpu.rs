@@ -11,26 +11,20 @@ use tare_model::worker::Plane;
 use super::cell::estimate;
 use crate::compare::stopping;
 use crate::trials::Trial;
+use tare_stats::line::Line;
 
 /// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
 
-/// The line of a block.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Line {
-    /// Cores without load.
-    pub(super) fixed: f64,
-    /// Cores for each request per second.
-    pub(super) slope: f64,
-}
-
-/// The lines of a mesh, by block: of those blocks with idle proxies and a used trial.
-pub(super) fn lines(trials: &[Trial<'_>], mesh: &str) -> BTreeMap<u32, Line> {
+/// The lines of a mesh, by block: of those blocks with idle proxies and a used trial. Of a sweep, the
+/// trials that differ in their rate only.
+pub(super) fn lines(plan: &Plan, trials: &[Trial<'_>], mesh: &str) -> BTreeMap<u32, Line> {
     let mut points: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
     let mut idle = Vec::new();
     for trial in trials
         .iter()
         .filter(|t| t.is_used() && t.result.trial.mesh.name == mesh)
+        .filter(|t| plan.is_anchor_but_rate(&t.result.trial.load.name))
     {
         let block = trial.result.trial.block;
         let proxies = trial.plane(Plane::DataPlane).map(|p| p.0);
@@ -49,22 +43,8 @@ pub(super) fn lines(trials: &[Trial<'_>], mesh: &str) -> BTreeMap<u32, Line> {
     }
     let blocks = points.into_iter().filter(|(block, _)| idle.contains(block));
     blocks
-        .filter_map(|(block, points)| Some((block, line(&points)?)))
+        .filter_map(|(block, points)| Some((block, Line::least_squares(&points)?)))
         .collect()
-}
-
-/// The line of least squares; `None` without two different rates.
-fn line(points: &[(f64, f64)]) -> Option<Line> {
-    let n = points.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
-    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
-    let spread: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
-    let common: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
-    let slope = common / spread;
-    (spread > 0.0).then_some(Line {
-        fixed: y - slope * x,
-        slope,
-    })
 }
 
 /// Hops of a request: its passes through the sidecars of the services. Each request that a service
@@ -96,12 +76,13 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<ProxyCpu> {
     let confidence = stopping::level(plan).different;
     let of = |definition: &Mesh| {
         let mesh = definition.name.as_str();
-        let lines = lines(trials, mesh);
+        let lines = lines(plan, trials, mesh);
         let values = |of: fn(&Line) -> f64| lines.values().map(of).collect::<Vec<_>>();
         let used = || {
             trials
                 .iter()
                 .filter(|t| t.is_used() && t.result.trial.mesh.name == mesh)
+                .filter(|t| plan.is_anchor_but_rate(&t.result.trial.load.name))
         };
         let proxies = used().find_map(|t| {
             let planes = &t.resources()?.planes;
@@ -116,7 +97,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<ProxyCpu> {
         Some(ProxyCpu {
             mesh: mesh.to_owned(),
             proxies: proxies?,
-            idle_cores: estimate(&values(|l| l.fixed), confidence)?,
+            idle_cores: estimate(&values(|l| l.at_zero), confidence)?,
             request_ns: estimate(&request_ns, confidence)?,
             hops_per_request: hops,
             hop_ns: hops.and_then(hop_ns),
@@ -151,15 +132,5 @@ mod tests {
         assert_eq!(of(&plan), [None, None]);
         plan.meshes[1].data_plane = DataPlaneKind::Sidecar;
         assert_eq!(of(&plan), [None, None], "its sidecars are unknown");
-    }
-
-    #[test]
-    fn a_line_goes_through_the_idle_proxies_and_the_rates() {
-        let Line { fixed, slope } = line(&[(0.0, 0.26), (400.0, 0.824)]).unwrap();
-        assert!((fixed - 0.26).abs() < 1e-12 && (slope - 1.41e-3).abs() < 1e-12);
-        // Of three points, the line of least squares.
-        let Line { fixed, slope } = line(&[(0.0, 1.0), (1.0, 1.0), (2.0, 4.0)]).unwrap();
-        assert!((fixed - 0.5).abs() < 1e-12 && (slope - 1.5).abs() < 1e-12);
-        assert_eq!(line(&[(0.0, 1.0)]), None);
     }
 }

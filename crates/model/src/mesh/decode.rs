@@ -9,7 +9,7 @@ use super::feature::Feature;
 use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
 
 /// Most worker threads of one proxy.
-const CONCURRENCY_MAX: u32 = 256;
+pub(crate) const CONCURRENCY_MAX: u32 = 256;
 
 /// Settings as written in a file: only those that change.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@ mod feature;
 mod kubernetes;
 
 pub(crate) use catalogue::Catalogue;
-pub(crate) use decode::SettingsFile;
+pub(crate) use decode::{CONCURRENCY_MAX, SettingsFile};
 pub use definition::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
 pub use feature::{
     CounterProof, Feature, FeatureProof, GaugeProof, Growth, ListenerParts, RequestProof,

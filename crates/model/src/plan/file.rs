@@ -14,9 +14,10 @@ use super::kubernetes::KubernetesSettings;
 use super::margins::MarginsFile;
 use super::prices::PricesFile;
 use super::repeats::RepeatsFile;
+use super::vary::VaryFile;
 use crate::graph::ServiceGraph;
 use crate::limits::{
-    CONNECTIONS_MAX, INSTANCES_MAX, RERUNS_MAX, THREADS_MAX, TRIAL_TIMEOUT_NS_MAX,
+    CONNECTIONS_MAX, INSTANCES_MAX, RERUNS_MAX, STREAMS_MAX, THREADS_MAX, TRIAL_TIMEOUT_NS_MAX,
     TRIAL_WINDOW_NS_MAX,
 };
 use crate::load::Pace;
@@ -54,6 +55,8 @@ pub(super) struct PlanFile {
     /// Several loads, instead of `load`.
     #[schemars(with = "Vec<LoadFile>")]
     pub(super) loads: Field<List<LoadFile>>,
+    /// Factors that vary, each with its levels: the loads and meshes of a sweep.
+    pub(super) vary: Field<VaryFile>,
     /// Number of blocks, 1 to 1000; each runs every mesh and load once. Default: 5. Or a map
     /// with `until`: repeat until intervals are narrow enough.
     pub(super) repeats: Field<Short<u32, RepeatsFile>>,
@@ -191,6 +194,10 @@ pub(super) struct LoadFile {
     pub(super) warmup: Field<Duration<0, TRIAL_WINDOW_NS_MAX>>,
     /// From the intended instant to the timeout, up to 1h. Default: 10s.
     pub(super) timeout: Field<Duration<1, TRIAL_TIMEOUT_NS_MAX>>,
+    /// Requests after which the generator closes a connection. Default: it keeps connections open.
+    pub(super) requests_per_connection: Field<Count<1, { u32::MAX }>>,
+    /// Most concurrent calls on a gRPC connection of the generator, 1 to 10000. Default: 100.
+    pub(super) streams: Field<Count<1, STREAMS_MAX>>,
 }
 
 /// The JSON Schema of the plan file (draft 2020-12), for editors: published as

@@ -74,25 +74,10 @@ fn expand(
     let Count(threads) = entry.threads.or(Count(1))?;
     let given_name = entry.name.optional()?;
     for connections in connections.iter().map(|c| c.value.0) {
-        if connections < threads {
-            let found = format!("{threads} threads with {connections} connections");
-            problems
-                .add(threads_location, found)
-                .expected(format!("at most {connections}"))
-                .help("every thread needs a connection of its own: raise `connections` or lower `threads`");
-        }
+        check_threads(problems, threads, connections, threads_location);
     }
     for rate_rps in rates.iter().map(|r| r.value.0) {
-        if rate_rps * duration_ns as f64 / (SECOND_NS as f64) < 1.0 {
-            let needed_ms = (1e3 / rate_rps).ceil() as u64;
-            let needed = exact_duration(needed_ms.saturating_mul(1_000_000));
-            let duration = exact_duration(duration_ns);
-            let found = format!("fewer than one request in {duration} at {rate_rps} rps");
-            problems
-                .add(duration_location, found)
-                .expected(format!("a duration of at least {needed}"))
-                .help("raise `duration` or `rate`");
-        }
+        check_duration(problems, rate_rps, duration_ns, duration_location);
     }
     if problems.list().len() > before {
         return None;
@@ -107,6 +92,8 @@ fn expand(
         duration_ns,
         warmup_ns: entry.warmup.or(Duration(3 * SECOND_NS))?.0,
         timeout_ns: entry.timeout.or(Duration(10 * SECOND_NS))?.0,
+        requests_per_connection: entry.requests_per_connection.optional()?.map(|n| n.0),
+        streams: entry.streams.optional()?.map(|n| n.0),
     };
     let mut loads = Vec::new();
     for rate in &rates {
@@ -135,6 +122,35 @@ fn expand(
         }
     }
     Some(loads)
+}
+
+/// Checks what a load of a sweep may have made invalid.
+pub(super) fn check(problems: &mut Problems, load: &Load, location: Location) {
+    check_threads(problems, load.threads, load.connections, location);
+    check_duration(problems, load.rate_rps, load.duration_ns, location);
+}
+
+fn check_threads(problems: &mut Problems, threads: u32, connections: u32, location: Location) {
+    if connections < threads {
+        let found = format!("{threads} threads with {connections} connections");
+        problems
+            .add(location, found)
+            .expected(format!("at most {connections}"))
+            .help("every thread needs a connection of its own: raise `connections` or lower `threads`");
+    }
+}
+
+fn check_duration(problems: &mut Problems, rate_rps: f64, duration_ns: u64, location: Location) {
+    if rate_rps * duration_ns as f64 / (SECOND_NS as f64) < 1.0 {
+        let needed_ms = (1e3 / rate_rps).ceil() as u64;
+        let needed = exact_duration(needed_ms.saturating_mul(1_000_000));
+        let duration = exact_duration(duration_ns);
+        let found = format!("fewer than one request in {duration} at {rate_rps} rps");
+        problems
+            .add(location, found)
+            .expected(format!("a duration of at least {needed}"))
+            .help("raise `duration` or `rate`");
+    }
 }
 
 fn arrivals(

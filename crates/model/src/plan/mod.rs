@@ -11,8 +11,10 @@ mod prices;
 mod repeats;
 mod resolve;
 mod resolved;
+mod sweep;
 #[cfg(test)]
 mod tests;
+mod vary;
 mod workload;
 
 pub use crate::source::yaml_to_json;
@@ -26,3 +28,4 @@ pub use margins::Margins;
 pub use prices::Prices;
 pub use resolve::resolve;
 pub use resolved::{EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload};
+pub use sweep::{Design, Factor, FactorKind, Level, Levels, Sweep, SweptMesh};

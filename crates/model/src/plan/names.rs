@@ -33,7 +33,14 @@ impl TrialSpec {
 }
 
 /// A name of a plan, or the names of a mesh and of its variant.
+///
+/// With settings that vary, such as `envoy[concurrency=2]`.
 fn mesh(name: &str) -> Result<(), String> {
+    let (name, settings) = match name.strip_suffix(']').and_then(|n| n.split_once('[')) {
+        Some((name, settings)) => (name, Some(settings)),
+        None => (name, None),
+    };
+    settings.map_or(Ok(()), load)?;
     let parts = name.split_once('/');
     let of_variant =
         |(mesh, variant)| Name::<false>::new(mesh).is_ok() && Name::<false>::new(variant).is_ok();
@@ -43,8 +50,10 @@ fn mesh(name: &str) -> Result<(), String> {
     }
 }
 
+/// A name of a plan, or levels of a sweep, such as `response=64KiB,connections=8`.
 fn load(name: &str) -> Result<(), String> {
-    Name::<false>::new(name).map(drop)
+    let mut parts = name.split(',').flat_map(|level| level.splitn(2, '='));
+    parts.try_for_each(|part| Name::<false>::new(part).map(drop))
 }
 
 fn once<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {

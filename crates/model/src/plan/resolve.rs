@@ -1,11 +1,15 @@
 //! Resolves the text of a plan into a [`Plan`]: the rules that involve several keys.
 
+use std::collections::BTreeMap;
+
 use super::file::{Environment, MeshEntry, PlanFile, ReadFile};
 use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
 use super::margins::MarginsFile;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
+use super::sweep::Sweep;
+use super::vary::{self, VariedLoads};
 use super::workload;
 use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls};
 use crate::source::{
@@ -59,10 +63,41 @@ fn read(
         catalogue.as_ref(),
         environment_location,
     );
+    let varied = vary::resolve(problems, file.vary);
+    let vary = varied.as_ref().and_then(Option::as_ref);
+    let mut baseline = baseline(problems, file.baseline, meshes.as_deref());
+    let mut swept = BTreeMap::new();
+    let meshes = match vary {
+        None => meshes,
+        Some(vary) => meshes
+            .and_then(|m| vary.meshes(problems, m))
+            .map(|(meshes, of)| {
+                // The baseline with all anchors comes first among those made of it.
+                let first = meshes.iter().map(|m| &m.value.name);
+                let mut first = first.filter(|n| of.get(*n).map(|s| &s.mesh) == baseline.as_ref());
+                if let Some(anchor) = first.next().cloned() {
+                    baseline = Some(anchor);
+                }
+                swept = of;
+                meshes
+            }),
+    };
     let meshes = meshes.and_then(|m| placed(problems, m, kubernetes.as_ref()?));
-    let baseline = baseline(problems, file.baseline, meshes.as_deref());
     let loads = loads::resolve(problems, file.load, file.loads, &root, read_file);
-    let loads = checked_loads(problems, loads, workload.as_ref());
+    let (loads, workload, sweep) = match (vary, loads, workload) {
+        (Some(vary), Some(loads), Some(workload)) => {
+            let VariedLoads {
+                loads,
+                workload,
+                mut sweep,
+            } = vary.loads(problems, loads, &workload)?;
+            sweep.meshes = swept;
+            (Some(loads), Some(workload), Some(sweep))
+        }
+        (_, loads, workload) => (loads, workload, None),
+    };
+    let loads = checked_loads(problems, loads, workload.as_ref(), sweep.as_ref());
+    varied?;
     let repeats_location = file.repeats.location().unwrap_or(root.location);
     let (repeats, until) = repeats::resolve(problems, file.repeats, repeats_location)?;
 
@@ -79,6 +114,7 @@ fn read(
         meshes: meshes?,
         baseline: baseline?,
         loads: loads?,
+        sweep,
         repeats,
         until,
         reruns: file.reruns.or(Count(1))?.0,
@@ -359,10 +395,10 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
 fn baseline(
     problems: &mut Problems,
     written: Field<String>,
-    meshes: Option<&[Mesh]>,
+    meshes: Option<&[Spanned<Mesh>]>,
 ) -> Option<String> {
     let location = written.location();
-    let names = meshes?.iter().map(|m| m.name.as_str());
+    let names = meshes?.iter().map(|m| m.value.name.as_str());
     let name = written.or_else(|| names.clone().next().unwrap_or("").to_owned())?;
     if let Some(location) = location
         && !names.clone().any(|n| n == name)
@@ -379,6 +415,7 @@ fn checked_loads(
     problems: &mut Problems,
     loads: Option<Vec<PlacedLoad>>,
     workload: Option<&Workload>,
+    sweep: Option<&Sweep>,
 ) -> Option<Vec<Load>> {
     let loads = loads?;
     let before = problems.list().len();
@@ -396,10 +433,14 @@ fn checked_loads(
         }
     }
     if let Some(workload) = workload {
-        let origins = workload.origins();
-        let too_few = |l: &&PlacedLoad| u64::from(l.load.connections) < origins;
+        let of = |l: &PlacedLoad| {
+            let own = sweep.and_then(|s| s.workloads.get(&l.load.name));
+            own.unwrap_or(workload)
+        };
+        let too_few = |l: &&PlacedLoad| u64::from(l.load.connections) < of(l).origins();
         if let Some(found) = loads.iter().find(too_few) {
-            let connections = found.load.connections;
+            let workload = of(found);
+            let (connections, origins) = (found.load.connections, workload.origins());
             problems
                 .add(
                     found.connections_location,

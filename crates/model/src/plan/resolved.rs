@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::kubernetes::KubernetesSettings;
 use super::margins::Margins;
 use super::prices::Prices;
+use super::sweep::Sweep;
 use crate::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
 use crate::load::{Arrivals, Pace};
 use crate::mesh::{DataPlaneKind, Mesh};
@@ -35,6 +36,9 @@ pub struct Plan {
     pub baseline: String,
     /// The loads; their names are unique.
     pub loads: Vec<Load>,
+    /// What varies from load to load and from mesh to mesh, if the plan has `vary`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
     /// Number of blocks, at least 1; in an adaptive plan the maximum.
     pub repeats: u32,
     /// When an adaptive plan stops earlier.
@@ -140,6 +144,12 @@ pub struct Load {
     pub warmup_ns: u64,
     /// Timeout, from the intended instant.
     pub timeout_ns: u64,
+    /// Requests after which the generator closes a connection; absent: it keeps connections open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<u32>,
+    /// Most concurrent calls on a gRPC connection of the generator; absent: the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u32>,
 }
 
 impl Plan {
@@ -165,9 +175,11 @@ impl Plan {
             .map(|l| l.duration_ns.saturating_add(l.warmup_ns))
             .fold(0, u64::saturating_add)
             .saturating_mul(self.meshes.len() as u64);
-        let services =
-            self.workload.graph.services.len() as u64 * u64::from(self.workload.instances);
-        let setup = |mesh: &Mesh| match (self.environment, mesh.data_plane) {
+        let services = |load: &Load| {
+            let workload = self.workload_of(load);
+            workload.graph.services.len() as u64 * u64::from(workload.instances)
+        };
+        let setup = |mesh: &Mesh, services: u64| match (self.environment, mesh.data_plane) {
             (EnvironmentKind::Fake, _) => 0,
             (EnvironmentKind::Local, DataPlaneKind::None) => TRIAL_NS + services * SERVICE_NS,
             (EnvironmentKind::Kubernetes, DataPlaneKind::None) => CLUSTER_TRIAL_NS,
@@ -176,7 +188,12 @@ impl Plan {
                 TRIAL_NS + services * SERVICE_NS + (services + 1) * SIDECAR_NS
             }
         };
-        let setups = self.meshes.iter().map(setup).fold(0, u64::saturating_add);
+        let of_load = |load| {
+            let setups = self.meshes.iter().map(|m| setup(m, services(load)));
+            setups.fold(0, u64::saturating_add)
+        };
+        let setups = self.loads.iter().map(of_load);
+        let setups = setups.fold(0, u64::saturating_add);
         let meshed = self.meshes.iter();
         let meshed = meshed
             .filter(|m| m.data_plane != DataPlaneKind::None)
@@ -187,7 +204,7 @@ impl Plan {
             EnvironmentKind::Kubernetes => CLUSTER_IDLE_NS,
         };
         windows
-            .saturating_add(setups.saturating_mul(self.loads.len() as u64))
+            .saturating_add(setups)
             .saturating_add(meshed * idle)
             .saturating_mul(u64::from(self.repeats))
     }
@@ -203,7 +220,8 @@ impl Plan {
     #[must_use]
     pub fn excess_body_bytes(&self) -> Option<u64> {
         let generators = self.kubernetes.as_ref()?.generators;
-        let bytes = self.workload.body_bytes() * u64::from(generators);
+        let most = self.workloads().map(Workload::body_bytes).max()?;
+        let bytes = most * u64::from(generators);
         (bytes > Self::BODY_BYTES_MAX).then_some(bytes)
     }
 }

@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
 use crate::limits::HOUR_NS;
 use crate::text::quoted;
-use crate::units::{parse_duration, parse_rate, parse_share};
+use crate::units::{parse_bytes, parse_duration, parse_rate, parse_share};
 
 /// Longest description or title, in bytes.
 const LINE_BYTES_MAX: usize = 400;
@@ -146,6 +146,25 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Duration<MIN, MAX
     }
 }
 
+/// What [`parse_bytes`] reads, up to `MAX`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bytes<const MAX: u32>(pub(crate) u32);
+
+impl<'de, const MAX: u32> Deserialize<'de> for Bytes<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        scalar(deserializer, "a size, like `64KiB`", |text| {
+            let bytes = parse_bytes(text).map_err(|e| e.to_string())?;
+            match u32::try_from(bytes) {
+                Ok(bytes) if bytes <= MAX => Ok(Self(bytes)),
+                _ => Err(format!(
+                    "found {}, expected at most {MAX} bytes",
+                    quoted(text)
+                )),
+            }
+        })
+    }
+}
+
 /// What [`parse_rate`] reads, above 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rate(pub(crate) f64);
@@ -216,6 +235,13 @@ schema!(Duration<MIN: u64, MAX: u64>, false, {
     "anyOf": [
         {"type": "string", "pattern": r"^([0-9.]+(h|m|min|s|sec|ms|us|µs|ns))+$|^0$"},
         {"const": 0}
+    ]
+});
+schema!(Bytes<MAX: u32>, true, {
+    "description": "A size: 0, 100B, 64KiB.",
+    "anyOf": [
+        {"type": "string", "pattern": r"^[0-9.]+ ?([kKmMgGtT]i?)?[bB]?$"},
+        {"type": "integer", "minimum": 0, "maximum": MAX}
     ]
 });
 schema!(Rate, false, {

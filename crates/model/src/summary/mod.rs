@@ -15,6 +15,7 @@ mod ratio;
 mod run;
 mod stability;
 mod stopping;
+mod sweep;
 
 pub use cell::{
     Cell, EndpointRow, Estimate, Percentile, PlaneEstimate, PooledQuantile, Quantile,
@@ -28,3 +29,7 @@ pub use ratio::{MeshComparison, MoreBlocks, Outcome, Ratio, RatioVariant, TrialS
 pub use run::{Answer, MachineState, MeshTrials, Setup, Summary, TrialRow, TrialStatus};
 pub use stability::{Outlier, OutlierCores, Stability};
 pub use stopping::{StopTarget, Stopping};
+pub use sweep::{
+    FactorSummary, Fit, Residual, Slice, SweepFigure, SweepLine, SweepPoint, SweepRatio,
+    SweepSummary,
+};

@@ -13,6 +13,7 @@ use super::published::Published;
 use super::ratio::{MeshComparison, Outcome};
 use super::stability::{Outlier, Stability};
 use super::stopping::Stopping;
+use super::sweep::SweepSummary;
 use crate::graph::ServiceProtocol;
 use crate::hist::LatencySummary;
 use crate::layout::Fingerprint;
@@ -86,6 +87,9 @@ pub struct Summary {
     /// Up to these shares, figures count as the same.
     #[serde(default)]
     pub margins: Margins,
+    /// The factors of a sweep; absent if the plan has no `vary`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<SweepSummary>,
     /// Targets and progress of an adaptive plan; absent with a fixed number of blocks.
     pub stopping: Option<Stopping>,
     /// Published figures, the same in every summary: measured by others on other machines. Every

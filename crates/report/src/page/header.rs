@@ -5,7 +5,7 @@ use tare_model::verdict::Grade;
 
 use super::html::Html;
 use super::parts::{badge, caption, colour_of, mesh_label, open_section};
-use super::{price_list, sections};
+use super::{price_list, sections, sweep};
 use crate::words;
 
 pub(super) fn header(page: &mut Html, summary: &Summary) {
@@ -38,6 +38,7 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
     page.raw(
         "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">Answers</h2>\n",
     );
+    sweep::first_screen(page, summary);
     match &summary.price_list {
         Some(list) => {
             price_list::table(page, summary, list);
@@ -45,7 +46,9 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
         }
         None => {
             sentences(page, summary);
-            sections::chart(page, "headline");
+            if summary.sweep.is_none() {
+                sections::chart(page, "headline");
+            }
         }
     }
     sections::contents(page, summary);
@@ -69,7 +72,11 @@ fn title(summary: &Summary) -> String {
         Some((last, [])) => (*last).to_owned(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
     };
-    format!("Cost of {list} over {}", summary.baseline)
+    let by = summary.sweep.as_ref().map_or(String::new(), |sweep| {
+        let titles: Vec<&str> = sweep.factors.iter().map(|f| f.title.as_str()).collect();
+        format!(", by {}", titles.join(" and "))
+    });
+    format!("Cost of {list} over {}{by}", summary.baseline)
 }
 
 /// The numbers of trials by verdict, and the number of blocks.
@@ -154,7 +161,7 @@ fn remarks(page: &mut Html, summary: &Summary) {
 }
 
 /// Appends a sentence with its figures (a ratio, or a number before a unit) in bold.
-fn with_bold_figures(page: &mut Html, sentence: &str) {
+pub(super) fn with_bold_figures(page: &mut Html, sentence: &str) {
     const UNITS: [&str; 7] = ["µs", "ms", "s", "cores", "KiB", "MiB", "GiB"];
     let mut words = sentence.split(' ').peekable();
     while let Some(word) = words.next() {

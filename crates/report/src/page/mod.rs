@@ -17,6 +17,7 @@ mod published;
 mod sections;
 mod series;
 mod statistics;
+mod sweep;
 mod tables;
 mod trials;
 

@@ -5,7 +5,7 @@ use tare_model::summary::Summary;
 
 use super::html::Html;
 use super::parts::{caption, open_section};
-use super::{cost, instrument, statistics, tables};
+use super::{cost, instrument, statistics, sweep, tables};
 
 /// One section of the page.
 struct Section {
@@ -106,11 +106,12 @@ const INSTRUMENT: Section = Section {
 
 /// Appends all sections with charts. Charts over time need the page's `details`.
 pub(super) fn write(page: &mut Html, summary: &Summary, details: bool) {
+    sweep::section(page, summary);
     for s in [LATENCY, RATIOS, CPU, MEMORY] {
         section(page, summary, &s);
     }
     cost::section(page, summary);
-    if summary.setup.loads.len() > 1 {
+    if has_scaling(summary) {
         section(page, summary, &SCALING);
     }
     section(page, summary, &ENDPOINTS);
@@ -121,18 +122,27 @@ pub(super) fn write(page: &mut Html, summary: &Summary, details: bool) {
     section(page, summary, &INSTRUMENT);
 }
 
+/// Whether the loads differ in their rate only.
+fn has_scaling(summary: &Summary) -> bool {
+    summary.setup.loads.len() > 1 && summary.sweep.is_none()
+}
+
 /// Appends links to the sections that the page has.
 pub(super) fn contents(page: &mut Html, summary: &Summary) {
-    let mut entries = vec![
+    let mut entries = vec![];
+    if summary.sweep.is_some() {
+        entries.push(("sweep", "Sweep"));
+    }
+    entries.extend([
         ("latency", "Latency"),
         ("ratios", "Ratios"),
         ("cpu", "CPU"),
         ("memory", "Memory"),
-    ];
+    ]);
     if summary.setup.prices.is_some() {
         entries.push(("cost", "Cost"));
     }
-    if summary.setup.loads.len() > 1 {
+    if has_scaling(summary) {
         entries.push(("scaling", "Scaling"));
     }
     if summary.path.is_some() {

@@ -22,7 +22,7 @@ pub(super) fn latency(page: &mut Html, summary: &Summary) {
         page,
         &format!(
             "In milliseconds. {}. The maximum is that of all requests. A dash means too few responses.",
-            capitalised(&words::spread(summary))
+            words::capitalised(&words::spread(summary))
         ),
     );
     let columns = [
@@ -103,12 +103,6 @@ fn find<'a>(percentiles: &'a [Percentile], name: &str) -> Option<&'a Percentile>
     percentiles.iter().find(|p| p.name == name)
 }
 
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().to_string());
-    first.unwrap_or_default() + chars.as_str()
-}
-
 /// Appends the ratios of all pairs of meshes, one table per load.
 pub(super) fn ratios(page: &mut Html, summary: &Summary) {
     caption(
@@ -116,7 +110,7 @@ pub(super) fn ratios(page: &mut Html, summary: &Summary) {
         &format!(
             "A figure of the first mesh divided by that of the second, with the difference on this \
              machine in the last line. {}. A dash means too few responses.",
-            capitalised(&words::questions(summary))
+            words::capitalised(&words::questions(summary))
         ),
     );
     let mut figures = vec!["p50", "p90", "p99", "p99.9", "cpu", "machine_cpu", "memory"];

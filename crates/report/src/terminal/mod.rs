@@ -10,6 +10,7 @@ mod output;
 mod path;
 mod price_list;
 mod published;
+mod sweep;
 mod table;
 
 pub use clusters::render_clusters;

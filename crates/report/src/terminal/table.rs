@@ -8,7 +8,7 @@ use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
-use super::{cost, findings, path, price_list};
+use super::{cost, findings, path, price_list, sweep};
 use crate::prices;
 use crate::text::{fit, printable};
 use crate::words;
@@ -27,7 +27,14 @@ const RATIO_NAME: usize = 14;
 pub fn render_table(summary: &Summary, colour: bool) -> String {
     let mut out = Output::new(colour);
     answers(&mut out, summary);
-    for load in &summary.setup.loads {
+    sweep::tables(&mut out, summary);
+    // Of a sweep, the load with the first level of each factor.
+    let loads = if summary.sweep.is_some() {
+        1
+    } else {
+        usize::MAX
+    };
+    for load in summary.setup.loads.iter().take(loads) {
         let cells: Vec<&Cell> = summary
             .cells
             .iter()
@@ -62,6 +69,7 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
 
 /// The sentence about each pair of meshes, and what qualifies all of them.
 fn answers(out: &mut Output, summary: &Summary) {
+    sweep::answers(out, summary);
     price_list::write(out, summary);
     // A price list has the same figures in fewer words.
     let sentences = summary

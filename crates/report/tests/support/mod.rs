@@ -8,6 +8,7 @@
     reason = "a test, in parts"
 )]
 
+mod agent;
 mod analysed;
 
 use std::collections::BTreeMap;
@@ -22,10 +23,7 @@ use tare_model::load::{
 };
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
 use tare_model::plan::{EnvironmentKind, Load, Margins, Plan, Prices, Workload};
-use tare_model::record::{
-    AgentRecord, Hello, Interval, IntervalEndpoint, LoadRecord, MachineSample, ProcessSample,
-    ResourceSample, StreamChecksum,
-};
+use tare_model::record::{Hello, Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
 use tare_model::rng::Rng;
 use tare_model::trial::{
     MachineUse, MemoryKind, PlaneUse, ProcessUse, Proof, Resources, TrialResult, TrialSpec, order,
@@ -34,6 +32,7 @@ use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 use tare_stats::Histogram;
 
+use agent::agent;
 pub(crate) use analysed::{analysed, legend, scale, trials};
 
 const SECONDS: u32 = 10;
@@ -85,12 +84,15 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         duration_ns: u64::from(SECONDS) * 1_000_000_000,
         warmup_ns: 2_000_000_000,
         timeout_ns: 5_000_000_000,
+        requests_per_connection: None,
+        streams: None,
     };
     Plan {
         schema_version: SCHEMA_VERSION,
         name: "synthetic".to_owned(),
         description: "SYNTHETIC data from a seeded generator: no mesh was measured".to_owned(),
         prices: None,
+        sweep: None,
         environment: EnvironmentKind::Fake,
         kubernetes: None,
         workload: Workload {
@@ -538,52 +540,6 @@ pub(crate) fn make_hostile(plan: &mut Plan) {
         rps: None,
         proxies: None,
     });
-}
-
-/// What an agent would have written for this trial.
-fn agent(result: &TrialResult) -> String {
-    let processes = result.resources.as_ref().map_or(&[][..], |r| &r.processes);
-    let mut checksum = StreamChecksum::default();
-    let mut text = String::new();
-    for second in 0..=i64::from(SECONDS) {
-        let t_ns = second * 1_000_000_000;
-        let one = |p: &ProcessUse| {
-            let cpu_ns = (p.cpu_cores * t_ns as f64) as u64;
-            let rss_bytes = p.rss_mean_bytes as u64;
-            Some(ProcessSample {
-                t_ns,
-                cpu_ns,
-                run_queue_delay_ns: None,
-                counters: None,
-                rss_bytes,
-                pss_bytes: None,
-                working_set_bytes: None,
-            })
-        };
-        let record = AgentRecord::Sample(ResourceSample {
-            t_ns,
-            processes: processes.iter().map(one).collect(),
-            machine: MachineSample {
-                cpus: 4,
-                idle_ns: t_ns as u64,
-                stolen_ns: 0,
-                interrupt_ns: None,
-                pressure_ns: None,
-                memory_available_bytes: 8 << 30,
-            },
-            throttled_ns: None,
-        });
-        let line = serde_json::to_string(&record).unwrap();
-        checksum.line(&line);
-        text.push_str(&line);
-        text.push('\n');
-    }
-    let last = AgentRecord::Final {
-        checksum: checksum.hex(),
-        own_cpu_ns: 1,
-        elapsed_ns: u64::from(SECONDS) * 1_000_000_000,
-    };
-    text + &serde_json::to_string(&last).unwrap() + "\n"
 }
 
 /// Reads the data that a page embeds under this id.

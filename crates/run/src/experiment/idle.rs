@@ -11,10 +11,12 @@ use crate::now::unix_ns;
 use crate::store::TrialWriter;
 
 /// Whether the idle deployment is sampled in this trial: in the first trial of each mesh with proxies
-/// in each block.
+/// in each block, of those with the plan's own workload.
 pub(super) fn is_due(plan: &Plan, trial: &TrialSpec, deployment: &impl Deployed) -> bool {
     let block = block_order(plan, trial.block, trial.attempt);
-    let first = block.iter().find(|t| t.mesh.name == trial.mesh.name);
+    let own = |t: &&TrialSpec| plan.is_anchor_but_rate(&t.load.name);
+    let mut own = block.iter().filter(own);
+    let first = own.find(|t| t.mesh.name == trial.mesh.name);
     let proxies = || {
         deployment
             .watched()

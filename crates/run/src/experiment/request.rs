@@ -18,8 +18,9 @@ const STREAMS: u32 = 100;
 /// Returns the specification of the generator of `trial`.
 pub(super) fn load_spec(plan: &Plan, trial: &TrialSpec, deployment: &impl Deployed) -> LoadSpec {
     let load = &trial.load;
-    let graph = &plan.workload.graph;
-    let mix = graph.mixes.iter().find(|m| m.name == plan.workload.mix);
+    let workload = plan.workload_of(load);
+    let graph = &workload.graph;
+    let mix = graph.mix(&workload.mix);
     let mut endpoints = Vec::new();
     for ((_, name), target) in deployment.targets() {
         let of_service = mix.into_iter().flat_map(|m| &m.endpoints);
@@ -38,7 +39,12 @@ pub(super) fn load_spec(plan: &Plan, trial: &TrialSpec, deployment: &impl Deploy
         warmup_ns: load.warmup_ns,
         timeout_ns: load.timeout_ns,
         connections: load.connections,
-        streams: if grpc { STREAMS } else { 1 },
+        streams: if grpc {
+            load.streams.unwrap_or(STREAMS)
+        } else {
+            1
+        },
+        requests_per_connection: load.requests_per_connection,
         threads: load.threads,
         pace: load.pace,
         seed: trial.seed,

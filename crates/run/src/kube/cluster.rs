@@ -155,7 +155,7 @@ impl Cluster {
         let mut deployment = Deployment {
             names: self.names.trial(trial.index),
             mesh: trial.mesh.clone(),
-            fronts: instances::fronts(&plan.workload),
+            fronts: instances::fronts(plan.workload_of(&trial.load)),
             dir: dir.to_owned(),
             generator_node: self.reserved.as_ref().map(|(_, node)| node.clone()),
             targets: BTreeMap::new(),

@@ -11,7 +11,7 @@ use futures_util::stream;
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout;
 use tare_model::mesh::{DataPlaneKind, Mesh, Mtls};
-use tare_model::plan::Plan;
+use tare_model::plan::{Plan, Workload};
 use tare_model::record::WorkloadRecord;
 use tare_model::trial::TrialSpec;
 use tare_model::worker::{Plane, WatchedProcess, WorkloadSpec};
@@ -45,7 +45,7 @@ pub(super) async fn deploy(
     trial: &TrialSpec,
     dir: &Path,
 ) -> Result<LocalDeployment, EnvironmentError> {
-    let topology = topology(local, plan)?;
+    let topology = topology(local, plan.workload_of(&trial.load))?;
     for folder in [layout::LOGS, layout::CONFIG] {
         fs::create_dir_all(dir.join(folder))
             .map_err(EnvironmentError::io("create the folders of the trial"))?;
@@ -273,7 +273,10 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Pat
 
 /// Finds problems that would prevent every deployment of the plan.
 pub(super) fn check(local: &Local, plan: &Plan) -> Result<(), EnvironmentError> {
-    let pods = topology(local, plan)?.pods.len();
+    let mut pods = 0;
+    for workload in plan.workloads() {
+        pods = pods.max(topology(local, workload)?.pods.len());
+    }
     let trials = tare_model::trial::order(plan).len();
     if plan.meshes.iter().any(has_sidecars) {
         admin_socket(&local.scratch.path().join(trials.to_string()), pods)?;
@@ -281,9 +284,9 @@ pub(super) fn check(local: &Local, plan: &Plan) -> Result<(), EnvironmentError> 
     Ok(())
 }
 
-fn topology(local: &Local, plan: &Plan) -> Result<Topology, EnvironmentError> {
-    Topology::new(&plan.workload, local.network.second()).ok_or_else(|| {
-        let instances = plan.workload.instances;
+fn topology(local: &Local, workload: &Workload) -> Result<Topology, EnvironmentError> {
+    Topology::new(workload, local.network.second()).ok_or_else(|| {
+        let instances = workload.instances;
         EnvironmentError::missing(
             format!("{instances} instances need more pods than a loopback network has addresses"),
             "plan fewer instances",
@@ -354,7 +357,7 @@ fn applications(
         };
         let spec = WorkloadSpec {
             schema_version: SCHEMA_VERSION,
-            graph: plan.workload.graph.clone(),
+            graph: plan.workload_of(&trial.load).graph.clone(),
             service: service.service.clone(),
             instance: service.instance.clone(),
             listen: pod.application().to_string(),

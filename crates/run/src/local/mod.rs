@@ -370,6 +370,7 @@ mod tests {
             margins: Margins::default(),
             seed: 1,
             prices: None,
+            sweep: None,
         }
     }
 

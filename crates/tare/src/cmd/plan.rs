@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use tare_analysis::figures;
-use tare_model::plan::{self, Plan, TEXT_BYTES_MAX};
+use tare_model::plan::{self, Design, Plan, Sweep, TEXT_BYTES_MAX};
 use tare_model::units::{format_bytes, format_duration_ns, format_rate};
 
 use super::output::{Output, json, print};
@@ -144,6 +144,29 @@ fn bounded(reader: impl Read) -> io::Result<String> {
     })
 }
 
+/// Formats the factors of a sweep.
+fn varied(text: &mut String, plan: &Plan, sweep: &Sweep) {
+    for factor in &sweep.factors {
+        let labels: Vec<&str> = factor.levels.iter().map(|l| l.label.as_str()).collect();
+        let _ = writeln!(
+            text,
+            "  varies    {}: {}",
+            factor.kind.title(),
+            labels.join(", ")
+        );
+    }
+    let design = match sweep.design {
+        Design::OneAtATime if sweep.factors.len() > 1 => "one factor at a time",
+        Design::OneAtATime => "one factor",
+        Design::Full => "all combinations",
+    };
+    let (loads, meshes) = (plan.loads.len(), plan.meshes.len());
+    let _ = writeln!(
+        text,
+        "  sweep     {design}: {loads} loads x {meshes} meshes"
+    );
+}
+
 /// Formats what a plan will do.
 fn summary(plan: &Plan) -> String {
     let mut text = String::new();
@@ -157,7 +180,9 @@ fn summary(plan: &Plan) -> String {
         workload.graph.name, workload.instances, workload.mix
     );
     let _ = writeln!(text, "  meshes    {meshes} (baseline {})", plan.baseline);
-    for load in &plan.loads {
+    // The loads of a sweep differ from the first in their levels only.
+    let loads = plan.sweep.as_ref().map_or(plan.loads.len(), |_| 1);
+    for load in &plan.loads[..loads] {
         let _ = writeln!(
             text,
             "  load      {}: {} for {} after {}, {} connections",
@@ -167,6 +192,9 @@ fn summary(plan: &Plan) -> String {
             format_duration_ns(load.warmup_ns),
             load.connections,
         );
+    }
+    if let Some(sweep) = &plan.sweep {
+        varied(&mut text, plan, sweep);
     }
     let blocks = match plan.repeats {
         1 => "1 block".to_owned(),

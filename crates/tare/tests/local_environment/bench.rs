@@ -80,6 +80,8 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
             duration_ns: 1_000_000_000,
             warmup_ns: 0,
             timeout_ns: 1_000_000_000,
+            requests_per_connection: None,
+            streams: None,
         }],
         repeats: 1,
         until: None,
@@ -87,6 +89,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
         margins: Margins::default(),
         seed: 1,
         prices: None,
+        sweep: None,
     }
 }
 

@@ -9,6 +9,8 @@ use crate::mesh::{Catalogue, Mtls, Placement};
 use crate::text::one_of;
 use crate::trial;
 
+mod vary;
+
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn no_files(path: &str) -> Result<String, String> {

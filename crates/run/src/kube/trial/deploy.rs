@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::mesh::Join;
-use tare_model::plan::{KubernetesSettings, Plan};
+use tare_model::plan::{KubernetesSettings, Plan, Workload};
 use tare_model::trial::{EventKind, TrialSpec};
 use tare_model::worker::{Upstream, WorkloadSpec};
 
@@ -35,6 +35,12 @@ pub(crate) struct Inputs<'a> {
     pub(crate) nodes: &'a [String],
 }
 
+impl<'a> Inputs<'a> {
+    fn workload(&self) -> &'a Workload {
+        self.plan.workload_of(&self.trial.load)
+    }
+}
+
 /// Creates namespaces, services and deployments; does not wait for the pods.
 pub(crate) async fn create(
     inputs: Inputs<'_>,
@@ -42,7 +48,8 @@ pub(crate) async fn create(
 ) -> Result<(), EnvironmentError> {
     let api = inputs.api;
     let names = deployment.names.clone();
-    let instances = inputs.plan.workload.instances;
+    let workload = inputs.workload();
+    let instances = workload.instances;
     let join = deployment.join().cloned();
     let mut namespaces: Vec<String> = (0..instances).map(|i| names.instance(i)).collect();
     namespaces.push(names.load());
@@ -61,13 +68,13 @@ pub(crate) async fn create(
 
     let mut services = Vec::new();
     for i in 0..instances {
-        for s in &inputs.plan.workload.graph.services {
+        for s in &workload.graph.services {
             let service = manifests::service(&names, &names.instance(i), &s.name, s.protocol);
             services.push((SERVICE, service));
         }
     }
     let addresses = addresses(&api.apply_all(services).await?);
-    deployment.targets = targets(inputs.plan, deployment, &addresses)?;
+    deployment.targets = targets(workload, deployment, &addresses)?;
     let mut objects = Vec::new();
     for i in 0..instances {
         objects.extend(instance(inputs, deployment, join.as_ref(), i, &addresses)?);
@@ -129,13 +136,13 @@ fn upstream(
 }
 
 fn targets(
-    plan: &Plan,
+    workload: &Workload,
     deployment: &Deployment,
     addresses: &Addresses,
 ) -> Result<BTreeMap<(String, String), Upstream>, EnvironmentError> {
     let mut targets = BTreeMap::new();
-    for i in 0..plan.workload.instances {
-        let name = instances::name(&plan.workload.graph, i);
+    for i in 0..workload.instances {
+        let name = instances::name(&workload.graph, i);
         for front in &deployment.fronts {
             let upstream = upstream(addresses, &deployment.names.instance(i), front)?;
             targets.insert((name.clone(), front.clone()), upstream);
@@ -152,7 +159,7 @@ fn instance(
     index: u32,
     addresses: &Addresses,
 ) -> Result<Vec<(Kind, Value)>, EnvironmentError> {
-    let (names, graph) = (&deployment.names, &inputs.plan.workload.graph);
+    let (names, graph) = (&deployment.names, &inputs.workload().graph);
     let namespace = names.instance(index);
     let name = instances::name(graph, index);
     let placement = PodPlacement {
@@ -198,7 +205,7 @@ pub(crate) async fn wait_ready(
     inputs: Inputs<'_>,
     deployment: &mut Deployment,
 ) -> Result<(), EnvironmentError> {
-    let workload = &inputs.plan.workload;
+    let workload = inputs.workload();
     let expected = workload.graph.services.len() * workload.instances as usize;
     let within_s = inputs.settings.ready_within_s;
     let within = Duration::from_secs(u64::from(within_s));

@@ -1,0 +1,433 @@
+//! `vary` of a plan file: from factors and levels to loads and meshes.
+
+mod setting;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::loads::{self, PlacedLoad};
+use super::resolved::{Load, Workload};
+use super::sweep::{Design, Factor, FactorKind, Levels, Sweep, SweptMesh};
+use crate::graph::{BYTES_MAX, N_MAX, ServiceProtocol};
+use crate::limits::{CONNECTIONS_MAX, INSTANCES_MAX, STREAMS_MAX};
+use crate::mesh::{CONCURRENCY_MAX, DataPlaneKind, Mesh, Mtls};
+use crate::source::{Bytes, Count, Field, List, Location, Problems, Rate, Spanned};
+use setting::{Setting, missing};
+
+/// Most requests of a connection.
+const REQUESTS_MAX: u32 = 1_000_000_000;
+
+/// What a plan varies. The first level of each factor is its anchor.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(
+    rename = "Vary",
+    deny_unknown_fields,
+    default,
+    expecting = "what varies"
+)]
+pub(super) struct VaryFile {
+    /// `one_at_a_time` (default): each factor alone, while the others have their first level. `full`:
+    /// every level with every level of the other factors.
+    design: Field<Design>,
+    /// Numbers of services in the chain. The workload must be `chain-N`.
+    depth: Field<List<Count<1, N_MAX>>>,
+    /// Numbers of services that are called at once. The workload must be `fanout-N`.
+    width: Field<List<Count<1, N_MAX>>>,
+    /// Numbers of instances of the workload.
+    instances: Field<List<Count<1, INSTANCES_MAX>>>,
+    /// Protocols of all services: `http` and `grpc`.
+    protocol: Field<List<ServiceProtocol>>,
+    /// Response bodies of all services, such as `64KiB`.
+    response_bytes: Field<List<Bytes<BYTES_MAX>>>,
+    /// Request bodies of the load and of the calls between services, such as `64KiB`.
+    request_bytes: Field<List<Bytes<BYTES_MAX>>>,
+    /// Numbers of connections.
+    connections: Field<List<Count<1, CONNECTIONS_MAX>>>,
+    /// Requests after which the generator closes a connection; 0: it keeps all connections open.
+    requests_per_connection: Field<List<Count<0, REQUESTS_MAX>>>,
+    /// Most concurrent calls on a connection of the generator, for gRPC.
+    streams: Field<List<Count<1, STREAMS_MAX>>>,
+    /// Requests per second.
+    rate: Field<List<Rate>>,
+    /// Settings of the meshes that tare configures. They are combined with every load.
+    mesh: Field<VaryMesh>,
+}
+
+/// Settings of meshes that vary.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "settings of meshes")]
+struct VaryMesh {
+    /// Worker threads of each proxy.
+    concurrency: Field<List<Count<1, CONCURRENCY_MAX>>>,
+    /// Mutual TLS between proxies.
+    mtls: Field<List<Mtls>>,
+    /// The proxies' HTTP statistics per cluster and listener.
+    l7_stats: Field<List<bool>>,
+    /// Access log of every request.
+    access_log: Field<List<bool>>,
+}
+
+/// A factor with its levels and their locations.
+#[derive(Debug)]
+struct Varied {
+    kind: FactorKind,
+    location: Location,
+    levels: Vec<Spanned<Setting>>,
+}
+
+/// `vary`, decoded.
+#[derive(Debug)]
+pub(super) struct Vary {
+    location: Location,
+    design: Design,
+    factors: Vec<Varied>,
+}
+
+/// Decodes `vary`: `Some(None)` without it, `None` after a problem.
+pub(super) fn resolve(problems: &mut Problems, written: Field<VaryFile>) -> Option<Option<Vary>> {
+    let location = written.location().unwrap_or_default();
+    let Some(file) = written.optional()? else {
+        return Some(None);
+    };
+    let before = problems.list().len();
+    let mesh = file.mesh.or_else(VaryMesh::default)?;
+    let design = file.design.or(Design::default())?;
+    let mut factors: Vec<Varied> = Vec::new();
+    let mut add = |kind, levels: Settings| {
+        if let Some((location, levels)) = levels? {
+            factors.push(Varied {
+                kind,
+                location,
+                levels,
+            });
+        }
+        Some(())
+    };
+    add(
+        FactorKind::Depth,
+        settings(file.depth, |n| Setting::Depth(n.0)),
+    )?;
+    add(
+        FactorKind::Width,
+        settings(file.width, |n| Setting::Width(n.0)),
+    )?;
+    add(
+        FactorKind::Instances,
+        settings(file.instances, |n| Setting::Instances(n.0)),
+    )?;
+    add(
+        FactorKind::Protocol,
+        settings(file.protocol, Setting::Protocol),
+    )?;
+    add(
+        FactorKind::ResponseBytes,
+        settings(file.response_bytes, |b| Setting::ResponseBytes(b.0)),
+    )?;
+    add(
+        FactorKind::RequestBytes,
+        settings(file.request_bytes, |b| Setting::RequestBytes(b.0)),
+    )?;
+    add(
+        FactorKind::Connections,
+        settings(file.connections, |n| Setting::Connections(n.0)),
+    )?;
+    let requests = settings(file.requests_per_connection, |n| {
+        Setting::RequestsPerConnection(n.0)
+    });
+    add(FactorKind::RequestsPerConnection, requests)?;
+    add(
+        FactorKind::Streams,
+        settings(file.streams, |n| Setting::Streams(n.0)),
+    )?;
+    add(
+        FactorKind::Rate,
+        settings(file.rate, |r| Setting::Rate(r.0)),
+    )?;
+    add(
+        FactorKind::MeshConcurrency,
+        settings(mesh.concurrency, |n| Setting::Concurrency(n.0)),
+    )?;
+    add(FactorKind::MeshMtls, settings(mesh.mtls, Setting::Mtls))?;
+    add(
+        FactorKind::MeshL7Stats,
+        settings(mesh.l7_stats, Setting::L7Stats),
+    )?;
+    add(
+        FactorKind::MeshAccessLog,
+        settings(mesh.access_log, Setting::AccessLog),
+    )?;
+    if factors.is_empty() {
+        let keys = FactorKind::ALL.map(FactorKind::key).join(", ");
+        problems
+            .add(location, "found no factor")
+            .expected(format!("at least one of {keys}"))
+            .help("for example `vary: {response_bytes: [0, 64KiB]}`");
+    }
+    for factor in &factors {
+        check_levels(problems, factor);
+    }
+    let vary = Vary {
+        location,
+        design,
+        factors,
+    };
+    (problems.list().len() == before).then_some(Some(vary))
+}
+
+type Settings = Option<Option<(Location, Vec<Spanned<Setting>>)>>;
+
+fn settings<T>(written: Field<List<T>>, setting: impl Fn(T) -> Setting) -> Settings {
+    let location = written.location().unwrap_or_default();
+    let levels = written.optional()?.map(|List(levels)| {
+        let level = |s: Spanned<T>| Spanned {
+            value: setting(s.value),
+            location: s.location,
+        };
+        (location, levels.into_iter().map(level).collect())
+    });
+    Some(levels)
+}
+
+fn check_levels(problems: &mut Problems, factor: &Varied) {
+    let key = factor.kind.key();
+    if factor.levels.len() < 2 {
+        problems
+            .add(factor.location, format!("found a single level of `{key}`"))
+            .expected("at least two levels; the first is the anchor");
+    }
+    for (i, level) in factor.levels.iter().enumerate() {
+        let label = level.value.level().label;
+        if factor.levels[..i]
+            .iter()
+            .any(|l| l.value.level().label == label)
+        {
+            problems
+                .add(
+                    level.location,
+                    format!("found the level {label} of `{key}` twice"),
+                )
+                .expected("each level once");
+        }
+    }
+}
+
+/// The loads of a sweep.
+pub(super) struct VariedLoads {
+    /// The first has all anchors.
+    pub(super) loads: Vec<PlacedLoad>,
+    /// The workload with all anchors.
+    pub(super) workload: Workload,
+    /// The sweep, as far as it is of loads.
+    pub(super) sweep: Sweep,
+}
+
+/// The meshes of a sweep, and which of them have settings that vary.
+type VariedMeshes = (Vec<Spanned<Mesh>>, BTreeMap<String, SweptMesh>);
+
+impl Vary {
+    fn of(&self, meshes: bool) -> Vec<&Varied> {
+        let factors = self.factors.iter();
+        factors.filter(|f| f.kind.is_of_mesh() == meshes).collect()
+    }
+
+    /// The loads of the sweep, from the one load of the plan. `None` after a problem.
+    pub(super) fn loads(
+        &self,
+        problems: &mut Problems,
+        written: Vec<PlacedLoad>,
+        workload: &Workload,
+    ) -> Option<VariedLoads> {
+        let before = problems.list().len();
+        let factors = self.of(false);
+        let [base] = &written[..] else {
+            let found = format!("found `vary` with {} loads", written.len());
+            problems
+                .add(self.location, found)
+                .expected("one load")
+                .help("vary the rate or the connections: `vary: {rate: [100, 200]}`");
+            return None;
+        };
+        for factor in &factors {
+            check_workload(problems, factor, workload, &base.load);
+        }
+        if problems.list().len() > before {
+            return None;
+        }
+        let mut all: Vec<(PlacedLoad, Workload, Levels)> = Vec::new();
+        for combination in combinations(self.design, &factors) {
+            let (mut load, mut own) = (base.load.clone(), workload.clone());
+            let mut levels = Levels::new();
+            let mut location = base.location;
+            let mut connections_location = base.connections_location;
+            for (factor, i) in factors.iter().zip(&combination) {
+                let level = &factor.levels[*i];
+                level.value.apply(&mut load, &mut own);
+                levels.insert(factor.kind, level.value.level().label);
+                if *i > 0 {
+                    location = level.location;
+                }
+                if factor.kind == FactorKind::Connections {
+                    connections_location = level.location;
+                }
+            }
+            if !factors.is_empty() {
+                load.name = name(self.design, &factors, &combination);
+            }
+            loads::check(problems, &load, location);
+            if let Err(error) = own.graph.validate() {
+                let found = format!("the workload of `{}` is invalid: {error}", load.name);
+                problems.add_message(location, &found);
+            }
+            let load = PlacedLoad {
+                load,
+                location,
+                connections_location,
+            };
+            all.push((load, own, levels));
+        }
+        let workload = all.first()?.1.clone();
+        let mut sweep = Sweep {
+            design: self.design,
+            factors: self.factors.iter().map(Varied::factor).collect(),
+            loads: BTreeMap::new(),
+            meshes: BTreeMap::new(),
+            workloads: BTreeMap::new(),
+        };
+        let mut loads = Vec::new();
+        for (load, own, levels) in all {
+            let name = load.load.name.clone();
+            if own != workload {
+                sweep.workloads.insert(name.clone(), own);
+            }
+            sweep.loads.insert(name, levels);
+            loads.push(load);
+        }
+        let varied = VariedLoads {
+            loads,
+            workload,
+            sweep,
+        };
+        (problems.list().len() == before).then_some(varied)
+    }
+
+    /// The meshes of the sweep: those with settings that vary once for each combination of levels.
+    /// `None` after a problem.
+    pub(super) fn meshes(
+        &self,
+        problems: &mut Problems,
+        written: Vec<Spanned<Mesh>>,
+    ) -> Option<VariedMeshes> {
+        let factors = self.of(true);
+        let Some(first) = factors.first() else {
+            return Some((written, BTreeMap::new()));
+        };
+        let has_settings = |m: &Mesh| m.data_plane == DataPlaneKind::EnvoySidecar;
+        if !written.iter().any(|m| has_settings(&m.value)) {
+            let found = format!(
+                "no mesh of the plan has the setting `{}`",
+                first.kind.short()
+            );
+            problems
+                .add(first.location, found)
+                .expected("a mesh that tare configures, such as `envoy`");
+            return None;
+        }
+        let (mut meshes, mut swept) = (Vec::new(), BTreeMap::new());
+        for Spanned {
+            value: mesh,
+            location,
+        } in written
+        {
+            if !has_settings(&mesh) {
+                meshes.push(Spanned {
+                    value: mesh,
+                    location,
+                });
+                continue;
+            }
+            for combination in combinations(self.design, &factors) {
+                let mut value = mesh.clone();
+                let mut levels = Levels::new();
+                for (factor, i) in factors.iter().zip(&combination) {
+                    factor.levels[*i].value.apply_to_mesh(&mut value.settings);
+                    levels.insert(factor.kind, factor.levels[*i].value.level().label);
+                }
+                // The same settings as in the mesh's file have the same name.
+                if value.settings != mesh.settings {
+                    let words = name(Design::Full, &factors, &combination);
+                    value.name = format!("{}[{words}]", mesh.name);
+                    value.title = format!("{} [{words}]", mesh.title);
+                }
+                let of = SweptMesh {
+                    mesh: mesh.name.clone(),
+                    levels,
+                };
+                swept.insert(value.name.clone(), of);
+                meshes.push(Spanned { value, location });
+            }
+        }
+        Some((meshes, swept))
+    }
+}
+
+/// The indices of the levels of each combination; the first has all anchors.
+fn combinations(design: Design, factors: &[&Varied]) -> Vec<Vec<usize>> {
+    let anchor = vec![0; factors.len()];
+    let mut all = vec![anchor.clone()];
+    for (f, factor) in factors.iter().enumerate() {
+        let from = match design {
+            Design::OneAtATime => vec![anchor.clone()],
+            Design::Full => all.clone(),
+        };
+        for level in 1..factor.levels.len() {
+            all.extend(from.iter().cloned().map(|mut combination| {
+                combination[f] = level;
+                combination
+            }));
+        }
+    }
+    all
+}
+
+/// The name of a combination: its levels or, where factors vary alone, the level that is no anchor.
+fn name(design: Design, factors: &[&Varied], combination: &[usize]) -> String {
+    let alone = design == Design::OneAtATime && factors.len() > 1;
+    let both = factors.iter().zip(combination);
+    let parts = both.filter(|(_, i)| !alone || **i > 0).map(|(factor, i)| {
+        let label = factor.levels[*i].value.level().label;
+        format!("{}={label}", factor.kind.short())
+    });
+    let parts: Vec<String> = parts.collect();
+    match parts.is_empty() {
+        true => "anchor".to_owned(),
+        false => parts.join(","),
+    }
+}
+
+/// Checks that the workload and the load have what the factor changes.
+fn check_workload(problems: &mut Problems, factor: &Varied, workload: &Workload, load: &Load) {
+    let Some(why) = missing(factor.kind, workload, load) else {
+        return;
+    };
+    let possible = FactorKind::ALL
+        .into_iter()
+        .filter(|k| !k.is_of_mesh() && missing(*k, workload, load).is_none());
+    let possible: Vec<&str> = possible.map(FactorKind::key).collect();
+    problems
+        .add(
+            factor.location,
+            format!("`{}` cannot vary: {why}", factor.kind.key()),
+        )
+        .expected(format!("one of {}", possible.join(", ")));
+}
+
+impl Varied {
+    fn factor(&self) -> Factor {
+        Factor {
+            kind: self.kind,
+            levels: self.levels.iter().map(|l| l.value.level()).collect(),
+        }
+    }
+}
