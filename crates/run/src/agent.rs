@@ -1,6 +1,7 @@
-//! The sampler, which is the worker behind `tare agent`. It reads CPU, run-queue delay, memory and
-//! hardware counters of the watched processes and of the machine at the edges of the measured window and at each second between,
-//! and disturbs the measurement as little as possible.
+//! The sampler, which is the worker behind `tare agent`. It reads CPU, run-queue delay and memory of the
+//! watched processes, and the state of the machine, at the edges of the measured window and at each
+//! second between; hardware counters only at the edges. It disturbs the measurement as little as
+//! possible.
 
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

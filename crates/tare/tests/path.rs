@@ -7,6 +7,11 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+/// Trials of each mesh.
+const BLOCKS: f64 = 2.0;
+/// Connections of the plan's load.
+const CONNECTIONS: f64 = 16.0;
+
 fn array<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
     value[key].as_array().unwrap_or_else(|| panic!("no {key}"))
 }
@@ -69,7 +74,6 @@ fn parts_add_up(decomposition: &Value) {
     };
     let sum = mean("client") + mean("server") + mean("interaction");
     assert!((sum - mean("whole")).abs() < 1.0, "{decomposition}");
-    assert!(mean("entry").is_finite() && mean("mutual_tls").is_finite());
 }
 
 /// The caller's view contains the callee's view of the same calls.
@@ -79,8 +83,10 @@ fn edges_are_those_of_the_graph(edges: &[Value]) {
         let p50 = |side: &str| edge[side]["p50"].as_u64().unwrap();
         assert!(p50("caller") > p50("callee"), "{edge}");
         let counted = |side: &str| edge[side]["count"].as_f64().unwrap();
-        let share = counted("callee") / counted("caller");
-        assert!((0.8..1.25).contains(&share), "{edge}");
+        // A call on its way as the window starts or ends is in one view only: at each of these times
+        // at most one for each connection of the generator.
+        let apart = (counted("callee") - counted("caller")).abs();
+        assert!(apart <= BLOCKS * CONNECTIONS, "{edge}");
         assert_eq!(edge["added_ns"].is_null(), edge["mesh"] == "bare", "{edge}");
     }
 }
@@ -96,6 +102,6 @@ fn sidecars_are_where_they_were_placed(services: &[Value]) {
         };
         assert_eq!(service["sidecar_cores"].is_object(), expected, "{service}");
         let cpu = service["application_cores"]["value"].as_f64().unwrap();
-        assert!(cpu >= 0.0 && service["application_bytes"]["value"].as_f64() > Some(0.0));
+        assert!(cpu > 0.0 && service["application_bytes"]["value"].as_f64() > Some(0.0));
     }
 }

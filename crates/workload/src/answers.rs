@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
+use tare_model::calls::ANSWERED_PATH;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::body::Body;
@@ -16,9 +17,6 @@ use crate::error::WorkloadError;
 use crate::front;
 use crate::protocol::grpc::unary;
 use crate::worker;
-
-/// Path that answers with the number of calls so far.
-const CALLS_PATH: &str = "/tare/calls";
 
 /// Listens on `listen` and answers calls until SIGTERM or SIGINT.
 ///
@@ -42,26 +40,21 @@ pub fn run_answers(listen: &str) -> Result<(), WorkloadError> {
 
 async fn accept(listener: TcpListener, stopped: watch::Receiver<()>) {
     let calls = Arc::new(AtomicU64::new(0));
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, or the peer has disconnected: continue with the next.
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            continue;
-        };
-        let _ = stream.set_nodelay(true);
-        let (calls, mut stopped) = (calls.clone(), stopped.clone());
-        tokio::spawn(async move {
+    front::accept(listener, stopped, move |stream, mut stop| {
+        let calls = calls.clone();
+        async move {
             let service = service_fn(move |request| answer(calls.clone(), request));
-            front::serve(stream, service, stopped.changed()).await;
-        });
-    }
+            front::serve(stream, service, stop.changed()).await;
+        }
+    })
+    .await;
 }
 
 async fn answer(
     calls: Arc<AtomicU64>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    if request.method() == Method::GET && request.uri().path() == CALLS_PATH {
+    if request.method() == Method::GET && request.uri().path() == ANSWERED_PATH {
         let count = calls.load(Ordering::Relaxed).to_string();
         return Ok(Response::new(Body::new(count)));
     }
@@ -108,7 +101,7 @@ mod tests {
         let io = connect().await;
         let (mut http, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
         tokio::spawn(connection);
-        let request = Request::get(CALLS_PATH)
+        let request = Request::get(ANSWERED_PATH)
             .body(Empty::<Bytes>::new())
             .unwrap();
         let response = http.send_request(request).await.unwrap();

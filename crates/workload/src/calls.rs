@@ -107,11 +107,20 @@ pub(crate) struct Answering {
     pub(crate) started: Instant,
 }
 
-/// A response body that counts its call when the connection has taken all of it and drops it.
+/// A response body that counts its call when the connection has taken all of it and drops it. A
+/// response that was cut off is not counted.
 #[derive(Debug)]
 pub(crate) struct Timed<B> {
-    pub(crate) body: B,
-    pub(crate) call: Option<Answering>,
+    body: B,
+    call: Option<Answering>,
+    taken: bool,
+}
+
+impl<B: Body> Timed<B> {
+    pub(crate) fn new(body: B, call: Option<Answering>) -> Self {
+        let taken = body.is_end_stream();
+        Self { body, call, taken }
+    }
 }
 
 impl<B: Body + Unpin> Body for Timed<B> {
@@ -122,7 +131,13 @@ impl<B: Body + Unpin> Body for Timed<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.taken |= match &frame {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(frame))) => frame.is_trailers() || self.body.is_end_stream(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
+        };
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -136,7 +151,7 @@ impl<B: Body + Unpin> Body for Timed<B> {
 
 impl<B> Drop for Timed<B> {
     fn drop(&mut self) {
-        if let Some(call) = &self.call {
+        if let Some(call) = self.call.as_ref().filter(|_| self.taken) {
             call.latencies.record(&call.endpoint, call.started);
         }
     }
@@ -159,8 +174,11 @@ mod tests {
         let hour = 3_600_000_000_000;
         window.announce(unix_ns() + hour, hour).unwrap();
         assert!(window.start().is_none() && window.is_known());
-        window.announce(unix_ns() + 20_000_000, hour).unwrap();
-        std::thread::sleep(Duration::from_millis(25));
+        let soon = unix_ns() + 1_000_000_000;
+        window.announce(soon, hour).unwrap();
+        while unix_ns() <= soon + 1_000_000 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         assert!(window.start().is_some());
     }
 
@@ -181,6 +199,56 @@ mod tests {
         );
         latencies.clear();
         assert_eq!(counts(&latencies), []);
+    }
+
+    #[tokio::test]
+    async fn only_complete_responses_are_counted() {
+        use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+        use hyper::body::Bytes;
+
+        let latencies = Arc::new(Latencies::default());
+        let answering = || {
+            Some(Answering {
+                latencies: latencies.clone(),
+                endpoint: "/".to_owned(),
+                started: Instant::now(),
+            })
+        };
+        let counted = || latencies.of("web").first().map_or(0, |c| c.latency.count);
+        let body = || Full::new(Bytes::from_static(b"body"));
+        drop(Timed::new(body(), answering()));
+        assert_eq!(counted(), 0, "nothing was taken");
+        // The connection may drop a body without asking whether there is more.
+        let mut whole = Timed::new(body(), answering());
+        whole.frame().await.unwrap().unwrap();
+        drop(whole);
+        assert_eq!(counted(), 1);
+        drop(Timed::new(Empty::<Bytes>::new(), answering()));
+        assert_eq!(counted(), 2, "without a body");
+
+        let frames = |end: bool| {
+            let part = Frame::data(Bytes::from_static(b"part"));
+            let trailers = end.then(|| Frame::trailers(hyper::HeaderMap::new()));
+            let frames = [part]
+                .into_iter()
+                .chain(trailers)
+                .map(Ok::<_, std::io::Error>);
+            StreamBody::new(futures_util::stream::iter(frames.collect::<Vec<_>>()))
+        };
+        let mut reset = Timed::new(frames(true), answering());
+        reset.frame().await.unwrap().unwrap();
+        drop(reset);
+        assert_eq!(counted(), 2, "the trailers are missing");
+        let mut grpc = Timed::new(frames(true), answering());
+        grpc.frame().await.unwrap().unwrap();
+        grpc.frame().await.unwrap().unwrap();
+        drop(grpc);
+        assert_eq!(counted(), 3);
+        Timed::new(frames(false), answering())
+            .collect()
+            .await
+            .unwrap();
+        assert_eq!(counted(), 4, "read to its end");
     }
 
     /// Prints what timing adds to a call; docs/path.md states it.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use hyper::Response;
+use hyper::body::Body;
 use tare_model::calls::ServiceCalls;
 use tare_model::graph::{App, Service};
 use tare_model::worker::WorkloadSpec;
@@ -79,7 +80,7 @@ impl Node {
 
     /// Counts a response to a request for `endpoint`. The result counts its latency as well, if it is
     /// successful and the request `started` in the window.
-    pub(crate) fn answered<B>(
+    pub(crate) fn answered<B: Body>(
         &self,
         endpoint: &str,
         ok: bool,
@@ -92,7 +93,7 @@ impl Node {
             endpoint: endpoint.to_owned(),
             started,
         });
-        response.map(|body| Timed { body, call })
+        response.map(|body| Timed::new(body, call))
     }
 
     /// Starts to time the calls of a window.

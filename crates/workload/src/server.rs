@@ -54,7 +54,12 @@ impl Server {
             .service(&spec.service)
             .map_or(ServiceProtocol::Http, |s| s.protocol);
         let (stop, stopped) = watch::channel(());
-        tokio::spawn(front::accept(listener, node.clone(), protocol, stopped));
+        tokio::spawn(front::accept_node(
+            listener,
+            node.clone(),
+            protocol,
+            stopped,
+        ));
         let server = Self {
             node,
             address,

@@ -5,6 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::hist::HistogramWire;
 
+/// Path at which a service starts to time its calls: `?start_unix_ns=...&window_ns=...`. It answers
+/// 409 if the window has already started.
+pub const WINDOW_PATH: &str = "/tare/window";
+/// Path at which a service answers with its [`ServiceCalls`]; 404 without a window.
+pub const CALLS_PATH: &str = "/tare/calls";
+/// Path at which a service of a feature, such as an authorizer, answers with the number of calls
+/// that it has answered.
+pub const ANSWERED_PATH: &str = "/tare/answered";
+
 /// `calls.json` of a trial: the calls that the services made and received in the measured window,
 /// merged over the instances. It has the calls of every service, or does not exist.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

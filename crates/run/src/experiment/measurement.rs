@@ -131,9 +131,9 @@ impl Measurement {
                     Some(line) => {
                         writer.load(&line)?;
                         if let Some(spec) = self.load_line(&line, observer, deployment) {
-                            self.time_calls(&spec, environment, deployment, findings).await;
                             let agent = WorkerSpec::Agent(spec.clone());
                             let agent = environment.start(deployment, agent, writer.path()).await?;
+                            self.time_calls(&spec, environment, deployment, findings).await;
                             self.agent = Some((agent, spec));
                             agent_open = true;
                         }
@@ -199,7 +199,7 @@ impl Measurement {
         None
     }
 
-    /// Asks the services to time their calls in the window.
+    /// Asks the services to time their calls in the window, until the window starts.
     async fn time_calls<E: Environment>(
         &mut self,
         window: &AgentSpec,
@@ -208,9 +208,14 @@ impl Measurement {
         findings: &mut Findings,
     ) {
         let (start, length) = (window.window_start_unix_ns, window.window_ns);
-        match environment.time_calls(deployment, start, length).await {
-            Ok(()) => self.calls_timed = true,
-            Err(error) => findings.untimed(error.to_string()),
+        let left = Duration::from_nanos(start.saturating_sub(unix_ns()));
+        let asked = environment.time_calls(deployment, start, length);
+        match tokio::time::timeout(left, asked).await {
+            Ok(Ok(())) => self.calls_timed = true,
+            Ok(Err(error)) => findings.untimed(error.to_string()),
+            Err(_) => {
+                findings.untimed("not all services answered before the window started".into())
+            }
         }
     }
 

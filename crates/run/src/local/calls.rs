@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use tare_model::calls::{CallLatency, ServiceCalls};
+use tare_model::calls::{CALLS_PATH, CallLatency, ServiceCalls, WINDOW_PATH};
 use tare_model::graph::ServiceProtocol;
 use tare_stats::{Histogram, WireError};
 
@@ -18,7 +18,7 @@ pub(super) async fn announce(
     start_unix_ns: u64,
     window_ns: u64,
 ) -> Result<(), EnvironmentError> {
-    let path = format!("/tare/window?start_unix_ns={start_unix_ns}&window_ns={window_ns}");
+    let path = format!("{WINDOW_PATH}?start_unix_ns={start_unix_ns}&window_ns={window_ns}");
     let asks = topology
         .services()
         .map(async |(pod, service)| get(pod, service, &path).await);
@@ -28,7 +28,7 @@ pub(super) async fn announce(
 /// Returns the calls of every service, merged over the instances, in the order of the graph.
 pub(super) async fn collect(topology: &Topology) -> Result<Vec<ServiceCalls>, EnvironmentError> {
     let asks = topology.services().map(async |(pod, service)| {
-        let body = get(pod, service, "/tare/calls").await?;
+        let body = get(pod, service, CALLS_PATH).await?;
         serde_json::from_slice(&body).map_err(|e| missing(pod, &e.to_string()))
     });
     let parts: Vec<ServiceCalls> = try_join_all(asks).await?;

@@ -10,7 +10,7 @@ use futures_util::TryStreamExt as _;
 use futures_util::stream;
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout;
-use tare_model::mesh::{DataPlaneKind, Mesh, Mtls};
+use tare_model::mesh::{Mesh, Mtls};
 use tare_model::plan::{Plan, Workload};
 use tare_model::record::WorkloadRecord;
 use tare_model::trial::TrialSpec;
@@ -295,7 +295,7 @@ fn topology(local: &Local, workload: &Workload) -> Result<Topology, EnvironmentE
 }
 
 pub(super) fn has_sidecars(mesh: &Mesh) -> bool {
-    mesh.data_plane == DataPlaneKind::EnvoySidecar
+    Sides::of(mesh).0.is_some()
 }
 
 /// Returns the path of an admin socket. Its length is checked here, because Envoy fails on a path

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use futures_util::future::{join_all, try_join_all};
+use tare_model::calls::ANSWERED_PATH;
 use tare_model::mesh::{CounterProof, Feature, FeatureProof, Growth, Mesh, RequestProof};
 use tare_model::plan::Plan;
 use tare_model::trial::Proof;
@@ -16,8 +17,6 @@ use crate::envoy::admin::{self, Stats};
 use crate::envoy::config::{INBOUND, OUTBOUND};
 use crate::envoy::feature::ProxyFeature;
 
-/// The path at which a service of a feature answers with the number of its calls; see `tare workload`.
-const CALLS_PATH: &str = "/tare/calls";
 /// Third octet of the addresses of services; no pod has it.
 const SERVICES_OCTET: u8 = 254;
 
@@ -188,9 +187,10 @@ fn unread(found: &str) -> Proof {
 /// When the request fails.
 pub(super) async fn calls(at: SocketAddrV4) -> Result<u64, ProbeError> {
     let http = tare_model::graph::ServiceProtocol::Http;
-    let response = probe::get_at(at, http, None, "service", CALLS_PATH).await?;
+    let response = probe::get_at(at, http, None, "service", ANSWERED_PATH).await?;
     let text = response.text();
-    let unexpected = |_| ProbeError::Answer(format!("unexpected response of {CALLS_PATH}: {text}"));
+    let unexpected =
+        |_| ProbeError::Answer(format!("unexpected response of {ANSWERED_PATH}: {text}"));
     text.parse().map_err(unexpected)
 }
 
@@ -199,7 +199,8 @@ async fn answers(topology: &Topology, request: &RequestProof) -> Vec<Result<u16,
     let asks = topology.services().map(async |(pod, service)| {
         let (protocol, authority) = (service.protocol, service.authority());
         let RequestProof { headers, path, .. } = request;
-        let response = probe::get_with(pod.inbound(), protocol, headers, &authority, path).await;
+        let response =
+            probe::get_with(pod.inbound(), protocol, None, headers, &authority, path).await;
         response.map(|r| r.status)
     });
     join_all(asks).await

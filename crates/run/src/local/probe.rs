@@ -101,24 +101,14 @@ pub async fn get_at(
     authority: &str,
     path: &str,
 ) -> Result<Response, ProbeError> {
-    ask(address, protocol, tls, &NO_HEADERS, authority, path).await
+    get_with(address, protocol, tls, &NO_HEADERS, authority, path).await
 }
 
-/// Sends GET with further headers to an address in the given protocol, without TLS.
+/// Sends GET with further headers to an address, as [`get_at`] does without them.
 ///
 /// # Errors
 /// When the connection fails, or no complete response arrives in time.
 pub(crate) async fn get_with(
-    address: SocketAddrV4,
-    protocol: ServiceProtocol,
-    headers: &Headers,
-    authority: &str,
-    path: &str,
-) -> Result<Response, ProbeError> {
-    ask(address, protocol, None, headers, authority, path).await
-}
-
-async fn ask(
     address: SocketAddrV4,
     protocol: ServiceProtocol,
     tls: Option<Tls>,

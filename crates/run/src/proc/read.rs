@@ -46,8 +46,8 @@ impl Process {
         }
     }
 
-    /// Returns CPU, run-queue delay and memory; `None` when the process has ended, even if it was not waited for
-    /// yet.
+    /// Returns CPU, run-queue delay and memory; `None` when the process has ended, even if it was not
+    /// waited for yet.
     ///
     /// CPU comes from the clock of the process, in nanoseconds. If that clock cannot be read, it
     /// comes from `/proc/PID/stat`, in ticks of 10 ms.

@@ -4,8 +4,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
+
+use tare_model::calls::{CALLS_PATH, WINDOW_PATH};
 
 use crate::app::Synthetic;
 use crate::calls::Timed;
@@ -49,8 +51,8 @@ pub(super) async fn answer(
 }
 
 /// A response that is not timed.
-pub(super) fn untimed<B>(response: Response<B>) -> Response<Timed<B>> {
-    response.map(|body| Timed { body, call: None })
+pub(super) fn untimed<B: Body>(response: Response<B>) -> Response<Timed<B>> {
+    response.map(|body| Timed::new(body, None))
 }
 
 /// Answers the probes, which every node has over HTTP; `None` for other paths.
@@ -58,8 +60,8 @@ pub(super) async fn probe(node: &Node, request: &Request<Incoming>) -> Option<Re
     match request.uri().path() {
         probes::READY => Some(probes::ready(node)),
         probes::HTTP_ECHO => Some(probes::http_echo(node, request).await),
-        probes::WINDOW => Some(probes::window(node, request)),
-        probes::CALLS => Some(probes::calls(node)),
+        WINDOW_PATH => Some(probes::window(node, request)),
+        CALLS_PATH => Some(probes::calls(node)),
         _ => None,
     }
 }

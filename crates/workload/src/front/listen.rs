@@ -11,7 +11,7 @@ use hyper_util::server::conn::auto;
 use tare_model::graph::ServiceProtocol;
 use tare_model::limits::STREAMS_MAX;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::node::Node;
@@ -19,14 +19,15 @@ use crate::protocol::WINDOW_BYTES;
 
 use super::{grpc, http};
 
-/// Serves connections until `stop` changes; they then end after their requests in flight.
+/// Passes connections to `serve` until `stop` changes; they then end after their requests in flight.
 /// Every task holds a receiver of `stop`, so the server has ended when all receivers are dropped.
-pub(crate) async fn accept(
+pub(crate) async fn accept<F>(
     listener: TcpListener,
-    node: Arc<Node>,
-    protocol: ServiceProtocol,
     mut stop: watch::Receiver<()>,
-) {
+    serve: impl Fn(TcpStream, watch::Receiver<()>) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -38,8 +39,20 @@ pub(crate) async fn accept(
             continue;
         };
         let _ = stream.set_nodelay(true);
-        let (node, mut stop) = (node.clone(), stop.clone());
-        tokio::spawn(async move {
+        tokio::spawn(serve(stream, stop.clone()));
+    }
+}
+
+/// Serves the connections of a node until `stop` changes.
+pub(crate) async fn accept_node(
+    listener: TcpListener,
+    node: Arc<Node>,
+    protocol: ServiceProtocol,
+    stop: watch::Receiver<()>,
+) {
+    accept(listener, stop, move |stream, mut stop| {
+        let node = node.clone();
+        async move {
             let stopped = stop.changed();
             match protocol {
                 ServiceProtocol::Http => {
@@ -51,8 +64,9 @@ pub(crate) async fn accept(
                     serve(stream, service, stopped).await;
                 }
             }
-        });
-    }
+        }
+    })
+    .await;
 }
 
 /// Serves one connection until it ends, or until `stop` completes and its requests in flight are

@@ -6,5 +6,5 @@ mod http;
 mod listen;
 mod probes;
 
-pub(crate) use listen::{accept, serve};
+pub(crate) use listen::{accept, accept_node, serve};
 pub(crate) use probes::probe;

@@ -21,10 +21,6 @@ pub(super) const READY: &str = "/tare/ready";
 /// Returns the request as received, as JSON. `?via=emoji` forwards the request to that
 /// upstream, `?via=reviews,ratings` to an upstream of that upstream.
 pub(super) const HTTP_ECHO: &str = "/tare/echo";
-/// Starts to time calls: `?start_unix_ns=...&window_ns=...`. 409 if the window has already started.
-pub(super) const WINDOW: &str = "/tare/window";
-/// The timed calls, as JSON; 404 without a window.
-pub(super) const CALLS: &str = "/tare/calls";
 /// The standard health service, which corresponds to [`READY`].
 pub(super) const HEALTH: &str = "grpc.health.v1.Health";
 /// Corresponds to [`HTTP_ECHO`]; the message is the value of `via`.

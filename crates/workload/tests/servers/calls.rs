@@ -62,7 +62,7 @@ fn unix_ns() -> u64 {
 
 /// Announces a window that starts soon, and waits until it has started.
 async fn announce(services: &[SocketAddr]) {
-    let start = unix_ns() + 200 * MS_NS;
+    let start = unix_ns() + 2_000 * MS_NS;
     let path = format!(
         "/tare/window?start_unix_ns={start}&window_ns={}",
         3_600_000 * MS_NS
