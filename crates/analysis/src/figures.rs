@@ -1,7 +1,7 @@
 //! Numbers as text, the same in tables, on pages and in answers. Units are written out. The width
 //! of an interval decides the number of digits.
 
-use tare_model::summary::{MoreBlocks, Ratio};
+use tare_model::summary::{Estimate, MoreBlocks, Ratio};
 
 /// A duration in nanoseconds with a unit and three significant digits: `412 µs`, `1.92 ms`,
 /// `12.4 s`.
@@ -29,6 +29,14 @@ fn duration_unit(ns: f64) -> (f64, &'static str) {
 #[must_use]
 pub fn ms(ns: f64) -> String {
     significant(ns / 1e6)
+}
+
+/// A difference in nanoseconds as signed milliseconds with its interval and no unit:
+/// `+1.9 (1.7 to 2.1)`.
+#[must_use]
+pub fn ms_interval(e: &Estimate) -> String {
+    let [low, high] = [e.low, e.high].map(|end| end.map(|ns| ns / 1e6));
+    signed(e.value, interval(e.value / 1e6, low, high, ""))
 }
 
 /// Adds a plus sign to the text of a value if the value is above zero.
@@ -343,6 +351,13 @@ mod tests {
         );
         assert_eq!(interval(0.01, Some(-3.4), Some(3.6), ""), "0 (-3 to 4)");
         assert_eq!(interval(1.9234, None, None, "ms"), "1.92 ms");
+        let added = Estimate {
+            value: 1_923_400.0,
+            low: Some(1.71e6),
+            high: Some(2.14e6),
+            runs: Vec::new(),
+        };
+        assert_eq!(ms_interval(&added), "+1.9 (1.7 to 2.1)");
     }
 
     #[test]

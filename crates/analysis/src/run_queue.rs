@@ -43,10 +43,10 @@ pub(crate) fn per_request_ns(resources: &Resources, achieved_rps: f64) -> Option
     Some(delay_ns(resources)? / requests).filter(|ns| ns.is_finite())
 }
 
-/// `its processes waited 12.0 ms for a core per second of their CPU time`.
+/// `its processes waited for a core for 12.0 ms per second of their CPU time`.
 pub(crate) fn words(share: f64) -> String {
     let time = figures::duration(share * 1e9);
-    format!("its processes waited {time} for a core per second of their CPU time")
+    format!("its processes waited for a core for {time} per second of their CPU time")
 }
 
 fn delay_ns(resources: &Resources) -> Option<f64> {
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(
             found(0.40, 0.20),
             [
-                "its processes waited 400 ms for a core per second of their CPU time, 4.00 times the \
+                "its processes waited for a core for 400 ms per second of their CPU time, 4.00 times the \
               median of its other trials at this load; per second, other processes and the \
               hypervisor took 190 ms more; some process of the machine waited in 34 % of the window"
             ]
@@ -280,7 +280,7 @@ mod tests {
         };
         let others = "processes outside the trial used 0.10 of 2 cores, the trial itself 0.50, \
                       interrupts 0.40";
-        let wait = "; its processes waited 12.0 ms for a core per second of their CPU time";
+        let wait = "; its processes waited for a core for 12.0 ms per second of their CPU time";
         assert_eq!(waited(Some(6_000_000), 0.0), format!("{others}{wait}"));
         assert_eq!(waited(None, 0.0), others);
         let stolen = format!("the hypervisor took 0.20 of 2 cores{wait}");

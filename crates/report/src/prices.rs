@@ -1,7 +1,9 @@
 //! Words of the price list of features, which the terminal and the page share.
 
 use tare_analysis::figures;
-use tare_model::summary::{Estimate, FeaturePrice, Outcome, Price, PriceList, Summary};
+use tare_model::summary::{
+    Answer, Cell, Estimate, FeaturePrice, Outcome, Price, PriceList, Summary,
+};
 
 /// What is shown of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,41 +26,25 @@ pub(crate) fn of(feature: &FeaturePrice) -> [(Option<&Price>, Shown); 4] {
     ]
 }
 
-/// Returns a figure and its interval, which is empty with a single block.
+/// Returns a figure and its interval, which has the unit of the figure and is empty with a single block:
+/// `+92 µs` and `51 to 133`. A ratio has no `x`.
 pub(crate) fn text(price: &Price, shown: Shown) -> (String, String) {
-    let added = |words: fn(f64) -> String| {
-        let Some(added) = &price.added else {
-            return ("-".to_owned(), String::new());
-        };
-        let interval = added.low.zip(added.high).map(|ends| between(ends, words));
-        (
-            figures::signed(added.value, words(added.value)),
-            interval.unwrap_or_default(),
-        )
-    };
-    match shown {
-        Shown::Ratio => {
-            let text = figures::ratio_short(price.ratio, price.low, price.high);
-            match text.split_once(" (") {
-                Some((ratio, interval)) => (
-                    format!("x{ratio}"),
-                    interval.trim_end_matches(')').to_owned(),
-                ),
-                None => (format!("x{text}"), String::new()),
+    let added = |unit: &str| {
+        price.added.as_ref().map_or("-".to_owned(), |e| {
+            let text = figures::amount_interval(e.value, e.low, e.high, unit);
+            match text.starts_with("0 ") {
+                true => text,
+                false => figures::signed(e.value, text),
             }
-        }
-        Shown::Cpu => added(figures::duration),
-        Shown::Memory => added(figures::bytes),
-    }
-}
-
-/// Two figures with one unit if they have the same: `412 to 523 µs`.
-fn between((low, high): (f64, f64), words: fn(f64) -> String) -> String {
-    let (low, high) = (words(low), words(high));
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((low, unit)), Some((_, other))) if unit == other => format!("{low} to {high}"),
-        _ => format!("{low} to {high}"),
-    }
+        })
+    };
+    let text = match shown {
+        Shown::Ratio => figures::ratio_short(price.ratio, price.low, price.high),
+        Shown::Cpu => added("ns"),
+        Shown::Memory => added("bytes"),
+    };
+    let (value, interval) = text.split_once(" (").unwrap_or((&text, ""));
+    (value.to_owned(), interval.trim_end_matches(')').to_owned())
 }
 
 /// Returns the length of the bar of a figure, in any unit: what the feature adds, at least 0.
@@ -70,13 +56,56 @@ pub(crate) fn length(price: &Price, shown: Shown) -> f64 {
     added.max(0.0)
 }
 
-/// Returns the outcome: `higher`, `lower`, `the same within the margin` or `not resolved`.
+/// Returns the outcome: `higher`, `lower`, `the same within the margin`, `not resolved` or `no answer`.
 pub(crate) fn outcome(price: &Price) -> &'static str {
     match price.outcome {
-        Outcome::Different if price.ratio > 1.0 => "higher",
-        Outcome::Different => "lower",
-        outcome => outcome.words(),
+        None => "no answer",
+        Some(Outcome::Different) if price.ratio > 1.0 => "higher",
+        Some(Outcome::Different) => "lower",
+        Some(outcome) => outcome.words(),
     }
+}
+
+/// Returns the answer about a feature; `None` if the summary has none.
+pub(crate) fn answer<'a>(summary: &'a Summary, feature: &FeaturePrice) -> Option<&'a Answer> {
+    summary.answers.iter().find(|a| a.mesh == feature.mesh)
+}
+
+/// What is shown of an answer.
+pub(crate) struct Shortened<'a> {
+    pub(crate) answer: &'a Answer,
+    /// Whether its sentence is shown; else only what qualifies it.
+    pub(crate) sentence: bool,
+}
+
+/// Returns the answers that are shown: without a price list all of them. A price list has the figures of
+/// its features in fewer words, so it leaves of them those without figures, those of features that
+/// reached a limit, and what qualifies the others.
+pub(crate) fn answers<'a>(summary: &'a Summary) -> Vec<Shortened<'a>> {
+    let shown = |answer: &'a Answer| {
+        let list = summary.price_list.as_ref();
+        let is_listed = |l: &&PriceList| l.features.iter().any(|f| f.mesh == answer.mesh);
+        let Some(list) = list.filter(is_listed) else {
+            return Some(Shortened {
+                answer,
+                sentence: true,
+            });
+        };
+        let own = |c: &&Cell| c.mesh == answer.mesh && c.load == answer.load;
+        let cell = summary.cells.iter().find(own);
+        let limited = cell.is_some_and(|c| c.saturation.is_some());
+        let sentence = list.no_answer.is_none() && (answer.outcome.is_none() || limited);
+        (sentence || answer.caution.is_some()).then_some(Shortened { answer, sentence })
+    };
+    summary.answers.iter().filter_map(shown).collect()
+}
+
+/// Returns why the list states no outcomes, in a sentence.
+pub(crate) fn no_answer(list: &PriceList) -> Option<String> {
+    let why = list.no_answer.as_ref()?;
+    Some(format!(
+        "No answer, because {why}. The figures below are no prices of the features."
+    ))
 }
 
 /// Returns the name of a feature: that of its mesh without the part before the slash.
@@ -88,14 +117,17 @@ pub(crate) fn name(mesh: &str) -> &str {
 pub(crate) fn legend(summary: &Summary, list: &PriceList) -> String {
     let confidence = format!("{:.0} %", summary.confidence * 100.0);
     let own = |e: &Option<Estimate>, words: fn(f64) -> String| {
-        e.as_ref().map_or("unknown".to_owned(), |e| words(e.value))
+        e.as_ref().map_or(String::new(), |e| {
+            format!(" ({} without a feature)", words(e.value))
+        })
     };
     format!(
-        "Each feature on against off on otherwise equal sidecars, by block, with {confidence} intervals. \
-         p50 and p99: latency of the whole request, as a ratio. CPU: what the feature adds to each hop, \
-         which is a pass of a request through a proxy ({} without a feature). Memory: what it adds to each proxy ({} without \
-         a feature). Outcomes of p50, p99 and CPU are corrected for all features together (Holm).",
-        own(&list.reference_request_ns, figures::duration),
+        "Sidecars with the feature are compared with those of {}, by block, with {confidence} intervals. p50 and \
+         p99: latency of the whole request with the feature, divided by that without it. CPU: CPU time that the feature \
+         adds to a hop, which is one pass of one request through one proxy{}. Memory: what the feature adds to a \
+         proxy{}. The outcomes of p50, p99 and CPU are corrected for all features together (Holm).",
+        list.reference,
+        own(&list.reference_hop_ns, figures::duration),
         own(&list.reference_proxy_bytes, figures::bytes),
     )
 }
@@ -109,7 +141,7 @@ mod tests {
             ratio: 1.2,
             low: Some(1.1),
             high: Some(1.3),
-            outcome,
+            outcome: Some(outcome),
             added: added.map(|(value, low, high)| Estimate {
                 value,
                 low: Some(low),
@@ -123,16 +155,12 @@ mod tests {
     fn a_figure_has_its_sign_and_its_interval_one_unit() {
         let micros = price(Outcome::Different, Some((12_300.0, -1_500.0, 26_000.0)));
         let both = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(
-            text(&micros, Shown::Cpu),
-            both("+12.3 µs", "-1.50 to 26.0 µs")
-        );
+        assert_eq!(text(&micros, Shown::Cpu), both("+12 µs", "-2 to 26"));
         let wide = price(Outcome::Same, Some((1e6, 9e5, 1.1e6)));
-        assert_eq!(
-            text(&wide, Shown::Cpu),
-            both("+1.00 ms", "900 µs to 1.10 ms")
-        );
-        assert_eq!(text(&wide, Shown::Ratio), both("x1.20", "1.10 to 1.30"));
+        assert_eq!(text(&wide, Shown::Cpu), both("+1.00 ms", "0.90 to 1.10"));
+        assert_eq!(text(&wide, Shown::Ratio), both("1.20", "1.10 to 1.30"));
+        let zero = price(Outcome::Same, Some((300.0, -9e3, 9.6e3)));
+        assert_eq!(text(&zero, Shown::Cpu), both("0 µs", "-9 to 10"));
         let none = price(Outcome::NotResolved, None);
         assert_eq!(text(&none, Shown::Memory), both("-", ""));
     }
@@ -143,6 +171,11 @@ mod tests {
         assert_eq!(length(&less, Shown::Memory), 0.0);
         assert!((length(&less, Shown::Ratio) - 0.2).abs() < 1e-12);
         assert_eq!(outcome(&less), "higher");
+        let none = Price {
+            outcome: None,
+            ..less
+        };
+        assert_eq!(outcome(&none), "no answer");
         assert_eq!(name("features/jwt"), "jwt");
     }
 }

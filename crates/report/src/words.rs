@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use tare_analysis::{cores, figures};
+use tare_analysis::{cores, disturbance, figures};
 use tare_model::plan::EnvironmentKind;
 use tare_model::summary::path::{Decomposition, Part};
 use tare_model::summary::{
-    Cell, Estimate, MachineState, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread,
-    Summary, TrialRow, TrialStatus,
+    Cell, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary, TrialRow,
+    TrialStatus,
 };
 use tare_model::verdict::Reason;
 use tare_model::worker::Plane;
@@ -39,7 +39,7 @@ pub(crate) fn load_of(summary: &Summary, name: &str) -> String {
 /// whether the machine changed. Sentences with their full stop.
 pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
     let mut sentences = vec![mesh_trials(&summary.mesh_trials)];
-    sentences.extend(mostly_disturbed(&summary.machine));
+    sentences.extend(mostly_disturbed(&summary.trials));
     sentences.extend(generator_share(summary));
     if summary.machine.changed {
         sentences.push(
@@ -61,35 +61,35 @@ pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
     sentences
 }
 
-/// Returns what disturbed most blocks; `None` if at most half of them were disturbed.
-fn mostly_disturbed(machine: &MachineState) -> Option<String> {
-    let words: Vec<&str> = machine
-        .disturbed_by
-        .iter()
-        .map(|reason| match reason {
-            Reason::HostStalled => "stalls of the host",
-            _ => "other users of the CPU",
-        })
-        .collect();
-    let (disturbed, all) = (machine.disturbed_blocks as usize, machine.blocks.len());
-    let blocks = match disturbed >= all {
+/// Returns what disturbed most blocks. `None` if at most half of them were disturbed: then no disturbed
+/// trial is used.
+fn mostly_disturbed(trials: &[TrialRow]) -> Option<String> {
+    let used = || trials.iter().filter(|t| t.status == TrialStatus::Used);
+    let all: BTreeSet<u32> = used().map(|t| t.block).collect();
+    let found = used().filter_map(|t| Some((t.block, disturbance(&t.verdict)?.reason)));
+    let named = found.map(|(block, reason)| match reason {
+        Reason::HostStalled => (block, "stalls of the host"),
+        _ => (block, "other users of the CPU"),
+    });
+    let (disturbed, words): (BTreeSet<u32>, BTreeSet<&str>) = named.unzip();
+    let blocks = match disturbed.len() == all.len() {
         true => "Every block was".to_owned(),
-        false => format!("{disturbed} of {all} blocks were"),
+        false => format!("{} of {} blocks were", disturbed.len(), all.len()),
     };
     (!words.is_empty()).then(|| {
         format!(
             "{blocks} disturbed by {}: all are used, and the answers hold for this disturbed machine \
              only.",
-            words.join(" and ")
+            Vec::from_iter(words).join(" and ")
         )
     })
 }
 
-/// Share of the machine's CPU from which on a generator competes with what it measures.
+/// Share of the CPU from which on a generator competes with what it measures.
 const GENERATOR_SHARE_HIGH: f64 = 0.25;
 
-/// Returns the share of the machine's CPU that the load generator used in a trial, from the smallest to
-/// the largest. `None` on a cluster, and without samples.
+/// Returns the share of the CPU that tare may use which the load generator used in a trial, from the
+/// smallest to the largest. `None` on a cluster, and without samples.
 fn generator_share(summary: &Summary) -> Option<String> {
     if summary.setup.environment == EnvironmentKind::Kubernetes {
         return None;
@@ -119,7 +119,7 @@ fn generator_share(summary: &Summary) -> Option<String> {
         false => "",
     };
     Some(format!(
-        "The load generator used {range} % of the machine's CPU.{warning}"
+        "The load generator used {range} % of the CPU that tare may use.{warning}"
     ))
 }
 
@@ -269,11 +269,15 @@ pub(crate) fn outlier(outlier: &Outlier) -> String {
         figures::duration(outlier.median_ns as f64),
     )
 }
+
 /// What the sides of a call add to the mean latency, in a sentence.
 pub(crate) fn decomposition(summary: &Summary, d: &Decomposition) -> String {
     let added = |wanted: Part| {
         let part = d.parts.iter().find(|p| p.part == wanted);
-        part.map_or("-".to_owned(), |p| added_words(&p.mean_ns))
+        part.map_or("-".to_owned(), |p| {
+            let e = &p.mean_ns;
+            figures::amount_interval(e.value, e.low, e.high, "ns")
+        })
     };
     format!(
         "{} adds {} to the mean latency at {}: the proxies of the callers alone add {}, those of the called \
@@ -285,22 +289,4 @@ pub(crate) fn decomposition(summary: &Summary, d: &Decomposition) -> String {
         added(Part::Server),
         added(Part::Interaction)
     )
-}
-
-fn added_words(e: &Estimate) -> String {
-    let value = figures::duration(e.value);
-    match e.low.zip(e.high) {
-        Some((low, high)) => format!(
-            "{value} ({} to {})",
-            figures::duration(low),
-            figures::duration(high)
-        ),
-        None => value,
-    }
-}
-
-/// A difference in milliseconds with its interval and no unit.
-pub(crate) fn added_ms(e: &Estimate) -> String {
-    let [low, high] = [e.low, e.high].map(|end| end.map(|ns| ns / 1e6));
-    figures::interval(e.value / 1e6, low, high, "")
 }

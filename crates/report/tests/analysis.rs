@@ -385,11 +385,11 @@ fn the_generators_share_of_the_machine_is_in_the_first_screen() {
     };
     let local = |cores| with(EnvironmentKind::Local, cores);
     let first = local([0.16, 0.28]);
-    let words = "The load generator used 4 to 7 % of the machine's CPU.\n";
+    let words = "The load generator used 4 to 7 % of the CPU that tare may use.\n";
     assert!(first.contains(words), "{first}");
     assert!(local([0.012, 0.012]).contains("used 0.3 % of"), "{first}");
     let first = local([0.28, 1.2]);
-    let words = "The load generator used 7 to 30 % of the machine's CPU. It competes";
+    let words = "The load generator used 7 to 30 % of the CPU that tare may use. It competes";
     assert!(first.contains(words), "{first}");
     let first = with(EnvironmentKind::Kubernetes, [0.16, 0.28]);
     assert!(!first.contains("The load generator used"), "{first}");

@@ -11,10 +11,11 @@ use tare_model::calls::{CallLatency, ServiceCalls, TrialCalls};
 use tare_model::mesh::Placement;
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::rng::Rng;
-use tare_model::summary::Estimate;
 use tare_model::summary::path::{Part, PathCosts, PathEdge};
+use tare_model::summary::{Estimate, Summary};
 use tare_model::trial::{MemoryKind, ProcessUse, TrialResult};
 use tare_model::worker::Plane;
+use tare_report::{render_page, render_table};
 use tare_stats::Histogram;
 
 use support::{manifest, plan, trials};
@@ -169,9 +170,12 @@ fn stored(plan: &Plan) -> Vec<StoredTrial> {
     all
 }
 
+fn summary(plan: &Plan, stored: &[StoredTrial]) -> Summary {
+    summarise(&manifest(plan), stored, Vec::new())
+}
+
 fn costs(plan: &Plan, stored: &[StoredTrial]) -> PathCosts {
-    let summary = summarise(&manifest(plan), stored, Vec::new());
-    summary.path.unwrap()
+    summary(plan, stored).path.unwrap()
 }
 
 fn holds(e: &Estimate, truth: f64) -> bool {
@@ -181,7 +185,8 @@ fn holds(e: &Estimate, truth: f64) -> bool {
 #[test]
 fn the_parts_and_their_interaction_add_up_to_the_whole() {
     let plan = placements();
-    let costs = costs(&plan, &stored(&plan));
+    let stored = stored(&plan);
+    let costs = costs(&plan, &stored);
     assert_eq!(costs.decompositions.len(), 1);
     let found = &costs.decompositions[0];
     assert_eq!((found.mesh.as_str(), found.blocks.len()), ("envoy", 7));
@@ -211,6 +216,12 @@ fn the_parts_and_their_interaction_add_up_to_the_whole() {
     );
     let names: Vec<&str> = whole.percentiles.iter().map(|p| p.name.as_str()).collect();
     assert_eq!(names, ["p50", "p90", "p99"]);
+    let text = render_table(&summary(&plan, &stored), false);
+    let row = text
+        .lines()
+        .find(|l| l.starts_with("proxies on both sides "));
+    assert!(row.unwrap().contains(" +0.6"), "{text}");
+    assert!(!text.contains("\n\n\n"), "{text}");
 }
 
 /// A block without one of the meshes is left out for all of them, so that the identity holds.
@@ -226,9 +237,69 @@ fn parts_are_compared_in_the_same_blocks() {
     assert_eq!(found.blocks, [0, 1, 2, 4, 5, 6]);
     let mean = |i: usize| found.parts[i].mean_ns.value;
     assert!((mean(0) + mean(1) + mean(2) - mean(3)).abs() < 1e-6);
-    // Without one of the parts there is no decomposition.
+    // A mesh without one of its parts has no decomposition.
     stored.retain(|t| t.result.trial.mesh.name != "envoy/client");
     assert_eq!(costs(&plan, &stored).decompositions, []);
+}
+
+/// A mesh with a feature is no part of one without it.
+#[test]
+fn parts_differ_in_the_placement_only() {
+    let mut plan = placements();
+    let client = plan.meshes.iter_mut().find(|m| m.name == "envoy/client");
+    client.unwrap().feature = Some(Box::default());
+    assert_eq!(costs(&plan, &stored(&plan)).decompositions, []);
+}
+
+/// What no request or call measured has no figure, and neither does a percentile that too few measured.
+#[test]
+fn trials_without_responses_or_calls_give_no_figure() {
+    let plan = placements();
+    let mut stored = stored(&plan);
+    let few = histogram([2e6; 100]);
+    for trial in &mut stored {
+        let spec = &trial.result.trial;
+        let load = trial.result.load.as_mut().unwrap();
+        match (spec.mesh.name.as_str(), spec.block) {
+            ("envoy", 2) => load.histograms.latency = Histogram::new().to_wire(),
+            ("envoy", 4) => load.histograms.latency = few.to_wire(),
+            _ => {}
+        }
+        let services = &mut trial.calls.as_mut().unwrap().services;
+        match (spec.mesh.name.as_str(), spec.block) {
+            ("envoy", 3) => services[1].incoming[0].latency = Histogram::new().to_wire(),
+            ("envoy/mtls", _) => {
+                let two = histogram([3e6; 2]).to_wire();
+                services[0].outgoing[0].latency = two.clone();
+                services[1].incoming[0].latency = two;
+            }
+            _ => {}
+        }
+    }
+    let costs = costs(&plan, &stored);
+    let found = &costs.decompositions[0];
+    assert_eq!(found.blocks, [0, 1, 3, 4, 5, 6]);
+    let whole = found.parts.iter().find(|p| p.part == Part::Whole).unwrap();
+    let runs = |name: &str| {
+        let mut all = whole.percentiles.iter();
+        all.find(|p| p.name == name).unwrap().ns.runs.len()
+    };
+    assert_eq!(
+        (whole.mean_ns.runs.len(), runs("p90"), runs("p99")),
+        (6, 6, 5)
+    );
+    let edge = |mesh: &str| {
+        let mut edges = costs.edges.iter().filter(|e| e.mesh == mesh);
+        edges.find(|e| e.to == "emoji").unwrap()
+    };
+    let emoji = edge("envoy");
+    assert_eq!(emoji.between_ns.runs.len(), 6);
+    assert_eq!(emoji.caller.count, 6 * CALLS);
+    let rare = edge("envoy/mtls");
+    assert_eq!((&rare.between_p50_ns, &rare.added_p50_ns), (&None, &None));
+    assert!((rare.added_ns.as_ref().unwrap().value + 80.0 * US).abs() < 40.0 * US);
+    assert!(rare.caller.p50.is_some() && rare.caller.p99.is_none());
+    assert!(render_page(&summary(&plan, &stored)).contains("emoji"));
 }
 
 #[test]

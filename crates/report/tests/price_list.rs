@@ -5,10 +5,11 @@
 mod support;
 
 use serde_json::json;
-use tare_model::mesh::{DataPlaneKind, Feature};
+use tare_model::mesh::{DataPlaneKind, Feature, Placement};
 use tare_model::plan::Plan;
-use tare_model::summary::{FeaturePrice, Outcome, Summary};
-use tare_model::trial::{Proof, TrialResult};
+use tare_model::summary::{FeaturePrice, Outcome, Price, PriceList, Summary};
+use tare_model::trial::{MemoryKind, ProcessUse, Proof, TrialResult};
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 use tare_report::{render_page, render_table};
 
@@ -94,7 +95,7 @@ fn each_feature_has_what_it_adds_to_a_hop_and_to_a_proxy() {
     let names: Vec<&str> = list.features.iter().map(|f| f.mesh.as_str()).collect();
     assert_eq!(names[..2], ["features/dear", "features/cheap"], "by CPU");
     // A request passes through 3 sidecars of services: in and out of s1, into s2.
-    let hop_ns = list.reference_request_ns.as_ref().unwrap().value;
+    let hop_ns = list.reference_hop_ns.as_ref().unwrap().value;
     assert!(close(hop_ns, 0.14 / 400.0 * 1e9 / 3.0), "{hop_ns}");
     let proxy = list.reference_proxy_bytes.as_ref().unwrap().value;
     assert!(close(proxy, 31.0 * MIB), "{proxy}");
@@ -110,7 +111,8 @@ fn each_feature_has_what_it_adds_to_a_hop_and_to_a_proxy() {
         close(cpu_ns, 50_000.0) && close(bytes, 2.0 * MIB),
         "{cpu_ns} {bytes}"
     );
-    assert_eq!((cpu, memory), (Outcome::Different, Outcome::Different));
+    let different = Some(Outcome::Different);
+    assert_eq!((cpu, memory), (different, different));
     let (cpu_ns, bytes, ..) = added(&list.features[1]);
     assert!(
         close(cpu_ns, 10_000.0) && close(bytes, 0.0),
@@ -118,9 +120,112 @@ fn each_feature_has_what_it_adds_to_a_hop_and_to_a_proxy() {
     );
     let (cpu_ns, _, cpu, memory) = added(&list.features[2]);
     assert!(list.features[2].nothing && close(cpu_ns, 0.0));
-    assert_eq!((cpu, memory), (Outcome::Same, Outcome::Same));
+    assert_eq!((cpu, memory), (Some(Outcome::Same), Some(Outcome::Same)));
     assert_eq!(list.features[0].proofs, ["used grows: grew by 12"]);
     assert_eq!(list.features[0].off.as_deref(), Some("used is 0"));
+}
+
+/// Each mesh has its own number of proxies and hops.
+#[test]
+fn what_a_feature_adds_is_scaled_by_its_own_proxies_and_hops() {
+    let mut plan = plan();
+    plan.meshes[3].settings.placement = Placement::Server;
+    let summary = support::analysed(&plan, |result| {
+        measured(result);
+        if result.trial.mesh.name == "features/dear" {
+            let planes = &mut result.resources.as_mut().unwrap().planes;
+            planes.get_mut(&Plane::DataPlane).unwrap().processes = 1;
+        }
+    });
+    let list = summary.price_list.unwrap();
+    let mut features = list.features.iter();
+    let dear = features.find(|f| f.mesh == "features/dear").unwrap();
+    let added = |price: &Option<Price>| price.as_ref().unwrap().added.clone().unwrap().value;
+    // Two hops: into s1 and s2.
+    let cpu = (0.14 + 0.06) / 2.0 - 0.14 / 3.0;
+    assert!(close(added(&dear.cpu), cpu / 400.0 * 1e9), "{dear:?}");
+    // 62 MiB and 4 MiB in one proxy, 62 MiB in two.
+    assert!(close(added(&dear.memory), 35.0 * MIB), "{dear:?}");
+}
+
+#[test]
+fn kinds_of_memory_are_not_subtracted_from_each_other() {
+    let kind = |result: &mut TrialResult, kind| {
+        let resources = result.resources.as_mut().unwrap();
+        let processes = resources.processes.iter_mut();
+        processes.for_each(|p: &mut ProcessUse| p.memory_kind = kind);
+    };
+    let list = |rss: fn(&TrialResult) -> bool| {
+        let of = |result: &mut TrialResult| {
+            measured(result);
+            if rss(result) {
+                kind(result, MemoryKind::Rss);
+            }
+        };
+        support::analysed(&plan(), of).price_list.unwrap()
+    };
+    let memory = |list: &PriceList, mesh: &str| {
+        let feature = list.features.iter().find(|f| f.mesh == mesh).unwrap();
+        feature.memory.clone()
+    };
+    let one_mesh = list(|r| r.trial.mesh.name == "features/dear");
+    assert_eq!(memory(&one_mesh, "features/dear"), None);
+    assert!(memory(&one_mesh, "features/cheap").unwrap().added.is_some());
+    assert!(one_mesh.reference_proxy_bytes.is_some());
+    let one_block = list(|r| r.trial.block == 2);
+    assert_eq!(memory(&one_block, "features/dear").unwrap().added, None);
+    assert_eq!(one_block.reference_proxy_bytes, None);
+}
+
+#[test]
+fn a_list_without_an_answer_says_so_once() {
+    let summary = support::analysed(&plan(), |result| {
+        measured(result);
+        if result.trial.mesh.name == "features/dear" {
+            let finding = Finding::new(Grade::Invalid, Reason::NoisyNeighbour, "a neighbour");
+            result.verdict = Verdict::from_findings(vec![finding]);
+        }
+    });
+    let list = summary.price_list.as_ref().unwrap();
+    let cpu = list
+        .features
+        .iter()
+        .map(|f| f.cpu.as_ref().unwrap().outcome);
+    assert_eq!(cpu.collect::<Vec<_>>(), [None; 3]);
+    let why = "No answer, because something outside the trials disturbed some meshes more often than others.";
+    let text = render_table(&summary, false);
+    assert_eq!(text.replace('\n', " ").matches(why).count(), 1, "{text}");
+    assert!(text.contains("! +") && !text.contains("? +"), "{text}");
+    assert!(text.contains("The run is invalid: "), "{text}");
+    let page = render_page(&summary);
+    let first = page.split_once("<nav").unwrap().0;
+    assert_eq!(first.matches(why).count(), 1, "{first}");
+    assert!(first.contains("<small>no answer</small>") && !first.contains("<small>higher"));
+}
+
+/// What qualifies a feature's answer, a feature that reached a limit, and a mesh that is no feature.
+#[test]
+fn what_a_list_cannot_show_has_a_sentence() {
+    let mut plan = plan();
+    plan.meshes[2].feature = None;
+    let summary = support::analysed(&plan, |result| {
+        measured(result);
+        let load = result.load.as_mut().unwrap();
+        if result.trial.mesh.name == "features/dear" {
+            load.counts.planned += 40;
+            load.counts.error += 40;
+        }
+    });
+    let text = render_table(&summary, false);
+    let dear = "* dear: Latencies are of successful requests; of all, 200 of which failed,";
+    let cheap = "* a cheap feature against Envoy sidecars at 400 rps: the median is";
+    assert!(text.contains(dear) && text.contains(cheap), "{text}");
+    assert!(!text.contains("* nothing"), "{text}");
+    let page = render_page(&summary);
+    let first = page.split_once("<nav").unwrap().0;
+    assert!(first.contains("<p class=\"caution\">Latencies are of successful requests"));
+    assert!(first.contains("a cheap feature against Envoy sidecars"));
+    assert!(!first.contains("feature against Envoy sidecars at 400 rps: <b>"));
 }
 
 #[test]
@@ -143,8 +248,8 @@ fn the_table_has_a_line_for_each_feature_in_80_columns() {
         "{text}"
     );
     let line = |name: &str| text.lines().find(|l| l.starts_with(name)).unwrap();
-    assert!(line("dear").contains("+50.0 µs"), "{text}");
-    assert!(line("dear").contains("+2.00 MiB"), "{text}");
+    assert!(line("dear").contains(" +50.000 µs"), "{text}");
+    assert!(line("dear").contains(" +2.000 MiB"), "{text}");
     assert!(line("nothing").contains("= 0"), "{text}");
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
     assert!(
@@ -161,7 +266,7 @@ fn the_page_answers_with_the_list_first() {
     let (first, rest) = main.split_once("<nav").unwrap();
     assert!(first.contains("a &lt;dear&gt; feature<small>dear</small>"));
     assert!(
-        first.contains("<b>+50.0 µs</b>") && first.contains("higher"),
+        first.contains("<b>+50.000 µs</b>") && first.contains("higher"),
         "{first}"
     );
     assert!(first.contains("the same within the margin"));

@@ -56,7 +56,7 @@ fn a_burst_of_other_processes_makes_its_trial_suspect_and_the_trial_is_used() {
         assert_eq!(trial.verdict.grade, Grade::Suspect);
         assert_eq!(trial.status, TrialStatus::Used);
         let sentence = &trial.verdict.reasons[0].found;
-        let expected = "its processes waited 120 ms for a core per second of their CPU time, 6.00 times \
+        let expected = "its processes waited for a core for 120 ms per second of their CPU time, 6.00 times \
                         the median of its other trials at this load; per second, other processes \
                         and the hypervisor took";
         assert!(sentence.starts_with(expected), "{sentence}");

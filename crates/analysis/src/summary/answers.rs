@@ -15,6 +15,13 @@ const TITLE_CHARS: usize = 48;
 /// Below this p-value, some meshes were disturbed more often than others, and no answer is stated.
 const DISTURBED_P_MIN: f64 = 0.05;
 
+/// Why no answer is stated, from the p-value of equal disturbance; `None` if answers are stated.
+pub(super) fn disturbed_unequally(equally_p: Option<f64>) -> Option<&'static str> {
+    equally_p
+        .filter(|p| *p < DISTURBED_P_MIN)
+        .map(|_| "something outside the trials disturbed some meshes more often than others")
+}
+
 /// Most meshes for which also the pairs without the baseline have a sentence.
 const ALL_PAIRS_MESHES_MAX: usize = 3;
 
@@ -48,8 +55,9 @@ pub(super) fn of(
             c.load == load.name && c.mesh == mesh.name && c.reference == reference.name
         };
         let comparison = comparisons.iter().find(same);
-        let unequal = disturbed_equally_p.is_some_and(|p| p < DISTURBED_P_MIN);
-        let median = comparison.and_then(|c| c.ratio("p50")).filter(|_| !unequal);
+        let unequal = disturbed_unequally(disturbed_equally_p);
+        let answered = comparison.filter(|_| unequal.is_none());
+        let median = answered.and_then(|c| c.ratio("p50"));
         let head = format!(
             "{} against {} at {}{}",
             subject(mesh, &plan.meshes),
@@ -59,14 +67,10 @@ pub(super) fn of(
                 .as_ref()
                 .map_or(String::new(), |_| format!(", {}", load.name))
         );
-        let body = match comparison {
-            _ if unequal => {
-                "no answer, because something outside the trials disturbed some meshes \
-                             more often than others"
-                    .to_owned()
-            }
-            Some(comparison) => sentence(comparison, own, reference.name == plan.baseline),
-            None => missing(own, other),
+        let body = match (unequal, comparison) {
+            (Some(why), _) => format!("no answer, because {why}"),
+            (None, Some(comparison)) => sentence(comparison, own, reference.name == plan.baseline),
+            (None, None) => missing(own, other),
         };
         Some(Answer {
             mesh: mesh.name.clone(),
@@ -75,9 +79,7 @@ pub(super) fn of(
             grade: own.verdict.grade.max(other.verdict.grade),
             outcome: median.map(|r| r.outcome),
             text: format!("{head}: {body}."),
-            caution: comparison
-                .filter(|_| !unequal)
-                .and_then(|c| caution(c, own)),
+            caution: answered.and_then(|c| caution(c, own)),
         })
     };
     pairs.into_iter().filter_map(answer).collect()

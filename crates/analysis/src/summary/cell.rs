@@ -310,10 +310,18 @@ fn endpoints(loads: &[&Decoded<'_>]) -> Vec<EndpointRow> {
 /// without a run.
 #[must_use]
 pub(super) fn estimate(runs: &[f64], confidence: f64) -> Option<Estimate> {
+    let mut estimate = signed_estimate(runs, confidence)?;
+    estimate.low = estimate.low.map(|low| low.max(0.0));
+    Some(estimate)
+}
+
+/// The same for a quantity that may be negative, such as a difference.
+#[must_use]
+pub(super) fn signed_estimate(runs: &[f64], confidence: f64) -> Option<Estimate> {
     let (value, half) = mean_interval(runs, confidence)?;
     Some(Estimate {
         value,
-        low: half.map(|h| (value - h).max(0.0)),
+        low: half.map(|h| value - h),
         high: half.map(|h| value + h),
         runs: runs.to_vec(),
     })

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tare_model::plan::Plan;
 use tare_model::summary::{MachineState, MeshTrials, TrialStatus};
-use tare_model::verdict::Reason;
 
-use crate::blocks::{disturbance, is_disturbed};
+use crate::blocks::is_disturbed;
 use crate::trials::Trial;
 use tare_stats::hypothesis::shares_differ;
 use tare_stats::order::median;
@@ -45,14 +44,7 @@ pub(super) fn state(plan: &Plan, trials: &[Trial<'_>]) -> MachineState {
     let order_p = successive(&blocks, plan.seed);
     let most = blocks.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let least = blocks.iter().copied().fold(f64::INFINITY, f64::min);
-    // Disturbed trials are used only if most blocks are disturbed.
-    let used = trials.iter().filter(|t| t.is_used());
-    let disturbed =
-        used.filter_map(|t| Some((t.result.trial.block, disturbance(&t.verdict)?.reason)));
-    let (disturbed_blocks, disturbed_by): (BTreeSet<u32>, BTreeSet<Reason>) = disturbed.unzip();
     MachineState {
-        disturbed_by: disturbed_by.into_iter().collect(),
-        disturbed_blocks: disturbed_blocks.len() as u32,
         changed: order_p.is_some_and(|p| p < ORDER_P_MAX) && most - least >= CHANGE_MIN.ln(),
         order_p,
         blocks: blocks.iter().map(|x| (x - typical).exp()).collect(),

@@ -94,7 +94,7 @@ pub fn summarise_without(
         fingerprint: manifest.fingerprint.clone(),
         notes,
         margins: plan.margins,
-        price_list: price_list::of(plan, &trials, &comparisons),
+        price_list: price_list::of(plan, &trials, &comparisons, disturbed_equally_p),
         sweep: sweep::of(plan, &trials, &comparisons),
         comparisons,
         mesh_trials,

@@ -15,9 +15,11 @@ use tare_model::summary::path::{
     ServiceCosts,
 };
 use tare_model::worker::Plane;
-use tare_stats::effect::mean_interval;
-use tare_stats::{CONFIDENCE, Histogram};
+use tare_stats::Histogram;
 
+use super::cell::{estimate, signed_estimate};
+use crate::compare::percentiles::of_trial;
+use crate::compare::stopping;
 use crate::trials::{Trial, used};
 
 /// Seconds in a day.
@@ -45,24 +47,10 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Option<PathCosts> {
         costs.decompositions.extend(decompositions);
         costs.edges.extend(edges(plan, trials, load));
         for mesh in &plan.meshes {
-            costs
-                .services
-                .extend(services(plan, &used(trials, &mesh.name, &load.name)));
+            costs.services.extend(services(plan, trials, mesh, load));
         }
     }
     Some(costs)
-}
-
-/// The mean with its interval; `None` without a value.
-fn estimate(values: impl IntoIterator<Item = f64>) -> Option<Estimate> {
-    let runs: Vec<f64> = values.into_iter().collect();
-    let (value, half) = mean_interval(&runs, CONFIDENCE)?;
-    Some(Estimate {
-        value,
-        low: half.map(|h| value - h),
-        high: half.map(|h| value + h),
-        runs,
-    })
 }
 
 /// The mesh without proxies that others are compared with.
@@ -90,20 +78,23 @@ fn decompose(
     let like = |change: fn(&mut MeshSettings)| {
         let mut settings = whole.settings.clone();
         change(&mut settings);
-        let same = |m: &&Mesh| m.data_plane == whole.data_plane && m.settings == settings;
+        let same = |m: &&Mesh| {
+            m.data_plane == whole.data_plane && m.feature == whole.feature && m.settings == settings
+        };
         plan.meshes.iter().find(same)
     };
     let reference = reference(plan)?;
     let client = like(|s| s.placement = Placement::Client)?;
     let server = like(|s| s.placement = Placement::Server)?;
-    let (name, load) = (|m: &Mesh| m.name.clone(), load.name.as_str());
-    let needed = [reference, client, server, whole];
-    let blocks = common_blocks(trials, load, &needed);
-    let differences = Differences {
+    let load = load.name.as_str();
+    let between = |meshes: &[&Mesh]| Differences {
         trials,
         load,
-        blocks: &blocks,
+        blocks: common_blocks(trials, load, meshes),
+        confidence: stopping::level(plan).different,
     };
+    let needed = [reference, client, server, whole];
+    let differences = between(&needed);
     let mut parts = vec![
         differences.part(Part::Client, client, reference)?,
         differences.part(Part::Server, server, reference)?,
@@ -120,28 +111,25 @@ fn decompose(
     ];
     for (part, mesh, base) in others {
         let Some(mesh) = mesh else { continue };
-        let blocks = common_blocks(trials, load, &[mesh, base]);
-        let differences = Differences {
-            trials,
-            load,
-            blocks: &blocks,
-        };
-        parts.extend(differences.part(part, mesh, base));
+        parts.extend(between(&[mesh, base]).part(part, mesh, base));
     }
     Some(Decomposition {
         load: load.to_owned(),
-        reference: name(reference),
-        mesh: name(whole),
-        blocks,
+        reference: reference.name.clone(),
+        mesh: whole.name.clone(),
+        blocks: differences.blocks,
         parts,
     })
 }
 
-/// The blocks in which all meshes have a used trial, in ascending order.
+/// The blocks in which all meshes have a used trial with responses, in ascending order.
 fn common_blocks(trials: &[Trial<'_>], load: &str, meshes: &[&Mesh]) -> Vec<u32> {
+    let answered = |t: &&Trial<'_>| t.load.as_ref().is_some_and(|l| !l.latency.is_empty());
     let blocks = |mesh: &&Mesh| -> BTreeSet<u32> {
-        let used = used(trials, &mesh.name, load);
-        used.iter().map(|t| t.result.trial.block).collect()
+        let used = used(trials, &mesh.name, load).into_iter();
+        used.filter(answered)
+            .map(|t| t.result.trial.block)
+            .collect()
     };
     let common = meshes.iter().map(blocks).reduce(|a, b| &a & &b);
     common.unwrap_or_default().into_iter().collect()
@@ -151,12 +139,14 @@ fn common_blocks(trials: &[Trial<'_>], load: &str, meshes: &[&Mesh]) -> Vec<u32>
 struct Differences<'a, 'b> {
     trials: &'a [Trial<'b>],
     load: &'a str,
-    blocks: &'a [u32],
+    /// The common blocks of all its meshes.
+    blocks: Vec<u32>,
+    confidence: f64,
 }
 
 impl Differences<'_, '_> {
     /// A figure of the latency of a mesh, in each of the blocks.
-    fn values(&self, mesh: &Mesh, of: impl Fn(&Histogram) -> f64) -> Vec<f64> {
+    fn values<T>(&self, mesh: &Mesh, of: impl Fn(&Histogram) -> T) -> Vec<T> {
         let used = used(self.trials, &mesh.name, self.load);
         let in_block = |block: &u32| {
             let trial = used.iter().find(|t| t.result.trial.block == *block)?;
@@ -169,23 +159,26 @@ impl Differences<'_, '_> {
         &self,
         mesh: &Mesh,
         base: &Mesh,
-        of: impl Fn(&Histogram) -> f64 + Copy,
+        of: impl Fn(&Histogram) -> Option<f64> + Copy,
     ) -> Option<Estimate> {
         let pairs = self.values(mesh, of).into_iter().zip(self.values(base, of));
-        estimate(pairs.map(|(with, without)| with - without))
+        let each: Vec<f64> = pairs
+            .filter_map(|(with, without)| Some(with? - without?))
+            .collect();
+        signed_estimate(&each, self.confidence)
     }
 
     fn part(&self, part: Part, mesh: &Mesh, base: &Mesh) -> Option<PathPart> {
         let percentile = |(name, q): (&str, f64)| {
             Some(AddedPercentile {
                 name: name.to_owned(),
-                ns: self.difference(mesh, base, move |h| h.quantile(q) as f64)?,
+                ns: self.difference(mesh, base, move |h| of_trial(h, q))?,
             })
         };
         Some(PathPart {
             part,
             mesh: Some(mesh.name.clone()),
-            mean_ns: self.difference(mesh, base, Histogram::mean)?,
+            mean_ns: self.difference(mesh, base, |h| Some(h.mean()))?,
             percentiles: PERCENTILES.into_iter().filter_map(percentile).collect(),
         })
     }
@@ -198,7 +191,7 @@ impl Differences<'_, '_> {
         Some(PathPart {
             part: Part::Interaction,
             mesh: None,
-            mean_ns: estimate(each)?,
+            mean_ns: signed_estimate(&each.collect::<Vec<_>>(), self.confidence)?,
             percentiles: Vec::new(),
         })
     }
@@ -265,7 +258,11 @@ fn views(trial: &Trial<'_>, calls: &Calls<'_>, from: &str, to: &str) -> Option<V
     let outgoing = &calls.service(from)?.outgoing;
     for call in outgoing.iter().filter(|c| c.service == to) {
         let made = decode(call)?;
-        let received = calls.incoming.get(&(to, call.endpoint.as_str()))?;
+        if made.is_empty() {
+            continue;
+        }
+        let received = calls.incoming.get(&(to, call.endpoint.as_str()));
+        let received = received.filter(|h| !h.is_empty())?;
         between += made.len() as f64 * (made.mean() - received.mean());
         caller.merge(&made);
         callee.merge(received);
@@ -297,10 +294,20 @@ fn pairs(plan: &Plan) -> Vec<(&str, &str)> {
     entry.into_iter().chain(between).collect()
 }
 
+/// The calls in a trial.
+struct TrialViews {
+    block: u32,
+    /// Requests of the generator.
+    requests: u64,
+    /// Of each of [`pairs`].
+    views: Vec<Option<Views>>,
+}
+
 /// All edges of a load, by mesh.
 fn edges(plan: &Plan, trials: &[Trial<'_>], load: &Load) -> Vec<PathEdge> {
     let reference = reference(plan).map(|m| m.name.as_str());
-    let of_mesh = |mesh: &str| -> Vec<(u32, u64, Vec<Option<Views>>)> {
+    let confidence = stopping::level(plan).different;
+    let of_mesh = |mesh: &str| -> Vec<TrialViews> {
         let used = used(trials, mesh, &load.name);
         let one = |trial: &&Trial<'_>| {
             let calls = Calls::of(trial)?;
@@ -308,7 +315,11 @@ fn edges(plan: &Plan, trials: &[Trial<'_>], load: &Load) -> Vec<PathEdge> {
             let all = pairs(plan)
                 .into_iter()
                 .map(|(f, t)| views(trial, &calls, f, t));
-            Some((trial.result.trial.block, requests, all.collect()))
+            (requests > 0).then(|| TrialViews {
+                block: trial.result.trial.block,
+                requests,
+                views: all.collect(),
+            })
         };
         used.iter().filter_map(one).collect()
     };
@@ -317,29 +328,32 @@ fn edges(plan: &Plan, trials: &[Trial<'_>], load: &Load) -> Vec<PathEdge> {
     for mesh in &plan.meshes {
         let own = of_mesh(&mesh.name);
         for (place, (from, to)) in pairs(plan).into_iter().enumerate() {
-            let by_block = |of: fn(&Views) -> f64, trials: &[(u32, u64, Vec<Option<Views>>)]| {
-                let value = |(block, _, all): &(u32, u64, Vec<Option<Views>>)| {
-                    Some((*block, of(all[place].as_ref()?)))
-                };
+            let by_block = |of: fn(&Views) -> Option<f64>, trials: &[TrialViews]| {
+                let value = |t: &TrialViews| Some((t.block, of(t.views[place].as_ref()?)?));
                 trials.iter().filter_map(value).collect::<ByBlock>()
             };
-            let added = |of: fn(&Views) -> f64| {
+            let between = |of| {
+                let each = by_block(of, &own).into_values();
+                signed_estimate(&each.collect::<Vec<_>>(), confidence)
+            };
+            let added = |of| {
                 let without = by_block(of, &bare);
                 let with = by_block(of, &own).into_iter();
                 let paired = with.filter_map(|(block, ns)| Some(ns - without.get(&block)?));
-                estimate(paired).filter(|_| Some(mesh.name.as_str()) != reference)
+                signed_estimate(&paired.collect::<Vec<_>>(), confidence)
+                    .filter(|_| Some(mesh.name.as_str()) != reference)
             };
             let (mut caller, mut callee) = (Histogram::new(), Histogram::new());
             let mut requests = 0;
-            for (_, sent, all) in &own {
-                let Some(views) = &all[place] else { continue };
+            for trial in &own {
+                let Some(views) = &trial.views[place] else {
+                    continue;
+                };
                 caller.merge(&views.caller);
                 callee.merge(&views.callee);
-                requests += sent;
+                requests += trial.requests;
             }
-            let between = estimate(by_block(|v| v.between_ns, &own).into_values());
-            let between_p50 = estimate(by_block(median_between, &own).into_values());
-            let Some((between_ns, between_p50_ns)) = between.zip(between_p50) else {
+            let Some(between_ns) = between(mean_between) else {
                 continue;
             };
             edges.push(PathEdge {
@@ -347,12 +361,12 @@ fn edges(plan: &Plan, trials: &[Trial<'_>], load: &Load) -> Vec<PathEdge> {
                 mesh: mesh.name.clone(),
                 from: from.to_owned(),
                 to: to.to_owned(),
-                calls_per_request: caller.len() as f64 / requests.max(1) as f64,
+                calls_per_request: caller.len() as f64 / requests as f64,
                 caller: times(&caller),
                 callee: times(&callee),
                 between_ns,
-                between_p50_ns,
-                added_ns: added(|v| v.between_ns),
+                between_p50_ns: between(median_between),
+                added_ns: added(mean_between),
                 added_p50_ns: added(median_between),
             });
         }
@@ -360,16 +374,21 @@ fn edges(plan: &Plan, trials: &[Trial<'_>], load: &Load) -> Vec<PathEdge> {
     edges
 }
 
-fn median_between(views: &Views) -> f64 {
-    views.caller.quantile(0.5) as f64 - views.callee.quantile(0.5) as f64
+fn mean_between(views: &Views) -> Option<f64> {
+    Some(views.between_ns)
+}
+
+/// `None` with too few calls in the trial.
+fn median_between(views: &Views) -> Option<f64> {
+    Some(of_trial(&views.caller, 0.5)? - of_trial(&views.callee, 0.5)?)
 }
 
 fn times(latency: &Histogram) -> CallTimes {
     CallTimes {
         count: latency.len(),
         mean: latency.mean(),
-        p50: latency.quantile(0.5),
-        p99: latency.quantile(0.99),
+        p50: of_trial(latency, 0.5),
+        p99: of_trial(latency, 0.99),
     }
 }
 
@@ -382,10 +401,12 @@ struct Use {
 
 /// The services of a mesh under a load, then all of them. The names of processes show their service only
 /// in the local environment.
-fn services(plan: &Plan, trials: &[&Trial<'_>]) -> Vec<ServiceCosts> {
+fn services(plan: &Plan, trials: &[Trial<'_>], mesh: &Mesh, load: &Load) -> Vec<ServiceCosts> {
     if plan.environment != EnvironmentKind::Local {
         return Vec::new();
     }
+    let trials = used(trials, &mesh.name, &load.name);
+    let confidence = stopping::level(plan).different;
     let names = plan
         .workload
         .graph
@@ -397,22 +418,24 @@ fn services(plan: &Plan, trials: &[&Trial<'_>]) -> Vec<ServiceCosts> {
             .iter()
             .filter_map(|t| Some((use_of(t, service)?, received_rps(t, service))))
             .collect();
-        let (_, first) = uses.first().map(|_| trials.first())?.map(|t| ((), t))?;
-        let spec = &first.result.trial;
+        let mean = |of: fn(&Use) -> Option<f64>| {
+            let each = uses.iter().filter_map(|(u, _)| of(u));
+            estimate(&each.collect::<Vec<_>>(), confidence)
+        };
         let cores = |u: &Use| u.application.0 + u.sidecar.map_or(0.0, |s| s.0);
         let per_day = uses.iter().filter_map(|(u, rps)| {
             let rate = rps.as_ref()?;
             (cores(u) > 0.0).then(|| DAY_S * rate / cores(u))
         });
         Some(ServiceCosts {
-            load: spec.load.name.clone(),
-            mesh: spec.mesh.name.clone(),
+            load: load.name.clone(),
+            mesh: mesh.name.clone(),
             service: service.map(str::to_owned),
-            application_cores: estimate(uses.iter().map(|(u, _)| u.application.0))?,
-            sidecar_cores: estimate(uses.iter().filter_map(|(u, _)| Some(u.sidecar?.0))),
-            application_bytes: estimate(uses.iter().map(|(u, _)| u.application.1))?,
-            sidecar_bytes: estimate(uses.iter().filter_map(|(u, _)| Some(u.sidecar?.1))),
-            calls_per_day_and_core: estimate(per_day),
+            application_cores: mean(|u| Some(u.application.0))?,
+            sidecar_cores: mean(|u| Some(u.sidecar?.0)),
+            application_bytes: mean(|u| Some(u.application.1))?,
+            sidecar_bytes: mean(|u| Some(u.sidecar?.1)),
+            calls_per_day_and_core: estimate(&per_day.collect::<Vec<_>>(), confidence),
         })
     };
     names.chain([None]).filter_map(of).collect()

@@ -5,11 +5,12 @@ use tare_model::plan::{Load, Plan};
 use tare_model::summary::{Estimate, FeaturePrice, MeshComparison, Price, PriceList};
 use tare_model::trial::Proof;
 use tare_model::worker::Plane;
-use tare_stats::effect::mean_interval;
 
+use super::answers::disturbed_unequally;
+use super::cell::{estimate, signed_estimate};
 use super::comparisons::highest;
 use super::proxy_cpu::hops;
-use crate::compare::figures::{FIGURES, pairs};
+use crate::compare::figures::{FIGURES, Figure, pairs};
 use crate::compare::stopping;
 use crate::trials::{self, Trial};
 
@@ -18,12 +19,17 @@ pub(super) fn of(
     plan: &Plan,
     trials: &[Trial<'_>],
     comparisons: &[MeshComparison],
+    disturbed_equally_p: Option<f64>,
 ) -> Option<PriceList> {
     let load = highest(plan).filter(|_| plan.has_features())?;
+    let reference = plan.meshes.iter().find(|m| m.name == plan.baseline)?;
+    let no_answer = disturbed_unequally(disturbed_equally_p);
     let list = List {
         plan,
         trials,
         load,
+        reference,
+        answered: no_answer.is_none(),
         confidence: stopping::level(plan).different,
     };
     let priced = plan.meshes.iter().filter(|m| m.name != plan.baseline);
@@ -35,32 +41,39 @@ pub(super) fn of(
         cpu.map_or(f64::NEG_INFINITY, |e| e.value)
     };
     features.sort_by(|a, b| added(b).total_cmp(&added(a)));
-    let reference = plan.meshes.iter().find(|m| m.name == plan.baseline)?;
-    let used = trials::used(trials, &plan.baseline, &load.name);
-    let estimate = |what: &str| {
-        let scale = list.scale(reference, what)?;
-        let of = |t: &&Trial<'_>| Some(value(t, what)? * scale);
-        list.estimate(&used.iter().filter_map(of).collect::<Vec<_>>())
-    };
     Some(PriceList {
         reference: plan.baseline.clone(),
         load: load.name.clone(),
-        reference_request_ns: estimate("proxy_cpu"),
-        reference_proxy_bytes: estimate("memory"),
+        no_answer: no_answer.map(str::to_owned),
+        reference_hop_ns: list.of_reference("proxy_cpu"),
+        reference_proxy_bytes: list.of_reference("memory"),
         features,
     })
 }
 
-/// A figure of a trial, by its name in `Ratio::what`.
-fn value(trial: &Trial<'_>, what: &str) -> Option<f64> {
-    let figure = FIGURES.iter().find(|f| f.what == what)?;
-    figure.value(trial)
+/// The figure with this name in `Ratio::what`.
+fn figure(what: &str) -> Option<&'static Figure> {
+    FIGURES.iter().find(|f| f.what == what)
+}
+
+/// Whether a figure is of one kind in all these trials.
+fn of_one_kind<'a, 'b: 'a>(
+    figure: &Figure,
+    trials: impl IntoIterator<Item = &'a Trial<'b>>,
+) -> bool {
+    let mut trials = trials.into_iter();
+    let first = trials.next();
+    first.is_none_or(|a| figure.comparable(a, a) && trials.all(|b| figure.comparable(a, b)))
 }
 
 struct List<'a, 'b> {
     plan: &'a Plan,
     trials: &'a [Trial<'b>],
     load: &'a Load,
+    /// The mesh without the features.
+    reference: &'a Mesh,
+    /// Whether outcomes are stated.
+    answered: bool,
     confidence: f64,
 }
 
@@ -104,23 +117,38 @@ impl List<'_, '_> {
 
     fn price(&self, mesh: &Mesh, comparison: &MeshComparison, what: &str) -> Option<Price> {
         let ratio = comparison.ratio(what)?;
-        let added = self.scale(mesh, what).and_then(|scale| {
-            let name = &self.load.name;
-            let pairs = pairs(self.trials, &mesh.name, &self.plan.baseline, name, |t| {
-                t.is_used()
-            });
-            let difference = |(a, b): &(&Trial<'_>, &Trial<'_>)| {
-                Some((value(a, what)? - value(b, what)?) * scale)
-            };
-            self.estimate(&pairs.iter().filter_map(difference).collect::<Vec<_>>())
-        });
         Some(Price {
             ratio: ratio.value,
             low: ratio.low,
             high: ratio.high,
-            outcome: ratio.outcome,
-            added,
+            outcome: self.answered.then_some(ratio.outcome),
+            added: self.added(mesh, what),
         })
+    }
+
+    /// The mean difference over the blocks. `None` if the trials have several kinds of the figure: the
+    /// difference would be one of kinds.
+    fn added(&self, mesh: &Mesh, what: &str) -> Option<Estimate> {
+        let figure = figure(what)?;
+        let (own, other) = (self.scale(mesh, what)?, self.scale(self.reference, what)?);
+        let (reference, load) = (&self.reference.name, &self.load.name);
+        let pairs = pairs(self.trials, &mesh.name, reference, load, |t| t.is_used());
+        let difference = |(a, b): &(&Trial<'_>, &Trial<'_>)| {
+            Some(figure.value(a)? * own - figure.value(b)? * other)
+        };
+        let each: Vec<f64> = pairs.iter().filter_map(difference).collect();
+        let one_kind = of_one_kind(figure, pairs.into_iter().flat_map(|(a, b)| [a, b]));
+        signed_estimate(&each, self.confidence).filter(|_| one_kind)
+    }
+
+    /// The figure of the reference itself.
+    fn of_reference(&self, what: &str) -> Option<Estimate> {
+        let figure = figure(what)?;
+        let scale = self.scale(self.reference, what)?;
+        let used = trials::used(self.trials, &self.reference.name, &self.load.name);
+        let each = used.iter().filter_map(|t| Some(figure.value(t)? * scale));
+        estimate(&each.collect::<Vec<_>>(), self.confidence)
+            .filter(|_| of_one_kind(figure, used.iter().copied()))
     }
 
     /// By what a figure is multiplied: CPU is divided by the passes of a request through proxies, memory by
@@ -137,16 +165,5 @@ impl List<'_, '_> {
             }
             _ => Some(1.0),
         }
-    }
-
-    /// The mean with its interval, which may go below 0.
-    fn estimate(&self, values: &[f64]) -> Option<Estimate> {
-        let (value, half) = mean_interval(values, self.confidence)?;
-        Some(Estimate {
-            value,
-            low: half.map(|h| value - h),
-            high: half.map(|h| value + h),
-            runs: values.to_vec(),
-        })
     }
 }

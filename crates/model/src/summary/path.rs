@@ -28,7 +28,7 @@ pub struct Decomposition {
     pub reference: String,
     /// The mesh with proxies on both sides.
     pub mesh: String,
-    /// Blocks in which all of its meshes have a used trial.
+    /// Blocks in which all of its meshes have a used trial with responses.
     pub blocks: Vec<u32>,
     /// Caller, called service, interaction and whole; then what is not part of the sum.
     pub parts: Vec<PathPart>,
@@ -45,7 +45,8 @@ pub struct PathPart {
     /// Added mean latency, in nanoseconds. Those of caller, called service and interaction add up to that of
     /// the whole.
     pub mean_ns: Estimate,
-    /// Added percentiles, in nanoseconds. They do not add up, so the interaction has none.
+    /// Added percentiles, in nanoseconds; without those for which the trials have too few responses. They
+    /// do not add up, so the interaction has none.
     pub percentiles: Vec<AddedPercentile>,
 }
 
@@ -113,11 +114,11 @@ pub struct PathEdge {
     /// Mean of the caller's view minus that of the callee's view: the time between them, in the network and
     /// the proxies.
     pub between_ns: Estimate,
-    /// The same of the medians.
-    pub between_p50_ns: Estimate,
+    /// The same of the medians; absent with too few calls in each trial.
+    pub between_p50_ns: Option<Estimate>,
     /// `between_ns` minus that without proxies in the same block; absent for the mesh without proxies.
     pub added_ns: Option<Estimate>,
-    /// The same of the medians.
+    /// The same of the medians; absent also with too few calls.
     pub added_p50_ns: Option<Estimate>,
 }
 
@@ -132,10 +133,10 @@ pub struct CallTimes {
     pub count: u64,
     /// Mean.
     pub mean: f64,
-    /// Median.
-    pub p50: u64,
-    /// 99th percentile.
-    pub p99: u64,
+    /// Median; absent with too few calls to state it.
+    pub p50: Option<f64>,
+    /// 99th percentile; absent with too few calls to state it.
+    pub p99: Option<f64>,
 }
 
 /// What a service uses, all instances together.

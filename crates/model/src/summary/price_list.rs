@@ -14,9 +14,12 @@ pub struct PriceList {
     pub reference: String,
     /// Name of the load.
     pub load: String,
-    /// CPU time of a proxied request in the reference, in nanoseconds.
-    pub reference_request_ns: Option<Estimate>,
-    /// Memory of a proxy in the reference, in bytes.
+    /// Why the list states no outcomes, such as `something outside the trials disturbed some meshes more
+    /// often than others`; absent if it states them.
+    pub no_answer: Option<String>,
+    /// CPU time of a hop in the reference, in nanoseconds; absent if the hops of a request are unknown.
+    pub reference_hop_ns: Option<Estimate>,
+    /// Memory of a proxy in the reference, in bytes; absent if its trials have several kinds of memory.
     pub reference_proxy_bytes: Option<Estimate>,
     /// The features, those that add most CPU first; those without a figure are last.
     pub features: Vec<FeaturePrice>,
@@ -36,10 +39,11 @@ pub struct FeaturePrice {
     pub p50: Option<Price>,
     /// 99th percentile of latency; the difference is in nanoseconds.
     pub p99: Option<Price>,
-    /// CPU of the sidecars of the services for each proxied request; the difference is in nanoseconds. A
-    /// proxied request is one pass of a request through one proxy.
+    /// CPU of the sidecars of the services: the ratio for each request, the difference in nanoseconds for
+    /// each hop. A hop is one pass of one request through one proxy.
     pub cpu: Option<Price>,
-    /// Memory of a proxy; the difference is in bytes. The ratio is exploratory.
+    /// Memory of the sidecars of the services: the ratio of all, the difference in bytes for each proxy. The
+    /// ratio is exploratory.
     pub memory: Option<Price>,
     /// What proves that the feature was on in its trials, of the first used trial: claims and findings.
     pub proofs: Vec<String>,
@@ -58,8 +62,9 @@ pub struct Price {
     /// Upper end of its interval; absent with fewer than 2 blocks.
     pub high: Option<f64>,
     /// Whether the feature changes the figure; corrected for all primary ratios of the run (Holm), without
-    /// those of memory.
-    pub outcome: Outcome,
-    /// What the feature adds: the mean difference over the blocks, in the unit of the figure.
+    /// those of memory. Absent if the list has no answer.
+    pub outcome: Option<Outcome>,
+    /// What the feature adds: the mean difference over the blocks, in the unit of the figure. Absent if
+    /// the trials have several kinds of memory, or the number of hops is unknown.
     pub added: Option<Estimate>,
 }

@@ -21,7 +21,7 @@ use crate::load::Counts;
 use crate::mesh::Mesh;
 use crate::plan::{EnvironmentKind, Load, Margins, Prices};
 use crate::trial::Proof;
-use crate::verdict::{Grade, Reason, Verdict};
+use crate::verdict::{Grade, Verdict};
 
 /// The whole analysis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -275,13 +275,6 @@ pub struct MachineState {
     pub blocks: Vec<f64>,
     /// p-value of the hypothesis that the order of the blocks is random; absent with fewer than 8.
     pub order_p: Option<f64>,
-    /// What disturbed most blocks from outside the trials, so that all figures are of a disturbed machine;
-    /// empty if at most half of the blocks were disturbed.
-    #[serde(default)]
-    pub disturbed_by: Vec<Reason>,
-    /// Number of used blocks that were disturbed; 0 if `disturbed_by` is empty.
-    #[serde(default)]
-    pub disturbed_blocks: u32,
     /// Whether the machine changed its state during the run: it drifted, or was slow for a while. Then
     /// ratios hold, and absolute figures are of this run only.
     pub changed: bool,

@@ -6,6 +6,7 @@ use tare_model::verdict::Grade;
 use super::html::Html;
 use super::parts::{badge, caption, colour_of, mesh_label, open_section};
 use super::{price_list, sections, sweep};
+use crate::prices::{self, Shortened};
 use crate::words;
 
 pub(super) fn header(page: &mut Html, summary: &Summary) {
@@ -42,7 +43,7 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
     match &summary.price_list {
         Some(list) => {
             price_list::table(page, summary, list);
-            remarks(page, summary);
+            sentences(page, summary);
         }
         None => {
             sentences(page, summary);
@@ -58,7 +59,10 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
 fn title(summary: &Summary) -> String {
     if let Some(list) = &summary.price_list {
         let features = list.features.iter().filter(|f| !f.nothing).count();
-        return format!("What {features} features add to {}", list.reference);
+        return match features {
+            1 => format!("What 1 feature adds to {}", list.reference),
+            n => format!("What {n} features add to {}", list.reference),
+        };
     }
     let others: Vec<&str> = summary
         .setup
@@ -122,8 +126,16 @@ fn verdict(summary: &Summary) -> String {
 
 /// The sentence about each mesh, and what qualifies all of them.
 fn sentences(page: &mut Html, summary: &Summary) {
+    let answers = prices::answers(summary);
+    if !answers.is_empty() {
+        answer_list(page, summary, answers);
+    }
+    remarks(page, summary);
+}
+
+fn answer_list(page: &mut Html, summary: &Summary, answers: Vec<Shortened<'_>>) {
     page.raw("<ul class=\"answers\">\n");
-    for answer in &summary.answers {
+    for Shortened { answer, sentence } in answers {
         let colour = colour_of(summary, &answer.mesh);
         page.raw(&format!("<li class=\"mesh-{colour}\">"));
         page.raw("<p class=\"who\">");
@@ -134,16 +146,18 @@ fn sentences(page: &mut Html, summary: &Summary) {
             page.raw(" ");
             badge(page, answer.grade);
         }
-        page.raw("</p><p>");
-        with_bold_figures(page, &answer.text);
         page.raw("</p>");
+        if sentence {
+            page.raw("<p>");
+            with_bold_figures(page, &answer.text);
+            page.raw("</p>");
+        }
         if let Some(caution) = &answer.caution {
             page.tag("p class=\"caution\"", caution);
         }
         page.raw("</li>\n");
     }
     page.raw("</ul>\n");
-    remarks(page, summary);
 }
 
 /// What the reader must know beside the answers, and the notes.

@@ -165,8 +165,9 @@ fn edges_table(page: &mut Html, summary: &Summary, costs: &PathCosts) {
             page.tag("td class=\"l\"", &format!("{} to {}", edge.from, edge.to));
             plain(page, &figures::significant(edge.calls_per_request));
             for side in [edge.caller, edge.callee] {
-                plain(page, &figures::duration(side.p50 as f64));
-                plain(page, &figures::duration(side.p99 as f64));
+                for percentile in [side.p50, side.p99] {
+                    plain(page, &percentile.map_or("-".to_owned(), figures::duration));
+                }
             }
             estimate(page, &edge.between_ns, figures::duration);
             optional(page, edge.added_ns.as_ref(), figures::signed_duration);

@@ -8,6 +8,7 @@ use tare_model::summary::{Estimate, Summary};
 
 use super::html::{Html, escape};
 use super::parts::colour_of;
+use crate::text::fit;
 
 /// Sizes in units of the view box, which are about pixels on a phone.
 const INDENT: usize = 26;
@@ -111,7 +112,7 @@ pub(super) fn graph(page: &mut Html, mesh: &str, edges: &[&PathEdge], widest: f6
             (x + 8, y + 19),
             13,
             "fill:var(--ink)",
-            &short(node.name),
+            &fit(node.name, NAME_MAX),
         );
         let Some((_, edge)) = node.from else { continue };
         let Some(added) = &edge.added_ns else {
@@ -138,14 +139,6 @@ fn interval(e: &Estimate) -> String {
     ends.map_or(String::new(), |(low, high)| {
         format!("{} to {}", figures::duration(low), figures::duration(high))
     })
-}
-
-fn short(name: &str) -> String {
-    let cut: String = name.chars().take(NAME_MAX).collect();
-    match cut.len() < name.len() {
-        true => format!("{cut}…"),
-        false => cut,
-    }
 }
 
 /// Appends bars of CPU, a row for each mesh: the application, then its sidecar.

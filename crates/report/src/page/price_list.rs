@@ -1,10 +1,11 @@
 //! The price list of features: a table with bars, and the proof of each feature.
 
-use tare_model::summary::{Outcome, PriceList, Summary};
+use tare_model::summary::{Outcome, Price, PriceList, Summary};
+use tare_model::verdict::Grade;
 
 use super::html::Html;
-use super::parts::{caption, close_table, open_table};
-use crate::prices;
+use super::parts::{badge, caption, close_table, open_table};
+use crate::prices::{self, Shown};
 
 /// On a narrow screen, each feature is a block: its title, then the figures with their names.
 const STYLE: &str = "<style>\
@@ -34,6 +35,9 @@ const COLUMNS: [&str; 5] = [
 
 /// Appends the table.
 pub(super) fn table(page: &mut Html, summary: &Summary, list: &PriceList) {
+    if let Some(words) = prices::no_answer(list) {
+        page.tag("p", &words).raw("\n");
+    }
     page.raw(STYLE);
     page.raw("<div class=\"prices\">");
     open_table(page, "Price list of features", None, &COLUMNS);
@@ -41,7 +45,7 @@ pub(super) fn table(page: &mut Html, summary: &Summary, list: &PriceList) {
     let largest = |column: usize| {
         let figures = list.features.iter().map(|f| prices::of(f)[column]);
         let settled = figures.filter_map(|(price, shown)| {
-            let price = price.filter(|p| p.outcome == Outcome::Different)?;
+            let price = price.filter(is_different)?;
             Some(prices::length(price, shown))
         });
         settled.fold(0.0, f64::max)
@@ -49,9 +53,15 @@ pub(super) fn table(page: &mut Html, summary: &Summary, list: &PriceList) {
     let largest = [0, 1, 2, 3].map(largest);
     for feature in &list.features {
         page.raw("<tr><th scope=\"row\">").text(&feature.title);
-        page.tag("small", prices::name(&feature.mesh)).raw("</th>");
+        page.tag("small", prices::name(&feature.mesh));
+        let grade = prices::answer(summary, feature).map(|a| a.grade);
+        if let Some(grade) = grade.filter(|g| *g != Grade::Valid) {
+            page.raw(" ");
+            badge(page, grade);
+        }
+        page.raw("</th>");
         for (column, (price, shown)) in prices::of(feature).into_iter().enumerate() {
-            let open = price.is_none_or(|p| p.outcome != Outcome::Different);
+            let open = price.filter(is_different).is_none();
             let class = if open { " class=\"open\"" } else { "" };
             page.raw(&format!(
                 "<td{class} data-label=\"{}\">",
@@ -62,7 +72,8 @@ pub(super) fn table(page: &mut Html, summary: &Summary, list: &PriceList) {
                 continue;
             };
             let (value, interval) = prices::text(price, shown);
-            page.tag("b", &value);
+            let times = if shown == Shown::Ratio { "x" } else { "" };
+            page.tag("b", &format!("{times}{value}"));
             if !interval.is_empty() {
                 page.raw(" ").tag("small", &interval);
             }
@@ -82,6 +93,10 @@ pub(super) fn table(page: &mut Html, summary: &Summary, list: &PriceList) {
     page.raw("</div>");
     caption(page, &prices::legend(summary, list));
     proofs(page, list);
+}
+
+fn is_different(price: &&Price) -> bool {
+    price.outcome == Some(Outcome::Different)
 }
 
 /// Appends how each trial proved that its feature was on, and that of the reference that it was off.

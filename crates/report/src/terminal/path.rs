@@ -37,7 +37,7 @@ pub(super) fn rows(out: &mut Output, summary: &Summary) {
             out.line(&format!(
                 "{:<30}{:>28}{:>11}{:>13}",
                 format!("{} to {}", edge.from, edge.to),
-                words::added_ms(mean),
+                figures::ms_interval(mean),
                 figures::ms(p50.value),
                 figures::significant(edge.calls_per_request)
             ));
@@ -54,7 +54,7 @@ fn row(part: &PathPart) -> String {
     format!(
         "{:<30}{:>28}{:>11}{:>11}",
         part.part.words(),
-        words::added_ms(&part.mean_ns),
+        figures::ms_interval(&part.mean_ns),
         percentile("p50"),
         percentile("p99")
     )

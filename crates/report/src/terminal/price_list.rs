@@ -1,11 +1,13 @@
 //! The price list of features: one feature a line, its intervals below.
 
-use tare_analysis::figures;
-use tare_model::summary::{FeaturePrice, Outcome, Summary};
+use tare_model::summary::{FeaturePrice, Outcome, PriceList, Summary};
+use tare_model::verdict::Grade;
 
 use super::output::{BOLD, DIM, Output, PLAIN, WIDTH};
-use crate::prices;
+use super::table::sign;
+use crate::prices::{self, Shown};
 use crate::text::fit;
+use crate::words;
 
 /// Width of the names.
 const NAME: usize = 17;
@@ -17,15 +19,17 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
     let Some(list) = &summary.price_list else {
         return;
     };
-    let rate = summary.setup.loads.iter().find(|l| l.name == list.load);
-    let rate = rate.map_or(0.0, |l| l.rate_rps);
     let title = format!(
         "What each feature adds to {} at {}",
         list.reference,
-        figures::rate(rate)
+        words::load_of(summary, &list.load)
     );
     out.painted(BOLD, &fit(&title, WIDTH));
     out.line("");
+    if let Some(words) = prices::no_answer(list) {
+        out.wrapped(BOLD, &words, "", "");
+        out.line("");
+    }
     line(
         out,
         DIM,
@@ -39,10 +43,27 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
     }
     out.line("");
     out.wrapped(DIM, &prices::legend(summary, list), "", "");
-    let signs =
-        "= the same within the margin; ? not resolved; no sign: different from the reference.";
-    out.wrapped(DIM, signs, "", "");
+    out.wrapped(DIM, &signs(list), "", "");
     out.line("");
+    if summary.grade != Grade::Valid {
+        let words = format!(
+            "The run is {}: the reasons are below the tables.",
+            summary.grade.word()
+        );
+        out.wrapped(PLAIN, &words, "", "  ");
+    }
+}
+
+/// Explains the signs.
+fn signs(list: &PriceList) -> String {
+    match list.no_answer {
+        Some(_) => "! no answer.".to_owned(),
+        None => {
+            let [same, open] = [Outcome::Same, Outcome::NotResolved]
+                .map(|outcome| format!("{}{}", sign(outcome), outcome.words()));
+            format!("{same}; {open}; x or no sign: different from the reference.")
+        }
+    }
 }
 
 fn line(out: &mut Output, code: &str, name: &str, columns: [String; 4]) {
@@ -60,7 +81,12 @@ fn row(out: &mut Output, feature: &FeaturePrice) {
         None => ("-".to_owned(), String::new()),
         Some(price) => {
             let (text, interval) = prices::text(price, *shown);
-            (format!("{}{text}", mark(price.outcome)), interval)
+            let mark = match (price.outcome, shown) {
+                (None, _) => "! ",
+                (Some(Outcome::Different), Shown::Cpu | Shown::Memory) => "",
+                (Some(outcome), _) => sign(outcome),
+            };
+            (format!("{mark}{text}"), interval)
         }
     });
     line(
@@ -72,13 +98,5 @@ fn row(out: &mut Output, feature: &FeaturePrice) {
     let intervals = texts.map(|t| t.1);
     if intervals.iter().any(|i| !i.is_empty()) {
         line(out, DIM, "", intervals);
-    }
-}
-
-fn mark(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Different => "",
-        Outcome::Same => "= ",
-        Outcome::NotResolved => "? ",
     }
 }

@@ -9,7 +9,7 @@ use tare_model::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
 use super::{cost, findings, path, price_list, sweep};
-use crate::prices;
+use crate::prices::{self, Shortened};
 use crate::text::{fit, printable};
 use crate::words;
 
@@ -71,15 +71,18 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
 fn answers(out: &mut Output, summary: &Summary) {
     sweep::answers(out, summary);
     price_list::write(out, summary);
-    // A price list has the same figures in fewer words.
-    let sentences = summary
-        .answers
-        .iter()
-        .filter(|_| summary.price_list.is_none());
-    for answer in sentences {
-        out.wrapped(BOLD, &answer.text, "* ", "  ");
-        if let Some(caution) = &answer.caution {
-            out.wrapped(PLAIN, caution, "  ", "  ");
+    for Shortened { answer, sentence } in prices::answers(summary) {
+        if sentence {
+            out.wrapped(BOLD, &answer.text, "* ", "  ");
+        }
+        let caution = answer.caution.as_deref();
+        match caution {
+            Some(caution) if sentence => out.wrapped(PLAIN, caution, "  ", "  "),
+            Some(caution) => {
+                let text = format!("{}: {caution}", prices::name(&answer.mesh));
+                out.wrapped(PLAIN, &text, "* ", "  ");
+            }
+            None => {}
         }
     }
     for words in words::conditions(summary) {
@@ -139,7 +142,7 @@ fn stopped(stopping: &Stopping) -> String {
 }
 
 /// The mark of a ratio.
-fn sign(outcome: Outcome) -> &'static str {
+pub(super) fn sign(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Different => "x",
         Outcome::Same => "= ",
