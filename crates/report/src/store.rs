@@ -15,12 +15,15 @@ use tare_analysis::LoadStream;
 use tare_analysis::StoredTrial;
 use tare_model::SCHEMA_VERSION;
 use tare_model::calls::TrialCalls;
+use tare_model::graph::ServiceGraph;
 use tare_model::layout::{self, RunManifest};
 use tare_model::limits::LINE_BYTES_MAX;
 use tare_model::load::LoadResult;
+use tare_model::plan::Plan;
 use tare_model::trial::TrialResult;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_stats::series::Second;
+use tare_stats::v2::Reader;
 
 use crate::text::printable;
 
@@ -100,22 +103,23 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
             Vec::new()
         }
     };
-    for (trial, note) in read_trials(&dir.join(layout::TRIALS), &names) {
-        run.notes.extend(note);
+    for (trial, notes) in read_trials(&dir.join(layout::TRIALS), &names, &run.manifest.plan) {
+        run.notes.extend(notes);
         run.trials.extend(trial);
     }
     Ok(run)
 }
 
 /// A trial, if it can be read, and what is wrong with it.
-type ReadTrial = (Option<StoredTrial>, Option<String>);
+type ReadTrial = (Option<StoredTrial>, Vec<String>);
 
 /// Reads all trials, on a thread for each core, and returns them in the order of `names`.
-fn read_trials(trials: &Path, names: &[OsString]) -> Vec<ReadTrial> {
+fn read_trials(trials: &Path, names: &[OsString], plan: &Plan) -> Vec<ReadTrial> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let share = names.len().div_ceil(threads).max(1);
     let read = |names: &[OsString]| -> Vec<ReadTrial> {
-        names.iter().map(|name| read_trial(trials, name)).collect()
+        let read = |name| read_trial(trials, name, plan);
+        names.iter().map(read).collect()
     };
     std::thread::scope(|scope| {
         let parts: Vec<_> = names
@@ -130,7 +134,7 @@ fn read_trials(trials: &Path, names: &[OsString]) -> Vec<ReadTrial> {
     })
 }
 
-fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
+fn read_trial(trials: &Path, name: &OsString, plan: &Plan) -> ReadTrial {
     let dir = trials.join(name);
     let shown = printable(&name.to_string_lossy());
     let read = read_document(&dir.join(layout::RESULT));
@@ -146,32 +150,45 @@ fn read_trial(trials: &Path, name: &OsString) -> ReadTrial {
         Err(found) => {
             let file = layout::RESULT;
             let note = format!("{shown}: {file}: {found}; the trial is skipped");
-            return (None, Some(note));
+            return (None, vec![note]);
         }
     };
-    let (seconds, note) = match verify(&dir, &mut result) {
-        Ok(seconds) => (seconds, None),
-        Err(found) => (Vec::new(), Some(format!("{shown}: {found}"))),
-    };
-    let (calls, lost) = match read_calls(&dir.join(layout::CALLS)) {
-        Ok(calls) => (calls, None),
-        Err(found) => (None, Some(format!("{shown}: {}: {found}", layout::CALLS))),
-    };
+    let mut notes = Vec::new();
+    let seconds = verify(&dir, &mut result).unwrap_or_else(|found| {
+        notes.push(format!("{shown}: {found}"));
+        Vec::new()
+    });
+    let graph = &plan.workload_of(&result.trial.load).graph;
+    let calls = read_calls(&dir.join(layout::CALLS), graph).unwrap_or_else(|found| {
+        let file = layout::CALLS;
+        notes.push(format!("{shown}: {file}: {found}; the calls are not used"));
+        None
+    });
     let trial = StoredTrial {
         dir: shown,
         result,
         seconds,
         calls,
     };
-    (Some(trial), note.or(lost))
+    (Some(trial), notes)
 }
 
 /// Returns the calls between services; `None` if the trial has none.
-fn read_calls(path: &Path) -> Result<Option<TrialCalls>, String> {
-    match std::fs::symlink_metadata(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        _ => read_document(path).map(Some),
+fn read_calls(path: &Path, graph: &ServiceGraph) -> Result<Option<TrialCalls>, String> {
+    if let Err(e) = std::fs::symlink_metadata(path)
+        && e.kind() == std::io::ErrorKind::NotFound
+    {
+        return Ok(None);
     }
+    let calls: TrialCalls = read_document(path)?;
+    calls.check(graph).map_err(|found| printable(&found))?;
+    let mut reader = Reader::default();
+    let all = calls.services.iter();
+    for call in all.flat_map(|s| s.incoming.iter().chain(&s.outgoing)) {
+        let read = reader.read(&call.latency);
+        read.map_err(|e| printable(&format!("{} of {}: {e}", call.endpoint, call.service)))?;
+    }
+    Ok(Some(calls))
 }
 
 /// Returns the names of the trial directories, sorted. Other entries become notes.

@@ -373,3 +373,38 @@ fn cpu_is_summed_by_service() {
     let all = of("envoy", None);
     assert!((all.application_cores.value - 0.3).abs() < 1e-9);
 }
+
+/// Every file of a trial that is damaged has its own note.
+#[test]
+fn damaged_calls_are_not_used_and_all_damage_has_notes() {
+    let plan = placements();
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &plan, |_| {});
+    let result = &stored(&plan)[0].result;
+    let trial = dir.path().join("trials").join(result.trial.dir_name());
+    let write = |calls: &TrialCalls| support::write_json(&trial.join("calls.json"), calls);
+    let good = calls(result, &mut Rng::stream(1, 1));
+    let read = || {
+        let run = tare_report::load_run(dir.path()).unwrap();
+        (run.trials[0].calls.clone(), run.notes)
+    };
+    write(&good);
+    assert_eq!(read(), (Some(good.clone()), Vec::new()));
+    let mut other = good.clone();
+    other.services.swap(0, 1);
+    write(&other);
+    let (calls, notes) = read();
+    assert!(calls.is_none() && notes.len() == 1, "{notes:?}");
+    let found =
+        "found the services emoji, web, voting, expected web, emoji, voting; the calls are not";
+    assert!(notes[0].contains(found), "{notes:?}");
+    let mut damaged = good;
+    damaged.services[0].incoming[0].latency.max_ns += 1_000_000;
+    write(&damaged);
+    std::fs::write(trial.join("load.ndjson"), "no record").unwrap();
+    let (calls, notes) = read();
+    assert!(calls.is_none() && notes.len() == 2, "{notes:?}");
+    assert!(notes[0].contains("load.ndjson: "), "{notes:?}");
+    let found = "calls.json: list of web: invalid histogram: max_ns contradicts the buckets";
+    assert!(notes[1].contains(found), "{notes:?}");
+}
