@@ -34,13 +34,7 @@ const EXPLAINED_MIN: f64 = 0.25;
 #[must_use]
 pub fn per_cpu_time(resources: &Resources) -> Option<f64> {
     let cpu_ns = own_cores(resources) * resources.window_ns as f64;
-    Some(delay_ns(resources)? / cpu_ns).filter(|share| share.is_finite())
-}
-
-/// Run-queue delay of all processes of a trial per request at the achieved rate, in nanoseconds.
-pub(crate) fn per_request_ns(resources: &Resources, achieved_rps: f64) -> Option<f64> {
-    let requests = achieved_rps * resources.window_ns as f64 / 1e9;
-    Some(delay_ns(resources)? / requests).filter(|ns| ns.is_finite())
+    Some(delay_ns(resources)? as f64 / cpu_ns).filter(|share| share.is_finite())
 }
 
 /// `its processes waited for a core for 12.0 ms per second of their CPU time`.
@@ -49,9 +43,10 @@ pub(crate) fn words(share: f64) -> String {
     format!("its processes waited for a core for {time} per second of their CPU time")
 }
 
-fn delay_ns(resources: &Resources) -> Option<f64> {
+/// Run-queue delay of all processes of a trial, in nanoseconds; `None` if it is unknown of one of them.
+pub(crate) fn delay_ns(resources: &Resources) -> Option<u64> {
     let all = resources.processes.iter().map(|p| p.run_queue_delay_ns);
-    all.sum::<Option<u64>>().map(|ns| ns as f64)
+    all.sum()
 }
 
 fn own_cores(resources: &Resources) -> f64 {

@@ -320,8 +320,8 @@ impl Trial<'_> {
             run_queue_delay_per_cpu_time: self.resources().and_then(run_queue::per_cpu_time),
             run_queue_delay_per_request_ns: self
                 .resources()
-                .zip(self.achieved_rps())
-                .and_then(|(resources, rps)| run_queue::per_request_ns(resources, rps)),
+                .and_then(run_queue::delay_ns)
+                .and_then(|ns| self.per_request(ns)),
             instructions_per_request: counters.and_then(|c| self.per_request(c.instructions)),
             cycles_per_request: counters.and_then(|c| self.per_request(c.cycles)),
             proofs: self.result.proofs.clone(),

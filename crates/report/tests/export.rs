@@ -14,12 +14,13 @@ use serde_json::Value;
 use tare_analysis::figures;
 use tare_analysis::formats::{self, hlog};
 use tare_model::layout;
+use tare_model::record::HardwareCounts;
 use tare_model::summary::Summary;
 use tare_report::export::{Export, Format, export, metrics, push};
 use tare_report::{LoadedRun, load_run, render_page, render_table, summarise};
 use tare_stats::Histogram;
 
-/// A small run with a suspect and an invalid trial.
+/// A small run with a suspect and an invalid trial, and with hardware counters.
 fn run() -> (tempfile::TempDir, LoadedRun, Summary) {
     let dir = tempfile::tempdir().unwrap();
     let plan = support::plan(
@@ -27,7 +28,20 @@ fn run() -> (tempfile::TempDir, LoadedRun, Summary) {
         &[100.0, 200.0],
         3,
     );
-    support::write_run(dir.path(), &plan, support::with_doubts);
+    support::write_run(dir.path(), &plan, |result| {
+        support::with_doubts(result);
+        for plane in result
+            .resources
+            .iter_mut()
+            .flat_map(|r| r.planes.values_mut())
+        {
+            plane.counters = Some(HardwareCounts {
+                instructions: 2_000_000_000,
+                cycles: 1_000_000_000,
+                user_only: false,
+            });
+        }
+    });
     let run = load_run(dir.path()).unwrap();
     let summary = summarise(&run);
     (dir, run, summary)
@@ -152,10 +166,10 @@ fn page_table_json_and_csv_show_the_same_numbers() {
         same(&row["data_plane_cpu_cores"], &trial["data_plane_cores"]);
         let waited = "run_queue_delay_per_request_ns";
         same(&row[waited], &trial[waited]);
-        same(
-            &row["instructions_per_request"],
-            &trial["instructions_per_request"],
-        );
+        for counted in ["instructions_per_request", "cycles_per_request"] {
+            assert!(trial[counted].is_f64(), "{trial}");
+            same(&row[counted], &trial[counted]);
+        }
     }
     assert!(compared > 120, "only {compared} numbers were compared");
 }

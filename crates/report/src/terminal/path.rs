@@ -12,6 +12,7 @@ pub(super) fn rows(out: &mut Output, summary: &Summary) {
     let Some(costs) = &summary.path else { return };
     for d in &costs.decompositions {
         out.wrapped(PLAIN, &words::decomposition(summary, d), "", "  ");
+        out.line("");
         let heading = format!("added at {}, ms", words::load_of(summary, &d.load));
         out.painted(
             DIM,
