@@ -6,9 +6,10 @@ mod support;
 
 use support::{analysed, scale, trials};
 use tare_analysis::StoredTrial;
-use tare_analysis::compare::Side;
 use tare_analysis::compare::across::compare;
+use tare_analysis::compare::{Side, clusters};
 use tare_analysis::summary::{METHODS, summarise};
+use tare_model::calls::TrialCalls;
 use tare_model::layout::IdleCores;
 use tare_model::plan::{Plan, PrecisionTarget, StopRule, UNTIL_MIN};
 use tare_model::summary::Outcome;
@@ -164,7 +165,7 @@ fn kinds_of_memory_are_never_compared_with_one_another() {
     assert!(found.thresholds.is_empty());
     assert_eq!(
         found.warnings,
-        ["memory is Pss before and Rss after, and is not compared"]
+        ["memory is PSS before and RSS after, and is not compared"]
     );
     // The same holds if one trial differs from the others of its run.
     let one = |result: &mut TrialResult| {
@@ -180,8 +181,51 @@ fn kinds_of_memory_are_never_compared_with_one_another() {
     assert!(found.thresholds.is_empty());
     assert_eq!(
         found.warnings,
-        ["memory is Pss and Rss before and Pss and Rss after, and is not compared"]
+        ["memory is PSS and RSS before and PSS and RSS after, and is not compared"]
     );
+}
+
+#[test]
+fn what_only_one_run_measured_is_a_warning() {
+    let undelayed = |result: &mut TrialResult| {
+        let processes = result.resources.as_mut().unwrap().processes.iter_mut();
+        processes.for_each(|p| p.run_queue_delay_ns = None);
+    };
+    let (without, mut with) = (trials(&plan(3, 1), undelayed), trials(&plan(3, 2), |_| {}));
+    with[0].calls = Some(TrialCalls {
+        schema_version: tare_model::SCHEMA_VERSION,
+        window_start_unix_ns: 0,
+        window_ns: 1,
+        services: Vec::new(),
+    });
+    let warnings = |a: &[StoredTrial], b: &[StoredTrial]| compared(a, b, &[]).warnings;
+    assert_eq!(warnings(&with, &with), Vec::<String>::new());
+    assert_eq!(
+        warnings(&without, &with),
+        [
+            "run-queue delay: not measured before, measured after; reading it takes CPU time",
+            "time of the calls between services: not measured before, measured after; timing adds \
+             to each call"
+        ]
+    );
+    let manifest = support::manifest(&plan(3, 1));
+    let side = |trials| Side {
+        manifest: &manifest,
+        trials,
+        grade: Grade::Valid,
+    };
+    let sides = [
+        ("a", side(&with[..])),
+        ("b", side(&without)),
+        ("c", side(&with)),
+    ];
+    let found = clusters::compare(&sides).warnings;
+    assert_eq!(
+        found[0],
+        "run-queue delay: measured on a and c only; reading it takes CPU time"
+    );
+    assert_eq!(found.len(), 2);
+    assert!(clusters::compare(&sides[1..2]).warnings.is_empty());
 }
 
 #[test]

@@ -187,6 +187,9 @@ fn counters_with_and_without_the_kernel_are_not_compared() {
     assert!(!has(&other));
     assert_eq!(
         other.warnings,
-        ["hardware counters include the kernel in some trials only, and are not compared"]
+        [
+            "hardware counters count user space and kernel before and user space only after, and are \
+             not compared"
+        ]
     );
 }

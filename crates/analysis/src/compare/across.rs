@@ -49,6 +49,7 @@ pub fn compare(
         .flat_map(|c| thresholds.iter().filter_map(|t| t.judge(c, judged_by)))
         .collect();
     let mut warnings = setup_differences::warnings(before.manifest, after.manifest);
+    warnings.extend(setup_differences::measured(before.trials, after.trials));
     warnings.extend(kinds);
     warnings.extend(setup_differences::cores(&core_to_core[0], &core_to_core[1]));
     Comparison {
@@ -84,14 +85,23 @@ fn changes(cell: &Cell, after: &Side<'_>, level: Level, kinds: &mut Vec<String>)
             return None;
         }
         if !earlier.comparable(later, what) {
-            let words = |side: &SideCell| Vec::from_iter(side.memory_kinds.clone()).join(" and ");
-            let (a, b) = (words(earlier), words(later));
+            let memory = |side: &SideCell| Vec::from_iter(side.memory_kinds.clone()).join(" and ");
+            let counters = |side: &SideCell| {
+                let kinds = side.counter_kinds.iter().map(|user_only| match user_only {
+                    true => "user space only",
+                    false => "user space and kernel",
+                });
+                kinds.collect::<Vec<_>>().join(" or ")
+            };
+            let both = |of: &dyn Fn(&SideCell) -> String| {
+                format!("{} before and {} after", of(earlier), of(later))
+            };
             let found = match what {
-                "memory" => format!("memory is {a} before and {b} after, and is not compared"),
-                _ => {
-                    "hardware counters include the kernel in some trials only, and are not compared"
-                        .to_owned()
-                }
+                "memory" => format!("memory is {}, and is not compared", both(&memory)),
+                _ => format!(
+                    "hardware counters count {}, and are not compared",
+                    both(&counters)
+                ),
             };
             if !kinds.contains(&found) {
                 kinds.push(found);

@@ -17,6 +17,7 @@ use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison,
 
 use crate::compare::figures::{Cell, Side, cells, names};
 use crate::compare::ratio::{Level, Question, correct};
+use crate::compare::setup_differences;
 use tare_stats::CONFIDENCE;
 use tare_stats::order::median;
 
@@ -35,6 +36,7 @@ pub fn compare(clusters: &[(&str, Side<'_>)]) -> ClustersComparison {
         schema_version: SCHEMA_VERSION,
         confidence: CONFIDENCE,
         clusters: clusters.iter().map(cluster).collect(),
+        warnings: setup_differences::measured_in_part(clusters),
         rows: rows(&compared.unwrap_or_default()),
     }
 }
@@ -193,14 +195,14 @@ mod tests {
 
     #[test]
     fn kinds_of_memory_are_never_compared_between_clusters() {
-        let with = |kind: &str| SideCell {
+        let with = |kind| SideCell {
             figures: vec![("memory", "bytes", vec![1.0, 2.0, 3.0])],
-            memory_kinds: [kind.to_owned()].into(),
+            memory_kinds: [kind].into(),
             ..cell(1.0)
         };
-        let rows_with = |kinds: [&str; 3]| rows_of(kinds.map(with).into()).len();
-        assert_eq!(rows_with(["Pss", "Pss", "Pss"]), 1);
-        assert_eq!(rows_with(["Pss", "Pss", "WorkingSet"]), 0);
+        let rows_with = |kinds: [&'static str; 3]| rows_of(kinds.map(with).into()).len();
+        assert_eq!(rows_with(["PSS", "PSS", "PSS"]), 1);
+        assert_eq!(rows_with(["PSS", "PSS", "working set"]), 0);
     }
 
     fn judged(sides: Vec<SideCell>) -> Vec<ClusterCell> {

@@ -138,7 +138,7 @@ pub(crate) struct SideCell {
     /// `ratio_p99` are ratios to the baseline in the same block.
     pub(crate) figures: Vec<(&'static str, &'static str, Vec<f64>)>,
     /// The kinds of the proxies' memory in all trials, in words.
-    pub(crate) memory_kinds: BTreeSet<String>,
+    pub(crate) memory_kinds: BTreeSet<&'static str>,
     /// What the hardware counters of all trials count.
     pub(crate) counter_kinds: BTreeSet<bool>,
     /// Times from core to core of the generators, in nanoseconds.
@@ -176,7 +176,7 @@ impl SideCell {
             trials: used.len() as u32,
             figures,
             counter_kinds: counters.map(|c| c.user_only).collect(),
-            memory_kinds: proxies.map(|p| format!("{:?}", p.memory_kind)).collect(),
+            memory_kinds: proxies.map(|p| p.memory_kind.words()).collect(),
             core_to_core_ns: distances.copied().collect(),
         }
     }

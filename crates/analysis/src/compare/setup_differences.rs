@@ -6,6 +6,9 @@ use tare_model::plan::{Load, Plan};
 
 use tare_stats::order::median;
 
+use crate::compare::figures::Side;
+use crate::trials::StoredTrial;
+
 /// Describes each difference in machine, versions and plan, without a full stop.
 pub(crate) fn warnings(before: &RunManifest, after: &RunManifest) -> Vec<String> {
     let differences = before.platform().differences(after.platform());
@@ -26,6 +29,67 @@ pub(crate) fn cores(before: &[f64], after: &[f64]) -> Option<String> {
         let [b, a] = [b, a].map(crate::figures::nanoseconds);
         format!("core-to-core latency, which affects every request: {b} before, {a} after")
     })
+}
+
+/// What a run may measure or not, and what measuring it costs the trials.
+struct Optional {
+    what: &'static str,
+    costs: &'static str,
+    has: fn(&StoredTrial) -> bool,
+}
+
+const OPTIONAL: [Optional; 2] = [
+    Optional {
+        what: "run-queue delay",
+        costs: "reading it takes CPU time",
+        has: |t| {
+            let mut samples = t.result.resources.iter().flat_map(|r| &r.processes);
+            samples.any(|p| p.run_queue_delay_ns.is_some())
+        },
+    },
+    Optional {
+        what: "time of the calls between services",
+        costs: "timing adds to each call",
+        has: |t| t.calls.is_some(),
+    },
+];
+
+/// Describes what only one of two runs measured.
+pub(crate) fn measured(before: &[StoredTrial], after: &[StoredTrial]) -> Vec<String> {
+    let words = |o: &Optional| {
+        let [b, a] = [before, after].map(|trials| trials.iter().any(o.has));
+        let word = |measured| if measured { "measured" } else { "not measured" };
+        (b != a).then(|| {
+            format!(
+                "{}: {} before, {} after; {}",
+                o.what,
+                word(b),
+                word(a),
+                o.costs
+            )
+        })
+    };
+    OPTIONAL.iter().filter_map(words).collect()
+}
+
+/// Describes what only some of several clusters measured.
+pub(crate) fn measured_in_part(clusters: &[(&str, Side<'_>)]) -> Vec<String> {
+    let words = |o: &Optional| {
+        let measured = clusters
+            .iter()
+            .filter(|(_, side)| side.trials.iter().any(o.has));
+        let names: Vec<&str> = measured.map(|(context, _)| *context).collect();
+        let part = !names.is_empty() && names.len() < clusters.len();
+        part.then(|| {
+            format!(
+                "{}: measured on {} only; {}",
+                o.what,
+                names.join(" and "),
+                o.costs
+            )
+        })
+    };
+    OPTIONAL.iter().filter_map(words).collect()
 }
 
 fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {

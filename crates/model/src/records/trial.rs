@@ -195,6 +195,18 @@ pub enum MemoryKind {
     WorkingSet,
 }
 
+impl MemoryKind {
+    /// The text in tables and messages.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Pss => "PSS",
+            Self::Rss => "RSS",
+            Self::WorkingSet => "working set",
+        }
+    }
+}
+
 /// One process over the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

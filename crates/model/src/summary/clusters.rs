@@ -46,6 +46,9 @@ pub struct ClustersComparison {
     pub confidence: f64,
     /// Clusters with a run that can be read, in the order of the manifest.
     pub clusters: Vec<ComparedCluster>,
+    /// What only some of the clusters measured, without full stops.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// Figures that at least two clusters have.
     pub rows: Vec<ClusterRow>,
 }

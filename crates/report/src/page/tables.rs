@@ -213,15 +213,7 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
             }
             estimate(page, &p.memory_bytes, figures::bytes);
             plain(page, &figures::bytes(p.memory_max_bytes as f64));
-            page.tag(
-                "td",
-                match p.memory_kind {
-                    Some(MemoryKind::Pss) => "PSS",
-                    Some(MemoryKind::Rss) => "RSS",
-                    Some(MemoryKind::WorkingSet) => "working set",
-                    None => "mixed",
-                },
-            );
+            plain(page, p.memory_kind.map_or("mixed", MemoryKind::words));
             if counted {
                 hardware(page, cell, p.instructions_per_request.as_ref());
                 hardware(page, cell, p.cycles_per_request.as_ref());

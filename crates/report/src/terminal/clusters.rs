@@ -6,7 +6,7 @@ use tare_analysis::figures;
 use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison};
 
 use super::comparison::{figure, name};
-use super::output::{BOLD, Output, PLAIN, RED, WIDTH};
+use super::output::{BOLD, Output, PLAIN, RED, WIDTH, YELLOW};
 use crate::text::fit;
 
 /// Widths of the columns. Each cluster adds a column, so a table can exceed the usual width.
@@ -28,6 +28,9 @@ pub fn render_clusters(comparison: &ClustersComparison, colour: bool) -> String 
             cluster.trials
         );
         out.line(&fit(&line, WIDTH));
+    }
+    for warning in &comparison.warnings {
+        out.wrapped(YELLOW, &format!("warning: {warning}."), "", "  ");
     }
     let same = |a: &ClusterRow, b: &ClusterRow| (&a.mesh, &a.load) == (&b.mesh, &b.load);
     for rows in comparison.rows.chunk_by(same) {
@@ -169,6 +172,7 @@ mod tests {
                     trials: 9,
                 })
                 .collect(),
+            warnings: vec!["run-queue delay: measured on blue only".to_owned()],
             rows: vec![ClusterRow {
                 mesh: "bare".into(),
                 load: "60rps".into(),
@@ -197,6 +201,10 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("2.00 ms *"), "{text}");
+        assert!(
+            text.contains("\nwarning: run-queue delay: measured on blue only.\n"),
+            "{text}"
+        );
     }
 
     #[test]
