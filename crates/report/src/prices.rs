@@ -66,9 +66,14 @@ pub(crate) fn outcome(price: &Price) -> &'static str {
     }
 }
 
-/// Returns the answer about a feature; `None` if the summary has none.
-pub(crate) fn answer<'a>(summary: &'a Summary, feature: &FeaturePrice) -> Option<&'a Answer> {
-    summary.answers.iter().find(|a| a.mesh == feature.mesh)
+/// Returns the cell of a feature; `None` if the summary has none.
+pub(crate) fn cell<'a>(
+    summary: &'a Summary,
+    list: &PriceList,
+    feature: &FeaturePrice,
+) -> Option<&'a Cell> {
+    let own = |c: &&Cell| c.mesh == feature.mesh && c.load == list.load;
+    summary.cells.iter().find(own)
 }
 
 /// What is shown of an answer.
@@ -84,16 +89,15 @@ pub(crate) struct Shortened<'a> {
 pub(crate) fn answers<'a>(summary: &'a Summary) -> Vec<Shortened<'a>> {
     let shown = |answer: &'a Answer| {
         let list = summary.price_list.as_ref();
-        let is_listed = |l: &&PriceList| l.features.iter().any(|f| f.mesh == answer.mesh);
-        let Some(list) = list.filter(is_listed) else {
+        let own = |f: &&FeaturePrice| f.mesh == answer.mesh;
+        let Some((list, feature)) = list.and_then(|l| Some((l, l.features.iter().find(own)?)))
+        else {
             return Some(Shortened {
                 answer,
                 sentence: true,
             });
         };
-        let own = |c: &&Cell| c.mesh == answer.mesh && c.load == answer.load;
-        let cell = summary.cells.iter().find(own);
-        let limited = cell.is_some_and(|c| c.saturation.is_some());
+        let limited = cell(summary, list, feature).is_some_and(|c| c.saturation.is_some());
         let sentence = list.no_answer.is_none() && (answer.outcome.is_none() || limited);
         (sentence || answer.caution.is_some()).then_some(Shortened { answer, sentence })
     };

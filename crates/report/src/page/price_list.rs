@@ -54,7 +54,7 @@ pub(super) fn table(page: &mut Html, summary: &Summary, list: &PriceList) {
     for feature in &list.features {
         page.raw("<tr><th scope=\"row\">").text(&feature.title);
         page.tag("small", prices::name(&feature.mesh));
-        let grade = prices::answer(summary, feature).map(|a| a.grade);
+        let grade = prices::cell(summary, list, feature).map(|c| c.verdict.grade);
         if let Some(grade) = grade.filter(|g| *g != Grade::Valid) {
             page.raw(" ");
             badge(page, grade);
