@@ -241,6 +241,15 @@ fn features_are_compared_with_the_baseline_only() {
 }
 
 #[test]
+fn features_have_prices_only_against_sidecars_without_one() {
+    let mut plan = plan();
+    plan.meshes[0].data_plane = DataPlaneKind::None;
+    let against_bare = support::analysed(&plan, measured);
+    assert_eq!(against_bare.price_list, None);
+    assert_eq!(against_bare.comparisons.len(), 3);
+}
+
+#[test]
 fn the_table_has_a_line_for_each_feature_in_80_columns() {
     let text = render_table(&summary(), false);
     assert!(

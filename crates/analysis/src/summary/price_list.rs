@@ -1,6 +1,6 @@
 //! The price list of features, from the comparisons with the baseline.
 
-use tare_model::mesh::{Feature, Mesh};
+use tare_model::mesh::{DataPlaneKind, Feature, Mesh};
 use tare_model::plan::{Load, Plan};
 use tare_model::summary::{Estimate, FeaturePrice, MeshComparison, Price, PriceList};
 use tare_model::trial::Proof;
@@ -22,7 +22,10 @@ pub(super) fn of(
     disturbed_equally_p: Option<f64>,
 ) -> Option<PriceList> {
     let load = highest(plan).filter(|_| plan.has_features())?;
-    let reference = plan.meshes.iter().find(|m| m.name == plan.baseline)?;
+    let mut meshes = plan.meshes.iter().filter(|m| m.name == plan.baseline);
+    // Against anything else than sidecars without a feature, a price would be that of the sidecars, too.
+    let plain = |m: &&Mesh| m.data_plane == DataPlaneKind::EnvoySidecar && m.feature.is_none();
+    let reference = meshes.find(plain)?;
     let no_answer = disturbed_unequally(disturbed_equally_p);
     let list = List {
         plan,

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::definition::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
+use super::envoy::EnvoyProgram;
 use super::feature::Feature;
 use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
 
@@ -30,6 +31,9 @@ pub(crate) struct SettingsFile {
     access_log: Field<bool>,
     /// Which sides of a call have a proxy in the path; mutual TLS needs both.
     placement: Field<Placement>,
+    /// The Envoy: a version that tare installs, such as `1.39.3`, or the path of a program.
+    #[schemars(with = "String")]
+    envoy: Field<EnvoyProgram>,
 }
 
 impl SettingsFile {
@@ -41,6 +45,7 @@ impl SettingsFile {
             l7_stats: self.l7_stats.or(base.l7_stats)?,
             access_log: self.access_log.or(base.access_log)?,
             placement: self.placement.or(base.placement)?,
+            envoy: self.envoy.optional()?.or_else(|| base.envoy.clone()),
         })
     }
 }

@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::envoy::EnvoyProgram;
 use super::feature::Feature;
 use super::kubernetes::MeshKubernetes;
+use crate::plan::check_version;
 
 /// Kind of data plane: the proxies in the path of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +39,9 @@ pub struct MeshSettings {
     /// Which sides of a call have a proxy in the path.
     #[serde(skip_serializing_if = "Placement::is_both")]
     pub placement: Placement,
+    /// The Envoy of a mesh that tare configures; absent: the one that tare finds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub envoy: Option<EnvoyProgram>,
 }
 
 /// Which sides of a call have a proxy in the path. Only the Envoys that tare configures can differ from
@@ -79,6 +84,7 @@ impl Default for MeshSettings {
             l7_stats: true,
             access_log: false,
             placement: Placement::Both,
+            envoy: None,
         }
     }
 }
@@ -116,4 +122,65 @@ pub struct Mesh {
     /// The feature that it prices; absent for other meshes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feature: Option<Box<Feature>>,
+}
+
+impl Mesh {
+    /// Changes the version: of the Envoy that tare configures, or of all charts of a mesh on Kubernetes.
+    /// Name and title show it.
+    ///
+    /// # Errors
+    /// What was found and what was expected, for a version that is unknown, or a mesh that has none.
+    pub(crate) fn at_version(&mut self, version: &str) -> Result<(), String> {
+        check_version(version)?;
+        let name = &self.name;
+        let charts = self.kubernetes.as_mut().map(|k| &mut k.releases);
+        match (self.data_plane, charts) {
+            (DataPlaneKind::EnvoySidecar, _) => {
+                self.settings.envoy = Some(EnvoyProgram::new(version)?);
+            }
+            (DataPlaneKind::Sidecar | DataPlaneKind::NodeProxy, Some(charts))
+                if charts
+                    .windows(2)
+                    .all(|two| two[0].version == two[1].version) =>
+            {
+                for chart in charts {
+                    chart.version = Some(version.to_owned());
+                }
+            }
+            (DataPlaneKind::Sidecar | DataPlaneKind::NodeProxy, _) => {
+                return Err(format!(
+                    "found a version of `{name}`, whose charts differ in their versions, expected \
+                     `kubernetes: {{releases: [{{name: ..., version: {version}}}]}}` and a `name`"
+                ));
+            }
+            (DataPlaneKind::None | DataPlaneKind::Installed, _) => {
+                return Err(format!(
+                    "found a version of `{name}`, which tare does not install, expected `{name}`"
+                ));
+            }
+        }
+        self.title = format!("{}, {version}", self.title);
+        self.name = format!("{name}@{version}");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Catalogue;
+
+    #[test]
+    fn charts_with_different_versions_have_no_common_one() {
+        let catalogue = Catalogue::builtin(&mut crate::source::Problems::default());
+        let mut mesh = catalogue.get("istio").unwrap();
+        let charts = &mut mesh.kubernetes.as_mut().unwrap().releases;
+        charts[0].version = Some("1.0.0".to_owned());
+        let before = mesh.clone();
+        let error = mesh.at_version("1.27.3").unwrap_err();
+        assert!(
+            error.contains("whose charts differ in their versions"),
+            "{error}"
+        );
+        assert_eq!(mesh, before);
+    }
 }

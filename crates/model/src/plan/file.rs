@@ -154,7 +154,8 @@ pub(super) enum Environment {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename = "Mesh", deny_unknown_fields, expecting = "a mesh of the plan")]
 pub(super) struct MeshEntry {
-    /// The mesh or variant: bare, envoy, envoy/mtls, or one of the mesh files.
+    /// The mesh or variant: bare, envoy, envoy/mtls, or one of the mesh files; with `@`, a version of it,
+    /// such as envoy/mtls@1.39.3.
     pub(super) mesh: Field<String>,
     /// Another name for it: required if the plan also has the mesh itself, or if settings change.
     #[serde(default)]

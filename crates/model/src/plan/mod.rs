@@ -17,6 +17,8 @@ mod tests;
 mod vary;
 mod workload;
 
+pub(crate) use names::check_version;
+
 pub use crate::source::yaml_to_json;
 pub use crate::source::{Location, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
 pub use builtin::{BuiltinPlan, builtin, builtins, nearest_builtin};

@@ -34,19 +34,36 @@ impl TrialSpec {
 
 /// A name of a plan, or the names of a mesh and of its variant.
 ///
-/// With settings that vary, such as `envoy[concurrency=2]`.
+/// With a version, such as `envoy@1.39.3`, and with settings that vary, such as
+/// `envoy[concurrency=2]`.
 fn mesh(name: &str) -> Result<(), String> {
     let (name, settings) = match name.strip_suffix(']').and_then(|n| n.split_once('[')) {
         Some((name, settings)) => (name, Some(settings)),
         None => (name, None),
     };
     settings.map_or(Ok(()), load)?;
+    let (name, version) = match name.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (name, None),
+    };
+    version.map_or(Ok(()), check_version)?;
     let parts = name.split_once('/');
     let of_variant =
         |(mesh, variant)| Name::<false>::new(mesh).is_ok() && Name::<false>::new(variant).is_ok();
     match parts.is_some_and(of_variant) {
         true => Ok(()),
         false => Name::<true>::new(name).map(drop),
+    }
+}
+
+/// Checks the version in the name of a mesh, which can be the path of a program.
+pub(crate) fn check_version(text: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-+/".contains(c);
+    match !text.is_empty() && text.len() <= 128 && text.chars().all(fits) {
+        true => Ok(()),
+        false => Err(format!(
+            "found the version `{text}`, expected 1 to 128 letters, digits, `.`, `_`, `-`, `+`, `/`"
+        )),
     }
 }
 

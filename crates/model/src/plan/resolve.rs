@@ -339,12 +339,22 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
         Field::Given(mesh) => (mesh.value, mesh.location),
         _ => return None,
     };
-    let Some(mut mesh) = catalogue.get(&wanted) else {
+    let (plain, version) = match wanted.split_once('@') {
+        Some((plain, version)) => (plain, Some(version)),
+        None => (wanted.as_str(), None),
+    };
+    let Some(mut mesh) = catalogue.get(plain) else {
         problems
-            .add(location, format!("unknown mesh `{wanted}`"))
-            .one_of(&wanted, catalogue.names());
+            .add(location, format!("unknown mesh `{plain}`"))
+            .one_of(plain, catalogue.names());
         return None;
     };
+    if let Some(version) = version
+        && let Err(message) = mesh.at_version(version)
+    {
+        problems.add_message(location, &message);
+        return None;
+    }
     if let Some(location) = entry.settings.location() {
         let wrong = match mesh.data_plane {
             DataPlaneKind::EnvoySidecar => None,

@@ -15,7 +15,7 @@ use crate::units::{parse_bytes, parse_duration, parse_rate, parse_share};
 const LINE_BYTES_MAX: usize = 400;
 
 /// Decodes a scalar with `parse`. Any other value is an error that states `expected`.
-fn scalar<'de, D: Deserializer<'de>, T, E: Display>(
+pub(crate) fn scalar<'de, D: Deserializer<'de>, T, E: Display>(
     deserializer: D,
     expected: &str,
     parse: impl Fn(&str) -> Result<T, E>,

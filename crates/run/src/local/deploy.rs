@@ -203,7 +203,7 @@ fn sidecars(
     dir: &Path,
 ) -> Result<Vec<Part>, EnvironmentError> {
     let mesh = &deployment.mesh;
-    let envoy = local.envoy.as_ref().ok_or_else(|| {
+    let envoy = local.envoys.get(&mesh.settings.envoy).ok_or_else(|| {
         EnvironmentError::missing(
             "the environment was not prepared for Envoy",
             "call prepare with a plan that has this mesh",

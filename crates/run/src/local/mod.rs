@@ -17,7 +17,7 @@ mod topology;
 pub mod turn;
 mod workers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_analysis::proxy_config;
 use tare_model::calls::ServiceCalls;
 use tare_model::layout::{Fingerprint, IdleCores};
-use tare_model::mesh::Mesh;
+use tare_model::mesh::{EnvoyProgram, Mesh};
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::worker::{Upstream, WatchedProcess};
@@ -71,7 +71,8 @@ pub struct Local {
     network: Network,
     scratch: Scratch,
     authority: Authority,
-    envoy: Option<Envoy>,
+    /// The Envoys of the plan's meshes, by what the meshes name.
+    envoys: BTreeMap<Option<EnvoyProgram>, Envoy>,
     trials: u32,
 }
 
@@ -110,7 +111,7 @@ impl Local {
                 EnvironmentError::io("create a directory for keys and sockets"),
             )?,
             authority: Authority::new()?,
-            envoy: None,
+            envoys: BTreeMap::new(),
             trials: 0,
             settings,
         })
@@ -219,19 +220,26 @@ impl Environment for Local {
         let sidecars = plan.meshes.iter().any(deploy::has_sidecars);
         self.ports_are_free(sidecars).await?;
         if sidecars {
-            let envoy = install::find(&self.settings.envoy, Some(&self.settings.tare), say).await?;
-            if envoy.version != install::VERSION {
-                say(&format!(
-                    "{} is Envoy {}; tare is tested with Envoy {}",
-                    envoy.program.display(),
-                    envoy.version,
-                    install::VERSION
-                ));
+            let meshes = plan.meshes.iter().filter(|m| deploy::has_sidecars(m));
+            let wanted: BTreeSet<_> = meshes.map(|m| m.settings.envoy.clone()).collect();
+            for wanted in wanted {
+                let (settings, tare) = (&self.settings.envoy, Some(&*self.settings.tare));
+                let envoy = install::find(settings, wanted.as_ref(), tare, say).await?;
+                if wanted.is_none() && envoy.version != install::VERSION {
+                    say(&format!(
+                        "{} is Envoy {}; tare is tested with Envoy {}",
+                        envoy.program.display(),
+                        envoy.version,
+                        install::VERSION
+                    ));
+                }
+                let name = match &wanted {
+                    None => "envoy".to_owned(),
+                    Some(program) => format!("envoy@{program}"),
+                };
+                fingerprint.programs.insert(name, envoy.describe());
+                self.envoys.insert(wanted, envoy);
             }
-            fingerprint
-                .programs
-                .insert("envoy".to_owned(), envoy.describe());
-            self.envoy = Some(envoy);
         }
         let tare = install::digest(&self.settings.tare)
             .map_err(EnvironmentError::io("read the program tare"))?;
@@ -267,7 +275,8 @@ impl Environment for Local {
     ) -> Result<Vec<Proof>, EnvironmentError> {
         match phase {
             Phase::Before => {
-                let version = self.envoy.as_ref().map_or("", |e| e.version.as_str());
+                let envoy = self.envoys.get(&deployment.mesh.settings.envoy);
+                let version = envoy.map_or("", |e| e.version.as_str());
                 prove::before(deployment, &self.authority, version).await
             }
             Phase::After { load_sent } => {

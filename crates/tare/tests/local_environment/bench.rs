@@ -115,7 +115,7 @@ impl Bench {
             .await
             .unwrap();
         assert_eq!(
-            fingerprint.programs.contains_key("envoy"),
+            fingerprint.programs.keys().any(|p| p.starts_with("envoy")),
             plan.meshes[0].data_plane == DataPlaneKind::EnvoySidecar
         );
         Self { local, plan, dir }

@@ -215,6 +215,36 @@ async fn settings_of_the_mesh_are_applied() {
     );
 }
 
+/// The program that a mesh names is the one that runs, and no other.
+#[tokio::test]
+async fn a_mesh_runs_the_envoy_that_it_names() {
+    let found = install::find(&install::Settings::from_env(false), None, None, &mut |_| {})
+        .await
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (program, starts) = (dir.path().join("envoy"), dir.path().join("starts"));
+    let script = format!(
+        "#!/bin/sh\necho start >> {}\nexec {} \"$@\"\n",
+        starts.display(),
+        found.program.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).unwrap();
+    let mut mesh = envoy();
+    let named = tare_model::mesh::EnvoyProgram::new(program.to_str().unwrap());
+    mesh.settings.envoy = Some(named.unwrap());
+    let mut bench = Bench::new(mesh, 1).await;
+    let mut deployment = bench.deploy().await;
+    let before = Phase::Before;
+    let proofs = bench.local.prove(&mut deployment, before).await.unwrap();
+    all_hold(&proofs);
+    let starts = std::fs::read_to_string(starts).unwrap();
+    // Once for its version, then for the sidecars of three services and of the generator.
+    assert_eq!(starts.lines().count(), 1 + 4);
+    assert_eq!(bench.local.teardown(deployment).await, []);
+}
+
 /// A caller's sidecar does not send a request to a server whose certificate has another identity
 /// than the expected one.
 #[tokio::test]
@@ -225,7 +255,7 @@ async fn a_server_with_another_identity_is_refused() {
     let config = std::fs::read_to_string(config).unwrap();
     let right = "spiffe://tare.local/ns/shop-0/sa/front";
     assert!(config.contains(right));
-    let envoy = install::find(&install::Settings::from_env(false), None, &mut |_| {})
+    let envoy = install::find(&install::Settings::from_env(false), None, None, &mut |_| {})
         .await
         .unwrap();
     for (port, identity, status) in [
