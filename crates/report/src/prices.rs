@@ -129,7 +129,8 @@ pub(crate) fn legend(summary: &Summary, list: &PriceList) -> String {
         "Sidecars with the feature are compared with those of {}, by block, with {confidence} intervals. p50 and \
          p99: latency of the whole request with the feature, divided by that without it. CPU: CPU time that the feature \
          adds to a hop, which is one pass of one request through one proxy{}. Memory: what the feature adds to a \
-         proxy{}. The outcomes of p50, p99 and CPU are corrected for all features together (Holm).",
+         proxy{}. The outcomes of p50, p99 and CPU of a feature are corrected for each other (Holm), not for the number of \
+         features: one feature in 20 can seem different by chance.",
         list.reference,
         own(&list.reference_hop_ns, figures::duration),
         own(&list.reference_proxy_bytes, figures::bytes),

@@ -240,6 +240,20 @@ fn features_are_compared_with_the_baseline_only() {
     assert_eq!(without.price_list, None);
 }
 
+/// More features do not make the answers about one of them less certain.
+#[test]
+fn each_feature_is_corrected_for_its_own_ratios_only() {
+    let summary = summary();
+    assert_eq!(summary.comparisons.len(), 3);
+    for comparison in &summary.comparisons {
+        let primary = comparison.ratios.iter().filter(|r| r.primary);
+        let (p, corrected): (Vec<f64>, Vec<f64>) =
+            primary.map(|r| (r.p.unwrap(), r.p_holm.unwrap())).unzip();
+        assert_eq!(p.len(), 3);
+        assert_eq!(corrected, tare_stats::hypothesis::holm(&p));
+    }
+}
+
 #[test]
 fn features_have_prices_only_against_sidecars_without_one() {
     let mut plan = plan();

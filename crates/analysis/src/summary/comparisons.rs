@@ -46,18 +46,27 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<MeshComparison> {
             }
         }
     }
-    let ratios = all
-        .iter_mut()
-        .flat_map(|c: &mut MeshComparison| &mut c.ratios);
-    correct(ratios.filter(|r| r.primary), level);
-    let ratios = || all.iter().flat_map(|c: &MeshComparison| &c.ratios);
-    let primary = ratios().filter(|r| r.p_holm.is_some()).count() as f64;
-    for ratio in all.iter_mut().flat_map(|c| &mut c.ratios) {
+    // Each feature is a question of its own, whatever other features the plan has.
+    let family = if plan.has_features() { 1 } else { all.len() };
+    for family in all.chunks_mut(family.max(1)) {
+        let mut ratios: Vec<&mut Ratio> = family.iter_mut().flat_map(|c| &mut c.ratios).collect();
+        decide(&mut ratios, level);
+    }
+    all
+}
+
+/// Corrects the outcomes of ratios for the number of primary ones among them.
+fn decide(ratios: &mut [&mut Ratio], level: Level) {
+    correct(
+        ratios.iter_mut().map(|r| &mut **r).filter(|r| r.primary),
+        level,
+    );
+    let primary = ratios.iter().filter(|r| r.p_holm.is_some()).count() as f64;
+    for ratio in ratios {
         let questions = if ratio.primary { primary } else { 1.0 };
         keep_other_outcomes(ratio, questions, level);
+        settle(ratio);
     }
-    all.iter_mut().flat_map(|c| &mut c.ratios).for_each(settle);
-    all
 }
 
 /// Keeps only the variants with another outcome. One of them is different only if it still is as one

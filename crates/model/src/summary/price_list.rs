@@ -61,7 +61,7 @@ pub struct Price {
     pub low: Option<f64>,
     /// Upper end of its interval; absent with fewer than 2 blocks.
     pub high: Option<f64>,
-    /// Whether the feature changes the figure; corrected for all primary ratios of the run (Holm), without
+    /// Whether the feature changes the figure; corrected for the primary ratios of the feature (Holm), without
     /// those of memory. Absent if the list has no answer.
     pub outcome: Option<Outcome>,
     /// What the feature adds: the mean difference over the blocks, in the unit of the figure. Absent if

@@ -56,7 +56,8 @@ pub struct Ratio {
     pub primary: bool,
     /// Two-sided p-value of a ratio of 1; absent without an interval.
     pub p: Option<f64>,
-    /// The p-value after Holm's correction over all primary ratios; absent for exploratory ones.
+    /// The p-value after Holm's correction over all primary ratios, in a price list over those of
+    /// the feature; absent for exploratory ones.
     pub p_holm: Option<f64>,
     /// Figures count as the same up to this share of each other: 0.05.
     pub margin: f64,
