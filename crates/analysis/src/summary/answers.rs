@@ -6,7 +6,8 @@ use tare_model::plan::Plan;
 use tare_model::summary::{Answer, Cell, MeshComparison, Outcome, Ratio, TrialSelection};
 use tare_model::worker::Plane;
 
-use super::comparisons::highest;
+use super::capacity;
+use super::comparisons::primary;
 use crate::figures;
 
 /// Longest title that is used in a sentence. If a title is longer, the name is used.
@@ -18,7 +19,7 @@ const DISTURBED_P_MIN: f64 = 0.05;
 /// Most meshes for which also the pairs without the baseline have a sentence.
 const ALL_PAIRS_MESHES_MAX: usize = 3;
 
-/// One answer for each pair of meshes, under the load with the highest rate: with the baseline and, in
+/// One answer for each pair of meshes, under the load of the primary questions: with the baseline and, in
 /// a plan with few meshes, also without it.
 pub(super) fn of(
     plan: &Plan,
@@ -26,7 +27,7 @@ pub(super) fn of(
     comparisons: &[MeshComparison],
     disturbed_equally_p: Option<f64>,
 ) -> Vec<Answer> {
-    let Some(load) = highest(plan) else {
+    let Some(load) = primary(plan) else {
         return Vec::new();
     };
     let mut meshes: Vec<&Mesh> = plan.meshes.iter().collect();
@@ -49,12 +50,18 @@ pub(super) fn of(
         };
         let comparison = comparisons.iter().find(same);
         let unequal = disturbed_equally_p.is_some_and(|p| p < DISTURBED_P_MIN);
-        let median = comparison.and_then(|c| c.ratio("p50")).filter(|_| !unequal);
+        let asked = |c: &'_ MeshComparison| match load.has_rate() {
+            true => c.ratio("p50").map(|r| r.outcome),
+            false => capacity::ratio(c).map(|r| r.outcome),
+        };
+        let at = match load.has_rate() {
+            true => format!("at {}", figures::rate(load.rate_rps)),
+            false => capacity::under(load),
+        };
         let head = format!(
-            "{} against {} at {}{}",
+            "{} against {} {at}{}",
             subject(mesh, &plan.meshes),
             subject(reference, &plan.meshes),
-            figures::rate(load.rate_rps),
             plan.sweep
                 .as_ref()
                 .map_or(String::new(), |_| format!(", {}", load.name))
@@ -65,7 +72,10 @@ pub(super) fn of(
                              more often than others"
                     .to_owned()
             }
-            Some(comparison) => sentence(comparison, own, reference.name == plan.baseline),
+            Some(comparison) if load.has_rate() => {
+                sentence(comparison, own, reference.name == plan.baseline)
+            }
+            Some(comparison) => capacity::sentence(comparison, own, other),
             None => missing(own, other),
         };
         Some(Answer {
@@ -73,11 +83,14 @@ pub(super) fn of(
             reference: reference.name.clone(),
             load: load.name.clone(),
             grade: own.verdict.grade.max(other.verdict.grade),
-            outcome: median.map(|r| r.outcome),
+            outcome: comparison.filter(|_| !unequal).and_then(asked),
             text: format!("{head}: {body}."),
             caution: comparison
                 .filter(|_| !unequal)
-                .and_then(|c| caution(c, own)),
+                .and_then(|c| match load.has_rate() {
+                    true => caution(c, own),
+                    false => capacity::caution(own, other),
+                }),
         })
     };
     pairs.into_iter().filter_map(answer).collect()

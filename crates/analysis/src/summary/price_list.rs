@@ -7,7 +7,7 @@ use tare_model::trial::Proof;
 use tare_model::worker::Plane;
 use tare_stats::effect::mean_interval;
 
-use super::comparisons::highest;
+use super::comparisons::primary;
 use super::proxy_cpu::hops;
 use crate::compare::figures::{FIGURES, pairs};
 use crate::compare::stopping;
@@ -19,7 +19,7 @@ pub(super) fn of(
     trials: &[Trial<'_>],
     comparisons: &[MeshComparison],
 ) -> Option<PriceList> {
-    let load = highest(plan).filter(|_| plan.has_features())?;
+    let load = primary(plan).filter(|load| load.has_rate() && plan.has_features())?;
     let list = List {
         plan,
         trials,

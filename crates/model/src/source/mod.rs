@@ -16,7 +16,9 @@ pub use location::Location;
 pub use problem::{Problem, Problems};
 pub(crate) use set::apply as apply_set;
 pub(crate) use tree::{Node, Value};
-pub(crate) use values::{Amount, ArrivalsText, Bytes, Count, Duration, Line, Name, Rate, Share};
+pub(crate) use values::{
+    Amount, ArrivalsText, Bytes, Count, Duration, Line, Name, ObjectiveText, Rate, Share,
+};
 pub use yaml::TEXT_BYTES_MAX;
 
 /// Reads a YAML file under the rules of plans, and returns it as JSON.
