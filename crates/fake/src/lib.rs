@@ -2,6 +2,8 @@
 //! milliseconds. Only tests use it. Its figures are not measurements, and its runs are labelled
 //! with its name.
 
+mod agent;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -12,14 +14,11 @@ use tare_model::load::{
 };
 use tare_model::mesh::{DataPlaneKind, Mtls};
 use tare_model::plan::{EnvironmentKind, Plan};
-use tare_model::record::{
-    AgentRecord, Hello, Interval, IntervalEndpoint, LoadRecord, MachineSample, ProcessSample,
-    Progress, ResourceSample,
-};
+use tare_model::record::{Hello, Interval, IntervalEndpoint, LoadRecord, Progress};
 use tare_model::rng::Rng;
 use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::verdict::Verdict;
-use tare_model::worker::{AgentSpec, Plane, Upstream, WatchedProcess};
+use tare_model::worker::{Plane, Upstream, WatchedProcess};
 use tare_model::writer::RecordWriter;
 use tare_run::environment::{
     Deployed, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
@@ -28,6 +27,9 @@ use tare_run::experiment::{self, Observer, Outcome, RunError, Update};
 use tare_run::store::RunDir;
 use tare_stats::Histogram;
 use tokio::sync::{mpsc, watch};
+
+use agent::agent_lines;
+pub use agent::agent_records;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Start of virtual trials, in nanoseconds since 1970.
@@ -75,6 +77,8 @@ pub struct FakeDeployment {
     exited: Vec<Event>,
     /// Whether the load has begun.
     loaded: bool,
+    /// Rate of the last generator.
+    rate_rps: f64,
 }
 
 impl Deployed for FakeDeployment {
@@ -153,6 +157,7 @@ impl Environment for Fake {
             trial: trial.clone(),
             targets,
             loaded: false,
+            rate_rps: trial.load.rate_rps,
             sidecars: u32::from(trial.mesh.data_plane != DataPlaneKind::None) * 3,
             exited: if exits {
                 vec![Event {
@@ -187,7 +192,10 @@ impl Environment for Fake {
         _: &Path,
     ) -> Result<Worker, EnvironmentError> {
         let index = deployment.trial.index;
-        deployment.loaded |= matches!(spec, WorkerSpec::Generator(_));
+        if let WorkerSpec::Generator(spec) = &spec {
+            deployment.loaded = true;
+            deployment.rate_rps = rate_rps(spec);
+        }
         let mut lines = match &spec {
             WorkerSpec::Generator(spec) => load_lines(spec, Service::new(&deployment.trial)),
             WorkerSpec::Agent(spec) | WorkerSpec::IdleAgent(spec) => {
@@ -196,7 +204,7 @@ impl Environment for Fake {
                     false => 0.0,
                 };
                 match deployment.loaded {
-                    true => agent_lines(&deployment.trial, spec, others),
+                    true => agent_lines(deployment, spec, others),
                     false => agent_records(spec, IDLE_CORES, others),
                 }
             }
@@ -313,10 +321,31 @@ fn median_ns(trial: &TrialSpec) -> f64 {
     }
 }
 
+/// Capacity of the virtual service in requests per second, in trials that search for it: 2,000, 1,200
+/// behind proxies, 800 with mTLS. Above it, requests queue.
+#[must_use]
+pub fn capacity_rps(trial: &TrialSpec) -> f64 {
+    match (trial.mesh.data_plane, trial.mesh.settings.mtls) {
+        (DataPlaneKind::None, _) => 2_000.0,
+        (_, Mtls::Off | Mtls::Permissive) => 1_200.0,
+        (_, Mtls::Strict | Mtls::Server) => 800.0,
+    }
+}
+
+/// The rate of a generator; in a closed loop, 1,000 rps.
+fn rate_rps(spec: &LoadSpec) -> f64 {
+    match spec.mode {
+        Mode::Open { rate_rps, .. } => rate_rps,
+        Mode::Saturate => 1000.0,
+    }
+}
+
 /// Log-normal latencies with a random shift for each trial.
 struct Service {
     rng: Rng,
     median_ns: f64,
+    /// Infinite if requests never queue.
+    capacity_rps: f64,
 }
 
 impl Service {
@@ -326,6 +355,10 @@ impl Service {
         Self {
             rng,
             median_ns: median_ns(trial) * shift,
+            capacity_rps: match trial.load.capacity {
+                Some(_) => capacity_rps(trial),
+                None => f64::INFINITY,
+            },
         }
     }
 
@@ -333,6 +366,11 @@ impl Service {
         // The sum of 12 uniform values is approximately normal.
         let normal = (0..12).map(|_| self.rng.next_f64()).sum::<f64>() - 6.0;
         (self.median_ns * (0.3 * normal).exp()) as u64
+    }
+
+    /// How long a request waits that arrives this long after the start of a load at this rate.
+    fn wait_ns(&self, after_ns: f64, rate_rps: f64) -> u64 {
+        (after_ns * (rate_rps / self.capacity_rps - 1.0)).max(0.0) as u64
     }
 }
 
@@ -404,7 +442,13 @@ impl Second {
 #[must_use]
 pub fn load_records(spec: &LoadSpec, median_ns: f64) -> Vec<String> {
     let rng = Rng::stream(spec.seed, 1);
-    load_lines(spec, Service { rng, median_ns })
+    let capacity_rps = f64::INFINITY;
+    let service = Service {
+        rng,
+        median_ns,
+        capacity_rps,
+    };
+    load_lines(spec, service)
 }
 
 fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
@@ -421,8 +465,9 @@ fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
     );
     let mut total = Second::default();
     let rate_rps = match spec.mode {
-        Mode::Open { rate_rps, .. } => rate_rps,
-        Mode::Saturate => 1000.0,
+        Mode::Open { .. } => rate_rps(spec),
+        // Each connection waits for the response before its next request.
+        Mode::Saturate => f64::from(spec.connections) * 1e9 / service.median_ns,
     };
     let planned = (spec.duration_ns as f64 * rate_rps / 1e9) as u64;
     let per_second = rate_rps.round().max(1.0) as u64;
@@ -430,7 +475,8 @@ fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
         let mut interval = Second::default();
         for slot in first..planned.min(first + per_second) {
             let endpoint = &spec.endpoints[slot as usize % spec.endpoints.len()];
-            interval.ok(&endpoint.name, service.latency_ns());
+            let wait_ns = service.wait_ns(slot as f64 / rate_rps * 1e9, rate_rps);
+            interval.ok(&endpoint.name, wait_ns + service.latency_ns());
         }
         total.merge(&interval);
         push(
@@ -523,66 +569,4 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
             message_latency: None,
         },
     }
-}
-
-fn agent_lines(trial: &TrialSpec, spec: &AgentSpec, others: f64) -> Vec<String> {
-    // The virtual data plane uses 0.1 cores per 1,000 rps and process, 0.15 with mTLS.
-    let mtls = trial.mesh.settings.mtls == Mtls::Strict;
-    let per_rps = if mtls { 0.15e-3 } else { 0.1e-3 };
-    let mut rng = Rng::stream(trial.seed, u64::from(trial.index) + 99);
-    let cores = IDLE_CORES + trial.load.rate_rps * per_rps * (1.0 + 0.02 * (rng.next_f64() - 0.5));
-    agent_records(spec, cores, others)
-}
-
-/// Returns the records of an agent whose data-plane processes use `cores` each, on a machine on which
-/// processes outside the trial use `others`.
-#[must_use]
-pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
-    let mut out = RecordWriter::default();
-    push(&mut out, &AgentRecord::Hello(Hello::new("agent", 1)));
-    let instants = (0..spec.window_ns)
-        .step_by(SECOND_NS as usize)
-        .chain([spec.window_ns]);
-    for t_ns in instants {
-        let process = |w: &WatchedProcess| {
-            let cores = if w.plane == Plane::DataPlane {
-                cores
-            } else {
-                0.05
-            };
-            Some(ProcessSample {
-                t_ns: t_ns as i64,
-                cpu_ns: (t_ns as f64 * cores) as u64,
-                run_queue_delay_ns: None,
-                counters: None,
-                rss_bytes: 30 << 20,
-                pss_bytes: Some(20 << 20),
-                working_set_bytes: None,
-            })
-        };
-        let samples: Vec<_> = spec.processes.iter().map(process).collect();
-        push(
-            &mut out,
-            &AgentRecord::Sample(ResourceSample {
-                t_ns: t_ns as i64,
-                processes: samples.clone(),
-                machine: MachineSample {
-                    cpus: 2,
-                    idle_ns: 2 * t_ns
-                        - samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>()
-                        - (t_ns as f64 * others) as u64,
-                    stolen_ns: 0,
-                    interrupt_ns: None,
-                    pressure_ns: None,
-                    memory_available_bytes: 1 << 30,
-                },
-                throttled_ns: None,
-            }),
-        );
-    }
-    out.finish_lines(|checksum| AgentRecord::Final {
-        checksum,
-        own_cpu_ns: spec.window_ns / 1000,
-        elapsed_ns: spec.window_ns,
-    })
 }

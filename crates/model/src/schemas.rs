@@ -4,14 +4,18 @@ use serde_json::{Value, json};
 
 use crate::load::{merge, search};
 use crate::summary::clusters;
-use crate::{SCHEMA_VERSION, calls, layout, load, plan, record, summary, trial, worker};
+use crate::{SCHEMA_VERSION, calls, capacity, layout, load, plan, record, summary, trial, worker};
 
 /// Names of all schemas, in alphabetical order, each with what it describes.
-pub const NAMES: [(&str, &str); 15] = [
+pub const NAMES: [(&str, &str); 16] = [
     ("agent-record", "a line that an agent writes: agent.ndjson"),
     (
         "calls",
         "calls.json: the latencies of the calls between services",
+    ),
+    (
+        "capacity-step",
+        "a line of steps.ndjson: a step of a search for the capacity",
     ),
     ("clusters", "clusters.json: the runs of several clusters"),
     (
@@ -41,6 +45,7 @@ pub fn of(name: &str) -> Option<Value> {
         "plan" => return Some(plan::schema()),
         "agent-record" => schemars::schema_for!(record::AgentRecord),
         "calls" => schemars::schema_for!(calls::TrialCalls),
+        "capacity-step" => schemars::schema_for!(capacity::CapacityStep),
         "clusters" => schemars::schema_for!(clusters::ClustersManifest),
         "clusters-comparison" => schemars::schema_for!(clusters::ClustersComparison),
         "event" => schemars::schema_for!(trial::Event),

@@ -9,6 +9,7 @@ pub mod export;
 mod fit_words;
 mod page;
 mod prices;
+mod steps;
 mod store;
 mod terminal;
 mod text;

@@ -25,6 +25,7 @@ use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_stats::series::Second;
 use tare_stats::v2::Reader;
 
+use crate::steps;
 use crate::text::printable;
 
 /// Largest JSON document that is read, in bytes.
@@ -304,7 +305,14 @@ fn verify(dir: &Path, result: &mut TrialResult) -> Result<Vec<Second>, String> {
     };
     let stream = LoadStream::new().keeping_seconds();
     let found = match read_stream(&dir.join(layout::LOAD), stream) {
-        Ok(read) if read.result == *load => return Ok(read.seconds),
+        Ok(read) if read.result == *load => {
+            let steps = result.capacity.as_ref();
+            let steps = steps.map(|c| steps::verify(dir, &result.trial.load, c));
+            match steps.unwrap_or(Ok(())) {
+                Ok(()) => return Ok(read.seconds),
+                Err(found) => found,
+            }
+        }
         Ok(_) => format!("{} and {} differ", layout::LOAD, layout::RESULT),
         Err(found) => format!("{}: {found}", layout::LOAD),
     };

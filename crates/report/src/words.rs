@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use tare_analysis::{cores, disturbance, figures};
-use tare_model::plan::EnvironmentKind;
+use tare_model::plan::{EnvironmentKind, Load};
 use tare_model::summary::path::{Decomposition, Part};
 use tare_model::summary::{
-    Cell, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary, TrialRow,
-    TrialStatus,
+    Cell, LimitCount, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary,
+    TrialRow, TrialStatus,
 };
 use tare_model::verdict::Reason;
 use tare_model::worker::Plane;
+
+use crate::prices;
 
 /// Returns the text with a capital letter first.
 pub(crate) fn capitalised(text: &str) -> String {
@@ -20,7 +22,11 @@ pub(crate) fn capitalised(text: &str) -> String {
 }
 
 /// Returns the heading of a load: its rate, and its name unless that is only the rate.
+/// A load without a rate has its name only.
 pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
+    if rate_rps == 0.0 {
+        return name.to_owned();
+    }
     let rate = figures::rate(rate_rps);
     if name.replace(' ', "") == rate.replace([' ', ','], "") {
         rate
@@ -33,6 +39,62 @@ pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
 pub(crate) fn load_of(summary: &Summary, name: &str) -> String {
     let load = summary.setup.loads.iter().find(|l| l.name == name);
     load.map_or(name.to_owned(), |l| load_heading(name, l.rate_rps))
+}
+
+/// Returns the name of a mesh; in a price list that of its feature, so that it fits.
+pub(crate) fn mesh_label<'a>(summary: &Summary, mesh: &'a str) -> &'a str {
+    match summary.price_list {
+        Some(_) => prices::name(mesh),
+        None => mesh,
+    }
+}
+
+/// Returns the label of a mesh, marked if it is the baseline.
+pub(crate) fn mesh_with_base(summary: &Summary, mesh: &str) -> String {
+    let label = mesh_label(summary, mesh);
+    match mesh == summary.baseline {
+        true => format!("{label} (base)"),
+        false => label.to_owned(),
+    }
+}
+
+/// Returns a limit, in how many of `all` trials it was the limit, and what showed it.
+pub(crate) fn limit(limit: &LimitCount, all: usize) -> String {
+    let evidence = match limit.evidence.as_str() {
+        "" => String::new(),
+        text => format!(" ({text})"),
+    };
+    let trials = limit.trials;
+    format!(
+        "{} in {trials} of {all} trials{evidence}",
+        limit.limit.words()
+    )
+}
+
+/// Returns how to read the figures of a load without a rate, in sentences.
+pub(crate) fn without_rate(load: &Load, cells: &[&Cell]) -> String {
+    let Some(search) = &load.capacity else {
+        return "Closed loop: each user sends its next request after the response to the previous one, \
+                so a slow mesh receives fewer requests. Response times are at the throughput beside \
+                them, which differs by mesh: they are not compared."
+            .to_owned();
+    };
+    let unseen = cells
+        .iter()
+        .filter_map(|c| c.capacity.as_ref()?.unseen_share);
+    let unseen = unseen.reduce(f64::max).map_or_else(String::new, |share| {
+        let percent = figures::percent(share);
+        let percent = percent.trim_start_matches('+');
+        format!(
+            " A rate may exceed the sustainable one by up to {percent}, because a backlog shows only \
+             when it reaches the allowed latency."
+        )
+    });
+    format!(
+        "The highest open-loop rate at which half of the steps meet {}; the interval is over blocks. \
+         Latencies in these trials are at different rates, so they are not compared.{unseen}",
+        search.objectives.join(", ")
+    )
 }
 
 /// Returns what the reader must know beside the answers: which trials the figures are made of, and
@@ -168,13 +230,22 @@ pub(crate) fn spread(summary: &Summary) -> String {
 
 /// Returns how the ratios were made, and which of them decide.
 pub(crate) fn questions(summary: &Summary) -> String {
-    let load = match summary.sweep {
-        Some(_) => "first level of each factor",
-        None => "highest rate",
+    let primary = |what| {
+        let mut ratios = summary.comparisons.iter().flat_map(|c| &c.ratios);
+        ratios.any(|r| r.primary && r.what == what)
+    };
+    let corrected = if primary("capacity") {
+        "those of the capacity"
+    } else if primary("throughput") {
+        "those of the throughput"
+    } else if summary.sweep.is_some() {
+        "p50, p99 and CPU at the first level of each factor"
+    } else {
+        "p50, p99 and CPU at the highest rate"
     };
     format!(
-        "ratios: by block, with {} intervals; p50, p99 and CPU at the {load} are corrected for \
-         each other (Holm), all other ratios are exploratory",
+        "ratios: by block, with {} intervals; {corrected} are corrected for each other (Holm), all \
+         other ratios are exploratory",
         confidence(summary)
     )
 }

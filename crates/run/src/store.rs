@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use serde::Serialize;
 use tare_model::calls::TrialCalls;
+use tare_model::capacity::CapacityStep;
 use tare_model::layout::{self, RunManifest};
 use tare_model::trial::{Event, TrialResult, TrialSpec};
 
@@ -326,6 +327,21 @@ impl TrialWriter {
     pub fn idle(&self, lines: &[String]) -> Result<(), StoreError> {
         let mut file = Lines::open(self.path.join(layout::IDLE))?;
         lines.iter().try_for_each(|line| file.line(line))
+    }
+
+    /// Writes the steps of a search for the capacity: all of them, or none.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn steps(&self, steps: &[&CapacityStep]) -> Result<(), StoreError> {
+        let path = self.path.join(layout::STEPS);
+        let mut text = String::new();
+        for step in steps {
+            let line = serde_json::to_string(step).map_err(io::Error::from);
+            text.push_str(&line.map_err(io_error("write", &path))?);
+            text.push('\n');
+        }
+        write_atomically(&path, text.as_bytes())
     }
 
     /// Writes an event.

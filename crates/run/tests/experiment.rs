@@ -46,6 +46,7 @@ fn graph() -> ServiceGraph {
             protocol: ServiceProtocol::Http,
             app: None,
             uses: vec![],
+            concurrency: 0,
             endpoints: vec![],
         }],
         mixes: vec![Mix {
@@ -68,6 +69,8 @@ fn plan() -> Plan {
         timeout_ns: 10_000_000_000,
         requests_per_connection: None,
         streams: None,
+        capacity: None,
+        closed_loop: false,
     };
     Plan {
         schema_version: tare_model::SCHEMA_VERSION,

@@ -19,8 +19,8 @@ use tare_model::load::search::RateEstimate;
 
 use crate::CONFIDENCE;
 
-/// Ratio of neighbouring rates of the grid.
-const GRAIN: f64 = 1.005;
+/// Ratio of neighbouring rates of the grid, which is the resolution of a rate.
+pub const GRAIN: f64 = 1.005;
 /// Ratio of consecutive rates until both outcomes have occurred.
 const GROWTH: f64 = 2.0;
 /// Widths of the fall, in units of the logarithm of the rate.

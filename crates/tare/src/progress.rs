@@ -5,10 +5,11 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tare_model::capacity::Capacity;
 use tare_model::plan::Plan;
 use tare_model::record::Progress;
 use tare_model::trial::{EventKind, TrialResult, TrialSpec};
-use tare_model::units::format_duration_ns;
+use tare_model::units::{format_duration_ns, format_rate};
 use tare_run::experiment::{Observer, Update};
 
 /// Estimated time for deployment, proofs and tear-down, before the first trial has ended.
@@ -27,12 +28,14 @@ pub(crate) struct Display {
     trial_own: Duration,
     label: String,
     stage: &'static str,
+    /// The step of a search for the capacity.
+    step: String,
     load: String,
     cores: String,
 }
 
 fn own_time(spec: &TrialSpec) -> Duration {
-    Duration::from_nanos(spec.load.warmup_ns + spec.load.duration_ns)
+    Duration::from_nanos(spec.load.own_time_ns())
 }
 
 impl Display {
@@ -80,6 +83,7 @@ impl Display {
             trial_own: Duration::ZERO,
             label: String::new(),
             stage: "",
+            step: String::new(),
             load: String::new(),
             cores: String::new(),
         }
@@ -111,7 +115,13 @@ impl Display {
     }
 
     fn draw(&self) {
-        let parts = [self.label.as_str(), self.stage, &self.load, &self.cores];
+        let parts = [
+            self.label.as_str(),
+            self.stage,
+            &self.step,
+            &self.load,
+            &self.cores,
+        ];
         let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
         self.bar.set_message(format!(
             "{}{} | {}",
@@ -142,6 +152,7 @@ impl Display {
             trial.mesh.name,
             trial.load.name
         );
+        self.step.clear();
         self.load.clear();
         self.cores.clear();
     }
@@ -174,7 +185,9 @@ impl Display {
             result.trial.mesh.name,
             result.trial.load.name
         );
-        if let Some(load) = &result.load {
+        if let Some(capacity) = &result.capacity {
+            line += &format!(" {}", capacity_words(capacity));
+        } else if let Some(load) = &result.load {
             line += &format!(
                 " {:>6.1} rps p50 {:>8} p99 {:>8}",
                 load.rate.achieved,
@@ -196,6 +209,20 @@ impl Display {
     }
 }
 
+/// `2,340 rps (2,300 to 2,400 rps) in 21 steps, limit: machine`.
+fn capacity_words(capacity: &Capacity) -> String {
+    let rate = capacity.found.map_or("no rate found".to_owned(), |e| {
+        format!(
+            "{} ({} to {})",
+            format_rate(e.rate_rps),
+            format_rate(e.low_rps),
+            format_rate(e.high_rps)
+        )
+    });
+    let (steps, limit) = (capacity.steps, capacity.limit.words());
+    format!("{rate} in {steps} steps, limit: {limit},")
+}
+
 impl Observer for Display {
     fn update(&mut self, update: Update<'_>) {
         match update {
@@ -208,6 +235,10 @@ impl Observer for Display {
                 self.started(trial, done);
             }
             Update::Stage(stage) => self.stage = stage.words(),
+            Update::Step { number, rate_rps } => {
+                self.step = format!("step {number} at {}", format_rate(rate_rps));
+                self.load.clear();
+            }
             Update::Progress(progress) => self.progress(progress),
             Update::DataPlaneCores(cores) => self.cores = format!("data plane {cores:.2} cores"),
             Update::Event(event) => {

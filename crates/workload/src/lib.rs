@@ -19,6 +19,7 @@ mod front;
 mod instance;
 mod node;
 mod protocol;
+mod queue;
 mod server;
 mod timer;
 mod worker;

@@ -43,11 +43,6 @@ impl Timer {
         Ok(timer)
     }
 
-    /// Sleeps for `ns` nanoseconds; returns later if the thread is busy.
-    pub(crate) async fn sleep(&self, ns: u64) {
-        self.sleep_until(now_ns() + ns).await;
-    }
-
     /// Sleeps until `wake_ns` on the clock of [`now_ns`]; returns later if the thread is busy.
     pub(crate) async fn sleep_until(&self, wake_ns: u64) {
         let (wake, woken) = oneshot::channel();
@@ -119,7 +114,7 @@ mod tests {
         for ns in [400_000_000, 20_000_000, 200_000_000, 0] {
             let timer = timer.clone();
             sleepers.spawn(async move {
-                timer.sleep(ns).await;
+                timer.sleep_until(now_ns() + ns).await;
                 (ns, now_ns() - start)
             });
         }
@@ -138,7 +133,7 @@ mod tests {
         let mut fastest = u64::MAX;
         for _ in 0..3000 {
             let start = now_ns();
-            timer.sleep(100_000).await;
+            timer.sleep_until(now_ns() + 100_000).await;
             fastest = fastest.min(now_ns() - start);
             if fastest < 900_000 {
                 break;

@@ -8,7 +8,8 @@ use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use crate::compare::percentiles::{QUANTILES, of_trial};
-use crate::compare::ratio::NS;
+use crate::compare::ratio::{CAPACITY, NS, RPS};
+use crate::summary::capacity::throughput_rps;
 use crate::trials::{StoredTrial, Trial, WORK, decode, used};
 
 /// Nanoseconds in a second.
@@ -25,7 +26,7 @@ pub(crate) struct Figure {
 }
 
 /// All figures, latencies first.
-pub(crate) const FIGURES: [Figure; 11] = [
+pub(crate) const FIGURES: [Figure; 13] = [
     latency("p50"),
     latency("p90"),
     latency("p99"),
@@ -66,6 +67,16 @@ pub(crate) const FIGURES: [Figure; 11] = [
         unit: COUNT,
         of: |t, _| counted(t, |c| c.cycles),
     },
+    Figure {
+        what: CAPACITY,
+        unit: RPS,
+        of: |t, _| Some(t.result.capacity.as_ref()?.found?.rate_rps),
+    },
+    Figure {
+        what: "throughput",
+        unit: RPS,
+        of: |t, _| throughput_rps(t),
+    },
 ];
 
 const fn latency(what: &'static str) -> Figure {
@@ -92,9 +103,11 @@ fn counted(trial: &Trial<'_>, of: fn(HardwareCounts) -> u64) -> Option<f64> {
 }
 
 impl Figure {
-    /// The value in a trial.
+    /// The value in a trial. Trials without a rate of their plan are at different rates: of these, only
+    /// the rates are compared.
     pub(crate) fn value(&self, trial: &Trial<'_>) -> Option<f64> {
-        (self.of)(trial, self.what)
+        let applies = trial.result.trial.load.has_rate() || self.unit == RPS;
+        applies.then(|| (self.of)(trial, self.what)).flatten()
     }
 
     /// Whether the values of two trials are of the same kind. Kinds of memory are never compared with

@@ -4,10 +4,15 @@ use tare_model::summary::{MoreBlocks, Outcome, Ratio};
 
 use tare_stats::effect::Effect;
 use tare_stats::order::median;
+use tare_stats::search::GRAIN;
 use tare_stats::{HALF_BUCKET, power};
 
 /// Unit of durations. They come from histograms, whose buckets limit their resolution.
 pub(crate) const NS: &str = "ns";
+/// Unit of rates.
+pub(crate) const RPS: &str = "rps";
+/// The highest rate that meets the objectives. It is on the grid of the search.
+pub(crate) const CAPACITY: &str = "capacity";
 
 /// Confidence of the intervals that decide.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,10 +51,10 @@ pub(crate) struct Question<'a> {
 impl Question<'_> {
     /// Half of the resolution of the logarithm of a ratio.
     fn grain(&self) -> f64 {
-        if self.unit == NS {
-            2.0 * HALF_BUCKET
-        } else {
-            0.0
+        match self.unit {
+            NS => 2.0 * HALF_BUCKET,
+            _ if self.what == CAPACITY => GRAIN.ln(),
+            _ => 0.0,
         }
     }
 

@@ -4,7 +4,7 @@ use tare_model::summary::comparison::{ComparedCell, Judged, JudgedBy, ThresholdR
 use tare_model::units::{parse_bytes, parse_duration, parse_share};
 
 use crate::compare::figures::names;
-use crate::compare::ratio::NS;
+use crate::compare::ratio::{NS, RPS};
 
 /// The limit of one figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +32,8 @@ impl std::str::FromStr for Threshold {
         let (what, limit) = text.split_once(':').ok_or_else(form)?;
         let (what, limit) = (what.trim(), limit.trim());
         let limit = limit.strip_prefix('+').unwrap_or(limit).trim();
+        // Of a rate, more is better.
+        let names = || names().filter(|(_, unit)| *unit != RPS);
         let Some((_, unit)) = names().find(|(name, _)| *name == what) else {
             let names: Vec<&str> = names().map(|(name, _)| name).collect();
             let names = names.join(", ");

@@ -6,7 +6,8 @@ use tare_model::plan::Plan;
 use tare_model::summary::{Answer, Cell, MeshComparison, Outcome, Ratio, TrialSelection};
 use tare_model::worker::Plane;
 
-use super::comparisons::highest;
+use super::capacity;
+use super::comparisons::primary;
 use crate::figures;
 
 /// Longest title that is used in a sentence. If a title is longer, the name is used.
@@ -25,7 +26,7 @@ pub(super) fn disturbed_unequally(equally_p: Option<f64>) -> Option<&'static str
 /// Most meshes for which also the pairs without the baseline have a sentence.
 const ALL_PAIRS_MESHES_MAX: usize = 3;
 
-/// One answer for each pair of meshes, under the load with the highest rate: with the baseline and, in
+/// One answer for each pair of meshes, under the load of the primary questions: with the baseline and, in
 /// a plan with few meshes, also without it.
 pub(super) fn of(
     plan: &Plan,
@@ -33,7 +34,7 @@ pub(super) fn of(
     comparisons: &[MeshComparison],
     disturbed_equally_p: Option<f64>,
 ) -> Vec<Answer> {
-    let Some(load) = highest(plan) else {
+    let Some(load) = primary(plan) else {
         return Vec::new();
     };
     let mut meshes: Vec<&Mesh> = plan.meshes.iter().collect();
@@ -57,19 +58,28 @@ pub(super) fn of(
         let comparison = comparisons.iter().find(same);
         let unequal = disturbed_unequally(disturbed_equally_p);
         let answered = comparison.filter(|_| unequal.is_none());
-        let median = answered.and_then(|c| c.ratio("p50"));
+        let asked = |c: &'_ MeshComparison| match load.has_rate() {
+            true => c.ratio("p50").map(|r| r.outcome),
+            false => capacity::ratio(c).map(|r| r.outcome),
+        };
+        let at = match load.has_rate() {
+            true => format!("at {}", figures::rate(load.rate_rps)),
+            false => capacity::under(load),
+        };
         let head = format!(
-            "{} against {} at {}{}",
+            "{} against {} {at}{}",
             subject(mesh, &plan.meshes),
             subject(reference, &plan.meshes),
-            figures::rate(load.rate_rps),
             plan.sweep
                 .as_ref()
                 .map_or(String::new(), |_| format!(", {}", load.name))
         );
         let body = match (unequal, comparison) {
             (Some(why), _) => format!("no answer, because {why}"),
-            (None, Some(comparison)) => sentence(comparison, own, reference.name == plan.baseline),
+            (None, Some(comparison)) if load.has_rate() => {
+                sentence(comparison, own, reference.name == plan.baseline)
+            }
+            (None, Some(comparison)) => capacity::sentence(comparison, own, other),
             (None, None) => missing(own, other),
         };
         Some(Answer {
@@ -77,9 +87,12 @@ pub(super) fn of(
             reference: reference.name.clone(),
             load: load.name.clone(),
             grade: own.verdict.grade.max(other.verdict.grade),
-            outcome: median.map(|r| r.outcome),
+            outcome: answered.and_then(asked),
             text: format!("{head}: {body}."),
-            caution: answered.and_then(|c| caution(c, own)),
+            caution: answered.and_then(|c| match load.has_rate() {
+                true => caution(c, own),
+                false => capacity::caution(own, other),
+            }),
         })
     };
     pairs.into_iter().filter_map(answer).collect()

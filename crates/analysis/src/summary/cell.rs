@@ -38,7 +38,13 @@ pub(super) fn of(
     let here: Vec<&Trial<'_>> = trials::of_cell(trials, mesh, &load.name).collect();
     let used = trials::used(trials, mesh, &load.name);
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
-    let latencies: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
+    let measured: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
+    // The trials of a search for the capacity are at different rates. Their latencies are left out.
+    let loads_alike: &[&Decoded<'_>] = match load.capacity {
+        Some(_) => &[],
+        None => &loads,
+    };
+    let latencies: Vec<&Histogram> = loads_alike.iter().map(|l| &l.latency).collect();
     let confidence = stopping::level(plan).different;
     let mut counts = Counts::default();
     loads.iter().for_each(|l| counts.add(&l.result.counts));
@@ -63,10 +69,12 @@ pub(super) fn of(
         saturation: saturation(&used),
         latency_of_all: percentiles_of_all(&latencies, &counts),
         counts,
-        verdict: verdict(&here, &used, &latencies),
+        capacity: super::capacity::of(load, &used, confidence),
+        throughput_rps: super::capacity::throughput(&used, confidence),
+        verdict: verdict(&here, &used, &measured),
         latency: typical(&latencies, confidence, changed),
         spectrum: spectrum(&latencies),
-        service_time: percentiles(loads.iter().map(|l| &l.service_time)),
+        service_time: percentiles(loads_alike.iter().map(|l| &l.service_time)),
         lateness: percentiles(loads.iter().map(|l| &l.lateness)),
         planes: planes(&used, confidence),
         machine_busy_cores: estimate(
@@ -77,7 +85,7 @@ pub(super) fn of(
                 .collect::<Vec<_>>(),
             confidence,
         ),
-        endpoints: endpoints(&loads),
+        endpoints: endpoints(loads_alike),
         cost: super::cost::of(
             plan.prices.as_ref(),
             &used,
@@ -85,7 +93,10 @@ pub(super) fn of(
             load,
             confidence,
         ),
-        named: named::of(&used),
+        named: match load.has_rate() {
+            true => named::of(&used),
+            false => Vec::new(),
+        },
         instrument: instrument::instrument(&loads),
         core_to_core: instrument::core_to_core(&loads),
         tls: instrument::tls(&loads),

@@ -13,14 +13,18 @@ use crate::compare::ratio::{Level, Question, correct, settle};
 use crate::compare::stopping;
 use crate::trials::Trial;
 
-/// The load of the primary questions: that with the highest rate; of a sweep, that with the first level
-/// of each factor.
-pub(super) fn highest(plan: &Plan) -> Option<&Load> {
+/// The load of the primary questions: of a sweep, that with the first level of each factor; else the
+/// search for the capacity, or else that with the highest rate.
+pub(super) fn primary(plan: &Plan) -> Option<&Load> {
     if plan.sweep.is_some() {
         return plan.loads.first();
     }
-    let loads = plan.loads.iter();
-    loads.max_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps))
+    let capacity = plan.loads.iter().find(|l| l.capacity.is_some());
+    let highest = || {
+        let loads = plan.loads.iter();
+        loads.max_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps))
+    };
+    capacity.or_else(highest)
 }
 
 /// Compares every mesh with each of those before it, the baseline being the first.
@@ -100,11 +104,12 @@ impl Compared<'_, '_> {
         let ratio = |figure: &Figure| self.ratio(figure, |t| t.is_used());
         let mut ratios: Vec<Ratio> = FIGURES.iter().filter_map(ratio).collect();
         let proxies = ratios.iter().any(|r| r.what == "proxy_cpu");
-        let highest = highest(self.plan).is_some_and(|l| l.name == self.load.name);
+        let of_primary = primary(self.plan).is_some_and(|l| l.name == self.load.name);
         for ratio in &mut ratios {
             // The proxies' CPU where both have proxies, and else that of the whole workload.
             let cpu = if proxies { "proxy_cpu" } else { "cpu" };
-            ratio.primary = highest && ["p50", "p99", cpu].contains(&ratio.what.as_str());
+            let questions = ["p50", "p99", cpu, "capacity", "throughput"];
+            ratio.primary = of_primary && questions.contains(&ratio.what.as_str());
             ratio.variants = self.variants(ratio);
         }
         Some(MeshComparison {

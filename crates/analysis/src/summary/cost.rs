@@ -32,7 +32,7 @@ pub(super) fn of(
     load: &Load,
     confidence: f64,
 ) -> Option<Cost> {
-    let prices = prices?;
+    let prices = prices.filter(|_| load.has_rate())?;
     let rps = prices.rps.unwrap_or(load.rate_rps);
     if rps > BEYOND_MAX * load.rate_rps {
         return None;
@@ -73,7 +73,7 @@ pub(super) fn of(
 /// Why no cost is stated under some loads; `None` if it is stated under all.
 pub(super) fn refused(plan: &Plan, cells: &[Cell]) -> Option<String> {
     let rps = plan.prices.as_ref()?.rps?;
-    let too_low = |l: &&Load| rps > BEYOND_MAX * l.rate_rps;
+    let too_low = |l: &&Load| l.has_rate() && rps > BEYOND_MAX * l.rate_rps;
     let highest = plan
         .loads
         .iter()

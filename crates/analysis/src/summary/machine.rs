@@ -22,13 +22,7 @@ const CHANGE_MIN: f64 = 1.2;
 pub(super) fn state(plan: &Plan, trials: &[Trial<'_>]) -> MachineState {
     let mut levels: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for trial in trials.iter().filter(|t| t.is_used()) {
-        let latency = trial
-            .load
-            .as_ref()
-            .map(|l| &l.latency)
-            .filter(|h| !h.is_empty());
-        if let Some(latency) = latency {
-            let level = (latency.quantile(0.5).max(1) as f64).ln();
+        if let Some(level) = level(trial) {
             levels
                 .entry(trial.result.trial.block)
                 .or_default()
@@ -49,6 +43,16 @@ pub(super) fn state(plan: &Plan, trials: &[Trial<'_>]) -> MachineState {
         order_p,
         blocks: blocks.iter().map(|x| (x - typical).exp()).collect(),
     }
+}
+
+/// The logarithm of the time that a request takes in a trial: its median latency, or of a search for
+/// the capacity, the time between two requests at the rate that it found. `None` without any.
+fn level(trial: &Trial<'_>) -> Option<f64> {
+    if let Some(capacity) = &trial.result.capacity {
+        return Some(-capacity.found?.rate_rps.ln());
+    }
+    let latency = &trial.load.as_ref()?.latency;
+    (!latency.is_empty()).then(|| (latency.quantile(0.5).max(1) as f64).ln())
 }
 
 /// The trials of each mesh by what they are used for, and the p-value of equal disturbance.

@@ -5,6 +5,7 @@
 //! used is decided in [`crate::blocks`]; all are listed.
 
 mod answers;
+pub(crate) mod capacity;
 mod cell;
 mod comparisons;
 mod cost;

@@ -26,8 +26,9 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
     };
     let core_to_core: Vec<Vec<f64>> = used.iter().map(of_trial).collect();
     for (what, q) in [("p50", 0.5), ("p99", 0.99)] {
-        let values: Vec<u64> = used
-            .iter()
+        // The trials of a search for the capacity are at different rates.
+        let alike = used.iter().filter(|t| t.result.capacity.is_none());
+        let values: Vec<u64> = alike
             .filter_map(|t| t.load.as_ref())
             .map(|l| l.latency.quantile(q))
             .collect();

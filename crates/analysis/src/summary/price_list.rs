@@ -8,7 +8,7 @@ use tare_model::worker::Plane;
 
 use super::answers::disturbed_unequally;
 use super::cell::{estimate, signed_estimate};
-use super::comparisons::highest;
+use super::comparisons::primary;
 use super::proxy_cpu::hops;
 use crate::compare::figures::{FIGURES, Figure, pairs};
 use crate::compare::stopping;
@@ -21,7 +21,7 @@ pub(super) fn of(
     comparisons: &[MeshComparison],
     disturbed_equally_p: Option<f64>,
 ) -> Option<PriceList> {
-    let load = highest(plan).filter(|_| plan.has_features())?;
+    let load = primary(plan).filter(|load| load.has_rate() && plan.has_features())?;
     let mut meshes = plan.meshes.iter().filter(|m| m.name == plan.baseline);
     // Against anything else than sidecars without a feature, a price would be that of the sidecars, too.
     let plain = |m: &&Mesh| m.data_plane == DataPlaneKind::EnvoySidecar && m.feature.is_none();

@@ -35,6 +35,11 @@ pub struct Service {
     /// Services that a built-in application calls; not for synthetic services, whose endpoints have `calls`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
+    /// Requests whose delay passes at the same time; the others wait, first come, first served. The
+    /// capacity is this number divided by the mean delay. 0 (default): no limit. Not for a built-in
+    /// application.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub concurrency: u32,
     /// Synthetic endpoints; not for a built-in application.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<ServiceEndpoint>,

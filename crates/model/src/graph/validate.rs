@@ -5,6 +5,8 @@ use std::fmt::Display;
 
 use thiserror::Error;
 
+use crate::limits::CONNECTIONS_MAX;
+
 use super::service_graph::{Mix, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol};
 use super::step::Call;
 
@@ -129,6 +131,10 @@ fn find<'a>(graph: &'a ServiceGraph, at: &str, name: &str) -> Result<&'a Service
 }
 
 fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
+    if s.concurrency > CONNECTIONS_MAX || (s.concurrency > 0 && s.app.is_some()) {
+        let expected = format!("0 to {CONNECTIONS_MAX}, and 0 in a service with `app`");
+        return Err(found(format!("{at}.concurrency"), s.concurrency, expected));
+    }
     match (s.app, s.endpoints.is_empty()) {
         (Some(_), false) => return Err(found(at, "both", "either `app` or `endpoints`")),
         (None, true) => return Err(found(at, "neither", "either `app` or `endpoints`")),

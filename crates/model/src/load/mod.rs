@@ -4,6 +4,7 @@
 mod arrivals;
 mod mask;
 pub mod merge;
+mod objective;
 mod result;
 pub mod schedule;
 pub mod search;
@@ -13,6 +14,7 @@ pub mod transport;
 
 pub use arrivals::{Arrivals, RateStep};
 pub use mask::masked;
+pub use objective::{DEFAULT_OBJECTIVES, Measure, Objective};
 pub use result::{
     Counts, EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate, Surplus,
 };

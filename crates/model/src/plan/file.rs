@@ -10,6 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 
+use super::capacity::CapacityFile;
 use super::kubernetes::KubernetesSettings;
 use super::margins::MarginsFile;
 use super::prices::PricesFile;
@@ -199,6 +200,14 @@ pub(super) struct LoadFile {
     pub(super) requests_per_connection: Field<Count<1, { u32::MAX }>>,
     /// Most concurrent calls on a gRPC connection of the generator, 1 to 10000. Default: 100.
     pub(super) streams: Field<Count<1, STREAMS_MAX>>,
+    /// Instead of a rate: the highest rate that meets objectives is searched, for each mesh.
+    pub(super) capacity: Field<CapacityFile>,
+    /// Instead of a rate: a closed loop of this number of virtual users, 1 to 1000000. Each sends
+    /// its next request after the response to the previous one.
+    pub(super) users: Field<Count<1, CONNECTIONS_MAX>>,
+    /// Pause of a virtual user between a response and the next request. Only 0ms, the default, is
+    /// supported yet.
+    pub(super) think: Field<Duration<0, TRIAL_TIMEOUT_NS_MAX>>,
 }
 
 /// The JSON Schema of the plan file (draft 2020-12), for editors: published as

@@ -1,5 +1,6 @@
 //! The loads of a plan, from one entry or many.
 
+use super::capacity::{self, STEP_WARMUP_SHARE, Special};
 use super::file::{LoadFile, ReadFile};
 use super::resolved::Load;
 use crate::limits::{RATE_MAX, RATE_RPS_MAX};
@@ -53,11 +54,14 @@ pub(super) fn resolve(
 /// The loads of one entry: every rate with every number of connections.
 fn expand(
     problems: &mut Problems,
-    entry: LoadFile,
+    mut entry: LoadFile,
     location: Location,
     read_file: &ReadFile<'_>,
 ) -> Option<Vec<PlacedLoad>> {
     let before = problems.list().len();
+    if let Some(special) = capacity::resolve(problems, &mut entry, location)? {
+        return without_rate(problems, special, entry, location, read_file);
+    }
     let arrivals = arrivals(problems, entry.arrivals, read_file)?;
     let duration_location = entry.duration.location().unwrap_or(location);
     let window_ns = Duration(arrivals.own_window_ns().unwrap_or(10 * SECOND_NS));
@@ -94,6 +98,8 @@ fn expand(
         timeout_ns: entry.timeout.or(Duration(10 * SECOND_NS))?.0,
         requests_per_connection: entry.requests_per_connection.optional()?.map(|n| n.0),
         streams: entry.streams.optional()?.map(|n| n.0),
+        capacity: None,
+        closed_loop: false,
     };
     let mut loads = Vec::new();
     for rate in &rates {
@@ -122,6 +128,60 @@ fn expand(
         }
     }
     Some(loads)
+}
+
+/// The load of a search for the capacity, or of a closed loop.
+fn without_rate(
+    problems: &mut Problems,
+    special: Special,
+    entry: LoadFile,
+    location: Location,
+    read_file: &ReadFile<'_>,
+) -> Option<Vec<PlacedLoad>> {
+    let arrivals_location = entry.arrivals.location().unwrap_or(location);
+    let arrivals = arrivals(problems, entry.arrivals, read_file)?;
+    if arrivals.own_rate_rps(SECOND_NS).is_some() {
+        problems
+            .add(
+                arrivals_location,
+                format!("found the arrivals {arrivals} beside `capacity`"),
+            )
+            .expected("constant, poisson or bursts:N")
+            .help("the search chooses the rates");
+        return None;
+    }
+    let threads_location = entry.threads.location().unwrap_or(location);
+    let Count(threads) = entry.threads.or(Count(1))?;
+    let connections = special.connections;
+    check_threads(problems, threads, connections.value, threads_location);
+    let duration_ns = match special.step_ns {
+        Some(step_ns) => step_ns,
+        None => entry.duration.or(Duration(10 * SECOND_NS))?.0,
+    };
+    let warmup_ns = match special.step_ns {
+        Some(step_ns) => step_ns / STEP_WARMUP_SHARE,
+        None => entry.warmup.or(Duration(3 * SECOND_NS))?.0,
+    };
+    let load = Load {
+        name: entry.name.optional()?.map_or(special.name, |name| name.0),
+        rate_rps: 0.0,
+        connections: connections.value,
+        threads,
+        arrivals,
+        pace: entry.pace.or(Pace::default())?,
+        duration_ns,
+        warmup_ns,
+        timeout_ns: entry.timeout.or(Duration(10 * SECOND_NS))?.0,
+        requests_per_connection: entry.requests_per_connection.optional()?.map(|n| n.0),
+        streams: entry.streams.optional()?.map(|n| n.0),
+        closed_loop: special.capacity.is_none(),
+        capacity: special.capacity,
+    };
+    Some(vec![PlacedLoad {
+        load,
+        location,
+        connections_location: connections.location,
+    }])
 }
 
 /// Checks what a load of a sweep may have made invalid.

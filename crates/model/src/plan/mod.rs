@@ -2,6 +2,7 @@
 //! from a plan file.
 
 mod builtin;
+mod capacity;
 mod file;
 mod kubernetes;
 mod loads;
@@ -22,6 +23,7 @@ pub(crate) use names::check_version;
 pub use crate::source::yaml_to_json;
 pub use crate::source::{Location, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
 pub use builtin::{BuiltinPlan, builtin, builtins, nearest_builtin};
+pub use capacity::{CapacitySearch, STEP_WARMUP_SHARE};
 pub use file::{ReadFile, schema};
 pub use kubernetes::{
     GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy, SamplingSource,

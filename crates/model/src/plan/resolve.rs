@@ -125,6 +125,7 @@ fn read(
             Some(prices) => Some(prices.resolve()?),
         },
     };
+    check_without_rate(problems, &plan, repeats_location, environment_location);
     let trials = plan.trial_count();
     if trials > TRIALS_MAX {
         problems
@@ -145,6 +146,38 @@ fn read(
             .help("lower `request_bytes` of the mix, or the number of instances");
     }
     Some(plan)
+}
+
+/// The rules of plans whose loads have no rate of their own.
+fn check_without_rate(
+    problems: &mut Problems,
+    plan: &Plan,
+    repeats: Location,
+    environment: Location,
+) {
+    if plan.loads.iter().all(Load::has_rate) {
+        return;
+    }
+    if plan.loads.iter().any(Load::has_rate) {
+        problems
+            .add(
+                environment,
+                "found loads with a rate and loads without one (`capacity`, `users`)",
+            )
+            .expected("only one of the two kinds")
+            .help("split the plan: their latencies are of different rates, and cannot be compared");
+    }
+    if plan.until.is_some() {
+        problems
+            .add(repeats, "found `until` with `capacity` or `users`")
+            .expected("a number of repeats");
+    }
+    if plan.environment == EnvironmentKind::Kubernetes {
+        problems
+            .add(environment, "found `capacity` or `users` on Kubernetes")
+            .expected("`environment: local`")
+            .help("loads without a rate are not supported on Kubernetes yet");
+    }
 }
 
 /// Resolves the settings of the cluster; `Some(None)` for a plan that runs elsewhere.

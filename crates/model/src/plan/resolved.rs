@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::capacity::CapacitySearch;
 use super::kubernetes::KubernetesSettings;
 use super::margins::Margins;
 use super::prices::Prices;
@@ -128,7 +129,7 @@ pub struct Workload {
 pub struct Load {
     /// Name, such as `200rps`.
     pub name: String,
-    /// Slots per second.
+    /// Slots per second; 0 in a search for the capacity and in a closed loop.
     pub rate_rps: f64,
     /// Total number of connections.
     pub connections: u32,
@@ -138,7 +139,7 @@ pub struct Load {
     pub arrivals: Arrivals,
     /// How the generator waits.
     pub pace: Pace,
-    /// Measured window.
+    /// Measured window; of a search, the length of a step.
     pub duration_ns: u64,
     /// Warm-up before the window, excluded from results.
     pub warmup_ns: u64,
@@ -150,6 +151,13 @@ pub struct Load {
     /// Most concurrent calls on a gRPC connection of the generator; absent: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
+    /// The search for the capacity, instead of a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacitySearch>,
+    /// A closed loop instead of a rate: each connection is a virtual user that sends its next
+    /// request after the response to the previous one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub closed_loop: bool,
 }
 
 impl Plan {
@@ -172,7 +180,7 @@ impl Plan {
         let windows: u64 = self
             .loads
             .iter()
-            .map(|l| l.duration_ns.saturating_add(l.warmup_ns))
+            .map(Load::own_time_ns)
             .fold(0, u64::saturating_add)
             .saturating_mul(self.meshes.len() as u64);
         let services = |load: &Load| {

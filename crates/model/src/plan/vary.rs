@@ -249,6 +249,16 @@ impl Vary {
                 .help("vary the rate or the connections: `vary: {rate: [100, 200]}`");
             return None;
         };
+        if !base.load.has_rate() {
+            let found = format!("found `vary` with the load `{}`", base.load.name);
+            problems
+                .add(self.location, found)
+                .expected("a load with a rate, such as `load: {rate: 100}`")
+                .help(
+                    "searches for the capacity and closed loops cannot vary; list them in `loads`",
+                );
+            return None;
+        }
         for factor in &factors {
             check_workload(problems, factor, workload, &base.load);
         }

@@ -11,6 +11,7 @@
 //!     load.ndjson       LoadRecord per line
 //!     agent.ndjson      AgentRecord per line
 //!     calls.json        TrialCalls
+//!     steps.ndjson      CapacityStep per line, of a search for the capacity
 //!     latency.hlog      HdrHistogram interval log
 //!     events.ndjson     Event per line
 //!     result.json       TrialResult
@@ -42,6 +43,8 @@ pub const IDLE: &str = "idle.ndjson";
 pub const AGENT: &str = "agent.ndjson";
 /// [`crate::calls::TrialCalls`]; absent if the services did not time their calls.
 pub const CALLS: &str = "calls.json";
+/// One [`crate::capacity::CapacityStep`] per line, of a search for the capacity.
+pub const STEPS: &str = "steps.ndjson";
 /// HdrHistogram interval log.
 pub const HLOG: &str = "latency.hlog";
 /// [`crate::trial::TrialResult`].

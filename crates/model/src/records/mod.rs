@@ -2,6 +2,7 @@
 //! histograms and verdicts.
 
 pub mod calls;
+pub mod capacity;
 pub mod hist;
 pub mod layout;
 mod manifest;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::capacity::Capacity;
 use crate::limits;
 use crate::load::LoadResult;
 use crate::mesh::Mesh;
@@ -118,6 +119,9 @@ pub struct TrialResult {
     pub ended_unix_ns: u64,
     /// The generators' result; absent if the trial ended before it.
     pub load: Option<LoadResult>,
+    /// What a search for the capacity found; absent in other trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
     /// CPU and memory; absent if nothing was sampled.
     pub resources: Option<Resources>,
     /// CPU and memory of the deployment before the load, without any request: once for each mesh with

@@ -17,7 +17,7 @@ pub use problem::{Problem, Problems};
 pub(crate) use set::apply as apply_set;
 pub(crate) use tree::{Node, Value};
 pub(crate) use values::{
-    Amount, ArrivalsText, Bytes, Count, Duration, Line, Name, Rate, Share, scalar,
+    Amount, ArrivalsText, Bytes, Count, Duration, Line, Name, ObjectiveText, Rate, Share, scalar,
 };
 pub use yaml::TEXT_BYTES_MAX;
 

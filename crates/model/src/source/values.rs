@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
 use crate::limits::HOUR_NS;
+use crate::load::Objective;
 use crate::text::quoted;
 use crate::units::{parse_bytes, parse_duration, parse_rate, parse_share};
 
@@ -202,6 +203,21 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
+/// What [`Objective::parse`] reads.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ObjectiveText(pub(crate) Objective);
+
+impl<'de> Deserialize<'de> for ObjectiveText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let objective = scalar(
+            deserializer,
+            "an objective, like `p99<20ms`",
+            Objective::parse,
+        );
+        objective.map(Self)
+    }
+}
+
 macro_rules! schema {
     ($name:ident $(<$($param:ident: $kind:ty),+>)?, $inline:expr, $schema:tt) => {
         impl $(<$(const $param: $kind),+>)? JsonSchema for $name $(<$($param),+>)? {
@@ -264,4 +280,9 @@ schema!(ArrivalsText, false, {
     "description": "constant, poisson, bursts:SLOTS, ramp:RATE..RATE, steps:RATE:DURATION,..., trace:FILE or wrk2.",
     "type": "string",
     "pattern": r"^(constant|poisson|wrk2|bursts:[0-9]+|ramp:.+[.][.].+|steps:.+:.+|trace:.+)$"
+});
+schema!(ObjectiveText, false, {
+    "description": "An objective: p99<20ms (p50 to p99.999, max, mean), errors<0.1% or achieved>99%.",
+    "type": "string",
+    "pattern": r"^ *((p[0-9.]+|max|mean|errors) *<=?|achieved *>=?) *[0-9.]+ ?[a-zµ%0-9.]+$"
 });

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::capacity::CellCapacity;
 use super::cost::Cost;
 use super::instrument::{CoreToCore, Instrument, Tls};
 use super::named::MethodSummary;
@@ -21,7 +22,7 @@ pub struct Cell {
     pub mesh: String,
     /// Load name.
     pub load: String,
-    /// Planned rate.
+    /// Planned rate; 0 in a search for the capacity and in a closed loop.
     pub rate_rps: f64,
     /// Achieved rate, mean over the used trials; absent without one.
     pub achieved_rps: Option<f64>,
@@ -39,6 +40,14 @@ pub struct Cell {
     pub saturation: Option<Saturation>,
     /// Slots of the used trials.
     pub counts: Counts,
+    /// The capacity; absent under a load that does not search for it. The latencies of such a cell
+    /// are empty, because those of its trials are at different rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CellCapacity>,
+    /// Responses per second of a closed loop: the mean over the blocks; absent under other loads. The
+    /// latencies of such a cell are response times at this rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_rps: Option<Estimate>,
     /// Combined verdict of the used trials, with the findings of pooling (too few samples, too few
     /// blocks).
     pub verdict: Verdict,

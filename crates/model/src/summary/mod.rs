@@ -2,6 +2,7 @@
 //! run directory and written to `summary.json`; every output prints these numbers
 //! and computes none of its own.
 
+mod capacity;
 mod cell;
 pub mod clusters;
 pub mod comparison;
@@ -17,6 +18,7 @@ mod stability;
 mod stopping;
 mod sweep;
 
+pub use capacity::{CellCapacity, LimitCount};
 pub use cell::{
     Cell, EndpointRow, Estimate, Percentile, PlaneEstimate, PooledQuantile, Quantile,
     QuantileSpread, Saturation, SpectrumPoint,

@@ -35,9 +35,10 @@ pub struct Ratio {
     /// `p50`, `p90`, `p99`, `p99.9`, `p99.99`: latency of a trial. `cpu`: CPU time of applications and
     /// proxies per request; `proxy_cpu`: of the proxies alone. `memory`: of the proxies.
     /// `machine_cpu`: busy time of the whole machine per request. `instructions`, `cycles`: of
-    /// applications and proxies per request, where the machine has hardware counters.
+    /// applications and proxies per request, where the machine has hardware counters. `capacity`: the
+    /// highest rate that meets the objectives. `throughput`: of a closed loop.
     pub what: String,
-    /// Unit of the figures: `ns`, `bytes` or `count`.
+    /// Unit of the figures: `ns`, `bytes`, `count` or `rps`.
     pub unit: String,
     /// The ratio, above 0.
     pub value: f64,

@@ -145,11 +145,17 @@ fn column(name: &str) -> String {
 
 fn cell(summary: &Summary, cell: &Cell) -> Fields {
     let mut row = Row::new(summary, "cell", &cell.mesh, &cell.load);
-    row.position(Some(cell.rate_rps), None);
+    row.position(Some(cell.rate_rps).filter(|rps| *rps > 0.0), None);
     row.verdict(&cell.verdict);
     row.value("trials_used", Some(cell.trials_used.len()));
     row.counts(Some(&cell.counts));
     row.value("achieved_rps", cell.achieved_rps);
+    if let Some(capacity) = &cell.capacity {
+        row.estimate("capacity_rps", capacity.rate_rps.as_ref());
+        let limits = capacity.limits.iter().map(|l| l.limit.words());
+        row.text("capacity_limits", &limits.collect::<Vec<_>>().join(", "));
+    }
+    row.estimate("throughput_rps", cell.throughput_rps.as_ref());
     row.latency(&cell.latency);
     row.percentiles("latency_of_all", &cell.latency_of_all);
     row.percentiles("service_time", &cell.service_time);
@@ -208,7 +214,10 @@ fn ratio(summary: &Summary, comparison: &MeshComparison, ratio: &Ratio) -> Field
 fn trial(summary: &Summary, trial: &TrialRow) -> Fields {
     let mut row = Row::new(summary, "trial", &trial.mesh, &trial.load);
     let load = summary.setup.loads.iter().find(|l| l.name == trial.load);
-    row.position(load.map(|l| l.rate_rps), Some(trial));
+    row.position(
+        load.filter(|l| l.has_rate()).map(|l| l.rate_rps),
+        Some(trial),
+    );
     row.verdict(&trial.verdict);
     row.counts(trial.counts.as_ref());
     row.value("achieved_rps", trial.achieved_rps);

@@ -126,7 +126,15 @@ fn counts(set: &mut Set, cell: &Cell, labels: &Labels) {
     let help = "Verdict: 0 valid, 1 suspect, 2 invalid";
     set.add(("tare_grade", "", help), labels, grade);
     let help = "Requests per second planned";
-    set.add(("tare_planned_rps", "", help), labels, cell.rate_rps);
+    let planned = Some(cell.rate_rps).filter(|rps| *rps > 0.0);
+    set.add(("tare_planned_rps", "", help), labels, planned);
+    let rate = |e: Option<&Estimate>| e.map_or([None; 3], |e| [Some(e.value), e.low, e.high]);
+    let help = "Highest requests per second that meet the objectives, mean over the used trials";
+    let capacity = cell.capacity.as_ref().and_then(|c| c.rate_rps.as_ref());
+    set.interval(("tare_capacity_rps", "", help), labels, rate(capacity));
+    let help = "Responses per second of a closed loop, mean over the used trials";
+    let throughput = rate(cell.throughput_rps.as_ref());
+    set.interval(("tare_throughput_rps", "", help), labels, throughput);
     let help = "Requests per second achieved, mean over the used trials";
     set.add(("tare_achieved_rps", "", help), labels, cell.achieved_rps);
     for (outcome, n) in cell.counts.outcomes() {

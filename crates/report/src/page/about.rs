@@ -39,7 +39,11 @@ pub(super) fn setup(page: &mut Html, summary: &Summary) {
     for load in &setup.loads {
         let words = format!(
             "{}, {} connections, {} arrivals, {} after {} of warm-up, timeout {}",
-            figures::rate(load.rate_rps),
+            match &load.capacity {
+                Some(search) => format!("highest rate with {}", search.objectives.join(", ")),
+                None if load.closed_loop => "closed loop".to_owned(),
+                None => figures::rate(load.rate_rps),
+            },
             load.connections,
             load.arrivals,
             figures::duration(load.duration_ns as f64),

@@ -3,6 +3,7 @@
 use tare_model::summary::{Summary, TrialStatus};
 use tare_model::verdict::Grade;
 
+use super::capacity;
 use super::html::Html;
 use super::parts::{badge, caption, colour_of, mesh_label, open_section};
 use super::{price_list, sections, sweep};
@@ -39,6 +40,13 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
     page.raw(
         "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">Answers</h2>\n",
     );
+    if capacity::is_of(summary) {
+        sentences(page, summary);
+        capacity::tables(page, summary);
+        sections::contents(page, summary);
+        page.raw("</section>\n");
+        return;
+    }
     sweep::first_screen(page, summary);
     match &summary.price_list {
         Some(list) => {
@@ -76,6 +84,9 @@ fn title(summary: &Summary) -> String {
         Some((last, [])) => (*last).to_owned(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
     };
+    if capacity::is_of(summary) {
+        return format!("Capacity of {list} beside {}", summary.baseline);
+    }
     let by = summary.sweep.as_ref().map_or(String::new(), |sweep| {
         let titles: Vec<&str> = sweep.factors.iter().map(|f| f.title.as_str()).collect();
         format!(", by {}", titles.join(" and "))

@@ -3,6 +3,7 @@
 //! embedded summary.
 
 mod about;
+mod capacity;
 mod cost;
 mod details;
 mod document;

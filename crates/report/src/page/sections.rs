@@ -5,7 +5,7 @@ use tare_model::summary::Summary;
 
 use super::html::Html;
 use super::parts::{caption, open_section};
-use super::{cost, instrument, statistics, sweep, tables};
+use super::{capacity, cost, instrument, statistics, sweep, tables};
 
 /// One section of the page.
 struct Section {
@@ -106,6 +106,9 @@ const INSTRUMENT: Section = Section {
 
 /// Appends all sections with charts. Charts over time need the page's `details`.
 pub(super) fn write(page: &mut Html, summary: &Summary, details: bool) {
+    if capacity::is_of(summary) {
+        return capacity::resources(page, summary);
+    }
     sweep::section(page, summary);
     for s in [LATENCY, RATIOS, CPU, MEMORY] {
         section(page, summary, &s);
@@ -156,6 +159,10 @@ pub(super) fn contents(page: &mut Html, summary: &Summary) {
         ("method", "Method"),
         ("reproduce", "Reproduce"),
     ]);
+    if capacity::is_of(summary) {
+        let shown = ["cpu", "trials", "setup", "method", "reproduce"];
+        entries.retain(|(id, _)| shown.contains(id));
+    }
     page.raw("<nav aria-label=\"contents\"><ul>");
     for (id, words) in entries {
         page.raw(&format!("<li><a href=\"#{id}\">{words}</a></li>"));

@@ -1,5 +1,6 @@
 //! Text for a terminal, up to 80 columns wide.
 
+mod capacity;
 mod clusters;
 mod comparison;
 mod cost;

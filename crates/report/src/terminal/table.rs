@@ -8,7 +8,7 @@ use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
-use super::{cost, findings, path, price_list, sweep};
+use super::{capacity, cost, findings, path, price_list, sweep};
 use crate::prices::{self, Shortened};
 use crate::text::{fit, printable};
 use crate::words;
@@ -41,17 +41,27 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
             .filter(|c| c.load == load.name)
             .collect();
         let heading = format!(
-            "{}, {} connections, {} x {} blocks",
+            "{}, {} connections, {}{} x {} blocks",
             words::load_heading(&fit(&load.name, 24), load.rate_rps),
             load.connections,
+            if load.capacity.is_some() {
+                "steps of "
+            } else {
+                ""
+            },
             figures::duration(load.duration_ns as f64),
             words::blocks(summary, |t| t.load == load.name)
         );
         out.painted(BOLD, &printable(&heading));
-        latency_rows(&mut out, summary, &cells);
-        // Those of features are in the price list.
-        if summary.price_list.is_none() {
-            ratio_rows(&mut out, summary, &load.name);
+        if load.has_rate() {
+            latency_rows(&mut out, summary, &cells);
+            // Those of features are in the price list.
+            if summary.price_list.is_none() {
+                ratio_rows(&mut out, summary, &load.name);
+            }
+        } else {
+            capacity::rows(&mut out, summary, load, &cells);
+            out.line("");
         }
         plane_rows(&mut out, summary, &cells);
         cost::rows(&mut out, summary, &cells);
@@ -97,7 +107,11 @@ fn legend(summary: &Summary) -> String {
     if !summary.comparisons.is_empty() {
         parts.push(words::questions(summary));
     }
-    let shown = |r: &&Ratio| COLUMNS.iter().any(|c| c.contains(&r.what.as_str()));
+    let of_rate = ["capacity", "throughput"];
+    let shown = |r: &&Ratio| {
+        let what = r.what.as_str();
+        of_rate.contains(&what) || COLUMNS.iter().any(|c| c.contains(&what))
+    };
     let ratios = || {
         summary
             .comparisons
@@ -172,7 +186,7 @@ fn latency_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
         };
         out.line(&format!(
             "{:<NAME$}{latencies}{failed:>8}  {}",
-            fit(&mesh_name(summary, cell), NAME - 1),
+            fit(&words::mesh_with_base(summary, &cell.mesh), NAME - 1),
             out.paint(code, words::cell_verdict(cell))
         ));
         let [median, tail] = PERCENTILES.map(|name| quantile_spread(cell, name));
@@ -199,23 +213,6 @@ fn quantile_spread(cell: &Cell, name: &str) -> String {
             figures::ms(high as f64)
         )
     })
-}
-
-fn mesh_name(summary: &Summary, cell: &Cell) -> String {
-    let mark = if cell.mesh == summary.baseline {
-        " (base)"
-    } else {
-        ""
-    };
-    format!("{}{mark}", label(summary, &cell.mesh))
-}
-
-/// The name of a mesh; in a price list that of its feature, so that it fits.
-fn label<'a>(summary: &Summary, mesh: &'a str) -> &'a str {
-    match summary.price_list {
-        Some(_) => prices::name(mesh),
-        None => mesh,
-    }
 }
 
 /// The figures of the three columns of ratios; of several, the first that was measured.
@@ -253,7 +250,7 @@ fn ratio_rows(out: &mut Output, summary: &Summary, load: &str) {
 }
 
 /// A ratio with its sign, dimmed if it is not different from 1.
-fn ratio(out: &Output, ratio: Option<&Ratio>) -> String {
+pub(super) fn ratio(out: &Output, ratio: Option<&Ratio>) -> String {
     let Some(ratio) = ratio else {
         return format!("{:>RATIO$}", "-");
     };
@@ -291,7 +288,7 @@ fn plane_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
         let memory = words(plane.as_ref().map(|p| &p.memory_bytes), figures::mib);
         out.line(&format!(
             "{:<NAME$}{cpu:>22} {per_krps:>22}{memory:>20}",
-            fit(&mesh_name(summary, cell), NAME - 1),
+            fit(&words::mesh_with_base(summary, &cell.mesh), NAME - 1),
         ));
     }
 }
@@ -311,7 +308,7 @@ fn proxy_cpu(out: &mut Output, summary: &Summary) {
         let micros = |ns: f64| figures::significant(ns / 1e3);
         out.line(&format!(
             "{:<NAME$} {:>22} {:>21} {:>19}",
-            fit(label(summary, &cpu.mesh), NAME - 1),
+            fit(words::mesh_label(summary, &cpu.mesh), NAME - 1),
             estimate(&cpu.idle_cores, each),
             estimate(&cpu.request_ns, micros),
             cpu.hop_ns

@@ -64,6 +64,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         protocol,
         app: None,
         uses: Vec::new(),
+        concurrency: 0,
         endpoints: Vec::new(),
     };
     let endpoint = |name: &str| MixEndpoint {
@@ -86,6 +87,8 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         timeout_ns: 5_000_000_000,
         requests_per_connection: None,
         streams: None,
+        capacity: None,
+        closed_loop: false,
     };
     Plan {
         schema_version: SCHEMA_VERSION,
@@ -209,6 +212,7 @@ fn trial_of(spec: &TrialSpec, endpoints: &[String]) -> (String, TrialResult) {
         started_unix_ns: 0,
         ended_unix_ns: 1,
         load: Some(load.clone()),
+        capacity: None,
         resources: Some(resources),
         idle: None,
         proofs: Vec::new(),

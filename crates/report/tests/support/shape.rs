@@ -16,12 +16,14 @@ use tare_model::trial::TrialResult;
 use tare_model::verdict::{Cause, Grade};
 
 /// The keys that a cell has only if a trial records their cause. It always has all others.
-pub(crate) const CELL_OPTIONAL: [&str; 6] = [
+pub(crate) const CELL_OPTIONAL: [&str; 8] = [
+    "capacity",
     "core_to_core",
     "cost",
     "instrument",
     "latency_of_all",
     "saturation",
+    "throughput_rps",
     "tls",
 ];
 
@@ -225,6 +227,7 @@ impl<'a> Used<'a> {
         let proxies = ["data_plane", "control_plane"];
         let is_proxied = self.planes().iter().any(|p| proxies.contains(&p.as_str()));
         let causes = [
+            self.any(|r| r.trial.load.capacity.is_some()),
             load(|l| !l.generator.core_to_core_ns.is_empty()),
             self.has_prices && is_proxied && cell.achieved_rps.is_some_and(|r| r > 0.0),
             load(|l| l.instrument_error.is_some()),
@@ -233,6 +236,7 @@ impl<'a> Used<'a> {
                 let mut reasons = r.verdict.reasons.iter();
                 reasons.any(|f| f.grade == Grade::Invalid && f.reason.is_saturation())
             }),
+            self.any(|r| r.trial.load.closed_loop),
             load(|l| l.tls.is_some()),
         ];
         std::array::from_fn(|i| (CELL_OPTIONAL[i], causes[i]))

@@ -1,12 +1,15 @@
 //! The measurement of a trial: reads the records of the generator and the agent, and reduces them.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tare_analysis::{AgentStream, LoadStream};
 use tare_model::calls::TrialCalls;
+use tare_model::capacity::Capacity;
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::record::{AgentRecord, LoadRecord};
 use tare_model::trial::{Event, EventKind, Proof, Resources};
+use tare_model::verdict::Finding;
 use tare_model::worker::AgentSpec;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -16,7 +19,7 @@ use super::live::LiveCpu;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Deployed, Environment, Worker, WorkerSpec};
 use crate::now::{event, unix_ns};
-use crate::store::TrialWriter;
+use crate::store::{StoreError, TrialWriter};
 
 /// How long after its planned end a worker may run before it counts as hung.
 const OVERDUE: Duration = Duration::from_secs(10);
@@ -29,11 +32,14 @@ const WINDOW_SAMPLED_MIN: f64 = 0.95;
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) load: Option<LoadResult>,
+    pub(super) capacity: Option<Capacity>,
     pub(super) resources: Option<Resources>,
     pub(super) idle: Option<Resources>,
     pub(super) proofs: Vec<Proof>,
     pub(super) events: Vec<Event>,
     pub(super) incomplete: Vec<String>,
+    /// Further findings for the verdict.
+    pub(super) verdict: Vec<Finding>,
     pub(super) failure: Option<String>,
     pub(super) interrupted: bool,
 }
@@ -66,6 +72,30 @@ impl Findings {
     }
 }
 
+/// Receives the records of both workers, line by line.
+pub(super) trait Sink {
+    /// The path for logs.
+    fn path(&self) -> &Path;
+    /// Takes a record of the generator.
+    fn load(&mut self, line: &str) -> Result<(), StoreError>;
+    /// Takes a record of the agent.
+    fn agent(&mut self, line: &str) -> Result<(), StoreError>;
+}
+
+impl Sink for TrialWriter {
+    fn path(&self) -> &Path {
+        self.path()
+    }
+
+    fn load(&mut self, line: &str) -> Result<(), StoreError> {
+        self.load(line)
+    }
+
+    fn agent(&mut self, line: &str) -> Result<(), StoreError> {
+        self.agent(line)
+    }
+}
+
 /// The workers of a trial and their records so far.
 pub(super) struct Measurement {
     generator: Worker,
@@ -86,7 +116,7 @@ impl Measurement {
         observer: &mut dyn Observer,
         environment: &mut E,
         deployment: &mut E::Deployment,
-        writer: &TrialWriter,
+        writer: &impl Sink,
     ) -> Result<Self, RunError> {
         let life = spec.warmup_ns + spec.duration_ns + spec.drain_ns.unwrap_or(spec.timeout_ns);
         let generator = environment
@@ -114,7 +144,7 @@ impl Measurement {
         stop: &mut watch::Receiver<bool>,
         environment: &mut E,
         deployment: &mut E::Deployment,
-        writer: &mut TrialWriter,
+        writer: &mut impl Sink,
         findings: &mut Findings,
     ) -> Result<(), RunError> {
         let mut exit_check = tokio::time::interval(EXIT_CHECK);

@@ -1,6 +1,7 @@
 //! The experiment: all trials of a plan, in their order, each complete on disk before the next
 //! begins.
 
+mod capacity;
 mod error;
 mod idle;
 mod live;

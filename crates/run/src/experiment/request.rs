@@ -31,9 +31,13 @@ pub(super) fn load_spec(plan: &Plan, trial: &TrialSpec, deployment: &impl Deploy
         }
     }
     let grpc = endpoints.iter().any(|e| e.protocol == Protocol::Grpc);
-    let mode = Mode::Open {
-        rate_rps: load.rate_rps,
-        arrivals: load.arrivals.clone(),
+    // A search for the capacity sets the rate of each step.
+    let mode = match load.closed_loop {
+        true => Mode::Saturate,
+        false => Mode::Open {
+            rate_rps: load.rate_rps,
+            arrivals: load.arrivals.clone(),
+        },
     };
     LoadSpec {
         warmup_ns: load.warmup_ns,

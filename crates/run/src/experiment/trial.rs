@@ -1,10 +1,13 @@
 //! One trial, from deployment to its complete directory.
 
 use tare_analysis::judge::{Evidence, judge};
+use tare_analysis::search::Goal;
 use tare_model::plan::Plan;
 use tare_model::trial::{EventKind, TrialResult, TrialSpec};
+use tare_model::verdict::Verdict;
 use tokio::sync::watch;
 
+use super::capacity::CapacityTrial;
 use super::error::RunError;
 use super::idle;
 use super::measurement::{Findings, Measurement, stopped};
@@ -118,6 +121,51 @@ impl TrialRun<'_> {
                 sampled = idle::sample(environment, deployment, writer, cores) => sampled?,
             };
         }
+        let load_sent = match Goal::of_load(&self.spec.load) {
+            None => {
+                self.load(environment, deployment, writer, findings, cores)
+                    .await?
+            }
+            Some(Ok(goal)) => {
+                let trial = CapacityTrial {
+                    plan: self.plan,
+                    spec: self.spec,
+                    observer: self.observer,
+                    stop: self.stop,
+                    cores,
+                };
+                let load = load_spec(self.plan, self.spec, deployment);
+                trial
+                    .run(goal, load, environment, deployment, writer, findings)
+                    .await?
+            }
+            Some(Err(found)) => {
+                findings.failure = Some(found);
+                return Ok(());
+            }
+        };
+        if findings.interrupted {
+            return Ok(());
+        }
+        match environment
+            .prove(deployment, Phase::After { load_sent })
+            .await
+        {
+            Ok(proofs) => findings.proofs.extend(proofs),
+            Err(error) => findings.incomplete.push(error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Measures one load; returns the number of requests that were sent.
+    async fn load<E: Environment>(
+        &mut self,
+        environment: &mut E,
+        deployment: &mut E::Deployment,
+        writer: &mut TrialWriter,
+        findings: &mut Findings,
+        cores: u32,
+    ) -> Result<u64, RunError> {
         let spec = load_spec(self.plan, self.spec, deployment);
         let mut measurement =
             Measurement::start(spec, self.observer, environment, deployment, writer).await?;
@@ -132,7 +180,7 @@ impl TrialRun<'_> {
             )
             .await?;
         if findings.interrupted {
-            return Ok(());
+            return Ok(0);
         }
         if let Some(log) = measurement.stream.hlog() {
             writer.hlog(log.as_bytes())?;
@@ -144,18 +192,8 @@ impl TrialRun<'_> {
             writer.calls(&calls)?;
         }
         measurement.conclude(cores, findings);
-        let load_sent = findings
-            .load
-            .as_ref()
-            .map_or(0, |l| l.service_time_ns.count);
-        match environment
-            .prove(deployment, Phase::After { load_sent })
-            .await
-        {
-            Ok(proofs) => findings.proofs.extend(proofs),
-            Err(error) => findings.incomplete.push(error.to_string()),
-        }
-        Ok(())
+        let load = findings.load.as_ref();
+        Ok(load.map_or(0, |l| l.service_time_ns.count))
     }
 
     fn finish(
@@ -176,12 +214,14 @@ impl TrialRun<'_> {
             incomplete: &findings.incomplete,
             debug_build: cfg!(debug_assertions),
         });
+        let verdict = verdict.and(Verdict::from_findings(findings.verdict));
         let result = Box::new(TrialResult {
             schema_version: tare_model::SCHEMA_VERSION,
             trial: self.spec.clone(),
             started_unix_ns,
             ended_unix_ns: unix_ns(),
             load: findings.load,
+            capacity: findings.capacity,
             resources: findings.resources,
             idle: findings.idle,
             proofs: findings.proofs,

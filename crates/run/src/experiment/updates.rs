@@ -17,6 +17,13 @@ pub enum Update<'a> {
     },
     /// The trial enters a stage.
     Stage(Stage),
+    /// A step of a search for the capacity begins.
+    Step {
+        /// Position in the search, from 1.
+        number: u32,
+        /// Its rate.
+        rate_rps: f64,
+    },
     /// Progress of the generator.
     Progress(&'a Progress),
     /// The data plane's CPU over the last second, in cores.

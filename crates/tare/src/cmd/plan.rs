@@ -183,11 +183,26 @@ fn summary(plan: &Plan) -> String {
     // The loads of a sweep differ from the first in their levels only.
     let loads = plan.sweep.as_ref().map_or(plan.loads.len(), |_| 1);
     for load in &plan.loads[..loads] {
+        if let Some(search) = &load.capacity {
+            let _ = writeln!(
+                text,
+                "  load      {}: highest rate with {}, steps of {} for at most {}, {} connections",
+                load.name,
+                search.objectives.join(", "),
+                format_duration_ns(load.duration_ns),
+                format_duration_ns(search.budget_ns),
+                load.connections,
+            );
+            continue;
+        }
         let _ = writeln!(
             text,
             "  load      {}: {} for {} after {}, {} connections",
             load.name,
-            format_rate(load.rate_rps),
+            match load.closed_loop {
+                true => "closed loop".to_owned(),
+                false => format_rate(load.rate_rps),
+            },
             format_duration_ns(load.duration_ns),
             format_duration_ns(load.warmup_ns),
             load.connections,

@@ -5,26 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use tare_analysis::slo::Slo;
+use tare_analysis::search::{Goal, Search};
 use tare_model::SCHEMA_VERSION;
-use tare_model::load::LoadSpec;
-use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
+use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep};
+use tare_model::load::{LoadSpec, Objective};
 use tare_model::units::{format_rate, parse_duration, parse_rate};
-use tare_stats::search::{Progress, RateSearch};
 
 use super::{exit, load};
 
 mod flags;
-mod step;
 mod text;
 
 /// Maximum number of steps of a search.
 const STEPS_MAX: usize = 10_000;
 /// First rate of a search without `--min-rate`.
 const START_RPS: f64 = 100.0;
-/// Objectives that apply unless the user gives others: without them, a server that rejects requests
-/// quickly would appear fast.
-const DEFAULT_OBJECTIVES: [&str; 2] = ["errors<1%", "achieved>99%"];
 
 /// Find the highest rate that meets objectives, with an interval, from short open-loop steps.
 ///
@@ -37,7 +32,7 @@ const DEFAULT_OBJECTIVES: [&str; 2] = ["errors<1%", "achieved>99%"];
 pub(crate) struct Args {
     /// Objective to meet: p99<20ms (p50 to p99.999, max, mean), errors<0.1% or achieved>99%; may be repeated. errors<1% and achieved>99% apply unless you give others.
     #[arg(long, required = true, value_name = "OBJECTIVE", value_parser = objective)]
-    slo: Vec<Slo>,
+    slo: Vec<Objective>,
     /// Lowest rate to try; the search starts there [default: start at 100, lowest 1].
     #[arg(long, value_parser = parse_rate)]
     min_rate: Option<f64>,
@@ -64,8 +59,8 @@ pub(crate) struct Args {
     load: flags::OfLoad,
 }
 
-fn objective(text: &str) -> Result<Slo, String> {
-    Slo::parse(text)
+fn objective(text: &str) -> Result<Objective, String> {
+    Objective::parse(text)
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
@@ -88,27 +83,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     let output = args.load.0.output;
-    let samples = args.slo.iter().map(Slo::samples_needed).max();
+    let samples = args.slo.iter().map(Objective::samples_needed).max();
     let plan = Plan {
-        slos: with_defaults(args.slo)?,
-        samples: samples.unwrap_or(0),
-        tolerance: args.tolerance,
-        repeats: usize::from(args.repeats),
-        step_ns: args.step_duration.max(1),
         budget: Duration::from_nanos(args.budget),
         pause: Duration::from_nanos(args.pause),
-        max_rps: args.max_rate,
+        goal: Goal {
+            samples: samples.unwrap_or(0),
+            objectives: Objective::with_defaults(args.slo),
+            min_rps,
+            max_rps: args.max_rate,
+            start_rps,
+            tolerance: args.tolerance,
+            repeats: usize::from(args.repeats),
+            step_ns: args.step_duration.max(1),
+        },
     };
-    let mut base = load::spec_of_step(args.load.0, start_rps, plan.step_ns)?;
-    step::prepare(&mut base, &plan);
+    let base = load::spec_of_step(args.load.0, start_rps, plan.goal.step_ns)?;
     let stop = load::stop_flag()?;
-    let result = search(
-        &plan,
-        base,
-        RateSearch::new(min_rps, args.max_rate, start_rps),
-        &stop,
-        &mut |number, step| super::output::say(text::line(number, step)),
-    )?;
+    let result = search(&plan, base, &stop, &mut |number, step| {
+        super::output::say(text::line(number, step));
+    })?;
     output.print(&result, || text::page(&result))?;
     Ok(match (result.ended, result.limit) {
         (SearchEnd::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
@@ -118,52 +112,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn with_defaults(mut slos: Vec<Slo>) -> anyhow::Result<Vec<Slo>> {
-    for text in DEFAULT_OBJECTIVES {
-        let slo = Slo::parse(text).map_err(anyhow::Error::msg)?;
-        let given = slos.iter().any(|s| {
-            (s.is_of_errors() && slo.is_of_errors()) || (s.is_of_rate() && slo.is_of_rate())
-        });
-        if !given {
-            slos.push(slo);
-        }
-    }
-    Ok(slos)
-}
-
 /// The settings of a search.
 struct Plan {
-    slos: Vec<Slo>,
-    /// Number of requests that a step needs for the given objectives.
-    samples: u64,
-    tolerance: f64,
-    repeats: usize,
-    step_ns: u64,
+    goal: Goal,
     budget: Duration,
     pause: Duration,
-    max_rps: f64,
 }
 
 fn search(
     plan: &Plan,
     mut spec: LoadSpec,
-    mut rates: RateSearch,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(usize, &SearchStep),
 ) -> anyhow::Result<SearchResult> {
     let begun = Instant::now();
-    let mut steps: Vec<SearchStep> = Vec::new();
-    let mut progress = Progress::Searching;
+    let mut search = Search::new(plan.goal.clone());
     let mut ended = SearchEnd::Certain;
-    while progress == Progress::Searching {
-        let rate_rps = match step::rate_to_repeat(&steps) {
-            Some(rate_rps) => rate_rps,
-            // The highest of the rates to choose from can be slightly above the limit.
-            None => rates.next_rps().min(plan.max_rps),
-        };
-        step::set(&mut spec, rate_rps, plan);
+    while !search.is_done() {
+        let rate_rps = search.prepare(&mut spec);
         let takes = Duration::from_nanos(spec.warmup_ns + spec.duration_ns);
-        if begun.elapsed() + takes > plan.budget || steps.len() >= STEPS_MAX {
+        if begun.elapsed() + takes > plan.budget || search.steps().len() >= STEPS_MAX {
             ended = SearchEnd::Budget;
             break;
         }
@@ -172,7 +140,7 @@ fn search(
             ended = SearchEnd::Interrupted;
             break;
         }
-        if steps.is_empty()
+        if search.steps().is_empty()
             && let Some(why) = tare_load::verdict::unreachable(&result)
         {
             bail!(
@@ -181,44 +149,29 @@ fn search(
             );
         }
         let left_over = result.counts.in_flight + result.counts.not_sent > 0;
-        let step = step::judge(&result, rate_rps, &plan.slos)?;
-        // A step in which the generator was delayed does not show the limit of the target, so it
-        // is repeated.
-        if step.outcome != StepOutcome::Generator || step::is_repeated(&step, steps.last()) {
-            rates.record(rate_rps, step::is_met(&step));
-        }
-        observe(steps.len() + 1, &step);
-        steps.push(step);
+        let step = search.judge(&result, rate_rps)?;
+        observe(search.steps().len() + 1, &step);
+        search.add(step);
         spec.seed = spec.seed.wrapping_add(1);
-        progress = rates.progress(plan.tolerance, plan.repeats);
         std::thread::sleep(if left_over {
             plan.pause * 4
         } else {
             plan.pause
         });
     }
-    let limit = step::limit(&steps, progress, &rates);
-    let found = match limit {
-        SearchLimit::MinRate | SearchLimit::Unknown => None,
-        _ => Some(step::within_tried(rates.estimate(), &steps)),
-    };
     Ok(SearchResult {
         schema_version: SCHEMA_VERSION,
         tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-        objectives: plan.slos.iter().map(Slo::to_string).collect(),
-        found,
-        unseen_share: unseen_share(plan, &steps),
-        limit,
+        objectives: plan
+            .goal
+            .objectives
+            .iter()
+            .map(Objective::to_string)
+            .collect(),
+        found: search.found(),
+        unseen_share: search.unseen_share(),
+        limit: search.limit(),
         ended,
-        steps,
+        steps: search.steps().to_vec(),
     })
-}
-
-/// Returns the growth of a backlog, as a share of the rate, that the strictest objective cannot
-/// detect in the missed steps, which are those near the limit.
-fn unseen_share(plan: &Plan, steps: &[SearchStep]) -> Option<f64> {
-    let missed = steps.iter().filter(|s| !step::is_met(s));
-    let shortest_ns = missed.map(|s| s.duration_ns).min()?;
-    let shares = plan.slos.iter().filter_map(|s| s.unseen_share(shortest_ns));
-    shares.min_by(f64::total_cmp)
 }

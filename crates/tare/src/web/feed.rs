@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
+use tare_model::units::format_rate;
 use tare_run::experiment::Update;
 use tokio::sync::broadcast;
 
@@ -68,6 +69,10 @@ impl Feed {
             }
             Update::Stage(stage) => {
                 self.keep(json!({ "type": "stage", "stage": stage.words() }));
+            }
+            Update::Step { number, rate_rps } => {
+                let step = format!("step {number} at {}", format_rate(*rate_rps));
+                self.keep(json!({ "type": "stage", "stage": step }));
             }
             Update::Progress(progress) => {
                 self.keep(json!({ "type": "progress", "progress": progress }));

@@ -82,6 +82,8 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
             timeout_ns: 1_000_000_000,
             requests_per_connection: None,
             streams: None,
+            capacity: None,
+            closed_loop: false,
         }],
         repeats: 1,
         until: None,

@@ -13,7 +13,8 @@ use tare_model::rng::Rng;
 use crate::error::WorkloadError;
 use crate::protocol::grpc::{Payload, synthetic_path};
 use crate::protocol::{Failure, Upstream};
-use crate::timer::Timer;
+use crate::queue::Queue;
+use crate::timer::{Timer, now_ns};
 
 use super::cpu::CpuWork;
 
@@ -22,6 +23,7 @@ pub(crate) struct Synthetic {
     endpoints: HashMap<String, Endpoint>,
     cpu: Option<CpuWork>,
     timer: Option<Arc<Timer>>,
+    queue: Queue,
 }
 
 struct Endpoint {
@@ -71,6 +73,7 @@ impl Synthetic {
                 .then(Timer::start)
                 .transpose()
                 .map_err(WorkloadError::Timer)?,
+            queue: Queue::new(service.concurrency),
         })
     }
 
@@ -93,7 +96,8 @@ impl Synthetic {
             cpu.spend(endpoint.cpu_ns);
         }
         if let (Some(timer), 1..) = (&self.timer, endpoint.delay_ns) {
-            timer.sleep(endpoint.delay_ns).await;
+            let done_ns = self.queue.done_ns(now_ns(), endpoint.delay_ns);
+            timer.sleep_until(done_ns).await;
         }
         for step in &endpoint.steps {
             // Waits for all calls of a step even when one has failed, because dropping the

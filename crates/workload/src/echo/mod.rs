@@ -13,7 +13,6 @@ mod http;
 mod knobs;
 mod messages;
 mod metrics;
-mod queue;
 mod server;
 mod services;
 mod state;

@@ -16,10 +16,10 @@ use tokio_rustls::TlsAcceptor;
 use super::connection;
 use super::knobs::Knobs;
 use super::metrics::Metrics;
-use super::queue::Queue;
 use super::state::{Shared, WorkerState};
 use super::tls::{self, Issued, TlsOptions};
 use crate::error::WorkloadError;
+use crate::queue::Queue;
 use crate::worker;
 
 /// How long requests in flight may take after the server was stopped.

@@ -6,8 +6,8 @@ use tare_model::rng::Rng;
 
 use super::knobs::{Drawn, Knobs};
 use super::metrics::Metrics;
-use super::queue::Queue;
 use super::services::Services;
+use crate::queue::Queue;
 use crate::timer::{Timer, now_ns};
 
 /// The state of one thread.

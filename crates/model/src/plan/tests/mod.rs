@@ -446,9 +446,10 @@ fn resolves_or_reports(text: &str, sets: &[String]) -> Result<(), TestCaseError>
             prop_assert!(plan.workload.graph.mix(&plan.workload.mix).is_some());
             prop_assert!(plan.workload.instances >= 1 && plan.repeats >= 1);
             for load in &plan.loads {
-                prop_assert!(load.rate_rps > 0.0 && load.rate_rps <= RATE_RPS_MAX);
+                prop_assert_eq!(load.rate_rps > 0.0, load.has_rate());
+                prop_assert!(load.rate_rps <= RATE_RPS_MAX);
                 prop_assert!(load.threads >= 1 && load.threads <= load.connections);
-                prop_assert!(load.rate_rps * load.duration_ns as f64 >= 1e9);
+                prop_assert!(!load.has_rate() || load.rate_rps * load.duration_ns as f64 >= 1e9);
             }
         }
         Err(errors) => {

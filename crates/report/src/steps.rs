@@ -1,0 +1,68 @@
+//! The steps of a search for the capacity: checks that they are complete, and that the rate of the trial
+//! follows from them.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use tare_analysis::search::Search;
+use tare_model::capacity::{Capacity, CapacityStep};
+use tare_model::layout;
+use tare_model::load::search::RateEstimate;
+use tare_model::plan::Load;
+
+use crate::store::next_line;
+use crate::text::printable;
+
+/// Most steps that are read.
+const STEPS_MAX: u32 = 10_000;
+/// Largest relative difference of two rates that are computed from the same steps.
+const ROUNDING: f64 = 1e-6;
+
+/// Checks the steps in the trial's directory against its result.
+pub(crate) fn verify(dir: &Path, load: &Load, capacity: &Capacity) -> Result<(), String> {
+    let in_file = |found: &str| format!("{}: {found}", layout::STEPS);
+    let steps = read(&dir.join(layout::STEPS)).map_err(|found| in_file(&found))?;
+    let count = steps.len();
+    if count != capacity.steps as usize {
+        let expected = capacity.steps;
+        return Err(in_file(&format!(
+            "found {count} steps, expected {expected}"
+        )));
+    }
+    let search = Search::replay(load, steps.into_iter().map(|s| s.step));
+    match search.is_some_and(|s| same(s.found(), capacity.found)) {
+        true => Ok(()),
+        false => Err(format!("{} and {} differ", layout::STEPS, layout::RESULT)),
+    }
+}
+
+fn same(a: Option<RateEstimate>, b: Option<RateEstimate>) -> bool {
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < ROUNDING;
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => {
+            near(a.rate_rps, b.rate_rps)
+                && near(a.low_rps, b.low_rps)
+                && near(a.high_rps, b.high_rps)
+        }
+        _ => false,
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<CapacityStep>, String> {
+    let metadata = std::fs::symlink_metadata(path).map_err(|e| e.to_string())?;
+    if !metadata.is_file() {
+        return Err("not a regular file".to_owned());
+    }
+    let mut reader = BufReader::new(File::open(path).map_err(|e| e.to_string())?);
+    let (mut line, mut steps) = (String::new(), Vec::new());
+    while next_line(&mut reader, &mut line).map_err(|e| e.to_string())? {
+        if steps.len() as u32 >= STEPS_MAX {
+            return Err(format!("more than {STEPS_MAX} steps"));
+        }
+        let step = serde_json::from_str(&line).map_err(|e| printable(&e.to_string()))?;
+        steps.push(step);
+    }
+    Ok(steps)
+}
