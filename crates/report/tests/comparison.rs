@@ -516,7 +516,9 @@ fn an_adaptive_run_that_stopped_is_complete() {
         ..plan(20, 5)
     };
     let all = trials(&adaptive, |_| {});
-    let stopping = tare_analysis::compare::stopping::look(&adaptive, &all).unwrap();
+    let stopping =
+        tare_analysis::compare::stopping::look(&adaptive, &adaptive.block_groups()[0], &all)
+            .unwrap();
     let blocks = stopping.reached_after.unwrap();
     assert!((UNTIL_MIN..20).contains(&blocks), "{stopping:?}");
     let until: Vec<StoredTrial> = all

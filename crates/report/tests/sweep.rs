@@ -6,7 +6,9 @@ mod support;
 
 use support::{analysed, embedded, manifest, trials};
 use tare_analysis::summary::summarise;
-use tare_model::plan::{EnvironmentKind, FactorKind, Plan, resolve};
+use tare_model::plan::{
+    EnvironmentKind, FactorKind, Plan, PrecisionTarget, StopRule, extend, resolve,
+};
 use tare_model::summary::{Fit, Outcome, Slice, Summary, SweepLine};
 use tare_model::trial::{PlaneUse, TrialResult};
 use tare_model::worker::Plane;
@@ -295,6 +297,145 @@ fn a_block_without_one_of_the_levels_has_no_line() {
         4
     );
     near(fit(&lines[1], "cpu").slope.value, 2e3 * 0.95, 1e-6);
+}
+
+/// A sweep of 0 to 64 KiB that was extended to 1 MiB. The machine is slower during the extension.
+fn extended() -> Plan {
+    extend(&payload(), "response_bytes=512KiB,1MiB").unwrap()
+}
+
+#[test]
+fn an_extended_sweep_pairs_the_new_levels_with_the_anchor_of_the_same_blocks() {
+    let plan = extended();
+    let summary = on_a_line(&plan, 0.0);
+    assert_eq!((summary.trials_done, summary.trials_planned), (70, 70));
+    assert_eq!(summary.setup.repeats, 10);
+    let envoy = &slice(&summary).lines[1];
+    let labels: Vec<&str> = envoy.points.iter().map(|p| p.level.as_str()).collect();
+    assert_eq!(labels, ["0", "1KiB", "16KiB", "64KiB", "512KiB", "1MiB"]);
+    let runs = |point: usize| envoy.points[point].figures[0].estimate.runs.len();
+    assert_eq!([runs(0), runs(3), runs(5)], [10, 5, 5]);
+    // Blocks 6 to 10 are 1.3 to 1.7 times as slow, with every level: ratios have none of it.
+    let last = &envoy.points[5].figures;
+    let cpu = last.iter().find(|f| f.what == "cpu").unwrap();
+    near(cpu.estimate.value, 1.5 * (50.0 + 3.0 * 1024.0) * 1e3, 1e-9);
+    let over = [
+        cpu.to_anchor.as_ref().unwrap(),
+        cpu.to_baseline.as_ref().unwrap(),
+    ];
+    near(over[0].value, 3122.0 / 50.0, 1e-6);
+    near(over[1].value, 3122.0 / 1074.0, 1e-6);
+    // Only levels that all blocks have show the state of the machine.
+    assert_eq!(summary.machine.blocks.len(), 10);
+    near(
+        summary.machine.blocks[9] / summary.machine.blocks[0],
+        1.7 / 0.8,
+        0.01,
+    );
+    let note =
+        "blocks 6 to 10 were added later, with response=0, response=512KiB, response=1MiB only";
+    assert!(
+        summary.notes.iter().any(|n| n.starts_with(note)),
+        "{:?}",
+        summary.notes
+    );
+    let table = render_table(&summary, false);
+    assert!(table.contains("x 10 blocks"), "{table}");
+    assert!(!table.contains("of 10 blocks"), "{table}");
+}
+
+#[test]
+fn the_slope_of_an_extended_sweep_is_that_of_least_squares_with_a_constant_for_each_block() {
+    let plan = extended();
+    let summary = on_a_line(&plan, 0.0);
+    // The squared distances of the levels from their mean: 0, 1, 16, 64 and 0, 512, 1024.
+    let [near_levels, far] = [2_712.75, 524_288.0];
+    let weights = [near_levels, far].map(|w| w / (5.0 * (near_levels + far)));
+    let factor: f64 = weights[0] * 5.0 + weights[1] * 7.5;
+    for (line, per_kib) in slice(&summary).lines.iter().zip(PER_KIB) {
+        let cpu = fit(line, "cpu");
+        near(cpu.slope.value, 1e3 * per_kib * factor, 1e-9);
+        assert_eq!(cpu.slope.runs.len(), 10);
+        // The blocks of the extension have nearly all the weight: the factors 1.3 to 1.7 with the
+        // t of 5 blocks, and a little for the others.
+        let half = 2.776 * 0.025_f64.sqrt() / 5.0_f64.sqrt() / 1.5;
+        near(cpu.slope.high.unwrap() / cpu.slope.value - 1.0, half, 0.03);
+        assert_eq!(cpu.lack_of_fit_p, Some(1.0));
+    }
+    let over = fit(&slice(&summary).lines[1], "cpu")
+        .over_baseline
+        .as_ref()
+        .unwrap();
+    near(over.value, 2e3 * factor, 1e-9);
+
+    // Without factors, the line is exact: also where it is drawn.
+    let summary = analysed(&plan, |result| {
+        let kib = level(&plan, result, FactorKind::ResponseBytes);
+        set(result, 50.0 + 2.0 * kib, 100.0);
+    });
+    let cpu = fit(&slice(&summary).lines[0], "cpu");
+    near(cpu.slope.value, 2e3, 1e-9);
+    near(cpu.intercept.value, 50e3, 1e-9);
+    assert_eq!(cpu.residuals.len(), 6);
+    assert!(cpu.residuals.iter().all(|r| r.residual.value.abs() < 1e-3));
+}
+
+#[test]
+fn a_curve_that_only_the_new_levels_show_is_flagged() {
+    // Two levels in each new block, which every line fits.
+    let plan = extend(&payload(), "response_bytes=1MiB").unwrap();
+    let steeper = |bend: f64| {
+        analysed(&plan, |result| {
+            let kib = level(&plan, result, FactorKind::ResponseBytes);
+            let us = 50.0 + kib + bend * (kib - 64.0).max(0.0);
+            let noise = 1.0 + 0.01 * f64::from(result.trial.index % 7);
+            set(result, us * factor(result) * noise, 1000.0);
+        })
+    };
+    let (straight, curved) = (steeper(0.0), steeper(1.0));
+    let [straight, curved] = [&straight, &curved].map(|s| fit(&slice(s).lines[0], "cpu").clone());
+    assert!(
+        !straight.curved && curved.curved,
+        "{straight:?}, {curved:?}"
+    );
+    // The residuals are those of the drawn line: most of the slope comes from the new level.
+    let residual = |level: &str| {
+        let found = curved.residuals.iter().find(|r| r.level == level).unwrap();
+        found.residual.value
+    };
+    assert!(residual("64KiB") < -70e3, "{curved:?}");
+    assert!(residual("1MiB").abs() < 20e3, "{curved:?}");
+}
+
+#[test]
+fn an_unfinished_extension_is_incomplete_and_an_adaptive_one_stops_in_each_of_its_parts() {
+    let mut plan = extended();
+    let all = trials(&plan, |result| set(result, 50.0, 1000.0));
+    let without_last = || all.iter().filter(|t| t.result.trial.block < 9).cloned();
+    let stored: Vec<_> = without_last().collect();
+    let summary = summarise(&manifest(&plan), &stored, Vec::new());
+    assert_eq!((summary.trials_done, summary.trials_planned), (64, 70));
+    let table = render_table(&summary, false);
+    assert!(table.contains("x 9 of 10 blocks"), "{table}");
+
+    // Both parts have as many blocks as the rule needs at least.
+    let target = PrecisionTarget {
+        what: "p50".to_owned(),
+        half_width: 0.5,
+    };
+    plan.until = Some(StopRule {
+        targets: vec![target],
+        min: 3,
+    });
+    let stops = |t: &tare_analysis::StoredTrial| ![3, 4, 8, 9].contains(&t.result.trial.block);
+    let stored: Vec<_> = all.iter().filter(|t| stops(t)).cloned().collect();
+    let summary = summarise(&manifest(&plan), &stored, Vec::new());
+    assert_eq!((summary.trials_done, summary.trials_planned), (42, 42));
+    let stopping = summary.stopping.as_ref().unwrap();
+    assert_eq!((stopping.reached_after, stopping.blocks_max), (Some(6), 10));
+    assert_eq!(summary.setup.repeats, 6);
+    let note = |n: &String| n.starts_with("blocks 6 to 8 were added later");
+    assert!(summary.notes.iter().any(note), "{:?}", summary.notes);
 }
 
 #[test]

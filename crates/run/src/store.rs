@@ -10,7 +10,10 @@ use serde::Serialize;
 use tare_model::calls::TrialCalls;
 use tare_model::capacity::CapacityStep;
 use tare_model::layout::{self, RunManifest};
-use tare_model::trial::{Event, TrialResult, TrialSpec};
+use tare_model::plan::Plan;
+use tare_model::trial::{Event, EventKind, TrialResult, TrialSpec};
+
+use crate::now::event;
 
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -183,6 +186,17 @@ impl RunDir {
     pub fn note(&mut self, note: String) -> Result<(), StoreError> {
         self.manifest.notes.push(note);
         write_json(&self.path.join(layout::RUN), &self.manifest)
+    }
+
+    /// Replaces the plan by one that has more blocks and the same trials before them. `added` describes the
+    /// new blocks, for the events of the run.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn extend(&mut self, plan: Plan, added: String) -> Result<(), StoreError> {
+        self.manifest.plan = plan;
+        write_json(&self.path.join(layout::RUN), &self.manifest)?;
+        self.event(&event(EventKind::Extended, "", added))
     }
 
     /// The path of the directory.

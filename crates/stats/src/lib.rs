@@ -15,6 +15,7 @@ pub mod series;
 pub mod sparse;
 pub mod special;
 pub mod v2;
+pub mod weighted;
 
 pub use hist::Histogram;
 pub use scale::{HALF_BUCKET, HIGHEST_NS};

@@ -19,9 +19,12 @@ const SHORT: [&str; 6] = [
 
 fn tare(dir: &Path, args: &[&str]) -> Output {
     let sets = SHORT.iter().flat_map(|set| ["--set", set]);
+    plain(dir, &[args, &sets.collect::<Vec<_>>()].concat())
+}
+
+fn plain(dir: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tare"))
         .args(args)
-        .args(sets)
         .env("TARE_LOCK_DIR", dir.join("lock"))
         .current_dir(dir)
         .stdin(Stdio::null())
@@ -94,6 +97,112 @@ fn larger_responses_cost_more_and_every_trial_is_proven() {
     );
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("data-chart=\"sweep-first\""));
+    a_level_is_added(dir.path());
+}
+
+/// Adds a level to the finished run.
+fn a_level_is_added(dir: &Path) {
+    let output = plain(
+        dir,
+        &["run", "--extend", "out", "--vary", "response_bytes=2MiB"],
+    );
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{errors}");
+    let words = "extends out: 8 trials in 2 blocks, about ";
+    let first = errors.lines().next().unwrap();
+    assert!(
+        first.starts_with(words) && first.ends_with("with response=0, response=2MiB"),
+        "{first}"
+    );
+    let summary = json(&dir.join("out/summary.json"));
+    assert_eq!(
+        (&summary["trials_done"], &summary["trials_planned"]),
+        (&16.into(), &16.into())
+    );
+    let of_level = |trial: &&Value| trial["load"] == "response=2MiB";
+    let trials = summary["trials"].as_array().unwrap();
+    let mut blocks: Vec<u64> = trials
+        .iter()
+        .filter(of_level)
+        .map(|t| t["block"].as_u64().unwrap())
+        .collect();
+    blocks.sort_unstable();
+    assert_eq!(blocks, [2, 2, 3, 3]);
+}
+
+#[test]
+fn only_a_finished_sweep_is_extended_and_only_by_new_levels() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "workload: echo\nmeshes: [bare, envoy]\nload: {connections: 4}\nrepeats: 2";
+    let sweep = format!("{text}\nvary: {{response_bytes: [0, 1KiB]}}");
+    tare_fake::run_text(&dir.path().join("plain"), text, &[]);
+    tare_fake::run_text(&dir.path().join("sweep"), &sweep, &[]);
+    let manifest = || std::fs::read_to_string(dir.path().join("sweep/run.json")).unwrap();
+    let before = manifest();
+    let refused = |args: &[&str], expected: &str| {
+        let output = plain(dir.path(), &[&["run"], args].concat());
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(words.contains(expected), "{words}");
+        assert_eq!(manifest(), before);
+    };
+    let sweep =
+        |vary: &str, expected: &str| refused(&["--extend", "sweep", "--vary", vary], expected);
+    sweep(
+        "response_bytes=1KiB",
+        "the sweep has the level 1KiB of `response_bytes`",
+    );
+    sweep("rate=300", "the sweep does not have the factor `rate`");
+    sweep("response_bytes", "like `response_bytes=512KiB,1MiB`");
+    let extend = ["--extend", "plain", "--vary", "response_bytes=1KiB"];
+    refused(&extend, "is not a sweep");
+    refused(
+        &["--extend", "none", "--vary", "rate=1"],
+        "expected a run directory",
+    );
+    refused(&["--extend", "sweep"], "--vary");
+    refused(&["--vary", "rate=1"], "--extend");
+    refused(
+        &["--resume", "sweep", "--extend", "sweep", "--vary", "rate=1"],
+        "cannot be used with",
+    );
+    // What would be added is shown first.
+    sweep(
+        "response_bytes=4KiB",
+        "extends sweep: 8 trials in 2 blocks, about ",
+    );
+
+    let trials = std::fs::read_dir(dir.path().join("sweep/trials")).unwrap();
+    std::fs::remove_dir_all(trials.last().unwrap().unwrap().path()).unwrap();
+    sweep(
+        "response_bytes=4KiB",
+        "1 of 8 trials are missing; first continue it with tare run --resume sweep",
+    );
+    std::fs::write(dir.path().join("sweep/clusters.json"), "{}").unwrap();
+    sweep("response_bytes=4KiB", "clusters.json");
+}
+
+#[test]
+fn a_sweep_is_not_extended_on_another_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "workload: echo\nmeshes: bare\nload: {connections: 4}\nrepeats: 1\n\
+                vary: {response_bytes: [0, 1KiB]}";
+    tare_fake::run_text(&dir.path().join("out"), text, &[]);
+    let file = dir.path().join("out/run.json");
+    let local = std::fs::read_to_string(&file).unwrap();
+    let local = local.replace(r#""environment": "fake""#, r#""environment": "local""#);
+    std::fs::write(&file, &local).unwrap();
+    let output = plain(
+        dir.path(),
+        &["run", "--extend", "out", "--vary", "response_bytes=4KiB"],
+    );
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(
+        words.contains("kernel: fake") && words.contains("not be comparable"),
+        "{words}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), local);
 }
 
 #[test]
@@ -117,4 +226,36 @@ fn the_plan_payload_takes_no_longer_than_the_list_states() {
         estimate_min * 1.1 < minutes as f64,
         "{estimate_min} of {minutes} minutes"
     );
+}
+
+#[test]
+fn every_protocol_is_spoken_by_the_generator_the_services_and_the_proxies() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = "workload: chain-2\nmeshes: [bare, envoy/mtls]\nrepeats: 1\nreruns: 0\n\
+                load: {rate: 50, connections: 2, duration: 1s, warmup: 200ms}\n\
+                vary: {protocol: [http, http2, grpc]}";
+    std::fs::write(dir.path().join("protocols.yaml"), plan).unwrap();
+    let output = plain(dir.path(), &["run", "protocols.yaml", "--out", "out"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{errors}");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir.path().join("out/trials")).unwrap() {
+        let path = entry.unwrap().path();
+        let result = json(&path.join("result.json"));
+        let proofs = result["proofs"].as_array().unwrap();
+        assert!(
+            !proofs.is_empty() && proofs.iter().all(|p| p["holds"] == true),
+            "{proofs:?}"
+        );
+        let counts = &result["load"]["counts"];
+        assert_eq!(counts["ok"], counts["planned"], "{counts}");
+        // Only HTTP/2 has streams that requests wait for.
+        let streams = !result["load"]["stream_wait_ns"].is_null();
+        let load = result["trial"]["load"]["name"].as_str().unwrap().to_owned();
+        assert_eq!(streams, load != "protocol=http", "{load}");
+        found.push(load);
+    }
+    found.sort_unstable();
+    let levels = ["protocol=grpc", "protocol=http", "protocol=http2"];
+    assert_eq!(found, levels.map(|l| [l; 2]).concat());
 }

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 
-use tare_model::plan::Plan;
+use tare_model::plan::{Blocks, Plan, StopRule};
 use tare_model::summary::{StopTarget, Stopping};
 
 use crate::compare::figures::pairs;
@@ -51,55 +51,107 @@ fn typical_half_width(logs: &[f64], level: Level) -> Option<f64> {
     Some(f64::max((high - middle).exp_m1(), (middle - low).exp_m1()))
 }
 
-/// Checks the stopping rule of `plan` for the trials so far; `None` if the plan has a fixed number
-/// of blocks. Whether a number of blocks is enough depends only on these blocks, so a resumed run
-/// stops at the same block.
+/// Checks the stopping rule of `plan` for the trials so far at some of its blocks; `None` if the plan has
+/// a fixed number of blocks. Whether a number of blocks is enough depends only on these blocks, so a
+/// resumed run stops at the same block.
 #[must_use]
-pub fn look(plan: &Plan, stored: &[StoredTrial]) -> Option<Stopping> {
-    plan.until.as_ref()?;
+pub fn look(plan: &Plan, blocks: &Blocks<'_>, stored: &[StoredTrial]) -> Option<Stopping> {
+    let until = plan.until.as_ref()?;
     let trials = decode(plan, stored, &mut Vec::new());
-    evaluate(plan, &trials)
+    Some(Rule { plan, until }.look(blocks, &trials))
 }
 
-/// The result of [`look`], for decoded trials.
-pub(crate) fn evaluate(plan: &Plan, trials: &[Trial<'_>]) -> Option<Stopping> {
-    let until = plan.until.as_ref()?;
-    let complete = complete_blocks(plan, trials);
-    let widths = |blocks: u32| -> Vec<Option<f64>> {
-        until
+/// The blocks of a plan that ran, or will run.
+pub(crate) struct Ran<'a> {
+    /// The groups of blocks with their number: fewer than planned where an adaptive plan stopped earlier.
+    pub(crate) groups: Vec<(Blocks<'a>, u32)>,
+    /// The result of the stopping rule over all groups; `None` if the plan has a fixed number of blocks.
+    pub(crate) stopping: Option<Stopping>,
+}
+
+/// Finds the blocks of a plan that ran, from decoded trials.
+pub(crate) fn ran<'a>(plan: &'a Plan, trials: &[Trial<'_>]) -> Ran<'a> {
+    let (mut groups, mut stopping) = (Vec::new(), None);
+    for blocks in plan.block_groups() {
+        let until = plan.until.as_ref();
+        let found = until.map(|until| Rule { plan, until }.look(&blocks, trials));
+        let reached = found.as_ref().and_then(|s| s.reached_after);
+        let len = reached.unwrap_or(blocks.len());
+        groups.push((blocks, len));
+        stopping = match (stopping, found) {
+            (Some(before), Some(found)) => Some(both(before, found)),
+            (before, found) => before.or(found),
+        };
+    }
+    Ran { groups, stopping }
+}
+
+/// The rule over the blocks of a plan and those of an extension.
+fn both(before: Stopping, after: Stopping) -> Stopping {
+    let targets = before.targets.into_iter().zip(after.targets);
+    let target = |(a, b): (StopTarget, StopTarget)| StopTarget {
+        widest: a.widest.zip(b.widest).map(|(a, b)| a.max(b)),
+        ..a
+    };
+    Stopping {
+        targets: targets.map(target).collect(),
+        blocks_min: before.blocks_min + after.blocks_min,
+        blocks_max: before.blocks_max + after.blocks_max,
+        reached_after: before
+            .reached_after
+            .zip(after.reached_after)
+            .map(|(a, b)| a + b),
+        nominal_confidence: before.nominal_confidence,
+    }
+}
+
+struct Rule<'a> {
+    plan: &'a Plan,
+    until: &'a StopRule,
+}
+
+impl Rule<'_> {
+    fn look(&self, blocks: &Blocks<'_>, trials: &[Trial<'_>]) -> Stopping {
+        let Self { plan, until } = self;
+        let complete = complete_blocks(plan, blocks, trials);
+        let widths = |number: u32| -> Vec<Option<f64>> {
+            let mut first = blocks.clone();
+            first.range.end = first.range.start + number;
+            until
+                .targets
+                .iter()
+                .map(|t| widest(plan, &first, trials, t.q()))
+                .collect()
+        };
+        let narrow = |widths: &[Option<f64>]| {
+            let pairs = widths.iter().zip(&until.targets);
+            pairs
+                .into_iter()
+                .all(|(w, t)| w.is_some_and(|w| w <= t.half_width))
+        };
+        let reached_after = (until.min..=complete).find(|blocks| narrow(&widths(*blocks)));
+        let now = widths(reached_after.unwrap_or(complete));
+        let targets = until
             .targets
             .iter()
-            .map(|t| widest(plan, trials, blocks, t.q()))
-            .collect()
-    };
-    let narrow = |widths: &[Option<f64>]| {
-        let pairs = widths.iter().zip(&until.targets);
-        pairs
-            .into_iter()
-            .all(|(w, t)| w.is_some_and(|w| w <= t.half_width))
-    };
-    let reached_after = (until.min..=complete).find(|blocks| narrow(&widths(*blocks)));
-    let now = widths(reached_after.unwrap_or(complete));
-    let targets = until
-        .targets
-        .iter()
-        .zip(now)
-        .map(|(target, widest)| StopTarget {
-            what: target.what.clone(),
-            half_width: target.half_width,
-            widest,
-        });
-    Some(Stopping {
-        targets: targets.collect(),
-        blocks_min: until.min,
-        blocks_max: plan.repeats,
-        reached_after,
-        nominal_confidence: Level::ADAPTIVE.different,
-    })
+            .zip(now)
+            .map(|(target, widest)| StopTarget {
+                what: target.what.clone(),
+                half_width: target.half_width,
+                widest,
+            });
+        Stopping {
+            targets: targets.collect(),
+            blocks_min: until.min,
+            blocks_max: blocks.len(),
+            reached_after,
+            nominal_confidence: Level::ADAPTIVE.different,
+        }
+    }
 }
 
-/// How many blocks from the first on have all their trials, at any attempt.
-fn complete_blocks(plan: &Plan, trials: &[Trial<'_>]) -> u32 {
+/// How many of these blocks, from the first on, have all their trials, at any attempt.
+fn complete_blocks(plan: &Plan, blocks: &Blocks<'_>, trials: &[Trial<'_>]) -> u32 {
     let done: BTreeSet<(u32, &str, &str)> = trials
         .iter()
         .map(|t| &t.result.trial)
@@ -108,18 +160,18 @@ fn complete_blocks(plan: &Plan, trials: &[Trial<'_>]) -> u32 {
     let whole = |block: &u32| {
         plan.meshes.iter().all(|m| {
             let has = |l: &str| done.contains(&(*block, m.name.as_str(), l));
-            plan.loads.iter().all(|l| has(&l.name))
+            blocks.loads.iter().all(|l| has(&l.name))
         })
     };
-    (0..plan.repeats).take_while(whole).count() as u32
+    blocks.range.clone().take_while(whole).count() as u32
 }
 
-/// The widest interval of quantile `q`, from the first `blocks` blocks: of the ratio of each mesh to
+/// The widest interval of quantile `q`, from some blocks: of the ratio of each mesh to
 /// the baseline or, in a plan with one mesh, of its latency. `None` if it has fewer than 2 blocks
 /// somewhere.
-fn widest(plan: &Plan, trials: &[Trial<'_>], blocks: u32, q: f64) -> Option<f64> {
+fn widest(plan: &Plan, blocks: &Blocks<'_>, trials: &[Trial<'_>], q: f64) -> Option<f64> {
     let baseline = plan.baseline.as_str();
-    let among = |t: &Trial<'_>| t.is_used() && t.result.trial.block < blocks;
+    let among = |t: &Trial<'_>| t.is_used() && blocks.range.contains(&t.result.trial.block);
     let value = |t: &Trial<'_>| of_trial(&t.load.as_ref()?.latency, q);
     let mut widest = 0.0_f64;
     for mesh in plan
@@ -127,7 +179,7 @@ fn widest(plan: &Plan, trials: &[Trial<'_>], blocks: u32, q: f64) -> Option<f64>
         .iter()
         .filter(|m| m.name != baseline || plan.meshes.len() == 1)
     {
-        for load in &plan.loads {
+        for load in &blocks.loads {
             let pairs = pairs(trials, &mesh.name, baseline, &load.name, among);
             let log = |(a, b): &(&Trial<'_>, &Trial<'_>)| {
                 let reference = if mesh.name == baseline {

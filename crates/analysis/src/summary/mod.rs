@@ -30,7 +30,7 @@ use tare_model::verdict::Grade;
 pub use named::METHODS;
 
 use crate::blocks::is_disturbed;
-use crate::compare::stopping;
+use crate::compare::stopping::{self, Ran};
 use crate::run_queue;
 use crate::trials::{self, StoredTrial, Trial};
 use tare_stats::CONFIDENCE;
@@ -55,12 +55,10 @@ pub fn summarise_without(
     let mut trials = trials::decode(plan, stored, &mut notes);
     trials::exclude(&mut trials, excluded, &mut notes);
     run_queue::compare(plan, &mut trials);
-    let stopping = stopping::evaluate(plan, &trials);
-    let blocks = stopping
-        .as_ref()
-        .and_then(|s| s.reached_after)
-        .unwrap_or(plan.repeats);
-    note_missing_trials(plan, blocks, &trials, &mut notes);
+    let ran = stopping::ran(plan, &trials);
+    let planned = planned(plan, &ran);
+    note_missing_trials(planned, &trials, &mut notes);
+    note_extensions(&ran, &mut notes);
     note_left_out_blocks(&trials, &mut notes);
     let machine = machine::state(plan, &trials);
     let mut cells: Vec<Cell> = Vec::new();
@@ -84,11 +82,11 @@ pub fn summarise_without(
         tare_build: manifest.tare_build.clone(),
         started_unix_ns: manifest.started_unix_ns,
         baseline: plan.baseline.clone(),
-        trials_planned: planned(plan, blocks),
+        trials_planned: planned,
         trials_done: done(&trials),
-        setup: setup(manifest, blocks),
+        setup: setup(manifest, &ran),
         confidence: CONFIDENCE,
-        grade: grade(planned(plan, blocks), &trials, &cells),
+        grade: grade(planned, &trials, &cells),
         answers,
         cells,
         trials: rows,
@@ -103,7 +101,7 @@ pub fn summarise_without(
         proxy_cpu: proxy_cpu::of(plan, &trials),
         path: path::of(plan, &trials),
         machine,
-        stopping,
+        stopping: ran.stopping,
         published: published().to_vec(),
     }
 }
@@ -121,8 +119,9 @@ fn mark_outliers(plan: &Plan, trials: &[Trial<'_>], rows: &mut [TrialRow]) {
     }
 }
 
-fn planned(plan: &Plan, blocks: u32) -> u32 {
-    (plan.meshes.len() * plan.loads.len()) as u32 * blocks
+fn planned(plan: &Plan, ran: &Ran<'_>) -> u32 {
+    let loads = ran.groups.iter().map(|(b, n)| b.loads.len() as u32 * n);
+    plan.meshes.len() as u32 * loads.sum::<u32>()
 }
 
 /// The grade of a run: invalid if a mesh has no usable trial under a load, or most blocks are disturbed;
@@ -142,12 +141,26 @@ fn grade(planned: u32, trials: &[Trial<'_>], cells: &[Cell]) -> Grade {
     }
 }
 
-fn note_missing_trials(plan: &Plan, blocks: u32, trials: &[Trial<'_>], notes: &mut Vec<String>) {
-    let (planned, done) = (planned(plan, blocks), done(trials));
+fn note_missing_trials(planned: u32, trials: &[Trial<'_>], notes: &mut Vec<String>) {
+    let done = done(trials);
     if done < planned {
         notes.push(format!(
             "the run is incomplete: {done} of {planned} trials are done; continue it with \
              tare run --resume"
+        ));
+    }
+}
+
+/// Notes which levels were added to a sweep after it was run.
+fn note_extensions(ran: &Ran<'_>, notes: &mut Vec<String>) {
+    for (blocks, number) in ran.groups.iter().skip(1) {
+        let loads: Vec<&str> = blocks.loads.iter().map(|l| l.name.as_str()).collect();
+        notes.push(format!(
+            "blocks {} to {} were added later, with {} only: compare levels by their ratios to the first \
+             level, which are paired by block",
+            blocks.range.start + 1,
+            blocks.range.start + number,
+            loads.join(", ")
         ));
     }
 }
@@ -177,7 +190,7 @@ fn note_left_out_blocks(trials: &[Trial<'_>], notes: &mut Vec<String>) {
     }
 }
 
-fn setup(manifest: &RunManifest, blocks: u32) -> Setup {
+fn setup(manifest: &RunManifest, ran: &Ran<'_>) -> Setup {
     let plan = &manifest.plan;
     Setup {
         description: plan.description.clone(),
@@ -195,7 +208,7 @@ fn setup(manifest: &RunManifest, blocks: u32) -> Setup {
         protocols: plan.workload.protocols(),
         meshes: plan.meshes.clone(),
         loads: plan.loads.clone(),
-        repeats: blocks,
+        repeats: ran.groups.iter().map(|(_, blocks)| blocks).sum(),
         seed: plan.seed.to_string(),
         command: manifest.command.clone(),
         prices: plan.prices.clone(),

@@ -144,6 +144,7 @@ impl Analysis<'_, '_> {
                 bases.push(place.base);
             }
         }
+        let groups = self.plan.block_groups();
         let lines: Vec<Measured<'_, '_>> = bases
             .into_iter()
             .map(|base| {
@@ -165,7 +166,7 @@ impl Analysis<'_, '_> {
                 .map(|line| SweepLine {
                     mesh: line.base.to_owned(),
                     points: line.points.iter().map(|p| self.point(line, p)).collect(),
-                    fits: fits::of(factor.kind, line, baseline, confidence),
+                    fits: fits::of(factor.kind, line, baseline, &groups, confidence),
                 })
                 .collect(),
         }

@@ -55,16 +55,22 @@ pub const SYNTHETIC: &str = "tare.Synthetic";
 pub enum ServiceProtocol {
     /// HTTP/1.1.
     Http,
+    /// HTTP/2 without TLS, by prior knowledge.
+    Http2,
     /// gRPC over HTTP/2, plain.
     Grpc,
 }
 
 impl ServiceProtocol {
+    /// All protocols, HTTP first.
+    pub const ALL: [Self; 3] = [Self::Http, Self::Http2, Self::Grpc];
+
     /// Its name in a graph file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
+            Self::Http2 => "http2",
             Self::Grpc => "grpc",
         }
     }
@@ -74,6 +80,7 @@ impl ServiceProtocol {
     pub fn title(self) -> &'static str {
         match self {
             Self::Http => "HTTP",
+            Self::Http2 => "HTTP/2",
             Self::Grpc => "gRPC",
         }
     }

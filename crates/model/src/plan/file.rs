@@ -198,7 +198,7 @@ pub(super) struct LoadFile {
     pub(super) timeout: Field<Duration<1, TRIAL_TIMEOUT_NS_MAX>>,
     /// Requests after which the generator closes a connection. Default: it keeps connections open.
     pub(super) requests_per_connection: Field<Count<1, { u32::MAX }>>,
-    /// Most concurrent calls on a gRPC connection of the generator, 1 to 10000. Default: 100.
+    /// Most concurrent calls on a gRPC or HTTP/2 connection of the generator, 1 to 10000. Default: 100.
     pub(super) streams: Field<Count<1, STREAMS_MAX>>,
     /// Instead of a rate: the highest rate that meets objectives is searched, for each mesh.
     pub(super) capacity: Field<CapacityFile>,

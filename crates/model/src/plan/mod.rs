@@ -1,6 +1,7 @@
 //! Plans: what to measure. [`resolve`] makes a [`Plan`], complete and valid by construction,
 //! from a plan file.
 
+mod blocks;
 mod builtin;
 mod capacity;
 mod file;
@@ -22,6 +23,7 @@ pub(crate) use names::check_version;
 
 pub use crate::source::yaml_to_json;
 pub use crate::source::{Location, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
+pub use blocks::Blocks;
 pub use builtin::{BuiltinPlan, builtin, builtins, nearest_builtin};
 pub use capacity::{CapacitySearch, STEP_WARMUP_SHARE};
 pub use file::{ReadFile, schema};
@@ -32,4 +34,5 @@ pub use margins::Margins;
 pub use prices::Prices;
 pub use resolve::resolve;
 pub use resolved::{EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload};
-pub use sweep::{Design, Factor, FactorKind, Level, Levels, Sweep, SweptMesh};
+pub use sweep::{BlockGroup, Design, Factor, FactorKind, Level, Levels, Sweep, SweptMesh};
+pub use vary::extend;

@@ -5,8 +5,8 @@ use crate::source::Name;
 use crate::trial::TrialSpec;
 
 impl Plan {
-    /// Checks the names of the plan, its meshes and its loads by the rules for written plans: the
-    /// file of a resolved plan may have been changed.
+    /// Checks the names of the plan, its meshes and its loads by the rules for written plans, and the
+    /// groups of blocks: the file of a resolved plan may have been changed.
     ///
     /// # Errors
     /// What was found, and what is expected.
@@ -17,7 +17,8 @@ impl Plan {
         let loads = self.loads.iter().map(|l| l.name.as_str());
         loads.clone().try_for_each(load)?;
         once("mesh", meshes)?;
-        once("load", loads)
+        once("load", loads)?;
+        self.check_block_groups()
     }
 }
 

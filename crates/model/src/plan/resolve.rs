@@ -13,7 +13,7 @@ use super::vary::{self, VariedLoads};
 use super::workload;
 use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls};
 use crate::source::{
-    Count, Field, Line, List, Location, Name, Problems, Short, Spanned, apply_set,
+    Count, Field, Line, List, Location, Name, Problems, SET, Short, Spanned, apply_set,
 };
 
 /// Most meshes, and most loads, of a plan.
@@ -48,7 +48,7 @@ fn read(
 ) -> Option<Plan> {
     let mut root = problems.read_file(source_name, text)?;
     for set in sets {
-        apply_set(problems, &mut root, set);
+        apply_set(problems, &mut root, SET, set);
     }
     let file: PlanFile = problems.decode(&root)?;
 
@@ -126,11 +126,22 @@ fn read(
         },
     };
     check_without_rate(problems, &plan, repeats_location, environment_location);
+    check_size(problems, &plan, repeats_location, environment_location);
+    Some(plan)
+}
+
+/// Checks the number of trials, and the request bodies on a cluster.
+pub(super) fn check_size(
+    problems: &mut Problems,
+    plan: &Plan,
+    of_trials: Location,
+    of_bodies: Location,
+) {
     let trials = plan.trial_count();
     if trials > TRIALS_MAX {
         problems
             .add(
-                repeats_location,
+                of_trials,
                 format!("{trials} trials: meshes x loads x repeats"),
             )
             .expected(format!("at most {TRIALS_MAX}"))
@@ -139,13 +150,12 @@ fn read(
     if let Some(bodies) = plan.excess_body_bytes() {
         problems
             .add(
-                environment_location,
+                of_bodies,
                 format!("request bodies of {bodies} bytes: endpoints x instances x generators"),
             )
             .expected(format!("at most {} on Kubernetes", Plan::BODY_BYTES_MAX))
             .help("lower `request_bytes` of the mix, or the number of instances");
     }
-    Some(plan)
 }
 
 /// The rules of plans whose loads have no rate of their own.
@@ -454,7 +464,7 @@ fn baseline(
 }
 
 /// The loads, checked against each other and against the workload.
-fn checked_loads(
+pub(super) fn checked_loads(
     problems: &mut Problems,
     loads: Option<Vec<PlacedLoad>>,
     workload: Option<&Workload>,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::blocks::Blocks;
 use super::capacity::CapacitySearch;
 use super::kubernetes::KubernetesSettings;
 use super::margins::Margins;
@@ -148,7 +149,7 @@ pub struct Load {
     /// Requests after which the generator closes a connection; absent: it keeps connections open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
-    /// Most concurrent calls on a gRPC connection of the generator; absent: the default.
+    /// Most concurrent calls on a gRPC or HTTP/2 connection of the generator; absent: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
     /// The search for the capacity, instead of a rate.
@@ -161,10 +162,10 @@ pub struct Load {
 }
 
 impl Plan {
-    /// Number of trials: meshes x loads x repeats.
+    /// Number of trials: meshes x loads x blocks.
     #[must_use]
     pub fn trial_count(&self) -> u64 {
-        self.meshes.len() as u64 * self.loads.len() as u64 * u64::from(self.repeats)
+        self.block_groups().iter().map(|b| self.trials_in(b)).sum()
     }
 
     /// Whether a mesh has a feature, so that the run makes a price list of features.
@@ -177,10 +178,18 @@ impl Plan {
     /// stopping the processes of each trial.
     #[must_use]
     pub fn estimated_duration_ns(&self) -> u64 {
-        let windows: u64 = self
+        let groups = self.block_groups();
+        let durations = groups.iter().map(|b| self.estimated_duration_of_ns(b));
+        durations.fold(0, u64::saturating_add)
+    }
+
+    /// The same for some of the plan's blocks.
+    #[must_use]
+    pub fn estimated_duration_of_ns(&self, blocks: &Blocks<'_>) -> u64 {
+        let windows: u64 = blocks
             .loads
             .iter()
-            .map(Load::own_time_ns)
+            .map(|load| load.own_time_ns())
             .fold(0, u64::saturating_add)
             .saturating_mul(self.meshes.len() as u64);
         let services = |load: &Load| {
@@ -200,7 +209,7 @@ impl Plan {
             let setups = self.meshes.iter().map(|m| setup(m, services(load)));
             setups.fold(0, u64::saturating_add)
         };
-        let setups = self.loads.iter().map(of_load);
+        let setups = blocks.loads.iter().copied().map(of_load);
         let setups = setups.fold(0, u64::saturating_add);
         let meshed = self.meshes.iter();
         let meshed = meshed
@@ -214,7 +223,7 @@ impl Plan {
         windows
             .saturating_add(setups)
             .saturating_add(meshed * idle)
-            .saturating_mul(u64::from(self.repeats))
+            .saturating_mul(u64::from(blocks.len()))
     }
 }
 
@@ -270,7 +279,7 @@ impl Workload {
             let mut services = self.graph.services.iter();
             services.any(|s| s.protocol == *p && in_mix.contains(s.name.as_str()))
         };
-        let mut all = vec![ServiceProtocol::Http, ServiceProtocol::Grpc];
+        let mut all = ServiceProtocol::ALL.to_vec();
         all.retain(is_used);
         all
     }

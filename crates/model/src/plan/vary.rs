@@ -1,5 +1,6 @@
 //! `vary` of a plan file: from factors and levels to loads and meshes.
 
+mod extend;
 mod setting;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use crate::graph::{BYTES_MAX, N_MAX, ServiceProtocol};
 use crate::limits::{CONNECTIONS_MAX, INSTANCES_MAX, STREAMS_MAX};
 use crate::mesh::{CONCURRENCY_MAX, DataPlaneKind, Mesh, Mtls};
 use crate::source::{Bytes, Count, Field, List, Location, Problems, Rate, Spanned};
+pub use extend::extend;
 use setting::{Setting, missing};
 
 /// Most requests of a connection.
@@ -37,7 +39,7 @@ pub(super) struct VaryFile {
     width: Field<List<Count<1, N_MAX>>>,
     /// Numbers of instances of the workload.
     instances: Field<List<Count<1, INSTANCES_MAX>>>,
-    /// Protocols of all services: `http` and `grpc`.
+    /// Protocols of all services: `http` (HTTP/1.1), `http2` and `grpc`.
     protocol: Field<List<ServiceProtocol>>,
     /// Response bodies of all services, such as `64KiB`.
     response_bytes: Field<List<Bytes<BYTES_MAX>>>,
@@ -47,7 +49,7 @@ pub(super) struct VaryFile {
     connections: Field<List<Count<1, CONNECTIONS_MAX>>>,
     /// Requests after which the generator closes a connection; 0: it keeps all connections open.
     requests_per_connection: Field<List<Count<0, REQUESTS_MAX>>>,
-    /// Most concurrent calls on a connection of the generator, for gRPC.
+    /// Most concurrent calls on a connection of the generator, for gRPC and HTTP/2.
     streams: Field<List<Count<1, STREAMS_MAX>>>,
     /// Requests per second.
     rate: Field<List<Rate>>,
@@ -92,6 +94,33 @@ pub(super) fn resolve(problems: &mut Problems, written: Field<VaryFile>) -> Opti
         return Some(None);
     };
     let before = problems.list().len();
+    let (design, factors) = factors(file)?;
+    if factors.is_empty() {
+        let keys = FactorKind::ALL.map(FactorKind::key).join(", ");
+        problems
+            .add(location, "found no factor")
+            .expected(format!("at least one of {keys}"))
+            .help("for example `vary: {response_bytes: [0, 64KiB]}`");
+    }
+    for factor in &factors {
+        if factor.levels.len() < 2 {
+            let found = format!("found a single level of `{}`", factor.kind.key());
+            problems
+                .add(factor.location, found)
+                .expected("at least two levels; the first is the anchor");
+        }
+        check_once(problems, factor);
+    }
+    let vary = Vary {
+        location,
+        design,
+        factors,
+    };
+    (problems.list().len() == before).then_some(Some(vary))
+}
+
+/// The design and the factors; `None` after a problem.
+fn factors(file: VaryFile) -> Option<(Design, Vec<Varied>)> {
     let mesh = file.mesh.or_else(VaryMesh::default)?;
     let design = file.design.or(Design::default())?;
     let mut factors: Vec<Varied> = Vec::new();
@@ -158,22 +187,7 @@ pub(super) fn resolve(problems: &mut Problems, written: Field<VaryFile>) -> Opti
         FactorKind::MeshAccessLog,
         settings(mesh.access_log, Setting::AccessLog),
     )?;
-    if factors.is_empty() {
-        let keys = FactorKind::ALL.map(FactorKind::key).join(", ");
-        problems
-            .add(location, "found no factor")
-            .expected(format!("at least one of {keys}"))
-            .help("for example `vary: {response_bytes: [0, 64KiB]}`");
-    }
-    for factor in &factors {
-        check_levels(problems, factor);
-    }
-    let vary = Vary {
-        location,
-        design,
-        factors,
-    };
-    (problems.list().len() == before).then_some(Some(vary))
+    Some((design, factors))
 }
 
 type Settings = Option<Option<(Location, Vec<Spanned<Setting>>)>>;
@@ -190,13 +204,8 @@ fn settings<T>(written: Field<List<T>>, setting: impl Fn(T) -> Setting) -> Setti
     Some(levels)
 }
 
-fn check_levels(problems: &mut Problems, factor: &Varied) {
+fn check_once(problems: &mut Problems, factor: &Varied) {
     let key = factor.kind.key();
-    if factor.levels.len() < 2 {
-        problems
-            .add(factor.location, format!("found a single level of `{key}`"))
-            .expected("at least two levels; the first is the anchor");
-    }
     for (i, level) in factor.levels.iter().enumerate() {
         let label = level.value.level().label;
         if factor.levels[..i]
@@ -304,6 +313,7 @@ impl Vary {
             loads: BTreeMap::new(),
             meshes: BTreeMap::new(),
             workloads: BTreeMap::new(),
+            block_groups: Vec::new(),
         };
         let mut loads = Vec::new();
         for (load, own, levels) in all {

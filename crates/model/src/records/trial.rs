@@ -21,7 +21,8 @@ use crate::worker::Plane;
 pub struct TrialSpec {
     /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Position in the run's order, from 0; also its identity within the run.
+    /// Its identity within the run: its position in the order of the run, from 0, unless blocks are run
+    /// again or added.
     pub index: u32,
     /// Which repeat, from 0.
     pub block: u32,
@@ -80,15 +81,26 @@ pub fn order(plan: &Plan) -> Vec<TrialSpec> {
 }
 
 /// The trials of an attempt at a block, in the order in which they run: the combinations of mesh and
-/// load, shuffled from the plan's seed. The indices of later attempts follow those of all first ones.
+/// load, shuffled from the plan's seed. The indices of later attempts follow those of all first ones at
+/// the blocks with the same loads.
 #[must_use]
 pub fn block_order(plan: &Plan, block: u32, attempt: u32) -> Vec<TrialSpec> {
+    let groups = plan.block_groups();
+    let Some(blocks) = groups.iter().find(|g| g.range.contains(&block)) else {
+        return Vec::new();
+    };
+    let loads = plan.loads.iter().enumerate();
+    let loads: Vec<usize> = loads
+        .filter(|(_, load)| blocks.has(&load.name))
+        .map(|(l, _)| l)
+        .collect();
     let mut combos: Vec<(usize, usize)> = (0..plan.meshes.len())
-        .flat_map(|m| (0..plan.loads.len()).map(move |l| (m, l)))
+        .flat_map(|m| loads.iter().map(move |l| (m, *l)))
         .collect();
     let stream = u64::from(attempt) << 48 | u64::from(block);
     Rng::stream(plan.seed, stream).shuffle(&mut combos);
-    let first = (attempt * plan.repeats + block) * combos.len() as u32;
+    let before = attempt * blocks.len() + block - blocks.range.start;
+    let first = blocks.first_index + before * combos.len() as u32;
     let trial = |(i, (m, l)): (usize, (usize, usize))| {
         let stream = u64::from(attempt) << 48 | u64::from(block) << 32 | (l as u64 + 1);
         TrialSpec {
@@ -305,6 +317,8 @@ pub enum EventKind {
     Started,
     /// A run continued from the trials on disk.
     Resumed,
+    /// New levels were added to a sweep.
+    Extended,
     /// A block is run again, because something outside the trials disturbed it.
     BlockRunAgain,
     /// An adaptive run stopped, because its intervals are narrow enough.

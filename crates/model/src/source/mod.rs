@@ -14,7 +14,7 @@ mod yaml;
 pub(crate) use field::{Field, List, Short, Spanned};
 pub use location::Location;
 pub use problem::{Problem, Problems};
-pub(crate) use set::apply as apply_set;
+pub(crate) use set::{SET, Setter, apply as apply_set};
 pub(crate) use tree::{Node, Value};
 pub(crate) use values::{
     Amount, ArrivalsText, Bytes, Count, Duration, Line, Name, ObjectiveText, Rate, Share, scalar,

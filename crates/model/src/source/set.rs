@@ -1,5 +1,5 @@
-//! `--set path=value`: changes a tree before it is decoded, so that the value is checked like one
-//! in the file.
+//! `--set path=value` and options of the same form: they change a tree before it is decoded, so that the
+//! value is checked like one in the file.
 
 use super::location::Location;
 use super::problem::Problems;
@@ -7,16 +7,41 @@ use super::tree::{Entry, Node, SHORT_KEY, Value};
 use super::yaml;
 use crate::text::quoted;
 
-const PREFIX: &str = "--set ";
+/// An option with a value `path=value`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setter {
+    /// Its name, such as `--set`.
+    pub(crate) option: &'static str,
+    /// An example of its value.
+    pub(crate) example: &'static str,
+}
+
+/// Changes a setting of a plan.
+pub(crate) const SET: Setter = Setter {
+    option: "--set",
+    example: "load.rate=500",
+};
+
+/// An argument of the command line.
+#[derive(Debug, Clone, Copy)]
+struct Argument {
+    source: usize,
+    /// Characters before the value of the option.
+    before: usize,
+}
 
 /// Applies one `path=value` to `root`. Problems point at the argument.
-pub(crate) fn apply(problems: &mut Problems, root: &mut Node, text: &str) {
-    let source = problems.add_source(None, &format!("{PREFIX}{text}"));
+pub(crate) fn apply(problems: &mut Problems, root: &mut Node, setter: Setter, text: &str) {
+    let Setter { option, example } = setter;
+    let source = Argument {
+        source: problems.add_source(None, &format!("{option} {text}")),
+        before: option.len() + 1,
+    };
     let whole = locate(source, "", text);
     let Some((path, value)) = text.split_once('=') else {
         problems
             .add(whole, format!("found {} without `=`", quoted(text)))
-            .expected("a path and a value, like `load.rate=500`");
+            .expected(format!("a path and a value, like `{example}`"));
         return;
     };
     let Some(node) = walk(problems, source, root, path) else {
@@ -27,10 +52,11 @@ pub(crate) fn apply(problems: &mut Problems, root: &mut Node, text: &str) {
         let equals_sign = locate(source, path, "=");
         problems
             .add(equals_sign, "found nothing after `=`")
-            .expected("a value, like `load.rate=500`");
+            .expected(format!("a value, like `{example}`"));
     } else if value.trim_start().starts_with(['[', '{', '"', '\'']) {
         // Brackets, braces and quotes are YAML.
-        if let Some(value) = yaml::parse(problems, source, value.trim(), location.column - 1) {
+        if let Some(value) = yaml::parse(problems, source.source, value.trim(), location.column - 1)
+        {
             *node = value;
         }
     } else {
@@ -41,12 +67,12 @@ pub(crate) fn apply(problems: &mut Problems, root: &mut Node, text: &str) {
 }
 
 /// Location of `text`, without the blanks around it. In the argument it follows `before`.
-fn locate(source: usize, before: &str, text: &str) -> Location {
+fn locate(source: Argument, before: &str, text: &str) -> Location {
     let blanks = &text[..text.len() - text.trim_start().len()];
     Location {
-        source,
+        source: source.source,
         line: 1,
-        column: 1 + PREFIX.len() + before.chars().count() + blanks.chars().count(),
+        column: 1 + source.before + before.chars().count() + blanks.chars().count(),
         width: text.trim().chars().count(),
     }
 }
@@ -54,7 +80,7 @@ fn locate(source: usize, before: &str, text: &str) -> Location {
 /// The node at `path`, created if it does not exist.
 fn walk<'n>(
     problems: &mut Problems,
-    source: usize,
+    source: Argument,
     root: &'n mut Node,
     path: &str,
 ) -> Option<&'n mut Node> {

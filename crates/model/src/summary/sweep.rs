@@ -108,6 +108,8 @@ pub struct SweepRatio {
 }
 
 /// A straight line through a figure over the levels: fitted in each block, then averaged over the blocks.
+/// The blocks of a sweep that was extended have different levels; the mean of their slopes is weighted by the
+/// spread of the levels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fit {
@@ -122,11 +124,11 @@ pub struct Fit {
     /// The slope minus that of the baseline in the same block: what the mesh adds to each unit. Absent for
     /// the baseline, and where the baseline has no such line.
     pub over_baseline: Option<Estimate>,
-    /// What the line leaves at each level: measured minus fitted. Empty with two levels, which every
-    /// line fits.
+    /// What the line of a block leaves at each level: measured minus fitted. If blocks have different levels,
+    /// what is left by the mean slope. Empty with two levels, which every line fits.
     pub residuals: Vec<Residual>,
-    /// Smallest p-value of the hypothesis that the mean residual of a level is 0, after Holm's
-    /// correction over the levels; absent with two levels or fewer than 3 blocks.
+    /// Smallest p-value of the hypotheses that the mean residual of a level is 0 and that blocks with other
+    /// levels have the same slope, after Holm's correction; absent with two levels or fewer than 3 blocks.
     pub lack_of_fit_p: Option<f64>,
     /// Whether the levels are not on a straight line: `lack_of_fit_p` is below 5 %. Then the slope is only
     /// an average over the range.

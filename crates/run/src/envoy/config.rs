@@ -139,7 +139,7 @@ fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
     let hosts = json!([virtual_host(proxy, INBOUND, APPLICATION, &["*".to_owned()])]);
     let codec = match inbound.protocol {
         ServiceProtocol::Http => "HTTP1",
-        ServiceProtocol::Grpc => "HTTP2",
+        ServiceProtocol::Http2 | ServiceProtocol::Grpc => "HTTP2",
     };
     let mut manager = connection_manager(proxy, INBOUND, codec, &hosts);
     let mut chain = json!({});
@@ -256,7 +256,9 @@ pub(super) fn cluster(
 ) -> Value {
     let protocol_options = match protocol {
         ServiceProtocol::Http => json!({"http_protocol_options": {}}),
-        ServiceProtocol::Grpc => json!({"http2_protocol_options": http2_options()}),
+        ServiceProtocol::Http2 | ServiceProtocol::Grpc => {
+            json!({"http2_protocol_options": http2_options()})
+        }
     };
     let mut cluster = json!({
         "name": name,
@@ -302,7 +304,7 @@ fn socket_address(address: SocketAddrV4) -> Value {
 pub(crate) fn alpn(protocol: ServiceProtocol) -> &'static str {
     match protocol {
         ServiceProtocol::Http => "http/1.1",
-        ServiceProtocol::Grpc => "h2",
+        ServiceProtocol::Http2 | ServiceProtocol::Grpc => "h2",
     }
 }
 

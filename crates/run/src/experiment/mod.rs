@@ -13,5 +13,5 @@ mod trial;
 mod updates;
 
 pub use error::RunError;
-pub use run::{Outcome, run};
+pub use run::{Outcome, missing, run};
 pub use updates::{Observer, Stage, Update};

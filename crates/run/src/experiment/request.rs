@@ -12,7 +12,7 @@ use crate::environment::Deployed;
 
 /// The kernel timestamps one request in this many (1 %), to measure the generator's own error.
 const KERNEL_TIMESTAMPS_EVERY: u32 = 100;
-/// Concurrent calls on a gRPC connection: as many as most servers allow.
+/// Concurrent calls on a connection of gRPC or HTTP/2: as many as most servers allow.
 const STREAMS: u32 = 100;
 
 /// Returns the specification of the generator of `trial`.
@@ -30,7 +30,7 @@ pub(super) fn load_spec(plan: &Plan, trial: &TrialSpec, deployment: &impl Deploy
             }
         }
     }
-    let grpc = endpoints.iter().any(|e| e.protocol == Protocol::Grpc);
+    let concurrent = endpoints.iter().any(|e| e.protocol != Protocol::Http1);
     // A search for the capacity sets the rate of each step.
     let mode = match load.closed_loop {
         true => Mode::Saturate,
@@ -43,7 +43,7 @@ pub(super) fn load_spec(plan: &Plan, trial: &TrialSpec, deployment: &impl Deploy
         warmup_ns: load.warmup_ns,
         timeout_ns: load.timeout_ns,
         connections: load.connections,
-        streams: if grpc {
+        streams: if concurrent {
             load.streams.unwrap_or(STREAMS)
         } else {
             1
@@ -73,6 +73,9 @@ fn request(service: &Service, endpoint: &MixEndpoint, target: &Upstream) -> Endp
         grpc: GrpcCall::default(),
         weight: endpoint.weight,
     };
+    if service.protocol == graph::ServiceProtocol::Http2 {
+        request.protocol = Protocol::Http2;
+    }
     if service.protocol == graph::ServiceProtocol::Grpc {
         let app = service.app.and_then(graph::App::grpc_service);
         let of = app.unwrap_or(SYNTHETIC);
@@ -134,6 +137,9 @@ mod tests {
         assert_eq!((plain.body_base64, plain.messages_base64), (None, vec![]));
         let with = of(graph::ServiceProtocol::Http, "/x", 3);
         assert_eq!(with.body_base64.as_deref(), Some("AAAA"));
+        let http2 = of(graph::ServiceProtocol::Http2, "/x?y=1", 0);
+        assert_eq!(http2.protocol, Protocol::Http2);
+        assert_eq!(http2.url, "http://a.b/x?y=1");
     }
 
     #[test]

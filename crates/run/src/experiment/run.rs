@@ -1,7 +1,7 @@
 //! The loop over the trials of a run.
 
 use tare_analysis::disturbance;
-use tare_model::plan::Plan;
+use tare_model::plan::{Blocks, Plan};
 use tare_model::trial::{self, EventKind, TrialResult, TrialSpec, block_order};
 use tokio::sync::watch;
 
@@ -57,15 +57,8 @@ pub async fn run<E: Environment>(
         _ => EventKind::Resumed,
     };
     run.event(&event(kind, "", all.on_disk()))?;
-    for block in 0..plan.repeats {
-        // Checked before the first trial of each block, also in a resumed run.
-        if let Some(enough) = stopping::narrow_enough(run, block) {
-            run.event(&enough)?;
-            all.observer.update(Update::Event(&enough));
-            all.planned -= (plan.repeats - block) * order.len() as u32 / plan.repeats;
-            break;
-        }
-        if all.block(block).await? == Stopped::Yes {
+    for blocks in plan.block_groups() {
+        if all.blocks(&blocks).await? == Stopped::Yes {
             break;
         }
     }
@@ -80,6 +73,24 @@ pub async fn run<E: Environment>(
         done: all.done,
         interrupted,
     })
+}
+
+/// Number of trials of the run's plan that are not on disk. An adaptive plan lacks none after the block at
+/// which it stopped.
+#[must_use]
+pub fn missing(run: &RunDir) -> u32 {
+    let plan = &run.manifest().plan;
+    let mut missing = 0;
+    for blocks in plan.block_groups() {
+        for block in blocks.range.clone() {
+            if stopping::narrow_enough(run, &blocks, block).is_some() {
+                break;
+            }
+            let order = block_order(plan, block, 0);
+            missing += order.iter().filter(|t| !run.has(t)).count() as u32;
+        }
+    }
+    missing
 }
 
 /// Whether the run was asked to stop.
@@ -106,6 +117,27 @@ struct Trials<'a, E> {
 impl<E: Environment> Trials<'_, E> {
     fn on_disk(&self) -> String {
         format!("{} of {} trials are on disk", self.done, self.planned)
+    }
+
+    /// Runs blocks that have the same loads. They are on disk already, or run at the same time: what disturbed
+    /// other blocks is no reason to run none of these again.
+    async fn blocks(&mut self, blocks: &Blocks<'_>) -> Result<Stopped, RunError> {
+        self.in_vain = 0;
+        for block in blocks.range.clone() {
+            // Checked before the first trial of each block, also in a resumed run.
+            if let Some(enough) = stopping::narrow_enough(self.run, blocks, block) {
+                self.run.event(&enough)?;
+                self.observer.update(Update::Event(&enough));
+                let mut left = blocks.clone();
+                left.range.start = block;
+                self.planned -= self.run.manifest().plan.trials_in(&left) as u32;
+                break;
+            }
+            if self.block(block).await? == Stopped::Yes {
+                return Ok(Stopped::Yes);
+            }
+        }
+        Ok(Stopped::No)
     }
 
     /// Runs the trials of a block, and runs the block again while something outside disturbs it.

@@ -3,21 +3,24 @@
 
 use tare_analysis::StoredTrial;
 use tare_analysis::compare::stopping;
+use tare_model::plan::Blocks;
 use tare_model::summary::Stopping;
 use tare_model::trial::{Event, EventKind, TrialSpec, block_order};
 
 use crate::now::event;
 use crate::store::RunDir;
 
-/// Returns the event that gives the reason to stop before block `block`; `None` to continue.
-pub(super) fn narrow_enough(run: &RunDir, block: u32) -> Option<Event> {
+/// Returns the event that gives the reason to stop before block `block` of `blocks`, which have the same
+/// loads; `None` to continue.
+pub(super) fn narrow_enough(run: &RunDir, blocks: &Blocks<'_>, block: u32) -> Option<Event> {
     let plan = &run.manifest().plan;
     let min = plan.until.as_ref()?.min;
-    if block < min {
+    let ran = block - blocks.range.start;
+    if ran < min {
         return None;
     }
     let attempts = |block| (0..=plan.reruns).flat_map(move |n| block_order(plan, block, n));
-    let before: Vec<TrialSpec> = (0..block).flat_map(attempts).collect();
+    let before: Vec<TrialSpec> = (blocks.range.start..block).flat_map(attempts).collect();
     let stored: Vec<StoredTrial> = run
         .results(&before)
         .into_iter()
@@ -28,12 +31,12 @@ pub(super) fn narrow_enough(run: &RunDir, block: u32) -> Option<Event> {
             calls: None,
         })
         .collect();
-    let stopping = stopping::look(plan, &stored)?;
-    let stop = stopping.reached_after? <= block;
-    stop.then(|| event(EventKind::NarrowEnough, "", reason(&stopping, block)))
+    let stopping = stopping::look(plan, blocks, &stored)?;
+    let stop = stopping.reached_after? <= ran;
+    stop.then(|| event(EventKind::NarrowEnough, "", reason(&stopping, ran)))
 }
 
-fn reason(stopping: &Stopping, block: u32) -> String {
+fn reason(stopping: &Stopping, blocks: u32) -> String {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let targets: Vec<String> = stopping
         .targets
@@ -48,7 +51,7 @@ fn reason(stopping: &Stopping, block: u32) -> String {
         })
         .collect();
     format!(
-        "stopped after {block} of at most {} blocks: {}",
+        "stopped after {blocks} of at most {} blocks: {}",
         stopping.blocks_max,
         targets.join(", ")
     )

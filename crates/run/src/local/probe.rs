@@ -169,7 +169,7 @@ where
             tokio::spawn(connection);
             sender.send_request(request).await.map_err(refused)?
         }
-        ServiceProtocol::Grpc => {
+        ServiceProtocol::Http2 | ServiceProtocol::Grpc => {
             let request = Request::get(format!("http://{authority}{path}"));
             let request = with(request, headers).body(body);
             let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;

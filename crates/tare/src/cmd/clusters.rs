@@ -143,6 +143,7 @@ impl Clusters {
             text: self.manifest.plan_text.clone(),
             dir,
             resumed: None,
+            added: None,
             note: None,
         })
     }

@@ -45,28 +45,37 @@ use turn::Taken;
   tare run my.yaml --out results/first      choose the run directory
   tare run my.yaml --web                    watch the run in a browser
   tare run --resume results/first           continue after Ctrl-C or a crash
+  tare run --extend results/sweep --vary response_bytes=512KiB,1MiB
+                                            add levels to a finished sweep
   tare run cluster-quick --context a --context b    run on two clusters at once
 
 Exit codes: 0 success, 2 invalid usage or a missing requirement, 3 a mesh has no valid trial,
 130 interrupted.")]
 pub(crate) struct Args {
     /// A plan file, or the name of a built-in plan.
-    #[arg(default_value = "quick", conflicts_with = "resume")]
+    #[arg(default_value = "quick", conflicts_with_all = ["resume", "extend"])]
     plan: String,
     /// Change one setting of the plan, for example `load.rate=500` or `repeats=5`; may be repeated.
-    #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "resume")]
+    #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with_all = ["resume", "extend"])]
     sets: Vec<String>,
     /// Run directory to create [default: runs/<time>-<plan>].
-    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "extend"])]
     out: Option<PathBuf>,
     /// Continue the interrupted run in this directory.
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
+    /// Add levels to the finished sweep in this directory: as many blocks as its plan had, each with the
+    /// anchor and the new levels.
+    #[arg(long, value_name = "DIR", conflicts_with = "resume", requires = "vary")]
+    extend: Option<PathBuf>,
+    /// The new levels of one factor, for example `response_bytes=512KiB,1MiB`.
+    #[arg(long, value_name = "FACTOR=LEVELS", requires = "extend")]
+    vary: Option<String>,
     /// List the built-in plans.
     #[arg(long)]
     list: bool,
     /// Where to run; overrides the plan.
-    #[arg(long, value_name = "local|kubernetes", conflicts_with = "resume")]
+    #[arg(long, value_name = "local|kubernetes", conflicts_with_all = ["resume", "extend"])]
     environment: Option<String>,
     #[command(flatten)]
     cluster: super::cluster::Flags,
@@ -104,9 +113,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return clusters.conclude(&ended, args.output);
     }
     let web = args.web.map(listen).transpose()?;
-    let mut start = match &args.resume {
-        Some(dir) => {
-            let start = RunStart::resume(dir)?;
+    let existing = match (&args.resume, &args.extend, &args.vary) {
+        (Some(dir), ..) => Some(RunStart::resume(dir)?),
+        (None, Some(dir), Some(vary)) => Some(RunStart::extend(dir, vary)?),
+        _ => None,
+    };
+    let mut start = match existing {
+        Some(start) => {
             check_let_cores_sleep(&args, start.plan.environment)?;
             start
         }
@@ -188,6 +201,14 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
         }
         return Ok(clusters);
     }
+    if let Some(dir) = &args.extend {
+        ensure!(
+            Clusters::open(dir)?.is_none(),
+            "{} is a run on several clusters: only a run on one machine or cluster can be extended",
+            dir.display()
+        );
+        return Ok(None);
+    }
     let contexts = args.cluster.contexts();
     if contexts.len() < 2 {
         return Ok(None);
@@ -210,6 +231,7 @@ fn new_run(args: &Args) -> anyhow::Result<RunStart> {
         plan,
         text,
         resumed: None,
+        added: None,
         note: None,
     })
 }

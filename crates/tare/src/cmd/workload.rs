@@ -153,11 +153,18 @@ fn describe(graph: &ServiceGraph, instance: &LocalInstance) -> io::Result<()> {
             continue;
         };
         let service = graph.service(&endpoint.service);
-        if service.is_none_or(|s| s.protocol == ServiceProtocol::Grpc) {
-            continue;
-        }
+        let option = match service.map(|s| s.protocol) {
+            None | Some(ServiceProtocol::Grpc) => continue,
+            Some(ServiceProtocol::Http2) => "--http2-prior-knowledge ",
+            Some(ServiceProtocol::Http) => "",
+        };
         shown.push(&endpoint.name);
-        writeln!(out, "  curl 'http://{}{}'", server.address(), endpoint.path)?;
+        writeln!(
+            out,
+            "  curl {option}'http://{}{}'",
+            server.address(),
+            endpoint.path
+        )?;
     }
     writeln!(out, "\nPress Ctrl-C to stop.")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tare_model::graph::builtin;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::{BOUND, address, counted, get, graph, raw, start, start_front};
@@ -120,6 +120,36 @@ async fn a_grpc_upstream_that_is_cut_off_fails_the_call_and_reconnects() {
 #[tokio::test]
 async fn an_http_upstream_that_is_cut_off_fails_the_call_and_reconnects() {
     cut_during_a_call("http", "/").await;
+}
+
+#[tokio::test]
+async fn an_http2_upstream_that_is_cut_off_fails_the_call_and_reconnects() {
+    cut_during_a_call("http2", "/").await;
+}
+
+/// The first bytes that `front` sends to `back`, which has this protocol.
+async fn first_bytes(protocol: &str) -> Vec<u8> {
+    let two = graph(json!([
+        {"name": "front", "protocol": "http", "endpoints": [
+            {"path": "/", "calls": [{"service": "back", "path": "/"}]}]},
+        {"name": "back", "protocol": protocol, "endpoints": [{"path": "/"}]},
+    ]));
+    let back = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (front, _events) = start_front(&two, back.local_addr().unwrap()).await;
+    let read = async {
+        let (mut stream, _) = back.accept().await.unwrap();
+        let mut bytes = vec![0; 14];
+        stream.read_exact(&mut bytes).await.unwrap();
+        bytes
+    };
+    let both = async { tokio::join!(read, get(front.address(), "/")).0 };
+    tokio::time::timeout(BOUND, both).await.unwrap()
+}
+
+#[tokio::test]
+async fn calls_are_made_in_the_protocol_of_the_called_service() {
+    assert_eq!(first_bytes("http2").await, b"PRI * HTTP/2.0");
+    assert!(first_bytes("http").await.starts_with(b"GET / HTTP/1.1"));
 }
 
 #[tokio::test]

@@ -1,14 +1,16 @@
-//! Lines through the levels of a factor: one in each block, averaged over the blocks.
+//! Lines through the levels of a factor: one in each block, averaged over the blocks. The blocks of an
+//! extension have other levels than those before.
 
 use std::collections::BTreeMap;
 
-use tare_model::plan::{FactorKind, Plan};
+use tare_model::plan::{Blocks, FactorKind, Plan};
 use tare_model::summary::{Estimate, Fit, Residual};
 
 use super::{MEAN, Measured};
 use crate::compare::figures::{FIGURES, Figure};
 use tare_stats::effect::mean_interval;
-use tare_stats::line::{Line, lack_of_fit};
+use tare_stats::line::{BlockLines, Line, lack_of_fit};
+use tare_stats::weighted::weighted_mean_interval;
 
 /// The p-value below which levels are not on a straight line.
 const CURVED_P: f64 = 0.05;
@@ -27,6 +29,7 @@ pub(super) fn of(
     kind: FactorKind,
     line: &Measured<'_, '_>,
     baseline: Option<&Measured<'_, '_>>,
+    groups: &[Blocks<'_>],
     confidence: f64,
 ) -> Vec<Fit> {
     if kind.each().is_none() {
@@ -41,14 +44,25 @@ pub(super) fn of(
         .iter()
         .filter(|f| f.what == "cpu" || (f.what == "memory" && of_memory));
     let fit = |figure: &Figure| {
-        let lines = Lines::new(figure, line)?;
-        let baseline = baseline.and_then(|b| Lines::new(figure, b));
+        let lines = Lines::new(figure, groups, line)?;
+        let baseline = baseline.and_then(|b| Lines::new(figure, groups, b));
         lines.fit(figure, baseline.as_ref(), confidence)
     };
     std::iter::once(&MEAN)
         .chain(figures)
         .filter_map(fit)
         .collect()
+}
+
+/// The weighted mean of pairs of slope and weight, with its interval.
+fn weighted(slopes: &[(f64, f64)], confidence: f64) -> Option<Estimate> {
+    let (value, half) = weighted_mean_interval(slopes, confidence)?;
+    Some(Estimate {
+        value,
+        low: half.map(|half| value - half),
+        high: half.map(|half| value + half),
+        runs: slopes.iter().map(|(slope, _)| *slope).collect(),
+    })
 }
 
 /// The mean of values that may be negative, with Student's interval.
@@ -62,69 +76,146 @@ fn estimate(runs: &[f64], confidence: f64) -> Option<Estimate> {
     })
 }
 
-/// The line of each block.
+/// The lines of the blocks.
 struct Lines<'a> {
     levels: Vec<&'a str>,
-    lines: BTreeMap<u32, Line>,
-    /// Residuals of the blocks, by level.
-    residuals: Vec<Vec<f64>>,
+    blocks: BTreeMap<u32, BlockLine>,
     /// Largest figure.
     scale: f64,
 }
 
+/// The line of a block.
+struct BlockLine {
+    line: Line,
+    /// The group of the block, whose blocks have the same levels.
+    group: usize,
+    /// The position of each level, and its measurement: the anchor first.
+    points: Vec<(usize, (f64, f64))>,
+}
+
+impl BlockLine {
+    /// Measured minus fitted at a level, with this slope through the middle of the block.
+    fn residual(&self, (x, y): (f64, f64), slope: f64) -> f64 {
+        let middle = self.line.at(self.line.middle);
+        y - (middle + slope * (x - self.line.middle))
+    }
+}
+
 impl<'a> Lines<'a> {
-    /// The lines of the blocks that have the figure at every level; `None` without one.
-    fn new(figure: &Figure, line: &Measured<'a, '_>) -> Option<Self> {
+    /// The lines of the blocks that have the figure at each of their levels; `None` without one.
+    fn new(figure: &Figure, groups: &[Blocks<'_>], line: &Measured<'a, '_>) -> Option<Self> {
         let points = &line.points;
         let mut found = Self {
             levels: points.iter().map(|p| p.level.label.as_str()).collect(),
-            lines: BTreeMap::new(),
-            residuals: vec![Vec::new(); points.len()],
+            blocks: BTreeMap::new(),
             scale: 0.0,
         };
-        for block in points.first()?.trials.keys() {
-            let xy = |p: &super::Point<'_, '_>| {
-                Some((p.level.value?, figure.value(p.trials.get(block)?)?))
+        for (group, blocks) in groups.iter().enumerate() {
+            let of_group = || {
+                points
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, p)| blocks.has(p.load))
             };
-            let Some(measured) = points.iter().map(xy).collect::<Option<Vec<_>>>() else {
-                continue;
-            };
-            let fitted = Line::least_squares(&measured)?;
-            for (level, (x, y)) in found.residuals.iter_mut().zip(&measured) {
-                level.push(y - fitted.at(*x));
-                found.scale = found.scale.max(y.abs());
+            for block in blocks.range.clone() {
+                let measured = |(i, p): (usize, &super::Point<'_, '_>)| {
+                    Some((i, (p.level.value?, figure.value(p.trials.get(&block)?)?)))
+                };
+                let Some(points) = of_group().map(measured).collect::<Option<Vec<_>>>() else {
+                    continue;
+                };
+                let xy: Vec<(f64, f64)> = points.iter().map(|(_, xy)| *xy).collect();
+                let Some(line) = Line::least_squares(&xy) else {
+                    continue;
+                };
+                let largest = xy.iter().map(|(_, y)| y.abs());
+                found.scale = largest.fold(found.scale, f64::max);
+                let of_block = BlockLine {
+                    line,
+                    group,
+                    points,
+                };
+                found.blocks.insert(block, of_block);
             }
-            found.lines.insert(*block, fitted);
         }
-        (!found.lines.is_empty()).then_some(found)
+        (!found.blocks.is_empty()).then_some(found)
     }
 
     fn fit(&self, figure: &Figure, baseline: Option<&Self>, confidence: f64) -> Option<Fit> {
-        let values = |of: fn(&Line) -> f64| self.lines.values().map(of).collect::<Vec<_>>();
+        let slope = |line: &Line| (line.slope, line.spread);
+        let slopes: Vec<(f64, f64)> = self.blocks.values().map(|b| slope(&b.line)).collect();
         let over = baseline.map_or_else(Vec::new, |baseline| {
-            let slope =
-                |(block, line): (&u32, &Line)| Some(line.slope - baseline.lines.get(block)?.slope);
-            self.lines.iter().filter_map(slope).collect()
+            let over = |(block, own): (&u32, &BlockLine)| {
+                let (slope, weight) = slope(&own.line);
+                Some((slope - baseline.blocks.get(block)?.line.slope, weight))
+            };
+            self.blocks.iter().filter_map(over).collect()
         });
-        let lack_of_fit_p = lack_of_fit(&self.residuals, self.scale);
-        let residual = |(level, runs): (&&str, &Vec<f64>)| {
-            let residual: Estimate = estimate(runs, confidence)?;
-            let level = (*level).to_owned();
+        let slope = weighted(&slopes, confidence)?;
+        let lack_of_fit_p = lack_of_fit(&self.groups(), self.scale);
+        let residual = |(level, label): (usize, &&str)| {
+            let residual: Estimate = estimate(&self.residuals(level, slope.value), confidence)?;
+            let level = (*label).to_owned();
             Some(Residual { level, residual })
         };
-        let residuals = self.levels.iter().zip(&self.residuals);
+        let residuals = self.levels.iter().enumerate();
         Some(Fit {
             what: figure.what.to_owned(),
             unit: figure.unit.to_owned(),
-            slope: estimate(&values(|l| l.slope), confidence)?,
-            intercept: estimate(&values(|l| l.at_zero), confidence)?,
-            over_baseline: estimate(&over, confidence),
+            intercept: estimate(&self.intercepts(slope.value), confidence)?,
+            over_baseline: weighted(&over, confidence),
             residuals: match self.levels.len() {
                 ..=2 => Vec::new(),
                 _ => residuals.filter_map(residual).collect(),
             },
+            slope,
             lack_of_fit_p,
             curved: lack_of_fit_p.is_some_and(|p| p < CURVED_P),
         })
+    }
+
+    /// What each block contributes to the value at 0 of the line with the mean slope. The mean of these
+    /// values is that of the middles of the blocks, taken to 0; the deviations contain those of the slope. With
+    /// the same levels in all blocks, these are the values at 0 of the lines of the blocks.
+    fn intercepts(&self, slope: f64) -> Vec<f64> {
+        let lines = || self.blocks.values().map(|b| &b.line);
+        let n = self.blocks.len() as f64;
+        let middle = lines().map(|l| l.middle).sum::<f64>() / n;
+        let total: f64 = lines().map(|l| l.spread).sum();
+        let contribution = |l: &Line| {
+            let through_middle = l.at(l.middle) - slope * l.middle;
+            through_middle - n * l.spread / total * middle * (l.slope - slope)
+        };
+        lines().map(contribution).collect()
+    }
+
+    /// The residuals of a level: from the line of each block or, if blocks have different levels, from the line
+    /// with the mean slope, because a block with few levels has no residuals of its own.
+    fn residuals(&self, level: usize, slope: f64) -> Vec<f64> {
+        let mut groups = self.blocks.values().map(|b| b.group);
+        let first = groups.next();
+        let different = groups.any(|g| Some(g) != first);
+        let of_block = |block: &BlockLine| {
+            let (_, xy) = block.points.iter().find(|(i, _)| *i == level)?;
+            let slope = if different { slope } else { block.line.slope };
+            Some(block.residual(*xy, slope))
+        };
+        self.blocks.values().filter_map(of_block).collect()
+    }
+
+    /// The lines as the test of a straight line needs them.
+    fn groups(&self) -> Vec<BlockLines> {
+        let mut groups: BTreeMap<usize, BlockLines> = BTreeMap::new();
+        for block in self.blocks.values() {
+            let group = groups.entry(block.group).or_default();
+            group.slopes.push(block.line.slope);
+            let anchor = block.points.first();
+            group.anchors.extend(anchor.map(|(_, (_, y))| y));
+            group.residuals.resize(block.points.len(), Vec::new());
+            for (residuals, (_, xy)) in group.residuals.iter_mut().zip(&block.points) {
+                residuals.push(block.residual(*xy, block.line.slope));
+            }
+        }
+        groups.into_values().collect()
     }
 }

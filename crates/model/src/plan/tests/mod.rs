@@ -9,6 +9,7 @@ use crate::mesh::{Catalogue, Mtls, Placement};
 use crate::text::one_of;
 use crate::trial;
 
+mod extend;
 mod vary;
 
 const SECOND_NS: u64 = 1_000_000_000;

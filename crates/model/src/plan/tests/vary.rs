@@ -112,6 +112,9 @@ fn every_factor_changes_what_it_names() {
     let grpc = second(&of("chain-2", "protocol: [http, grpc]"));
     assert_eq!(grpc.protocols(), [ServiceProtocol::Grpc]);
     assert_eq!(grpc.graph.validate(), Ok(()));
+    let http2 = second(&of("chain-2", "protocol: [grpc, http2]"));
+    assert_eq!(http2.protocols(), [ServiceProtocol::Http2]);
+    assert_eq!(http2.graph.validate(), Ok(()));
     assert_eq!(of("echo", "rate: [100, 250]").loads[1].rate_rps, 250.0);
 }
 
@@ -164,7 +167,11 @@ fn a_factor_that_the_workload_lacks_is_an_error_that_names_the_others() {
     for (vary, more, expected) in [
         ("depth: [1, 2]", "workload: echo", "not chain-N"),
         ("width: [1, 2]", "workload: chain-2", "not fanout-N"),
-        ("streams: [1, 2]", "workload: echo", "no gRPC service"),
+        (
+            "streams: [1, 2]",
+            "workload: echo",
+            "no service with gRPC or HTTP/2",
+        ),
         (
             "rate: [1, 2]",
             "load: {arrivals: 'ramp:100rps..200rps'}",

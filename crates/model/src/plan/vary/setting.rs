@@ -53,6 +53,22 @@ impl Setting {
         Level { label, value }
     }
 
+    /// The setting that makes this level of a factor again; `None` for factors that change nothing in the
+    /// services of a graph.
+    pub(super) fn of_services(kind: FactorKind, level: &Level) -> Option<Self> {
+        let bytes = || level.value.map(|kib| (kib * 1024.0).round() as u32);
+        match kind {
+            FactorKind::Protocol => {
+                let mut all = ServiceProtocol::ALL.into_iter();
+                let same = all.find(|p| p.name() == level.label);
+                same.map(Self::Protocol)
+            }
+            FactorKind::ResponseBytes => bytes().map(Self::ResponseBytes),
+            FactorKind::RequestBytes => bytes().map(Self::RequestBytes),
+            _ => None,
+        }
+    }
+
     /// Changes a load and its workload.
     pub(super) fn apply(self, load: &mut Load, workload: &mut Workload) {
         let graph = &mut workload.graph;
@@ -116,7 +132,9 @@ fn set_protocol(graph: &mut ServiceGraph, protocol: ServiceProtocol) {
             let method: String = without_query.chars().filter(letters).collect();
             *path = format!("Get{method}");
         }
-        ServiceProtocol::Http if !path.starts_with('/') => path.insert(0, '/'),
+        ServiceProtocol::Http | ServiceProtocol::Http2 if !path.starts_with('/') => {
+            path.insert(0, '/');
+        }
         _ => {}
     };
     for service in &mut graph.services {
@@ -174,8 +192,9 @@ pub(super) fn missing(kind: FactorKind, workload: &Workload, load: &Load) -> Opt
         FactorKind::RequestBytes => (mix().any(|e| synthetic(&e.service)), apps),
         FactorKind::Protocol => (graph.services.iter().all(|s| s.app.is_none()), apps),
         FactorKind::Streams => {
-            let why = format!("the mix of `{name}` has no gRPC service");
-            (workload.protocols().contains(&ServiceProtocol::Grpc), why)
+            let why = format!("the mix of `{name}` has no service with gRPC or HTTP/2");
+            let streams = |p: &ServiceProtocol| *p != ServiceProtocol::Http;
+            (workload.protocols().iter().any(streams), why)
         }
         FactorKind::Rate => {
             let why = format!("the arrivals {} determine the rate", load.arrivals);

@@ -116,7 +116,8 @@ pub(crate) fn deployment(
     container["startupProbe"] =
         json!({"periodSeconds": 1, "failureThreshold": 600, "timeoutSeconds": 5});
     match protocol {
-        ServiceProtocol::Http => {
+        // The application answers HTTP/1.1 as well.
+        ServiceProtocol::Http | ServiceProtocol::Http2 => {
             container["startupProbe"]["httpGet"] = json!({"path": "/tare/ready", "port": PORT});
         }
         ServiceProtocol::Grpc => container["startupProbe"]["grpc"] = json!({"port": PORT}),

@@ -4,8 +4,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::ensure;
 use tare_model::layout::{self, Fingerprint, RunManifest};
-use tare_model::plan::Plan;
+use tare_model::plan::{self, Plan};
+use tare_model::units::format_duration_ns;
 use tare_run::environment::Environment;
 use tare_run::experiment::{self, Observer, Update};
 use tare_run::store::RunDir;
@@ -13,6 +15,7 @@ use tokio::sync::watch;
 
 use super::ended::EndedRun;
 use super::place::{build, check_same_place};
+use crate::cmd::output::say;
 use crate::progress::Display;
 use crate::web::{Feed, Server};
 
@@ -24,8 +27,10 @@ pub(in crate::cmd) struct RunStart {
     /// The plan as it was written; empty for a resumed run.
     pub(in crate::cmd) text: String,
     pub(in crate::cmd) dir: PathBuf,
-    /// The interrupted run to continue; `None` for a new run.
+    /// The interrupted or finished run to continue; `None` for a new run.
     pub(in crate::cmd) resumed: Option<RunDir>,
+    /// The blocks that `plan` adds to those of the run, in words; `None` if it has the plan of the run.
+    pub(in crate::cmd) added: Option<String>,
     /// A note for every result of the run.
     pub(in crate::cmd) note: Option<String>,
 }
@@ -42,14 +47,40 @@ impl RunStart {
             text: String::new(),
             dir: dir.to_owned(),
             resumed: Some(run),
+            added: None,
             note: None,
+        })
+    }
+
+    /// Returns the finished run in this directory with new levels of a factor, and prints what is added.
+    pub(in crate::cmd) fn extend(dir: &Path, vary: &str) -> anyhow::Result<Self> {
+        let start = Self::resume(dir)?;
+        let plan = plan::extend(&start.plan, vary)
+            .map_err(|problems| anyhow::anyhow!("cannot extend the run\n\n{problems}"))?;
+        let missing = start.resumed.as_ref().map_or(0, experiment::missing);
+        ensure!(
+            missing == 0,
+            "the run is not finished: {missing} of {} trials are missing; first continue it with \
+             tare run --resume {}",
+            start.plan.trial_count(),
+            dir.display()
+        );
+        let added = added(&plan);
+        say(format_args!("extends {}: {added}", dir.display()));
+        Ok(Self {
+            plan,
+            added: Some(added),
+            ..start
         })
     }
 
     /// Opens or creates the run directory.
     fn open(self, fingerprint: Fingerprint) -> anyhow::Result<RunDir> {
         if let Some(mut run) = self.resumed {
-            check_same_place(&run, &fingerprint)?;
+            check_same_place(&run, &self.plan, &fingerprint)?;
+            if let Some(added) = self.added {
+                run.extend(self.plan, added)?;
+            }
             if let Some(note) = self.note {
                 run.note(note)?;
             }
@@ -68,6 +99,22 @@ impl RunStart {
         };
         Ok(RunDir::create(&self.dir, manifest, &self.text)?)
     }
+}
+
+/// Describes the last blocks of a plan.
+fn added(plan: &Plan) -> String {
+    let groups = plan.block_groups();
+    let Some(last) = groups.last() else {
+        return String::new();
+    };
+    let loads: Vec<&str> = last.loads.iter().map(|l| l.name.as_str()).collect();
+    format!(
+        "{} trials in {} blocks, about {}, with {}",
+        plan.trials_in(last),
+        last.len(),
+        format_duration_ns(plan.estimated_duration_of_ns(last)),
+        loads.join(", ")
+    )
 }
 
 /// Prepares the environment, runs the plan, and cleans up. Returns `None` when it was stopped

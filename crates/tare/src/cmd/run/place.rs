@@ -3,6 +3,7 @@
 use anyhow::bail;
 use tare_load::Awake;
 use tare_model::layout::{Fingerprint, IdleCores, Platform};
+use tare_model::plan::Plan;
 use tare_model::trial::order;
 use tare_run::store::RunDir;
 
@@ -36,8 +37,13 @@ pub(super) fn build() -> &'static str {
     }
 }
 
-/// Fails unless this machine, this build and these programs are the same as when the run began.
-pub(super) fn check_same_place(run: &RunDir, here: &Fingerprint) -> anyhow::Result<()> {
+/// Fails unless this machine, this build and these programs are the same as when the run began. `plan` is
+/// that of the run, or the extended one.
+pub(super) fn check_same_place(
+    run: &RunDir,
+    plan: &Plan,
+    here: &Fingerprint,
+) -> anyhow::Result<()> {
     let manifest = run.manifest();
     let now = Platform {
         tare_version: env!("CARGO_PKG_VERSION"),
@@ -58,7 +64,7 @@ pub(super) fn check_same_place(run: &RunDir, here: &Fingerprint) -> anyhow::Resu
     if changed.is_empty() {
         return Ok(());
     }
-    let trials = order(&manifest.plan);
+    let trials = order(plan);
     if trials.iter().all(|trial| run.has(trial)) {
         bail!(
             "the run is complete: all {} trials are done; print its report with tare report {}",
@@ -67,8 +73,8 @@ pub(super) fn check_same_place(run: &RunDir, here: &Fingerprint) -> anyhow::Resu
         );
     }
     bail!(
-        "cannot resume, because new trials would not be comparable with the earlier ones:\n{}\n\
-         resume with the same programs on the same machine or cluster, or start a new run",
+        "cannot continue, because new trials would not be comparable with the earlier ones:\n{}\n\
+         continue with the same programs on the same machine or cluster, or start a new run",
         changed.join("\n")
     )
 }
