@@ -171,7 +171,7 @@ fn the_capacity_of_a_service_with_exact_limits_is_found_with_and_without_a_mesh(
     std::fs::write(&plan, EXACT).unwrap();
     let out = dir.path().join("out");
     let output = Command::new(support::TARE)
-        .args(["run", "--offline"])
+        .arg("run")
         .arg(&plan)
         .arg("--out")
         .arg(&out)

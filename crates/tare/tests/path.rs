@@ -80,7 +80,7 @@ fn parts_add_up(decomposition: &Value) {
 fn edges_are_those_of_the_graph(edges: &[Value]) {
     assert_eq!(edges.len(), 6 * 3, "6 meshes with 3 edges");
     for edge in edges {
-        let p50 = |side: &str| edge[side]["p50"].as_u64().unwrap();
+        let p50 = |side: &str| edge[side]["p50"].as_f64().unwrap();
         assert!(p50("caller") > p50("callee"), "{edge}");
         let counted = |side: &str| edge[side]["count"].as_f64().unwrap();
         // A call on its way as the window starts or ends is in one view only: at each of these times
