@@ -9,6 +9,7 @@ pub mod figures;
 pub mod formats;
 pub mod judge;
 pub mod limit;
+pub mod overload;
 pub mod proxy_config;
 pub mod resources;
 pub mod run_queue;

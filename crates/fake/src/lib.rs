@@ -9,8 +9,8 @@ use std::path::Path;
 
 use tare_model::layout::{Fingerprint, RunManifest};
 use tare_model::load::{
-    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
-    Surplus,
+    Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode,
+    Rate, Surplus,
 };
 use tare_model::mesh::{DataPlaneKind, Mtls};
 use tare_model::plan::{EnvironmentKind, Plan};
@@ -274,7 +274,18 @@ pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
         command: Vec::new(),
         fingerprint: fingerprint(),
     };
-    let run = RunDir::create(dir, manifest, "name: virtual\n")?;
+    run_all(&RunDir::create(dir, manifest, "name: virtual\n")?)
+}
+
+/// Continues the run in `dir`.
+///
+/// # Errors
+/// [`RunError`], as for [`experiment::run`].
+pub fn resume(dir: &Path) -> Result<Outcome, RunError> {
+    run_all(&RunDir::resume(dir)?)
+}
+
+fn run_all(run: &RunDir) -> Result<Outcome, RunError> {
     let (_stop, stopped) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -285,7 +296,7 @@ pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
     })?;
     runtime.block_on(experiment::run(
         &mut Fake::default(),
-        &run,
+        run,
         &mut Silent,
         stopped,
     ))
@@ -346,6 +357,8 @@ struct Service {
     median_ns: f64,
     /// Infinite if requests never queue.
     capacity_rps: f64,
+    /// When it can begin the next request, in nanoseconds since the start of the window.
+    free_at_ns: f64,
 }
 
 impl Service {
@@ -355,10 +368,11 @@ impl Service {
         Self {
             rng,
             median_ns: median_ns(trial) * shift,
-            capacity_rps: match trial.load.capacity {
-                Some(_) => capacity_rps(trial),
-                None => f64::INFINITY,
+            capacity_rps: match trial.load.has_rate() || trial.load.closed_loop {
+                true => f64::INFINITY,
+                false => capacity_rps(trial),
             },
+            free_at_ns: 0.0,
         }
     }
 
@@ -368,9 +382,15 @@ impl Service {
         (self.median_ns * (0.3 * normal).exp()) as u64
     }
 
-    /// How long a request waits that arrives this long after the start of a load at this rate.
-    fn wait_ns(&self, after_ns: f64, rate_rps: f64) -> u64 {
-        (after_ns * (rate_rps / self.capacity_rps - 1.0)).max(0.0) as u64
+    /// Latency of a request that arrives at this time, in the order of arrival; `None` if it would wait
+    /// longer than the timeout, and is then never sent.
+    fn respond_ns(&mut self, at_ns: f64, timeout_ns: u64) -> Option<u64> {
+        let begin_ns = self.free_at_ns.max(at_ns);
+        let latency_ns = (begin_ns - at_ns) as u64 + self.latency_ns();
+        (latency_ns <= timeout_ns).then(|| {
+            self.free_at_ns = begin_ns + 1e9 / self.capacity_rps;
+            latency_ns
+        })
     }
 }
 
@@ -397,6 +417,17 @@ impl Second {
         let (counts, latency) = self.endpoints.entry(name.to_owned()).or_default();
         counts.add(&one);
         latency.record(latency_ns);
+    }
+
+    fn timeout(&mut self, name: &str) {
+        let one = Counts {
+            planned: 1,
+            timeout: 1,
+            ..Counts::default()
+        };
+        self.counts.add(&one);
+        let (counts, _) = self.endpoints.entry(name.to_owned()).or_default();
+        counts.add(&one);
     }
 
     fn merge(&mut self, other: &Self) {
@@ -447,8 +478,33 @@ pub fn load_records(spec: &LoadSpec, median_ns: f64) -> Vec<String> {
         rng,
         median_ns,
         capacity_rps,
+        free_at_ns: 0.0,
     };
     load_lines(spec, service)
+}
+
+/// When requests are due, second by second, in nanoseconds since the start of the window.
+fn instants_ns(spec: &LoadSpec, rate_rps: f64) -> Vec<Vec<f64>> {
+    let Mode::Open {
+        arrivals: Arrivals::Steps(steps),
+        ..
+    } = &spec.mode
+    else {
+        let planned = (spec.duration_ns as f64 * rate_rps / 1e9) as usize;
+        let all: Vec<f64> = (0..planned).map(|n| n as f64 / rate_rps * 1e9).collect();
+        let per_second = rate_rps.round().max(1.0) as usize;
+        return all.chunks(per_second).map(<[f64]>::to_vec).collect();
+    };
+    // Steps of whole seconds.
+    let rates = steps.iter().flat_map(|step| {
+        let seconds = (step.duration_ns / SECOND_NS) as usize;
+        std::iter::repeat_n(step.rate_rps, seconds)
+    });
+    let second = |(second, rate_rps): (usize, f64)| {
+        let due = |n| (second as f64 + f64::from(n) / rate_rps) * 1e9;
+        (0..rate_rps.round() as u32).map(due).collect()
+    };
+    rates.enumerate().map(second).collect()
 }
 
 fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
@@ -469,14 +525,14 @@ fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
         // Each connection waits for the response before its next request.
         Mode::Saturate => f64::from(spec.connections) * 1e9 / service.median_ns,
     };
-    let planned = (spec.duration_ns as f64 * rate_rps / 1e9) as u64;
-    let per_second = rate_rps.round().max(1.0) as u64;
-    for (second, first) in (0..planned).step_by(per_second as usize).enumerate() {
+    for (second, instants) in instants_ns(spec, rate_rps).iter().enumerate() {
         let mut interval = Second::default();
-        for slot in first..planned.min(first + per_second) {
-            let endpoint = &spec.endpoints[slot as usize % spec.endpoints.len()];
-            let wait_ns = service.wait_ns(slot as f64 / rate_rps * 1e9, rate_rps);
-            interval.ok(&endpoint.name, wait_ns + service.latency_ns());
+        for (slot, at_ns) in instants.iter().enumerate() {
+            let endpoint = &spec.endpoints[slot % spec.endpoints.len()];
+            match service.respond_ns(*at_ns, spec.timeout_ns) {
+                Some(latency_ns) => interval.ok(&endpoint.name, latency_ns),
+                None => interval.timeout(&endpoint.name),
+            }
         }
         total.merge(&interval);
         push(

@@ -22,7 +22,9 @@ mod text;
 pub mod units;
 
 pub use cause::innermost;
-pub use records::{calls, capacity, hist, layout, record, trial, verdict, worker, writer};
+pub use records::{
+    calls, capacity, hist, layout, overload, record, trial, verdict, worker, writer,
+};
 pub use text::nearest;
 
 /// Version of every document that tare writes: the worker records, the files of

@@ -4,14 +4,20 @@ use serde_json::{Value, json};
 
 use crate::load::{merge, search};
 use crate::summary::clusters;
-use crate::{SCHEMA_VERSION, calls, capacity, layout, load, plan, record, summary, trial, worker};
+use crate::{
+    SCHEMA_VERSION, calls, capacity, layout, load, overload, plan, record, summary, trial, worker,
+};
 
 /// Names of all schemas, in alphabetical order, each with what it describes.
-pub const NAMES: [(&str, &str); 16] = [
+pub const NAMES: [(&str, &str); 17] = [
     ("agent-record", "a line that an agent writes: agent.ndjson"),
     (
         "calls",
         "calls.json: the latencies of the calls between services",
+    ),
+    (
+        "capacities",
+        "capacities.json: the capacities that overloads are a share of",
     ),
     (
         "capacity-step",
@@ -45,6 +51,7 @@ pub fn of(name: &str) -> Option<Value> {
         "plan" => return Some(plan::schema()),
         "agent-record" => schemars::schema_for!(record::AgentRecord),
         "calls" => schemars::schema_for!(calls::TrialCalls),
+        "capacities" => schemars::schema_for!(overload::FoundCapacities),
         "capacity-step" => schemars::schema_for!(capacity::CapacityStep),
         "clusters" => schemars::schema_for!(clusters::ClustersManifest),
         "clusters-comparison" => schemars::schema_for!(clusters::ClustersComparison),

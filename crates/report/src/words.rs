@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use tare_analysis::{cores, disturbance, figures};
-use tare_model::plan::{EnvironmentKind, Load};
+use tare_model::plan::{CapacityOf, EnvironmentKind, Load};
 use tare_model::summary::path::{Decomposition, Part};
 use tare_model::summary::{
-    Cell, LimitCount, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread, Summary,
-    TrialRow, TrialStatus,
+    Cell, CellOverload, LimitCount, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread,
+    Summary, TrialRow, TrialStatus,
 };
 use tare_model::verdict::Reason;
 use tare_model::worker::Plane;
@@ -69,6 +69,37 @@ pub(crate) fn limit(limit: &LimitCount, all: usize) -> String {
         "{} in {trials} of {all} trials{evidence}",
         limit.limit.words()
     )
+}
+
+/// How to read the tables of overloads.
+pub(crate) const OVERLOAD: &str = "Before and after the overload, each mesh gets half of its own capacity. Goodput:      successful responses within the timeout, for each second of the overload in which their requests were      due. Failed: all other requests. p50 and p99 are of the successful responses. Recovery: from the end of      the overload to the first whole second that met the objectives of the capacity; 0 s if the first one did.";
+
+/// The heading of the overloads at shares of this capacity.
+pub(crate) fn overload_heading(of: CapacityOf) -> &'static str {
+    match of {
+        CapacityOf::Own => "Overload, in percent of the mesh's own capacity",
+        CapacityOf::Baseline => "Overload, in percent of the baseline's capacity",
+    }
+}
+
+/// The overloads at shares of this capacity with their meshes, by percentage.
+pub(crate) fn overloads(summary: &Summary, of: CapacityOf) -> Vec<(&str, &CellOverload)> {
+    let mut all: Vec<(&str, &CellOverload)> = Vec::new();
+    for cell in &summary.cells {
+        if let Some(found) = &cell.overload
+            && found.of == of
+        {
+            all.push((&cell.mesh, found));
+        }
+    }
+    // Stable: meshes keep their order.
+    all.sort_by_key(|(_, overload)| overload.percent);
+    all
+}
+
+/// A share as a percentage without a sign: `4.2 %`.
+pub(crate) fn share(share: f64) -> String {
+    format!("{} %", figures::significant(share * 100.0))
 }
 
 /// Returns how to read the figures of a load without a rate, in sentences.
@@ -280,7 +311,18 @@ pub(crate) fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> Stri
         .iter()
         .filter(|t| t.status == TrialStatus::Used);
     let found: BTreeSet<u32> = used.filter(of).map(|t| t.block).collect();
-    let (found, planned) = (found.len(), summary.setup.repeats);
+    let mut overloads = summary
+        .setup
+        .loads
+        .iter()
+        .filter_map(|l| l.overload.as_ref());
+    // The searches for the capacity have blocks of their own.
+    let planned = match overloads.next() {
+        None => summary.setup.repeats,
+        Some(o) if found.iter().all(|block| *block < o.searches) => o.searches,
+        Some(o) => summary.setup.repeats - o.searches,
+    };
+    let found = found.len();
     if found == planned as usize {
         planned.to_string()
     } else {

@@ -18,8 +18,8 @@ use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
 use tare_model::layout;
 use tare_model::load::transport::TlsResult;
-use tare_model::plan::{Plan, Prices};
-use tare_model::summary::{Cell, CellCapacity, Outcome, Ratio, Summary};
+use tare_model::plan::{CapacityOf, Plan, Prices};
+use tare_model::summary::{Cell, CellCapacity, CellOverload, Outcome, Ratio, Summary};
 use tare_model::trial::{PlaneUse, TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
@@ -418,6 +418,18 @@ fn the_keys_of_a_cell_that_may_be_absent_are_listed() {
         unseen_share: None,
         cpu_cores: None,
         memory_bytes: None,
+    });
+    cell.overload = Some(CellOverload {
+        percent: 120,
+        of: CapacityOf::Own,
+        rate_rps: 1.0,
+        goodput_rps: None,
+        failed_share: None,
+        p50_ns: None,
+        p99_ns: None,
+        recovery_s: None,
+        not_recovered: 0,
+        watched_s: 5,
     });
     let full = serde_json::to_value(&cell).unwrap();
     let schema = serde_json::to_value(schemars::schema_for!(Cell)).unwrap();

@@ -10,6 +10,7 @@ use serde::Serialize;
 use tare_model::calls::TrialCalls;
 use tare_model::capacity::CapacityStep;
 use tare_model::layout::{self, RunManifest};
+use tare_model::overload::FoundCapacities;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, EventKind, TrialResult, TrialSpec};
 
@@ -197,6 +198,33 @@ impl RunDir {
         self.manifest.plan = plan;
         write_json(&self.path.join(layout::RUN), &self.manifest)?;
         self.event(&event(EventKind::Extended, "", added))
+    }
+
+    /// The capacities that overloads are a share of; `None` until they are known.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged.
+    pub fn capacities(&self) -> Result<Option<FoundCapacities>, StoreError> {
+        let path = self.path.join(layout::CAPACITIES);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error("read", &path)(error)),
+        };
+        serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|e| StoreError::Damaged {
+                path,
+                found: e.to_string(),
+            })
+    }
+
+    /// Writes the capacities that overloads are a share of.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_capacities(&self, capacities: &FoundCapacities) -> Result<(), StoreError> {
+        write_json(&self.path.join(layout::CAPACITIES), capacities)
     }
 
     /// The path of the directory.

@@ -71,6 +71,7 @@ fn plan() -> Plan {
         streams: None,
         capacity: None,
         closed_loop: false,
+        overload: None,
     };
     Plan {
         schema_version: tare_model::SCHEMA_VERSION,
@@ -96,6 +97,7 @@ fn plan() -> Plan {
         seed: 7,
         prices: None,
         sweep: None,
+        block_groups: Vec::new(),
     }
 }
 

@@ -242,7 +242,12 @@ impl Observer for Display {
             Update::Progress(progress) => self.progress(progress),
             Update::DataPlaneCores(cores) => self.cores = format!("data plane {cores:.2} cores"),
             Update::Event(event) => {
-                if [EventKind::NarrowEnough, EventKind::BlockRunAgain].contains(&event.kind) {
+                let shown = [
+                    EventKind::NarrowEnough,
+                    EventKind::BlockRunAgain,
+                    EventKind::CapacitiesFound,
+                ];
+                if shown.contains(&event.kind) {
                     self.say(&event.to_string());
                 }
             }

@@ -10,6 +10,7 @@ use tare_model::worker::Plane;
 use crate::compare::percentiles::{QUANTILES, of_trial};
 use crate::compare::ratio::{CAPACITY, NS, RPS};
 use crate::summary::capacity::throughput_rps;
+use crate::summary::overload::goodput_rps;
 use crate::trials::{StoredTrial, Trial, WORK, decode, used};
 
 /// Nanoseconds in a second.
@@ -26,7 +27,7 @@ pub(crate) struct Figure {
 }
 
 /// All figures, latencies first.
-pub(crate) const FIGURES: [Figure; 13] = [
+pub(crate) const FIGURES: [Figure; 14] = [
     latency("p50"),
     latency("p90"),
     latency("p99"),
@@ -76,6 +77,11 @@ pub(crate) const FIGURES: [Figure; 13] = [
         what: "throughput",
         unit: RPS,
         of: |t, _| throughput_rps(t),
+    },
+    Figure {
+        what: "goodput",
+        unit: RPS,
+        of: |t, _| goodput_rps(t),
     },
 ];
 

@@ -2,12 +2,12 @@
 //! figures.
 
 use tare_model::mesh::Mesh;
-use tare_model::plan::Plan;
+use tare_model::plan::{Load, Plan};
 use tare_model::summary::{Answer, Cell, MeshComparison, Outcome, Ratio, TrialSelection};
 use tare_model::worker::Plane;
 
 use super::capacity;
-use super::comparisons::primary;
+use super::comparisons::asked;
 use crate::figures;
 
 /// Longest title that is used in a sentence. If a title is longer, the name is used.
@@ -26,7 +26,7 @@ pub(super) fn disturbed_unequally(equally_p: Option<f64>) -> Option<&'static str
 /// Most meshes for which also the pairs without the baseline have a sentence.
 const ALL_PAIRS_MESHES_MAX: usize = 3;
 
-/// One answer for each pair of meshes, under the load of the primary questions: with the baseline and, in
+/// One answer for each pair of meshes, under the loads of the primary questions: with the baseline and, in
 /// a plan with few meshes, also without it.
 pub(super) fn of(
     plan: &Plan,
@@ -34,9 +34,17 @@ pub(super) fn of(
     comparisons: &[MeshComparison],
     disturbed_equally_p: Option<f64>,
 ) -> Vec<Answer> {
-    let Some(load) = primary(plan) else {
-        return Vec::new();
-    };
+    let of_load = |load| of_load(plan, load, cells, comparisons, disturbed_equally_p);
+    asked(plan).flat_map(of_load).collect()
+}
+
+fn of_load(
+    plan: &Plan,
+    load: &Load,
+    cells: &[Cell],
+    comparisons: &[MeshComparison],
+    disturbed_equally_p: Option<f64>,
+) -> Vec<Answer> {
     let mut meshes: Vec<&Mesh> = plan.meshes.iter().collect();
     meshes.sort_by_key(|m| m.name != plan.baseline);
     let mut pairs: Vec<(&Mesh, &Mesh)> = Vec::new();
@@ -58,7 +66,7 @@ pub(super) fn of(
         let comparison = comparisons.iter().find(same);
         let unequal = disturbed_unequally(disturbed_equally_p);
         let answered = comparison.filter(|_| unequal.is_none());
-        let asked = |c: &'_ MeshComparison| match load.has_rate() {
+        let outcome = |c: &'_ MeshComparison| match load.has_rate() {
             true => c.ratio("p50").map(|r| r.outcome),
             false => capacity::ratio(c).map(|r| r.outcome),
         };
@@ -87,7 +95,7 @@ pub(super) fn of(
             reference: reference.name.clone(),
             load: load.name.clone(),
             grade: own.verdict.grade.max(other.verdict.grade),
-            outcome: answered.and_then(asked),
+            outcome: answered.and_then(outcome),
             text: format!("{head}: {body}."),
             caution: answered.and_then(|c| match load.has_rate() {
                 true => caution(c, own),

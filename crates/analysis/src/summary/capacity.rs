@@ -11,6 +11,7 @@ use tare_model::trial::{ProcessUse, Resources};
 use tare_model::worker::Plane;
 
 use super::cell::estimate;
+use super::overload;
 use crate::figures;
 use crate::trials::Trial;
 
@@ -77,7 +78,10 @@ pub(super) fn throughput(used: &[&Trial<'_>], confidence: f64) -> Option<Estimat
 pub(super) fn under(load: &Load) -> String {
     match &load.capacity {
         Some(search) => format!("with {}", list(&search.objectives)),
-        None => format!("in a closed loop of {} users", load.connections),
+        None => match &load.overload {
+            Some(overload) => format!("at {}", overload.words()),
+            None => format!("in a closed loop of {} users", load.connections),
+        },
     }
 }
 
@@ -90,15 +94,16 @@ fn list(objectives: &[String]) -> String {
 
 /// The ratio that answers the question of a load without a rate.
 pub(super) fn ratio(comparison: &MeshComparison) -> Option<&Ratio> {
-    let capacity = comparison.ratio("capacity");
-    capacity.or_else(|| comparison.ratio("throughput"))
+    let mut whats = ["capacity", "throughput", "goodput"].into_iter();
+    whats.find_map(|what| comparison.ratio(what))
 }
 
 /// The sentence about a pair of meshes under a load without a rate.
 pub(super) fn sentence(comparison: &MeshComparison, own: &Cell, other: &Cell) -> String {
-    let name = match own.capacity {
-        Some(_) => "capacity",
-        None => "throughput",
+    let name = match (&own.capacity, &own.overload) {
+        (Some(_), _) => "capacity",
+        (None, Some(_)) => "goodput",
+        (None, None) => "throughput",
     };
     let Some(ratio) = ratio(comparison) else {
         return format!(
@@ -120,7 +125,8 @@ pub(super) fn sentence(comparison: &MeshComparison, own: &Cell, other: &Cell) ->
     };
     let limit = own.capacity.as_ref().and_then(|c| c.limits.first());
     let limit = limit.map_or_else(String::new, |l| format!("; limit: {}", limit_words(l, own)));
-    format!("{said}; {}{limit}", rates(own, other))
+    let recovery = overload::recovery(own, other);
+    format!("{said}; {}{limit}{recovery}", rates(own, other))
 }
 
 fn limit_words(limit: &LimitCount, cell: &Cell) -> String {
@@ -141,7 +147,10 @@ fn rates(own: &Cell, other: &Cell) -> String {
     let of = |cell: &Cell| {
         let rate = match &cell.capacity {
             Some(capacity) => capacity.rate_rps.as_ref(),
-            None => cell.throughput_rps.as_ref(),
+            None => match &cell.overload {
+                Some(overload) => overload.goodput_rps.as_ref(),
+                None => cell.throughput_rps.as_ref(),
+            },
         };
         rate.map_or("unknown".to_owned(), |e| figures::rate(e.value))
     };

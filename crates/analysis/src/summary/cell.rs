@@ -39,10 +39,11 @@ pub(super) fn of(
     let used = trials::used(trials, mesh, &load.name);
     let loads: Vec<&Decoded<'_>> = used.iter().filter_map(|t| t.load.as_ref()).collect();
     let measured: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
-    // The trials of a search for the capacity are at different rates. Their latencies are left out.
-    let loads_alike: &[&Decoded<'_>] = match load.capacity {
-        Some(_) => &[],
-        None => &loads,
+    // The trials of a search for the capacity and those of an overload are at several rates. Their latencies
+    // are left out.
+    let loads_alike: &[&Decoded<'_>] = match load.has_rate() || load.closed_loop {
+        true => &loads,
+        false => &[],
     };
     let latencies: Vec<&Histogram> = loads_alike.iter().map(|l| &l.latency).collect();
     let confidence = stopping::level(plan).different;
@@ -71,6 +72,7 @@ pub(super) fn of(
         counts,
         capacity: super::capacity::of(load, &used, confidence),
         throughput_rps: super::capacity::throughput(&used, confidence),
+        overload: super::overload::of(load, &used, confidence),
         verdict: verdict(&here, &used, &measured),
         latency: typical(&latencies, confidence, changed),
         spectrum: spectrum(&latencies),

@@ -8,6 +8,7 @@ use tare_model::summary::{
 };
 use tare_model::verdict::{Finding, Grade, Reason};
 
+use super::overload;
 use crate::compare::figures::{FIGURES, Figure, pairs};
 use crate::compare::ratio::{Level, Question, correct, settle};
 use crate::compare::stopping;
@@ -25,6 +26,11 @@ pub(super) fn primary(plan: &Plan) -> Option<&Load> {
         loads.max_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps))
     };
     capacity.or_else(highest)
+}
+
+/// The loads whose answers are stated: that of the primary questions, and the highest overload.
+pub(super) fn asked(plan: &Plan) -> impl Iterator<Item = &Load> {
+    primary(plan).into_iter().chain(overload::compared(plan))
 }
 
 /// Compares every mesh with each of those before it, the baseline being the first.
@@ -104,11 +110,11 @@ impl Compared<'_, '_> {
         let ratio = |figure: &Figure| self.ratio(figure, |t| t.is_used());
         let mut ratios: Vec<Ratio> = FIGURES.iter().filter_map(ratio).collect();
         let proxies = ratios.iter().any(|r| r.what == "proxy_cpu");
-        let of_primary = primary(self.plan).is_some_and(|l| l.name == self.load.name);
+        let of_primary = asked(self.plan).any(|l| l.name == self.load.name);
         for ratio in &mut ratios {
             // The proxies' CPU where both have proxies, and else that of the whole workload.
             let cpu = if proxies { "proxy_cpu" } else { "cpu" };
-            let questions = ["p50", "p99", cpu, "capacity", "throughput"];
+            let questions = ["p50", "p99", cpu, "capacity", "throughput", "goodput"];
             ratio.primary = of_primary && questions.contains(&ratio.what.as_str());
             ratio.variants = self.variants(ratio);
         }

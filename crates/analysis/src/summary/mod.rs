@@ -13,6 +13,7 @@ mod instrument;
 mod machine;
 mod named;
 mod outliers;
+pub(crate) mod overload;
 mod path;
 mod price_list;
 mod proxy_cpu;
@@ -28,6 +29,7 @@ use tare_model::summary::{Cell, Setup, Summary, TrialRow, TrialStatus};
 use tare_model::verdict::Grade;
 
 pub use named::METHODS;
+pub use overload::recovery_words;
 
 use crate::blocks::is_disturbed;
 use crate::compare::stopping::{self, Ran};
@@ -153,7 +155,9 @@ fn note_missing_trials(planned: u32, trials: &[Trial<'_>], notes: &mut Vec<Strin
 
 /// Notes which levels were added to a sweep after it was run.
 fn note_extensions(ran: &Ran<'_>, notes: &mut Vec<String>) {
-    for (blocks, number) in ran.groups.iter().skip(1) {
+    let later = ran.groups.iter().skip(1);
+    let added = later.filter(|(b, _)| b.loads.iter().all(|l| l.overload.is_none()));
+    for (blocks, number) in added {
         let loads: Vec<&str> = blocks.loads.iter().map(|l| l.name.as_str()).collect();
         notes.push(format!(
             "blocks {} to {} were added later, with {} only: compare levels by their ratios to the first \

@@ -1,9 +1,22 @@
-//! Which loads a block has. Every block of a plan has all loads; only a sweep that was extended has blocks
-//! with other loads.
+//! Which loads a block has. Every block of a plan has all loads, except in a sweep that was extended and in
+//! a plan with `overload`.
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::resolved::{Load, Plan};
+
+/// Consecutive blocks that have the same loads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockGroup {
+    /// Number of blocks, at least 1; in an adaptive plan the maximum.
+    pub blocks: u32,
+    /// Names of the loads.
+    pub loads: Vec<String>,
+}
 
 /// Consecutive blocks of a plan that have the same loads.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +54,7 @@ impl Plan {
     /// attempts at the groups before can have, so that an extension changes none of them.
     #[must_use]
     pub fn block_groups(&self) -> Vec<Blocks<'_>> {
-        let groups = self.sweep.as_ref().map_or(&[][..], |s| &s.block_groups);
+        let groups = &self.block_groups;
         if groups.is_empty() {
             return vec![Blocks {
                 range: 0..self.repeats,
@@ -50,7 +63,7 @@ impl Plan {
             }];
         }
         let (mut first, mut first_index) = (0, 0);
-        let group = |group: &super::sweep::BlockGroup| {
+        let group = |group: &BlockGroup| {
             let loads = self.loads.iter();
             let blocks = Blocks {
                 range: first..first + group.blocks,
@@ -74,17 +87,17 @@ impl Plan {
     /// Checks that the groups of blocks name loads of the plan and have as many blocks as the plan: the
     /// file of a resolved plan may have been changed.
     pub(super) fn check_block_groups(&self) -> Result<(), String> {
-        let Some(sweep) = self.sweep.as_ref().filter(|s| !s.block_groups.is_empty()) else {
+        if self.block_groups.is_empty() {
             return Ok(());
-        };
-        let blocks: u64 = sweep.block_groups.iter().map(|g| u64::from(g.blocks)).sum();
+        }
+        let blocks: u64 = self.block_groups.iter().map(|g| u64::from(g.blocks)).sum();
         if blocks != u64::from(self.repeats) {
             let expected = self.repeats;
             return Err(format!(
                 "found {blocks} blocks in `block_groups`, expected {expected}"
             ));
         }
-        let mut names = sweep.block_groups.iter().flat_map(|g| &g.loads);
+        let mut names = self.block_groups.iter().flat_map(|g| &g.loads);
         match names.find(|name| self.loads.iter().all(|l| l.name != **name)) {
             None => Ok(()),
             Some(name) => Err(format!(

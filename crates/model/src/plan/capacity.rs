@@ -258,10 +258,10 @@ fn search(
 }
 
 impl Load {
-    /// Whether the plan states its rate. The others are searches for the capacity and closed loops.
+    /// Whether the plan states its rate. The others are searches for the capacity, closed loops and overloads.
     #[must_use]
     pub fn has_rate(&self) -> bool {
-        self.capacity.is_none() && !self.closed_loop
+        self.capacity.is_none() && !self.closed_loop && self.overload.is_none()
     }
 
     /// Time that the generator takes: the window and its warm-up, or the budget of a search.

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::capacity::CapacityFile;
 use super::kubernetes::KubernetesSettings;
 use super::margins::MarginsFile;
+use super::overload::OverloadFile;
 use super::prices::PricesFile;
 use super::repeats::RepeatsFile;
 use super::vary::VaryFile;
@@ -205,6 +206,8 @@ pub(super) struct LoadFile {
     /// Instead of a rate: a closed loop of this number of virtual users, 1 to 1000000. Each sends
     /// its next request after the response to the previous one.
     pub(super) users: Field<Count<1, CONNECTIONS_MAX>>,
+    /// Instead of a rate: shares of the capacity that a load with `capacity` of the same plan finds first.
+    pub(super) overload: Field<OverloadFile>,
     /// Pause of a virtual user between a response and the next request. Only 0ms, the default, is
     /// supported yet.
     pub(super) think: Field<Duration<0, TRIAL_TIMEOUT_NS_MAX>>,

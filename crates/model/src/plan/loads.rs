@@ -2,6 +2,7 @@
 
 use super::capacity::{self, STEP_WARMUP_SHARE, Special};
 use super::file::{LoadFile, ReadFile};
+use super::overload;
 use super::resolved::Load;
 use crate::limits::{RATE_MAX, RATE_RPS_MAX};
 use crate::load::{Arrivals, Pace};
@@ -48,6 +49,7 @@ pub(super) fn resolve(
             _ => all = None,
         }
     }
+    overload::complete(problems, all.as_mut()?)?;
     all
 }
 
@@ -59,6 +61,9 @@ fn expand(
     read_file: &ReadFile<'_>,
 ) -> Option<Vec<PlacedLoad>> {
     let before = problems.list().len();
+    if let Some(loads) = overload::resolve(problems, &mut entry, location)? {
+        return Some(loads);
+    }
     if let Some(special) = capacity::resolve(problems, &mut entry, location)? {
         return without_rate(problems, special, entry, location, read_file);
     }
@@ -100,6 +105,7 @@ fn expand(
         streams: entry.streams.optional()?.map(|n| n.0),
         capacity: None,
         closed_loop: false,
+        overload: None,
     };
     let mut loads = Vec::new();
     for rate in &rates {
@@ -176,6 +182,7 @@ fn without_rate(
         streams: entry.streams.optional()?.map(|n| n.0),
         closed_loop: special.capacity.is_none(),
         capacity: special.capacity,
+        overload: None,
     };
     Some(vec![PlacedLoad {
         load,

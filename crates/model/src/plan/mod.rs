@@ -9,6 +9,7 @@ mod kubernetes;
 mod loads;
 mod margins;
 mod names;
+mod overload;
 mod prices;
 mod repeats;
 mod resolve;
@@ -23,7 +24,7 @@ pub(crate) use names::check_version;
 
 pub use crate::source::yaml_to_json;
 pub use crate::source::{Location, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
-pub use blocks::Blocks;
+pub use blocks::{BlockGroup, Blocks};
 pub use builtin::{BuiltinPlan, builtin, builtins, nearest_builtin};
 pub use capacity::{CapacitySearch, STEP_WARMUP_SHARE};
 pub use file::{ReadFile, schema};
@@ -31,8 +32,9 @@ pub use kubernetes::{
     GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy, SamplingSource,
 };
 pub use margins::Margins;
+pub use overload::{CapacityOf, Overload, Phases};
 pub use prices::Prices;
 pub use resolve::resolve;
 pub use resolved::{EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload};
-pub use sweep::{BlockGroup, Design, Factor, FactorKind, Level, Levels, Sweep, SweptMesh};
+pub use sweep::{Design, Factor, FactorKind, Level, Levels, Sweep, SweptMesh};
 pub use vary::extend;

@@ -6,6 +6,7 @@ use super::file::{Environment, MeshEntry, PlanFile, ReadFile};
 use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
 use super::margins::MarginsFile;
+use super::overload;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::sweep::Sweep;
@@ -101,7 +102,7 @@ fn read(
     let repeats_location = file.repeats.location().unwrap_or(root.location);
     let (repeats, until) = repeats::resolve(problems, file.repeats, repeats_location)?;
 
-    let plan = Plan {
+    let mut plan = Plan {
         schema_version: crate::SCHEMA_VERSION,
         name: file.name.or_else(|| Name(stem(source_name)))?.0,
         description: file.description.or_else(Line::default)?.0,
@@ -115,6 +116,7 @@ fn read(
         baseline: baseline?,
         loads: loads?,
         sweep,
+        block_groups: Vec::new(),
         repeats,
         until,
         reruns: file.reruns.or(Count(1))?.0,
@@ -125,6 +127,7 @@ fn read(
             Some(prices) => Some(prices.resolve()?),
         },
     };
+    overload::split_blocks(&mut plan);
     check_without_rate(problems, &plan, repeats_location, environment_location);
     check_size(problems, &plan, repeats_location, environment_location);
     Some(plan)
@@ -172,7 +175,7 @@ fn check_without_rate(
         problems
             .add(
                 environment,
-                "found loads with a rate and loads without one (`capacity`, `users`)",
+                "found loads with a rate and loads without one (`capacity`, `users`, `overload`)",
             )
             .expected("only one of the two kinds")
             .help("split the plan: their latencies are of different rates, and cannot be compared");

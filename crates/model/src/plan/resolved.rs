@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::blocks::Blocks;
+use super::blocks::{BlockGroup, Blocks};
 use super::capacity::CapacitySearch;
 use super::kubernetes::KubernetesSettings;
 use super::margins::Margins;
+use super::overload::Overload;
 use super::prices::Prices;
 use super::sweep::Sweep;
 use crate::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
@@ -41,6 +42,12 @@ pub struct Plan {
     /// What varies from load to load and from mesh to mesh, if the plan has `vary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
+    /// Blocks with other loads than the ones before them. Those of a sweep that was extended: the blocks of
+    /// its plan, then those of each extension, which have the anchor again and the new levels. Those of a
+    /// plan with `overload`: the searches for the capacity, then the overloads. Empty if every block has
+    /// every load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub block_groups: Vec<BlockGroup>,
     /// Number of blocks, at least 1; in an adaptive plan the maximum.
     pub repeats: u32,
     /// When an adaptive plan stops earlier.
@@ -130,7 +137,7 @@ pub struct Workload {
 pub struct Load {
     /// Name, such as `200rps`.
     pub name: String,
-    /// Slots per second; 0 in a search for the capacity and in a closed loop.
+    /// Slots per second; 0 in a search for the capacity, in a closed loop, and in an overload.
     pub rate_rps: f64,
     /// Total number of connections.
     pub connections: u32,
@@ -159,6 +166,9 @@ pub struct Load {
     /// request after the response to the previous one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_loop: bool,
+    /// A share of a capacity instead of a rate, with the times before and after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overload: Option<Overload>,
 }
 
 impl Plan {

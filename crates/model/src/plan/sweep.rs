@@ -24,20 +24,6 @@ pub struct Sweep {
     /// The workloads of the loads that have another one than the plan, by name of the load.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workloads: BTreeMap<String, Workload>,
-    /// The blocks of a sweep that was extended: those of its plan, then those of each extension, which have
-    /// the anchor again and the new levels. Empty if every block has every load.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub block_groups: Vec<BlockGroup>,
-}
-
-/// Consecutive blocks that have the same loads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BlockGroup {
-    /// Number of blocks, at least 1; in an adaptive plan the maximum.
-    pub blocks: u32,
-    /// Names of the loads.
-    pub loads: Vec<String>,
 }
 
 /// Factor to the label of its level.

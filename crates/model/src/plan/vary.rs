@@ -313,7 +313,6 @@ impl Vary {
             loads: BTreeMap::new(),
             meshes: BTreeMap::new(),
             workloads: BTreeMap::new(),
-            block_groups: Vec::new(),
         };
         let mut loads = Vec::new();
         for (load, own, levels) in all {

@@ -6,6 +6,7 @@
 //!   run.json            RunManifest: resolved plan, order, environment
 //!   plan.yaml           the plan as it was written
 //!   events.ndjson       Event per line
+//!   capacities.json     FoundCapacities, of a plan with `overload`
 //!   trials/000-b0-bare-200rps/
 //!     trial.json        TrialSpec
 //!     load.ndjson       LoadRecord per line
@@ -31,6 +32,8 @@ pub const RUN: &str = "run.json";
 pub const PLAN: &str = "plan.yaml";
 /// One [`crate::trial::Event`] per line; in the run's and each trial's directory.
 pub const EVENTS: &str = "events.ndjson";
+/// [`crate::overload::FoundCapacities`]; absent in runs of plans without `overload`.
+pub const CAPACITIES: &str = "capacities.json";
 /// Folder of the trials.
 pub const TRIALS: &str = "trials";
 /// [`crate::trial::TrialSpec`].

@@ -6,6 +6,7 @@ pub mod capacity;
 pub mod hist;
 pub mod layout;
 mod manifest;
+pub mod overload;
 pub mod record;
 pub mod trial;
 pub mod verdict;

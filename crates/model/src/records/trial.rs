@@ -9,6 +9,7 @@ use crate::capacity::Capacity;
 use crate::limits;
 use crate::load::LoadResult;
 use crate::mesh::Mesh;
+use crate::overload::OverloadResult;
 use crate::plan::{Load, Plan};
 use crate::record::HardwareCounts;
 use crate::rng::Rng;
@@ -134,6 +135,9 @@ pub struct TrialResult {
     /// What a search for the capacity found; absent in other trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
+    /// The parts of an overload; absent in other trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overload: Option<OverloadResult>,
     /// CPU and memory; absent if nothing was sampled.
     pub resources: Option<Resources>,
     /// CPU and memory of the deployment before the load, without any request: once for each mesh with
@@ -317,6 +321,8 @@ pub enum EventKind {
     Started,
     /// A run continued from the trials on disk.
     Resumed,
+    /// The capacities that overloads are a share of are known.
+    CapacitiesFound,
     /// New levels were added to a sweep.
     Extended,
     /// A block is run again, because something outside the trials disturbed it.

@@ -63,6 +63,20 @@ impl Verdict {
         }
     }
 
+    /// The verdict without the reasons that a trial beyond the capacity is expected to have: requests that
+    /// fail or are sent late, and busy cores.
+    #[must_use]
+    pub fn of_overload(mut self) -> Self {
+        let expected = [
+            Reason::RateNotAchieved,
+            Reason::Errors,
+            Reason::MachineSaturated,
+            Reason::DrainCut,
+        ];
+        self.reasons.retain(|f| !expected.contains(&f.reason));
+        Self::from_findings(self.reasons)
+    }
+
     /// This verdict with the reasons of `other` added, each once.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {

@@ -9,6 +9,7 @@ use super::capacity::CellCapacity;
 use super::cost::Cost;
 use super::instrument::{CoreToCore, Instrument, Tls};
 use super::named::MethodSummary;
+use super::overload::CellOverload;
 use crate::load::Counts;
 use crate::trial::MemoryKind;
 use crate::verdict::Verdict;
@@ -22,7 +23,7 @@ pub struct Cell {
     pub mesh: String,
     /// Load name.
     pub load: String,
-    /// Planned rate; 0 in a search for the capacity and in a closed loop.
+    /// Planned rate; 0 in a search for the capacity, in a closed loop and in an overload.
     pub rate_rps: f64,
     /// Achieved rate, mean over the used trials; absent without one.
     pub achieved_rps: Option<f64>,
@@ -48,6 +49,10 @@ pub struct Cell {
     /// latencies of such a cell are response times at this rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_rps: Option<Estimate>,
+    /// The figures beyond the capacity; absent under other loads. The latencies of such a cell are empty,
+    /// because those of its trials are at different rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overload: Option<CellOverload>,
     /// Combined verdict of the used trials, with the findings of pooling (too few samples, too few
     /// blocks).
     pub verdict: Verdict,

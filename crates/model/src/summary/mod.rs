@@ -9,6 +9,7 @@ pub mod comparison;
 mod cost;
 mod instrument;
 mod named;
+mod overload;
 pub mod path;
 mod price_list;
 pub mod published;
@@ -26,6 +27,7 @@ pub use cell::{
 pub use cost::{Cost, ProxyCpu};
 pub use instrument::{CoreToCore, Instrument, Tls};
 pub use named::{MethodFigure, MethodSummary};
+pub use overload::CellOverload;
 pub use price_list::{FeaturePrice, Price, PriceList};
 pub use ratio::{MeshComparison, MoreBlocks, Outcome, Ratio, RatioVariant, TrialSelection};
 pub use run::{Answer, MachineState, MeshTrials, Setup, Summary, TrialRow, TrialStatus};

@@ -156,6 +156,15 @@ fn cell(summary: &Summary, cell: &Cell) -> Fields {
         row.text("capacity_limits", &limits.collect::<Vec<_>>().join(", "));
     }
     row.estimate("throughput_rps", cell.throughput_rps.as_ref());
+    if let Some(overload) = &cell.overload {
+        row.value("overload_rps", Some(overload.rate_rps));
+        row.estimate("goodput_rps", overload.goodput_rps.as_ref());
+        row.estimate("failed_share", overload.failed_share.as_ref());
+        row.estimate("overload_p50_ns", overload.p50_ns.as_ref());
+        row.estimate("overload_p99_ns", overload.p99_ns.as_ref());
+        row.estimate("recovery_s", overload.recovery_s.as_ref());
+        row.value("not_recovered", Some(overload.not_recovered));
+    }
     row.latency(&cell.latency);
     row.percentiles("latency_of_all", &cell.latency_of_all);
     row.percentiles("service_time", &cell.service_time);

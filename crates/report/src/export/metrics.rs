@@ -135,6 +135,9 @@ fn counts(set: &mut Set, cell: &Cell, labels: &Labels) {
     let help = "Responses per second of a closed loop, mean over the used trials";
     let throughput = rate(cell.throughput_rps.as_ref());
     set.interval(("tare_throughput_rps", "", help), labels, throughput);
+    let goodput = cell.overload.as_ref().and_then(|o| o.goodput_rps.as_ref());
+    let help = "Responses within the timeout per second of an overload, mean over the used trials";
+    set.interval(("tare_goodput_rps", "", help), labels, rate(goodput));
     let help = "Requests per second achieved, mean over the used trials";
     set.add(("tare_achieved_rps", "", help), labels, cell.achieved_rps);
     for (outcome, n) in cell.counts.outcomes() {

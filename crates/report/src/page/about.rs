@@ -42,7 +42,10 @@ pub(super) fn setup(page: &mut Html, summary: &Summary) {
             match &load.capacity {
                 Some(search) => format!("highest rate with {}", search.objectives.join(", ")),
                 None if load.closed_loop => "closed loop".to_owned(),
-                None => figures::rate(load.rate_rps),
+                None => match &load.overload {
+                    Some(overload) => overload.words(),
+                    None => figures::rate(load.rate_rps),
+                },
             },
             load.connections,
             load.arrivals,

@@ -8,7 +8,7 @@ use super::html::Html;
 use super::parts::{
     caption, close_table, estimate, figure, mesh_label, open_section, open_table, plain, quantile,
 };
-use super::tables;
+use super::{overload, tables};
 use crate::words;
 
 /// Whether the page is of a plan whose loads have no rate.
@@ -23,11 +23,13 @@ pub(super) fn tables(page: &mut Html, summary: &Summary) {
         let cells = summary.cells.iter().filter(|c| c.load == load.name);
         let cells: Vec<&Cell> = cells.collect();
         match load.capacity {
+            _ if load.overload.is_some() => continue,
             Some(_) => capacity(page, summary, load, &cells),
             None => closed_loop(page, summary, load, &cells),
         }
         caption(page, &words::without_rate(load, &cells));
     }
+    overload::tables(page, summary);
 }
 
 fn capacity(page: &mut Html, summary: &Summary, load: &Load, cells: &[&Cell]) {

@@ -85,6 +85,10 @@ fn title(summary: &Summary) -> String {
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
     };
     if capacity::is_of(summary) {
+        let overload = summary.setup.loads.iter().any(|l| l.overload.is_some());
+        if overload {
+            return format!("Overload of {list} beside {}", summary.baseline);
+        }
         return format!("Capacity of {list} beside {}", summary.baseline);
     }
     let by = summary.sweep.as_ref().map_or(String::new(), |sweep| {

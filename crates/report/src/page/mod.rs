@@ -10,6 +10,7 @@ mod document;
 mod header;
 mod html;
 mod instrument;
+mod overload;
 mod parts;
 mod path;
 mod path_drawing;

@@ -8,6 +8,7 @@ mod detectable;
 mod findings;
 mod markdown;
 mod output;
+mod overload;
 mod path;
 mod price_list;
 mod published;

@@ -8,7 +8,7 @@ use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
-use super::{capacity, cost, findings, path, price_list, sweep};
+use super::{capacity, cost, findings, overload, path, price_list, sweep};
 use crate::prices::{self, Shortened};
 use crate::text::{fit, printable};
 use crate::words;
@@ -34,7 +34,9 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
     } else {
         usize::MAX
     };
-    for load in summary.setup.loads.iter().take(loads) {
+    overload::tables(&mut out, summary);
+    let loads = summary.setup.loads.iter().take(loads);
+    for load in loads.filter(|l| l.overload.is_none()) {
         let cells: Vec<&Cell> = summary
             .cells
             .iter()

@@ -89,6 +89,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         streams: None,
         capacity: None,
         closed_loop: false,
+        overload: None,
     };
     Plan {
         schema_version: SCHEMA_VERSION,
@@ -96,6 +97,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         description: "SYNTHETIC data from a seeded generator: no mesh was measured".to_owned(),
         prices: None,
         sweep: None,
+        block_groups: Vec::new(),
         environment: EnvironmentKind::Fake,
         kubernetes: None,
         workload: Workload {
@@ -213,6 +215,7 @@ fn trial_of(spec: &TrialSpec, endpoints: &[String]) -> (String, TrialResult) {
         ended_unix_ns: 1,
         load: Some(load.clone()),
         capacity: None,
+        overload: None,
         resources: Some(resources),
         idle: None,
         proofs: Vec::new(),

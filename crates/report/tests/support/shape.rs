@@ -16,12 +16,13 @@ use tare_model::trial::TrialResult;
 use tare_model::verdict::{Cause, Grade};
 
 /// The keys that a cell has only if a trial records their cause. It always has all others.
-pub(crate) const CELL_OPTIONAL: [&str; 8] = [
+pub(crate) const CELL_OPTIONAL: [&str; 9] = [
     "capacity",
     "core_to_core",
     "cost",
     "instrument",
     "latency_of_all",
+    "overload",
     "saturation",
     "throughput_rps",
     "tls",
@@ -232,6 +233,7 @@ impl<'a> Used<'a> {
             self.has_prices && is_proxied && cell.achieved_rps.is_some_and(|r| r > 0.0),
             load(|l| l.instrument_error.is_some()),
             cell.counts.planned > cell.counts.ok,
+            self.any(|r| r.trial.load.overload.is_some()),
             self.any(|r| {
                 let mut reasons = r.verdict.reasons.iter();
                 reasons.any(|f| f.grade == Grade::Invalid && f.reason.is_saturation())

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tare_analysis::overload::Seconds;
 use tare_analysis::{AgentStream, LoadStream};
 use tare_model::calls::TrialCalls;
 use tare_model::capacity::Capacity;
 use tare_model::load::{LoadResult, LoadSpec};
+use tare_model::overload::OverloadResult;
 use tare_model::record::{AgentRecord, LoadRecord};
 use tare_model::trial::{Event, EventKind, Proof, Resources};
 use tare_model::verdict::Finding;
@@ -33,6 +35,7 @@ const WINDOW_SAMPLED_MIN: f64 = 0.95;
 pub(super) struct Findings {
     pub(super) load: Option<LoadResult>,
     pub(super) capacity: Option<Capacity>,
+    pub(super) overload: Option<OverloadResult>,
     pub(super) resources: Option<Resources>,
     pub(super) idle: Option<Resources>,
     pub(super) proofs: Vec<Proof>,
@@ -100,6 +103,8 @@ impl Sink for TrialWriter {
 pub(super) struct Measurement {
     generator: Worker,
     pub(super) stream: LoadStream,
+    /// The seconds of the window, of an overload.
+    pub(super) seconds: Option<Seconds>,
     stream_problem: Option<String>,
     agent: Option<(Worker, AgentSpec)>,
     samples: AgentStream,
@@ -127,6 +132,7 @@ impl Measurement {
             deadline: Instant::now() + generator.armed_within,
             generator,
             stream: LoadStream::logging(),
+            seconds: None,
             stream_problem: None,
             agent: None,
             samples: AgentStream::new(),
@@ -219,6 +225,14 @@ impl Measurement {
                     observer.update(Update::Stage(Stage::Measure));
                 }
                 observer.update(Update::Progress(&progress));
+            }
+            Ok(LoadRecord::Interval(interval)) => {
+                if let Some(seconds) = &mut self.seconds
+                    && let Err(error) = seconds.add(&interval)
+                {
+                    self.stream_problem
+                        .get_or_insert_with(|| format!("the generator's records: {error}"));
+                }
             }
             Ok(_) => {}
             Err(error) => {

@@ -6,6 +6,7 @@ mod error;
 mod idle;
 mod live;
 mod measurement;
+mod overload;
 mod request;
 mod run;
 mod stopping;

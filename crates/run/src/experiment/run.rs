@@ -6,6 +6,7 @@ use tare_model::trial::{self, EventKind, TrialResult, TrialSpec, block_order};
 use tokio::sync::watch;
 
 use super::error::{FAILURES_IN_A_ROW_MAX, RunError};
+use super::overload;
 use super::stopping;
 use super::trial::{TrialEnd, TrialRun};
 use super::updates::{Observer, Update};
@@ -123,6 +124,11 @@ impl<E: Environment> Trials<'_, E> {
     /// other blocks is no reason to run none of these again.
     async fn blocks(&mut self, blocks: &Blocks<'_>) -> Result<Stopped, RunError> {
         self.in_vain = 0;
+        if blocks.loads.iter().any(|l| l.overload.is_some())
+            && let Some(found) = overload::freeze(self.run)?
+        {
+            self.observer.update(Update::Event(&found));
+        }
         for block in blocks.range.clone() {
             // Checked before the first trial of each block, also in a resumed run.
             if let Some(enough) = stopping::narrow_enough(self.run, blocks, block) {

@@ -1,6 +1,7 @@
 //! One trial, from deployment to its complete directory.
 
 use tare_analysis::judge::{Evidence, judge};
+use tare_analysis::overload::Seconds;
 use tare_analysis::search::Goal;
 use tare_model::plan::Plan;
 use tare_model::trial::{EventKind, TrialResult, TrialSpec};
@@ -11,6 +12,7 @@ use super::capacity::CapacityTrial;
 use super::error::RunError;
 use super::idle;
 use super::measurement::{Findings, Measurement, stopped};
+use super::overload;
 use super::request::load_spec;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Environment, EnvironmentError, Phase};
@@ -166,9 +168,25 @@ impl TrialRun<'_> {
         findings: &mut Findings,
         cores: u32,
     ) -> Result<u64, RunError> {
-        let spec = load_spec(self.plan, self.spec, deployment);
+        let mut spec = load_spec(self.plan, self.spec, deployment);
+        let overload = match &self.spec.load.overload {
+            None => None,
+            Some(overload) => {
+                match overload::prepare(self.run, &self.spec.mesh.name, overload, &mut spec) {
+                    Ok(rate_rps) => Some((overload, rate_rps)),
+                    Err(found) => {
+                        findings
+                            .events
+                            .push(event(EventKind::NotStarted, "", &found));
+                        findings.failure = Some(found);
+                        return Ok(0);
+                    }
+                }
+            }
+        };
         let mut measurement =
             Measurement::start(spec, self.observer, environment, deployment, writer).await?;
+        measurement.seconds = overload.map(|_| Seconds::default());
         measurement
             .drive(
                 self.observer,
@@ -191,7 +209,15 @@ impl TrialRun<'_> {
         if let Some(calls) = calls {
             writer.calls(&calls)?;
         }
+        let seconds = measurement.seconds.take();
         measurement.conclude(cores, findings);
+        if let Some(((overload, rate_rps), seconds)) = overload.zip(seconds) {
+            let window_ns = self.spec.load.duration_ns;
+            match seconds.result(overload, window_ns, rate_rps) {
+                Ok(result) => findings.overload = Some(result),
+                Err(found) => findings.incomplete.push(found),
+            }
+        }
         let load = findings.load.as_ref();
         Ok(load.map_or(0, |l| l.service_time_ns.count))
     }
@@ -215,6 +241,10 @@ impl TrialRun<'_> {
             debug_build: cfg!(debug_assertions),
         });
         let verdict = verdict.and(Verdict::from_findings(findings.verdict));
+        let verdict = match self.spec.load.overload {
+            Some(_) => verdict.of_overload(),
+            None => verdict,
+        };
         let result = Box::new(TrialResult {
             schema_version: tare_model::SCHEMA_VERSION,
             trial: self.spec.clone(),
@@ -222,6 +252,7 @@ impl TrialRun<'_> {
             ended_unix_ns: unix_ns(),
             load: findings.load,
             capacity: findings.capacity,
+            overload: findings.overload,
             resources: findings.resources,
             idle: findings.idle,
             proofs: findings.proofs,

@@ -380,6 +380,7 @@ mod tests {
             seed: 1,
             prices: None,
             sweep: None,
+            block_groups: Vec::new(),
         }
     }
 

@@ -195,6 +195,17 @@ fn summary(plan: &Plan) -> String {
             );
             continue;
         }
+        if let Some(overload) = &load.overload {
+            let _ = writeln!(
+                text,
+                "  load      {}: {} for {}, in {} with the time before and after it",
+                load.name,
+                overload.words(),
+                format_duration_ns(overload.overload_ns),
+                format_duration_ns(load.duration_ns),
+            );
+            continue;
+        }
         let _ = writeln!(
             text,
             "  load      {}: {} for {} after {}, {} connections",

@@ -84,6 +84,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
             streams: None,
             capacity: None,
             closed_loop: false,
+            overload: None,
         }],
         repeats: 1,
         until: None,
@@ -92,6 +93,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
         seed: 1,
         prices: None,
         sweep: None,
+        block_groups: Vec::new(),
     }
 }
 

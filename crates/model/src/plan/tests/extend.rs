@@ -206,7 +206,7 @@ fn groups_of_blocks_that_do_not_fit_the_plan_are_an_error() {
     let error = changed.check_names().unwrap_err();
     assert_eq!(error, "found 6 blocks in `block_groups`, expected 7");
     let mut changed = extended;
-    let groups = &mut changed.sweep.as_mut().unwrap().block_groups;
+    let groups = &mut changed.block_groups;
     groups[1].loads.push("other".to_owned());
     let error = changed.check_names().unwrap_err();
     assert!(error.contains("found `other` in `block_groups`"), "{error}");

@@ -1,9 +1,10 @@
 //! New levels of a factor for a sweep that was run.
 
+use super::super::blocks::BlockGroup;
 use super::super::loads::{self, PlacedLoad};
 use super::super::resolve::{check_size, checked_loads};
 use super::super::resolved::{Load, Plan, Workload};
-use super::super::sweep::{BlockGroup, Design, FactorKind, Level, Levels, Sweep};
+use super::super::sweep::{Design, FactorKind, Level, Levels, Sweep};
 use super::setting::Setting;
 use super::{Varied, VaryFile, check_once, factors};
 use crate::source::{Location, Node, Problems, Setter, Spanned, Value, apply_set};
@@ -183,17 +184,18 @@ fn name(sweep: &Sweep, kind: FactorKind, levels: &Levels) -> String {
 /// The plan with the new loads and blocks, and all its loads with the locations of the new ones.
 fn with(plan: &Plan, sweep: &Sweep, factor: &Varied, added: Vec<Added>) -> (Plan, Vec<PlacedLoad>) {
     let mut sweep = sweep.clone();
-    if sweep.block_groups.is_empty() {
-        sweep.block_groups.push(BlockGroup {
+    let mut groups = plan.block_groups.clone();
+    if groups.is_empty() {
+        groups.push(BlockGroup {
             blocks: plan.repeats,
             loads: plan.loads.iter().map(|l| l.name.clone()).collect(),
         });
     }
-    let blocks = sweep.block_groups[0].blocks;
+    let blocks = groups[0].blocks;
     let anchors = anchors(plan, &sweep, factor.kind).into_iter();
     let mut names: Vec<String> = anchors.map(|l| l.name.clone()).collect();
     names.extend(added.iter().map(|a| a.load.name.clone()));
-    sweep.block_groups.push(BlockGroup {
+    groups.push(BlockGroup {
         blocks,
         loads: names,
     });
@@ -211,6 +213,7 @@ fn with(plan: &Plan, sweep: &Sweep, factor: &Varied, added: Vec<Added>) -> (Plan
     };
     let mut extended = plan.clone();
     extended.repeats += blocks;
+    extended.block_groups = groups;
     let old = plan.loads.iter().map(|l| placed(l, factor.location));
     let mut loads: Vec<PlacedLoad> = old.collect();
     for new in added {
