@@ -130,11 +130,29 @@ pub(crate) fn legend(summary: &Summary, list: &PriceList) -> String {
          p99: latency of the whole request with the feature, divided by that without it. CPU: CPU time that the feature \
          adds to a hop, which is one pass of one request through one proxy{}. Memory: what the feature adds to a \
          proxy{}. The outcomes of p50, p99 and CPU of a feature are corrected for each other (Holm), not for the number of \
-         features: one feature in 20 can seem different by chance.",
+         features: one feature in 20 can seem different by chance.{}",
         list.reference,
         own(&list.reference_hop_ns, figures::duration),
         own(&list.reference_proxy_bytes, figures::bytes),
+        by_chance(list),
     )
+}
+
+/// What a feature that changes nothing shows about the noise, if it seems to change something.
+fn by_chance(list: &PriceList) -> String {
+    let different = |price: &Option<Price>| {
+        let outcome = price.as_ref().and_then(|p| p.outcome);
+        outcome == Some(Outcome::Different)
+    };
+    let nothing =
+        |f: &&FeaturePrice| f.nothing && [&f.p50, &f.p99, &f.cpu].into_iter().any(different);
+    match list.features.iter().find(nothing) {
+        None => String::new(),
+        Some(f) => format!(
+            " In this run, {} seems different, although it changes nothing: prices of that size are noise here.",
+            name(&f.mesh)
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +186,36 @@ mod tests {
         assert_eq!(text(&zero, Shown::Cpu), both("0 µs", "-9 to 10"));
         let none = price(Outcome::NotResolved, None);
         assert_eq!(text(&none, Shown::Memory), both("-", ""));
+    }
+
+    #[test]
+    fn a_feature_that_changes_nothing_shows_what_is_noise() {
+        let feature = |mesh: &str, nothing, outcome| FeaturePrice {
+            mesh: mesh.to_owned(),
+            title: String::new(),
+            nothing,
+            p50: Some(price(outcome, None)),
+            p99: None,
+            cpu: None,
+            memory: None,
+            proofs: Vec::new(),
+            off: None,
+        };
+        let list = |features| PriceList {
+            reference: "envoy".to_owned(),
+            load: "400rps".to_owned(),
+            no_answer: None,
+            reference_hop_ns: None,
+            reference_proxy_bytes: None,
+            features,
+        };
+        let noisy = list(vec![feature("features/nothing", true, Outcome::Different)]);
+        assert!(by_chance(&noisy).starts_with(" In this run, nothing seems different"));
+        let quiet = list(vec![
+            feature("features/jwt", false, Outcome::Different),
+            feature("features/nothing", true, Outcome::NotResolved),
+        ]);
+        assert_eq!(by_chance(&quiet), "");
     }
 
     #[test]

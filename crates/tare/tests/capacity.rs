@@ -119,6 +119,28 @@ fn page_and_table_answer_the_question_first() {
     assert!(!ratio.primary && users.ratios.len() == 1, "{users:?}");
 }
 
+/// Rates from 1,000 rps on are above what the service carries with mutual TLS.
+#[test]
+fn a_search_without_a_rate_is_stated() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = PLAN.replace("step: 1s", "step: 1s, min_rate: 1000, max_rate: 5000");
+    let summary = run(dir.path(), &text, &["repeats=2", "meshes=bare,envoy/mtls"]);
+    let capacity = cell(&summary, "envoy/mtls").capacity.as_ref().unwrap();
+    assert_eq!((capacity.not_found, &capacity.rate_rps), (2, &None));
+    assert_eq!(capacity.limits[0].limit, CapacityLimit::MinRate);
+    let answer = &summary.answers[0];
+    assert_eq!(answer.outcome, None);
+    assert!(
+        answer.text.contains("no ratio of the capacity"),
+        "{}",
+        answer.text
+    );
+    let mut all = pair(&summary, "envoy/mtls").ratios.iter();
+    assert!(all.all(|r| r.what != "capacity"));
+    let table = render_table(&summary, false);
+    assert!(table.contains("below the lowest rate"), "{table}");
+}
+
 #[test]
 fn damaged_steps_make_a_trial_invalid() {
     let dir = tempfile::tempdir().unwrap();

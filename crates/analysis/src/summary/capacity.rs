@@ -157,11 +157,19 @@ fn rates(own: &Cell, other: &Cell) -> String {
     format!("{} against {}", of(own), of(other))
 }
 
-/// What qualifies the sentence: limits that are not those of the mesh or its workload, so that the
+/// What qualifies the sentence: searches without a result, and limits that are not those of the mesh or its workload, so that the
 /// capacity may be higher; `None` if there are none.
 pub(super) fn caution(own: &Cell, other: &Cell) -> Option<String> {
     let mut sentences = Vec::new();
     for cell in [own, other] {
+        if let Some(capacity) = cell.capacity.as_ref().filter(|c| c.not_found > 0) {
+            sentences.push(format!(
+                "{} of {} searches found no rate for {}: allow more time (`budget`), or looser objectives.",
+                capacity.not_found,
+                cell.trials_used.len(),
+                cell.mesh
+            ));
+        }
         for limit in cell.capacity.iter().flat_map(|c| &c.limits) {
             let is_bound = [CapacityLimit::Generator, CapacityLimit::MaxRate];
             if is_bound.contains(&limit.limit) {
