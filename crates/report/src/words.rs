@@ -320,7 +320,10 @@ pub(crate) fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> Stri
     let planned = match overloads.next() {
         None => summary.setup.repeats,
         Some(o) if found.iter().all(|block| *block < o.searches) => o.searches,
-        Some(o) => summary.setup.repeats - o.searches,
+        Some(o) if found.iter().all(|block| *block >= o.searches) => {
+            summary.setup.repeats - o.searches
+        }
+        Some(_) => summary.setup.repeats,
     };
     let found = found.len();
     if found == planned as usize {

@@ -19,6 +19,7 @@ pub(super) fn is_of(summary: &Summary) -> bool {
 
 /// Appends one table for each load: the answer in figures.
 pub(super) fn tables(page: &mut Html, summary: &Summary) {
+    overload::tables(page, summary);
     for load in &summary.setup.loads {
         let cells = summary.cells.iter().filter(|c| c.load == load.name);
         let cells: Vec<&Cell> = cells.collect();
@@ -29,7 +30,6 @@ pub(super) fn tables(page: &mut Html, summary: &Summary) {
         }
         caption(page, &words::without_rate(load, &cells));
     }
-    overload::tables(page, summary);
 }
 
 fn capacity(page: &mut Html, summary: &Summary, load: &Load, cells: &[&Cell]) {
@@ -47,12 +47,12 @@ fn capacity(page: &mut Html, summary: &Summary, load: &Load, cells: &[&Cell]) {
         row(page, summary, cell, cells, rate);
         ratio(page, of_pair(summary, load, cell, "capacity"));
         let capacity = cell.capacity.as_ref();
-        page.raw("<td class=\"l\">");
+        page.raw("<td class=\"l\" style=\"min-width:14rem\">");
         for limit in capacity.iter().flat_map(|c| &c.limits) {
             page.tag("b", limit.limit.words()).raw(" ");
             let words = words::limit(limit, cell.trials_used.len());
             let rest = words.trim_start_matches(limit.limit.words()).trim_start();
-            page.tag("small", rest);
+            page.tag("small style=\"white-space:normal\"", rest);
         }
         page.raw("</td>");
         let cores = |c: f64| format!("{} cores", figures::cores(c));

@@ -14,7 +14,7 @@ use crate::words;
 /// overload.
 pub(super) fn tables(page: &mut Html, summary: &Summary) {
     let mut any = false;
-    for of in [CapacityOf::Own, CapacityOf::Baseline] {
+    for of in [CapacityOf::Baseline, CapacityOf::Own] {
         let cells = words::overloads(summary, of);
         if cells.is_empty() {
             continue;
@@ -46,7 +46,7 @@ fn row(page: &mut Html, summary: &Summary, mesh: &str, overload: &CellOverload, 
     page.raw("<tr><th scope=\"row\">");
     mesh_label(page, summary, mesh);
     page.raw("</th>");
-    plain(page, &format!("{} %", overload.percent));
+    plain(page, &format!("{}\u{a0}%", overload.percent));
     goodput(page, summary, mesh, overload, most);
     optional(page, overload.failed_share.as_ref(), words::share);
     optional(page, overload.p50_ns.as_ref(), figures::ms);

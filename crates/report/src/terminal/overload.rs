@@ -14,7 +14,7 @@ const NAME: usize = 19;
 /// Appends the tables; nothing for a plan without an overload.
 pub(super) fn tables(out: &mut Output, summary: &Summary) {
     let mut any = false;
-    for of in [CapacityOf::Own, CapacityOf::Baseline] {
+    for of in [CapacityOf::Baseline, CapacityOf::Own] {
         let cells = words::overloads(summary, of);
         if cells.is_empty() {
             continue;
