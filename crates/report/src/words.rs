@@ -74,27 +74,31 @@ pub(crate) fn limit(limit: &LimitCount, all: usize) -> String {
 /// How to read the tables of overloads.
 pub(crate) const OVERLOAD: &str = "Before and after the overload, each mesh gets half of its own capacity. Goodput:      successful responses within the timeout, for each second of the overload in which their requests were      due. Failed: all other requests. p50 and p99 are of the successful responses. Recovery: from the end of      the overload to the first whole second that met the objectives of the capacity; 0 s if the first one did.";
 
-/// The heading of the overloads at shares of this capacity.
-pub(crate) fn overload_heading(of: CapacityOf) -> &'static str {
-    match of {
-        CapacityOf::Own => "Overload, in percent of the mesh's own capacity",
-        CapacityOf::Baseline => "Overload, in percent of the baseline's capacity",
-    }
-}
+/// An overload with the name of its mesh.
+pub(crate) type MeshOverload<'a> = (&'a str, &'a CellOverload);
 
-/// The overloads at shares of this capacity with their meshes, by percentage.
-pub(crate) fn overloads(summary: &Summary, of: CapacityOf) -> Vec<(&str, &CellOverload)> {
-    let mut all: Vec<(&str, &CellOverload)> = Vec::new();
-    for cell in &summary.cells {
-        if let Some(found) = &cell.overload
-            && found.of == of
-        {
-            all.push((&cell.mesh, found));
-        }
-    }
-    // Stable: meshes keep their order.
-    all.sort_by_key(|(_, overload)| overload.percent);
-    all
+/// The tables of overloads: headings, and the overloads by percentage. Empty for a plan without an overload.
+pub(crate) fn overloads(summary: &Summary) -> Vec<(&'static str, Vec<MeshOverload<'_>>)> {
+    let tables = [
+        (
+            CapacityOf::Baseline,
+            "Overload, in percent of the baseline's capacity",
+        ),
+        (
+            CapacityOf::Own,
+            "Overload, in percent of the mesh's own capacity",
+        ),
+    ];
+    let table = |(of, heading)| {
+        let cells = summary.cells.iter();
+        let found = cells.filter_map(|c| Some((c.mesh.as_str(), c.overload.as_ref()?)));
+        let mut found: Vec<MeshOverload<'_>> = found.filter(|(_, o)| o.of == of).collect();
+        // Stable: meshes keep their order.
+        found.sort_by_key(|(_, overload)| overload.percent);
+        (heading, found)
+    };
+    let tables = tables.into_iter().map(table);
+    tables.filter(|(_, found)| !found.is_empty()).collect()
 }
 
 /// A share as a percentage without a sign: `4.2 %`.

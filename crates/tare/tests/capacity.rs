@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
-use std::process::Command;
 
 use tare_model::capacity::{CapacityLimit, CapacityStep};
 use tare_model::layout;
@@ -189,17 +188,7 @@ reruns: 0
 #[test]
 fn the_capacity_of_a_service_with_exact_limits_is_found_with_and_without_a_mesh() {
     let dir = tempfile::tempdir().unwrap();
-    let plan = dir.path().join("exact.yaml");
-    std::fs::write(&plan, EXACT).unwrap();
-    let out = dir.path().join("out");
-    let output = Command::new(support::TARE)
-        .arg("run")
-        .arg(&plan)
-        .arg("--out")
-        .arg(&out)
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (out, errors) = support::run_plan(dir.path(), EXACT);
     let trials = load_run(&out)
         .unwrap_or_else(|e| panic!("{e}: {errors}"))
         .trials;

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
-use std::process::Command;
 
 use tare_model::layout;
 use tare_model::overload::FoundCapacities;
@@ -100,6 +99,9 @@ fn goodput_stays_at_the_capacity_and_the_backlog_ends_after_the_overload() {
     );
     let table = render_table(&summary, false);
     assert!(table.contains("goodput, rps"), "{table}");
+    // The searches have 2 of the 5 blocks.
+    assert!(table.contains("steps of 1.00 s x 2 blocks"), "{table}");
+    assert!(first.contains("over 5 blocks"), "{first}");
     assert!(table.contains("150 % envoy/mtls"), "{table}");
     assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
 }
@@ -154,17 +156,7 @@ reruns: 0
 #[test]
 fn a_real_service_answers_no_more_than_it_can() {
     let dir = tempfile::tempdir().unwrap();
-    let plan = dir.path().join("exact.yaml");
-    std::fs::write(&plan, EXACT).unwrap();
-    let out = dir.path().join("out");
-    let output = Command::new(support::TARE)
-        .arg("run")
-        .arg(&plan)
-        .arg("--out")
-        .arg(&out)
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (out, errors) = support::run_plan(dir.path(), EXACT);
     let run = load_run(&out).unwrap_or_else(|e| panic!("{e}: {errors}"));
     assert_eq!(run.trials.len(), 2 + 2, "{errors}");
     let found = capacities(&out);

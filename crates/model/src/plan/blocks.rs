@@ -36,7 +36,7 @@ impl Blocks<'_> {
         self.range.end - self.range.start
     }
 
-    /// Whether there is no block.
+    /// Whether the range is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()

@@ -1,7 +1,6 @@
 //! Pages of plans with overloads: what each mesh still answers beyond the capacity.
 
 use tare_analysis::{figures, summary::recovery_words};
-use tare_model::plan::CapacityOf;
 use tare_model::summary::{CellOverload, Estimate, Summary};
 
 use super::html::Html;
@@ -13,31 +12,26 @@ use crate::words;
 /// Appends one table for each capacity that the rates are a share of; nothing for a plan without an
 /// overload.
 pub(super) fn tables(page: &mut Html, summary: &Summary) {
-    let mut any = false;
-    for of in [CapacityOf::Baseline, CapacityOf::Own] {
-        let cells = words::overloads(summary, of);
-        if cells.is_empty() {
-            continue;
-        }
-        any = true;
-        let columns = [
-            "mesh",
-            "share",
-            "offered and goodput",
-            "failed",
-            "p50, ms",
-            "p99, ms",
-            "recovery",
-        ];
-        let heading = words::overload_heading(of);
+    let columns = [
+        "mesh",
+        "share",
+        "offered and goodput",
+        "failed",
+        "p50, ms",
+        "p99, ms",
+        "recovery",
+    ];
+    let tables = words::overloads(summary);
+    for (heading, overloads) in &tables {
         open_table(page, heading, Some(heading), &columns);
-        let most = cells.iter().map(|(_, o)| o.rate_rps).fold(0.0, f64::max);
-        for (mesh, overload) in &cells {
+        let rates = overloads.iter().map(|(_, o)| o.rate_rps);
+        let most = rates.fold(0.0, f64::max);
+        for (mesh, overload) in overloads {
             row(page, summary, mesh, overload, most);
         }
         close_table(page);
     }
-    if any {
+    if !tables.is_empty() {
         caption(page, words::OVERLOAD);
     }
 }

@@ -1,7 +1,6 @@
 //! The meshes beyond the capacity: one table for each capacity that the rates are a share of.
 
 use tare_analysis::{figures, summary::recovery_words};
-use tare_model::plan::CapacityOf;
 use tare_model::summary::{CellOverload, Estimate, Summary};
 
 use super::output::{BOLD, DIM, Output, PLAIN, estimate};
@@ -13,25 +12,20 @@ const NAME: usize = 19;
 
 /// Appends the tables; nothing for a plan without an overload.
 pub(super) fn tables(out: &mut Output, summary: &Summary) {
-    let mut any = false;
-    for of in [CapacityOf::Baseline, CapacityOf::Own] {
-        let cells = words::overloads(summary, of);
-        if cells.is_empty() {
-            continue;
-        }
-        any = true;
-        out.painted(BOLD, words::overload_heading(of));
+    let tables = words::overloads(summary);
+    for (heading, overloads) in &tables {
+        out.painted(BOLD, heading);
         let head = format!(
             "{:<NAME$}{:>8}{:>24}{:>8}{:>9}  {}",
             "", "offered", "goodput, rps", "failed", "p99, ms", "recovery"
         );
         out.painted(DIM, &head);
-        for (mesh, overload) in cells {
+        for (mesh, overload) in overloads {
             row(out, mesh, overload);
         }
         out.line("");
     }
-    if any {
+    if !tables.is_empty() {
         out.wrapped(PLAIN, words::OVERLOAD, "", "");
         out.line("");
     }

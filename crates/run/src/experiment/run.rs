@@ -120,8 +120,8 @@ impl<E: Environment> Trials<'_, E> {
         format!("{} of {} trials are on disk", self.done, self.planned)
     }
 
-    /// Runs blocks that have the same loads. They are on disk already, or run at the same time: what disturbed
-    /// other blocks is no reason to run none of these again.
+    /// Runs blocks that have the same loads. Their count of vain repetitions starts at zero: they may run days
+    /// after the other blocks, on a machine that is quiet by then.
     async fn blocks(&mut self, blocks: &Blocks<'_>) -> Result<Stopped, RunError> {
         self.in_vain = 0;
         if blocks.loads.iter().any(|l| l.overload.is_some())

@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,19 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) mod witness;
 
 pub(crate) const TARE: &str = env!("CARGO_BIN_EXE_tare");
+
+/// Runs the plan `text` with real processes into `dir/out`. Returns that directory and the standard error.
+pub(crate) fn run_plan(dir: &Path, text: &str) -> (PathBuf, String) {
+    let plan = dir.join("plan.yaml");
+    std::fs::write(&plan, text).unwrap();
+    let out = dir.join("out");
+    let mut command = Command::new(TARE);
+    // A lock of its own: the test may run beside a run on this machine.
+    let command = command.env("TARE_LOCK_DIR", dir.join("lock"));
+    let command = command.arg("run").arg(&plan).arg("--out").arg(&out);
+    let errors = command.output().unwrap().stderr;
+    (out, String::from_utf8_lossy(&errors).into_owned())
+}
 
 /// One request without a body.
 pub(crate) struct ReceivedRequest<'a> {
