@@ -7,6 +7,7 @@ pub mod compare;
 pub mod cores;
 pub mod figures;
 pub mod formats;
+pub mod gate;
 pub mod judge;
 pub mod limit;
 pub mod overload;

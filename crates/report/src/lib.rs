@@ -20,5 +20,5 @@ pub use page::{Details, render_live, render_page, render_report};
 pub use store::{LoadedRun, StoreError, load_run};
 pub use terminal::{
     render_clusters, render_comparison, render_comparison_markdown, render_detectable,
-    render_method, render_published, render_table,
+    render_gate_junit, render_gate_markdown, render_method, render_published, render_table,
 };

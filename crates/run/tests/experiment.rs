@@ -92,6 +92,8 @@ fn plan() -> Plan {
         loads: vec![load(200.0), load(400.0)],
         repeats: 3,
         until: None,
+        at_once: false,
+        gate: None,
         reruns: 0,
         margins: Margins::default(),
         seed: 7,

@@ -33,6 +33,7 @@ pub use overload::recovery_words;
 
 use crate::blocks::is_disturbed;
 use crate::compare::stopping::{self, Ran};
+use crate::gate;
 use crate::run_queue;
 use crate::trials::{self, StoredTrial, Trial};
 use tare_stats::CONFIDENCE;
@@ -72,6 +73,7 @@ pub fn summarise_without(
     notes.extend(cost::refused(plan, &cells));
     let comparisons = comparisons::of(plan, &trials);
     let (mesh_trials, disturbed_equally_p) = machine::mesh_trials(plan, &trials);
+    let gate = gate::of(plan, &trials, done(&trials) >= planned);
     let answers = answers::of(plan, &cells, &comparisons, disturbed_equally_p);
     let mut rows: Vec<_> = trials.iter().map(Trial::row).collect();
     mark_outliers(plan, &trials, &mut rows);
@@ -95,6 +97,7 @@ pub fn summarise_without(
         fingerprint: manifest.fingerprint.clone(),
         notes,
         margins: plan.margins,
+        gate,
         price_list: price_list::of(plan, &trials, &comparisons, disturbed_equally_p),
         sweep: sweep::of(plan, &trials, &comparisons),
         comparisons,

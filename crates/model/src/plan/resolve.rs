@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::at_once;
 use super::file::{Environment, MeshEntry, PlanFile, ReadFile};
 use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
@@ -99,6 +100,7 @@ fn read(
     };
     let loads = checked_loads(problems, loads, workload.as_ref(), sweep.as_ref());
     varied?;
+    let at_once_location = file.at_once.location().unwrap_or(root.location);
     let repeats_location = file.repeats.location().unwrap_or(root.location);
     let (repeats, until) = repeats::resolve(problems, file.repeats, repeats_location)?;
 
@@ -119,7 +121,9 @@ fn read(
         block_groups: Vec::new(),
         repeats,
         until,
+        gate: None,
         reruns: file.reruns.or(Count(1))?.0,
+        at_once: file.at_once.or(false)?,
         margins: file.margins.or_else(MarginsFile::default)?.resolve()?,
         seed: file.seed.or(1)?,
         prices: match file.prices.optional()? {
@@ -130,6 +134,7 @@ fn read(
     overload::split_blocks(&mut plan);
     check_without_rate(problems, &plan, repeats_location, environment_location);
     check_size(problems, &plan, repeats_location, environment_location);
+    at_once::check(problems, &plan, at_once_location);
     Some(plan)
 }
 

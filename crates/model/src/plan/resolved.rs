@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{BlockGroup, Blocks};
 use super::capacity::CapacitySearch;
+use super::gate::Gate;
 use super::kubernetes::KubernetesSettings;
 use super::margins::Margins;
 use super::overload::Overload;
@@ -53,9 +54,15 @@ pub struct Plan {
     /// When an adaptive plan stops earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<StopRule>,
+    /// What a gate decides, and when; absent in other plans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
     /// How often a block that something outside the trials disturbed is run again.
     #[serde(default)]
     pub reruns: u32,
+    /// Whether the trials of a block run at the same time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_once: bool,
     /// Up to which shares two figures count as the same.
     #[serde(default)]
     pub margins: Margins,
@@ -230,9 +237,12 @@ impl Plan {
             EnvironmentKind::Local => IDLE_NS,
             EnvironmentKind::Kubernetes => CLUSTER_IDLE_NS,
         };
+        let windows = match self.at_once {
+            true => windows / self.trials_in_block(blocks.loads.len()) + LEAD_NS,
+            false => windows.saturating_add(meshed * idle),
+        };
         windows
             .saturating_add(setups)
-            .saturating_add(meshed * idle)
             .saturating_mul(u64::from(blocks.len()))
     }
 }
@@ -259,6 +269,8 @@ const SERVICE_NS: u64 = 20_000_000;
 const CLUSTER_TRIAL_NS: u64 = 45_000_000_000;
 const CLUSTER_MESH_NS: u64 = 45_000_000_000;
 const SIDECAR_NS: u64 = 150_000_000;
+/// Time from the start of generators that run at the same time to their first request.
+const LEAD_NS: u64 = 2_000_000_000;
 /// Time to sample the idle proxies of a mesh, once in a block.
 const IDLE_NS: u64 = 2_500_000_000;
 const CLUSTER_IDLE_NS: u64 = 14_000_000_000;

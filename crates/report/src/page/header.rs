@@ -1,12 +1,11 @@
 //! The first screen: what was compared, the answers, one chart.
 
-use tare_model::summary::{Summary, TrialStatus};
+use tare_model::summary::{GateOutcome, Summary, TrialStatus};
 use tare_model::verdict::Grade;
 
-use super::capacity;
 use super::html::Html;
 use super::parts::{badge, caption, colour_of, mesh_label, open_section};
-use super::{price_list, sections, sweep};
+use super::{capacity, gate, price_list, sections, sweep};
 use crate::prices::{self, Shortened};
 use crate::words;
 
@@ -40,6 +39,7 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
     page.raw(
         "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">Answers</h2>\n",
     );
+    gate::first_screen(page, summary);
     if capacity::is_of(summary) {
         sentences(page, summary);
         capacity::tables(page, summary);
@@ -65,6 +65,10 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
 }
 
 fn title(summary: &Summary) -> String {
+    if let Some(gate) = &summary.gate {
+        let outcome = gate.outcome.map_or("undecided", GateOutcome::words);
+        return format!("{}: {outcome}", crate::words::gate_heading(gate));
+    }
     if let Some(list) = &summary.price_list {
         let features = list.features.iter().filter(|f| !f.nothing).count();
         return match features {

@@ -7,6 +7,7 @@ mod capacity;
 mod cost;
 mod details;
 mod document;
+mod gate;
 mod header;
 mod html;
 mod instrument;

@@ -122,6 +122,8 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         loads: rates.iter().map(load).collect(),
         repeats: blocks,
         until: None,
+        at_once: false,
+        gate: None,
         reruns: 0,
         margins: Margins::default(),
         seed: 42,

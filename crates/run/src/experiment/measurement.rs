@@ -14,7 +14,7 @@ use tare_model::trial::{Event, EventKind, Proof, Resources};
 use tare_model::verdict::Finding;
 use tare_model::worker::AgentSpec;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval};
 
 use super::error::RunError;
 use super::live::LiveCpu;
@@ -109,6 +109,9 @@ pub(super) struct Measurement {
     agent: Option<(Worker, AgentSpec)>,
     samples: AgentStream,
     live: LiveCpu,
+    exit_check: Interval,
+    generator_open: bool,
+    agent_open: bool,
     deadline: Instant,
     stop_by: Option<Duration>,
     measuring: bool,
@@ -137,6 +140,9 @@ impl Measurement {
             agent: None,
             samples: AgentStream::new(),
             live: LiveCpu::default(),
+            exit_check: tokio::time::interval(EXIT_CHECK),
+            generator_open: true,
+            agent_open: false,
             stop_by: Some(Duration::from_nanos(life)),
             measuring: false,
             calls_timed: false,
@@ -153,45 +159,97 @@ impl Measurement {
         writer: &mut impl Sink,
         findings: &mut Findings,
     ) -> Result<(), RunError> {
-        let mut exit_check = tokio::time::interval(EXIT_CHECK);
-        let (mut generator_open, mut agent_open) = (true, false);
-        while generator_open || agent_open {
-            tokio::select! {
-                biased;
-                () = stopped(stop) => {
-                    findings.interrupted = true;
-                    return Ok(());
-                }
-                line = self.generator.lines.recv(), if generator_open => match line {
-                    None => generator_open = false,
-                    Some(line) => {
-                        writer.load(&line)?;
-                        if let Some(spec) = self.load_line(&line, observer, deployment) {
-                            let agent = WorkerSpec::Agent(spec.clone());
-                            let agent = environment.start(deployment, agent, writer.path()).await?;
-                            self.time_calls(&spec, environment, deployment, findings).await;
-                            self.agent = Some((agent, spec));
-                            agent_open = true;
-                        }
-                    }
-                },
-                line = next_line(&mut self.agent), if agent_open => match line {
-                    None => agent_open = false,
-                    Some(line) => {
-                        writer.agent(&line)?;
-                        self.agent_line(&line, observer, findings);
-                    }
-                },
-                _ = exit_check.tick() => findings.events.extend(deployment.exited()),
-                () = tokio::time::sleep_until(self.deadline) => {
-                    let late = if self.stop_by.is_some() { "did not open its connections" } else { "did not end" };
-                    findings.lost(format!("a worker {late} in time"));
-                    return Ok(());
-                }
+        self.arm(observer, stop, environment, deployment, writer, findings)
+            .await?;
+        self.follow(observer, stop, deployment, writer, findings)
+            .await
+    }
+
+    /// Reads the records of the generator until its window is known, and starts the agent.
+    pub(super) async fn arm<E: Environment>(
+        &mut self,
+        observer: &mut dyn Observer,
+        stop: &mut watch::Receiver<bool>,
+        environment: &mut E,
+        deployment: &mut E::Deployment,
+        writer: &mut impl Sink,
+        findings: &mut Findings,
+    ) -> Result<(), RunError> {
+        while self.is_open() && self.agent.is_none() {
+            let read = self.read(observer, stop, deployment, writer, findings);
+            if let Some(spec) = read.await? {
+                let agent = WorkerSpec::Agent(spec.clone());
+                let agent = environment.start(deployment, agent, writer.path()).await?;
+                self.time_calls(&spec, environment, deployment, findings)
+                    .await;
+                self.agent = Some((agent, spec));
+                self.agent_open = true;
             }
         }
-        findings.events.extend(deployment.exited());
         Ok(())
+    }
+
+    /// Reads the records of both workers from then on, until they end.
+    pub(super) async fn follow(
+        &mut self,
+        observer: &mut dyn Observer,
+        stop: &mut watch::Receiver<bool>,
+        deployment: &mut impl Deployed,
+        writer: &mut impl Sink,
+        findings: &mut Findings,
+    ) -> Result<(), RunError> {
+        while self.is_open() {
+            self.read(observer, stop, deployment, writer, findings)
+                .await?;
+        }
+        if !findings.interrupted {
+            findings.events.extend(deployment.exited());
+        }
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        self.generator_open || self.agent_open
+    }
+
+    /// Reads the next record of either worker. Returns the agent's specification once the window is known.
+    /// Closes both if the run is asked to stop, or if a worker takes too long.
+    async fn read(
+        &mut self,
+        observer: &mut dyn Observer,
+        stop: &mut watch::Receiver<bool>,
+        deployment: &mut impl Deployed,
+        writer: &mut impl Sink,
+        findings: &mut Findings,
+    ) -> Result<Option<AgentSpec>, RunError> {
+        tokio::select! {
+            biased;
+            () = stopped(stop) => {
+                findings.interrupted = true;
+                (self.generator_open, self.agent_open) = (false, false);
+            }
+            line = self.generator.lines.recv(), if self.generator_open => match line {
+                None => self.generator_open = false,
+                Some(line) => {
+                    writer.load(&line)?;
+                    return Ok(self.load_line(&line, observer, deployment));
+                }
+            },
+            line = next_line(&mut self.agent), if self.agent_open => match line {
+                None => self.agent_open = false,
+                Some(line) => {
+                    writer.agent(&line)?;
+                    self.agent_line(&line, observer, findings);
+                }
+            },
+            _ = self.exit_check.tick() => findings.events.extend(deployment.exited()),
+            () = tokio::time::sleep_until(self.deadline) => {
+                let late = if self.stop_by.is_some() { "did not open its connections" } else { "did not end" };
+                findings.lost(format!("a worker {late} in time"));
+                (self.generator_open, self.agent_open) = (false, false);
+            }
+        }
+        Ok(None)
     }
 
     /// Reads a line of the generator; returns the agent's specification once the window is known.

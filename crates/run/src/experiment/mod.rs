@@ -1,6 +1,7 @@
 //! The experiment: all trials of a plan, in their order, each complete on disk before the next
 //! begins.
 
+mod at_once;
 mod capacity;
 mod error;
 mod idle;

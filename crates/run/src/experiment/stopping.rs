@@ -3,6 +3,7 @@
 
 use tare_analysis::StoredTrial;
 use tare_analysis::compare::stopping;
+use tare_analysis::gate;
 use tare_model::plan::Blocks;
 use tare_model::summary::Stopping;
 use tare_model::trial::{Event, EventKind, TrialSpec, block_order};
@@ -10,19 +11,22 @@ use tare_model::trial::{Event, EventKind, TrialSpec, block_order};
 use crate::now::event;
 use crate::store::RunDir;
 
-/// Returns the event that gives the reason to stop before block `block` of `blocks`, which have the same
-/// loads; `None` to continue.
+/// Returns the event that gives the reason to stop an adaptive plan or a gate before block `block` of
+/// `blocks`, which have the same loads; `None` to continue.
 pub(super) fn narrow_enough(run: &RunDir, blocks: &Blocks<'_>, block: u32) -> Option<Event> {
     let plan = &run.manifest().plan;
-    let min = plan.until.as_ref()?.min;
     let ran = block - blocks.range.start;
+    let min = match &plan.gate {
+        Some(_) => 0,
+        None => plan.until.as_ref()?.min,
+    };
     if ran < min {
         return None;
     }
     let attempts = |block| (0..=plan.reruns).flat_map(move |n| block_order(plan, block, n));
     let before: Vec<TrialSpec> = (blocks.range.start..block).flat_map(attempts).collect();
     let stored: Vec<StoredTrial> = run
-        .results(&before)
+        .all_results(&before)
         .into_iter()
         .map(|(dir, result)| StoredTrial {
             dir,
@@ -31,6 +35,12 @@ pub(super) fn narrow_enough(run: &RunDir, blocks: &Blocks<'_>, block: u32) -> Op
             calls: None,
         })
         .collect();
+    if plan.gate.is_some() {
+        let result = gate::look(plan, &stored, false)?;
+        let outcome = result.outcome?;
+        let found = format!("{}: {}", outcome.words(), result.reason);
+        return Some(event(EventKind::GateDecided, "", found));
+    }
     let stopping = stopping::look(plan, blocks, &stored)?;
     let stop = stopping.reached_after? <= ran;
     stop.then(|| event(EventKind::NarrowEnough, "", reason(&stopping, ran)))

@@ -75,7 +75,7 @@ impl TrialRun<'_> {
         if findings.interrupted {
             return Ok(TrialEnd::Interrupted);
         }
-        self.finish(writer, started_unix_ns, findings)
+        finish(self.spec, self.observer, writer, started_unix_ns, findings)
     }
 
     fn failed(&mut self, error: &EnvironmentError, findings: &mut Findings) {
@@ -221,47 +221,49 @@ impl TrialRun<'_> {
         let load = findings.load.as_ref();
         Ok(load.map_or(0, |l| l.service_time_ns.count))
     }
+}
 
-    fn finish(
-        self,
-        mut writer: TrialWriter,
-        started_unix_ns: u64,
-        findings: Findings,
-    ) -> Result<TrialEnd, RunError> {
-        for event in findings.events.iter().chain(&findings.remarks()) {
-            self.observer.update(Update::Event(event));
-            writer.event(event)?;
-        }
-        let verdict = judge(&Evidence {
-            load: findings.load.as_ref(),
-            resources: findings.resources.as_ref(),
-            proofs: &findings.proofs,
-            events: &findings.events,
-            incomplete: &findings.incomplete,
-            debug_build: cfg!(debug_assertions),
-        });
-        let verdict = verdict.and(Verdict::from_findings(findings.verdict));
-        let verdict = match self.spec.load.overload {
-            Some(_) => verdict.of_overload(),
-            None => verdict,
-        };
-        let result = Box::new(TrialResult {
-            schema_version: tare_model::SCHEMA_VERSION,
-            trial: self.spec.clone(),
-            started_unix_ns,
-            ended_unix_ns: unix_ns(),
-            load: findings.load,
-            capacity: findings.capacity,
-            overload: findings.overload,
-            resources: findings.resources,
-            idle: findings.idle,
-            proofs: findings.proofs,
-            verdict,
-        });
-        writer.finish(&result)?;
-        Ok(TrialEnd::Done {
-            result,
-            failure: findings.failure,
-        })
+/// Judges a trial that has ended, and writes its result.
+pub(super) fn finish(
+    spec: &TrialSpec,
+    observer: &mut dyn Observer,
+    mut writer: TrialWriter,
+    started_unix_ns: u64,
+    findings: Findings,
+) -> Result<TrialEnd, RunError> {
+    for event in findings.events.iter().chain(&findings.remarks()) {
+        observer.update(Update::Event(event));
+        writer.event(event)?;
     }
+    let verdict = judge(&Evidence {
+        load: findings.load.as_ref(),
+        resources: findings.resources.as_ref(),
+        proofs: &findings.proofs,
+        events: &findings.events,
+        incomplete: &findings.incomplete,
+        debug_build: cfg!(debug_assertions),
+    });
+    let verdict = verdict.and(Verdict::from_findings(findings.verdict));
+    let verdict = match spec.load.overload {
+        Some(_) => verdict.of_overload(),
+        None => verdict,
+    };
+    let result = Box::new(TrialResult {
+        schema_version: tare_model::SCHEMA_VERSION,
+        trial: spec.clone(),
+        started_unix_ns,
+        ended_unix_ns: unix_ns(),
+        load: findings.load,
+        capacity: findings.capacity,
+        overload: findings.overload,
+        resources: findings.resources,
+        idle: findings.idle,
+        proofs: findings.proofs,
+        verdict,
+    });
+    writer.finish(&result)?;
+    Ok(TrialEnd::Done {
+        result,
+        failure: findings.failure,
+    })
 }

@@ -1,7 +1,7 @@
 //! Starts the pods of a trial.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::child::{self, Launch, Process};
 use super::feature::{self, FeatureChecks};
 use super::probe::ProbeError;
-use super::scratch::SOCKET_PATH_BYTES_MAX;
+use super::scratch::{Network, SOCKET_PATH_BYTES_MAX};
 use super::topology::{Pod, Sides, Topology};
 use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
@@ -45,7 +45,8 @@ pub(super) async fn deploy(
     trial: &TrialSpec,
     dir: &Path,
 ) -> Result<LocalDeployment, EnvironmentError> {
-    let topology = topology(local, plan.workload_of(&trial.load))?;
+    let (at, network) = local.free_network()?;
+    let topology = topology(&network, plan.workload_of(&trial.load))?;
     for folder in [layout::LOGS, layout::CONFIG] {
         fs::create_dir_all(dir.join(folder))
             .map_err(EnvironmentError::io("create the folders of the trial"))?;
@@ -66,13 +67,18 @@ pub(super) async fn deploy(
         admins: Vec::new(),
         leaves: Vec::new(),
         before: Vec::new(),
-        features: FeatureChecks::new(plan, &trial.mesh, local.network.second()),
+        features: FeatureChecks::new(plan, &trial.mesh, network.second()),
+        _network: network,
         config: dir.join(layout::CONFIG),
         remarks: Vec::new(),
         topology,
         _scratch: scratch,
     };
-    if let Err(error) = start(local, &mut deployment, plan, trial, dir).await {
+    let program = match has_sidecars(&trial.mesh) {
+        true => Some(program(local, &trial.mesh, at)?),
+        false => None,
+    };
+    if let Err(error) = start(local, &mut deployment, plan, trial, (dir, program)).await {
         // The first error is the one to report.
         let _ = child::end_all(deployment.processes).await;
         return Err(error);
@@ -85,14 +91,14 @@ async fn start(
     deployment: &mut LocalDeployment,
     plan: &Plan,
     trial: &TrialSpec,
-    dir: &Path,
+    (dir, program): (&Path, Option<PathBuf>),
 ) -> Result<(), EnvironmentError> {
     let tare = &local.settings.tare;
     let services = feature_services(deployment, dir);
     start_parts(tare, deployment, services, None).await?;
     // Sidecars start first, so that each application finds the services that it calls.
-    if has_sidecars(&deployment.mesh) {
-        let sidecars = sidecars(local, deployment, dir)?;
+    if let Some(program) = program {
+        let sidecars = sidecars(local, deployment, dir, &program)?;
         let at_once = STARTS_PER_CORE * crate::proc::read::cores_allowed() as usize;
         start_parts(tare, deployment, sidecars, Some(at_once)).await?;
     }
@@ -196,19 +202,47 @@ fn feature_services(deployment: &LocalDeployment, dir: &Path) -> Vec<Part> {
     deployment.features.services.iter().map(part).collect()
 }
 
-/// Writes the configurations of all sidecars.
-fn sidecars(
-    local: &Local,
-    deployment: &mut LocalDeployment,
-    dir: &Path,
-) -> Result<Vec<Part>, EnvironmentError> {
-    let mesh = &deployment.mesh;
+/// The program of the sidecars. Deployments that run at the same time do not share it: pages that more
+/// processes share would count less in the memory (PSS) of each, and two arms of a comparison may run the same
+/// program while the third does not.
+fn program(local: &Local, mesh: &Mesh, at: usize) -> Result<PathBuf, EnvironmentError> {
     let envoy = local.envoys.get(&mesh.settings.envoy).ok_or_else(|| {
         EnvironmentError::missing(
             "the environment was not prepared for Envoy",
             "call prepare with a plan that has this mesh",
         )
     })?;
+    let failed = || EnvironmentError::io(format!("copy {}", envoy.program.display()));
+    // A script may read files beside it, and has no pages of its own.
+    if at == 0 || !is_binary(&envoy.program).map_err(failed())? {
+        return Ok(envoy.program.clone());
+    }
+    let key = local.envoys.keys().position(|k| *k == mesh.settings.envoy);
+    let copy = local
+        .scratch
+        .path()
+        .join(format!("envoy-{at}-{}", key.unwrap_or(0)));
+    if !copy.exists() {
+        fs::copy(&envoy.program, &copy).map_err(failed())?;
+    }
+    Ok(copy)
+}
+
+/// Whether a program is an ELF file.
+fn is_binary(program: &Path) -> std::io::Result<bool> {
+    let mut magic = [0; 4];
+    let read = fs::File::open(program)?.read(&mut magic)?;
+    Ok(magic[..read] == *b"\x7fELF")
+}
+
+/// Writes the configurations of all sidecars.
+fn sidecars(
+    local: &Local,
+    deployment: &mut LocalDeployment,
+    dir: &Path,
+    program: &Path,
+) -> Result<Vec<Part>, EnvironmentError> {
+    let mesh = &deployment.mesh;
     let logs = dir.join(layout::LOGS);
     let mut parts = Vec::new();
     let sides = Sides::of(mesh);
@@ -240,7 +274,7 @@ fn sidecars(
             },
             log: logs.join(format!("{file_name}-sidecar.log")),
             role: Role::Sidecar {
-                program: envoy.program.clone(),
+                program: program.to_owned(),
                 arguments: config::arguments(&config, &mesh.settings),
                 admin,
             },
@@ -275,7 +309,7 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Pat
 pub(super) fn check(local: &Local, plan: &Plan) -> Result<(), EnvironmentError> {
     let mut pods = 0;
     for workload in plan.workloads() {
-        pods = pods.max(topology(local, workload)?.pods.len());
+        pods = pods.max(topology(&local.networks[0], workload)?.pods.len());
     }
     let trials = tare_model::trial::order(plan).len();
     if plan.meshes.iter().any(has_sidecars) {
@@ -284,8 +318,8 @@ pub(super) fn check(local: &Local, plan: &Plan) -> Result<(), EnvironmentError> 
     Ok(())
 }
 
-fn topology(local: &Local, workload: &Workload) -> Result<Topology, EnvironmentError> {
-    Topology::new(workload, local.network.second()).ok_or_else(|| {
+fn topology(network: &Network, workload: &Workload) -> Result<Topology, EnvironmentError> {
+    Topology::new(workload, network.second()).ok_or_else(|| {
         let instances = workload.instances;
         EnvironmentError::missing(
             format!("{instances} instances need more pods than a loopback network has addresses"),

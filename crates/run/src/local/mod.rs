@@ -19,6 +19,7 @@ mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -68,7 +69,8 @@ pub struct LocalSettings {
 #[derive(Debug)]
 pub struct Local {
     settings: LocalSettings,
-    network: Network,
+    /// One for each deployment that runs at the same time; the first is always there.
+    networks: Vec<Arc<Network>>,
     scratch: Scratch,
     authority: Authority,
     /// The Envoys of the plan's meshes, by what the meshes name.
@@ -104,9 +106,7 @@ impl Local {
     pub fn new(settings: LocalSettings) -> Result<Self, EnvironmentError> {
         scratch::sweep(&settings.temporary, SCRATCH_PREFIX);
         Ok(Self {
-            network: Network::take().map_err(EnvironmentError::io(
-                "reserve a loopback network between 127.64 and 127.127",
-            ))?,
+            networks: vec![Arc::new(take_network()?)],
             scratch: Scratch::new(&settings.temporary, SCRATCH_PREFIX).map_err(
                 EnvironmentError::io("create a directory for keys and sockets"),
             )?,
@@ -117,19 +117,32 @@ impl Local {
         })
     }
 
+    /// A network that no deployment uses, and its position.
+    fn free_network(&mut self) -> Result<(usize, Arc<Network>), EnvironmentError> {
+        let free = |n: &Arc<Network>| Arc::strong_count(n) == 1;
+        let at = match self.networks.iter().position(free) {
+            Some(at) => at,
+            None => {
+                self.networks.push(Arc::new(take_network()?));
+                self.networks.len() - 1
+            }
+        };
+        Ok((at, self.networks[at].clone()))
+    }
+
     /// Checks before the first trial that the ports of pods are free.
     async fn ports_are_free(&self, sidecars: bool) -> Result<(), EnvironmentError> {
         let all = [APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT];
         let needed = if sidecars { &all[..] } else { &all[..1] };
         let deadline = tokio::time::Instant::now() + PORTS_FREE_WITHIN;
         let (port, error) = loop {
-            match self.network.taken(needed) {
+            match self.networks[0].taken(needed) {
                 None => return Ok(()),
                 Some(taken) if tokio::time::Instant::now() > deadline => break taken,
                 Some(_) => tokio::time::sleep(PORTS_FREE_WITHIN / 20).await,
             }
         };
-        let second = self.network.second();
+        let second = self.networks[0].second();
         let what = format!(
             "port {port} is not free on the loopback network 127.{second}.0.0: {error}; most \
              likely a program listens on all addresses"
@@ -139,10 +152,18 @@ impl Local {
     }
 }
 
+fn take_network() -> Result<Network, EnvironmentError> {
+    Network::take().map_err(EnvironmentError::io(
+        "reserve a loopback network between 127.64 and 127.127",
+    ))
+}
+
 /// A running trial. Dropping it kills its processes and removes its keys.
 #[derive(Debug)]
 pub struct LocalDeployment {
     topology: Topology,
+    /// Held until the deployment has ended.
+    _network: Arc<Network>,
     mesh: Mesh,
     targets: BTreeMap<(String, String), Upstream>,
     watched: Vec<WatchedProcess>,
@@ -375,6 +396,8 @@ mod tests {
             loads: Vec::new(),
             repeats: 1,
             until: None,
+            at_once: false,
+            gate: None,
             reruns: 0,
             margins: Margins::default(),
             seed: 1,
@@ -420,7 +443,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut local = local(dir.path());
         prepared(&mut local, &bare(1)).await.unwrap();
-        let pod = Ipv4Addr::new(127, local.network.second(), 0, 1);
+        let pod = Ipv4Addr::new(127, local.networks[0].second(), 0, 1);
         let _held = TcpListener::bind((pod, APPLICATION_PORT)).unwrap();
         let error = prepared(&mut local, &bare(1)).await.unwrap_err();
         assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");

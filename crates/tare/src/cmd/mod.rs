@@ -14,6 +14,7 @@ mod doctor;
 mod exec;
 pub(crate) mod exit;
 mod export;
+mod gate;
 mod grpc;
 mod image;
 mod input;
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     Clean(clean::Args),
     Image(image::Args),
     Compare(compare::Args),
+    Gate(Box<gate::Args>),
     Export(export::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
@@ -71,6 +73,7 @@ impl Command {
             Self::Clean(args) => clean::run(&args),
             Self::Image(args) => image::run(&args),
             Self::Compare(args) => compare::run(args),
+            Self::Gate(args) => gate::run(*args),
             Self::Export(args) => export::run(&args),
             Self::Workload(args) => workload::run(args),
             Self::Grpc(args) => grpc::run(args),

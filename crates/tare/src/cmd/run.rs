@@ -24,7 +24,7 @@ use crate::progress::Display;
 pub(super) mod ended;
 pub(super) mod one;
 mod place;
-mod turn;
+pub(super) mod turn;
 
 use ended::{analyse, conclude};
 use one::{RunStart, go};
@@ -108,8 +108,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = super::runtime()?;
     let stop = stop_on_signal()?;
     if let Some(clusters) = several(&args)? {
-        let ended = runtime.block_on(clusters.run(stop.asked));
-        stop.at_once.store(true, Ordering::SeqCst);
+        let ended = runtime.block_on(clusters.run(stop.asked.clone()));
+        stop.children_have_ended();
         return clusters.conclude(&ended, args.output);
     }
     let web = args.web.map(listen).transpose()?;
@@ -118,47 +118,69 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (None, Some(dir), Some(vary)) => Some(RunStart::extend(dir, vary)?),
         _ => None,
     };
-    let mut start = match existing {
+    let start = match existing {
         Some(start) => {
             check_let_cores_sleep(&args, start.plan.environment)?;
             start
         }
         None => new_run(&args)?,
     };
-    let display = Display::new(&start.plan, &order(&start.plan));
-    let asked = stop.asked;
-    let done = match start.plan.environment {
-        EnvironmentKind::Local => {
-            let taken = args.turn.take(&start.dir, asked.clone());
-            let _turn = match runtime.block_on(taken)? {
-                Taken::Turn(turn) => Some(turn),
-                Taken::Shared(note) => {
-                    start.note = Some(note);
-                    None
-                }
-                Taken::Interrupted => return Ok(ExitCode::from(exit::INTERRUPTED)),
-            };
-            let began = start.resumed.as_ref().map(|r| &r.manifest().fingerprint);
-            let (_awake, idle) = idle_cores(args.let_cores_sleep, began);
-            let local = Local::new(LocalSettings::from_env(args.offline, Some(idle))?)?;
-            runtime.block_on(go(local, start, asked, web, display))?
-        }
-        EnvironmentKind::Kubernetes => {
-            let cluster = Kubernetes::new(start.id.clone());
-            runtime.block_on(go(cluster, start, asked, web, display))?
-        }
-        EnvironmentKind::Fake => {
-            bail!("this run was made in virtual time by tare's own tests: it cannot be resumed")
-        }
+    let how = Conditions {
+        offline: args.offline,
+        let_cores_sleep: args.let_cores_sleep,
+        turn: &args.turn,
     };
-    // All child processes have ended, so from here on Ctrl-C ends the process at once.
-    stop.at_once.store(true, Ordering::SeqCst);
+    let done = conduct(&runtime, start, &how, stop.asked.clone(), web)?;
+    stop.children_have_ended();
     match done {
         Some(done) => {
             let analysed = analyse(&done, Some(args.output));
             Ok(ExitCode::from(conclude(&done, analysed, "")?))
         }
         None => Ok(ExitCode::from(exit::INTERRUPTED)),
+    }
+}
+
+/// What the command line says about the conditions of a run.
+pub(super) struct Conditions<'a> {
+    pub(super) offline: bool,
+    pub(super) let_cores_sleep: bool,
+    pub(super) turn: &'a turn::Concurrency,
+}
+
+/// Runs the plan of `start` in its environment. Returns `None` if it was stopped before the run directory
+/// was created.
+pub(super) fn conduct(
+    runtime: &tokio::runtime::Runtime,
+    mut start: RunStart,
+    how: &Conditions<'_>,
+    asked: watch::Receiver<bool>,
+    web: Option<TcpListener>,
+) -> anyhow::Result<Option<ended::EndedRun>> {
+    let display = Display::new(&start.plan, &order(&start.plan));
+    match start.plan.environment {
+        EnvironmentKind::Local => {
+            let taken = how.turn.take(&start.dir, asked.clone());
+            let _turn = match runtime.block_on(taken)? {
+                Taken::Turn(turn) => Some(turn),
+                Taken::Shared(note) => {
+                    start.note = Some(note);
+                    None
+                }
+                Taken::Interrupted => return Ok(None),
+            };
+            let began = start.resumed.as_ref().map(|r| &r.manifest().fingerprint);
+            let (_awake, idle) = idle_cores(how.let_cores_sleep, began);
+            let local = Local::new(LocalSettings::from_env(how.offline, Some(idle))?)?;
+            runtime.block_on(go(local, start, asked, web, display))
+        }
+        EnvironmentKind::Kubernetes => {
+            let cluster = Kubernetes::new(start.id.clone());
+            runtime.block_on(go(cluster, start, asked, web, display))
+        }
+        EnvironmentKind::Fake => {
+            bail!("this run was made in virtual time by tare's own tests: it cannot be resumed")
+        }
     }
 }
 
@@ -220,11 +242,15 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
 /// Returns a new run of the plan on the command line.
 fn new_run(args: &Args) -> anyhow::Result<RunStart> {
     let (plan, text) = planned(args)?;
+    Ok(begin(plan, text, args.out.clone()))
+}
+
+/// Returns a new run of `plan`, which was written as `text`, in `dir` or a directory named by the time.
+pub(super) fn begin(plan: Plan, text: String, dir: Option<PathBuf>) -> RunStart {
     let started_unix_ns = now_unix_ns();
     let at = timestamp(started_unix_ns / 1_000_000_000);
     let id = format!("{at}-{}", plan.name);
-    let dir = args.out.clone();
-    Ok(RunStart {
+    RunStart {
         dir: dir.unwrap_or_else(|| Path::new("runs").join(&id)),
         id,
         started_unix_ns,
@@ -233,18 +259,25 @@ fn new_run(args: &Args) -> anyhow::Result<RunStart> {
         resumed: None,
         added: None,
         note: None,
-    })
+    }
 }
 
 /// Flags that Ctrl-C and SIGTERM set.
-struct Stop {
+pub(super) struct Stop {
     /// True from the first signal on.
-    asked: watch::Receiver<bool>,
+    pub(super) asked: watch::Receiver<bool>,
     /// Once this is set, the next signal ends the process at once; its children end with it.
     at_once: Arc<AtomicBool>,
 }
 
-fn stop_on_signal() -> anyhow::Result<Stop> {
+impl Stop {
+    /// All child processes have ended: from here on, a signal ends the process at once.
+    pub(super) fn children_have_ended(&self) {
+        self.at_once.store(true, Ordering::SeqCst);
+    }
+}
+
+pub(super) fn stop_on_signal() -> anyhow::Result<Stop> {
     let (sender, asked) = watch::channel(false);
     let at_once = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

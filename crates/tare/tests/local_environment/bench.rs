@@ -88,6 +88,8 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
         }],
         repeats: 1,
         until: None,
+        at_once: false,
+        gate: None,
         reruns: 0,
         margins: Margins::default(),
         seed: 1,

@@ -1,9 +1,10 @@
 //! The end of a run: analysis, messages, exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use tare_model::layout;
+use tare_model::summary::Summary;
 use tare_run::experiment::{self, Outcome};
 
 use crate::cmd::exit;
@@ -25,8 +26,19 @@ impl EndedRun {
 /// Analyses the trials on disk, whether or not the run is complete, and prints the result in the
 /// given format. Returns the exit code.
 pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow::Result<u8> {
-    if !run.any_trials() {
+    let Some((summary, dir)) = analyse_quietly(run)? else {
         return Ok(exit::INVALID);
+    };
+    if let Some(output) = output {
+        print_analysis(&summary, output, dir)?;
+    }
+    Ok(code_of(summary.grade))
+}
+
+/// Analyses the trials on disk, and returns the summary and the run directory; `None` without a trial.
+pub(in crate::cmd) fn analyse_quietly(run: &EndedRun) -> anyhow::Result<Option<(Summary, &Path)>> {
+    if !run.any_trials() {
+        return Ok(None);
     }
     let dir = &run.dir;
     let summary = tare_report::write_derived(dir, &[]).with_context(|| {
@@ -35,10 +47,7 @@ pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow:
             dir.display()
         )
     })?;
-    if let Some(output) = output {
-        print_analysis(&summary, output, dir)?;
-    }
-    Ok(code_of(summary.grade))
+    Ok(Some((summary, dir)))
 }
 
 /// Prints why the run ended, as the last line, and returns the exit code. `place` precedes the
