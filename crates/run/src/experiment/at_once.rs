@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use tare_model::load::LoadSpec;
+use tare_model::load::{Arrivals, LoadSpec, Mode, Trace};
 use tare_model::plan::Plan;
+use tare_model::rng::Rng;
 use tare_model::trial::{EventKind, Resources, TrialSpec};
 use tokio::sync::watch;
 
@@ -21,6 +22,9 @@ use crate::store::{RunDir, TrialWriter};
 /// Time to start the generators and agents, before the first request: in all, and for each trial.
 const LEAD: Duration = Duration::from_secs(1);
 const LEAD_EACH: Duration = Duration::from_millis(200);
+
+/// Stream of the random arrivals of a block.
+const ARRIVALS: u64 = 1 << 63;
 
 pub(super) struct BlockAtOnce<'a> {
     pub(super) plan: &'a Plan,
@@ -169,14 +173,19 @@ impl BlockAtOnce<'_> {
     ) -> Result<(), RunError> {
         let running = arms.iter().filter(|a| a.runs()).count() as u32;
         let start_unix_ns = unix_ns() + (LEAD + running * LEAD_EACH).as_nanos() as u64;
-        for arm in arms.iter_mut().filter(|a| a.findings.failure.is_none()) {
+        let arms_count = arms.len() as u64;
+        for (i, arm) in arms.iter_mut().enumerate() {
+            if arm.findings.failure.is_some() {
+                continue;
+            }
             let Some(deployment) = &mut arm.deployment else {
                 continue;
             };
-            let spec = LoadSpec {
+            let mut spec = LoadSpec {
                 start_unix_ns: Some(start_unix_ns),
                 ..load_spec(self.plan, arm.spec, deployment)
             };
+            apart(&mut spec, i as u64, arms_count);
             let started =
                 Measurement::start(spec, self.observer, environment, deployment, &arm.writer);
             arm.measurement = Some(started.await?);
@@ -231,6 +240,35 @@ impl BlockAtOnce<'_> {
     }
 }
 
+/// Moves the arrivals of trial `i` of `count`. All of them have the same arrivals in their windows, but requests
+/// at the same instant would wait for each other: random arrivals are moved around the window, by its `i`-th part,
+/// and even ones within the time between two of them.
+fn apart(spec: &mut LoadSpec, i: u64, count: u64) {
+    let Mode::Open { rate_rps, arrivals } = &mut spec.mode else {
+        return;
+    };
+    if *arrivals != Arrivals::Poisson {
+        let gap_ns = (1e9 / *rate_rps) as u64;
+        spec.start_unix_ns = spec.start_unix_ns.map(|start| start + gap_ns * i / count);
+        return;
+    }
+    let mut rng = Rng::stream(spec.seed, ARRIVALS);
+    let mut instants = Vec::new();
+    let mut at_ns = 0.0;
+    loop {
+        at_ns += rng.exponential() * 1e9 / *rate_rps;
+        if at_ns >= spec.duration_ns as f64 {
+            break;
+        }
+        instants.push((at_ns as u64 + spec.duration_ns * i / count) % spec.duration_ns);
+    }
+    // Without any arrival, the generator's own are as good.
+    if let Ok(trace) = Trace::new(instants) {
+        *arrivals = Arrivals::Trace(trace);
+        *rate_rps = arrivals.own_rate_rps(spec.duration_ns).unwrap_or(*rate_rps);
+    }
+}
+
 /// The other trials of the block are no foreign processes.
 fn not_foreign<'a>(resources: impl Iterator<Item = &'a mut Resources>) {
     let all: Vec<&mut Resources> = resources.collect();
@@ -270,5 +308,52 @@ async fn prove<E: Environment>(
         (Ok(proofs), Phase::After { .. }) => arm.findings.proofs.extend(proofs),
         (Err(error), Phase::Before) => arm.failed(&error),
         (Err(error), Phase::After { .. }) => arm.findings.incomplete.push(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instants(i: u64, arrivals: Arrivals) -> (Vec<u64>, Option<u64>) {
+        let mode = Mode::Open {
+            rate_rps: 50.0,
+            arrivals,
+        };
+        let mut spec = LoadSpec {
+            seed: 7,
+            start_unix_ns: Some(1_000),
+            ..LoadSpec::new(Vec::new(), mode, 10_000_000_000)
+        };
+        apart(&mut spec, i, 4);
+        let instants = match spec.mode {
+            Mode::Open {
+                arrivals: Arrivals::Trace(trace),
+                ..
+            } => trace.instants_ns().to_vec(),
+            _ => Vec::new(),
+        };
+        (instants, spec.start_unix_ns)
+    }
+
+    #[test]
+    fn random_arrivals_are_those_of_the_first_trial_moved_around_the_window() {
+        let (first, _) = instants(0, Arrivals::Poisson);
+        assert!((400..600).contains(&first.len()), "{}", first.len());
+        let (second, start) = instants(1, Arrivals::Poisson);
+        let mut moved: Vec<u64> = first
+            .iter()
+            .map(|ns| (ns + 2_500_000_000) % 10_000_000_000)
+            .collect();
+        moved.sort_unstable();
+        assert_eq!((second, start), (moved, Some(1_000)));
+    }
+
+    #[test]
+    fn even_arrivals_are_moved_within_the_time_between_two() {
+        assert_eq!(
+            instants(3, Arrivals::Constant),
+            (Vec::new(), Some(15_001_000))
+        );
     }
 }
