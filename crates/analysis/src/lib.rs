@@ -8,6 +8,7 @@ pub mod cores;
 pub mod figures;
 pub mod formats;
 pub mod gate;
+pub mod history;
 pub mod judge;
 pub mod limit;
 pub mod overload;

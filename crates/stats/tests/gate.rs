@@ -9,7 +9,7 @@ use tare_stats::gate::{Decision, Question, Rule};
 use worlds::{Extra, WORLDS, World, plans, tolerance};
 
 /// Blocks of a gate of 15 minutes on one machine.
-const BLOCKS: u32 = 32;
+const BLOCKS: u32 = 44;
 /// p50, p99, CPU per request and memory.
 const MARGINS: [f64; 4] = [0.05, 0.10, 0.03, 0.05];
 /// Deviations of CPU per request and of memory, relative to that of the latency.

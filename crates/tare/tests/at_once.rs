@@ -52,7 +52,11 @@ fn trials_of_a_block_run_at_the_same_time() {
         let load = |i: usize| of[i].load.as_ref().unwrap();
         let starts: Vec<u64> = (0..3).map(|i| load(i).window_start_unix_ns).collect();
         let (first, last) = (starts.iter().min(), starts.iter().max());
-        assert!(last.zip(first).is_some_and(|(l, f)| l - f < 1_000_000_000 / 60), "{starts:?}");
+        assert!(
+            last.zip(first)
+                .is_some_and(|(l, f)| l - f < 1_000_000_000 / 60),
+            "{starts:?}"
+        );
         let last_start = of.iter().map(|r| r.started_unix_ns).max();
         assert!(of.iter().all(|r| Some(r.ended_unix_ns) >= last_start));
         // The same arrivals.

@@ -11,7 +11,7 @@ use super::{about, header, path, published, sections, trials};
 use crate::store::{LoadedRun, StoreError, load_run};
 
 const SCRIPT: &str = include_str!("../../../../web/dist/page.js");
-const STYLE: &str = include_str!("../../../../web/dist/page.css");
+pub(super) const STYLE: &str = include_str!("../../../../web/dist/page.css");
 /// `sha256-...` of the script, for the content security policy.
 const SCRIPT_HASH: &str = include_str!("../../../../web/dist/page.js.integrity");
 

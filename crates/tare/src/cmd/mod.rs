@@ -16,6 +16,7 @@ pub(crate) mod exit;
 mod export;
 mod gate;
 mod grpc;
+mod history;
 mod image;
 mod input;
 mod load;
@@ -23,6 +24,7 @@ mod man;
 mod mde;
 mod merge;
 pub(crate) mod output;
+mod patrol;
 mod plan;
 mod report;
 mod run;
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Image(image::Args),
     Compare(compare::Args),
     Gate(Box<gate::Args>),
+    Patrol(patrol::Args),
+    History(history::Args),
     Export(export::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
@@ -74,6 +78,8 @@ impl Command {
             Self::Image(args) => image::run(&args),
             Self::Compare(args) => compare::run(args),
             Self::Gate(args) => gate::run(*args),
+            Self::Patrol(args) => patrol::run(&args),
+            Self::History(args) => history::run(&args),
             Self::Export(args) => export::run(&args),
             Self::Workload(args) => workload::run(args),
             Self::Grpc(args) => grpc::run(args),
