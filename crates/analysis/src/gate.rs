@@ -8,8 +8,8 @@ use tare_stats::{CONFIDENCE, HALF_BUCKET, power};
 
 use crate::compare::figures::{FIGURES, Figure};
 use crate::compare::ratio::NS;
-use crate::figures;
 use crate::trials::{StoredTrial, Trial, decode};
+use crate::{figures, slo};
 
 /// The figures of the primary questions.
 const PRIMARY: [&str; 4] = ["p50", "p99", "proxy_cpu", "memory"];
@@ -236,10 +236,8 @@ impl Found<'_, '_> {
 }
 
 fn failed_share(trial: &Trial<'_>) -> f64 {
-    trial.load.as_ref().map_or(0.0, |l| {
-        let counts = &l.result.counts;
-        1.0 - counts.ok as f64 / counts.planned.max(1) as f64
-    })
+    let load = trial.load.as_ref();
+    load.map_or(0.0, |l| slo::failed_share(&l.result.counts))
 }
 
 fn candidate_log(arms: &Arms) -> f64 {

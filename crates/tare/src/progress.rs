@@ -36,8 +36,9 @@ pub(crate) struct Display {
     cores: String,
 }
 
-fn own_time(spec: &TrialSpec) -> Duration {
-    Duration::from_nanos(spec.load.own_time_ns())
+/// The trial's part of the time in which its block's trials run at the same time.
+fn own_time(spec: &TrialSpec, at_once: u32) -> Duration {
+    Duration::from_nanos(spec.load.own_time_ns()) / at_once
 }
 
 impl Display {
@@ -72,18 +73,19 @@ impl Display {
         if std::io::stderr().is_terminal() {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
+        let at_once = match plan.at_once {
+            true => (plan.meshes.len() * plan.loads.len()) as u32,
+            false => 1,
+        };
         Self {
             bar,
             prefix,
             repeats: plan.repeats,
-            at_once: match plan.at_once {
-                true => (plan.meshes.len() * plan.loads.len()) as u32,
-                false => 1,
-            },
+            at_once,
             number: 0,
             planned: order.len() as u32,
             // In reverse order, so that finished trials are removed from the end.
-            left: order.iter().rev().map(own_time).collect(),
+            left: order.iter().rev().map(|t| own_time(t, at_once)).collect(),
             overhead: OVERHEAD_GUESS,
             trial_started: Instant::now(),
             trial_own: Duration::ZERO,
@@ -140,7 +142,8 @@ impl Display {
     /// Adds the trials of a block that is run again, which begins with `trial`.
     fn plan(&mut self, trial: &TrialSpec, planned: u32) {
         let more = planned.saturating_sub(self.planned) as usize;
-        self.left.extend(std::iter::repeat_n(own_time(trial), more));
+        self.left
+            .extend(std::iter::repeat_n(own_time(trial, self.at_once), more));
         self.planned = planned;
     }
 
@@ -151,7 +154,7 @@ impl Display {
         if self.at_once == 1 || self.trial_own.is_zero() {
             self.trial_started = Instant::now();
         }
-        self.trial_own = own_time(trial);
+        self.trial_own = own_time(trial, self.at_once);
         self.label = format!(
             "block {}/{} trial {}/{} {} {}",
             trial.block + 1,
@@ -180,7 +183,7 @@ impl Display {
 
     fn done(&mut self, result: &TrialResult) {
         let took = self.trial_started.elapsed() / self.at_once;
-        let took = took.saturating_sub(own_time(&result.trial));
+        let took = took.saturating_sub(own_time(&result.trial, self.at_once));
         // The mean of the last trial and the estimate so far follows a change within a few trials.
         self.overhead = (self.overhead + took) / 2;
         self.left.pop();

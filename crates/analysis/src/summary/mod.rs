@@ -19,7 +19,7 @@ mod price_list;
 mod proxy_cpu;
 mod sweep;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::RunManifest;
@@ -197,6 +197,19 @@ fn note_left_out_blocks(trials: &[Trial<'_>], notes: &mut Vec<String>) {
     }
 }
 
+/// The planned blocks of each load that not every group of blocks has.
+fn blocks_of_load(ran: &Ran<'_>) -> BTreeMap<String, u32> {
+    let all: u32 = ran.groups.iter().map(|(_, blocks)| blocks).sum();
+    let mut of_load = BTreeMap::new();
+    for (group, blocks) in &ran.groups {
+        for load in &group.loads {
+            *of_load.entry(load.name.clone()).or_default() += *blocks;
+        }
+    }
+    of_load.retain(|_, blocks| *blocks != all);
+    of_load
+}
+
 fn setup(manifest: &RunManifest, ran: &Ran<'_>) -> Setup {
     let plan = &manifest.plan;
     Setup {
@@ -216,6 +229,7 @@ fn setup(manifest: &RunManifest, ran: &Ran<'_>) -> Setup {
         meshes: plan.meshes.clone(),
         loads: plan.loads.clone(),
         repeats: ran.groups.iter().map(|(_, blocks)| blocks).sum(),
+        blocks_of_load: blocks_of_load(ran),
         seed: plan.seed.to_string(),
         command: manifest.command.clone(),
         prices: plan.prices.clone(),

@@ -126,6 +126,9 @@ pub struct Setup {
     pub loads: Vec<Load>,
     /// Number of blocks.
     pub repeats: u32,
+    /// Number of blocks of each load that not every block has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub blocks_of_load: BTreeMap<String, u32>,
     /// Seed of the order of trials and of the arrivals. A string, because JSON
     /// readers lose integers past 2^53.
     pub seed: String,

@@ -75,7 +75,7 @@ pub(super) async fn deploy(
         _scratch: scratch,
     };
     let program = match has_sidecars(&trial.mesh) {
-        true => Some(program(local, &trial.mesh, at)?),
+        true => Some(program(local, &trial.mesh, plan.at_once.then_some(at))?),
         false => None,
     };
     if let Err(error) = start(local, &mut deployment, plan, trial, (dir, program)).await {
@@ -202,28 +202,27 @@ fn feature_services(deployment: &LocalDeployment, dir: &Path) -> Vec<Part> {
     deployment.features.services.iter().map(part).collect()
 }
 
-/// The program of the sidecars. Deployments that run at the same time do not share it: pages that more
-/// processes share would count less in the memory (PSS) of each, and two arms of a comparison may run the same
-/// program while the third does not.
-fn program(local: &Local, mesh: &Mesh, at: usize) -> Result<PathBuf, EnvironmentError> {
+/// The program of the sidecars. Of deployments that run at the same time, each has a copy: pages that more
+/// processes share count less in the memory (PSS) of each, and only some of them may run the same program.
+fn program(local: &Local, mesh: &Mesh, at: Option<usize>) -> Result<PathBuf, EnvironmentError> {
     let envoy = local.envoys.get(&mesh.settings.envoy).ok_or_else(|| {
         EnvironmentError::missing(
             "the environment was not prepared for Envoy",
             "call prepare with a plan that has this mesh",
         )
     })?;
-    let failed = || EnvironmentError::io(format!("copy {}", envoy.program.display()));
     // A script may read files beside it, and has no pages of its own.
-    if at == 0 || !is_binary(&envoy.program).map_err(failed())? {
+    let Some(at) = at.filter(|_| is_binary(&envoy.program).unwrap_or(false)) else {
         return Ok(envoy.program.clone());
-    }
+    };
     let key = local.envoys.keys().position(|k| *k == mesh.settings.envoy);
     let copy = local
         .scratch
         .path()
         .join(format!("envoy-{at}-{}", key.unwrap_or(0)));
     if !copy.exists() {
-        fs::copy(&envoy.program, &copy).map_err(failed())?;
+        let doing = format!("copy {}", envoy.program.display());
+        fs::copy(&envoy.program, &copy).map_err(EnvironmentError::io(doing))?;
     }
     Ok(copy)
 }
