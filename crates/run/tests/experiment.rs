@@ -46,6 +46,7 @@ fn graph() -> ServiceGraph {
             protocol: ServiceProtocol::Http,
             app: None,
             uses: vec![],
+            replicas: 1,
             concurrency: 0,
             endpoints: vec![],
         }],

@@ -209,21 +209,18 @@ impl Plan {
             .map(|load| load.own_time_ns())
             .fold(0, u64::saturating_add)
             .saturating_mul(self.meshes.len() as u64);
-        let services = |load: &Load| {
-            let workload = self.workload_of(load);
-            workload.graph.services.len() as u64 * u64::from(workload.instances)
-        };
-        let setup = |mesh: &Mesh, services: u64| match (self.environment, mesh.data_plane) {
+        let setup = |mesh: &Mesh, pods: u64| match (self.environment, mesh.data_plane) {
             (EnvironmentKind::Fake, _) => 0,
-            (EnvironmentKind::Local, DataPlaneKind::None) => TRIAL_NS + services * SERVICE_NS,
+            (EnvironmentKind::Local, DataPlaneKind::None) => TRIAL_NS + pods * SERVICE_NS,
             (EnvironmentKind::Kubernetes, DataPlaneKind::None) => CLUSTER_TRIAL_NS,
             (EnvironmentKind::Kubernetes, _) => CLUSTER_TRIAL_NS + CLUSTER_MESH_NS,
-            (EnvironmentKind::Local, _) => {
-                TRIAL_NS + services * SERVICE_NS + (services + 1) * SIDECAR_NS
-            }
+            (EnvironmentKind::Local, _) => TRIAL_NS + pods * SERVICE_NS + (pods + 1) * SIDECAR_NS,
         };
         let of_load = |load| {
-            let setups = self.meshes.iter().map(|m| setup(m, services(load)));
+            let setups = self
+                .meshes
+                .iter()
+                .map(|m| setup(m, self.workload_of(load).pods()));
             setups.fold(0, u64::saturating_add)
         };
         let setups = blocks.loads.iter().copied().map(of_load);
@@ -281,6 +278,22 @@ impl Workload {
     #[must_use]
     pub fn origins(&self) -> u64 {
         self.services_in_mix().len() as u64 * u64::from(self.instances)
+    }
+
+    /// Number of pods: every replica of every service of every instance.
+    #[must_use]
+    pub fn pods(&self) -> u64 {
+        let replicas = self.graph.services.iter().map(|s| u64::from(s.replicas));
+        replicas.sum::<u64>() * u64::from(self.instances)
+    }
+
+    /// Names of the services that can have replicas: other services call them, and the load does not.
+    pub(super) fn replicable(&self) -> BTreeSet<String> {
+        let services = self.graph.services.iter();
+        let called = services.flat_map(|s| self.graph.callees(&s.name));
+        let in_mix = self.services_in_mix();
+        let called = called.filter(|s| !in_mix.contains(s));
+        called.map(str::to_owned).collect()
     }
 
     fn mix_endpoints(&self) -> &[MixEndpoint] {

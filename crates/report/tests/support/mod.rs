@@ -64,6 +64,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         protocol,
         app: None,
         uses: Vec::new(),
+        replicas: 1,
         concurrency: 0,
         endpoints: Vec::new(),
     };

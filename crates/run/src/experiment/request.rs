@@ -122,10 +122,7 @@ mod tests {
             request_bytes,
             weight: 3,
         };
-        let target = Upstream {
-            connect: "127.0.0.1:1".into(),
-            authority: "a.b".into(),
-        };
+        let target = Upstream::new("127.0.0.1:1", "a.b");
         request(&service, &endpoint, &target)
     }
 
@@ -164,10 +161,7 @@ mod tests {
                 path: app.paths()[0].to_owned(),
                 ..graph.mixes[0].endpoints[0].clone()
             };
-            let target = Upstream {
-                connect: "127.0.0.1:1".into(),
-                authority: "a.b".into(),
-            };
+            let target = Upstream::new("127.0.0.1:1", "a.b");
             let url = request(service, &endpoint, &target).url;
             let expected = match service.name.as_str() {
                 "emoji" => "http://a.b/emojivoto.v1.EmojiService/ListAll",

@@ -284,6 +284,9 @@ fn sidecars(
 
 fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Path) -> Proxy {
     let callers = pod.callers.iter().map(|&i| &topology.pods[i].identity);
+    let mut callers: Vec<String> = callers.cloned().collect();
+    // The replicas of a caller have the same identity.
+    callers.dedup();
     let sides = Sides::of(mesh);
     let service = pod.service.as_ref().filter(|_| pod.has_inbound(sides));
     Proxy {
@@ -295,7 +298,7 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Pat
             listen: pod.inbound(),
             application: pod.application(),
             protocol: service.protocol,
-            callers: callers.cloned().collect(),
+            callers,
         }),
         tls: None,
         settings: mesh.settings.clone(),

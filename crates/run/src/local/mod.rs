@@ -8,6 +8,7 @@ mod calls;
 mod child;
 mod deploy;
 pub(crate) mod die;
+mod echo;
 mod feature;
 mod identity;
 pub mod probe;

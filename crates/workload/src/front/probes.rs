@@ -19,7 +19,8 @@ use crate::protocol::{Failure, Upstream};
 /// 200 when this service and all services that it calls are ready, otherwise 503.
 pub(super) const READY: &str = "/tare/ready";
 /// Returns the request as received, as JSON. `?via=emoji` forwards the request to that
-/// upstream, `?via=reviews,ratings` to an upstream of that upstream.
+/// upstream, `?via=reviews,ratings` to an upstream of that upstream, and `?via=emoji.1` to one replica,
+/// if the specification has the addresses of the replicas.
 pub(super) const HTTP_ECHO: &str = "/tare/echo";
 /// The standard health service, which corresponds to [`READY`].
 pub(super) const HEALTH: &str = "grpc.health.v1.Health";
@@ -108,6 +109,8 @@ pub(crate) async fn probe(upstream: &Upstream) -> Result<(), String> {
 struct ReceivedRequest {
     service: String,
     instance: String,
+    /// The address on which the server was told to listen.
+    listen: String,
     method: String,
     path: String,
     authority: String,
@@ -122,6 +125,7 @@ impl ReceivedRequest {
         Self {
             service: node.service.clone(),
             instance: node.instance.clone(),
+            listen: node.listen.clone(),
             method: request.method().to_string(),
             path: request.uri().path().to_owned(),
             authority: authority
@@ -163,8 +167,10 @@ async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes
         return Ok(serde_json::to_vec(&received).unwrap_or_default().into());
     }
     let (next, rest) = via.split_once(',').unwrap_or((via, ""));
-    let Some(upstream) = node.upstreams.get(next) else {
-        let known: Vec<&str> = node.upstreams.keys().map(String::as_str).collect();
+    let found = node.upstreams.get(next);
+    let Some(upstream) = found.or_else(|| node.replicas.get(next)) else {
+        let known = node.upstreams.keys().chain(node.replicas.keys());
+        let known: Vec<&str> = known.map(String::as_str).collect();
         let known = known.join(", ");
         let message = format!(
             "{} does not call {next:?}, expected one of: {known}",

@@ -32,10 +32,7 @@ pub(crate) async fn web(emoji: &Server, voting: &Server) -> Server {
     let mut web = spec("web");
     for (name, server) in [("emoji", emoji), ("voting", voting)] {
         let at = server.address().to_string();
-        let to = Upstream {
-            connect: at.clone(),
-            authority: at,
-        };
+        let to = Upstream::new(at.clone(), at);
         web.upstreams.insert(name.to_owned(), to);
     }
     Server::start(&web).await.unwrap().0
@@ -68,10 +65,8 @@ async fn the_echo_is_forwarded_to_upstreams_with_their_authority() {
     emoji.ready().await;
     voting.ready().await;
     for (name, server) in [("emoji", &emoji), ("voting", &voting)] {
-        let to = Upstream {
-            connect: server.address().to_string(),
-            authority: format!("{name}.emojivoto-7:8080"),
-        };
+        let authority = format!("{name}.emojivoto-7:8080");
+        let to = Upstream::new(server.address().to_string(), authority);
         web.upstreams.insert(name.to_owned(), to);
     }
     let (web, _) = Server::start(&web).await.unwrap();
