@@ -72,6 +72,7 @@ fn plan() -> Plan {
         streams: None,
         capacity: None,
         closed_loop: false,
+        think_ns: 0,
         overload: None,
     };
     Plan {

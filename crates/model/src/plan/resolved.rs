@@ -173,9 +173,16 @@ pub struct Load {
     /// request after the response to the previous one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_loop: bool,
+    /// Pause of a user of a closed loop between a response and the next request.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub think_ns: u64,
     /// A share of a capacity instead of a rate, with the times before and after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overload: Option<Overload>,
+}
+
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 impl Plan {

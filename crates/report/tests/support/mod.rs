@@ -90,6 +90,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         streams: None,
         capacity: None,
         closed_loop: false,
+        think_ns: 0,
         overload: None,
     };
     Plan {

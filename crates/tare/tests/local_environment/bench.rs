@@ -84,6 +84,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
             streams: None,
             capacity: None,
             closed_loop: false,
+            think_ns: 0,
             overload: None,
         }],
         repeats: 1,
