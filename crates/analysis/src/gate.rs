@@ -53,8 +53,8 @@ struct Found<'a, 'b> {
     trials: &'a [Trial<'b>],
 }
 
-/// The figures of the arms of one block.
-struct Arms {
+/// A figure in one block: of both runs of the reference, and of the candidate.
+struct BlockFigures {
     reference: f64,
     again: f64,
     candidate: f64,
@@ -66,18 +66,19 @@ impl Found<'_, '_> {
             .iter()
             .filter_map(|what| FIGURES.iter().find(|f| f.what == *what))
             .collect();
-        let arms: Vec<Vec<Arms>> = figures.iter().map(|f| self.arms(f)).collect();
+        let blocks: Vec<Vec<BlockFigures>> = figures.iter().map(|f| self.blocks(f)).collect();
         let grain = |figure: &Figure| match figure.unit {
             NS => 2.0 * HALF_BUCKET,
             _ => 0.0,
         };
         let margin = |figure: &Figure| self.plan.margins.of(figure.what);
-        let question = |(figure, arms): (&&Figure, &Vec<Arms>), logs: fn(&Arms) -> f64| Question {
-            logs: arms.iter().map(logs).collect(),
+        let question = |(figure, blocks): (&&Figure, &Vec<BlockFigures>),
+                        logs: fn(&BlockFigures) -> f64| Question {
+            logs: blocks.iter().map(logs).collect(),
             margin: margin(figure),
             grain: grain(figure),
         };
-        let pairs = || figures.iter().zip(&arms);
+        let pairs = || figures.iter().zip(&blocks);
         let compared: Vec<Question> = pairs().map(|p| question(p, candidate_log)).collect();
         let itself: Vec<Question> = pairs().map(|p| question(p, itself_log)).collect();
         let rule = Rule {
@@ -114,7 +115,7 @@ impl Found<'_, '_> {
         if let Some(reason) = self.failures() {
             return (Some(GateOutcome::Regressed), reason);
         }
-        // A machine on which the reference regresses against itself, in either direction, cannot tell.
+        // If the reference regresses against itself, in either direction, no alarm is credible.
         let reversed: Vec<Question> = itself
             .iter()
             .map(|q| Question {
@@ -125,8 +126,8 @@ impl Found<'_, '_> {
         for against_itself in [itself, &reversed] {
             if let Decision::Regressed { question, at } = rule.decide(against_itself, ended) {
                 let reason = format!(
-                    "after {at} blocks, {} of the reference differs from that of its own second run by more than \
-                     the margin: this machine changes too much to tell",
+                    "after {at} blocks, {} of the reference differs by more than the margin between its two runs: this \
+                     machine is too noisy for a decision",
                     name(&shown[question].what)
                 );
                 return (Some(GateOutcome::Inconclusive), reason);
@@ -208,7 +209,7 @@ impl Found<'_, '_> {
     }
 
     /// The figure in each block that has it for all three.
-    fn arms(&self, figure: &Figure) -> Vec<Arms> {
+    fn blocks(&self, figure: &Figure) -> Vec<BlockFigures> {
         let of = |mesh: &str, block: u32| {
             let mut used = self.trials.iter().filter(|t| {
                 let spec = &t.result.trial;
@@ -216,7 +217,7 @@ impl Found<'_, '_> {
             });
             used.next()
         };
-        let arms = |block: u32| {
+        let of_block = |block: u32| {
             let [reference, again, candidate] = [
                 of(REFERENCE, block)?,
                 of(AGAIN, block)?,
@@ -225,13 +226,13 @@ impl Found<'_, '_> {
             if !(figure.comparable(reference, again) && figure.comparable(reference, candidate)) {
                 return None;
             }
-            Some(Arms {
+            Some(BlockFigures {
                 reference: figure.value(reference)?,
                 again: figure.value(again)?,
                 candidate: figure.value(candidate)?,
             })
         };
-        (0..self.plan.repeats).filter_map(arms).collect()
+        (0..self.plan.repeats).filter_map(of_block).collect()
     }
 }
 
@@ -240,12 +241,12 @@ fn failed_share(trial: &Trial<'_>) -> f64 {
     load.map_or(0.0, |l| slo::failed_share(&l.result.counts))
 }
 
-fn candidate_log(arms: &Arms) -> f64 {
-    arms.candidate.ln() - f64::midpoint(arms.reference.ln(), arms.again.ln())
+fn candidate_log(of: &BlockFigures) -> f64 {
+    of.candidate.ln() - f64::midpoint(of.reference.ln(), of.again.ln())
 }
 
-fn itself_log(arms: &Arms) -> f64 {
-    (arms.again / arms.reference).ln()
+fn itself_log(of: &BlockFigures) -> f64 {
+    (of.again / of.reference).ln()
 }
 
 fn shown(figure: &Figure, compared: &Question, itself: &Question, rule: &Rule) -> GateQuestion {
@@ -300,7 +301,7 @@ fn unresolved(shown: &[GateQuestion]) -> String {
     };
     let open: Vec<String> = shown.iter().filter(open).map(words).collect();
     match open.is_empty() {
-        true => "the blocks of the budget do not decide it".to_owned(),
+        true => "the budget is too small for a decision".to_owned(),
         false => format!("not resolved: {}", open.join("; ")),
     }
 }

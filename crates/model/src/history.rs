@@ -15,17 +15,17 @@ pub struct HistoryEntry {
     pub id: String,
     /// When the runs began.
     pub at_unix_ns: u64,
-    /// What was weighed: a version or the name of a build.
+    /// The version or the name of the build that was weighed.
     pub build: String,
     /// Names of the plans.
     pub plan: String,
-    /// What the measurement depends on, but for the versions. Another value begins a new series.
+    /// Digest of the plan without its versions. Another value begins a new series.
     pub plan_key: String,
     /// The machine or cluster, in words.
     pub host: String,
     /// The same as a digest. Another value begins a new series.
     pub host_key: String,
-    /// Name of the variant that the others are divided by, in the same blocks.
+    /// Name of the baseline: the variant that the figures of the others are divided by, block by block.
     pub anchor: String,
     /// Programs under test, with their digests.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -57,10 +57,10 @@ pub struct HistoryFigure {
     pub load: String,
     /// Unit of `value`: `ns`, `bytes`, `rps`.
     pub unit: String,
-    /// The figure itself, a detail: it depends on the machine and on the day.
+    /// The figure itself. It depends on the machine and on the day.
     pub value: Option<f64>,
-    /// Logarithm of the ratio to the anchor. Absent for the anchor, and where that has no such figure; changes
-    /// of the latter are those of `value`.
+    /// Natural logarithm of the ratio to the anchor. Absent for the anchor, and if the anchor lacks the figure:
+    /// then changes are found in `value`.
     pub log_ratio: Option<f64>,
     /// Lower end of its interval.
     pub low: Option<f64>,
@@ -68,13 +68,12 @@ pub struct HistoryFigure {
     pub high: Option<f64>,
 }
 
-/// A figure of a variant over all entries of one plan on one host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HistorySeries {
-    /// `HistoryEntry::plan`.
+/// What the points of a series have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SeriesKey {
+    /// `HistoryEntry::plan_key`.
     pub plan: String,
-    /// `HistoryEntry::host`.
+    /// `HistoryEntry::host_key`.
     pub host: String,
     /// `HistoryVariant::name`.
     pub variant: String,
@@ -82,6 +81,17 @@ pub struct HistorySeries {
     pub what: String,
     /// `HistoryFigure::load`.
     pub load: String,
+    /// Unit of the points, if they are values; absent if they are ratios to the anchor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+}
+
+/// A figure of a variant over all entries of one plan on one host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HistorySeries {
+    /// What its points have in common.
+    #[serde(flatten)]
+    pub key: SeriesKey,
     /// The points, by time.
     pub points: Vec<HistoryPoint>,
     /// Where the level changes.
@@ -96,7 +106,7 @@ pub struct HistoryPoint {
     pub entry: String,
     /// `HistoryEntry::build`.
     pub build: String,
-    /// Logarithm of the ratio to the anchor, or of the value where there is no ratio.
+    /// Natural logarithm of the ratio to the anchor; without a ratio, of the value.
     pub log: f64,
     /// Lower end of its interval.
     pub low: Option<f64>,
@@ -118,10 +128,10 @@ pub struct HistoryChange {
     pub ratio: f64,
     /// Probability of so large a change by chance; absent for an outlier.
     pub p: Option<f64>,
-    /// What the file of annotations says about it.
+    /// The note of its annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Whether it was accepted, or is muted.
+    /// Whether its annotation accepts or mutes it.
     #[serde(default)]
     pub silent: bool,
 }
@@ -150,7 +160,7 @@ impl ChangeKind {
     }
 }
 
-/// What is known about a change: an item of `annotations.yaml` beside the entries.
+/// A remark on a change: an item of `annotations.yaml` beside the entries.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Annotation {
@@ -162,20 +172,20 @@ pub struct Annotation {
     /// The figure; all of them if absent.
     #[serde(default)]
     pub what: Option<String>,
-    /// What is known.
+    /// The cause of the change, or another remark.
     pub note: String,
-    /// The change is accepted, and is no alarm.
+    /// Whether the change is expected: it is shown, and raises no alarm.
     #[serde(default)]
     pub accepted: bool,
-    /// The change is no alarm before this day, as `2026-12-31`.
+    /// The change raises no alarm before this date, for example `2026-12-31`.
     #[serde(default)]
     pub muted_until: Option<String>,
 }
 
 impl Annotation {
-    /// Whether it is about this change.
+    /// Whether it concerns this change.
     #[must_use]
-    pub fn is_about(&self, build: &str, variant: &str, what: &str) -> bool {
+    pub fn concerns(&self, build: &str, variant: &str, what: &str) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|w| w == found);
         self.build == build && is(&self.variant, variant) && is(&self.what, what)

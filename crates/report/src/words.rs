@@ -6,8 +6,8 @@ use tare_analysis::{cores, disturbance, figures};
 use tare_model::plan::{CapacityOf, EnvironmentKind, Load};
 use tare_model::summary::path::{Decomposition, Part};
 use tare_model::summary::{
-    Cell, CellOverload, GateOutcome, GateResult, LimitCount, MeshComparison, MeshTrials, Outcome,
-    Outlier, QuantileSpread, Summary, TrialRow, TrialStatus,
+    Cell, CellOverload, LimitCount, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread,
+    Summary, TrialRow, TrialStatus,
 };
 use tare_model::verdict::Reason;
 use tare_model::worker::Plane;
@@ -104,33 +104,6 @@ pub(crate) fn overloads(summary: &Summary) -> Vec<(&'static str, Vec<MeshOverloa
 /// A share as a percentage without a sign: `4.2 %`.
 pub(crate) fn share(share: f64) -> String {
     format!("{} %", figures::significant(share * 100.0))
-}
-
-/// The meshes of a gate.
-pub(crate) fn gate_heading(gate: &GateResult) -> String {
-    format!("Gate: {} against {}", gate.candidate, gate.reference)
-}
-
-/// The outcome of a gate with its reason.
-pub(crate) fn gate_outcome(gate: &GateResult) -> String {
-    let outcome = gate.outcome.map_or("undecided", GateOutcome::words);
-    let mut chars = outcome.chars();
-    let first = chars.next().into_iter().flat_map(char::to_uppercase);
-    let outcome: String = first.chain(chars).collect();
-    format!("{outcome}: {}.", gate.reason)
-}
-
-/// How to read the figures of a gate.
-pub(crate) fn gate_reading(gate: &GateResult) -> String {
-    let looks: Vec<String> = gate.looks.iter().map(u32::to_string).collect();
-    format!(
-        "{} of at most {} blocks. Ratios are by block, to the mean of two runs of the reference, with 95 % \
-         intervals. Reference / itself: what this machine does to equal meshes. The gate is decided after {} \
-         blocks at stricter levels (docs/gate.md).",
-        gate.blocks,
-        gate.blocks_max,
-        looks.join(", ")
-    )
 }
 
 /// Returns how to read the figures of a load without a rate, in sentences.

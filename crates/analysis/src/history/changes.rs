@@ -1,15 +1,17 @@
 //! The series of a history, and where they change.
 
 use tare_model::history::{
-    Annotation, ChangeKind, HistoryChange, HistoryEntry, HistoryFigure, HistoryPoint, HistorySeries,
+    Annotation, ChangeKind, HistoryChange, HistoryEntry, HistoryFigure, HistoryPoint,
+    HistorySeries, SeriesKey,
 };
 use tare_model::plan::Margins;
 use tare_stats::changepoint::change_points;
+use tare_stats::order::median;
 
-/// Points before a change, and from it on, that show that it lasts.
+/// A change is lasting with at least this number of points before it, and from it on.
 const BEFORE: usize = 10;
 const AFTER: usize = 3;
-/// Fewest points of a series in which a single one can be far from all others.
+/// Fewest points of a series in which outliers are searched.
 const OUTLIER_MIN: usize = 5;
 /// How many robust deviations from the median make an outlier.
 ///
@@ -29,42 +31,37 @@ pub fn series(
 ) -> Vec<HistorySeries> {
     let mut sorted: Vec<&HistoryEntry> = entries.iter().collect();
     sorted.sort_by(|a, b| (a.at_unix_ns, &a.id).cmp(&(b.at_unix_ns, &b.id)));
-    let mut all: Vec<((&str, &str), HistorySeries)> = Vec::new();
+    let mut all: Vec<HistorySeries> = Vec::new();
     for entry in sorted {
         for variant in &entry.variants {
             for figure in &variant.figures {
                 let Some(point) = point(entry, figure) else {
                     continue;
                 };
-                let key = (entry.plan_key.as_str(), entry.host_key.as_str());
-                let found = all.iter_mut().find(|(k, s)| {
-                    *k == key
-                        && (&s.variant, &s.what, &s.load)
-                            == (&variant.name, &figure.what, &figure.load)
-                });
-                match found {
-                    Some((_, series)) => series.points.push(point),
-                    None => all.push((
+                let key = SeriesKey {
+                    plan: entry.plan_key.clone(),
+                    host: entry.host_key.clone(),
+                    variant: variant.name.clone(),
+                    what: figure.what.clone(),
+                    load: figure.load.clone(),
+                    unit: figure.log_ratio.is_none().then(|| figure.unit.clone()),
+                };
+                match all.iter_mut().find(|s| s.key == key) {
+                    Some(series) => series.points.push(point),
+                    None => all.push(HistorySeries {
                         key,
-                        HistorySeries {
-                            plan: entry.plan.clone(),
-                            host: entry.host.clone(),
-                            variant: variant.name.clone(),
-                            what: figure.what.clone(),
-                            load: figure.load.clone(),
-                            points: vec![point],
-                            changes: Vec::new(),
-                        },
-                    )),
+                        points: vec![point],
+                        changes: Vec::new(),
+                    }),
                 }
             }
         }
     }
-    let mut all: Vec<HistorySeries> = all.into_iter().map(|(_, series)| series).collect();
     for series in &mut all {
         series.changes = changes(series, margins);
         for change in &mut series.changes {
-            let about = |a: &&Annotation| a.is_about(&change.build, &series.variant, &series.what);
+            let about =
+                |a: &&Annotation| a.concerns(&change.build, &series.key.variant, &series.key.what);
             if let Some(annotation) = annotations.iter().find(about) {
                 change.note = Some(annotation.note.clone());
                 let muted = annotation.muted_until.as_deref();
@@ -92,7 +89,7 @@ fn point(entry: &HistoryEntry, figure: &HistoryFigure) -> Option<HistoryPoint> {
 
 fn changes(series: &HistorySeries, margins: &Margins) -> Vec<HistoryChange> {
     let logs: Vec<f64> = series.points.iter().map(|p| p.log).collect();
-    let size_min = margins.of(&series.what).ln_1p();
+    let size_min = margins.of(&series.key.what).ln_1p();
     let change = |at: usize, kind: ChangeKind, size: f64, p: Option<f64>| HistoryChange {
         entry: series.points[at].entry.clone(),
         build: series.points[at].build.clone(),
@@ -114,7 +111,7 @@ fn changes(series: &HistorySeries, margins: &Margins) -> Vec<HistoryChange> {
             true => ChangeKind::Lasting,
             false => ChangeKind::Recent,
         };
-        // An outlier at the edge of a series is no change of its level.
+        // A single outlier at the end of a series also splits it, but does not change its level.
         if lasts || found.iter().all(|(at, _)| *at != point.index) {
             let change = change(point.index, kind, point.size(), Some(point.p));
             found.push((point.index, change));
@@ -129,9 +126,10 @@ fn outliers(logs: &[f64], size_min: f64) -> Vec<(usize, f64)> {
     if logs.len() < OUTLIER_MIN {
         return Vec::new();
     }
-    let middle = median(logs.to_vec());
+    let middle = median(logs);
     let away = |log: &f64| log - middle;
-    let deviation = MAD_TO_DEVIATION * median(logs.iter().map(|l| away(l).abs()).collect());
+    let deviation =
+        MAD_TO_DEVIATION * median(&logs.iter().map(|l| away(l).abs()).collect::<Vec<_>>());
     let far: Vec<(usize, f64)> = logs
         .iter()
         .map(away)
@@ -144,14 +142,4 @@ fn outliers(logs: &[f64], size_min: f64) -> Vec<(usize, f64)> {
             .any(|(other, _)| other + 1 == *at || *other == at + 1)
     };
     far.iter().filter(alone).copied().collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    match n {
-        0 => 0.0,
-        n if n % 2 == 1 => values[n / 2],
-        n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
-    }
 }

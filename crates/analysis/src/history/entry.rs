@@ -3,6 +3,7 @@
 use tare_model::SCHEMA_VERSION;
 use tare_model::history::{HistoryEntry, HistoryFigure, HistoryVariant};
 use tare_model::layout::Fingerprint;
+use tare_model::mesh::name_and_version;
 use tare_model::summary::{Cell, Ratio, Summary};
 use tare_model::worker::Plane;
 
@@ -17,97 +18,66 @@ const KEPT: [&str; 7] = [
     "memory",
 ];
 
-/// What identifies an entry beside the runs.
+/// What identifies an entry, beside the results of its runs.
 #[derive(Debug, Clone)]
-pub struct PlanNames {
+pub struct EntryNames {
     /// Names of the plans.
     pub plan: String,
     /// `HistoryEntry::plan_key`.
     pub plan_key: String,
     /// `HistoryEntry::host_key`.
     pub host_key: String,
-    /// Name of the build; by default the versions of the meshes.
-    pub build: Option<String>,
+    /// `HistoryEntry::build`.
+    pub build: String,
     /// `HistoryEntry::id`.
     pub id: String,
     /// The directories of the runs.
     pub runs: Vec<String>,
 }
 
-/// The entry of these runs of one build on one host; `None` without runs.
-///
-/// # Errors
-/// What was found and expected, if the runs have no baseline in common, or a mesh in two versions.
-pub fn entry(summaries: &[&Summary], names: PlanNames) -> Result<Option<HistoryEntry>, String> {
-    let Some(first) = summaries.first() else {
-        return Ok(None);
-    };
-    let anchor = without_version(&first.baseline);
+/// The entry of these runs, which have the same baseline and one version of each mesh; `None` without runs.
+#[must_use]
+pub fn entry(summaries: &[Summary], names: EntryNames) -> Option<HistoryEntry> {
+    let first = summaries.first()?;
     let mut variants: Vec<HistoryVariant> = Vec::new();
-    let mut versions = Vec::new();
     for summary in summaries {
-        if without_version(&summary.baseline) != anchor {
-            let found = &summary.baseline;
-            return Err(format!(
-                "found the baseline {found}, expected {anchor} as in the first run"
-            ));
-        }
-        let meshes = summary.mesh_trials.iter().map(|m| m.mesh.as_str());
-        let meshes: Vec<&str> = meshes.collect();
-        for mesh in &meshes {
-            let name = without_version(mesh);
-            if meshes
-                .iter()
-                .any(|m| m != mesh && without_version(m) == name)
-            {
-                return Err(format!(
-                    "found {name} in two versions, expected one: an entry is about one build"
-                ));
-            }
-            versions.extend(version(mesh).map(str::to_owned));
+        for mesh in summary.mesh_trials.iter().map(|m| &m.mesh) {
+            let (name, _) = name_and_version(mesh);
             let figures = figures(summary, mesh);
             match variants.iter_mut().find(|v| v.name == name) {
                 Some(variant) => variant.figures.extend(figures),
-                None => variants.push(HistoryVariant { name, figures }),
+                None => variants.push(HistoryVariant {
+                    name: name.to_owned(),
+                    figures,
+                }),
             }
         }
     }
-    versions.sort();
-    versions.dedup();
-    let build = names.build.unwrap_or_else(|| match versions.as_slice() {
-        [] => "unnamed".to_owned(),
-        all => all.join(", "),
-    });
     let programs = summaries
         .iter()
         .flat_map(|s| s.fingerprint.programs.clone());
-    Ok(Some(HistoryEntry {
+    Some(HistoryEntry {
         schema_version: SCHEMA_VERSION,
         id: names.id,
         at_unix_ns: first.started_unix_ns,
-        build,
+        build: names.build,
         plan: names.plan,
         plan_key: names.plan_key,
         host: host(&first.fingerprint),
         host_key: names.host_key,
-        anchor,
+        anchor: name_and_version(&first.baseline).0.to_owned(),
         versions: programs.collect(),
         runs: names.runs,
         variants,
-    }))
+    })
 }
 
 fn host(fingerprint: &Fingerprint) -> String {
-    format!("{}, {} cores", fingerprint.cpu_model, fingerprint.cores)
-}
-
-/// `envoy/mtls` of `envoy/mtls@1.39.3`.
-fn without_version(mesh: &str) -> String {
-    mesh.split('@').next().unwrap_or(mesh).to_owned()
-}
-
-fn version(mesh: &str) -> Option<&str> {
-    mesh.split_once('@').map(|(_, version)| version)
+    let Fingerprint {
+        cpu_model, cores, ..
+    } = fingerprint;
+    let release = fingerprint.kernel.split(' ').next().unwrap_or_default();
+    format!("{cpu_model}, {cores} cores, Linux {release}")
 }
 
 fn figures(summary: &Summary, mesh: &str) -> Vec<HistoryFigure> {

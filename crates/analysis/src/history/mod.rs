@@ -4,4 +4,4 @@ mod changes;
 mod entry;
 
 pub use changes::series;
-pub use entry::{PlanNames, entry};
+pub use entry::{EntryNames, entry};

@@ -1,4 +1,4 @@
-//! Trials that run at the same time: what disturbs the machine disturbs all of them.
+//! Trials that run at the same time, so that noise of the machine affects all of them.
 //!
 //! Source: Bulej et al., "Duet Benchmarking: Improving Measurement Accuracy in the Cloud", ICPE 2020.
 

@@ -65,8 +65,8 @@ pub(super) struct PlanFile {
     /// How often a block that something outside the trials disturbed is run again, with the trials of
     /// all meshes, 0 to 3. Default: 1.
     pub(super) reruns: Field<Count<0, RERUNS_MAX>>,
-    /// Whether the trials of a block run at the same time, each at its own rate, so that what disturbs the
-    /// machine disturbs all of them. Default: false, one after the other.
+    /// Run the trials of a block at the same time, so that noise of the machine affects all of them. Default:
+    /// false, one after the other.
     pub(super) at_once: Field<bool>,
     /// Up to which share two figures count as the same. Default: 5% for the median, 10% for higher
     /// percentiles, 3% for CPU per request, 5% for memory.

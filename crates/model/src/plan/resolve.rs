@@ -13,7 +13,7 @@ use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::sweep::Sweep;
 use super::vary::{self, VariedLoads};
 use super::workload;
-use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls};
+use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls, name_and_version};
 use crate::source::{
     Count, Field, Line, List, Location, Name, Problems, SET, Short, Spanned, apply_set,
 };
@@ -390,10 +390,7 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
         Field::Given(mesh) => (mesh.value, mesh.location),
         _ => return None,
     };
-    let (plain, version) = match wanted.split_once('@') {
-        Some((plain, version)) => (plain, Some(version)),
-        None => (wanted.as_str(), None),
-    };
+    let (plain, version) = name_and_version(&wanted);
     let Some(mut mesh) = catalogue.get(plain) else {
         problems
             .add(location, format!("unknown mesh `{plain}`"))

@@ -17,7 +17,7 @@ pub struct GateResult {
     pub reason: String,
     /// The primary questions.
     pub questions: Vec<GateQuestion>,
-    /// Blocks with a figure of all arms.
+    /// Blocks in which the candidate and both runs of the reference have every figure.
     pub blocks: u32,
     /// Most blocks.
     pub blocks_max: u32,
@@ -33,7 +33,7 @@ pub enum GateOutcome {
     Regressed,
     /// Every figure is within its margin.
     Pass,
-    /// The blocks of the budget do not decide it.
+    /// The budget is too small for a decision on this machine.
     Inconclusive,
 }
 
@@ -63,8 +63,7 @@ pub struct GateQuestion {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// The reference's second run divided by its first, with the same interval: what this machine does to
-    /// equal meshes.
+    /// The reference's second run divided by its first: the noise of this machine.
     pub itself: f64,
     /// Lower end.
     pub itself_low: Option<f64>,

@@ -6,7 +6,7 @@ use tare_model::summary::Summary;
 
 use super::html::Html;
 use super::parts::{caption, close_table, figure, open_table, plain};
-use crate::words;
+use crate::{gate_words, words};
 
 /// Appends the result; nothing for a run without a gate.
 pub(super) fn first_screen(page: &mut Html, summary: &Summary) {
@@ -14,7 +14,7 @@ pub(super) fn first_screen(page: &mut Html, summary: &Summary) {
         return;
     };
     page.raw("<p class=\"lead\">")
-        .tag("b", &words::gate_outcome(gate))
+        .tag("b", &gate_words::outcome(gate))
         .raw("</p>\n");
     let columns = [
         "figure",
@@ -22,7 +22,7 @@ pub(super) fn first_screen(page: &mut Html, summary: &Summary) {
         "margin",
         "reference / itself",
     ];
-    let heading = words::gate_heading(gate);
+    let heading = gate_words::heading(gate);
     open_table(page, &heading, Some(&heading), &columns);
     for q in &gate.questions {
         page.raw("<tr><th scope=\"row\">")
@@ -34,7 +34,7 @@ pub(super) fn first_screen(page: &mut Html, summary: &Summary) {
         page.raw("</tr>\n");
     }
     close_table(page);
-    caption(page, &words::gate_reading(gate));
+    caption(page, &gate_words::reading(gate));
 }
 
 fn ratio(page: &mut Html, value: f64, ends: Option<(f64, f64)>) {

@@ -1,13 +1,13 @@
 //! The first screen: what was compared, the answers, one chart.
 
-use tare_model::summary::{GateOutcome, Summary, TrialStatus};
+use tare_model::summary::{Summary, TrialStatus};
 use tare_model::verdict::Grade;
 
 use super::html::Html;
 use super::parts::{badge, caption, colour_of, mesh_label, open_section};
 use super::{capacity, gate, price_list, sections, sweep};
 use crate::prices::{self, Shortened};
-use crate::words;
+use crate::{gate_words, words};
 
 pub(super) fn header(page: &mut Html, summary: &Summary) {
     page.raw("<header>\n<p class=\"brand\"><b>tare</b> ")
@@ -66,8 +66,11 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
 
 fn title(summary: &Summary) -> String {
     if let Some(gate) = &summary.gate {
-        let outcome = gate.outcome.map_or("undecided", GateOutcome::words);
-        return format!("{}: {outcome}", crate::words::gate_heading(gate));
+        return format!(
+            "{}: {}",
+            gate_words::heading(gate),
+            gate_words::verdict(gate)
+        );
     }
     if let Some(list) = &summary.price_list {
         let features = list.features.iter().filter(|f| !f.nothing).count();

@@ -1,12 +1,14 @@
 //! The page of a history: tables and timelines. It works without scripts.
 
-use tare_analysis::figures;
 use tare_model::history::{HistoryChange, HistoryEntry, HistoryPoint, HistorySeries};
 
-use super::document::STYLE;
+use super::document;
 use super::html::{Html, escape};
-use crate::terminal::history::{HistoryTable, change_words, share_words, tables, value_words};
+use crate::history::tables::{
+    HistoryTable, change_words, point_words, share_words, tables, value_words,
+};
 
+const TITLE: &str = "History of a mesh's cost";
 /// Size of a timeline in pixels, and the space around its points.
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 190.0;
@@ -21,15 +23,9 @@ pub fn render_history_page(
     notes: &[String],
 ) -> String {
     let mut page = Html::default();
-    page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-        .raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n")
-        .raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")
-        .raw("<meta name=\"color-scheme\" content=\"light dark\">\n")
-        .tag("title", "History of a mesh's cost")
-        .raw("\n<style>")
-        .raw(STYLE)
-        .raw("</style>\n</head>\n<body>\n<header>\n")
-        .tag("h1", "History of a mesh's cost")
+    document::head(&mut page, TITLE, "");
+    page.raw("<body>\n<header>\n")
+        .tag("h1", TITLE)
         .tag("p", &lead(entries, series))
         .raw("</header>\n<main>\n");
     for note in notes {
@@ -49,8 +45,8 @@ fn lead(entries: &[HistoryEntry], series: &[HistorySeries]) -> String {
         .map(|(s, c)| {
             format!(
                 "{} of {}, at {}",
-                s.what,
-                change_words(&s.variant, c),
+                s.key.what,
+                change_words(&s.key.variant, c),
                 c.build
             )
         })
@@ -64,14 +60,14 @@ fn lead(entries: &[HistoryEntry], series: &[HistorySeries]) -> String {
 
 fn section(page: &mut Html, table: &HistoryTable<'_>) {
     page.raw("<section>\n").tag("h2", &table.title).raw("\n");
-    for series in table.series.iter().filter(|s| s.variant != table.anchor) {
-        let over = match series.points.iter().any(|p| p.low.is_some())
-            || table.rows.iter().any(has_ratio)
-        {
-            true => format!("{} divided by {}", series.variant, table.anchor),
-            false => series.variant.clone(),
+    let shown = |s: &&&HistorySeries| s.key.variant != table.anchor;
+    for series in table.series.iter().filter(shown) {
+        let variant = &series.key.variant;
+        let caption = match series.key.unit {
+            Some(_) => variant.clone(),
+            None => format!("{variant} / {}", table.anchor),
         };
-        page.raw("<figure>\n").tag("figcaption", &over).raw("\n");
+        page.raw("<figure>\n").tag("figcaption", &caption).raw("\n");
         timeline(page, series);
         page.raw("</figure>\n");
     }
@@ -102,15 +98,6 @@ fn section(page: &mut Html, table: &HistoryTable<'_>) {
     page.raw("</tbody>\n</table></div>\n</section>\n");
 }
 
-fn has_ratio(
-    row: &(
-        &HistoryEntry,
-        Vec<Option<&tare_model::history::HistoryFigure>>,
-    ),
-) -> bool {
-    row.1.iter().flatten().any(|f| f.log_ratio.is_some())
-}
-
 /// A series over its entries: points with their intervals, and a line where the level changes.
 fn timeline(page: &mut Html, series: &HistorySeries) {
     let ends = |p: &HistoryPoint| [Some(p.log), p.low, p.high];
@@ -122,7 +109,10 @@ fn timeline(page: &mut Html, series: &HistorySeries) {
     let x = |i: usize| LEFT + step * i as f64;
     page.raw(&format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"mesh-1\" aria-label=\"{}\">\n",
-        escape(&format!("{} of {} by build", series.what, series.variant))
+        escape(&format!(
+            "{} of {} by build",
+            series.key.what, series.key.variant
+        ))
     ));
     for log in [low, f64::midpoint(low, high), high] {
         page.raw(&format!(
@@ -131,12 +121,12 @@ fn timeline(page: &mut Html, series: &HistorySeries) {
             y(log),
             LEFT - 8.0,
             y(log) + 4.0,
-            escape(&tick(series, log))
+            escape(&point_words(series, log))
         ));
     }
     for change in &series.changes {
         if let Some(at) = series.points.iter().position(|p| p.entry == change.entry) {
-            mark(page, change, x(at), &series.variant);
+            mark(page, change, x(at), &series.key.variant);
         }
     }
     let path: Vec<String> = (0..series.points.len())
@@ -159,7 +149,7 @@ fn timeline(page: &mut Html, series: &HistorySeries) {
             "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"var(--c)\"><title>{}</title></circle>\n",
             x(i),
             y(point.log),
-            escape(&format!("{}: {}", point.build, tick(series, point.log)))
+            escape(&format!("{}: {}", point.build, point_words(series, point.log)))
         ));
     }
     for i in [0, series.points.len() - 1] {
@@ -186,13 +176,4 @@ fn mark(page: &mut Html, change: &HistoryChange, x: f64, variant: &str) {
         HEIGHT - AROUND,
         escape(&change_words(variant, change))
     ));
-}
-
-/// The ratio in percent; a value without a ratio as itself.
-fn tick(series: &HistorySeries, log: f64) -> String {
-    match series.what.as_str() {
-        "memory" if log > 10.0 => figures::bytes(log.exp()),
-        "proxy_cpu" if log > 5.0 => figures::nanoseconds(log.exp()),
-        _ => format!("{} %", figures::significant(log.exp() * 100.0)),
-    }
 }

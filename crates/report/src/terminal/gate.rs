@@ -7,7 +7,7 @@ use tare_analysis::gate::name;
 use tare_model::summary::{GateOutcome, GateQuestion, Summary};
 
 use super::output::{BOLD, DIM, GREEN, Output, PLAIN, RED, YELLOW};
-use crate::words;
+use crate::{gate_words, words};
 
 /// Appends the result; nothing for a run without a gate.
 pub(super) fn write(out: &mut Output, summary: &Summary) {
@@ -19,8 +19,8 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
         Some(GateOutcome::Pass) => GREEN,
         Some(GateOutcome::Inconclusive) | None => YELLOW,
     };
-    out.wrapped(BOLD, &words::gate_heading(gate), "", "  ");
-    out.wrapped(colour, &words::gate_outcome(gate), "", "  ");
+    out.wrapped(BOLD, &gate_words::heading(gate), "", "  ");
+    out.wrapped(colour, &gate_words::outcome(gate), "", "  ");
     out.line("");
     let head = format!(
         "{:<22}{:>24}{:>9}  {:<24}",
@@ -37,7 +37,7 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
         );
         out.line(&line);
     }
-    out.wrapped(PLAIN, &words::gate_reading(gate), "", "");
+    out.wrapped(PLAIN, &gate_words::reading(gate), "", "");
     out.line("");
 }
 
@@ -57,13 +57,13 @@ pub fn render_gate_markdown(summary: &Summary) -> Option<String> {
     let _ = writeln!(
         out,
         "### tare gate: {}\n\n{}\n",
-        gate.outcome.map_or("undecided", GateOutcome::words),
-        super::markdown::escaped(&words::gate_heading(gate))
+        gate_words::verdict(gate),
+        super::markdown::escaped(&gate_words::heading(gate))
     );
     let _ = writeln!(
         out,
         "**{}**\n",
-        super::markdown::escaped(&words::gate_outcome(gate))
+        super::markdown::escaped(&gate_words::outcome(gate))
     );
     let _ = writeln!(
         out,
@@ -82,7 +82,7 @@ pub fn render_gate_markdown(summary: &Summary) -> Option<String> {
     let _ = writeln!(
         out,
         "\n{}",
-        super::markdown::escaped(&words::gate_reading(gate))
+        super::markdown::escaped(&gate_words::reading(gate))
     );
     Some(out)
 }
@@ -96,13 +96,13 @@ pub fn render_gate_junit(summary: &Summary) -> Option<String> {
     let failures = usize::from(regressed);
     let skipped = usize::from(gate.outcome != Some(GateOutcome::Pass) && !regressed);
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let suite = xml(&words::gate_heading(gate));
+    let suite = xml(&gate_words::heading(gate));
     let _ = writeln!(
         out,
         "<testsuite name=\"tare gate\" tests=\"1\" failures=\"{failures}\" skipped=\"{skipped}\">"
     );
     let _ = writeln!(out, "  <testcase classname=\"tare.gate\" name=\"{suite}\">");
-    let reason = xml(&words::gate_outcome(gate));
+    let reason = xml(&gate_words::outcome(gate));
     match gate.outcome {
         Some(GateOutcome::Pass) => {}
         Some(GateOutcome::Regressed) => {

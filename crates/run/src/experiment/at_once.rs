@@ -1,4 +1,4 @@
-//! A block whose trials run at the same time: what disturbs the machine disturbs all of them.
+//! A block whose trials run at the same time, so that noise of the machine affects all of them.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -7,16 +7,18 @@ use futures_util::future::try_join_all;
 use tare_model::load::{Arrivals, LoadSpec, Mode, Trace};
 use tare_model::plan::Plan;
 use tare_model::rng::Rng;
-use tare_model::trial::{EventKind, Resources, TrialSpec};
+use tare_model::trial::{Resources, TrialSpec};
+use tare_model::worker::Plane;
 use tokio::sync::watch;
 
 use super::error::RunError;
-use super::measurement::{Findings, Measurement, stopped};
+use super::findings::Findings;
+use super::measurement::{Measurement, stopped};
 use super::request::load_spec;
-use super::trial::{TrialEnd, finish};
+use super::trial::{TrialEnd, finish, prove_after, prove_before};
 use super::updates::{Observer, Stage, Update};
-use crate::environment::{Environment, EnvironmentError, Phase};
-use crate::now::{event, unix_ns};
+use crate::environment::{Environment, EnvironmentError};
+use crate::now::unix_ns;
 use crate::store::{RunDir, TrialWriter};
 
 /// Time to start the generators and agents, before the first request: in all, and for each trial.
@@ -36,26 +38,13 @@ pub(super) struct BlockAtOnce<'a> {
 }
 
 /// A trial of the block.
-struct Arm<'a, D> {
+struct RunningTrial<'a, D> {
     spec: &'a TrialSpec,
     writer: TrialWriter,
     started_unix_ns: u64,
     findings: Findings,
     deployment: Option<D>,
     measurement: Option<Measurement>,
-}
-
-impl<D> Arm<'_, D> {
-    fn failed(&mut self, error: &EnvironmentError) {
-        let found = error.to_string();
-        let event = event(EventKind::NotStarted, "", &found);
-        self.findings.events.push(event);
-        self.findings.failure = Some(found);
-    }
-
-    fn runs(&self) -> bool {
-        self.deployment.is_some() && self.findings.failure.is_none()
-    }
 }
 
 /// One observer for the trials of a block.
@@ -74,34 +63,35 @@ impl BlockAtOnce<'_> {
         environment: &mut E,
         specs: &[TrialSpec],
     ) -> Result<Vec<TrialEnd>, RunError> {
-        let mut arms = Vec::new();
-        let measured = self.measure(environment, specs, &mut arms).await;
+        let mut trials = Vec::new();
+        let measured = self.measure(environment, specs, &mut trials).await;
         self.observer.update(Update::Stage(Stage::TearDown));
-        for arm in &mut arms {
-            arm.measurement = None;
-            if let Some(deployment) = arm.deployment.take() {
+        for trial in &mut trials {
+            trial.measurement = None;
+            if let Some(deployment) = trial.deployment.take() {
                 let events = environment.teardown(deployment).await;
-                arm.findings.events.extend(events);
+                trial.findings.events.extend(events);
             }
         }
         measured?;
-        if *self.stop.borrow() {
+        if trials.iter().any(|t| t.findings.interrupted) {
             return Ok(vec![TrialEnd::Interrupted]);
         }
-        not_foreign(
-            arms.iter_mut()
-                .filter_map(|a| a.findings.resources.as_mut()),
+        leave_out_each_other(
+            trials
+                .iter_mut()
+                .filter_map(|t| t.findings.resources.as_mut()),
         );
-        let end = |arm: Arm<'_, E::Deployment>| {
+        let end = |trial: RunningTrial<'_, E::Deployment>| {
             finish(
-                arm.spec,
+                trial.spec,
                 self.observer,
-                arm.writer,
-                arm.started_unix_ns,
-                arm.findings,
+                trial.writer,
+                trial.started_unix_ns,
+                trial.findings,
             )
         };
-        arms.into_iter().map(end).collect()
+        trials.into_iter().map(end).collect()
     }
 
     /// Deploys and proves all trials, runs their loads, and proves them again. Returns early if the run is
@@ -110,107 +100,113 @@ impl BlockAtOnce<'_> {
         &mut self,
         environment: &mut E,
         specs: &'s [TrialSpec],
-        arms: &mut Vec<Arm<'s, E::Deployment>>,
+        trials: &mut Vec<RunningTrial<'s, E::Deployment>>,
     ) -> Result<(), RunError> {
         for spec in specs {
-            let (done, planned) = self.progress;
-            self.observer.update(Update::Started {
-                trial: spec,
-                done,
-                planned,
-            });
-            self.observer.update(Update::Stage(Stage::Deploy));
-            let mut arm = self.deploy(environment, spec).await?;
-            self.observer.update(Update::Stage(Stage::Prove));
-            prove(environment, &mut arm, Phase::Before, self.stop).await;
-            arms.push(arm);
-            if *self.stop.borrow() {
+            let trial = self.deploy(environment, spec).await?;
+            let interrupted = trial.findings.interrupted;
+            trials.push(trial);
+            if interrupted {
                 return Ok(());
             }
         }
-        self.load(environment, arms).await?;
-        for arm in arms.iter_mut().filter(|a| a.runs()) {
-            let load = arm.findings.load.as_ref();
-            let load_sent = load.map_or(0, |l| l.service_time_ns.count);
-            prove(environment, arm, Phase::After { load_sent }, self.stop).await;
+        self.load(environment, trials).await?;
+        for trial in trials.iter_mut() {
+            let findings = &mut trial.findings;
+            if let Some(deployment) = &mut trial.deployment
+                && !findings.interrupted
+                && findings.failure.is_none()
+            {
+                let load = findings.load.as_ref();
+                let load_sent = load.map_or(0, |l| l.service_time_ns.count);
+                prove_after(environment, deployment, load_sent, findings).await;
+            }
         }
         Ok(())
     }
 
+    /// Deploys a trial, and proves its mesh.
     async fn deploy<'s, E: Environment>(
         &mut self,
         environment: &mut E,
         spec: &'s TrialSpec,
-    ) -> Result<Arm<'s, E::Deployment>, RunError> {
-        let writer = self.run.begin(spec)?;
-        let dir = writer.path().to_owned();
-        let mut arm = Arm {
+    ) -> Result<RunningTrial<'s, E::Deployment>, RunError> {
+        let (done, planned) = self.progress;
+        self.observer.update(Update::Started {
+            trial: spec,
+            done,
+            planned,
+        });
+        self.observer.update(Update::Stage(Stage::Deploy));
+        let mut trial = RunningTrial {
             spec,
-            writer,
+            writer: self.run.begin(spec)?,
             started_unix_ns: unix_ns(),
             findings: Findings::default(),
             deployment: None,
             measurement: None,
         };
+        let findings = &mut trial.findings;
         let deployed = tokio::select! {
             biased;
-            () = stopped(self.stop) => return Ok(arm),
-            deployed = environment.deploy(self.plan, spec, &dir) => deployed,
+            () = stopped(self.stop) => { findings.interrupted = true; return Ok(trial); }
+            deployed = environment.deploy(self.plan, spec, trial.writer.path()) => deployed,
         };
         match deployed {
-            Ok(deployment) => arm.deployment = Some(deployment),
+            Ok(deployment) => {
+                let deployment = trial.deployment.insert(deployment);
+                self.observer.update(Update::Stage(Stage::Prove));
+                prove_before(environment, deployment, self.stop, findings).await;
+            }
             Err(error @ EnvironmentError::Missing { .. }) => return Err(error.into()),
-            Err(error) => arm.failed(&error),
+            Err(error) => findings.failed(&error),
         }
-        Ok(arm)
+        Ok(trial)
     }
 
-    /// Runs the generators and agents of all trials, whose windows are the same.
+    /// Runs the generators and agents of all trials that have not failed. Their windows are the same.
     async fn load<E: Environment>(
         &mut self,
         environment: &mut E,
-        arms: &mut [Arm<'_, E::Deployment>],
+        trials: &mut [RunningTrial<'_, E::Deployment>],
     ) -> Result<(), RunError> {
-        let running = arms.iter().filter(|a| a.runs()).count() as u32;
-        let start_unix_ns = unix_ns() + (LEAD + running * LEAD_EACH).as_nanos() as u64;
-        let arms_count = arms.len() as u64;
-        for (i, arm) in arms.iter_mut().enumerate() {
-            if arm.findings.failure.is_some() {
-                continue;
-            }
-            let Some(deployment) = &mut arm.deployment else {
-                continue;
-            };
-            let mut spec = LoadSpec {
-                start_unix_ns: Some(start_unix_ns),
-                ..load_spec(self.plan, arm.spec, deployment)
-            };
-            apart(&mut spec, i as u64, arms_count);
-            let started =
-                Measurement::start(spec, self.observer, environment, deployment, &arm.writer);
-            arm.measurement = Some(started.await?);
-        }
-        for arm in arms.iter_mut() {
-            if let (Some(measurement), Some(deployment)) =
-                (&mut arm.measurement, &mut arm.deployment)
+        let count = trials.len() as u32;
+        let start_unix_ns = unix_ns() + (LEAD + count * LEAD_EACH).as_nanos() as u64;
+        for (i, trial) in trials.iter_mut().enumerate() {
+            if let Some(deployment) = &mut trial.deployment
+                && trial.findings.failure.is_none()
             {
-                let (writer, findings) = (&mut arm.writer, &mut arm.findings);
+                let mut spec = LoadSpec {
+                    start_unix_ns: Some(start_unix_ns),
+                    ..load_spec(self.plan, trial.spec, deployment)
+                };
+                move_arrivals(&mut spec, i as u64, u64::from(count));
+                let (observer, writer) = (&mut *self.observer, &trial.writer);
+                let started = Measurement::start(spec, observer, environment, deployment, writer);
+                trial.measurement = Some(started.await?);
+            }
+        }
+        for trial in trials.iter_mut() {
+            if let (Some(measurement), Some(deployment)) =
+                (&mut trial.measurement, &mut trial.deployment)
+            {
+                let (writer, findings) = (&mut trial.writer, &mut trial.findings);
                 let (observer, stop) = (&mut *self.observer, &mut *self.stop);
                 measurement
-                    .arm(observer, stop, environment, deployment, writer, findings)
+                    .until_armed(observer, stop, environment, deployment, writer, findings)
                     .await?;
             }
         }
         let observer = RefCell::new(&mut *self.observer);
-        let follow = arms.iter_mut().map(|arm| {
+        let follow = trials.iter_mut().map(|trial| {
             let (mut shared, mut stop) = (Shared(&observer), self.stop.clone());
             async move {
                 let (Some(measurement), Some(deployment)) =
-                    (&mut arm.measurement, &mut arm.deployment)
+                    (&mut trial.measurement, &mut trial.deployment)
                 else {
                     return Ok(());
                 };
-                let (writer, findings) = (&mut arm.writer, &mut arm.findings);
+                let (writer, findings) = (&mut trial.writer, &mut trial.findings);
                 measurement
                     .follow(&mut shared, &mut stop, deployment, writer, findings)
                     .await
@@ -218,32 +214,24 @@ impl BlockAtOnce<'_> {
         });
         try_join_all(follow).await?;
         let cores = self.run.manifest().fingerprint.cores;
-        for arm in arms.iter_mut() {
-            let (Some(measurement), Some(deployment)) =
-                (arm.measurement.take(), &mut arm.deployment)
-            else {
-                continue;
-            };
-            if let Some(log) = measurement.stream.hlog() {
-                arm.writer.hlog(log.as_bytes())?;
+        for trial in trials.iter_mut().filter(|t| !t.findings.interrupted) {
+            if let (Some(measurement), Some(deployment)) =
+                (trial.measurement.take(), &mut trial.deployment)
+            {
+                let (writer, findings) = (&trial.writer, &mut trial.findings);
+                measurement
+                    .keep(environment, deployment, writer, cores, findings)
+                    .await?;
             }
-            let findings = &mut arm.findings;
-            let calls = measurement
-                .collect_calls(environment, deployment, findings)
-                .await;
-            if let Some(calls) = calls {
-                arm.writer.calls(&calls)?;
-            }
-            measurement.conclude(cores, findings);
         }
         Ok(())
     }
 }
 
-/// Moves the arrivals of trial `i` of `count`. All of them have the same arrivals in their windows, but requests
-/// at the same instant would wait for each other: random arrivals are moved around the window, by its `i`-th part,
-/// and even ones within the time between two of them.
-fn apart(spec: &mut LoadSpec, i: u64, count: u64) {
+/// Moves the arrivals of trial `i` of `count`. The trials have the same arrivals, but requests at the same
+/// instant would wait for each other. So random arrivals are moved around the window by `i / count` of its length,
+/// and constant ones by `i / count` of the time between two of them.
+fn move_arrivals(spec: &mut LoadSpec, i: u64, count: u64) {
     let Mode::Open { rate_rps, arrivals } = &mut spec.mode else {
         return;
     };
@@ -262,19 +250,20 @@ fn apart(spec: &mut LoadSpec, i: u64, count: u64) {
         }
         instants.push((at_ns as u64 + spec.duration_ns * i / count) % spec.duration_ns);
     }
-    // Without any arrival, the generator's own are as good.
+    // A window without arrivals keeps its process.
     if let Ok(trace) = Trace::new(instants) {
         *arrivals = Arrivals::Trace(trace);
         *rate_rps = arrivals.own_rate_rps(spec.duration_ns).unwrap_or(*rate_rps);
     }
 }
 
-/// The other trials of the block are no foreign processes.
-fn not_foreign<'a>(resources: impl Iterator<Item = &'a mut Resources>) {
+/// Removes the CPU time of the other trials of the block from that of foreign processes. Tare itself is a process
+/// of every trial.
+fn leave_out_each_other<'a>(resources: impl Iterator<Item = &'a mut Resources>) {
     let all: Vec<&mut Resources> = resources.collect();
     let own = |r: &Resources| {
-        let processes = r.processes.iter().map(|p| p.cpu_cores);
-        processes.sum::<f64>() + r.sampling_cores
+        let processes = r.processes.iter().filter(|p| p.plane != Plane::Tare);
+        processes.map(|p| p.cpu_cores).sum::<f64>() + r.sampling_cores
     };
     let together: f64 = all.iter().map(|r| own(r)).sum();
     for resources in all {
@@ -284,35 +273,12 @@ fn not_foreign<'a>(resources: impl Iterator<Item = &'a mut Resources>) {
     }
 }
 
-async fn prove<E: Environment>(
-    environment: &mut E,
-    arm: &mut Arm<'_, E::Deployment>,
-    phase: Phase,
-    stop: &mut watch::Receiver<bool>,
-) {
-    let Some(deployment) = &mut arm.deployment else {
-        return;
-    };
-    let proven = tokio::select! {
-        biased;
-        () = stopped(stop) => return,
-        proven = environment.prove(deployment, phase) => proven,
-    };
-    match (proven, phase) {
-        (Ok(proofs), Phase::Before) => {
-            if let Some(broken) = proofs.iter().find(|p| !p.holds) {
-                arm.findings.failure = Some(format!("proof failed: {broken}"));
-            }
-            arm.findings.proofs = proofs;
-        }
-        (Ok(proofs), Phase::After { .. }) => arm.findings.proofs.extend(proofs),
-        (Err(error), Phase::Before) => arm.failed(&error),
-        (Err(error), Phase::After { .. }) => arm.findings.incomplete.push(error.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use tare_model::trial::{MachineUse, MemoryKind, ProcessUse};
+
     use super::*;
 
     fn instants(i: u64, arrivals: Arrivals) -> (Vec<u64>, Option<u64>) {
@@ -325,7 +291,7 @@ mod tests {
             start_unix_ns: Some(1_000),
             ..LoadSpec::new(Vec::new(), mode, 10_000_000_000)
         };
-        apart(&mut spec, i, 4);
+        move_arrivals(&mut spec, i, 4);
         let instants = match spec.mode {
             Mode::Open {
                 arrivals: Arrivals::Trace(trace),
@@ -354,6 +320,45 @@ mod tests {
         assert_eq!(
             instants(3, Arrivals::Constant),
             (Vec::new(), Some(15_001_000))
+        );
+    }
+
+    #[test]
+    fn the_other_trials_of_a_block_are_not_foreign() {
+        let process = |plane, cpu_cores| ProcessUse {
+            name: String::new(),
+            plane,
+            cpu_cores,
+            cpu_cores_max: cpu_cores,
+            run_queue_delay_ns: None,
+            counters: None,
+            memory_mean_bytes: 0.0,
+            memory_max_bytes: 0,
+            memory_kind: MemoryKind::Pss,
+            rss_mean_bytes: 0.0,
+            gone_at_ns: None,
+        };
+        // Two trials, 0.3 and 0.5 cores with their agents, beside tare with 0.1 and foreign processes with 0.2.
+        let trial = |own: f64, others: f64| Resources {
+            window_ns: 1,
+            processes: vec![
+                process(Plane::Application, own - 0.01),
+                process(Plane::Tare, 0.1),
+            ],
+            planes: BTreeMap::new(),
+            machine: MachineUse {
+                other_cores: others + 0.2,
+                ..MachineUse::default()
+            },
+            sampling_cores: 0.01,
+            kubelet_age_ns_max: None,
+        };
+        let mut both = [trial(0.3, 0.5), trial(0.5, 0.3)];
+        leave_out_each_other(both.iter_mut());
+        let foreign = both.map(|r| r.machine.other_cores);
+        assert!(
+            foreign.iter().all(|cores| (cores - 0.2).abs() < 1e-12),
+            "{foreign:?}"
         );
     }
 }

@@ -6,21 +6,18 @@ use std::time::Duration;
 use tare_analysis::overload::Seconds;
 use tare_analysis::{AgentStream, LoadStream};
 use tare_model::calls::TrialCalls;
-use tare_model::capacity::Capacity;
-use tare_model::load::{LoadResult, LoadSpec};
-use tare_model::overload::OverloadResult;
+use tare_model::load::LoadSpec;
 use tare_model::record::{AgentRecord, LoadRecord};
-use tare_model::trial::{Event, EventKind, Proof, Resources};
-use tare_model::verdict::Finding;
 use tare_model::worker::AgentSpec;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval};
 
 use super::error::RunError;
+use super::findings::Findings;
 use super::live::LiveCpu;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Deployed, Environment, Worker, WorkerSpec};
-use crate::now::{event, unix_ns};
+use crate::now::unix_ns;
 use crate::store::{StoreError, TrialWriter};
 
 /// How long after its planned end a worker may run before it counts as hung.
@@ -29,51 +26,6 @@ const OVERDUE: Duration = Duration::from_secs(10);
 const EXIT_CHECK: Duration = Duration::from_millis(250);
 /// Minimum share of the window that the samples of CPU and memory must cover.
 const WINDOW_SAMPLED_MIN: f64 = 0.95;
-
-/// The results of a trial so far.
-#[derive(Default)]
-pub(super) struct Findings {
-    pub(super) load: Option<LoadResult>,
-    pub(super) capacity: Option<Capacity>,
-    pub(super) overload: Option<OverloadResult>,
-    pub(super) resources: Option<Resources>,
-    pub(super) idle: Option<Resources>,
-    pub(super) proofs: Vec<Proof>,
-    pub(super) events: Vec<Event>,
-    pub(super) incomplete: Vec<String>,
-    /// Further findings for the verdict.
-    pub(super) verdict: Vec<Finding>,
-    pub(super) failure: Option<String>,
-    pub(super) interrupted: bool,
-}
-
-impl Findings {
-    fn lost(&mut self, what: String) {
-        self.incomplete.push(what);
-    }
-
-    fn unsampled(&mut self, what: String) {
-        self.events.push(event(EventKind::NotSampled, "", what));
-    }
-
-    fn untimed(&mut self, what: String) {
-        self.events.push(event(EventKind::CallsMissing, "", what));
-    }
-
-    /// Returns the proofs and the missing data as events.
-    pub(super) fn remarks(&self) -> Vec<Event> {
-        let proof = |p: &Proof| {
-            let kind = match p.holds {
-                true => EventKind::Proved,
-                false => EventKind::NotProved,
-            };
-            event(kind, &p.claim, format!("observed: {}", p.seen))
-        };
-        let lost = |what: &String| event(EventKind::Incomplete, "", what);
-        let proofs = self.proofs.iter().map(proof);
-        proofs.chain(self.incomplete.iter().map(lost)).collect()
-    }
-}
 
 /// Receives the records of both workers, line by line.
 pub(super) trait Sink {
@@ -159,14 +111,14 @@ impl Measurement {
         writer: &mut impl Sink,
         findings: &mut Findings,
     ) -> Result<(), RunError> {
-        self.arm(observer, stop, environment, deployment, writer, findings)
+        self.until_armed(observer, stop, environment, deployment, writer, findings)
             .await?;
         self.follow(observer, stop, deployment, writer, findings)
             .await
     }
 
     /// Reads the records of the generator until its window is known, and starts the agent.
-    pub(super) async fn arm<E: Environment>(
+    pub(super) async fn until_armed<E: Environment>(
         &mut self,
         observer: &mut dyn Observer,
         stop: &mut watch::Receiver<bool>,
@@ -321,8 +273,27 @@ impl Measurement {
         }
     }
 
+    /// Writes what is kept beside the records, and reduces the records.
+    pub(super) async fn keep<E: Environment>(
+        self,
+        environment: &mut E,
+        deployment: &mut E::Deployment,
+        writer: &TrialWriter,
+        cores: u32,
+        findings: &mut Findings,
+    ) -> Result<(), RunError> {
+        if let Some(log) = self.stream.hlog() {
+            writer.hlog(log.as_bytes())?;
+        }
+        if let Some(calls) = self.collect_calls(environment, deployment, findings).await {
+            writer.calls(&calls)?;
+        }
+        self.conclude(cores, findings);
+        Ok(())
+    }
+
     /// Collects the calls of the window, if the services timed them.
-    pub(super) async fn collect_calls<E: Environment>(
+    async fn collect_calls<E: Environment>(
         &self,
         environment: &mut E,
         deployment: &mut E::Deployment,

@@ -4,6 +4,7 @@
 mod at_once;
 mod capacity;
 mod error;
+mod findings;
 mod idle;
 mod live;
 mod measurement;

@@ -85,7 +85,7 @@ pub fn missing(run: &RunDir) -> u32 {
     let mut missing = 0;
     for blocks in plan.block_groups() {
         for block in blocks.range.clone() {
-            if stopping::narrow_enough(run, &blocks, block).is_some() {
+            if stopping::enough(run, &blocks, block).is_some() {
                 break;
             }
             let order = block_order(plan, block, 0);
@@ -132,7 +132,7 @@ impl<E: Environment> Trials<'_, E> {
         }
         for block in blocks.range.clone() {
             // Checked before the first trial of each block, also in a resumed run.
-            if let Some(enough) = stopping::narrow_enough(self.run, blocks, block) {
+            if let Some(enough) = stopping::enough(self.run, blocks, block) {
                 self.run.event(&enough)?;
                 self.observer.update(Update::Event(&enough));
                 let mut left = blocks.clone();

@@ -1,10 +1,10 @@
-//! Decides whether an adaptive plan has enough blocks. The decision uses the trials on disk, so
+//! Decides whether an adaptive plan or a gate has enough blocks. The decision uses the trials on disk, so
 //! that a resumed run decides as an uninterrupted one.
 
 use tare_analysis::StoredTrial;
 use tare_analysis::compare::stopping;
 use tare_analysis::gate;
-use tare_model::plan::Blocks;
+use tare_model::plan::{Blocks, Plan};
 use tare_model::summary::Stopping;
 use tare_model::trial::{Event, EventKind, TrialSpec, block_order};
 
@@ -13,14 +13,11 @@ use crate::store::RunDir;
 
 /// Returns the event that gives the reason to stop an adaptive plan or a gate before block `block` of
 /// `blocks`, which have the same loads; `None` to continue.
-pub(super) fn narrow_enough(run: &RunDir, blocks: &Blocks<'_>, block: u32) -> Option<Event> {
+pub(super) fn enough(run: &RunDir, blocks: &Blocks<'_>, block: u32) -> Option<Event> {
     let plan = &run.manifest().plan;
     let ran = block - blocks.range.start;
-    let min = match &plan.gate {
-        Some(_) => 0,
-        None => plan.until.as_ref()?.min,
-    };
-    if ran < min {
+    let adaptive = plan.until.as_ref().is_some_and(|until| ran >= until.min);
+    if plan.gate.is_none() && !adaptive {
         return None;
     }
     let attempts = |block| (0..=plan.reruns).flat_map(move |n| block_order(plan, block, n));
@@ -35,13 +32,25 @@ pub(super) fn narrow_enough(run: &RunDir, blocks: &Blocks<'_>, block: u32) -> Op
             calls: None,
         })
         .collect();
-    if plan.gate.is_some() {
-        let result = gate::look(plan, &stored, false)?;
-        let outcome = result.outcome?;
-        let found = format!("{}: {}", outcome.words(), result.reason);
-        return Some(event(EventKind::GateDecided, "", found));
+    match plan.gate {
+        Some(_) => decided(plan, &stored),
+        None => narrow_enough(plan, blocks, &stored, ran),
     }
-    let stopping = stopping::look(plan, blocks, &stored)?;
+}
+
+fn decided(plan: &Plan, stored: &[StoredTrial]) -> Option<Event> {
+    let result = gate::look(plan, stored, false)?;
+    let found = format!("{}: {}", result.outcome?.words(), result.reason);
+    Some(event(EventKind::GateDecided, "", found))
+}
+
+fn narrow_enough(
+    plan: &Plan,
+    blocks: &Blocks<'_>,
+    stored: &[StoredTrial],
+    ran: u32,
+) -> Option<Event> {
+    let stopping = stopping::look(plan, blocks, stored)?;
     let stop = stopping.reached_after? <= ran;
     stop.then(|| event(EventKind::NarrowEnough, "", reason(&stopping, ran)))
 }

@@ -1,7 +1,7 @@
 //! Starts the pods of a trial.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::child::{self, Launch, Process};
 use super::feature::{self, FeatureChecks};
 use super::probe::ProbeError;
+use super::program;
 use super::scratch::{Network, SOCKET_PATH_BYTES_MAX};
 use super::topology::{Pod, Sides, Topology};
 use super::{Local, LocalDeployment};
@@ -75,7 +76,7 @@ pub(super) async fn deploy(
         _scratch: scratch,
     };
     let program = match has_sidecars(&trial.mesh) {
-        true => Some(program(local, &trial.mesh, plan.at_once.then_some(at))?),
+        true => Some(program::of(local, &trial.mesh, plan.at_once.then_some(at))?),
         false => None,
     };
     if let Err(error) = start(local, &mut deployment, plan, trial, (dir, program)).await {
@@ -200,38 +201,6 @@ fn feature_services(deployment: &LocalDeployment, dir: &Path) -> Vec<Part> {
         role: Role::FeatureService(*at),
     };
     deployment.features.services.iter().map(part).collect()
-}
-
-/// The program of the sidecars. Of deployments that run at the same time, each has a copy: pages that more
-/// processes share count less in the memory (PSS) of each, and only some of them may run the same program.
-fn program(local: &Local, mesh: &Mesh, at: Option<usize>) -> Result<PathBuf, EnvironmentError> {
-    let envoy = local.envoys.get(&mesh.settings.envoy).ok_or_else(|| {
-        EnvironmentError::missing(
-            "the environment was not prepared for Envoy",
-            "call prepare with a plan that has this mesh",
-        )
-    })?;
-    // A script may read files beside it, and has no pages of its own.
-    let Some(at) = at.filter(|_| is_binary(&envoy.program).unwrap_or(false)) else {
-        return Ok(envoy.program.clone());
-    };
-    let key = local.envoys.keys().position(|k| *k == mesh.settings.envoy);
-    let copy = local
-        .scratch
-        .path()
-        .join(format!("envoy-{at}-{}", key.unwrap_or(0)));
-    if !copy.exists() {
-        let doing = format!("copy {}", envoy.program.display());
-        fs::copy(&envoy.program, &copy).map_err(EnvironmentError::io(doing))?;
-    }
-    Ok(copy)
-}
-
-/// Whether a program is an ELF file.
-fn is_binary(program: &Path) -> std::io::Result<bool> {
-    let mut magic = [0; 4];
-    let read = fs::File::open(program)?.read(&mut magic)?;
-    Ok(magic[..read] == *b"\x7fELF")
 }
 
 /// Writes the configurations of all sidecars.

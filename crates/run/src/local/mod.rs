@@ -12,6 +12,7 @@ mod echo;
 mod feature;
 mod identity;
 pub mod probe;
+mod program;
 mod prove;
 pub(crate) mod scratch;
 mod topology;

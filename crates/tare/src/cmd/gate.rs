@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use tare_analysis::{figures, gate as rule};
-use tare_model::mesh::{DataPlaneKind, Mesh};
+use tare_model::mesh::{DataPlaneKind, Mesh, name_and_version};
 use tare_model::plan::{self, GateMeshes, Plan};
 use tare_model::summary::{GateOutcome, Summary};
 use tare_model::units::{format_duration_ns, parse_duration};
@@ -17,15 +17,17 @@ use super::exit;
 use super::output::{Output, print, print_analysis, say};
 use super::run::ended::{analyse_quietly, conclude};
 use super::run::one::RunStart;
-use super::run::{Conditions, begin, conduct, stop_on_signal, turn};
+use super::run::{Conditions, begin, conduct, stop_on_signal};
 
 /// Decide whether a new version of a mesh is slower than the one in use.
 ///
-/// Each block runs the reference, the candidate, the reference again and no mesh at the same time, so that
-/// changes of the machine cancel out. The gate looks at four figures: p50, p99, CPU of the proxies per request, and
-/// their memory. It ends as soon as its blocks decide: `regressed` if a figure is worse by more than its
-/// margin, and fresh blocks confirm it, or if the candidate fails; `pass` if no figure is worse by more than its
-/// margin; `inconclusive` if the budget does not suffice, with the number of blocks that would.
+/// Each block runs four meshes at the same time: the reference, the candidate, the reference again and no mesh. So the
+/// noise of the machine affects all of them. The gate compares four figures: p50, p99, CPU time of the proxies per
+/// request, and memory of the proxies. It stops early when the result is clear:
+///
+/// - regressed: a figure is worse by more than its margin, confirmed by further blocks; or the candidate fails
+/// - pass: no figure is worse by more than its margin
+/// - inconclusive: the budget is too small on this machine
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   tare gate --reference envoy@1.39.3 --candidate envoy@1.40.0
@@ -62,7 +64,7 @@ pub(crate) struct Args {
     /// Figures and defaults: p50=5%, p99=10%, cpu=3%, memory=5%.
     #[arg(long, value_name = "FIGURE=SHARE", conflicts_with = "resume")]
     margin: Vec<String>,
-    /// Time for all blocks.
+    /// Time limit for all blocks.
     #[arg(
         long,
         value_name = "DURATION",
@@ -79,14 +81,8 @@ pub(crate) struct Args {
     /// Continue the interrupted gate in this directory.
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
-    /// Do not install anything: Envoy must be on PATH, in TARE_ENVOY or in the cache.
-    #[arg(long)]
-    offline: bool,
-    /// Let idle cores sleep; see `tare run`.
-    #[arg(long)]
-    let_cores_sleep: bool,
     #[command(flatten)]
-    turn: turn::Concurrency,
+    conditions: Conditions,
     /// Write the result as Markdown, for a pull request.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -115,12 +111,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     announce(&start.plan);
     let runtime = super::runtime()?;
     let stop = stop_on_signal()?;
-    let how = Conditions {
-        offline: args.offline,
-        let_cores_sleep: args.let_cores_sleep,
-        turn: &args.turn,
-    };
-    let done = conduct(&runtime, start, &how, stop.asked.clone(), None)?;
+    let done = conduct(&runtime, start, &args.conditions, stop.asked.clone(), None)?;
     stop.children_have_ended();
     let Some(done) = done else {
         return Ok(ExitCode::from(exit::INTERRUPTED));
@@ -139,7 +130,8 @@ fn announce(plan: &Plan) {
     let Some(gate) = &plan.gate else { return };
     let looks: Vec<String> = gate.looks.iter().map(u32::to_string).collect();
     say(format_args!(
-        "gate: {} against {}, at most {} blocks in about {}, decided after {} blocks (an alarm after {} more)",
+        "gate: {} against {}, at most {} blocks in about {}; decisions after {} blocks, a regression is confirmed by \
+         {} more",
         gate.candidate,
         gate.reference,
         plan.repeats,
@@ -157,8 +149,8 @@ fn announce(plan: &Plan) {
     };
     if let [Some(quiet), Some(usual), Some(noisy)] = [0.03, 0.1, 0.2].map(resolved) {
         say(format_args!(
-            "with {} blocks, it resolves a change of about {quiet} where equal meshes differ by 3 % from block to \
-             block, {usual} where by 10 %, {noisy} where by 20 %",
+            "{} blocks can detect a change of about {quiet} on a quiet machine (blocks of equal meshes differ by 3 %), \
+             {usual} at 10 %, {noisy} at 20 %",
             plan.repeats
         ));
     }
@@ -171,7 +163,7 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
     // The path of a program stands for the reference's mesh with this program.
     let candidate_mesh = match candidate.starts_with(['.', '/']) {
         true => {
-            let mesh = reference.split('@').next().unwrap_or(reference);
+            let (mesh, _) = name_and_version(reference);
             format!("{mesh}@{candidate}")
         }
         false => candidate.clone(),

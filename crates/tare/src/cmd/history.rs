@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use serde_json::json;
+use tare_analysis::figures;
 use tare_analysis::formats::rfc3339;
 use tare_analysis::history::series;
 use tare_model::history::HistorySeries;
@@ -14,18 +15,18 @@ use tare_report::{HistoryDir, render_badge, render_history, render_history_page}
 
 use super::output::{Output, has_colours, json as to_json, print, say};
 
-/// Show the history that `tare patrol` keeps, and where it changed.
+/// Show the history of a mesh, and its changes.
 ///
 /// A change is *lasting* with at least 10 entries before and 3 from it on, *recent* with fewer, and an *outlier* if
 /// one entry is far from all others. Only changes beyond the margins count: 5 % for medians and memory, 10 % for p99
-/// and throughput, 3 % for CPU time. Another host or another plan is another table.
+/// and throughput, 3 % for CPU time. Each host and each plan has its own tables.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   tare history history
-  tare history history --site public      a page, a badge and the data, for any page host
+  tare history history --site public      a page, a badge and the data, for any web server
   tare history history --output json
 
-annotations.yaml in the directory of the history is a list of what is known about changes:
+annotations.yaml in the directory of the history explains changes:
   - {build: 1.40.0, what: memory, note: new allocator, accepted: true}
   - {build: nightly-0412, note: broken runner, muted_until: 2026-12-31}")]
 pub(crate) struct Args {
@@ -66,35 +67,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the changes at an entry, or those of all entries.
-pub(super) fn show(dir: &Path, id: Option<&str>) -> anyhow::Result<()> {
+/// Prints the changes that begin at an entry.
+pub(super) fn show_changes(dir: &Path, id: &str) -> anyhow::Result<()> {
     let (_, series) = read(dir)?;
-    let mut none = true;
-    for series in &series {
-        for change in series
-            .changes
-            .iter()
-            .filter(|c| id.is_none_or(|id| c.entry == id))
-        {
-            none = false;
-            say(format_args!(
-                "{} of {} at {}: {} change, x{:.3}{}",
-                series.what,
-                series.variant,
-                change.build,
-                change.kind.words(),
-                change.ratio,
-                if change.silent {
-                    " (accepted or muted)"
-                } else {
-                    ""
-                }
-            ));
-        }
+    let here = |s: &HistorySeries| {
+        let changes = s.changes.iter().filter(|c| c.entry == id);
+        changes
+            .map(|c| (s.key.clone(), c.clone()))
+            .collect::<Vec<_>>()
+    };
+    let changes: Vec<_> = series.iter().flat_map(here).collect();
+    if changes.is_empty() {
+        say(format_args!("no change begins at this entry"));
     }
-    if none {
+    for (key, change) in changes {
         say(format_args!(
-            "no figure of this entry is a change of the history"
+            "{} of {} at {}: {} change, x{}{}",
+            key.what,
+            key.variant,
+            change.build,
+            change.kind.words(),
+            figures::significant(change.ratio),
+            if change.silent {
+                " (accepted or muted)"
+            } else {
+                ""
+            }
         ));
     }
     Ok(())

@@ -79,16 +79,8 @@ pub(crate) struct Args {
     environment: Option<String>,
     #[command(flatten)]
     cluster: super::cluster::Flags,
-    /// Do not install anything: Envoy must be on PATH, in TARE_ENVOY or in the cache.
-    #[arg(long)]
-    offline: bool,
-    /// Local environment: let idle cores sleep. By default, if it runs as root, tare keeps all
-    /// cores awake during the run, because waking a core can take milliseconds on a virtual
-    /// machine, which is not a cost of the mesh.
-    #[arg(long)]
-    let_cores_sleep: bool,
     #[command(flatten)]
-    turn: turn::Concurrency,
+    conditions: Conditions,
     /// Serve the report page on 127.0.0.1 during the run [default port: any free one]. A browser on
     /// this machine takes CPU time from the trials.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
@@ -119,18 +111,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => None,
     };
     let start = match existing {
-        Some(start) => {
-            check_let_cores_sleep(&args, start.plan.environment)?;
-            start
-        }
+        Some(start) => start,
         None => new_run(&args)?,
     };
-    let how = Conditions {
-        offline: args.offline,
-        let_cores_sleep: args.let_cores_sleep,
-        turn: &args.turn,
-    };
-    let done = conduct(&runtime, start, &how, stop.asked.clone(), web)?;
+    let done = conduct(&runtime, start, &args.conditions, stop.asked.clone(), web)?;
     stop.children_have_ended();
     match done {
         Some(done) => {
@@ -141,11 +125,30 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What the command line says about the conditions of a run.
-pub(super) struct Conditions<'a> {
-    pub(super) offline: bool,
-    pub(super) let_cores_sleep: bool,
-    pub(super) turn: &'a turn::Concurrency,
+/// The conditions of a run.
+#[derive(clap::Args)]
+pub(super) struct Conditions {
+    /// Do not install anything: Envoy must be on PATH, in TARE_ENVOY or in the cache.
+    #[arg(long)]
+    offline: bool,
+    /// Local environment: let idle cores sleep. By default, if it runs as root, tare keeps all
+    /// cores awake during the run, because waking a core can take milliseconds on a virtual
+    /// machine, which is not a cost of the mesh.
+    #[arg(long)]
+    let_cores_sleep: bool,
+    #[command(flatten)]
+    turn: turn::Concurrency,
+}
+
+impl Conditions {
+    /// Rejects `--let-cores-sleep` on Kubernetes, where it would have no effect.
+    fn check(&self, environment: EnvironmentKind) -> anyhow::Result<()> {
+        ensure!(
+            !self.let_cores_sleep || environment != EnvironmentKind::Kubernetes,
+            "--let-cores-sleep works in the local environment only: tare does not change how the cores of a cluster idle"
+        );
+        Ok(())
+    }
 }
 
 /// Runs the plan of `start` in its environment. Returns `None` if it was stopped before the run directory
@@ -153,10 +156,11 @@ pub(super) struct Conditions<'a> {
 pub(super) fn conduct(
     runtime: &tokio::runtime::Runtime,
     mut start: RunStart,
-    how: &Conditions<'_>,
+    how: &Conditions,
     asked: watch::Receiver<bool>,
     web: Option<TcpListener>,
 ) -> anyhow::Result<Option<ended::EndedRun>> {
+    how.check(start.plan.environment)?;
     let display = Display::new(&start.plan, &order(&start.plan));
     match start.plan.environment {
         EnvironmentKind::Local => {
@@ -199,17 +203,8 @@ fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
     sets.extend(environment.map(|e| format!("environment={e}")));
     let mut source = super::plan::read(&args.plan, &sets)?;
     args.cluster.apply(&mut source.plan)?;
-    check_let_cores_sleep(args, source.plan.environment)?;
+    args.conditions.check(source.plan.environment)?;
     Ok((source.plan, source.text))
-}
-
-/// Rejects `--let-cores-sleep` on Kubernetes, where it would have no effect.
-fn check_let_cores_sleep(args: &Args, environment: EnvironmentKind) -> anyhow::Result<()> {
-    ensure!(
-        !args.let_cores_sleep || environment != EnvironmentKind::Kubernetes,
-        "--let-cores-sleep works in the local environment only: tare does not change how the cores of a cluster idle"
-    );
-    Ok(())
 }
 
 /// Returns the new or resumed run on several clusters; `None` for a single run.
@@ -219,7 +214,7 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
         let clusters = Clusters::open(dir)?;
         ensure!(clusters.is_none() || args.web.is_none(), one_page);
         if clusters.is_some() {
-            check_let_cores_sleep(args, EnvironmentKind::Kubernetes)?;
+            args.conditions.check(EnvironmentKind::Kubernetes)?;
         }
         return Ok(clusters);
     }

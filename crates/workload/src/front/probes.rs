@@ -109,7 +109,7 @@ pub(crate) async fn probe(upstream: &Upstream) -> Result<(), String> {
 struct ReceivedRequest {
     service: String,
     instance: String,
-    /// The address on which the server was told to listen.
+    /// Listen address from the specification.
     listen: String,
     method: String,
     path: String,

@@ -74,12 +74,6 @@ impl HistoryDir {
         })
     }
 
-    /// Whether the history in `dir` has an entry with this id.
-    #[must_use]
-    pub fn has(dir: &Path, id: &str) -> bool {
-        dir.join(ENTRIES).join(format!("{id}.json")).is_file()
-    }
-
     /// Adds an entry to the history in `dir`, which is created if it does not exist. An entry with the same id
     /// is replaced. The file is complete or absent, whatever interrupts this.
     ///
