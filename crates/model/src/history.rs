@@ -51,7 +51,7 @@ pub struct HistoryVariant {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryFigure {
-    /// `capacity`, `throughput`, `p50`, `p99`, `proxy_cpu`, `memory`, as in `Ratio::what`.
+    /// `capacity`, `throughput`, `p50`, `p99`, `cpu`, `memory`, as in `Ratio::what`.
     pub what: String,
     /// Name of the load.
     pub load: String,
@@ -66,6 +66,12 @@ pub struct HistoryFigure {
     pub low: Option<f64>,
     /// Upper end of its interval.
     pub high: Option<f64>,
+}
+
+/// Whether more of a figure is better: a throughput, not a cost.
+#[must_use]
+pub fn is_throughput(what: &str) -> bool {
+    matches!(what, "capacity" | "throughput")
 }
 
 /// What the points of a series have in common.

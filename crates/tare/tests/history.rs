@@ -76,11 +76,25 @@ fn the_table_of_2018_flags_its_build_of_282_and_nothing_else() {
     assert_eq!(change.build, "0.8.0-pre20180404-09-15");
     assert_eq!(change.kind, ChangeKind::Outlier);
     let text = render_history(&history.entries, &all, false);
-    assert!(
-        text.contains("A: Istio full / C: ingress only: 7.74 %"),
-        "{text}"
-    );
+    assert!(text.contains("A: Istio full x0.224 (outlier)"), "{text}");
+    assert!(text.contains("  7.74 %"), "{text}");
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn the_patrol_of_ten_releases_is_complete_and_has_no_change() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/history/envoy-2026");
+    let history = HistoryDir::read(&dir).unwrap();
+    assert!(history.notes.is_empty(), "{:?}", history.notes);
+    let builds: std::collections::BTreeSet<_> = history.entries.iter().map(|e| &e.build).collect();
+    assert_eq!((history.entries.len(), builds.len()), (11, 10));
+    let all = series(&history.entries, &[], &Margins::default(), TODAY);
+    // p50, p99, CPU and memory of two meshes.
+    assert_eq!(all.len(), 8);
+    assert!(
+        all.iter()
+            .all(|s| s.points.len() == 11 && s.changes.is_empty())
+    );
 }
 
 #[test]
@@ -119,6 +133,34 @@ fn a_step_is_recent_then_lasting_and_an_annotation_silences_it() {
 }
 
 #[test]
+fn an_outlier_is_one_entry_that_is_far_and_certain() {
+    let changes_at = |at: usize, distance: f64, half: f64| {
+        let mut entries = stepped("host", 10, 99);
+        let figure = &mut entries[at].variants[1].figures[0];
+        let log = 1.0 + distance;
+        (figure.log_ratio, figure.low, figure.high) =
+            (Some(log), Some(log - half), Some(log + half));
+        let all = series(&entries, &[], &Margins::default(), TODAY);
+        let changes = of_envoy(&all).changes.iter();
+        changes
+            .map(|c| (c.build.clone(), c.kind))
+            .collect::<Vec<_>>()
+    };
+    let changes = |distance, half| changes_at(4, distance, half);
+    // The entry after it is no change.
+    let outlier = [("build-4".to_owned(), ChangeKind::Outlier)];
+    assert_eq!(changes(0.2, 0.05), outlier);
+    assert_eq!(changes(-0.2, 0.05), outlier);
+    // Its interval contains the level of the others; its distance is within the margin.
+    assert_eq!(changes(0.2, 0.3), []);
+    assert_eq!(changes(-0.2, 0.3), []);
+    assert_eq!(changes(0.045, 0.001), []);
+    // At the ends, too, one uncertain entry is no level.
+    assert_eq!(changes_at(0, 0.2, 0.3), []);
+    assert_eq!(changes_at(9, 0.2, 0.3), []);
+}
+
+#[test]
 fn another_host_is_another_series() {
     // The words of the hosts are the same: only their digests differ.
 
@@ -136,7 +178,7 @@ fn another_host_is_another_series() {
     let text = render_history(&entries, &all, false);
     assert_eq!(text.matches("Median latency at 60rps").count(), 2, "{text}");
     let page = render_history_page(&entries, &all, &[]);
-    assert_eq!(page.matches("<circle").count(), 24);
+    assert_eq!(page.matches("r=\"4\"").count(), 24);
 }
 
 #[test]
@@ -218,7 +260,7 @@ fn the_page_of_a_thousand_entries_has_all_of_them() {
         ("build-600", ChangeKind::Lasting)
     );
     let page = render_history_page(&entries, &all, &["a <note>".to_owned()]);
-    assert_eq!(page.matches("<circle").count(), 1_000);
+    assert_eq!(page.matches("r=\"4\"").count(), 1_000);
     assert_eq!(page.matches("<th scope=\"row\">").count(), 1_000);
     assert!(page.contains("a &lt;note&gt;") && !page.contains("<script"));
 }

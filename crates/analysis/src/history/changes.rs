@@ -11,6 +11,9 @@ use tare_stats::order::median;
 /// A change is lasting with at least this number of points before it, and from it on.
 const BEFORE: usize = 10;
 const AFTER: usize = 3;
+/// A change has at least this number of points before it, and from it on. Fewer are no level, but may be an outlier.
+const BEFORE_MIN: usize = 3;
+const AFTER_MIN: usize = 2;
 /// Fewest points of a series in which outliers are searched.
 const OUTLIER_MIN: usize = 5;
 /// How many robust deviations from the median make an outlier.
@@ -20,7 +23,7 @@ const OUTLIER: f64 = 3.5;
 /// A median absolute deviation times this is a standard deviation where values are normal.
 const MAD_TO_DEVIATION: f64 = 1.4826;
 
-/// The series of all entries, each with its changes of at least the margin. `today`, as `2026-12-31`, decides
+/// The series of all entries, of all variants but the anchor, each with its changes of at least the margin. `today`, as `2026-12-31`, decides
 /// which annotations still mute a change.
 #[must_use]
 pub fn series(
@@ -33,7 +36,13 @@ pub fn series(
     sorted.sort_by(|a, b| (a.at_unix_ns, &a.id).cmp(&(b.at_unix_ns, &b.id)));
     let mut all: Vec<HistorySeries> = Vec::new();
     for entry in sorted {
-        for variant in &entry.variants {
+        // The anchor's own figures show the state of the machine.
+        let alone = entry.variants.len() == 1;
+        let variants = entry
+            .variants
+            .iter()
+            .filter(|v| alone || v.name != entry.anchor);
+        for variant in variants {
             for figure in &variant.figures {
                 let Some(point) = point(entry, figure) else {
                     continue;
@@ -88,7 +97,6 @@ fn point(entry: &HistoryEntry, figure: &HistoryFigure) -> Option<HistoryPoint> {
 }
 
 fn changes(series: &HistorySeries, margins: &Margins) -> Vec<HistoryChange> {
-    let logs: Vec<f64> = series.points.iter().map(|p| p.log).collect();
     let size_min = margins.of(&series.key.what).ln_1p();
     let change = |at: usize, kind: ChangeKind, size: f64, p: Option<f64>| HistoryChange {
         entry: series.points[at].entry.clone(),
@@ -99,47 +107,58 @@ fn changes(series: &HistorySeries, margins: &Margins) -> Vec<HistoryChange> {
         note: None,
         silent: false,
     };
-    let mut found: Vec<(usize, HistoryChange)> = outliers(&logs, size_min)
-        .into_iter()
-        .map(|(at, size)| (at, change(at, ChangeKind::Outlier, size, None)))
+    let outliers = outliers(&series.points, size_min);
+    let mut found: Vec<(usize, HistoryChange)> = outliers
+        .iter()
+        .map(|&(at, size)| (at, change(at, ChangeKind::Outlier, size, None)))
         .collect();
+    // An outlier does not change the level: not at its entry, and not at the next.
+    let (places, logs): (Vec<usize>, Vec<f64>) = series
+        .points
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| outliers.iter().all(|(outlier, _)| outlier != at))
+        .map(|(at, point)| (at, point.log))
+        .unzip();
     let points = change_points(&logs, size_min);
     for (i, point) in points.iter().enumerate() {
         let next = points.get(i + 1).map_or(logs.len(), |p| p.index);
-        let lasts = point.index >= BEFORE && next - point.index >= AFTER;
-        let kind = match lasts {
+        if point.index < BEFORE_MIN || next - point.index < AFTER_MIN {
+            continue;
+        }
+        let kind = match point.index >= BEFORE && next - point.index >= AFTER {
             true => ChangeKind::Lasting,
             false => ChangeKind::Recent,
         };
-        // A single outlier at the end of a series also splits it, but does not change its level.
-        if lasts || found.iter().all(|(at, _)| *at != point.index) {
-            let change = change(point.index, kind, point.size(), Some(point.p));
-            found.push((point.index, change));
-        }
+        let at = places[point.index];
+        found.push((at, change(at, kind, point.size(), Some(point.p))));
     }
     found.sort_by_key(|(at, _)| *at);
     found.into_iter().map(|(_, change)| change).collect()
 }
 
-/// Single points that are far from the others: their positions, and their distances from the median.
-fn outliers(logs: &[f64], size_min: f64) -> Vec<(usize, f64)> {
-    if logs.len() < OUTLIER_MIN {
+/// Single points that are far from the others: their positions, and their distances from the median. The whole
+/// interval of such a point is farther away than `size_min`.
+fn outliers(points: &[HistoryPoint], size_min: f64) -> Vec<(usize, f64)> {
+    if points.len() < OUTLIER_MIN {
         return Vec::new();
     }
-    let middle = median(logs);
-    let away = |log: &f64| log - middle;
-    let deviation =
-        MAD_TO_DEVIATION * median(&logs.iter().map(|l| away(l).abs()).collect::<Vec<_>>());
-    let far: Vec<(usize, f64)> = logs
-        .iter()
-        .map(away)
-        .enumerate()
-        .filter(|(_, d)| d.abs() > size_min && d.abs() > OUTLIER * deviation)
+    let logs: Vec<f64> = points.iter().map(|p| p.log).collect();
+    let middle = median(&logs);
+    let distances: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
+    let deviation = MAD_TO_DEVIATION * median(&distances);
+    let is_far = |point: &HistoryPoint| {
+        let nearest = match point.log > middle {
+            true => point.low.unwrap_or(point.log) - middle,
+            false => middle - point.high.unwrap_or(point.log),
+        };
+        nearest > size_min && (point.log - middle).abs() > OUTLIER * deviation
+    };
+    let far: Vec<usize> = (0..points.len())
+        .filter(|&at| is_far(&points[at]))
         .collect();
     // Points that follow each other are a level, not outliers.
-    let alone = |(at, _): &&(usize, f64)| {
-        !far.iter()
-            .any(|(other, _)| other + 1 == *at || *other == at + 1)
-    };
-    far.iter().filter(alone).copied().collect()
+    let neighbours = |at: usize| far.iter().any(|other| other.abs_diff(at) == 1);
+    let alone = far.iter().copied().filter(|&at| !neighbours(at));
+    alone.map(|at| (at, logs[at] - middle)).collect()
 }

@@ -1,22 +1,14 @@
 //! The entry of a history, from the summaries of its runs.
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::history::{HistoryEntry, HistoryFigure, HistoryVariant};
+use tare_model::history::{HistoryEntry, HistoryFigure, HistoryVariant, is_throughput};
 use tare_model::layout::Fingerprint;
 use tare_model::mesh::name_and_version;
 use tare_model::summary::{Cell, Ratio, Summary};
 use tare_model::worker::Plane;
 
 /// The figures that a history keeps.
-const KEPT: [&str; 7] = [
-    "capacity",
-    "throughput",
-    "p50",
-    "p99",
-    "cpu",
-    "proxy_cpu",
-    "memory",
-];
+const KEPT: [&str; 6] = ["capacity", "throughput", "p50", "p99", "cpu", "memory"];
 
 /// What identifies an entry, beside the results of its runs.
 #[derive(Debug, Clone)]
@@ -76,8 +68,9 @@ fn host(fingerprint: &Fingerprint) -> String {
     let Fingerprint {
         cpu_model, cores, ..
     } = fingerprint;
-    let release = fingerprint.kernel.split(' ').next().unwrap_or_default();
-    format!("{cpu_model}, {cores} cores, Linux {release}")
+    // `Linux 6.12.1 #1 SMP ...`
+    let kernel: Vec<&str> = fingerprint.kernel.split(' ').take(2).collect();
+    format!("{cpu_model}, {cores} cores, {}", kernel.join(" "))
 }
 
 fn figures(summary: &Summary, mesh: &str) -> Vec<HistoryFigure> {
@@ -109,7 +102,7 @@ fn figures(summary: &Summary, mesh: &str) -> Vec<HistoryFigure> {
 
 fn unit(what: &str) -> &'static str {
     match what {
-        "capacity" | "throughput" => "rps",
+        what if is_throughput(what) => "rps",
         "memory" => "bytes",
         _ => "ns",
     }
@@ -120,12 +113,14 @@ fn value(cell: &Cell, what: &str) -> Option<f64> {
     match what {
         "capacity" => Some(cell.capacity.as_ref()?.rate_rps.as_ref()?.value),
         "throughput" => Some(cell.throughput_rps.as_ref()?.value),
-        // Nanoseconds of CPU time per request.
-        "proxy_cpu" => {
+        // Nanoseconds of CPU time of applications and proxies per request.
+        "cpu" => {
             let rps = cell
                 .achieved_rps
                 .filter(|rps| *rps > 0.0 && cell.capacity.is_none())?;
-            Some(proxies?.cpu_cores.value / rps * 1e9)
+            let applications = cell.planes.get(&Plane::Application)?.cpu_cores.value;
+            let proxies = proxies.map_or(0.0, |p| p.cpu_cores.value);
+            Some((applications + proxies) / rps * 1e9)
         }
         "memory" if cell.capacity.is_none() => Some(proxies?.memory_bytes.value),
         name => {

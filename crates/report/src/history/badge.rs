@@ -1,6 +1,6 @@
 //! The badge of a history.
 
-use tare_model::history::{ChangeKind, HistoryChange, HistorySeries};
+use tare_model::history::{ChangeKind, HistoryChange, HistorySeries, is_throughput};
 
 /// Returns a badge: an SVG image with what the last entry of the history says.
 #[must_use]
@@ -8,9 +8,9 @@ pub fn render_badge(series: &[HistorySeries]) -> String {
     let at_end = |s: &&HistorySeries| {
         let last = s.points.last().map(|p| p.entry.as_str());
         let mut changes = s.changes.iter().filter(|c| !c.silent);
-        let worse = |c: &HistoryChange| match s.key.what.as_str() {
-            "capacity" | "throughput" => c.ratio < 1.0,
-            _ => c.ratio > 1.0,
+        let worse = |c: &HistoryChange| match is_throughput(&s.key.what) {
+            true => c.ratio < 1.0,
+            false => c.ratio > 1.0,
         };
         changes
             .any(|c| worse(c) && (c.kind == ChangeKind::Recent || Some(c.entry.as_str()) == last))

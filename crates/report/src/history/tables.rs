@@ -3,23 +3,27 @@
 use std::collections::BTreeMap;
 
 use tare_analysis::figures;
-use tare_model::history::{HistoryChange, HistoryEntry, HistoryFigure, HistorySeries};
+use tare_model::history::{
+    HistoryChange, HistoryEntry, HistoryFigure, HistorySeries, is_throughput,
+};
 
 /// The figures in the order of the tables, with their titles.
-const FIGURES: [(&str, &str); 7] = [
+const FIGURES: [(&str, &str); 6] = [
     ("capacity", "Maximum throughput, by objective"),
     ("throughput", "Maximum throughput, closed loop"),
     ("p50", "Median latency"),
     ("p99", "99th percentile of latency"),
     ("cpu", "CPU time per request, applications and proxies"),
-    ("proxy_cpu", "CPU time per request, proxies"),
     ("memory", "Memory of the proxies"),
 ];
 
 /// One table: a figure under a load, of one plan on one host.
 pub(crate) struct HistoryTable<'a> {
+    /// The plan and the host.
+    pub(crate) heading: String,
+    /// The figure and the load.
     pub(crate) title: String,
-    /// The variants that have the figure.
+    /// The variants that have the figure, the anchor first.
     pub(crate) variants: Vec<&'a str>,
     pub(crate) anchor: &'a str,
     /// Each entry with its figures by variant.
@@ -29,6 +33,12 @@ pub(crate) struct HistoryTable<'a> {
 }
 
 impl HistoryTable<'_> {
+    /// Whether the points of a variant are ratios to the anchor.
+    pub(crate) fn has_ratios(&self, variant: &str) -> bool {
+        let of = |s: &&HistorySeries| s.key.variant == variant && s.key.unit.is_none();
+        self.series.iter().any(of)
+    }
+
     /// The changes at an entry, in words.
     pub(crate) fn changes_at(&self, entry: &str) -> Vec<String> {
         let of = |s: &&HistorySeries| {
@@ -40,14 +50,14 @@ impl HistoryTable<'_> {
     }
 }
 
-/// A change in words: `A: lasting, x0.22`.
+/// A change in words: `envoy x1.18 (outlier)`.
 pub(crate) fn change_words(variant: &str, change: &HistoryChange) -> String {
     let (kind, ratio) = (change.kind.words(), figures::significant(change.ratio));
     let note = change
         .note
         .as_deref()
-        .map_or(String::new(), |n| format!(" ({n})"));
-    format!("{variant}: {kind}, x{ratio}{note}")
+        .map_or(String::new(), |n| format!(": {n}"));
+    format!("{variant} x{ratio} ({kind}{note})")
 }
 
 /// The tables of a history: those with a maximum throughput first.
@@ -93,8 +103,7 @@ fn table<'a>(
             variants.push(&variant.name);
         }
     }
-    // The anchor is the last one, as the divisor.
-    variants.sort_by_key(|v| *v == first.anchor);
+    variants.sort_by_key(|v| *v != first.anchor);
     let row = |entry: &&'a HistoryEntry| {
         let figure = |name: &&str| {
             let variant = entry.variants.iter().find(|v| v.name == *name)?;
@@ -103,7 +112,8 @@ fn table<'a>(
         (*entry, variants.iter().map(figure).collect())
     };
     HistoryTable {
-        title: format!("{title} at {load}: {} on {}", first.plan, first.host),
+        heading: format!("Plan {} on {}", first.plan, first.host),
+        title: format!("{title} at {load}"),
         anchor: &first.anchor,
         rows: entries.iter().map(row).collect(),
         series: series
@@ -121,31 +131,36 @@ pub(crate) fn value_words(figure: &HistoryFigure) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 
-/// A point of a series: a value with its unit, or a ratio in percent.
+/// A point of a series: a value with its unit, or a ratio.
 pub(crate) fn point_words(series: &HistorySeries, log: f64) -> String {
     match &series.key.unit {
         Some(unit) => in_unit(log.exp(), unit),
-        None => format!("{} %", percent(log)),
+        None => ratio_words(&series.key.what, log, None),
     }
+}
+
+/// The ratio to the anchor, with its interval; `None` if the anchor lacks the figure.
+pub(crate) fn share_words(figure: &HistoryFigure) -> Option<String> {
+    let interval = figure.low.zip(figure.high);
+    Some(ratio_words(&figure.what, figure.log_ratio?, interval))
+}
+
+/// A share of the anchor's throughput, `35.2 % (34.9 to 35.5)`, or a multiple of its cost, `x2.87 (2.80 to 2.94)`.
+fn ratio_words(what: &str, log: f64, interval: Option<(f64, f64)>) -> String {
+    let of = |scale: f64, log: f64| log.exp() * scale;
+    let (low, high) = interval.unzip();
+    if is_throughput(what) {
+        let [low, high] = [low, high].map(|end| end.map(|log| of(100.0, log)));
+        return figures::interval(of(100.0, log), low, high, "%");
+    }
+    let [low, high] = [low, high].map(|end| end.map(f64::exp));
+    figures::ratio_interval(log.exp(), low, high)
 }
 
 fn in_unit(value: f64, unit: &str) -> String {
     match unit {
         "bytes" => figures::bytes(value),
-        "ns" => figures::nanoseconds(value),
+        "ns" => figures::duration(value),
         _ => figures::rate(value),
     }
-}
-
-fn percent(log: f64) -> String {
-    figures::significant(log.exp() * 100.0)
-}
-
-/// The ratio to the anchor in percent: `35.2 % (34.9 to 35.5)`.
-pub(crate) fn share_words(figure: &HistoryFigure) -> Option<String> {
-    let share = percent(figure.log_ratio?);
-    Some(match figure.low.zip(figure.high) {
-        None => format!("{share} %"),
-        Some((low, high)) => format!("{share} % ({} to {})", percent(low), percent(high)),
-    })
 }

@@ -1,5 +1,6 @@
 //! The page of a history: tables and timelines. It works without scripts.
 
+use tare_analysis::figures;
 use tare_model::history::{HistoryChange, HistoryEntry, HistoryPoint, HistorySeries};
 
 use super::document;
@@ -12,8 +13,13 @@ const TITLE: &str = "History of a mesh's cost";
 /// Size of a timeline in pixels, and the space around its points.
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 190.0;
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 90.0;
+const RIGHT: f64 = 30.0;
 const AROUND: f64 = 22.0;
+/// Pixels between the points of two variants in one entry, at most.
+const ASIDE: f64 = 9.0;
+/// The least height of a timeline, as a difference of logarithms: smaller noise looks flat.
+const SPAN_MIN: f64 = 0.1;
 
 /// Returns the page of a history. `notes` are the files that were skipped.
 #[must_use]
@@ -24,60 +30,67 @@ pub fn render_history_page(
 ) -> String {
     let mut page = Html::default();
     document::head(&mut page, TITLE, "");
-    page.raw("<body>\n<header>\n")
-        .tag("h1", TITLE)
-        .tag("p", &lead(entries, series))
-        .raw("</header>\n<main>\n");
+    page.raw("<body>\n<header>\n").tag("h1", TITLE).raw("\n");
+    lead(&mut page, entries, series);
+    page.raw("</header>\n<main>\n");
     for note in notes {
         page.tag("p class=\"note\"", note).raw("\n");
     }
+    let mut heading = String::new();
     for table in tables(entries, series) {
+        if table.heading != heading {
+            page.tag("h2", &table.heading).raw("\n");
+            heading.clone_from(&table.heading);
+        }
         section(&mut page, &table);
     }
     page.raw("</main>\n</body>\n</html>\n");
     page.0
 }
 
-fn lead(entries: &[HistoryEntry], series: &[HistorySeries]) -> String {
-    let changes: Vec<String> = series
-        .iter()
-        .flat_map(|s| s.changes.iter().filter(|c| !c.silent).map(move |c| (s, c)))
-        .map(|(s, c)| {
-            format!(
-                "{} of {}, at {}",
-                s.key.what,
-                change_words(&s.key.variant, c),
-                c.build
-            )
-        })
-        .collect();
-    let count = entries.len();
-    match changes.is_empty() {
-        true => format!("{count} entries. No figure has changed by more than its margin."),
-        false => format!("{count} entries. Changes: {}.", changes.join("; ")),
+/// How many entries there are, and what has changed.
+fn lead(page: &mut Html, entries: &[HistoryEntry], series: &[HistorySeries]) {
+    let loud = |s: &'_ HistorySeries| s.changes.iter().any(|c| !c.silent);
+    let count = format!("{} entries.", entries.len());
+    if !series.iter().any(loud) {
+        page.tag(
+            "p",
+            &format!("{count} No figure has changed by more than its margin."),
+        );
+        return;
     }
+    page.tag("p", &format!("{count} Changes:")).raw("\n<ul>\n");
+    for series in series {
+        for change in series.changes.iter().filter(|c| !c.silent) {
+            let words = change_words(&series.key.variant, change);
+            page.tag(
+                "li",
+                &format!("{}: {} of {words}", change.build, series.key.what),
+            )
+            .raw("\n");
+        }
+    }
+    page.raw("</ul>\n");
 }
 
 fn section(page: &mut Html, table: &HistoryTable<'_>) {
-    page.raw("<section>\n").tag("h2", &table.title).raw("\n");
-    let shown = |s: &&&HistorySeries| s.key.variant != table.anchor;
-    for series in table.series.iter().filter(shown) {
-        let variant = &series.key.variant;
-        let caption = match series.key.unit {
-            Some(_) => variant.clone(),
-            None => format!("{variant} / {}", table.anchor),
-        };
-        page.raw("<figure>\n").tag("figcaption", &caption).raw("\n");
-        timeline(page, series);
-        page.raw("</figure>\n");
+    page.raw("<section>\n").tag("h3", &table.title).raw("\n");
+    page.raw("<figure>\n<figcaption><span>");
+    for (i, series) in table.series.iter().enumerate() {
+        page.raw(&format!("<span class=\"mesh mesh-{}\">", colour(i)))
+            .text(&column(table, &series.key.variant))
+            .raw("</span> ");
     }
-    page.raw("<div class=\"scroll\"><table>\n<thead><tr>")
+    page.raw("</span></figcaption>\n");
+    timeline(page, table);
+    page.raw("</figure>\n<div class=\"scroll\"><table style=\"white-space:nowrap\">\n<thead><tr>")
         .tag("th scope=\"col\"", "build");
     for variant in &table.variants {
         page.tag("th scope=\"col\"", variant);
     }
-    for variant in table.variants.iter().filter(|v| **v != table.anchor) {
-        page.tag("th scope=\"col\"", &format!("{variant} / {}", table.anchor));
+    let with_ratio = |name: &&&str| column(table, name) != **name;
+    for variant in table.variants.iter().filter(with_ratio) {
+        page.tag("th scope=\"col\"", &column(table, variant));
     }
     page.tag("th scope=\"col\"", "change")
         .raw("</tr></thead>\n<tbody>\n");
@@ -86,11 +99,14 @@ fn section(page: &mut Html, table: &HistoryTable<'_>) {
         for figure in figures {
             page.tag("td", &figure.map_or("-".to_owned(), value_words));
         }
-        for (variant, figure) in table.variants.iter().zip(figures) {
-            if *variant != table.anchor {
-                let share = figure.as_ref().and_then(|f| share_words(f));
-                page.tag("td", share.as_deref().unwrap_or("-"));
-            }
+        for (_, figure) in table
+            .variants
+            .iter()
+            .zip(figures)
+            .filter(|(v, _)| with_ratio(v))
+        {
+            let share = figure.as_ref().and_then(|f| share_words(f));
+            page.tag("td", share.as_deref().unwrap_or("-"));
         }
         let changes = table.changes_at(&entry.id).join("; ");
         page.tag("td", &changes).raw("</tr>\n");
@@ -98,82 +114,126 @@ fn section(page: &mut Html, table: &HistoryTable<'_>) {
     page.raw("</tbody>\n</table></div>\n</section>\n");
 }
 
-/// A series over its entries: points with their intervals, and a line where the level changes.
-fn timeline(page: &mut Html, series: &HistorySeries) {
+/// The points of all series over their entries, with intervals and a ring where the level changes.
+fn timeline(page: &mut Html, table: &HistoryTable<'_>) {
+    let all = &table.series;
     let ends = |p: &HistoryPoint| [Some(p.log), p.low, p.high];
-    let all = || series.points.iter().flat_map(ends).flatten();
-    let (low, high) = all().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
-    let span = (high - low).max(0.02);
-    let y = |log: f64| AROUND + (high - log) / span * (HEIGHT - 2.0 * AROUND);
-    let step = (WIDTH - LEFT - AROUND) / (series.points.len().max(2) - 1) as f64;
-    let x = |i: usize| LEFT + step * i as f64;
+    let logs = || all.iter().flat_map(|s| &s.points).flat_map(ends).flatten();
+    let (low, high) = logs().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
+    let Some(first) = all.first().filter(|_| low <= high) else {
+        return;
+    };
+    let middle = f64::midpoint(low, high);
+    let half = ((high - low) / 2.0).max(SPAN_MIN / 2.0);
+    let (low, high) = (middle - half, middle + half);
+    let y = |log: f64| AROUND + (high - log) / (high - low) * (HEIGHT - 2.0 * AROUND);
+    let entries = table.rows.len();
+    let step = (WIDTH - LEFT - RIGHT) / (entries.max(2) - 1) as f64;
+    let aside = (step / (all.len() + 1) as f64).min(ASIDE);
+    let x = |at: usize, series: usize| {
+        let places = (all.len() - 1) as f64 / 2.0;
+        LEFT + step * at as f64 + aside * (series as f64 - places)
+    };
     page.raw(&format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"mesh-1\" aria-label=\"{}\">\n",
-        escape(&format!(
-            "{} of {} by build",
-            series.key.what, series.key.variant
-        ))
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+        escape(&format!("{} by build", table.title))
     ));
-    for log in [low, f64::midpoint(low, high), high] {
+    for log in [low, middle, high] {
         page.raw(&format!(
-            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{0:.1}\" y2=\"{0:.1}\" stroke=\"var(--grid)\"/>\
-             <text x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\" font-size=\"12\" fill=\"var(--quiet)\">{3}</text>\n",
+            "<line x1=\"{0}\" x2=\"{WIDTH}\" y1=\"{1:.1}\" y2=\"{1:.1}\" stroke=\"var(--grid)\"/>\
+             <text x=\"{2}\" y=\"{3:.1}\" text-anchor=\"end\" font-size=\"12\" fill=\"var(--quiet)\">{4}</text>\n",
+            LEFT - 20.0,
             y(log),
-            LEFT - 8.0,
+            LEFT - 26.0,
             y(log) + 4.0,
-            escape(&point_words(series, log))
+            escape(&point_words(first, log))
         ));
     }
-    for change in &series.changes {
-        if let Some(at) = series.points.iter().position(|p| p.entry == change.entry) {
-            mark(page, change, x(at), &series.key.variant);
-        }
-    }
-    let path: Vec<String> = (0..series.points.len())
-        .map(|i| format!("{:.1},{:.1}", x(i), y(series.points[i].log)))
-        .collect();
-    page.raw(&format!(
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"var(--c)\" stroke-width=\"1.5\" opacity=\"0.5\"/>\n",
-        path.join(" ")
-    ));
-    for (i, point) in series.points.iter().enumerate() {
-        if let Some((low, high)) = point.low.zip(point.high) {
+    for (number, series) in all.iter().enumerate() {
+        let place = |p: &HistoryPoint| table.rows.iter().position(|(e, _)| e.id == p.entry);
+        let points: Vec<(f64, &HistoryPoint)> = series
+            .points
+            .iter()
+            .filter_map(|p| Some((x(place(p)?, number), p)))
+            .collect();
+        page.raw(&format!("<g class=\"mesh-{}\">\n", colour(number)));
+        let path = points
+            .iter()
+            .map(|(x, p)| format!("{x:.1},{:.1}", y(p.log)));
+        page.raw(&format!(
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"var(--c)\" stroke-width=\"1.5\" opacity=\"0.4\"/>\n",
+            path.collect::<Vec<_>>().join(" ")
+        ));
+        for (x, point) in points {
+            if let Some((low, high)) = point.low.zip(point.high) {
+                page.raw(&format!(
+                    "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"var(--c)\" stroke-width=\"2\"/>\n",
+                    y(low),
+                    y(high)
+                ));
+            }
             page.raw(&format!(
-                "<line x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{1:.1}\" y2=\"{2:.1}\" stroke=\"var(--c)\" stroke-width=\"2\"/>\n",
-                x(i),
-                y(low),
-                y(high)
+                "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"var(--c)\"><title>{}</title></circle>\n",
+                y(point.log),
+                escape(&format!("{}: {}", point.build, point_words(series, point.log)))
             ));
+            for change in series.changes.iter().filter(|c| c.entry == point.entry) {
+                mark(page, change, (x, y(point.log)), &series.key.variant);
+            }
         }
-        page.raw(&format!(
-            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"var(--c)\"><title>{}</title></circle>\n",
-            x(i),
-            y(point.log),
-            escape(&format!("{}: {}", point.build, point_words(series, point.log)))
-        ));
+        page.raw("</g>\n");
     }
-    for i in [0, series.points.len() - 1] {
-        let anchor = if i == 0 { "start" } else { "end" };
+    // As many builds as have room for their names.
+    let room = table
+        .rows
+        .iter()
+        .map(|(e, _)| e.build.len())
+        .max()
+        .unwrap_or(1) as f64
+        * 7.0
+        + 12.0;
+    let every = (room / step).ceil().max(1.0) as usize;
+    for (at, (entry, _)) in table.rows.iter().enumerate().step_by(every) {
         page.raw(&format!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"12\" fill=\"var(--quiet)\">{}</text>\n",
-            x(i),
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"12\" fill=\"var(--quiet)\">{}</text>\n",
+            LEFT + step * at as f64,
             HEIGHT - 4.0,
-            escape(&series.points[i].build)
+            escape(&entry.build)
         ));
     }
     page.raw("</svg>\n");
 }
 
-fn mark(page: &mut Html, change: &HistoryChange, x: f64, variant: &str) {
+/// The number of a colour: the first is the baseline's.
+fn colour(series: usize) -> usize {
+    series % 7 + 1
+}
+
+/// What a variant's points are: `envoy / bare`, or `envoy` if they are not ratios.
+fn column(table: &HistoryTable<'_>, variant: &str) -> String {
+    match table.has_ratios(variant) {
+        true => format!("{variant} / {}", table.anchor),
+        false => variant.to_owned(),
+    }
+}
+
+/// A ring around a point where the level changes, with the size of the change.
+fn mark(page: &mut Html, change: &HistoryChange, (x, y): (f64, f64), variant: &str) {
     let colour = match change.silent {
         true => "--quiet",
         false => "--invalid",
     };
+    let (anchor, beside) = match x > WIDTH / 2.0 {
+        true => ("end", -12.0),
+        false => ("start", 12.0),
+    };
     page.raw(&format!(
-        "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{AROUND}\" y2=\"{}\" stroke=\"var({colour})\" \
-         stroke-dasharray=\"4 3\"/><text x=\"{x:.1}\" y=\"14\" text-anchor=\"middle\" font-size=\"12\" \
-         fill=\"var({colour})\">{}</text>\n",
-        HEIGHT - AROUND,
-        escape(&change_words(variant, change))
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"8\" fill=\"none\" stroke=\"var({colour})\" stroke-width=\"2\">\
+         <title>{}</title></circle><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"12\" \
+         fill=\"var({colour})\">x{}</text>\n",
+        escape(&change_words(variant, change)),
+        x + beside,
+        y + 4.0,
+        figures::significant(change.ratio)
     ));
 }
