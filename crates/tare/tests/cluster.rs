@@ -25,6 +25,7 @@ use judged::{exit_code, judged, read};
 use kubectl::kubectl;
 use shape::Shape;
 use tare_analysis::LoadStream;
+use tare_model::capacity::CapacityStep;
 use tare_model::hist::HistogramWire;
 use tare_model::load::{Counts, LoadHistograms, LoadResult};
 use tare_model::record::ProxySettings;
@@ -57,6 +58,46 @@ fn istio_is_distinguished_from_bare_and_the_cluster_is_restored() {
     let (ended, summary) = run(&tmp.join(DIR), &account);
     assert_eq!(ended.code(), Some(exit_code(summary.grade)));
     weighed(&summary, &MESHES);
+}
+
+/// A search runs the generators several times in one trial.
+#[test]
+#[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
+fn a_capacity_is_found_on_the_cluster() {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let dir = tmp.join("cluster-capacity");
+    let _ = std::fs::remove_dir_all(&dir);
+    let account = Account::new(&program(), "cluster-quick", &tmp.join("cluster-account"));
+    let before = cluster();
+    let mut run = Command::new(program());
+    run.env("TARE_KUBECONFIG", account.kubeconfig());
+    run.args(["run", "cluster-quick", "--out"]).arg(&dir);
+    let load = "load={capacity: {slo: [p90<1s, errors<10%], connections: 8, min_rate: 5, max_rate: 20, step: 1s, budget: 4s}}";
+    for set in ["meshes=bare,istio/no-mtls", "repeats=1", "reruns=0", load] {
+        run.args(["--set", set]);
+    }
+    let ended = run.status().unwrap();
+    assert_eq!(before, cluster(), "the cluster differs from before the run");
+    let summary = judged(&dir);
+    assert_eq!(ended.code(), Some(exit_code(summary.grade)));
+    assert_eq!((summary.trials_done, summary.trials_planned), (2, 2));
+    for trial in &summary.trials {
+        assert!(trial.proofs.iter().all(|p| p.holds), "{trial:#?}");
+        let dir = dir.join("trials").join(&trial.dir);
+        let result: TrialResult = read(&dir.join("result.json"));
+        let capacity = result.capacity.expect("a search has a result");
+        let steps = std::fs::read_to_string(dir.join("steps.ndjson")).unwrap();
+        let steps: Vec<CapacityStep> = steps
+            .lines()
+            .map(|s| serde_json::from_str(s).unwrap())
+            .collect();
+        assert!((2..=8).contains(&steps.len()), "{capacity:?}");
+        assert_eq!(steps.len() as u32, capacity.steps);
+        for step in &steps {
+            assert!((5.0..=20.0).contains(&step.step.rate_rps), "{step:?}");
+            assert!(step.resources.is_some(), "{step:?}");
+        }
+    }
 }
 
 /// Makes one run, checks it, and returns its exit status and its summary.

@@ -190,12 +190,6 @@ fn check_without_rate(
             .add(repeats, "found `until` with `capacity` or `users`")
             .expected("a number of repeats");
     }
-    if plan.environment == EnvironmentKind::Kubernetes {
-        problems
-            .add(environment, "found `capacity` or `users` on Kubernetes")
-            .expected("`environment: local`")
-            .help("loads without a rate are not supported on Kubernetes yet");
-    }
 }
 
 /// Resolves the settings of the cluster; `Some(None)` for a plan that runs elsewhere.

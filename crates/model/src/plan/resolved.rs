@@ -210,10 +210,14 @@ impl Plan {
     /// The same for some of the plan's blocks.
     #[must_use]
     pub fn estimated_duration_of_ns(&self, blocks: &Blocks<'_>) -> u64 {
+        let on_cluster = self.environment == EnvironmentKind::Kubernetes;
         let windows: u64 = blocks
             .loads
             .iter()
-            .map(|load| load.own_time_ns())
+            .map(|load| {
+                let starts = if on_cluster { load.steps_max() - 1 } else { 0 };
+                load.own_time_ns() + starts * CLUSTER_STEP_NS
+            })
             .fold(0, u64::saturating_add)
             .saturating_mul(self.meshes.len() as u64);
         let setup = |mesh: &Mesh, pods: u64| match (self.environment, mesh.data_plane) {
@@ -272,6 +276,8 @@ const TRIAL_NS: u64 = 1_000_000_000;
 const SERVICE_NS: u64 = 20_000_000;
 const CLUSTER_TRIAL_NS: u64 = 45_000_000_000;
 const CLUSTER_MESH_NS: u64 = 45_000_000_000;
+/// Time to start the generators again, for the next step of a search.
+const CLUSTER_STEP_NS: u64 = 8_000_000_000;
 const SIDECAR_NS: u64 = 150_000_000;
 /// Time from the start of generators that run at the same time to their first request.
 const LEAD_NS: u64 = 2_000_000_000;

@@ -13,7 +13,6 @@ use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::TrialSpec;
 use tare_model::verdict::{Finding, Grade};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::error::RunError;
 use super::findings::Findings;
@@ -83,20 +82,20 @@ impl CapacityTrial<'_> {
         writer: &mut TrialWriter,
         findings: &mut Findings,
     ) -> Result<u64, RunError> {
-        let budget = self.spec.load.capacity.as_ref().map_or(0, |c| c.budget_ns);
-        let until = Instant::now() + Duration::from_nanos(budget);
+        let mut budget_ns = self.spec.load.capacity.as_ref().map_or(0, |c| c.budget_ns);
         let mut search = Search::new(goal);
         let mut steps: Vec<Done> = Vec::new();
         let mut ended = SearchEnd::Certain;
         let mut sent = 0;
         while !search.is_done() {
             let rate_rps = search.prepare(&mut load);
-            let takes = Duration::from_nanos(load.warmup_ns + load.duration_ns);
+            let takes_ns = load.warmup_ns + load.duration_ns;
             // The first step runs in any case: a trial without one has no result.
-            if !steps.is_empty() && Instant::now() + takes > until {
+            if !steps.is_empty() && takes_ns > budget_ns {
                 ended = SearchEnd::Budget;
                 break;
             }
+            budget_ns = budget_ns.saturating_sub(takes_ns);
             let number = steps.len() as u32 + 1;
             self.observer.update(Update::Step { number, rate_rps });
             let mut records = Records {

@@ -17,6 +17,7 @@ use super::mesh::{Helm, MeshInstaller};
 use super::objects::names::Names;
 use super::objects::{Node, node};
 use super::trial::deploy::{self, Inputs};
+use super::trial::deployment::GeneratorRuns;
 use super::trial::generators::StartDelay;
 use super::trial::{Deployment, Events, PodTerminations, hooks};
 use crate::environment::EnvironmentError;
@@ -165,6 +166,7 @@ impl Cluster {
             events: Events::default(),
             terminations: PodTerminations::default(),
             container_watch: None,
+            runs: GeneratorRuns::default(),
             tasks: JoinSet::new(),
         };
         if let Some(node) = &deployment.generator_node {

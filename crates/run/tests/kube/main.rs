@@ -7,6 +7,7 @@ mod proxy_config;
 mod rbac;
 mod replicas;
 mod server;
+mod steps;
 
 use std::collections::BTreeSet;
 use std::path::Path;

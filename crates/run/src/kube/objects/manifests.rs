@@ -163,18 +163,18 @@ pub(crate) fn deployment(
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}}})
 }
 
-/// Indexed job with one pod for each generator.
+/// Indexed job with one pod for each generator. Its specifications are in the ConfigMap of the same name.
 pub(crate) fn generators(
     names: &TrialNames,
     settings: &KubernetesSettings,
     join: Option<&Join>,
     reserved: bool,
-    attempt: u32,
+    job: &str,
 ) -> Value {
     let mut container = container(settings, &["load", "--spec", "/spec/$(INDEX).json"]);
     container["env"] = json!([{"name": "INDEX", "valueFrom": {"fieldRef":
         {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}]);
-    let mut pod = pod_spec(settings, container, &format!("spec-{attempt}"));
+    let mut pod = pod_spec(settings, container, job);
     pod["restartPolicy"] = "Never".into();
     if reserved {
         pod["nodeSelector"] = json!({GENERATOR: names.run});
@@ -190,7 +190,7 @@ pub(crate) fn generators(
         extend(&mut annotations, &join.generator_annotations);
     }
     json!({"apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": format!("generator-{attempt}"), "namespace": names.load(), "labels": names.labels()},
+        "metadata": {"name": job, "namespace": names.load(), "labels": names.labels()},
         "spec": {"completions": settings.generators, "parallelism": settings.generators,
             "completionMode": "Indexed", "backoffLimit": 0,
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}}})

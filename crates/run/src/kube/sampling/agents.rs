@@ -35,7 +35,7 @@ pub(crate) const IDLE: IdleSampling = IdleSampling {
     overdue: Duration::from_secs(10),
 };
 
-/// What agents sample. The pods and the ConfigMap of both exist until the trial ends.
+/// What agents sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sampled {
     /// The deployment before the load. Kubelets do not replace the agents: their readings are up to 20 s
@@ -47,11 +47,11 @@ pub(crate) enum Sampled {
 }
 
 impl Sampled {
-    /// Name of the agents' pods and of their ConfigMap.
-    fn names(self) -> (&'static str, &'static str) {
+    /// Name of the agents' ConfigMap, with which those of their pods begin.
+    fn name(self, deployment: &Deployment) -> String {
         match self {
-            Self::Idle => ("idle-agent", "idle-spec"),
-            Self::Load => ("agent", "spec"),
+            Self::Idle => "idle-agent".to_owned(),
+            Self::Load => deployment.runs.name("agent"),
         }
     }
 }
@@ -69,9 +69,12 @@ pub(crate) async fn start(
     let created = match settings.sampling {
         SamplingSource::Kubelet => Err(BY_PLAN.to_owned()),
         SamplingSource::Agents => {
-            create(api, settings, deployment, sampled.names(), &parts).await?
+            create(api, settings, deployment, &sampled.name(deployment), &parts).await?
         }
     };
+    if let (Ok(pods), Sampled::Load) = (&created, sampled) {
+        deployment.runs.agents.clone_from(pods);
+    }
     let (sender, lines) = mpsc::channel(BUFFERED_LINES_MAX);
     let (api, names) = (api.clone(), deployment.names.clone());
     let events = deployment.events.clone();
@@ -140,7 +143,7 @@ async fn create(
     api: &ApiClient,
     settings: &KubernetesSettings,
     deployment: &Deployment,
-    (pod, map): (&str, &str),
+    name: &str,
     parts: &[NodePart],
 ) -> Result<Result<Vec<String>, String>, ApiError> {
     let names = &deployment.names;
@@ -150,15 +153,15 @@ async fn create(
         .enumerate()
         .map(|(i, p)| (file(i), serde_json::to_string(&p.spec).unwrap_or_default()))
         .collect();
-    let object = manifests::config_map(names, &names.agents(), map, &files);
+    let object = manifests::config_map(names, &names.agents(), name, &files);
     api.apply(CONFIG_MAP, &object).await?;
     let pods = parts
         .iter()
         .enumerate()
         .map(|(i, p)| {
-            let name = format!("{pod}-{i}");
-            let spec = (map, file(i));
-            (POD, manifests::agent(names, settings, &p.node, &name, spec))
+            let pod = format!("{name}-{i}");
+            let spec = (name, file(i));
+            (POD, manifests::agent(names, settings, &p.node, &pod, spec))
         })
         .collect();
     match api.apply_all(pods).await {

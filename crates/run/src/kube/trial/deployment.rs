@@ -16,6 +16,40 @@ use crate::environment::Deployed;
 use crate::kube::api::ApiClient;
 use crate::kube::objects::names::TrialNames;
 
+/// The runs of the generators and the agents in a trial: one, or one for each step of a search. Their objects have
+/// names of their own, because a job or a pod cannot run again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct GeneratorRuns {
+    /// Number of the run, from 1; 0 before the first one.
+    number: u32,
+    /// Jobs and agents of this run: what to delete when the next one begins.
+    pub(crate) jobs: Vec<String>,
+    pub(crate) agents: Vec<String>,
+}
+
+impl GeneratorRuns {
+    /// Begins the next run. Returns the objects of the previous one.
+    pub(crate) fn next(&mut self) -> Self {
+        let number = self.number + 1;
+        std::mem::replace(
+            self,
+            Self {
+                number,
+                ..Self::default()
+            },
+        )
+    }
+
+    fn is_first(&self) -> bool {
+        self.number <= 1
+    }
+
+    /// A name with the number of the run.
+    pub(crate) fn name(&self, kind: &str) -> String {
+        format!("{kind}-{}", self.number)
+    }
+}
+
 /// A deployed trial. Dropping it aborts its tasks; its objects stay on the cluster.
 #[derive(Debug)]
 pub struct Deployment {
@@ -33,6 +67,7 @@ pub struct Deployment {
     pub(crate) pods: Vec<Value>,
     /// Sums of the proxies' counters before the load, by the pod's namespace and name.
     pub(crate) counters: BTreeMap<String, f64>,
+    pub(crate) runs: GeneratorRuns,
     pub(crate) events: Events,
     pub(crate) terminations: PodTerminations,
     pub(crate) container_watch: Option<ContainerWatch>,
@@ -76,10 +111,12 @@ impl Deployment {
         self.section()?.parts.sidecar.as_deref()
     }
 
-    /// Returns the addresses at which the generator's sidecar serves its configuration, by name;
-    /// empty without a sidecar.
+    /// Returns the addresses at which the generator's sidecar serves its configuration, by name, for the first
+    /// run of the generators; empty for later runs, and without a sidecar.
     pub(crate) fn proxy_config(&self) -> BTreeMap<String, String> {
-        let section = self.section().filter(|s| s.parts.sidecar.is_some());
+        let section = self
+            .section()
+            .filter(|s| s.parts.sidecar.is_some() && self.runs.is_first());
         section.map_or_else(BTreeMap::new, |s| s.proxy_config.clone())
     }
 }

@@ -97,13 +97,22 @@ pub(crate) async fn start(
     delay: &mut StartDelay,
     spec: &LoadSpec,
 ) -> Result<Worker, EnvironmentError> {
+    let previous = deployment.runs.next();
+    for job in &previous.jobs {
+        api.delete(JOB, Some(&deployment.names.load()), job).await?;
+    }
+    for agent in &previous.agents {
+        api.delete(POD, Some(&deployment.names.agents()), agent)
+            .await?;
+    }
     let proxy_config = deployment.proxy_config();
     for attempt in 0..ATTEMPTS_MAX {
         let begin = Instant::now();
         let start_unix_ns = unix_ns() + delay.0.as_nanos() as u64;
         let shards = shards(spec, settings.generators, start_unix_ns, &proxy_config);
-        create(api, settings, deployment, attempt, &shards).await?;
-        let pods = wait_running(api, settings, &deployment.names, attempt).await?;
+        let job = format!("{}-{attempt}", deployment.runs.name("generator"));
+        create(api, settings, deployment, &job, &shards).await?;
+        let pods = wait_running(api, settings, &deployment.names, &job).await?;
         let took = begin.elapsed();
         delay.adapt(took);
         if unix_ns() + (CONNECTING.as_nanos() as u64) < start_unix_ns {
@@ -113,6 +122,7 @@ pub(crate) async fn start(
             let to_start = Duration::from_nanos(start_unix_ns.saturating_sub(unix_ns()));
             let load = duration(spec, !proxy_config.is_empty());
             let until = Instant::now() + to_start + load + LAST_RECORDS_WITHIN;
+            deployment.runs.jobs.push(job);
             let (stop, _) = tokio::sync::mpsc::channel(1);
             return Ok(Worker {
                 watched,
@@ -128,9 +138,8 @@ pub(crate) async fn start(
         let events = &deployment.events;
         events.push(EventKind::LateStart, "generators", found);
         delay.double();
-        let name = format!("generator-{attempt}");
         let namespace = deployment.names.load();
-        api.delete(JOB, Some(&namespace), &name).await?;
+        api.delete(JOB, Some(&namespace), &job).await?;
     }
     let found = format!("their pods did not run in time in {ATTEMPTS_MAX} attempts");
     Err(EnvironmentError::start("generators", found))
@@ -140,7 +149,7 @@ async fn create(
     api: &ApiClient,
     settings: &KubernetesSettings,
     deployment: &Deployment,
-    attempt: u32,
+    job: &str,
     shards: &[LoadSpec],
 ) -> Result<(), EnvironmentError> {
     let names = &deployment.names;
@@ -149,23 +158,23 @@ async fn create(
         (format!("{index}.json"), text)
     });
     let files: Vec<(String, String)> = files.collect();
-    let map = manifests::config_map(names, &names.load(), &format!("spec-{attempt}"), &files);
+    let map = manifests::config_map(names, &names.load(), job, &files);
     api.apply(CONFIG_MAP, &map).await?;
     let reserved = deployment.generator_node.is_some();
-    let job = manifests::generators(names, settings, deployment.join(), reserved, attempt);
+    let job = manifests::generators(names, settings, deployment.join(), reserved, job);
     api.apply(JOB, &job).await?;
     Ok(())
 }
 
-/// Waits until all pods of an attempt run and returns them in the order of their index.
+/// Waits until all pods of a job run and returns them in the order of their index.
 async fn wait_running(
     api: &ApiClient,
     settings: &KubernetesSettings,
     names: &TrialNames,
-    attempt: u32,
+    job: &str,
 ) -> Result<Vec<Value>, EnvironmentError> {
     let within = Duration::from_secs(u64::from(settings.ready_within_s));
-    let selector = format!("{ROLE}=generator,batch.kubernetes.io/job-name=generator-{attempt}");
+    let selector = format!("{ROLE}=generator,batch.kubernetes.io/job-name={job}");
     wait("the generators run", POLL, within, async || {
         let mut pods = api.list(POD, Some(&names.load()), &selector).await?;
         pods.sort_by_key(|p| Pod(p).completion_index());
