@@ -15,6 +15,7 @@ mod repeats;
 mod resolve;
 mod resolved;
 mod sweep;
+mod tcp;
 #[cfg(test)]
 mod tests;
 mod vary;

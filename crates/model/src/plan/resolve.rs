@@ -10,6 +10,7 @@ use super::overload;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::sweep::Sweep;
+use super::tcp;
 use super::vary::{self, VariedLoads};
 use super::workload;
 use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls};
@@ -58,6 +59,7 @@ fn read(
     let environment_location = file.environment.location().unwrap_or(root.location);
     let environment = file.environment.or(Environment::Local);
     let kubernetes = kubernetes(problems, file.kubernetes, environment);
+    let meshes_location = file.meshes.location().unwrap_or(root.location);
     let meshes = meshes(
         problems,
         file.meshes,
@@ -130,6 +132,7 @@ fn read(
     overload::split_blocks(&mut plan);
     check_without_rate(problems, &plan, repeats_location, environment_location);
     check_size(problems, &plan, repeats_location, environment_location);
+    tcp::check(problems, &plan, meshes_location);
     Some(plan)
 }
 

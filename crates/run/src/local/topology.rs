@@ -23,6 +23,11 @@ pub(super) const APPLICATION_PORT: u16 = 15080;
 pub(super) const INBOUND_PORT: u16 = 15006;
 /// The outbound port of a sidecar, for its own application.
 pub(super) const OUTBOUND_PORT: u16 = 15001;
+/// The first of the outbound ports of a sidecar for TCP: one for each called service, because the bytes
+/// of a connection do not name the service as the Host header does.
+const TCP_OUTBOUND_PORT: u16 = 15100;
+/// Maximum number of TCP services that a pod calls, so that their ports stay below 32768.
+const TCP_CALLS_MAX: usize = 17_000;
 /// Maximum number of pods in the network of a run; the last addresses are reserved.
 const PODS_MAX: usize = 250 * 254;
 /// Name of the generator's pod.
@@ -57,6 +62,11 @@ pub(super) struct PodService {
 }
 
 impl PodService {
+    /// Whether proxies pass the bytes of its connections, and read no request.
+    pub(super) fn is_tcp(&self) -> bool {
+        self.protocol == ServiceProtocol::Tcp
+    }
+
     /// Host header or `:authority` of calls to it.
     pub(super) fn authority(&self) -> String {
         format!("{}.{}", self.service, self.instance)
@@ -90,6 +100,11 @@ impl Sides {
 }
 
 impl Pod {
+    /// Whether it has a TCP service.
+    pub(super) fn is_tcp(&self) -> bool {
+        self.service.as_ref().is_some_and(PodService::is_tcp)
+    }
+
     /// Whether it has a sidecar with an inbound side.
     pub(super) fn has_inbound(&self, sides: Sides) -> bool {
         let reached = match sides.0 {
@@ -134,6 +149,14 @@ impl Pod {
         SocketAddrV4::new(self.ip, OUTBOUND_PORT)
     }
 
+    /// Outbound address of its sidecar for the calls of a service, the one at this place in `calls`.
+    fn outbound_to(&self, place: usize, service: &PodService) -> SocketAddrV4 {
+        match service.is_tcp() {
+            true => SocketAddrV4::new(self.ip, TCP_OUTBOUND_PORT + place as u16),
+            false => self.outbound(),
+        }
+    }
+
     /// The name in a form that file names can contain.
     pub(super) fn file_name(&self) -> String {
         self.name.replace('/', "-")
@@ -155,7 +178,7 @@ impl Topology {
     }
 
     /// Lays out a workload in the network `127.second.0.0/16`; `None` when it has
-    /// more pods than the network has addresses.
+    /// more pods than the network has addresses, or calls more TCP services than a pod has ports.
     pub(super) fn new(workload: &Workload, second: u8) -> Option<Self> {
         let graph = &workload.graph;
         let count = 1 + graph.services.len() * workload.instances as usize;
@@ -188,7 +211,10 @@ impl Topology {
         }
         let mut topology = Self { pods };
         topology.connect(workload);
-        Some(topology)
+        let has_ports = |pod: &Pod| {
+            pod.calls.len() <= TCP_CALLS_MAX || topology.calls(pod).all(|c| !c.service.is_tcp())
+        };
+        topology.pods.iter().all(has_ports).then_some(topology)
     }
 
     fn connect(&mut self, workload: &Workload) {
@@ -197,7 +223,7 @@ impl Topology {
         for i in 0..workload.instances as usize {
             let base = 1 + i * graph.services.len();
             for (s, service) in graph.services.iter().enumerate() {
-                if fronts.contains(&service.name) {
+                if fronts.contains_key(&service.name) {
                     self.edge(0, base + s);
                 }
                 for callee in called(graph, service) {
@@ -233,13 +259,13 @@ impl Topology {
         pod: &'a Pod,
         sides: Sides,
     ) -> impl Iterator<Item = (&'a PodService, Upstream)> {
-        self.called(pod).map(move |(callee, service)| {
+        self.calls(pod).map(move |call| {
             let connect = match sides.outbound() {
-                true => pod.outbound(),
-                false => callee.entrance(sides, pod),
+                true => call.outbound,
+                false => call.callee.entrance(sides, pod),
             };
-            let (connect, authority) = (connect.to_string(), service.authority());
-            (service, Upstream { connect, authority })
+            let (connect, authority) = (connect.to_string(), call.service.authority());
+            (call.service, Upstream { connect, authority })
         })
     }
 
@@ -248,20 +274,46 @@ impl Topology {
         if !sides.outbound() {
             return Vec::new();
         }
-        let called = self.called(pod).map(|(callee, service)| Route {
-            authority: service.authority(),
-            protocol: service.protocol,
-            address: callee.entrance(sides, pod),
-            identity: callee.identity.clone(),
+        let called = self.calls(pod).map(|call| Route {
+            authority: call.service.authority(),
+            protocol: call.service.protocol,
+            listen: call.outbound,
+            address: call.callee.entrance(sides, pod),
+            identity: call.callee.identity.clone(),
         });
         called.collect()
     }
 
-    /// Returns the pods that a pod calls, with their services.
-    fn called(&self, pod: &Pod) -> impl Iterator<Item = (&Pod, &PodService)> {
-        let called = pod.calls.iter().map(|&i| &self.pods[i]);
-        called.filter_map(|callee| Some((callee, callee.service.as_ref()?)))
+    /// Returns the calls of a pod's application.
+    pub(super) fn calls<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = Call<'a>> {
+        pod.calls.iter().enumerate().filter_map(|(place, &i)| {
+            let callee = &self.pods[i];
+            let service = callee.service.as_ref()?;
+            let outbound = pod.outbound_to(place, service);
+            Some(Call {
+                callee,
+                service,
+                outbound,
+            })
+        })
     }
+
+    /// Outbound addresses of sidecars for TCP services.
+    pub(super) fn tcp_outbound(&self) -> impl Iterator<Item = SocketAddrV4> {
+        let calls = self.pods.iter().flat_map(|pod| self.calls(pod));
+        calls.filter(|c| c.service.is_tcp()).map(|c| c.outbound)
+    }
+}
+
+/// A call from a pod to a service.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call<'a> {
+    /// The called pod.
+    callee: &'a Pod,
+    /// The service in it.
+    service: &'a PodService,
+    /// Where the caller's sidecar listens for this call.
+    pub outbound: SocketAddrV4,
 }
 
 /// Returns the indices of the services that a service calls.
@@ -379,6 +431,38 @@ pub(super) mod tests {
         assert_eq!(first, ["127.70.0.1:15001", "127.70.0.2:15001"]);
         assert_eq!(routes, [to("127.70.0.2:15006"), to("127.70.0.3:15006")]);
         assert_eq!(with.len(), 3);
+    }
+
+    #[test]
+    fn calls_of_each_tcp_service_have_a_port_of_their_own() {
+        let mut workload = workload(2);
+        for service in &mut workload.graph.services {
+            service.protocol = ServiceProtocol::Tcp;
+        }
+        let t = Topology::new(&workload, 70).unwrap();
+        let both = Sides(Some(Placement::Both));
+        let targets = t.targets(both);
+        let connect: Vec<&str> = targets.values().map(|t| t.connect.as_str()).collect();
+        assert_eq!(connect, ["127.70.0.1:15100", "127.70.0.1:15101"]);
+        assert_eq!(
+            t.upstreams(&t.pods[1], both)["back"].connect,
+            "127.70.0.2:15100"
+        );
+        let routes = t.routes(&t.pods[0], both);
+        let listen: Vec<String> = routes.iter().map(|r| r.listen.to_string()).collect();
+        assert_eq!(listen, connect);
+        assert_eq!(routes[1].address.to_string(), "127.70.0.4:15006");
+        // Without a proxy at the caller, the path is that of HTTP.
+        let key = ("shop-1".to_owned(), "front".to_owned());
+        let server = t.targets(Sides(Some(Placement::Server)));
+        assert_eq!(server[&key].connect, "127.70.0.4:15006");
+
+        workload.instances = TCP_CALLS_MAX as u32 + 1;
+        assert_eq!(Topology::new(&workload, 70), None, "too few ports");
+        workload.graph.services[0].protocol = ServiceProtocol::Http;
+        let front = Topology::new(&workload, 70).unwrap();
+        let ports = front.tcp_outbound().map(|a| a.port());
+        assert_eq!(ports.collect::<BTreeSet<u16>>(), [15100].into());
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 mod container_ends;
 mod interrupted_runs;
+mod pods;
 mod proxy_config;
 mod rbac;
 mod server;
+mod tcp;
 
 use std::collections::BTreeSet;
 use std::path::Path;
