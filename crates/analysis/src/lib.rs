@@ -7,6 +7,8 @@ pub mod compare;
 pub mod cores;
 pub mod figures;
 pub mod formats;
+pub mod gate;
+pub mod history;
 pub mod judge;
 pub mod limit;
 pub mod overload;

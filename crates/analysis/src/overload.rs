@@ -9,6 +9,8 @@ use tare_model::plan::Overload;
 use tare_model::record::Interval;
 use tare_stats::{Histogram, WireError};
 
+use crate::slo;
+
 /// The requests due in one second.
 #[derive(Debug, Clone, Default)]
 struct Second {
@@ -79,19 +81,13 @@ impl Second {
     /// Whether these requests meet an objective. One for the requests sent is met: those that were not sent
     /// in time count as errors.
     fn meets(&self, objective: &Objective) -> bool {
-        let bound = objective.bound();
-        let latency = match objective.measure() {
-            Measure::Achieved => return true,
-            Measure::Errors => {
-                let failed = self.counts.planned - self.counts.ok.min(self.counts.planned);
-                return failed == 0 || (failed as f64) < bound * self.counts.planned as f64;
+        match objective.measure() {
+            Measure::Achieved => true,
+            Measure::Errors => slo::errors_meet(&self.counts, objective.bound()),
+            measure => {
+                slo::latency_ns(measure, &self.latency).is_some_and(|ns| ns < objective.bound())
             }
-            _ if self.counts.ok == 0 => return false,
-            Measure::Quantile(q) => self.latency.quantile(q) as f64,
-            Measure::Max => self.latency.summary().max as f64,
-            Measure::Mean => self.latency.mean(),
-        };
-        latency < bound
+        }
     }
 }
 

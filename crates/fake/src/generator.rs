@@ -215,8 +215,10 @@ pub(crate) fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
     let mut total = Second::default();
     let rate_rps = match spec.mode {
         Mode::Open { .. } => rate_rps(spec),
-        // Each connection waits for the response before its next request.
-        Mode::Saturate => f64::from(spec.connections) * 1e9 / service.median_ns,
+        // Each connection waits for the response, and then pauses before its next request.
+        Mode::Saturate => {
+            f64::from(spec.connections) * 1e9 / (service.median_ns + spec.think_ns as f64)
+        }
     };
     for (second, instants) in instants_ns(spec, rate_rps).iter().enumerate() {
         let mut interval = Second::default();

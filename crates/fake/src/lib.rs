@@ -129,11 +129,9 @@ impl Environment for Fake {
             let _ = std::os::unix::fs::symlink("/dev/full", dir.join("result.tmp"));
         }
         self.deployed += 1;
-        let upstream = |authority: String| Upstream {
-            connect: "127.0.0.1:1".into(),
-            authority,
-        };
+        let upstream = |authority: String| Upstream::new("127.0.0.1:1", authority);
         let workload = plan.workload_of(&trial.load);
+        let services = workload.graph.services.len() as u32 * workload.instances;
         let targets = (0..workload.instances)
             .flat_map(|i| {
                 workload
@@ -153,7 +151,11 @@ impl Environment for Fake {
             targets,
             loaded: false,
             rate_rps: trial.load.rate_rps,
-            sidecars: u32::from(trial.mesh.data_plane != DataPlaneKind::None) * 3,
+            sidecars: match trial.mesh.data_plane {
+                DataPlaneKind::None => 0,
+                // Three, and one for each replica beyond the first.
+                _ => 3 + workload.pods() as u32 - services,
+            },
             exited: if exits {
                 vec![Event {
                     at_unix_ns: EPOCH_UNIX_NS,

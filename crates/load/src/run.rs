@@ -322,6 +322,7 @@ fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
                 .map(|o| connections_of(spec.connections, o, origins, thread, spec.threads))
                 .collect(),
             streams: spec.streams,
+            think_ns: spec.think_ns,
             open_loop: SchedulePlan::of(spec).map(|schedule| OpenLoop {
                 schedule,
                 // The slots of all threads together are those of this generator.

@@ -9,6 +9,7 @@
 mod builtin_files;
 mod cause;
 pub mod graph;
+pub mod history;
 pub mod limits;
 pub mod load;
 pub mod mesh;

@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 use crate::load::{merge, search};
 use crate::summary::clusters;
 use crate::{
-    SCHEMA_VERSION, calls, capacity, layout, load, overload, plan, record, summary, trial, worker,
+    SCHEMA_VERSION, calls, capacity, history, layout, load, overload, plan, record, summary, trial,
+    worker,
 };
 
 /// Names of all schemas, in alphabetical order, each with what it describes.
-pub const NAMES: [(&str, &str); 17] = [
+pub const NAMES: [(&str, &str); 18] = [
     ("agent-record", "a line that an agent writes: agent.ndjson"),
     (
         "calls",
@@ -29,6 +30,7 @@ pub const NAMES: [(&str, &str); 17] = [
         "comparison.json: the comparison of several clusters",
     ),
     ("event", "a line of events.ndjson"),
+    ("history-entry", "an entry of a history of `tare patrol`"),
     ("load", "the result of `tare load --output json`"),
     (
         "load-record",
@@ -56,6 +58,7 @@ pub fn of(name: &str) -> Option<Value> {
         "clusters" => schemars::schema_for!(clusters::ClustersManifest),
         "clusters-comparison" => schemars::schema_for!(clusters::ClustersComparison),
         "event" => schemars::schema_for!(trial::Event),
+        "history-entry" => schemars::schema_for!(history::HistoryEntry),
         "load" => schemars::schema_for!(load::LoadResult),
         "load-record" => schemars::schema_for!(record::LoadRecord),
         "load-spec" => schemars::schema_for!(load::LoadSpec),

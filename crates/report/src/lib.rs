@@ -7,6 +7,8 @@
 mod derived;
 pub mod export;
 mod fit_words;
+mod gate_words;
+mod history;
 mod page;
 mod prices;
 mod steps;
@@ -16,9 +18,11 @@ mod text;
 mod words;
 
 pub use derived::{WriteError, summarise, write_clusters, write_derived};
-pub use page::{Details, render_live, render_page, render_report};
+pub use history::{HistoryDir, HistoryError, render_badge};
+pub use page::{Details, render_history_page, render_live, render_page, render_report};
 pub use store::{LoadedRun, StoreError, load_run};
 pub use terminal::{
     render_clusters, render_comparison, render_comparison_markdown, render_detectable,
-    render_method, render_published, render_table,
+    render_gate_junit, render_gate_markdown, render_history, render_method, render_published,
+    render_table,
 };

@@ -314,21 +314,15 @@ pub(crate) fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> Stri
         .trials
         .iter()
         .filter(|t| t.status == TrialStatus::Used);
-    let found: BTreeSet<u32> = used.filter(of).map(|t| t.block).collect();
-    let mut overloads = summary
-        .setup
-        .loads
-        .iter()
-        .filter_map(|l| l.overload.as_ref());
-    // The searches for the capacity have blocks of their own.
-    let planned = match overloads.next() {
-        None => summary.setup.repeats,
-        Some(o) if found.iter().all(|block| *block < o.searches) => o.searches,
-        Some(o) if found.iter().all(|block| *block >= o.searches) => {
-            summary.setup.repeats - o.searches
-        }
-        Some(_) => summary.setup.repeats,
+    let used: Vec<&TrialRow> = used.filter(of).collect();
+    let found: BTreeSet<u32> = used.iter().map(|t| t.block).collect();
+    let loads: BTreeSet<&str> = used.iter().map(|t| t.load.as_str()).collect();
+    // Some loads have blocks of their own, such as the searches for the capacity.
+    let planned = match loads.first() {
+        Some(load) if loads.len() == 1 => summary.setup.blocks_of_load.get(*load).copied(),
+        _ => None,
     };
+    let planned = planned.unwrap_or(summary.setup.repeats);
     let found = found.len();
     if found == planned as usize {
         planned.to_string()

@@ -349,28 +349,49 @@ fn another_caller_of_a_service_does_not_change_an_edge() {
 #[test]
 fn cpu_is_summed_by_service() {
     let plan = placements();
-    let costs = costs(&plan, &stored(&plan));
-    let of = |mesh: &str, service: Option<&str>| {
+    let alone = costs(&plan, &stored(&plan));
+    // A second replica of voting uses as much as the first.
+    let mut stored = stored(&plan);
+    for trial in &mut stored {
+        let processes = &mut trial.result.resources.as_mut().unwrap().processes;
+        let of_voting: Vec<ProcessUse> = processes
+            .extract_if(.., |p| p.name.contains("/voting"))
+            .collect();
+        for replica in 0..2 {
+            let name = |p: &ProcessUse| p.name.replace("voting", &format!("voting.{replica}"));
+            let replica = of_voting.iter().map(|p| ProcessUse {
+                name: name(p),
+                ..p.clone()
+            });
+            processes.extend(replica);
+        }
+    }
+    let replicated = costs(&plan, &stored);
+    let of = |costs: &PathCosts, mesh: &str, service: Option<&str>| {
         let own = |s: &&_| {
             let s: &tare_model::summary::path::ServiceCosts = s;
             s.mesh == mesh && s.service.as_deref() == service
         };
-        costs.services.iter().find(own).unwrap()
+        costs.services.iter().find(own).unwrap().clone()
     };
-    let voting = of("envoy", Some("voting"));
+    let voting = of(&replicated, "envoy", Some("voting"));
+    assert!((voting.application_cores.value - 0.2).abs() < 1e-9);
+    assert!((voting.sidecar_cores.as_ref().unwrap().value - 0.3).abs() < 1e-9);
+    assert!((of(&replicated, "envoy", None).application_cores.value - 0.4).abs() < 1e-9);
+    let voting = of(&alone, "envoy", Some("voting"));
     assert!((voting.application_cores.value - 0.1).abs() < 1e-9);
     assert!((voting.sidecar_cores.as_ref().unwrap().value - 0.15).abs() < 1e-9);
-    assert_eq!(of("bare", Some("voting")).sidecar_cores, None);
+    assert_eq!(of(&alone, "bare", Some("voting")).sidecar_cores, None);
     // 400 calls in 4 s with 0.25 cores; with 0.1 cores.
     let per_day = |mesh| {
-        of(mesh, Some("voting"))
+        of(&alone, mesh, Some("voting"))
             .calls_per_day_and_core
             .clone()
             .unwrap()
     };
     assert!((per_day("envoy").value - 86_400.0 * 400.0).abs() < 1e-3);
     assert!((per_day("bare").value - 86_400.0 * 1_000.0).abs() < 1e-3);
-    let all = of("envoy", None);
+    let all = of(&alone, "envoy", None);
     assert!((all.application_cores.value - 0.3).abs() < 1e-9);
 }
 

@@ -253,7 +253,18 @@ impl RunDir {
         trials.iter().filter_map(read).collect()
     }
 
+    /// The same with those that failed before measurement.
+    #[must_use]
+    pub fn all_results(&self, trials: &[TrialSpec]) -> Vec<(String, TrialResult)> {
+        let read = |trial: &TrialSpec| Some((trial.dir_name(), self.stored(trial)?));
+        trials.iter().filter_map(read).collect()
+    }
+
     fn result(&self, trial: &TrialSpec) -> Option<TrialResult> {
+        self.stored(trial).filter(|result| result.load.is_some())
+    }
+
+    fn stored(&self, trial: &TrialSpec) -> Option<TrialResult> {
         let file = self
             .path
             .join(layout::TRIALS)
@@ -262,7 +273,7 @@ impl RunDir {
         let bytes = fs::read(file).ok()?;
         let result: TrialResult = serde_json::from_slice(&bytes).ok()?;
         result.check_windows().ok()?;
-        result.load.is_some().then_some(result)
+        Some(result)
     }
 
     /// Appends to the events of the run.

@@ -46,6 +46,7 @@ fn graph() -> ServiceGraph {
             protocol: ServiceProtocol::Http,
             app: None,
             uses: vec![],
+            replicas: 1,
             concurrency: 0,
             endpoints: vec![],
         }],
@@ -71,6 +72,7 @@ fn plan() -> Plan {
         streams: None,
         capacity: None,
         closed_loop: false,
+        think_ns: 0,
         overload: None,
     };
     Plan {
@@ -92,6 +94,8 @@ fn plan() -> Plan {
         loads: vec![load(200.0), load(400.0)],
         repeats: 3,
         until: None,
+        at_once: false,
+        gate: None,
         reruns: 0,
         margins: Margins::default(),
         seed: 7,

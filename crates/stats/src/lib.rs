@@ -2,7 +2,9 @@
 //! significance tests, time series. Pure: it uses neither clocks nor files nor sockets.
 
 mod buckets;
+pub mod changepoint;
 pub mod effect;
+pub mod gate;
 pub mod hist;
 pub mod hypothesis;
 pub mod line;

@@ -50,9 +50,10 @@ The help of every command, generated from the source code.
 | exit code | meaning |
 |---|---|
 | 0 | success |
-| 1 | an objective is missed, or a threshold is exceeded |
+| 1 | an objective is missed, a threshold is exceeded, or a gate found a regression |
 | 2 | invalid command line, plan or specification, or a missing requirement |
 | 3 | the run or the measurement is invalid |
+| 4 | `tare gate` could not decide within its budget |
 | 130 | interrupted |
 
 | environment variable | meaning |

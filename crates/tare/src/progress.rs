@@ -20,6 +20,8 @@ pub(crate) struct Display {
     /// Prefix of every line, if several runs are in progress at the same time.
     prefix: String,
     repeats: u32,
+    /// Trials that run at the same time.
+    at_once: u32,
     number: u32,
     planned: u32,
     left: Vec<Duration>,
@@ -34,8 +36,9 @@ pub(crate) struct Display {
     cores: String,
 }
 
-fn own_time(spec: &TrialSpec) -> Duration {
-    Duration::from_nanos(spec.load.own_time_ns())
+/// The trial's part of the time in which its block's trials run at the same time.
+fn own_time(spec: &TrialSpec, at_once: u32) -> Duration {
+    Duration::from_nanos(spec.load.own_time_ns()) / at_once
 }
 
 impl Display {
@@ -70,14 +73,19 @@ impl Display {
         if std::io::stderr().is_terminal() {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
+        let at_once = match plan.at_once {
+            true => (plan.meshes.len() * plan.loads.len()) as u32,
+            false => 1,
+        };
         Self {
             bar,
             prefix,
             repeats: plan.repeats,
+            at_once,
             number: 0,
             planned: order.len() as u32,
             // In reverse order, so that finished trials are removed from the end.
-            left: order.iter().rev().map(own_time).collect(),
+            left: order.iter().rev().map(|t| own_time(t, at_once)).collect(),
             overhead: OVERHEAD_GUESS,
             trial_started: Instant::now(),
             trial_own: Duration::ZERO,
@@ -105,7 +113,7 @@ impl Display {
         let passed = self
             .trial_started
             .elapsed()
-            .min(self.trial_own + self.overhead);
+            .min((self.trial_own + self.overhead) * self.at_once);
         let s = ahead.saturating_sub(passed).as_secs();
         if s >= 60 {
             format!("{}m{:02}s left", s / 60, s % 60)
@@ -134,15 +142,19 @@ impl Display {
     /// Adds the trials of a block that is run again, which begins with `trial`.
     fn plan(&mut self, trial: &TrialSpec, planned: u32) {
         let more = planned.saturating_sub(self.planned) as usize;
-        self.left.extend(std::iter::repeat_n(own_time(trial), more));
+        self.left
+            .extend(std::iter::repeat_n(own_time(trial, self.at_once), more));
         self.planned = planned;
     }
 
     fn started(&mut self, trial: &TrialSpec, done: u32) {
         self.left.truncate((self.planned - done) as usize);
         self.number = done + 1;
-        self.trial_started = Instant::now();
-        self.trial_own = own_time(trial);
+        // Trials that run at the same time begin with the first of them.
+        if self.at_once == 1 || self.trial_own.is_zero() {
+            self.trial_started = Instant::now();
+        }
+        self.trial_own = own_time(trial, self.at_once);
         self.label = format!(
             "block {}/{} trial {}/{} {} {}",
             trial.block + 1,
@@ -170,12 +182,18 @@ impl Display {
     }
 
     fn done(&mut self, result: &TrialResult) {
-        let took = self.trial_started.elapsed().saturating_sub(self.trial_own);
+        let took = self.trial_started.elapsed() / self.at_once;
+        let took = took.saturating_sub(own_time(&result.trial, self.at_once));
         // The mean of the last trial and the estimate so far follows a change within a few trials.
         self.overhead = (self.overhead + took) / 2;
         self.left.pop();
         self.trial_own = Duration::ZERO;
-        self.trial_started = Instant::now();
+        if self.at_once == 1 {
+            self.trial_started = Instant::now();
+        }
+        if self.at_once > 1 {
+            self.number = self.planned - self.left.len() as u32;
+        }
         let width = self.planned.to_string().len();
         let mut line = format!(
             "[{:>width$}/{}] block {} {:<12} {:<8}",
@@ -246,6 +264,7 @@ impl Observer for Display {
                     EventKind::NarrowEnough,
                     EventKind::BlockRunAgain,
                     EventKind::CapacitiesFound,
+                    EventKind::GateDecided,
                 ];
                 if shown.contains(&event.kind) {
                     self.say(&event.to_string());

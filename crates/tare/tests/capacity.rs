@@ -95,7 +95,7 @@ fn page_and_table_answer_the_question_first() {
     let dir = tempfile::tempdir().unwrap();
     let text = PLAN.replace(
         "load: {capacity:",
-        "loads: [{users: 60, think: 0ms, duration: 2s}, {capacity:",
+        "loads: [{users: 60, think: 0ms, duration: 2s}, {users: 60, think: 9ms, duration: 2s}, {capacity:",
     );
     let text = text.replace("budget: 1h}}", "budget: 1h}}]");
     let summary = run(dir.path(), &text, &["repeats=2"]);
@@ -103,6 +103,8 @@ fn page_and_table_answer_the_question_first() {
     let first = &page[..page.find("<nav").unwrap()];
     assert!(first.contains("<caption>Capacity</caption>"), "{first}");
     assert!(first.contains("<caption>Closed loop of 60 users</caption>"));
+    let thinking = "<caption>Closed loop of 60 users with a think time of 9ms</caption>";
+    assert!(first.contains(thinking), "{first}");
     assert!(first.contains("at different rates, so they are not compared"));
     assert!(!page.contains("data-chart=\"latency\""));
     let table = render_table(&summary, false);
@@ -110,12 +112,15 @@ fn page_and_table_answer_the_question_first() {
     assert!(table.contains("throughput, rps"), "{table}");
     assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
 
-    // The throughput of 60 users is 60 divided by the latency: half of that of bare.
-    let users = |c: &&MeshComparison| c.load == "60-users" && c.reference == "bare";
-    let users = summary.comparisons.iter().find(users).unwrap();
-    let ratio = users.ratio("throughput").unwrap();
-    assert!((ratio.value / 0.5 - 1.0).abs() < 0.05, "{ratio:?}");
-    assert!(!ratio.primary && users.ratios.len() == 1, "{users:?}");
+    // The throughput of 60 users is 60 divided by the latency and the think time: 1 ms for bare, 2 ms for
+    // Envoy, and with a think time 10 ms and 11 ms.
+    for (load, expected) in [("60-users", 0.5), ("60-users-9ms", 10.0 / 11.0)] {
+        let users = |c: &&MeshComparison| c.load == load && c.reference == "bare";
+        let users = summary.comparisons.iter().find(users).unwrap();
+        let ratio = users.ratio("throughput").unwrap();
+        assert!((ratio.value / expected - 1.0).abs() < 0.05, "{ratio:?}");
+        assert!(!ratio.primary && users.ratios.len() == 1, "{users:?}");
+    }
 }
 
 /// Rates from 1,000 rps on are above what the service carries with mutual TLS.
@@ -180,6 +185,7 @@ loads:
   - arrivals: constant
     capacity: {slo: [max<300ms], min_rate: 10, max_rate: 400, step: 1s, tolerance: 30%, budget: 20s}
   - {users: 3, duration: 1s, warmup: 200ms}
+  - {users: 2, think: 200ms, duration: 1s, warmup: 200ms}
 repeats: 1
 reruns: 0
 ";
@@ -192,7 +198,7 @@ fn the_capacity_of_a_service_with_exact_limits_is_found_with_and_without_a_mesh(
     let trials = load_run(&out)
         .unwrap_or_else(|e| panic!("{e}: {errors}"))
         .trials;
-    assert_eq!(trials.len(), 4, "{errors}");
+    assert_eq!(trials.len(), 6, "{errors}");
     for trial in &trials {
         let result = &trial.result;
         assert!(!result.proofs.is_empty(), "{result:#?}");
@@ -204,7 +210,12 @@ fn the_capacity_of_a_service_with_exact_limits_is_found_with_and_without_a_mesh(
         let load = result.load.as_ref().unwrap();
         if result.trial.load.closed_loop {
             assert_eq!(load.mode, Mode::Saturate);
-            assert!(load.counts.ok <= 53, "{:?}", load.counts);
+            // A user who thinks sends at most one request in each 220 ms, and one more.
+            let most = match result.trial.load.think_ns {
+                0 => 53,
+                _ => 2 * 5,
+            };
+            assert!(load.counts.ok <= most, "{:?}", load.counts);
             assert!(result.capacity.is_none());
             continue;
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use tare_model::worker::Plane;
 
 /// Short windows; the plan `payload` has longer ones. The largest response is so large that every byte
 /// counts more than the noise of a busy machine.
@@ -128,6 +129,126 @@ fn a_level_is_added(dir: &Path) {
         .collect();
     blocks.sort_unstable();
     assert_eq!(blocks, [2, 2, 3, 3]);
+}
+
+/// In virtual time, where each replica has a proxy that uses 0.01 cores and 0.1 ms per request.
+#[test]
+fn each_replica_adds_a_proxy_to_the_mesh() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "workload: chain-2\nmeshes: [bare, envoy]\nload: {rate: 200, connections: 4}\nrepeats: 3\n\
+                vary: {replicas: [1, 2, 4]}";
+    tare_fake::run_text(dir.path(), text, &[]);
+    let summary = tare_report::summarise(&tare_report::load_run(dir.path()).unwrap());
+    for (load, replicas) in [("replicas=1", 1), ("replicas=2", 2), ("replicas=4", 4)] {
+        let mut cells = summary.cells.iter();
+        let cell = cells.find(|c| c.mesh == "envoy" && c.load == load).unwrap();
+        let proxies = &cell.planes[&Plane::DataPlane];
+        assert_eq!(proxies.processes, 2 + replicas);
+        let expected = f64::from(20 << 20) * f64::from(2 + replicas);
+        assert!(
+            (proxies.memory_bytes.value - expected).abs() < 1.0,
+            "{proxies:?}"
+        );
+    }
+    let sweep = summary.sweep.as_ref().unwrap();
+    let slope_us = |mesh: &str| {
+        let lines = &sweep.factors[0].slices[0].lines;
+        let line = lines.iter().find(|l| l.mesh == mesh).unwrap();
+        line.fits
+            .iter()
+            .find(|f| f.what == "cpu")
+            .unwrap()
+            .slope
+            .value
+            / 1e3
+    };
+    let added = 1e6 * (0.01 / 200.0 + 0.1e-3);
+    assert!(
+        (slope_us("envoy") / added - 1.0).abs() < 0.05,
+        "{}",
+        slope_us("envoy")
+    );
+    assert!(
+        slope_us("bare").abs() < 0.05 * added,
+        "{}",
+        slope_us("bare")
+    );
+    let table = tare_report::render_table(&summary, false);
+    let words = "* Each replica of the called services adds CPU time per request: ";
+    assert!(table.contains(words), "{table}");
+}
+
+/// With real processes: the sidecars of the callers reach every replica, and the calls of all replicas are
+/// those of their service.
+#[test]
+fn replicas_share_the_calls_of_their_service() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = "workload: chain-3\nmeshes: [bare, envoy]\nrepeats: 1\nreruns: 0\n\
+                load: {rate: 50, connections: 2, duration: 1s, warmup: 200ms}\n\
+                vary: {replicas: [1, 2]}";
+    std::fs::write(dir.path().join("replicas.yaml"), plan).unwrap();
+    let output = plain(dir.path(), &["run", "replicas.yaml", "--out", "out"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{errors}");
+    let mut trials = 0;
+    for entry in std::fs::read_dir(dir.path().join("out/trials")).unwrap() {
+        let path = entry.unwrap().path();
+        let result = json(&path.join("result.json"));
+        let proofs = result["proofs"].as_array().unwrap();
+        assert!(
+            !proofs.is_empty() && proofs.iter().all(|p| p["holds"] == true),
+            "{proofs:?}"
+        );
+        let replicated = result["trial"]["load"]["name"] == "replicas=2";
+        let meshed = result["trial"]["mesh"]["name"] == "envoy";
+        let of_replicas = |p: &&Value| {
+            let claim = p["claim"].as_str().unwrap();
+            claim == "every replica of a called service got requests"
+        };
+        let found = proofs
+            .iter()
+            .find(of_replicas)
+            .map(|p| p["seen"].as_str().unwrap());
+        assert_eq!(found.is_some(), replicated && meshed, "{proofs:?}");
+        assert!(
+            found.is_none_or(|seen| seen.starts_with("4 of 4")),
+            "{found:?}"
+        );
+        let counts = &result["load"]["counts"];
+        assert_eq!(counts["ok"], counts["planned"], "{counts}");
+
+        let sampled = result["resources"]["processes"].as_array().unwrap().iter();
+        let applications = sampled.filter(|p| p["plane"] == "application");
+        let names: Vec<&str> = applications.map(|p| p["name"].as_str().unwrap()).collect();
+        match replicated {
+            true => assert_eq!(
+                names,
+                ["s1", "s2.0", "s2.1", "s3.0", "s3.1"].map(|s| format!("chain-3-0/{s}"))
+            ),
+            false => assert_eq!(names, ["s1", "s2", "s3"].map(|s| format!("chain-3-0/{s}"))),
+        }
+        let calls = json(&path.join("calls.json"));
+        let services = calls["services"].as_array().unwrap();
+        let names: Vec<&str> = services
+            .iter()
+            .map(|s| s["service"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["s1", "s2", "s3"]);
+        for pair in services.windows(2) {
+            let count = |service: &Value, view: &str| -> u64 {
+                let calls = service[view].as_array().unwrap().iter();
+                calls.map(|c| c["latency"]["count"].as_u64().unwrap()).sum()
+            };
+            let [made, received] = [count(&pair[0], "outgoing"), count(&pair[1], "incoming")];
+            // A call on its way at an edge of the window is in one view only.
+            assert!(
+                received > 0 && made.abs_diff(received) <= 2 * 2,
+                "{made}, {received}"
+            );
+        }
+        trials += 1;
+    }
+    assert_eq!(trials, 4);
 }
 
 #[test]

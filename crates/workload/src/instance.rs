@@ -53,10 +53,7 @@ impl LocalInstance {
                 let (server, _) = Server::start(&spec).await?;
                 server.ready().await;
                 let address = server.address().to_string();
-                let upstream = Upstream {
-                    connect: address.clone(),
-                    authority: address,
-                };
+                let upstream = Upstream::new(address.clone(), address);
                 upstreams.insert(service.name.clone(), upstream);
                 servers.push(Running {
                     name: service.name.clone(),

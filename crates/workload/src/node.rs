@@ -8,8 +8,8 @@ use std::time::Instant;
 use hyper::Response;
 use hyper::body::Body;
 use tare_model::calls::ServiceCalls;
-use tare_model::graph::{App, Service};
-use tare_model::worker::WorkloadSpec;
+use tare_model::graph::{App, Service, ServiceProtocol};
+use tare_model::worker::{self, WorkloadSpec};
 
 use crate::app::{Emoji, Synthetic, Voting, Web};
 use crate::calls::{Answering, Latencies, Timed, Window};
@@ -21,9 +21,14 @@ use crate::protocol::Upstream;
 /// One service of one instance.
 pub(crate) struct Node {
     pub(crate) service: String,
+    pub(crate) protocol: ServiceProtocol,
     pub(crate) instance: String,
     pub(crate) application: Application,
     pub(crate) upstreams: BTreeMap<String, Upstream>,
+    /// Each replica of a called service that has several addresses, as `emoji.1`, for the echo.
+    pub(crate) replicas: BTreeMap<String, Upstream>,
+    /// The address to listen on in the specification.
+    pub(crate) listen: String,
     pub(crate) counters: Counters,
     pub(crate) window: Arc<Window>,
     /// The calls that it received in the window.
@@ -56,7 +61,7 @@ impl Node {
             expected: names(spec.graph.services.iter().map(|s| s.name.as_str())),
         })?;
         let window = Window::new();
-        let upstreams = upstreams(spec, &window, events)?;
+        let (upstreams, replicas) = upstreams(spec, &window, events)?;
         let application = match service.app {
             None => {
                 let seed = seed_of(spec);
@@ -68,10 +73,13 @@ impl Node {
         };
         Ok(Self {
             service: spec.service.clone(),
+            protocol: service.protocol,
             instance: spec.instance.clone(),
             counters: Counters::new(counted(service, &application).into_iter()),
             application,
             upstreams,
+            replicas,
+            listen: spec.listen.clone(),
             window,
             incoming: Arc::default(),
             ready: AtomicBool::new(false),
@@ -133,22 +141,35 @@ fn counted<'a>(service: &'a Service, application: &Application) -> Vec<&'a str> 
     }
 }
 
+type Upstreams = BTreeMap<String, Upstream>;
+
+/// The called services, and each replica of those that have several addresses.
 fn upstreams(
     spec: &WorkloadSpec,
     window: &Arc<Window>,
     events: &Events,
-) -> Result<BTreeMap<String, Upstream>, WorkloadError> {
-    let mut upstreams = BTreeMap::new();
+) -> Result<(Upstreams, Upstreams), WorkloadError> {
+    let (mut upstreams, mut replicas) = (BTreeMap::new(), BTreeMap::new());
     for name in spec.graph.callees(&spec.service) {
         let to = spec.upstreams.get(name);
         let to = to.ok_or_else(|| WorkloadError::NoUpstream(name.to_owned()))?;
         let callee = spec.graph.service(name);
         let callee = callee.ok_or_else(|| WorkloadError::NoUpstream(name.to_owned()))?;
-        let upstream = Upstream::new(callee, to, window.clone(), events.clone());
-        let upstream = upstream.map_err(|_| WorkloadError::Authority(to.authority.clone()))?;
-        upstreams.insert(name.to_owned(), upstream);
+        let upstream = |to: &worker::Upstream| {
+            let upstream = Upstream::new(callee, to, spec.seed, window.clone(), events.clone());
+            upstream.map_err(|_| WorkloadError::Authority(to.authority.clone()))
+        };
+        upstreams.insert(name.to_owned(), upstream(to)?);
+        for (i, address) in to
+            .addresses()
+            .enumerate()
+            .filter(|_| !to.further.is_empty())
+        {
+            let alone = worker::Upstream::new(address, &to.authority);
+            replicas.insert(format!("{name}.{i}"), upstream(&alone)?);
+        }
     }
-    Ok(upstreams)
+    Ok((upstreams, replicas))
 }
 
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {

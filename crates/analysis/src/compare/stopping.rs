@@ -21,6 +21,7 @@ use tare_model::summary::{StopTarget, Stopping};
 use crate::compare::figures::pairs;
 use crate::compare::percentiles::of_trial;
 use crate::compare::ratio::Level;
+use crate::gate;
 use crate::trials::{StoredTrial, Trial, decode};
 use tare_stats::HALF_BUCKET;
 use tare_stats::effect::Effect;
@@ -75,7 +76,9 @@ pub(crate) fn ran<'a>(plan: &'a Plan, trials: &[Trial<'_>]) -> Ran<'a> {
     for blocks in plan.block_groups() {
         let until = plan.until.as_ref();
         let found = until.map(|until| Rule { plan, until }.look(&blocks, trials));
+        let decided = || gate_decided(plan, &blocks, trials);
         let reached = found.as_ref().and_then(|s| s.reached_after);
+        let reached = reached.or_else(decided);
         let len = reached.unwrap_or(blocks.len());
         groups.push((blocks, len));
         stopping = match (stopping, found) {
@@ -84,6 +87,13 @@ pub(crate) fn ran<'a>(plan: &'a Plan, trials: &[Trial<'_>]) -> Ran<'a> {
         };
     }
     Ran { groups, stopping }
+}
+
+/// The number of blocks on disk, if they decide the plan's gate.
+fn gate_decided(plan: &Plan, blocks: &Blocks<'_>, trials: &[Trial<'_>]) -> Option<u32> {
+    plan.gate.as_ref()?;
+    gate::of(plan, trials, false)?.outcome?;
+    Some(complete_blocks(plan, blocks, trials))
 }
 
 /// The rule over the blocks of a plan and those of an extension.

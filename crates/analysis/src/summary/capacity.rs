@@ -80,7 +80,7 @@ pub(super) fn under(load: &Load) -> String {
         Some(search) => format!("with {}", list(&search.objectives)),
         None => match &load.overload {
             Some(overload) => format!("at {}", overload.words()),
-            None => format!("in a closed loop of {} users", load.connections),
+            None => format!("in a closed loop of {}", load.users()),
         },
     }
 }

@@ -19,7 +19,7 @@ mod price_list;
 mod proxy_cpu;
 mod sweep;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout::RunManifest;
@@ -33,6 +33,7 @@ pub use overload::recovery_words;
 
 use crate::blocks::is_disturbed;
 use crate::compare::stopping::{self, Ran};
+use crate::gate;
 use crate::run_queue;
 use crate::trials::{self, StoredTrial, Trial};
 use tare_stats::CONFIDENCE;
@@ -72,6 +73,7 @@ pub fn summarise_without(
     notes.extend(cost::refused(plan, &cells));
     let comparisons = comparisons::of(plan, &trials);
     let (mesh_trials, disturbed_equally_p) = machine::mesh_trials(plan, &trials);
+    let gate = gate::of(plan, &trials, done(&trials) >= planned);
     let answers = answers::of(plan, &cells, &comparisons, disturbed_equally_p);
     let mut rows: Vec<_> = trials.iter().map(Trial::row).collect();
     mark_outliers(plan, &trials, &mut rows);
@@ -95,6 +97,7 @@ pub fn summarise_without(
         fingerprint: manifest.fingerprint.clone(),
         notes,
         margins: plan.margins,
+        gate,
         price_list: price_list::of(plan, &trials, &comparisons, disturbed_equally_p),
         sweep: sweep::of(plan, &trials, &comparisons),
         comparisons,
@@ -194,6 +197,19 @@ fn note_left_out_blocks(trials: &[Trial<'_>], notes: &mut Vec<String>) {
     }
 }
 
+/// The planned blocks of each load that not every group of blocks has.
+fn blocks_of_load(ran: &Ran<'_>) -> BTreeMap<String, u32> {
+    let all: u32 = ran.groups.iter().map(|(_, blocks)| blocks).sum();
+    let mut of_load = BTreeMap::new();
+    for (group, blocks) in &ran.groups {
+        for load in &group.loads {
+            *of_load.entry(load.name.clone()).or_default() += *blocks;
+        }
+    }
+    of_load.retain(|_, blocks| *blocks != all);
+    of_load
+}
+
 fn setup(manifest: &RunManifest, ran: &Ran<'_>) -> Setup {
     let plan = &manifest.plan;
     Setup {
@@ -213,6 +229,7 @@ fn setup(manifest: &RunManifest, ran: &Ran<'_>) -> Setup {
         meshes: plan.meshes.clone(),
         loads: plan.loads.clone(),
         repeats: ran.groups.iter().map(|(_, blocks)| blocks).sum(),
+        blocks_of_load: blocks_of_load(ran),
         seed: plan.seed.to_string(),
         command: manifest.command.clone(),
         prices: plan.prices.clone(),

@@ -445,7 +445,7 @@ fn services(plan: &Plan, trials: &[Trial<'_>], mesh: &Mesh, load: &Load) -> Vec<
 fn use_of(trial: &Trial<'_>, service: Option<&str>) -> Option<Use> {
     let mut found = None;
     for process in &trial.resources()?.processes {
-        // `emojivoto-0/web`, and `emojivoto-0/web/sidecar`.
+        // `emojivoto-0/web` and `emojivoto-0/web/sidecar`; with several replicas `emojivoto-0/web.1`.
         let (pod, sidecar) = match process.name.strip_suffix("/sidecar") {
             Some(pod) => (pod, true),
             None => (process.name.as_str(), false),
@@ -454,7 +454,8 @@ fn use_of(trial: &Trial<'_>, service: Option<&str>) -> Option<Use> {
             true => Plane::DataPlane,
             false => Plane::Application,
         };
-        let own = service.is_none_or(|s| pod.rsplit('/').next() == Some(s));
+        let name = pod.rsplit('/').next().and_then(|p| p.split('.').next());
+        let own = service.is_none_or(|s| name == Some(s));
         if process.plane != expected || !own {
             continue;
         }

@@ -51,6 +51,8 @@ pub(super) struct Conn {
     pub(super) parser: ResponseParser,
     /// Requests on the current socket.
     pub(super) requests: u32,
+    /// Closed loop: users who pause before their next request.
+    pub(super) thinking: u32,
     /// Set while an HTTP/2 connection is open; the fields of a single request above are
     /// then unused.
     pub(super) mux: Option<Box<Mux>>,
@@ -79,6 +81,7 @@ impl Conn {
             at: Instants::default(),
             parser: ResponseParser::default(),
             requests: 0,
+            thinking: 0,
             mux: None,
             written: 0,
             carried: false,
@@ -111,6 +114,15 @@ impl Conn {
     pub(super) fn is_free(&self) -> bool {
         let has_stream = || self.mux.as_ref().is_some_and(|m| m.free() > 0);
         self.state == State::Idle || (self.state == State::Multiplexed && has_stream())
+    }
+
+    /// Number of requests that the connection can take now.
+    pub(super) fn free(&self) -> u32 {
+        match self.state {
+            State::Idle => 1,
+            State::Multiplexed => self.mux.as_ref().map_or(0, |m| m.free()),
+            _ => 0,
+        }
     }
 
     pub(super) fn has_unsent(&self) -> bool {

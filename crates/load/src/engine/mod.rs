@@ -2,6 +2,7 @@
 //! requests on connections and records how they end. Time and sockets come from a
 //! [`Driver`].
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ mod responses;
 mod slots;
 mod sockets;
 mod streams;
+mod think;
 
 use conn::{Conn, Pool, State};
 use mux::Mux;
@@ -55,6 +57,8 @@ pub(crate) struct LoopPlan {
     pub(crate) streams: u32,
     /// `None`: closed loop.
     pub(crate) open_loop: Option<OpenLoop>,
+    /// Closed loop: pause of a user between a response and its next request.
+    pub(crate) think_ns: u64,
     /// Length of the measured window.
     pub(crate) window_ns: u64,
     /// Length of the warm-up before it.
@@ -161,6 +165,8 @@ pub(crate) struct Engine<'a, D> {
     dirty: Vec<ConnId>,
     /// Closed loop: connections that became idle in this turn.
     freed: Vec<ConnId>,
+    /// Closed loop with a think time: the ends of the pauses, the next one first.
+    thinking: VecDeque<(u64, ConnId)>,
     /// Latest reading of the clock; `stale` after a call that takes time.
     now: u64,
     stale: bool,
@@ -212,6 +218,7 @@ impl<'a, D: Driver> Engine<'a, D> {
             events: Vec::new(),
             dirty: Vec::new(),
             freed: Vec::new(),
+            thinking: VecDeque::new(),
             now,
             stale: false,
             schedule: None,
@@ -363,7 +370,10 @@ impl<'a, D: Driver> Engine<'a, D> {
         self.close_window();
         self.recorder.end_window(self.now);
         // The rest may have billions of slots, so responses are handled first.
-        self.rest = std::mem::replace(&mut self.next, NextSlot::NONE);
+        let rest = std::mem::replace(&mut self.next, NextSlot::NONE);
+        if self.plan.open_loop.is_some() {
+            self.rest = rest;
+        }
         self.drain_end = self
             .now
             .saturating_add(self.plan.drain_ns.min(INTERRUPTED_DRAIN_NS));

@@ -42,17 +42,28 @@ impl<D: Driver> Engine<'_, D> {
             }
             None => {
                 self.fail_unresolved();
-                for id in 0..self.conns.len() as ConnId {
-                    match self.conns[id as usize].state {
-                        State::Idle => drop(self.issue(id)),
-                        State::Multiplexed => self.streams_free(id),
-                        _ => {}
-                    }
+                match self.plan.think_ns {
+                    0 => self.issue_all(),
+                    _ => self.begin_thinking(),
                 }
                 if self.no_name_resolved() {
                     self.window_end = self.now;
                     self.marks.window_over = true;
                 }
+            }
+        }
+    }
+
+    /// Closed loop: sends the first requests.
+    fn issue_all(&mut self) {
+        for id in 0..self.conns.len() as ConnId {
+            match self.conns[id as usize].state {
+                State::Idle => {
+                    let now = self.fresh_now();
+                    self.issue(id, now);
+                }
+                State::Multiplexed => self.streams_free(id),
+                _ => {}
             }
         }
     }
@@ -94,8 +105,13 @@ impl<D: Driver> Engine<'_, D> {
                 self.pass_mark();
                 continue;
             }
-            self.take_slot();
-            self.advance();
+            match self.schedule.is_some() {
+                true => {
+                    self.take_slot();
+                    self.advance();
+                }
+                false => self.end_pause(),
+            }
             left -= 1;
         }
     }
@@ -141,7 +157,10 @@ impl<D: Driver> Engine<'_, D> {
         if self.plan.open_loop.is_none() && self.running {
             self.pools[self.conns[id as usize].pool as usize]
                 .push_idle(id, &mut self.conns[id as usize]);
-            self.freed.push(id);
+            match self.plan.think_ns {
+                0 => self.freed.push(id),
+                pause => self.think(id, self.now.saturating_add(pause)),
+            }
             return;
         }
         let free = self.now;
@@ -167,35 +186,37 @@ impl<D: Driver> Engine<'_, D> {
         let mut freed = std::mem::take(&mut self.freed);
         for id in freed.drain(..) {
             if self.conns[id as usize].state == State::Idle {
-                self.issue(id);
+                let now = self.fresh_now();
+                self.issue(id, now);
             }
         }
         self.freed = freed;
     }
 
-    /// Closed loop: sends the next request on connection `id`; false after the window.
-    pub(super) fn issue(&mut self, id: ConnId) -> bool {
-        let now = self.fresh_now();
-        if now >= self.window_end || self.end.interrupted {
+    /// Closed loop: sends the next request on connection `id`, which is due at `intended`; false after the
+    /// window.
+    pub(super) fn issue(&mut self, id: ConnId, intended: u64) -> bool {
+        if intended >= self.window_end || self.end.interrupted {
             return false;
         }
+        let now = self.fresh_now();
         let origin = self.conns[id as usize].pool as usize;
         let target = &mut self.targets.origins[origin];
         let picked = target.shuffle.pick(self.pools[origin].picked);
         let endpoint = target.endpoints[picked];
         self.pools[origin].picked += 1;
         let name = self.targets.endpoints[endpoint as usize].name;
-        self.recorder.planned(now, name);
+        self.recorder.planned(intended, name);
         if self.pools[origin].multiplexed {
             let slot = Waiting {
                 for_stream: false,
-                intended: now,
+                intended,
                 attempt: now,
                 endpoint,
             };
             self.begin_call(id, slot, 0);
         } else {
-            self.write_request(id, endpoint, now, 0, 0);
+            self.write_request(id, endpoint, intended, 0, 0);
         }
         true
     }

@@ -174,9 +174,13 @@ impl<D: Driver> Engine<'_, D> {
     fn fill_streams(&mut self, id: ConnId) {
         let closed_loop = self.plan.open_loop.is_none() && self.running;
         let (free_at, pool) = (self.now, self.conns[id as usize].pool as usize);
+        if closed_loop && self.plan.think_ns > 0 {
+            return self.think(id, free_at.saturating_add(self.plan.think_ns));
+        }
         while self.conns[id as usize].is_free() {
             if closed_loop {
-                if !self.issue(id) {
+                let now = self.fresh_now();
+                if !self.issue(id, now) {
                     break;
                 }
                 continue;

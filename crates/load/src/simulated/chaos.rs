@@ -118,6 +118,7 @@ pub(crate) fn any_mode(rng: &mut Rng, window_ns: u64) -> Mode {
 pub(crate) fn vary(s: &mut LoadSpec, rng: &mut Rng, window_ms_max: u64) {
     s.duration_ns = 20 * MS + rng.below(window_ms_max) * MS;
     s.mode = any_mode(rng, s.duration_ns);
+    s.think_ns = [0, rng.below(30) * MS][rng.below(2) as usize];
     s.warmup_ns = rng.below(3) * 40 * MS;
     s.timeout_ns = 5 * MS + rng.below(150) * MS;
     s.drain_ns = (rng.below(3) == 0).then(|| rng.below(50) * MS);

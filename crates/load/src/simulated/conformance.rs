@@ -406,6 +406,11 @@ fn closed_loop(world: &impl World, protocol: Protocol) {
     assert_eq!(r.counts.ok, r.counts.planned);
     assert!(r.latency_ns.min >= DELAY_NS);
     assert_eq!(r.lateness_ns.count, 0);
+    s.think_ns = 100 * DELAY_NS / 2;
+    let r = world.run(&s);
+    // At most one request in each 102 ms, and one more.
+    assert!((1..=8 * 3).contains(&r.counts.ok), "{:?}", r.counts);
+    assert_eq!(r.counts.ok, r.counts.planned);
     let mut s = of(protocol, "http://refused/ok");
     s.mode = Mode::Saturate;
     let r = world.run(&s);

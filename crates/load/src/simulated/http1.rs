@@ -351,6 +351,68 @@ fn an_interrupt_distorts_neither_latency_nor_rate() {
     assert_eq!(in_window, r.counts.ok - 10, "{:?}", r.rate);
 }
 
+/// The interactive response time law: N users who think for Z and wait for R send N / (Z + R) requests per
+/// second, here for 10 s.
+///
+/// Source: Denning and Buzen, "The Operational Analysis of Queueing Network Models" (1978).
+#[test]
+fn the_throughput_of_users_who_think_follows_the_interactive_response_time_law() {
+    for (users, think_ms, response_ms) in [
+        (10, 100, 25),
+        (60, 1_000, 250),
+        (1, 50, 400),
+        (40, 3, 1),
+        (10, 0, 25),
+    ] {
+        let mut s = ten_seconds();
+        s.mode = Mode::Saturate;
+        s.connections = users;
+        s.warmup_ns = 2 * S;
+        s.think_ns = think_ms * MS;
+        let r = run(&mut steady(response_ms * MS), &s);
+        within(r.latency_ns.p50, response_ms * MS, 0.01);
+        within(r.latency_ns.max, response_ms * MS, 0.01);
+        let expected = u64::from(users) * 10_000 / (think_ms + response_ms);
+        within(r.counts.ok, expected, 0.01);
+        assert_eq!((r.counts.ok, r.lateness_ns.count), (r.counts.planned, 0));
+        let closed = |f: &tare_model::verdict::Finding| f.reason == Reason::ClosedLoop;
+        assert!(r.verdict.reasons.iter().any(closed), "{:?}", r.verdict);
+    }
+}
+
+/// One request at a time, each for `each`.
+struct Queue {
+    each: u64,
+    free_at: u64,
+}
+
+impl SimServer for Queue {
+    fn request(&mut self, now: u64, _to: SocketAddr, _request: &[u8]) -> Vec<Step> {
+        self.free_at = self.free_at.max(now) + self.each;
+        vec![Step::Bytes(self.free_at - now, ok_response("x"))]
+    }
+}
+
+/// Too many users for the server: its capacity is the throughput, and R = N / X - Z.
+#[test]
+fn users_who_think_wait_in_the_queue_of_a_server_without_spare_capacity() {
+    let mut s = ten_seconds();
+    s.mode = Mode::Saturate;
+    s.warmup_ns = 2 * S;
+    s.think_ns = 100 * MS;
+    let queue = Queue {
+        each: 10 * MS,
+        free_at: 0,
+    };
+    let r = run(&mut SimDriver::new(queue), &s);
+    within(r.counts.ok, 10 * 100, 0.01);
+    within(r.latency_ns.p50, 400 * MS, 0.01);
+    // An interrupt leaves no pause behind.
+    let r = interrupted(&s, 250 * MS, 4 * S);
+    assert!(r.interrupted && r.counts.ok > 0);
+    assert_eq!((r.counts.not_sent, r.counts.ok), (0, r.counts.planned));
+}
+
 #[test]
 fn names_that_do_not_resolve_end_the_run_at_once() {
     let s = ten_seconds();

@@ -184,6 +184,20 @@ fn requests_of_one_loop_turn_leave_in_one_write() {
     assert_eq!(r.lateness_ns.count, 0);
 }
 
+/// On each stream there is a user.
+#[test]
+fn users_on_streams_think_between_a_response_and_the_next_request() {
+    let mut s = http2(5);
+    s.mode = Mode::Saturate;
+    s.think_ns = 80 * MS;
+    (s.connections, s.warmup_ns, s.duration_ns) = (2, S, 5 * S);
+    let (r, _) = run(&s, &[], after(20 * MS));
+    near(r.latency_ns.p50, 20 * MS);
+    // 10 users, 100 ms each.
+    near(r.counts.ok, 5 * 100);
+    assert_eq!(r.counts.ok, r.counts.planned);
+}
+
 #[test]
 fn sent_is_the_instant_of_the_write() {
     let mut s = http2(100);

@@ -121,6 +121,7 @@ pub(crate) fn plan(spec: &LoadSpec, addrs: Vec<Vec<SocketAddr>>) -> LoopPlan {
         drain_ns: spec.drain_ns.unwrap_or(spec.timeout_ns),
         requests_per_connection: spec.requests_per_connection,
         streams: spec.streams,
+        think_ns: spec.think_ns,
     }
 }
 

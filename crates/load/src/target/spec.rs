@@ -97,6 +97,7 @@ pub(super) fn check(spec: &LoadSpec) -> Result<(), SpecError> {
         ("--warmup", spec.warmup_ns, 0),
         ("--timeout", spec.timeout_ns, 1),
         ("--drain", spec.drain_ns.unwrap_or(0), 0),
+        ("think_ns", spec.think_ns, 0),
     ] {
         if !(least..=TIME_NS_MAX).contains(&ns) {
             let most = exact_duration(TIME_NS_MAX);

@@ -33,4 +33,5 @@ pub use service_graph::{
     App, Mix, MixEndpoint, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol,
 };
 pub use step::{Call, Step};
+pub(crate) use validate::REPLICAS_MAX;
 pub use validate::{BYTES_MAX, GraphError};

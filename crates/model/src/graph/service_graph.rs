@@ -35,9 +35,13 @@ pub struct Service {
     /// Services that a built-in application calls; not for synthetic services, whose endpoints have `calls`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
-    /// Requests whose delay passes at the same time; the others wait, first come, first served. The
-    /// capacity is this number divided by the mean delay. 0 (default): no limit. Not for a built-in
-    /// application.
+    /// Number of replicas, 1 (default) to 16. Only for services that other services call: those that the
+    /// load calls have one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub replicas: u32,
+    /// Requests whose delay passes at the same time in each replica; the others wait, first come, first
+    /// served. The capacity of a replica is this number divided by the mean delay. 0 (default): no limit.
+    /// Not for a built-in application.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub concurrency: u32,
     /// Synthetic endpoints; not for a built-in application.

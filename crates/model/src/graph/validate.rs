@@ -14,6 +14,8 @@ use super::step::Call;
 pub const BYTES_MAX: u32 = 16 << 20;
 /// Largest CPU time or delay, in microseconds.
 const US_MAX: u32 = 60_000_000;
+/// Most replicas of a service.
+pub(crate) const REPLICAS_MAX: u32 = 16;
 /// Most repetitions of one call.
 const TIMES_MAX: u32 = 10_000;
 
@@ -135,6 +137,8 @@ fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
         let expected = format!("0 to {CONNECTIONS_MAX}, and 0 in a service with `app`");
         return Err(found(format!("{at}.concurrency"), s.concurrency, expected));
     }
+    at_least_1(&format!("{at}.replicas"), s.replicas)?;
+    at_most(&format!("{at}.replicas"), s.replicas, REPLICAS_MAX)?;
     match (s.app, s.endpoints.is_empty()) {
         (Some(_), false) => return Err(found(at, "both", "either `app` or `endpoints`")),
         (None, true) => return Err(found(at, "neither", "either `app` or `endpoints`")),

@@ -69,6 +69,16 @@ fn every_fault_is_reported_with_its_location() {
             "services[0]: found neither",
         ),
         (
+            "/services/1/replicas",
+            json!(0),
+            "services[1].replicas: found 0, expected at least 1",
+        ),
+        (
+            "/services/1/replicas",
+            json!(17),
+            "services[1].replicas: found 17, expected at most 16",
+        ),
+        (
             "/services/0/app",
             json!("emojivoto-web"),
             "services[0]: found both",

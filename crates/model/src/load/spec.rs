@@ -20,6 +20,9 @@ pub struct LoadSpec {
     pub endpoints: Vec<Endpoint>,
     /// Open loop at a rate, or closed-loop saturation.
     pub mode: Mode,
+    /// Closed loop: pause between a response and the next request on its connection or stream.
+    #[serde(default, skip_serializing_if = "is_zero_ns")]
+    pub think_ns: u64,
     /// Length of the measured window.
     pub duration_ns: u64,
     /// Warm-up: the same load before the window, excluded from results.
@@ -67,6 +70,10 @@ pub struct LoadSpec {
 }
 
 fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+fn is_zero_ns(n: &u64) -> bool {
     *n == 0
 }
 
@@ -277,6 +284,7 @@ impl LoadSpec {
             schema_version: crate::SCHEMA_VERSION,
             endpoints,
             mode,
+            think_ns: 0,
             duration_ns,
             warmup_ns: 0,
             timeout_ns: TIMEOUT_NS,

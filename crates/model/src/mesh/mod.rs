@@ -19,3 +19,12 @@ pub use kubernetes::{
     HelmRelease, Join, Leftovers, MeshKubernetes, MeshNamespace, MeshParts, PodSelector,
     ProofSource, WorkloadRef, merge,
 };
+
+/// The name of a mesh without its version, and the version: `envoy/mtls` and `1.39.3` of `envoy/mtls@1.39.3`.
+#[must_use]
+pub fn name_and_version(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (name, None),
+    }
+}

@@ -87,6 +87,7 @@ pub(super) struct CapacityFile {
 pub(super) struct Special {
     pub(super) name: String,
     pub(super) connections: Spanned<u32>,
+    pub(super) think_ns: u64,
     pub(super) capacity: Option<CapacitySearch>,
     pub(super) step_ns: Option<u64>,
 }
@@ -124,18 +125,13 @@ pub(super) fn resolve(
                 "users",
                 &["rate", "arrivals", "connections"],
             )?;
-            let think_location = think.location().unwrap_or(location);
             let Duration(think_ns) = think.or(Duration(0))?;
-            if think_ns > 0 {
-                let found = format!("a think time of {}", exact_duration(think_ns));
-                problems
-                    .add(think_location, found)
-                    .expected("`think: 0ms`")
-                    .help("a think time above 0 is not supported yet");
-                return None;
-            }
             Some(Some(Special {
-                name: format!("{users}-users"),
+                name: match think_ns {
+                    0 => format!("{users}-users"),
+                    ns => format!("{users}-users-{}", exact_duration(ns)),
+                },
+                think_ns,
                 connections: Spanned {
                     value: users,
                     location: at,
@@ -237,6 +233,7 @@ fn search(
     }
     Some(Special {
         name: "capacity".to_owned(),
+        think_ns: 0,
         connections: Spanned {
             value: connections.0,
             location: connections.1,
@@ -262,6 +259,18 @@ impl Load {
     #[must_use]
     pub fn has_rate(&self) -> bool {
         self.capacity.is_none() && !self.closed_loop && self.overload.is_none()
+    }
+
+    /// The users of a closed loop: `60 users`, or `60 users with a think time of 100ms`.
+    #[must_use]
+    pub fn users(&self) -> String {
+        match self.think_ns {
+            0 => format!("{} users", self.connections),
+            ns => {
+                let think = exact_duration(ns);
+                format!("{} users with a think time of {think}", self.connections)
+            }
+        }
     }
 
     /// Time that the generator takes: the window and its warm-up, or the budget of a search.
@@ -305,17 +314,26 @@ mod tests {
 
     #[test]
     fn users_are_a_closed_loop_with_as_many_connections() {
-        let plan = plan("load: {users: 60, think: 0ms, duration: 5s}").unwrap();
-        let load = &plan.loads[0];
+        let without = plan("load: {users: 60, think: 0ms, duration: 5s}").unwrap();
+        let load = &without.loads[0];
         assert!(load.closed_loop && !load.has_rate());
         assert_eq!((load.name.as_str(), load.connections), ("60-users", 60));
         assert_eq!(load.own_time_ns(), 8_000_000_000);
+        assert_eq!((load.think_ns, load.users().as_str()), (0, "60 users"));
+        let thinking = plan("load: {users: 60, think: 100ms}").unwrap();
+        let load = &thinking.loads[0];
+        assert_eq!(
+            (load.think_ns, load.name.as_str()),
+            (100_000_000, "60-users-100ms")
+        );
+        assert_eq!(load.users(), "60 users with a think time of 100ms");
+        let json = serde_json::to_string(&thinking).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), thinking);
     }
 
     #[test]
     fn every_problem_is_reported() {
         for (text, found) in [
-            ("load: {users: 60, think: 5ms}", "not supported yet"),
             ("load: {think: 0ms}", "`think` without `users`"),
             ("load: {users: 60, rate: 5}", "`rate` beside `users`"),
             ("load: {capacity: {}}", "without an objective"),

@@ -65,6 +65,9 @@ pub(super) struct PlanFile {
     /// How often a block that something outside the trials disturbed is run again, with the trials of
     /// all meshes, 0 to 3. Default: 1.
     pub(super) reruns: Field<Count<0, RERUNS_MAX>>,
+    /// Run the trials of a block at the same time, so that noise of the machine affects all of them. Default:
+    /// false, one after the other.
+    pub(super) at_once: Field<bool>,
     /// Up to which share two figures count as the same. Default: 5% for the median, 10% for higher
     /// percentiles, 3% for CPU per request, 5% for memory.
     pub(super) margins: Field<MarginsFile>,
@@ -199,7 +202,8 @@ pub(super) struct LoadFile {
     pub(super) timeout: Field<Duration<1, TRIAL_TIMEOUT_NS_MAX>>,
     /// Requests after which the generator closes a connection. Default: it keeps connections open.
     pub(super) requests_per_connection: Field<Count<1, { u32::MAX }>>,
-    /// Most concurrent calls on a gRPC or HTTP/2 connection of the generator, 1 to 10000. Default: 100.
+    /// Most concurrent calls on a gRPC or HTTP/2 connection of the generator, 1 to 10000. Default: 100,
+    /// and 1 with `users`.
     pub(super) streams: Field<Count<1, STREAMS_MAX>>,
     /// Instead of a rate: the highest rate that meets objectives is searched, for each mesh.
     pub(super) capacity: Field<CapacityFile>,
@@ -208,8 +212,7 @@ pub(super) struct LoadFile {
     pub(super) users: Field<Count<1, CONNECTIONS_MAX>>,
     /// Instead of a rate: shares of the capacity that a load with `capacity` of the same plan finds first.
     pub(super) overload: Field<OverloadFile>,
-    /// Pause of a virtual user between a response and the next request. Only 0ms, the default, is
-    /// supported yet.
+    /// Pause of a virtual user between a response and the next request, up to 1h. Default: 0ms.
     pub(super) think: Field<Duration<0, TRIAL_TIMEOUT_NS_MAX>>,
 }
 

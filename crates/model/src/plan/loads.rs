@@ -105,6 +105,7 @@ fn expand(
         streams: entry.streams.optional()?.map(|n| n.0),
         capacity: None,
         closed_loop: false,
+        think_ns: 0,
         overload: None,
     };
     let mut loads = Vec::new();
@@ -181,6 +182,7 @@ fn without_rate(
         requests_per_connection: entry.requests_per_connection.optional()?.map(|n| n.0),
         streams: entry.streams.optional()?.map(|n| n.0),
         closed_loop: special.capacity.is_none(),
+        think_ns: special.think_ns,
         capacity: special.capacity,
         overload: None,
     };

@@ -1,10 +1,12 @@
 //! Plans: what to measure. [`resolve`] makes a [`Plan`], complete and valid by construction,
 //! from a plan file.
 
+mod at_once;
 mod blocks;
 mod builtin;
 mod capacity;
 mod file;
+mod gate;
 mod kubernetes;
 mod loads;
 mod margins;
@@ -29,6 +31,7 @@ pub use blocks::{BlockGroup, Blocks};
 pub use builtin::{BuiltinPlan, builtin, builtins, nearest_builtin};
 pub use capacity::{CapacitySearch, STEP_WARMUP_SHARE};
 pub use file::{ReadFile, schema};
+pub use gate::{AGAIN, CANDIDATE, Gate, GateMeshes, REFERENCE, gate};
 pub use kubernetes::{
     GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy, SamplingSource,
 };

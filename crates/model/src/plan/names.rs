@@ -43,10 +43,7 @@ fn mesh(name: &str) -> Result<(), String> {
         None => (name, None),
     };
     settings.map_or(Ok(()), load)?;
-    let (name, version) = match name.split_once('@') {
-        Some((name, version)) => (name, Some(version)),
-        None => (name, None),
-    };
+    let (name, version) = crate::mesh::name_and_version(name);
     version.map_or(Ok(()), check_version)?;
     let parts = name.split_once('/');
     let of_variant =

@@ -201,6 +201,7 @@ pub(super) fn resolve(
         streams: None,
         capacity: None,
         closed_loop: false,
+        think_ns: 0,
         overload: None,
     };
     let load = |of: CapacityOf, percent: u32| Load {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::at_once;
 use super::file::{Environment, MeshEntry, PlanFile, ReadFile};
 use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
@@ -13,7 +14,7 @@ use super::sweep::Sweep;
 use super::tcp;
 use super::vary::{self, VariedLoads};
 use super::workload;
-use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls};
+use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls, name_and_version};
 use crate::source::{
     Count, Field, Line, List, Location, Name, Problems, SET, Short, Spanned, apply_set,
 };
@@ -101,6 +102,7 @@ fn read(
     };
     let loads = checked_loads(problems, loads, workload.as_ref(), sweep.as_ref());
     varied?;
+    let at_once_location = file.at_once.location().unwrap_or(root.location);
     let repeats_location = file.repeats.location().unwrap_or(root.location);
     let (repeats, until) = repeats::resolve(problems, file.repeats, repeats_location)?;
 
@@ -121,7 +123,9 @@ fn read(
         block_groups: Vec::new(),
         repeats,
         until,
+        gate: None,
         reruns: file.reruns.or(Count(1))?.0,
+        at_once: file.at_once.or(false)?,
         margins: file.margins.or_else(MarginsFile::default)?.resolve()?,
         seed: file.seed.or(1)?,
         prices: match file.prices.optional()? {
@@ -133,6 +137,7 @@ fn read(
     check_without_rate(problems, &plan, repeats_location, environment_location);
     check_size(problems, &plan, repeats_location, environment_location);
     tcp::check(problems, &plan, meshes_location);
+    at_once::check(problems, &plan, at_once_location);
     Some(plan)
 }
 
@@ -388,10 +393,7 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
         Field::Given(mesh) => (mesh.value, mesh.location),
         _ => return None,
     };
-    let (plain, version) = match wanted.split_once('@') {
-        Some((plain, version)) => (plain, Some(version)),
-        None => (wanted.as_str(), None),
-    };
+    let (plain, version) = name_and_version(&wanted);
     let Some(mut mesh) = catalogue.get(plain) else {
         problems
             .add(location, format!("unknown mesh `{plain}`"))

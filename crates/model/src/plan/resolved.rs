@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{BlockGroup, Blocks};
 use super::capacity::CapacitySearch;
+use super::gate::Gate;
 use super::kubernetes::KubernetesSettings;
 use super::margins::Margins;
 use super::overload::Overload;
@@ -53,9 +54,15 @@ pub struct Plan {
     /// When an adaptive plan stops earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<StopRule>,
+    /// What a gate decides, and when; absent in other plans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
     /// How often a block that something outside the trials disturbed is run again.
     #[serde(default)]
     pub reruns: u32,
+    /// Whether the trials of a block run at the same time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_once: bool,
     /// Up to which shares two figures count as the same.
     #[serde(default)]
     pub margins: Margins,
@@ -166,9 +173,16 @@ pub struct Load {
     /// request after the response to the previous one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_loop: bool,
+    /// Pause of a user of a closed loop between a response and the next request.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub think_ns: u64,
     /// A share of a capacity instead of a rate, with the times before and after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overload: Option<Overload>,
+}
+
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 impl Plan {
@@ -202,21 +216,18 @@ impl Plan {
             .map(|load| load.own_time_ns())
             .fold(0, u64::saturating_add)
             .saturating_mul(self.meshes.len() as u64);
-        let services = |load: &Load| {
-            let workload = self.workload_of(load);
-            workload.graph.services.len() as u64 * u64::from(workload.instances)
-        };
-        let setup = |mesh: &Mesh, services: u64| match (self.environment, mesh.data_plane) {
+        let setup = |mesh: &Mesh, pods: u64| match (self.environment, mesh.data_plane) {
             (EnvironmentKind::Fake, _) => 0,
-            (EnvironmentKind::Local, DataPlaneKind::None) => TRIAL_NS + services * SERVICE_NS,
+            (EnvironmentKind::Local, DataPlaneKind::None) => TRIAL_NS + pods * SERVICE_NS,
             (EnvironmentKind::Kubernetes, DataPlaneKind::None) => CLUSTER_TRIAL_NS,
             (EnvironmentKind::Kubernetes, _) => CLUSTER_TRIAL_NS + CLUSTER_MESH_NS,
-            (EnvironmentKind::Local, _) => {
-                TRIAL_NS + services * SERVICE_NS + (services + 1) * SIDECAR_NS
-            }
+            (EnvironmentKind::Local, _) => TRIAL_NS + pods * SERVICE_NS + (pods + 1) * SIDECAR_NS,
         };
         let of_load = |load| {
-            let setups = self.meshes.iter().map(|m| setup(m, services(load)));
+            let setups = self
+                .meshes
+                .iter()
+                .map(|m| setup(m, self.workload_of(load).pods()));
             setups.fold(0, u64::saturating_add)
         };
         let setups = blocks.loads.iter().copied().map(of_load);
@@ -230,9 +241,12 @@ impl Plan {
             EnvironmentKind::Local => IDLE_NS,
             EnvironmentKind::Kubernetes => CLUSTER_IDLE_NS,
         };
+        let windows = match self.at_once {
+            true => windows / self.trials_in_block(blocks.loads.len()) + LEAD_NS,
+            false => windows.saturating_add(meshed * idle),
+        };
         windows
             .saturating_add(setups)
-            .saturating_add(meshed * idle)
             .saturating_mul(u64::from(blocks.len()))
     }
 }
@@ -259,6 +273,8 @@ const SERVICE_NS: u64 = 20_000_000;
 const CLUSTER_TRIAL_NS: u64 = 45_000_000_000;
 const CLUSTER_MESH_NS: u64 = 45_000_000_000;
 const SIDECAR_NS: u64 = 150_000_000;
+/// Time from the start of generators that run at the same time to their first request.
+const LEAD_NS: u64 = 2_000_000_000;
 /// Time to sample the idle proxies of a mesh, once in a block.
 const IDLE_NS: u64 = 2_500_000_000;
 const CLUSTER_IDLE_NS: u64 = 14_000_000_000;
@@ -269,6 +285,22 @@ impl Workload {
     #[must_use]
     pub fn origins(&self) -> u64 {
         self.services_in_mix().len() as u64 * u64::from(self.instances)
+    }
+
+    /// Number of pods: every replica of every service of every instance.
+    #[must_use]
+    pub fn pods(&self) -> u64 {
+        let replicas = self.graph.services.iter().map(|s| u64::from(s.replicas));
+        replicas.sum::<u64>() * u64::from(self.instances)
+    }
+
+    /// Names of the services that can have replicas: other services call them, and the load does not.
+    pub(super) fn replicable(&self) -> BTreeSet<String> {
+        let services = self.graph.services.iter();
+        let called = services.flat_map(|s| self.graph.callees(&s.name));
+        let in_mix = self.services_in_mix();
+        let called = called.filter(|s| !in_mix.contains(s));
+        called.map(str::to_owned).collect()
     }
 
     fn mix_endpoints(&self) -> &[MixEndpoint] {

@@ -82,6 +82,8 @@ pub enum FactorKind {
     Width,
     /// Instances of the workload.
     Instances,
+    /// Replicas of each service that other services call and the load does not.
+    Replicas,
     /// Protocol of all services.
     Protocol,
     /// Response body of every synthetic endpoint.
@@ -108,10 +110,11 @@ pub enum FactorKind {
 
 impl FactorKind {
     /// All kinds, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Depth,
         Self::Width,
         Self::Instances,
+        Self::Replicas,
         Self::Protocol,
         Self::ResponseBytes,
         Self::RequestBytes,
@@ -132,6 +135,7 @@ impl FactorKind {
             Self::Depth => "depth",
             Self::Width => "width",
             Self::Instances => "instances",
+            Self::Replicas => "replicas",
             Self::Protocol => "protocol",
             Self::ResponseBytes => "response_bytes",
             Self::RequestBytes => "request_bytes",
@@ -164,6 +168,7 @@ impl FactorKind {
             Self::Depth => "services in the chain",
             Self::Width => "services called at once",
             Self::Instances => "instances",
+            Self::Replicas => "replicas of each called service",
             Self::Protocol => "protocol",
             Self::ResponseBytes => "response size",
             Self::RequestBytes => "request size",
@@ -184,6 +189,7 @@ impl FactorKind {
         match self {
             Self::Depth | Self::Width => "service",
             Self::Instances => "instance",
+            Self::Replicas => "replica",
             Self::ResponseBytes | Self::RequestBytes => "KiB",
             Self::Connections => "connection",
             Self::RequestsPerConnection => "new connection per request",
@@ -202,6 +208,7 @@ impl FactorKind {
             Self::Depth => "Each service in the chain",
             Self::Width => "Each service called at once",
             Self::Instances => "Each instance",
+            Self::Replicas => "Each replica of the called services",
             Self::ResponseBytes => "Each KiB of response",
             Self::RequestBytes => "Each KiB of request",
             Self::Connections => "Each connection",

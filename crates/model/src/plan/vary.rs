@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::loads::{self, PlacedLoad};
 use super::resolved::{Load, Workload};
 use super::sweep::{Design, Factor, FactorKind, Levels, Sweep, SweptMesh};
-use crate::graph::{BYTES_MAX, N_MAX, ServiceProtocol};
+use crate::graph::{BYTES_MAX, N_MAX, REPLICAS_MAX, ServiceProtocol};
 use crate::limits::{CONNECTIONS_MAX, INSTANCES_MAX, STREAMS_MAX};
 use crate::mesh::{CONCURRENCY_MAX, DataPlaneKind, Mesh, Mtls};
 use crate::source::{Bytes, Count, Field, List, Location, Problems, Rate, Spanned};
@@ -39,6 +39,8 @@ pub(super) struct VaryFile {
     width: Field<List<Count<1, N_MAX>>>,
     /// Numbers of instances of the workload.
     instances: Field<List<Count<1, INSTANCES_MAX>>>,
+    /// Numbers of replicas of each service that other services call and the load does not.
+    replicas: Field<List<Count<1, REPLICAS_MAX>>>,
     /// Protocols of all services: `http` (HTTP/1.1), `tcp` (HTTP/1.1 that proxies pass as bytes), `http2`
     /// and `grpc`.
     protocol: Field<List<ServiceProtocol>>,
@@ -146,6 +148,10 @@ fn factors(file: VaryFile) -> Option<(Design, Vec<Varied>)> {
     add(
         FactorKind::Instances,
         settings(file.instances, |n| Setting::Instances(n.0)),
+    )?;
+    add(
+        FactorKind::Replicas,
+        settings(file.replicas, |n| Setting::Replicas(n.0)),
     )?;
     add(
         FactorKind::Protocol,
@@ -287,6 +293,10 @@ impl Vary {
                 levels.insert(factor.kind, level.value.level().label);
                 if *i > 0 {
                     location = level.location;
+                }
+                // Another factor may have taken the called services away.
+                if *i > 0 && factor.kind == FactorKind::Replicas {
+                    check_workload(problems, factor, &own, &load);
                 }
                 if factor.kind == FactorKind::Connections {
                     connections_location = level.location;

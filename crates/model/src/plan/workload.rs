@@ -41,11 +41,24 @@ pub(super) fn resolve(
         problems.add(mix_location, found).one_of(&mix, names);
         return None;
     }
-    Some(Workload {
+    let workload = Workload {
         graph,
         instances: file.instances.or(Count(1))?.0,
         mix,
-    })
+    };
+    let can = workload.replicable();
+    let services = workload.graph.services.iter();
+    for service in services.filter(|s| s.replicas > 1 && !can.contains(&s.name)) {
+        let (name, replicas) = (&service.name, service.replicas);
+        problems
+            .add(mix_location, format!("`{name}` has {replicas} replicas"))
+            .expected(format!(
+                "one: `{name}` is in the mix `{}`, or no service calls it",
+                workload.mix
+            ))
+            .help("only services that other services call, and not the load, can have replicas");
+    }
+    Some(workload)
 }
 
 fn by_name(problems: &mut Problems, name: &str, location: Location) -> Option<ServiceGraph> {

@@ -329,6 +329,8 @@ pub enum EventKind {
     BlockRunAgain,
     /// An adaptive run stopped, because its intervals are narrow enough.
     NarrowEnough,
+    /// A gate is decided.
+    GateDecided,
     /// A run was asked to stop.
     Interrupted,
     /// A run finished.

@@ -34,8 +34,28 @@ pub struct WorkloadSpec {
 pub struct Upstream {
     /// `address:port` to connect to: the service itself, or the caller's sidecar.
     pub connect: String,
+    /// `address:port` of each further replica. Each new connection goes to the next address, in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<String>,
     /// Host header or :authority.
     pub authority: String,
+}
+
+impl Upstream {
+    /// A service with one address.
+    #[must_use]
+    pub fn new(connect: impl Into<String>, authority: impl Into<String>) -> Self {
+        Self {
+            connect: connect.into(),
+            further: Vec::new(),
+            authority: authority.into(),
+        }
+    }
+
+    /// All its addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.connect).chain(&self.further)
+    }
 }
 
 /// The specification of an agent: what it samples, and when.

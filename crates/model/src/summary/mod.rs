@@ -7,6 +7,7 @@ mod cell;
 pub mod clusters;
 pub mod comparison;
 mod cost;
+mod gate;
 mod instrument;
 mod named;
 mod overload;
@@ -25,6 +26,7 @@ pub use cell::{
     QuantileSpread, Saturation, SpectrumPoint,
 };
 pub use cost::{Cost, ProxyCpu};
+pub use gate::{GateOutcome, GateQuestion, GateResult};
 pub use instrument::{CoreToCore, Instrument, Tls};
 pub use named::{MethodFigure, MethodSummary};
 pub use overload::CellOverload;

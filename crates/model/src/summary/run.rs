@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 use super::cost::ProxyCpu;
+use super::gate::GateResult;
 use super::path::PathCosts;
 use super::price_list::PriceList;
 use super::published::Published;
@@ -60,6 +61,9 @@ pub struct Summary {
     /// All pairs of meshes under each load: each mesh with each that precedes it, the baseline
     /// first. If meshes have features, only the pairs with the baseline.
     pub comparisons: Vec<MeshComparison>,
+    /// The result of a gate; absent in other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateResult>,
     /// What each feature adds; absent if no mesh has a feature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_list: Option<PriceList>,
@@ -122,6 +126,9 @@ pub struct Setup {
     pub loads: Vec<Load>,
     /// Number of blocks.
     pub repeats: u32,
+    /// Number of blocks of each load that not every block has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub blocks_of_load: BTreeMap<String, u32>,
     /// Seed of the order of trials and of the arrivals. A string, because JSON
     /// readers lose integers past 2^53.
     pub seed: String,

@@ -41,7 +41,7 @@ pub(super) fn setup(page: &mut Html, summary: &Summary) {
             "{}, {} connections, {} arrivals, {} after {} of warm-up, timeout {}",
             match &load.capacity {
                 Some(search) => format!("highest rate with {}", search.objectives.join(", ")),
-                None if load.closed_loop => "closed loop".to_owned(),
+                None if load.closed_loop => format!("closed loop of {}", load.users()),
                 None => match &load.overload {
                     Some(overload) => overload.words(),
                     None => figures::rate(load.rate_rps),

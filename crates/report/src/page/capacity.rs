@@ -65,7 +65,7 @@ fn capacity(page: &mut Html, summary: &Summary, load: &Load, cells: &[&Cell]) {
 }
 
 fn closed_loop(page: &mut Html, summary: &Summary, load: &Load, cells: &[&Cell]) {
-    let heading = format!("Closed loop of {} users", load.connections);
+    let heading = format!("Closed loop of {}", load.users());
     let columns = [
         "mesh",
         "throughput",

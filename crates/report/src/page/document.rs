@@ -42,7 +42,10 @@ pub fn render_live(dir: &Path) -> Result<String, StoreError> {
 
 fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String {
     let mut page = Html::default();
-    head(&mut page, summary, live);
+    let connect = if live { "connect-src 'self'; " } else { "" };
+    let scripts = format!("{connect}script-src '{}'", SCRIPT_HASH.trim());
+    let title = format!("{}: cost of a service mesh", summary.plan);
+    head(&mut page, &title, &scripts);
     page.raw("<body>\n");
     header::header(&mut page, summary);
     page.raw("<main>\n");
@@ -77,21 +80,16 @@ fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String 
     page.0
 }
 
-fn head(page: &mut Html, summary: &Summary, live: bool) {
+/// Appends the head of a page that loads nothing from outside. `scripts` are the rules of its content security
+/// policy for scripts and connections; without them, it has none.
+pub(super) fn head(page: &mut Html, title: &str, scripts: &str) {
     page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    // The page loads nothing from outside and runs no script but its own.
     page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ")
         .raw("style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; ")
-        .raw(if live { "connect-src 'self'; " } else { "" })
-        .raw("script-src '")
-        .raw(SCRIPT_HASH.trim())
-        .raw("'\">\n");
+        .raw(scripts)
+        .raw("\">\n");
     page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     page.raw("<meta name=\"color-scheme\" content=\"light dark\">\n");
-    page.tag(
-        "title",
-        &format!("{}: cost of a service mesh", summary.plan),
-    )
-    .raw("\n");
+    page.tag("title", title).raw("\n");
     page.raw("<style>").raw(STYLE).raw("</style>\n</head>\n");
 }

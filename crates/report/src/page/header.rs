@@ -3,12 +3,11 @@
 use tare_model::summary::{Summary, TrialStatus};
 use tare_model::verdict::Grade;
 
-use super::capacity;
 use super::html::Html;
 use super::parts::{badge, caption, colour_of, mesh_label, open_section};
-use super::{price_list, sections, sweep};
+use super::{capacity, gate, price_list, sections, sweep};
 use crate::prices::{self, Shortened};
-use crate::words;
+use crate::{gate_words, words};
 
 pub(super) fn header(page: &mut Html, summary: &Summary) {
     page.raw("<header>\n<p class=\"brand\"><b>tare</b> ")
@@ -40,6 +39,7 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
     page.raw(
         "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">Answers</h2>\n",
     );
+    gate::first_screen(page, summary);
     if capacity::is_of(summary) {
         sentences(page, summary);
         capacity::tables(page, summary);
@@ -65,6 +65,13 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
 }
 
 fn title(summary: &Summary) -> String {
+    if let Some(gate) = &summary.gate {
+        return format!(
+            "{}: {}",
+            gate_words::heading(gate),
+            gate_words::verdict(gate)
+        );
+    }
     if let Some(list) = &summary.price_list {
         let features = list.features.iter().filter(|f| !f.nothing).count();
         return match features {

@@ -7,7 +7,9 @@ mod capacity;
 mod cost;
 mod details;
 mod document;
+mod gate;
 mod header;
+mod history;
 mod html;
 mod instrument;
 mod overload;
@@ -25,3 +27,4 @@ mod trials;
 
 pub use details::Details;
 pub use document::{render_live, render_page, render_report};
+pub use history::render_history_page;

@@ -71,7 +71,7 @@ pub fn render_comparison_markdown(comparison: &Comparison) -> String {
 }
 
 /// Escapes text from anywhere so that it has no meaning in Markdown or HTML.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     printable(text)
         .chars()
         .flat_map(|c| {

@@ -8,7 +8,7 @@ use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
-use super::{capacity, cost, findings, overload, path, price_list, sweep};
+use super::{capacity, cost, findings, gate, overload, path, price_list, sweep};
 use crate::prices::{self, Shortened};
 use crate::text::{fit, printable};
 use crate::words;
@@ -26,6 +26,7 @@ const RATIO_NAME: usize = 14;
 #[must_use]
 pub fn render_table(summary: &Summary, colour: bool) -> String {
     let mut out = Output::new(colour);
+    gate::write(&mut out, summary);
     answers(&mut out, summary);
     sweep::tables(&mut out, summary);
     // Of a sweep, the load with the first level of each factor.

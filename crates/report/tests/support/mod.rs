@@ -64,6 +64,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         protocol,
         app: None,
         uses: Vec::new(),
+        replicas: 1,
         concurrency: 0,
         endpoints: Vec::new(),
     };
@@ -89,6 +90,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         streams: None,
         capacity: None,
         closed_loop: false,
+        think_ns: 0,
         overload: None,
     };
     Plan {
@@ -122,6 +124,8 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         loads: rates.iter().map(load).collect(),
         repeats: blocks,
         until: None,
+        at_once: false,
+        gate: None,
         reruns: 0,
         margins: Margins::default(),
         seed: 42,

@@ -66,8 +66,8 @@ pub(crate) struct Route {
     pub protocol: ServiceProtocol,
     /// Outbound address of this sidecar, for calls of the service. Those for HTTP are the same.
     pub listen: SocketAddrV4,
-    /// The inbound listener of its sidecar.
-    pub address: SocketAddrV4,
+    /// The inbound listeners of the sidecars of its replicas; without these, the applications.
+    pub addresses: Vec<SocketAddrV4>,
     /// Identity that its certificate must contain.
     pub identity: String,
 }
@@ -94,7 +94,7 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
         clusters.push(cluster(
             APPLICATION,
             inbound.protocol,
-            inbound.application,
+            &[inbound.application],
             None,
         ));
     }
@@ -115,7 +115,7 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
         clusters.push(cluster(
             &route.authority,
             route.protocol,
-            route.address,
+            &route.addresses,
             tls,
         ));
     }
@@ -264,9 +264,11 @@ fn virtual_host(proxy: &Proxy, direction: &str, cluster: &str, domains: &[String
 pub(super) fn cluster(
     name: &str,
     protocol: ServiceProtocol,
-    address: SocketAddrV4,
+    addresses: &[SocketAddrV4],
     tls: Option<Value>,
 ) -> Value {
+    let endpoint = |at: &SocketAddrV4| json!({"endpoint": {"address": socket_address(*at)}});
+    let endpoints: Vec<Value> = addresses.iter().map(endpoint).collect();
     let protocol_options = match protocol.has_streams() {
         false => json!({"http_protocol_options": {}}),
         true => json!({"http2_protocol_options": http2_options()}),
@@ -274,11 +276,12 @@ pub(super) fn cluster(
     let mut cluster = json!({
         "name": name,
         "type": "STATIC",
+        "lb_policy": "ROUND_ROBIN",
         "connect_timeout": "5s",
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
         "load_assignment": {
             "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket_address(address)}}]}],
+            "endpoints": [{"lb_endpoints": endpoints}],
         },
         "circuit_breakers": {"thresholds": [{
             "max_connections": UNREACHABLE,
@@ -351,7 +354,7 @@ pub(super) mod tests {
                 authority: "back.shop-0".to_owned(),
                 protocol: ServiceProtocol::Grpc,
                 listen: at(2, 15001),
-                address: at(3, 15006),
+                addresses: vec![at(3, 15006), at(4, 15006)],
                 identity: "spiffe://tare.local/ns/shop-0/sa/back".to_owned(),
             }],
             inbound: Some(Inbound {
@@ -530,6 +533,19 @@ pub(super) mod tests {
             arguments[..4],
             ["--config-path", "/c.json", "--concurrency", "2"]
         );
+    }
+
+    #[test]
+    fn requests_go_to_the_replicas_of_a_service_in_turn() {
+        let b = bootstrap(&proxy(true));
+        let cluster = at(&b, "/static_resources/clusters/1");
+        assert_eq!(cluster["lb_policy"], "ROUND_ROBIN");
+        let endpoints = at(cluster, "/load_assignment/endpoints/0/lb_endpoints");
+        let hosts = endpoints.as_array().unwrap().iter();
+        let hosts: Vec<&Value> = hosts
+            .map(|e| at(e, "/endpoint/address/socket_address/address"))
+            .collect();
+        assert_eq!(hosts, ["127.70.0.3", "127.70.0.4"]);
     }
 
     #[test]

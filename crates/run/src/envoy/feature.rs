@@ -39,7 +39,8 @@ pub(super) fn apply(bootstrap: &mut Value, feature: &ProxyFeature) {
         }
         clusters.extend(parts.clusters.iter().cloned());
         let grpc = ServiceProtocol::Grpc;
-        let service = |(name, at): &(String, SocketAddrV4)| config::cluster(name, grpc, *at, None);
+        let service =
+            |(name, at): &(String, SocketAddrV4)| config::cluster(name, grpc, &[*at], None);
         clusters.extend(services.iter().map(service));
     }
     overlay(bootstrap, &parts.bootstrap);

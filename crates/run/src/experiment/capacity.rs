@@ -16,7 +16,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::error::RunError;
-use super::measurement::{Findings, Measurement, Sink, stopped};
+use super::findings::Findings;
+use super::measurement::{Measurement, Sink, stopped};
 use super::updates::{Observer, Update};
 use crate::environment::Environment;
 use crate::store::{StoreError, TrialWriter};

@@ -6,21 +6,18 @@ use std::time::Duration;
 use tare_analysis::overload::Seconds;
 use tare_analysis::{AgentStream, LoadStream};
 use tare_model::calls::TrialCalls;
-use tare_model::capacity::Capacity;
-use tare_model::load::{LoadResult, LoadSpec};
-use tare_model::overload::OverloadResult;
+use tare_model::load::LoadSpec;
 use tare_model::record::{AgentRecord, LoadRecord};
-use tare_model::trial::{Event, EventKind, Proof, Resources};
-use tare_model::verdict::Finding;
 use tare_model::worker::AgentSpec;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval};
 
 use super::error::RunError;
+use super::findings::Findings;
 use super::live::LiveCpu;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Deployed, Environment, Worker, WorkerSpec};
-use crate::now::{event, unix_ns};
+use crate::now::unix_ns;
 use crate::store::{StoreError, TrialWriter};
 
 /// How long after its planned end a worker may run before it counts as hung.
@@ -29,51 +26,6 @@ const OVERDUE: Duration = Duration::from_secs(10);
 const EXIT_CHECK: Duration = Duration::from_millis(250);
 /// Minimum share of the window that the samples of CPU and memory must cover.
 const WINDOW_SAMPLED_MIN: f64 = 0.95;
-
-/// The results of a trial so far.
-#[derive(Default)]
-pub(super) struct Findings {
-    pub(super) load: Option<LoadResult>,
-    pub(super) capacity: Option<Capacity>,
-    pub(super) overload: Option<OverloadResult>,
-    pub(super) resources: Option<Resources>,
-    pub(super) idle: Option<Resources>,
-    pub(super) proofs: Vec<Proof>,
-    pub(super) events: Vec<Event>,
-    pub(super) incomplete: Vec<String>,
-    /// Further findings for the verdict.
-    pub(super) verdict: Vec<Finding>,
-    pub(super) failure: Option<String>,
-    pub(super) interrupted: bool,
-}
-
-impl Findings {
-    fn lost(&mut self, what: String) {
-        self.incomplete.push(what);
-    }
-
-    fn unsampled(&mut self, what: String) {
-        self.events.push(event(EventKind::NotSampled, "", what));
-    }
-
-    fn untimed(&mut self, what: String) {
-        self.events.push(event(EventKind::CallsMissing, "", what));
-    }
-
-    /// Returns the proofs and the missing data as events.
-    pub(super) fn remarks(&self) -> Vec<Event> {
-        let proof = |p: &Proof| {
-            let kind = match p.holds {
-                true => EventKind::Proved,
-                false => EventKind::NotProved,
-            };
-            event(kind, &p.claim, format!("observed: {}", p.seen))
-        };
-        let lost = |what: &String| event(EventKind::Incomplete, "", what);
-        let proofs = self.proofs.iter().map(proof);
-        proofs.chain(self.incomplete.iter().map(lost)).collect()
-    }
-}
 
 /// Receives the records of both workers, line by line.
 pub(super) trait Sink {
@@ -109,6 +61,9 @@ pub(super) struct Measurement {
     agent: Option<(Worker, AgentSpec)>,
     samples: AgentStream,
     live: LiveCpu,
+    exit_check: Interval,
+    generator_open: bool,
+    agent_open: bool,
     deadline: Instant,
     stop_by: Option<Duration>,
     measuring: bool,
@@ -137,6 +92,9 @@ impl Measurement {
             agent: None,
             samples: AgentStream::new(),
             live: LiveCpu::default(),
+            exit_check: tokio::time::interval(EXIT_CHECK),
+            generator_open: true,
+            agent_open: false,
             stop_by: Some(Duration::from_nanos(life)),
             measuring: false,
             calls_timed: false,
@@ -153,45 +111,97 @@ impl Measurement {
         writer: &mut impl Sink,
         findings: &mut Findings,
     ) -> Result<(), RunError> {
-        let mut exit_check = tokio::time::interval(EXIT_CHECK);
-        let (mut generator_open, mut agent_open) = (true, false);
-        while generator_open || agent_open {
-            tokio::select! {
-                biased;
-                () = stopped(stop) => {
-                    findings.interrupted = true;
-                    return Ok(());
-                }
-                line = self.generator.lines.recv(), if generator_open => match line {
-                    None => generator_open = false,
-                    Some(line) => {
-                        writer.load(&line)?;
-                        if let Some(spec) = self.load_line(&line, observer, deployment) {
-                            let agent = WorkerSpec::Agent(spec.clone());
-                            let agent = environment.start(deployment, agent, writer.path()).await?;
-                            self.time_calls(&spec, environment, deployment, findings).await;
-                            self.agent = Some((agent, spec));
-                            agent_open = true;
-                        }
-                    }
-                },
-                line = next_line(&mut self.agent), if agent_open => match line {
-                    None => agent_open = false,
-                    Some(line) => {
-                        writer.agent(&line)?;
-                        self.agent_line(&line, observer, findings);
-                    }
-                },
-                _ = exit_check.tick() => findings.events.extend(deployment.exited()),
-                () = tokio::time::sleep_until(self.deadline) => {
-                    let late = if self.stop_by.is_some() { "did not open its connections" } else { "did not end" };
-                    findings.lost(format!("a worker {late} in time"));
-                    return Ok(());
-                }
+        self.until_armed(observer, stop, environment, deployment, writer, findings)
+            .await?;
+        self.follow(observer, stop, deployment, writer, findings)
+            .await
+    }
+
+    /// Reads the records of the generator until its window is known, and starts the agent.
+    pub(super) async fn until_armed<E: Environment>(
+        &mut self,
+        observer: &mut dyn Observer,
+        stop: &mut watch::Receiver<bool>,
+        environment: &mut E,
+        deployment: &mut E::Deployment,
+        writer: &mut impl Sink,
+        findings: &mut Findings,
+    ) -> Result<(), RunError> {
+        while self.is_open() && self.agent.is_none() {
+            let read = self.read(observer, stop, deployment, writer, findings);
+            if let Some(spec) = read.await? {
+                let agent = WorkerSpec::Agent(spec.clone());
+                let agent = environment.start(deployment, agent, writer.path()).await?;
+                self.time_calls(&spec, environment, deployment, findings)
+                    .await;
+                self.agent = Some((agent, spec));
+                self.agent_open = true;
             }
         }
-        findings.events.extend(deployment.exited());
         Ok(())
+    }
+
+    /// Reads the records of both workers from then on, until they end.
+    pub(super) async fn follow(
+        &mut self,
+        observer: &mut dyn Observer,
+        stop: &mut watch::Receiver<bool>,
+        deployment: &mut impl Deployed,
+        writer: &mut impl Sink,
+        findings: &mut Findings,
+    ) -> Result<(), RunError> {
+        while self.is_open() {
+            self.read(observer, stop, deployment, writer, findings)
+                .await?;
+        }
+        if !findings.interrupted {
+            findings.events.extend(deployment.exited());
+        }
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        self.generator_open || self.agent_open
+    }
+
+    /// Reads the next record of either worker. Returns the agent's specification once the window is known.
+    /// Closes both if the run is asked to stop, or if a worker takes too long.
+    async fn read(
+        &mut self,
+        observer: &mut dyn Observer,
+        stop: &mut watch::Receiver<bool>,
+        deployment: &mut impl Deployed,
+        writer: &mut impl Sink,
+        findings: &mut Findings,
+    ) -> Result<Option<AgentSpec>, RunError> {
+        tokio::select! {
+            biased;
+            () = stopped(stop) => {
+                findings.interrupted = true;
+                (self.generator_open, self.agent_open) = (false, false);
+            }
+            line = self.generator.lines.recv(), if self.generator_open => match line {
+                None => self.generator_open = false,
+                Some(line) => {
+                    writer.load(&line)?;
+                    return Ok(self.load_line(&line, observer, deployment));
+                }
+            },
+            line = next_line(&mut self.agent), if self.agent_open => match line {
+                None => self.agent_open = false,
+                Some(line) => {
+                    writer.agent(&line)?;
+                    self.agent_line(&line, observer, findings);
+                }
+            },
+            _ = self.exit_check.tick() => findings.events.extend(deployment.exited()),
+            () = tokio::time::sleep_until(self.deadline) => {
+                let late = if self.stop_by.is_some() { "did not open its connections" } else { "did not end" };
+                findings.lost(format!("a worker {late} in time"));
+                (self.generator_open, self.agent_open) = (false, false);
+            }
+        }
+        Ok(None)
     }
 
     /// Reads a line of the generator; returns the agent's specification once the window is known.
@@ -263,8 +273,27 @@ impl Measurement {
         }
     }
 
+    /// Writes what is kept beside the records, and reduces the records.
+    pub(super) async fn keep<E: Environment>(
+        self,
+        environment: &mut E,
+        deployment: &mut E::Deployment,
+        writer: &TrialWriter,
+        cores: u32,
+        findings: &mut Findings,
+    ) -> Result<(), RunError> {
+        if let Some(log) = self.stream.hlog() {
+            writer.hlog(log.as_bytes())?;
+        }
+        if let Some(calls) = self.collect_calls(environment, deployment, findings).await {
+            writer.calls(&calls)?;
+        }
+        self.conclude(cores, findings);
+        Ok(())
+    }
+
     /// Collects the calls of the window, if the services timed them.
-    pub(super) async fn collect_calls<E: Environment>(
+    async fn collect_calls<E: Environment>(
         &self,
         environment: &mut E,
         deployment: &mut E::Deployment,

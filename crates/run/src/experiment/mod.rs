@@ -1,8 +1,10 @@
 //! The experiment: all trials of a plan, in their order, each complete on disk before the next
 //! begins.
 
+mod at_once;
 mod capacity;
 mod error;
+mod findings;
 mod idle;
 mod live;
 mod measurement;

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tare_model::graph::{self, MixEndpoint, SYNTHETIC, Service};
 use tare_model::load::{Endpoint, GrpcCall, LoadSpec, Mode, Protocol};
-use tare_model::plan::Plan;
+use tare_model::plan::{Load, Plan};
 use tare_model::trial::TrialSpec;
 use tare_model::worker::Upstream;
 
@@ -40,20 +40,27 @@ pub(super) fn load_spec(plan: &Plan, trial: &TrialSpec, deployment: &impl Deploy
         },
     };
     LoadSpec {
+        think_ns: load.think_ns,
         warmup_ns: load.warmup_ns,
         timeout_ns: load.timeout_ns,
         connections: load.connections,
-        streams: if concurrent {
-            load.streams.unwrap_or(STREAMS)
-        } else {
-            1
-        },
+        streams: streams(load, concurrent),
         requests_per_connection: load.requests_per_connection,
         threads: load.threads,
         pace: load.pace,
         seed: trial.seed,
         kernel_timestamps_every: KERNEL_TIMESTAMPS_EVERY,
         ..LoadSpec::new(endpoints, mode, load.duration_ns)
+    }
+}
+
+/// Concurrent calls on a connection; `concurrent` if its protocol allows several. A user of a closed loop
+/// makes one.
+fn streams(load: &Load, concurrent: bool) -> u32 {
+    let most = if load.closed_loop { 1 } else { STREAMS };
+    match concurrent {
+        true => load.streams.unwrap_or(most),
+        false => 1,
     }
 }
 
@@ -122,11 +129,22 @@ mod tests {
             request_bytes,
             weight: 3,
         };
-        let target = Upstream {
-            connect: "127.0.0.1:1".into(),
-            authority: "a.b".into(),
-        };
+        let target = Upstream::new("127.0.0.1:1", "a.b");
         request(&service, &endpoint, &target)
+    }
+
+    #[test]
+    fn a_user_makes_one_call_at_a_time() {
+        let of = |load: &str| {
+            let text =
+                format!("workload: {{graph: emojivoto, mix: grpc}}\nmeshes: bare\nload: {load}");
+            let none = |_: &str| Err(String::new());
+            let plan = tare_model::plan::resolve("p.yaml", &text, &[], &none).unwrap();
+            [true, false].map(|concurrent| streams(&plan.loads[0], concurrent))
+        };
+        assert_eq!(of("{rate: 100}"), [100, 1]);
+        assert_eq!(of("{users: 10}"), [1, 1]);
+        assert_eq!(of("{users: 10, streams: 5}"), [5, 1]);
     }
 
     #[test]
@@ -164,10 +182,7 @@ mod tests {
                 path: app.paths()[0].to_owned(),
                 ..graph.mixes[0].endpoints[0].clone()
             };
-            let target = Upstream {
-                connect: "127.0.0.1:1".into(),
-                authority: "a.b".into(),
-            };
+            let target = Upstream::new("127.0.0.1:1", "a.b");
             let url = request(service, &endpoint, &target).url;
             let expected = match service.name.as_str() {
                 "emoji" => "http://a.b/emojivoto.v1.EmojiService/ListAll",

@@ -5,6 +5,7 @@ use tare_model::plan::{Blocks, Plan};
 use tare_model::trial::{self, EventKind, TrialResult, TrialSpec, block_order};
 use tokio::sync::watch;
 
+use super::at_once::BlockAtOnce;
 use super::error::{FAILURES_IN_A_ROW_MAX, RunError};
 use super::overload;
 use super::stopping;
@@ -84,7 +85,7 @@ pub fn missing(run: &RunDir) -> u32 {
     let mut missing = 0;
     for blocks in plan.block_groups() {
         for block in blocks.range.clone() {
-            if stopping::narrow_enough(run, &blocks, block).is_some() {
+            if stopping::enough(run, &blocks, block).is_some() {
                 break;
             }
             let order = block_order(plan, block, 0);
@@ -131,7 +132,7 @@ impl<E: Environment> Trials<'_, E> {
         }
         for block in blocks.range.clone() {
             // Checked before the first trial of each block, also in a resumed run.
-            if let Some(enough) = stopping::narrow_enough(self.run, blocks, block) {
+            if let Some(enough) = stopping::enough(self.run, blocks, block) {
                 self.run.event(&enough)?;
                 self.observer.update(Update::Event(&enough));
                 let mut left = blocks.clone();
@@ -155,10 +156,12 @@ impl<E: Environment> Trials<'_, E> {
                 self.planned += specs.len() as u32;
                 self.done += specs.iter().filter(|t| self.run.has(t)).count() as u32;
             }
-            for spec in &specs {
-                if !self.run.has(spec) && self.trial(spec).await? == Stopped::Yes {
-                    return Ok(Stopped::Yes);
-                }
+            let stopped = match plan.at_once {
+                true => self.at_once(&specs).await?,
+                false => self.in_turn(&specs).await?,
+            };
+            if stopped == Stopped::Yes {
+                return Ok(Stopped::Yes);
             }
             let Some(cause) = self.disturbance(&specs) else {
                 break;
@@ -192,6 +195,41 @@ impl<E: Environment> Trials<'_, E> {
         results.iter().find_map(first)
     }
 
+    /// Runs the trials that are not on disk, one after the other.
+    async fn in_turn(&mut self, specs: &[TrialSpec]) -> Result<Stopped, RunError> {
+        for spec in specs {
+            if !self.run.has(spec) && self.trial(spec).await? == Stopped::Yes {
+                return Ok(Stopped::Yes);
+            }
+        }
+        Ok(Stopped::No)
+    }
+
+    /// Runs the trials of a block at the same time: all of them, unless all are on disk.
+    async fn at_once(&mut self, specs: &[TrialSpec]) -> Result<Stopped, RunError> {
+        let on_disk = specs.iter().filter(|t| self.run.has(t)).count() as u32;
+        if on_disk as usize == specs.len() {
+            return Ok(Stopped::No);
+        }
+        if *self.stop.borrow() {
+            return Ok(Stopped::Yes);
+        }
+        self.done -= on_disk;
+        let block = BlockAtOnce {
+            plan: &self.run.manifest().plan,
+            run: self.run,
+            observer: &mut *self.observer,
+            stop: &mut self.stop,
+            progress: (self.done, self.planned),
+        };
+        for end in block.execute(self.environment, specs).await? {
+            if self.ended(end)? == Stopped::Yes {
+                return Ok(Stopped::Yes);
+            }
+        }
+        Ok(Stopped::No)
+    }
+
     async fn trial(&mut self, spec: &TrialSpec) -> Result<Stopped, RunError> {
         if *self.stop.borrow() {
             return Ok(Stopped::Yes);
@@ -208,7 +246,13 @@ impl<E: Environment> Trials<'_, E> {
             observer: &mut *self.observer,
             stop: &mut self.stop,
         };
-        match one.execute(self.environment).await? {
+        let end = one.execute(self.environment).await?;
+        self.ended(end)
+    }
+
+    /// Counts a trial that has ended.
+    fn ended(&mut self, end: TrialEnd) -> Result<Stopped, RunError> {
+        match end {
             TrialEnd::Interrupted => Ok(Stopped::Yes),
             TrialEnd::Done { result, failure } => {
                 self.done += 1;

@@ -10,8 +10,9 @@ use tokio::sync::watch;
 
 use super::capacity::CapacityTrial;
 use super::error::RunError;
+use super::findings::Findings;
 use super::idle;
-use super::measurement::{Findings, Measurement, stopped};
+use super::measurement::{Measurement, stopped};
 use super::overload;
 use super::request::load_spec;
 use super::updates::{Observer, Stage, Update};
@@ -70,19 +71,12 @@ impl TrialRun<'_> {
                 measured?;
             }
             Err(error @ EnvironmentError::Missing { .. }) => return Err(error.into()),
-            Err(error) => self.failed(&error, &mut findings),
+            Err(error) => findings.failed(&error),
         }
         if findings.interrupted {
             return Ok(TrialEnd::Interrupted);
         }
-        self.finish(writer, started_unix_ns, findings)
-    }
-
-    fn failed(&mut self, error: &EnvironmentError, findings: &mut Findings) {
-        findings
-            .events
-            .push(event(EventKind::NotStarted, "", error.to_string()));
-        findings.failure = Some(error.to_string());
+        finish(self.spec, self.observer, writer, started_unix_ns, findings)
     }
 
     async fn measure<E: Environment>(
@@ -93,25 +87,8 @@ impl TrialRun<'_> {
         findings: &mut Findings,
     ) -> Result<(), RunError> {
         self.stage(Stage::Prove);
-        let proven = tokio::select! {
-            biased;
-            () = stopped(self.stop) => { findings.interrupted = true; return Ok(()); }
-            proven = environment.prove(deployment, Phase::Before) => proven,
-        };
-        match proven {
-            Ok(proofs) => {
-                for proof in &proofs {
-                    tracing::debug!(claim = %proof.claim, holds = proof.holds, observed = %proof.seen, "proof");
-                }
-                findings.proofs = proofs;
-            }
-            Err(error) => {
-                self.failed(&error, findings);
-                return Ok(());
-            }
-        }
-        if let Some(broken) = findings.proofs.iter().find(|p| !p.holds) {
-            findings.failure = Some(format!("proof failed: {broken}"));
+        prove_before(environment, deployment, self.stop, findings).await;
+        if findings.interrupted || findings.failure.is_some() {
             return Ok(());
         }
         let cores = self.run.manifest().fingerprint.cores;
@@ -149,13 +126,7 @@ impl TrialRun<'_> {
         if findings.interrupted {
             return Ok(());
         }
-        match environment
-            .prove(deployment, Phase::After { load_sent })
-            .await
-        {
-            Ok(proofs) => findings.proofs.extend(proofs),
-            Err(error) => findings.incomplete.push(error.to_string()),
-        }
+        prove_after(environment, deployment, load_sent, findings).await;
         Ok(())
     }
 
@@ -200,17 +171,10 @@ impl TrialRun<'_> {
         if findings.interrupted {
             return Ok(0);
         }
-        if let Some(log) = measurement.stream.hlog() {
-            writer.hlog(log.as_bytes())?;
-        }
-        let calls = measurement
-            .collect_calls(environment, deployment, findings)
-            .await;
-        if let Some(calls) = calls {
-            writer.calls(&calls)?;
-        }
         let seconds = measurement.seconds.take();
-        measurement.conclude(cores, findings);
+        measurement
+            .keep(environment, deployment, writer, cores, findings)
+            .await?;
         if let Some(((overload, rate_rps), seconds)) = overload.zip(seconds) {
             let window_ns = self.spec.load.duration_ns;
             match seconds.result(overload, window_ns, rate_rps) {
@@ -221,47 +185,91 @@ impl TrialRun<'_> {
         let load = findings.load.as_ref();
         Ok(load.map_or(0, |l| l.service_time_ns.count))
     }
+}
 
-    fn finish(
-        self,
-        mut writer: TrialWriter,
-        started_unix_ns: u64,
-        findings: Findings,
-    ) -> Result<TrialEnd, RunError> {
-        for event in findings.events.iter().chain(&findings.remarks()) {
-            self.observer.update(Update::Event(event));
-            writer.event(event)?;
+/// Proves the mesh before the load. A proof that does not hold is a failure of the trial.
+pub(super) async fn prove_before<E: Environment>(
+    environment: &mut E,
+    deployment: &mut E::Deployment,
+    stop: &mut watch::Receiver<bool>,
+    findings: &mut Findings,
+) {
+    let proven = tokio::select! {
+        biased;
+        () = stopped(stop) => { findings.interrupted = true; return; }
+        proven = environment.prove(deployment, Phase::Before) => proven,
+    };
+    match proven {
+        Ok(proofs) => {
+            for proof in &proofs {
+                tracing::debug!(claim = %proof.claim, holds = proof.holds, observed = %proof.seen, "proof");
+            }
+            if let Some(broken) = proofs.iter().find(|p| !p.holds) {
+                findings.failure = Some(format!("proof failed: {broken}"));
+            }
+            findings.proofs = proofs;
         }
-        let verdict = judge(&Evidence {
-            load: findings.load.as_ref(),
-            resources: findings.resources.as_ref(),
-            proofs: &findings.proofs,
-            events: &findings.events,
-            incomplete: &findings.incomplete,
-            debug_build: cfg!(debug_assertions),
-        });
-        let verdict = verdict.and(Verdict::from_findings(findings.verdict));
-        let verdict = match self.spec.load.overload {
-            Some(_) => verdict.of_overload(),
-            None => verdict,
-        };
-        let result = Box::new(TrialResult {
-            schema_version: tare_model::SCHEMA_VERSION,
-            trial: self.spec.clone(),
-            started_unix_ns,
-            ended_unix_ns: unix_ns(),
-            load: findings.load,
-            capacity: findings.capacity,
-            overload: findings.overload,
-            resources: findings.resources,
-            idle: findings.idle,
-            proofs: findings.proofs,
-            verdict,
-        });
-        writer.finish(&result)?;
-        Ok(TrialEnd::Done {
-            result,
-            failure: findings.failure,
-        })
+        Err(error) => findings.failed(&error),
     }
+}
+
+/// Proves the mesh after the load, of which `load_sent` requests were sent.
+pub(super) async fn prove_after<E: Environment>(
+    environment: &mut E,
+    deployment: &mut E::Deployment,
+    load_sent: u64,
+    findings: &mut Findings,
+) {
+    match environment
+        .prove(deployment, Phase::After { load_sent })
+        .await
+    {
+        Ok(proofs) => findings.proofs.extend(proofs),
+        Err(error) => findings.incomplete.push(error.to_string()),
+    }
+}
+
+/// Judges a trial that has ended, and writes its result.
+pub(super) fn finish(
+    spec: &TrialSpec,
+    observer: &mut dyn Observer,
+    mut writer: TrialWriter,
+    started_unix_ns: u64,
+    findings: Findings,
+) -> Result<TrialEnd, RunError> {
+    for event in findings.events.iter().chain(&findings.remarks()) {
+        observer.update(Update::Event(event));
+        writer.event(event)?;
+    }
+    let verdict = judge(&Evidence {
+        load: findings.load.as_ref(),
+        resources: findings.resources.as_ref(),
+        proofs: &findings.proofs,
+        events: &findings.events,
+        incomplete: &findings.incomplete,
+        debug_build: cfg!(debug_assertions),
+    });
+    let verdict = verdict.and(Verdict::from_findings(findings.verdict));
+    let verdict = match spec.load.overload {
+        Some(_) => verdict.of_overload(),
+        None => verdict,
+    };
+    let result = Box::new(TrialResult {
+        schema_version: tare_model::SCHEMA_VERSION,
+        trial: spec.clone(),
+        started_unix_ns,
+        ended_unix_ns: unix_ns(),
+        load: findings.load,
+        capacity: findings.capacity,
+        overload: findings.overload,
+        resources: findings.resources,
+        idle: findings.idle,
+        proofs: findings.proofs,
+        verdict,
+    });
+    writer.finish(&result)?;
+    Ok(TrialEnd::Done {
+        result,
+        failure: findings.failure,
+    })
 }

@@ -5,7 +5,8 @@ use tare_model::trial::Proof;
 
 use super::LocalDeployment;
 use super::deploy::has_sidecars;
-use super::prove::{Check, ECHO_PATH, Edge, all_pass, wrong_arrival};
+use super::echo::{self, ECHO_PATH, Edge};
+use super::prove::{Check, all_pass, wrong_arrival};
 use super::topology::{Pod, Sides, Topology};
 use crate::environment::proof;
 use crate::envoy::admin::{self, Carried, Traffic};
@@ -66,7 +67,11 @@ fn judge_tcp(topology: &Topology, sides: Sides, edges: &[Edge], grown: &[Carried
             wrong_arrival(to, edge, |received| received.sign_of_proxy())?;
             if sides.outbound() {
                 let listener = tcp::outbound(&authority(edge));
-                passed(&grown[edge.from], &listener, from, bytes(edge))?;
+                // Calls to several replicas leave at the same listener.
+                let leaving = edges.iter().filter(|e| e.from == edge.from);
+                let leaving = leaving.filter(|e| authority(e) == authority(edge));
+                let least = leaving.map(bytes).sum();
+                passed(&grown[edge.from], &listener, from, least)?;
             }
             // Calls of several pods arrive at the same listener.
             let arriving = edges.iter().filter(|e| e.to == edge.to);
@@ -117,7 +122,7 @@ pub(super) async fn load(deployment: &LocalDeployment, load_sent: u64) -> Vec<Pr
     };
     let tcp = deployment.tcp_request_bytes;
     let mut proofs = vec![alive];
-    let sides = [
+    let claims = [
         (
             sides.outbound(),
             "the generator's sidecar carried the load",
@@ -129,11 +134,60 @@ pub(super) async fn load(deployment: &LocalDeployment, load_sent: u64) -> Vec<Pr
             fronts,
         ),
     ];
-    for (_, claim, traffic) in sides.into_iter().filter(|(is_in_path, ..)| *is_in_path) {
+    for (_, claim, traffic) in claims.into_iter().filter(|(is_in_path, ..)| *is_in_path) {
         let (holds, claim, seen) = carried(claim, traffic, tcp, load_sent);
         proofs.push(proof(&claim, holds, format!("{seen}; on all hops {hops}")));
     }
+    let threads = deployment.mesh.settings.concurrency.max(1);
+    let of = |tcp| balanced(&deployment.topology, sides, threads, &grown, tcp);
+    proofs.extend([false, true].into_iter().filter_map(of));
     proofs
+}
+
+/// Proves that each replica got requests, or with `tcp` each of a TCP service connections. Only services with
+/// [`echo::enough`] of them are judged. The caller's proxy, with so many `threads`, chooses a replica for each
+/// request, and for each connection of TCP. Without one a connection stays with its replica, and some replicas
+/// may rightly get none.
+fn balanced(
+    topology: &Topology,
+    sides: Sides,
+    threads: u32,
+    grown: &[Carried],
+    tcp: bool,
+) -> Option<Proof> {
+    let (claim, what) = match tcp {
+        true => (
+            "every replica of a called TCP service got connections",
+            "connection",
+        ),
+        false => ("every replica of a called service got requests", "request"),
+    };
+    let is_judged = |pod: &Pod| {
+        let is_replica = pod.service.as_ref().is_some_and(|s| s.replica.is_some());
+        is_replica && pod.is_tcp() == tcp && sides.outbound() && pod.has_inbound(sides)
+    };
+    let pods = topology.pods.iter().zip(grown);
+    let chosen = pods.filter(|(pod, _)| is_judged(pod)).map(|(pod, grown)| {
+        let traffic = grown.of(INBOUND);
+        (pod, traffic.requests + traffic.connections)
+    });
+    let chosen: Vec<(&Pod, u64)> = chosen.collect();
+    let must_reach_all = |replicas: &&[(&Pod, u64)]| {
+        let threads = replicas[0].0.callers.len() as u32 * threads;
+        let all: u64 = replicas.iter().map(|(_, n)| n).sum();
+        all >= echo::enough(threads, replicas.len())
+    };
+    let services = chosen.chunk_by(|a, b| a.0.identity == b.0.identity);
+    let mut checks = services
+        .filter(must_reach_all)
+        .flatten()
+        .map(|(pod, n)| match n {
+            0 => (&pod.name, Err(format!("no {what}"))),
+            n => (&pod.name, Ok(Some(format!("{}: {n} {what}s", pod.name)))),
+        })
+        .peekable();
+    checks.peek()?;
+    Some(all_pass(claim, checks))
 }
 
 /// Whether this traffic contains `sent` requests; the claim, and what was found. `tcp`: the least size of
@@ -176,7 +230,7 @@ mod tests {
         let least = "GET /tare/echo HTTP/1.1\r\nHost: back.shop-0\r\n\r\n".len();
         let judged = |placement, left: usize, reached: usize, header: &str| {
             let received = serde_json::json!({"service": "back", "instance": "shop-0",
-                "headers": {header: ""}});
+                "listen": topology.pods[2].application().to_string(), "headers": {header: ""}});
             let edge = Edge {
                 from: 1,
                 to: 2,
@@ -206,6 +260,33 @@ mod tests {
         assert!(judged(Placement::Client, least, 0, "host").holds);
         assert!(judged(Placement::Server, 0, least, "host").holds);
         assert!(judged(Placement::Entry, 0, 0, "host").holds);
+    }
+
+    #[test]
+    fn a_replica_without_connections_is_found_if_all_must_have_some() {
+        let mut workload = workload(1);
+        let back = &mut workload.graph.services[1];
+        (back.protocol, back.replicas) = (ServiceProtocol::Tcp, 2);
+        let topology = Topology::new(&workload, 70).unwrap();
+        let judged = |placement, connections: [u64; 2]| {
+            let text = |n| format!("tcp.inbound.downstream_cx_total: {n}");
+            let replicas = connections.map(|n| parse_carried(&text(n)));
+            let grown = [Carried::default(), Carried::default()];
+            let grown: Vec<Carried> = grown.into_iter().chain(replicas).collect();
+            let sides = Sides(Some(placement));
+            let http = balanced(&topology, sides, 2, &grown, false);
+            assert_eq!(http, None, "no HTTP service has replicas");
+            balanced(&topology, sides, 2, &grown, true)
+        };
+        let proof = judged(Placement::Both, [3, 0]).unwrap();
+        assert!(!proof.holds, "{proof:?}");
+        assert_eq!(
+            proof.seen,
+            "1 of 2 (shop-0/back.0: 3 connections); shop-0/back.1: no connection"
+        );
+        assert!(judged(Placement::Both, [2, 1]).unwrap().holds);
+        assert_eq!(judged(Placement::Both, [2, 0]), None, "one of each thread");
+        assert_eq!(judged(Placement::Server, [3, 0]), None, "no proxy chooses");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::Write as _;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,8 @@ use tokio::time::Instant;
 use super::child::{self, Launch, Process};
 use super::feature::{self, FeatureChecks};
 use super::probe::ProbeError;
-use super::scratch::SOCKET_PATH_BYTES_MAX;
+use super::program;
+use super::scratch::{Network, SOCKET_PATH_BYTES_MAX};
 use super::topology::{Pod, Sides, Topology};
 use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
@@ -48,7 +49,8 @@ pub(super) async fn deploy(
     dir: &Path,
 ) -> Result<LocalDeployment, EnvironmentError> {
     let workload = plan.workload_of(&trial.load);
-    let topology = topology(local, workload)?;
+    let (at, network) = local.free_network()?;
+    let topology = topology(&network, workload)?;
     let targets = topology.targets(Sides::of(&trial.mesh));
     for folder in [layout::LOGS, layout::CONFIG] {
         fs::create_dir_all(dir.join(folder))
@@ -71,13 +73,18 @@ pub(super) async fn deploy(
         before: Vec::new(),
         tcp_request_bytes: instances::tcp_request_bytes(workload, &targets),
         targets,
-        features: FeatureChecks::new(plan, &trial.mesh, local.network.second()),
+        features: FeatureChecks::new(plan, &trial.mesh, network.second()),
+        _network: network,
         config: dir.join(layout::CONFIG),
         remarks: Vec::new(),
         topology,
         _scratch: scratch,
     };
-    if let Err(error) = start(local, &mut deployment, plan, trial, dir).await {
+    let program = match has_sidecars(&trial.mesh) {
+        true => Some(program::of(local, &trial.mesh, plan.at_once.then_some(at))?),
+        false => None,
+    };
+    if let Err(error) = start(local, &mut deployment, plan, trial, (dir, program)).await {
         // The first error is the one to report.
         let _ = child::end_all(deployment.processes).await;
         return Err(error);
@@ -90,14 +97,14 @@ async fn start(
     deployment: &mut LocalDeployment,
     plan: &Plan,
     trial: &TrialSpec,
-    dir: &Path,
+    (dir, program): (&Path, Option<PathBuf>),
 ) -> Result<(), EnvironmentError> {
     let tare = &local.settings.tare;
     let services = feature_services(deployment, dir);
     start_parts(tare, deployment, services, None).await?;
     // Sidecars start first, so that each application finds the services that it calls.
-    if has_sidecars(&deployment.mesh) {
-        let sidecars = sidecars(local, deployment, dir)?;
+    if let Some(program) = program {
+        let sidecars = sidecars(local, deployment, dir, &program)?;
         let at_once = STARTS_PER_CORE * crate::proc::read::cores_allowed() as usize;
         start_parts(tare, deployment, sidecars, Some(at_once)).await?;
     }
@@ -206,14 +213,9 @@ fn sidecars(
     local: &Local,
     deployment: &mut LocalDeployment,
     dir: &Path,
+    program: &Path,
 ) -> Result<Vec<Part>, EnvironmentError> {
     let mesh = &deployment.mesh;
-    let envoy = local.envoys.get(&mesh.settings.envoy).ok_or_else(|| {
-        EnvironmentError::missing(
-            "the environment was not prepared for Envoy",
-            "call prepare with a plan that has this mesh",
-        )
-    })?;
     let logs = dir.join(layout::LOGS);
     let mut parts = Vec::new();
     let sides = Sides::of(mesh);
@@ -245,7 +247,7 @@ fn sidecars(
             },
             log: logs.join(format!("{file_name}-sidecar.log")),
             role: Role::Sidecar {
-                program: envoy.program.clone(),
+                program: program.to_owned(),
                 arguments: config::arguments(&config, &mesh.settings),
                 admin,
             },
@@ -256,6 +258,9 @@ fn sidecars(
 
 fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Path) -> Proxy {
     let callers = pod.callers.iter().map(|&i| &topology.pods[i].identity);
+    let mut callers: Vec<String> = callers.cloned().collect();
+    // The replicas of a caller have the same identity.
+    callers.dedup();
     let sides = Sides::of(mesh);
     let service = pod.service.as_ref().filter(|_| pod.has_inbound(sides));
     Proxy {
@@ -266,7 +271,7 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Pat
             listen: pod.inbound(),
             application: pod.application(),
             protocol: service.protocol,
-            callers: callers.cloned().collect(),
+            callers,
         }),
         tls: None,
         settings: mesh.settings.clone(),
@@ -281,7 +286,7 @@ pub(super) fn check(local: &Local, plan: &Plan) -> Result<BTreeSet<u16>, Environ
     let mut pods = 0;
     let mut ports = BTreeSet::new();
     for workload in plan.workloads() {
-        let topology = topology(local, workload)?;
+        let topology = topology(&local.networks[0], workload)?;
         pods = pods.max(topology.pods.len());
         ports.extend(topology.tcp_outbound().map(|a| a.port()));
     }
@@ -292,8 +297,8 @@ pub(super) fn check(local: &Local, plan: &Plan) -> Result<BTreeSet<u16>, Environ
     Ok(ports)
 }
 
-fn topology(local: &Local, workload: &Workload) -> Result<Topology, EnvironmentError> {
-    Topology::new(workload, local.network.second()).ok_or_else(|| {
+fn topology(network: &Network, workload: &Workload) -> Result<Topology, EnvironmentError> {
+    Topology::new(workload, network.second()).ok_or_else(|| {
         let instances = workload.instances;
         EnvironmentError::missing(
             format!("{instances} instances need more pods than a loopback network has addresses, or call more TCP services than a pod has ports"),

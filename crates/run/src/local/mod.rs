@@ -9,9 +9,11 @@ mod carried;
 mod child;
 mod deploy;
 pub(crate) mod die;
+mod echo;
 mod feature;
 mod identity;
 pub mod probe;
+mod program;
 mod prove;
 pub(crate) mod scratch;
 mod topology;
@@ -20,6 +22,7 @@ mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -69,7 +72,8 @@ pub struct LocalSettings {
 #[derive(Debug)]
 pub struct Local {
     settings: LocalSettings,
-    network: Network,
+    /// One for each deployment that runs at the same time; the first is always there.
+    networks: Vec<Arc<Network>>,
     scratch: Scratch,
     authority: Authority,
     /// The Envoys of the plan's meshes, by what the meshes name.
@@ -105,9 +109,7 @@ impl Local {
     pub fn new(settings: LocalSettings) -> Result<Self, EnvironmentError> {
         scratch::sweep(&settings.temporary, SCRATCH_PREFIX);
         Ok(Self {
-            network: Network::take().map_err(EnvironmentError::io(
-                "reserve a loopback network between 127.64 and 127.127",
-            ))?,
+            networks: vec![Arc::new(take_network()?)],
             scratch: Scratch::new(&settings.temporary, SCRATCH_PREFIX).map_err(
                 EnvironmentError::io("create a directory for keys and sockets"),
             )?,
@@ -116,6 +118,19 @@ impl Local {
             trials: 0,
             settings,
         })
+    }
+
+    /// A network that no deployment uses, and its position.
+    fn free_network(&mut self) -> Result<(usize, Arc<Network>), EnvironmentError> {
+        let free = |n: &Arc<Network>| Arc::strong_count(n) == 1;
+        let at = match self.networks.iter().position(free) {
+            Some(at) => at,
+            None => {
+                self.networks.push(Arc::new(take_network()?));
+                self.networks.len() - 1
+            }
+        };
+        Ok((at, self.networks[at].clone()))
     }
 
     /// Checks before the first trial that the ports of pods are free.
@@ -129,13 +144,13 @@ impl Local {
         let needed = if sidecars { &all[..] } else { &all[..1] };
         let deadline = tokio::time::Instant::now() + PORTS_FREE_WITHIN;
         let (port, error) = loop {
-            match self.network.taken(needed) {
+            match self.networks[0].taken(needed) {
                 None => return Ok(()),
                 Some(taken) if tokio::time::Instant::now() > deadline => break taken,
                 Some(_) => tokio::time::sleep(PORTS_FREE_WITHIN / 20).await,
             }
         };
-        let second = self.network.second();
+        let second = self.networks[0].second();
         let what = format!(
             "port {port} is not free on the loopback network 127.{second}.0.0: {error}; most \
              likely a program listens on all addresses"
@@ -145,10 +160,18 @@ impl Local {
     }
 }
 
+fn take_network() -> Result<Network, EnvironmentError> {
+    Network::take().map_err(EnvironmentError::io(
+        "reserve a loopback network between 127.64 and 127.127",
+    ))
+}
+
 /// A running trial. Dropping it kills its processes and removes its keys.
 #[derive(Debug)]
 pub struct LocalDeployment {
     topology: Topology,
+    /// Held until the deployment has ended.
+    _network: Arc<Network>,
     mesh: Mesh,
     targets: BTreeMap<(String, String), Upstream>,
     /// A lower bound of the size of the load's requests to TCP services, in bytes; `None` if it calls none.
@@ -383,6 +406,8 @@ mod tests {
             loads: Vec::new(),
             repeats: 1,
             until: None,
+            at_once: false,
+            gate: None,
             reruns: 0,
             margins: Margins::default(),
             seed: 1,
@@ -428,7 +453,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut local = local(dir.path());
         prepared(&mut local, &bare(1)).await.unwrap();
-        let pod = Ipv4Addr::new(127, local.network.second(), 0, 1);
+        let pod = Ipv4Addr::new(127, local.networks[0].second(), 0, 1);
         let _held = TcpListener::bind((pod, APPLICATION_PORT)).unwrap();
         let error = prepared(&mut local, &bare(1)).await.unwrap_err();
         assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");

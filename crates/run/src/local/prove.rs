@@ -2,20 +2,18 @@
 //! call, and that `bare` has no proxy. Each negative check has a positive counterpart, so that a
 //! broken part does not pass as a proof.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::ErrorKind;
 
 use futures_util::future::join_all;
-use serde::Deserialize;
-use tare_model::graph::ServiceProtocol;
 use tare_model::mesh::{Mtls, Placement};
 use tare_model::trial::Proof;
-use tare_model::worker::Upstream;
 use tokio::net::TcpStream;
 
 use super::LocalDeployment;
 use super::carried;
+use super::echo::{self, ECHO_PATH, Edge, Received};
 use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
 use super::topology::{Pod, PodService, Sides, Topology};
@@ -25,8 +23,6 @@ use crate::envoy::config::{self, INBOUND, OUTBOUND, VIA_HEADER};
 
 /// Maximum number of failures that a proof lists.
 const NAMED_MAX: usize = 3;
-/// The path that returns what the server received; see `tare workload`.
-pub(super) const ECHO_PATH: &str = "/tare/echo";
 const CLIENT_CERTIFICATE_HEADER: &str = "x-forwarded-client-cert";
 
 pub(super) async fn before(
@@ -37,7 +33,8 @@ pub(super) async fn before(
     let topology = &deployment.topology;
     let sides = Sides::of(&deployment.mesh);
     let before = carried::read(deployment).await;
-    let received = echoes(topology, sides).await;
+    let threads = deployment.mesh.settings.concurrency;
+    let received = echo::all(topology, sides, threads).await;
     let Some(placement) = sides.0 else {
         return Ok(vec![no_proxy(topology, &received)]);
     };
@@ -102,113 +99,6 @@ async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
     all_pass(&claim, pods.zip(checks))
 }
 
-/// The request that a server received: the part of its response that proofs use.
-#[derive(Deserialize)]
-pub(super) struct Received {
-    service: String,
-    instance: String,
-    headers: BTreeMap<String, String>,
-}
-
-impl Received {
-    /// Name of the pod that received it.
-    fn pod(&self) -> String {
-        format!("{}/{}", self.instance, self.service)
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(String::as_str)
-    }
-
-    /// What shows that the request passed a proxy.
-    pub(super) fn sign_of_proxy(&self) -> Option<String> {
-        let proxied = |h: &&String| {
-            h.starts_with("x-envoy-") || h.starts_with("x-forwarded-") || *h == VIA_HEADER
-        };
-        let header = self.headers.keys().find(proxied)?;
-        Some(format!("received {header}"))
-    }
-}
-
-/// One call from pod to pod, and the request that the called server received.
-pub(super) struct Edge {
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) received: Result<Received, ProbeError>,
-}
-
-/// Makes every call of the graph once, on the path of the load: the request enters at the same
-/// place as those of the generator, and each service forwards it to the next.
-async fn echoes(topology: &Topology, sides: Sides) -> Vec<Edge> {
-    let targets = topology.targets(sides);
-    let asks = paths(topology).into_iter().map(async |path| {
-        let service = |i: &usize| topology.pods[*i].service.as_ref();
-        let front = service(&path[1]).and_then(|front| {
-            let target = targets.get(&(front.instance.clone(), front.service.clone()))?;
-            Some((target, front.protocol))
-        });
-        let via = path[2..].iter().filter_map(service);
-        let via: Vec<&str> = via.map(|s| s.service.as_str()).collect();
-        let received = match front {
-            Some((target, protocol)) => echo(target, protocol, &via.join(",")).await,
-            None => Err(ProbeError::Answer("no target for this service".to_owned())),
-        };
-        Edge {
-            from: path[path.len() - 2],
-            to: path[path.len() - 1],
-            received,
-        }
-    });
-    join_all(asks).await
-}
-
-/// Returns, for each edge that the load can reach, the shortest path from the generator through it.
-fn paths(topology: &Topology) -> Vec<Vec<usize>> {
-    let mut shortest: BTreeMap<usize, Vec<usize>> = BTreeMap::from([(0, vec![0])]);
-    let mut queue = VecDeque::from([0]);
-    let mut paths = Vec::new();
-    while let Some(from) = queue.pop_front() {
-        let start = shortest[&from].clone();
-        for &to in &topology.pods[from].calls {
-            let path: Vec<usize> = start.iter().copied().chain([to]).collect();
-            shortest.entry(to).or_insert_with(|| {
-                queue.push_back(to);
-                path.clone()
-            });
-            paths.push(path);
-        }
-    }
-    paths
-}
-
-/// Sends an echo request in the protocol of the load, because a sidecar may treat protocols
-/// differently.
-async fn echo(
-    target: &Upstream,
-    protocol: ServiceProtocol,
-    via: &str,
-) -> Result<Received, ProbeError> {
-    let Upstream { connect, authority } = target;
-    let address = connect
-        .parse()
-        .map_err(|_| ProbeError::Answer(format!("invalid address {connect}")))?;
-    let path = match via {
-        "" => ECHO_PATH.to_owned(),
-        via => format!("{ECHO_PATH}?via={via}"),
-    };
-    let response = probe::get_at(address, protocol, None, authority, &path).await?;
-    if response.status != 200 {
-        let text = response.text();
-        return Err(ProbeError::Answer(format!(
-            "status {}: {}",
-            response.status,
-            text.trim()
-        )));
-    }
-    serde_json::from_slice(&response.body)
-        .map_err(|e| ProbeError::Answer(format!("unexpected response of {ECHO_PATH}: {e}")))
-}
-
 /// Checks each edge by what its server received. Edges to TCP services may be left out.
 fn judge_edges(
     topology: &Topology,
@@ -237,7 +127,7 @@ pub(super) fn wrong_arrival(
 ) -> Check {
     match &edge.received {
         Err(error) => Err(error.to_string()),
-        Ok(received) if received.pod() != to.name => Err(format!("arrived at {}", received.pod())),
+        Ok(received) if !received.is_of(to) => Err(format!("arrived at {}", received.pod())),
         Ok(received) => wrong(received).map_or(Ok(None), Err),
     }
 }

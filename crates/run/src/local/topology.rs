@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
 
 use tare_model::graph::{Service, ServiceGraph, ServiceProtocol};
 use tare_model::mesh::{DataPlaneKind, Mesh, Placement};
@@ -29,14 +30,14 @@ const TCP_OUTBOUND_PORT: u16 = 15100;
 /// Maximum number of TCP services that a pod calls, so that their ports stay below 32768.
 const TCP_CALLS_MAX: usize = 17_000;
 /// Maximum number of pods in the network of a run; the last addresses are reserved.
-const PODS_MAX: usize = 250 * 254;
+const PODS_MAX: u64 = 250 * 254;
 /// Name of the generator's pod.
 pub(super) const GENERATOR: &str = "generator";
 
-/// One service of one instance, with its sidecar; or the generator's sidecar.
+/// One replica of a service of an instance, with its sidecar; or the generator's sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pod {
-    /// `emojivoto-0/web`, or `generator`.
+    /// `emojivoto-0/web`; of a service with several replicas `emojivoto-0/emoji.1`; or `generator`.
     pub name: String,
     /// IP address.
     pub ip: Ipv4Addr,
@@ -44,7 +45,7 @@ pub(super) struct Pod {
     pub identity: String,
     /// The service in the pod; `None` for the generator's pod.
     pub service: Option<PodService>,
-    /// Pods that it calls, by index.
+    /// Pods that it calls, by index: of each called service all replicas, one after the other.
     pub calls: Vec<usize>,
     /// Pods that call it, by index.
     pub callers: Vec<usize>,
@@ -57,6 +58,8 @@ pub(super) struct PodService {
     pub instance: String,
     /// Name of the service.
     pub service: String,
+    /// Number of the replica, from 0; `None` if it is the only one.
+    pub replica: Option<u32>,
     /// Protocol of the service.
     pub protocol: ServiceProtocol,
 }
@@ -70,6 +73,14 @@ impl PodService {
     /// Host header or `:authority` of calls to it.
     pub(super) fn authority(&self) -> String {
         format!("{}.{}", self.service, self.instance)
+    }
+
+    /// Its name in its instance: `web`, or `emoji.1` for one of several replicas.
+    pub(super) fn name(&self) -> String {
+        match self.replica {
+            Some(replica) => format!("{}.{replica}", self.service),
+            None => self.service.clone(),
+        }
     }
 }
 
@@ -149,7 +160,8 @@ impl Pod {
         SocketAddrV4::new(self.ip, OUTBOUND_PORT)
     }
 
-    /// Outbound address of its sidecar for the calls of a service, the one at this place in `calls`.
+    /// Outbound address of its sidecar for the calls of a service, the one at this place among those that it
+    /// calls.
     fn outbound_to(&self, place: usize, service: &PodService) -> SocketAddrV4 {
         match service.is_tcp() {
             true => SocketAddrV4::new(self.ip, TCP_OUTBOUND_PORT + place as u16),
@@ -181,11 +193,10 @@ impl Topology {
     /// more pods than the network has addresses, or calls more TCP services than a pod has ports.
     pub(super) fn new(workload: &Workload, second: u8) -> Option<Self> {
         let graph = &workload.graph;
-        let count = 1 + graph.services.len() * workload.instances as usize;
-        if count > PODS_MAX {
+        if workload.pods() >= PODS_MAX {
             return None;
         }
-        let mut pods = Vec::with_capacity(count);
+        let mut pods = Vec::new();
         let mut add = |name: String, identity: String, service: Option<PodService>| {
             pods.push(Pod {
                 name,
@@ -199,13 +210,16 @@ impl Topology {
         add(GENERATOR.to_owned(), spiffe_id("tare", GENERATOR), None);
         for i in 0..workload.instances {
             let instance = instances::name(graph, i);
-            for service in &graph.services {
+            let services = graph.services.iter();
+            let replicas = services.flat_map(|s| (0..s.replicas).map(move |n| (s, n)));
+            for (service, replica) in replicas {
                 let in_pod = PodService {
                     instance: instance.clone(),
                     service: service.name.clone(),
+                    replica: (service.replicas > 1).then_some(replica),
                     protocol: service.protocol,
                 };
-                let name = format!("{instance}/{}", service.name);
+                let name = format!("{instance}/{}", in_pod.name());
                 add(name, spiffe_id(&instance, &service.name), Some(in_pod));
             }
         }
@@ -220,14 +234,22 @@ impl Topology {
     fn connect(&mut self, workload: &Workload) {
         let graph = &workload.graph;
         let fronts = instances::fronts(workload);
-        for i in 0..workload.instances as usize {
-            let base = 1 + i * graph.services.len();
-            for (s, service) in graph.services.iter().enumerate() {
-                if fronts.contains_key(&service.name) {
-                    self.edge(0, base + s);
-                }
-                for callee in called(graph, service) {
-                    self.edge(base + s, base + callee);
+        let mut next = 1;
+        for _ in 0..workload.instances {
+            let replicas = graph.services.iter().map(|service| {
+                let first = next;
+                next += service.replicas as usize;
+                first..next
+            });
+            let replicas: Vec<Range<usize>> = replicas.collect();
+            for (service, from) in graph.services.iter().zip(&replicas) {
+                let callees = called(graph, service).into_iter();
+                let callees: Vec<usize> = callees.flat_map(|c| replicas[c].clone()).collect();
+                for pod in from.clone() {
+                    if fronts.contains_key(&service.name) {
+                        self.edge(0, pod);
+                    }
+                    callees.iter().for_each(|&callee| self.edge(pod, callee));
                 }
             }
         }
@@ -252,20 +274,24 @@ impl Topology {
             .collect()
     }
 
-    /// The first address on the way: that of the pod's own sidecar, else of the callee's sidecar, else of
-    /// the called application.
+    /// The first address on the way: that of the pod's own sidecar, else those of the callee's sidecars, else
+    /// those of the called applications.
     fn reach<'a>(
         &'a self,
         pod: &'a Pod,
         sides: Sides,
     ) -> impl Iterator<Item = (&'a PodService, Upstream)> {
         self.calls(pod).map(move |call| {
-            let connect = match sides.outbound() {
-                true => call.outbound,
-                false => call.callee.entrance(sides, pod),
+            let mut addresses: Vec<String> = match sides.outbound() {
+                true => vec![call.outbound.to_string()],
+                false => call.entrances(sides).map(|a| a.to_string()).collect(),
             };
-            let (connect, authority) = (connect.to_string(), call.service.authority());
-            (call.service, Upstream { connect, authority })
+            let upstream = Upstream {
+                connect: addresses.remove(0),
+                further: addresses,
+                authority: call.service.authority(),
+            };
+            (call.service, upstream)
         })
     }
 
@@ -278,21 +304,24 @@ impl Topology {
             authority: call.service.authority(),
             protocol: call.service.protocol,
             listen: call.outbound,
-            address: call.callee.entrance(sides, pod),
-            identity: call.callee.identity.clone(),
+            addresses: call.entrances(sides).collect(),
+            identity: call.replicas[0].identity.clone(),
         });
         called.collect()
     }
 
-    /// Returns the calls of a pod's application.
+    /// Returns the services that a pod's application calls.
     pub(super) fn calls<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = Call<'a>> {
-        pod.calls.iter().enumerate().filter_map(|(place, &i)| {
-            let callee = &self.pods[i];
-            let service = callee.service.as_ref()?;
+        let is_same = |a: &usize, b: &usize| self.pods[*a].identity == self.pods[*b].identity;
+        let services = pod.calls.chunk_by(is_same).enumerate();
+        services.filter_map(|(place, replicas)| {
+            let replicas: Vec<&Pod> = replicas.iter().map(|&i| &self.pods[i]).collect();
+            let service = replicas[0].service.as_ref()?;
             let outbound = pod.outbound_to(place, service);
             Some(Call {
-                callee,
+                caller: pod,
                 service,
+                replicas,
                 outbound,
             })
         })
@@ -305,15 +334,23 @@ impl Topology {
     }
 }
 
-/// A call from a pod to a service.
-#[derive(Debug, Clone, Copy)]
+/// The calls from a pod to a service.
+#[derive(Debug, Clone)]
 pub(super) struct Call<'a> {
-    /// The called pod.
-    callee: &'a Pod,
-    /// The service in it.
+    caller: &'a Pod,
     service: &'a PodService,
-    /// Where the caller's sidecar listens for this call.
+    /// The pods of its replicas, at least one.
+    replicas: Vec<&'a Pod>,
+    /// Where the caller's sidecar listens for these calls.
     pub outbound: SocketAddrV4,
+}
+
+impl Call<'_> {
+    /// Where these calls arrive.
+    fn entrances(&self, sides: Sides) -> impl Iterator<Item = SocketAddrV4> {
+        let replicas = self.replicas.iter();
+        replicas.map(move |r| r.entrance(sides, self.caller))
+    }
 }
 
 /// Returns the indices of the services that a service calls.
@@ -332,145 +369,4 @@ fn address(second: u8, index: usize) -> Ipv4Addr {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    pub(crate) fn workload(instances: u32) -> Workload {
-        let graph = serde_json::json!({
-            "name": "shop",
-            "services": [
-                {"name": "front", "protocol": "http", "endpoints": [
-                    {"path": "/", "calls": [{"parallel": [{"service": "back", "path": "Get"}]},
-                                            {"parallel": [{"service": "back", "path": "Get"}]}]}]},
-                {"name": "back", "protocol": "grpc", "endpoints": [{"path": "Get"}]},
-            ],
-            "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "front", "path": "/"}]}],
-        });
-        Workload {
-            graph: serde_json::from_value(graph).unwrap(),
-            instances,
-            mix: "default".to_owned(),
-        }
-    }
-
-    #[test]
-    fn the_generator_calls_fronts_and_fronts_call_their_own_backs() {
-        let t = Topology::new(&workload(2), 70).unwrap();
-        let names: Vec<&str> = t.pods.iter().map(|p| p.name.as_str()).collect();
-        assert_eq!(
-            names,
-            [
-                "generator",
-                "shop-0/front",
-                "shop-0/back",
-                "shop-1/front",
-                "shop-1/back"
-            ]
-        );
-        assert_eq!(t.pods[0].calls, [1, 3]);
-        assert_eq!(t.pods[3].calls, [4], "two calls, one edge");
-        assert_eq!(t.pods[4].callers, [3]);
-        assert_eq!(t.pods[4].identity, "spiffe://tare.local/ns/shop-1/sa/back");
-    }
-
-    #[test]
-    fn calls_go_through_the_own_sidecar_or_directly_without_a_mesh() {
-        let t = Topology::new(&workload(1), 70).unwrap();
-        let (both, bare) = (Sides(Some(Placement::Both)), Sides(None));
-        let meshed = t.upstreams(&t.pods[1], both);
-        assert_eq!(meshed["back"].connect, "127.70.0.2:15001");
-        assert_eq!(meshed["back"].authority, "back.shop-0");
-        assert_eq!(
-            t.upstreams(&t.pods[1], bare)["back"].connect,
-            "127.70.0.3:15080"
-        );
-        let key = ("shop-0".to_owned(), "front".to_owned());
-        assert_eq!(t.targets(both)[&key].connect, "127.70.0.1:15001");
-        assert_eq!(t.targets(bare)[&key].connect, "127.70.0.2:15080");
-        assert_eq!(t.targets(both).len(), 1, "only the services in the mix");
-        assert_eq!(
-            t.routes(&t.pods[1], both)[0].address.to_string(),
-            "127.70.0.3:15006"
-        );
-    }
-
-    /// Where the generator connects to, where its sidecar leads, and the same of the front; then the pods
-    /// with a sidecar.
-    #[test]
-    fn only_the_sides_of_the_placement_are_in_the_path() {
-        let t = Topology::new(&workload(1), 70).unwrap();
-        let (generator, front) = (&t.pods[0], &t.pods[1]);
-        let key = ("shop-0".to_owned(), "front".to_owned());
-        let way = |placement| {
-            let sides = Sides(Some(placement));
-            let first = [
-                t.targets(sides)[&key].connect.clone(),
-                t.upstreams(front, sides)["back"].connect.clone(),
-            ];
-            let route = |pod| t.routes(pod, sides).first().map(|r| r.address.to_string());
-            let with = t.pods.iter().filter(|pod| pod.has_sidecar(sides));
-            let with: Vec<&str> = with.map(|p| p.name.as_str()).collect();
-            (first, [route(generator), route(front)], with)
-        };
-        let (first, routes, with) = way(Placement::Client);
-        assert_eq!(first, ["127.70.0.1:15001", "127.70.0.2:15001"]);
-        let to = |s: &str| Some(s.to_owned());
-        assert_eq!(routes, [to("127.70.0.2:15080"), to("127.70.0.3:15080")]);
-        assert_eq!(with, ["generator", "shop-0/front"]);
-        let (first, routes, with) = way(Placement::Server);
-        assert_eq!(first, ["127.70.0.2:15006", "127.70.0.3:15006"]);
-        assert_eq!(
-            (routes, with),
-            ([None, None], vec!["shop-0/front", "shop-0/back"])
-        );
-        let (first, routes, with) = way(Placement::Entry);
-        assert_eq!(first, ["127.70.0.2:15006", "127.70.0.3:15080"]);
-        assert_eq!((routes, with), ([None, None], vec!["shop-0/front"]));
-        let (first, routes, with) = way(Placement::Both);
-        assert_eq!(first, ["127.70.0.1:15001", "127.70.0.2:15001"]);
-        assert_eq!(routes, [to("127.70.0.2:15006"), to("127.70.0.3:15006")]);
-        assert_eq!(with.len(), 3);
-    }
-
-    #[test]
-    fn calls_of_each_tcp_service_have_a_port_of_their_own() {
-        let mut workload = workload(2);
-        for service in &mut workload.graph.services {
-            service.protocol = ServiceProtocol::Tcp;
-        }
-        let t = Topology::new(&workload, 70).unwrap();
-        let both = Sides(Some(Placement::Both));
-        let targets = t.targets(both);
-        let connect: Vec<&str> = targets.values().map(|t| t.connect.as_str()).collect();
-        assert_eq!(connect, ["127.70.0.1:15100", "127.70.0.1:15101"]);
-        assert_eq!(
-            t.upstreams(&t.pods[1], both)["back"].connect,
-            "127.70.0.2:15100"
-        );
-        let routes = t.routes(&t.pods[0], both);
-        let listen: Vec<String> = routes.iter().map(|r| r.listen.to_string()).collect();
-        assert_eq!(listen, connect);
-        assert_eq!(routes[1].address.to_string(), "127.70.0.4:15006");
-        // Without a proxy at the caller, the path is that of HTTP.
-        let key = ("shop-1".to_owned(), "front".to_owned());
-        let server = t.targets(Sides(Some(Placement::Server)));
-        assert_eq!(server[&key].connect, "127.70.0.4:15006");
-
-        workload.instances = TCP_CALLS_MAX as u32 + 1;
-        assert_eq!(Topology::new(&workload, 70), None, "too few ports");
-        workload.graph.services[0].protocol = ServiceProtocol::Http;
-        let front = Topology::new(&workload, 70).unwrap();
-        let ports = front.tcp_outbound().map(|a| a.port());
-        assert_eq!(ports.collect::<BTreeSet<u16>>(), [15100].into());
-    }
-
-    #[test]
-    fn addresses_are_distinct_and_valid_for_hosts() {
-        let t = Topology::new(&workload(400), 70).unwrap();
-        let ips: BTreeSet<Ipv4Addr> = t.pods.iter().map(|p| p.ip).collect();
-        assert_eq!(ips.len(), 801);
-        assert!(ips.iter().all(|ip| !matches!(ip.octets()[3], 0 | 255)));
-        assert_eq!(Topology::new(&workload(40_000), 70), None);
-    }
-}
+pub(super) mod tests;

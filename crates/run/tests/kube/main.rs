@@ -6,6 +6,7 @@ mod interrupted_runs;
 mod pods;
 mod proxy_config;
 mod rbac;
+mod replicas;
 mod server;
 mod tcp;
 
@@ -137,9 +138,10 @@ async fn after_a_trial_the_cluster_has_the_same_objects_as_before() {
 #[tokio::test]
 async fn pods_without_their_sidecar_are_recreated_and_reported() {
     let server = Server::start(3).await;
-    let plan = plan(&server, 2, INJECTED);
+    let mut plan = plan(&server, 2, INJECTED);
+    plan.workload.graph.services[1].replicas = 2;
     let mut cluster = prepared(&plan).await;
-    server.world.lock().unwrap().uninjected_pods = 2;
+    server.world.lock().unwrap().uninjected_pods = 4;
     let dir = folder();
     let mut deployment = deploy(&mut cluster, &plan, "there", dir.path())
         .await
@@ -149,7 +151,7 @@ async fn pods_without_their_sidecar_are_recreated_and_reported() {
         .iter()
         .filter(|e| e.kind == EventKind::Recreated)
         .count();
-    assert_eq!(repaired, 2, "{events:?}");
+    assert_eq!(repaired, 4, "{events:?}");
     let proofs = cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     assert_eq!(proofs[0].claim, "every pod has a ready proxy");
     assert!(proofs[0].holds, "{proofs:?}");

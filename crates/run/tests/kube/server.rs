@@ -150,11 +150,10 @@ impl World {
         let object = self.put(path, object);
         match object["kind"].as_str() {
             Some("Pod") => self.agent(path),
-            Some("Deployment") => self.pod(&object, 0),
-            Some("Job") => {
-                for index in 0..object["spec"]["completions"].as_u64().unwrap_or(0) {
-                    self.pod(&object, index);
-                }
+            Some("Deployment" | "Job") => {
+                let spec = &object["spec"];
+                let count = spec["replicas"].as_u64().or(spec["completions"].as_u64());
+                (0..count.unwrap_or(1)).for_each(|index| self.pod(&object, index));
             }
             _ => {}
         }

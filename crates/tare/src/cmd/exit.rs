@@ -6,5 +6,7 @@ pub(crate) const MISSED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// The run or the measurement is invalid.
 pub(crate) const INVALID: u8 = 3;
+/// A gate could not be decided within its budget.
+pub(crate) const INCONCLUSIVE: u8 = 4;
 /// Ended by Ctrl-C or SIGTERM.
 pub(crate) const INTERRUPTED: u8 = 130;

@@ -14,7 +14,9 @@ mod doctor;
 mod exec;
 pub(crate) mod exit;
 mod export;
+mod gate;
 mod grpc;
+mod history;
 mod image;
 mod input;
 mod load;
@@ -22,6 +24,7 @@ mod man;
 mod mde;
 mod merge;
 pub(crate) mod output;
+mod patrol;
 mod plan;
 mod report;
 mod run;
@@ -43,6 +46,9 @@ pub(crate) enum Command {
     Clean(clean::Args),
     Image(image::Args),
     Compare(compare::Args),
+    Gate(Box<gate::Args>),
+    Patrol(patrol::Args),
+    History(history::Args),
     Export(export::Args),
     Workload(workload::Args),
     Search(Box<search::Args>),
@@ -71,6 +77,9 @@ impl Command {
             Self::Clean(args) => clean::run(&args),
             Self::Image(args) => image::run(&args),
             Self::Compare(args) => compare::run(args),
+            Self::Gate(args) => gate::run(*args),
+            Self::Patrol(args) => patrol::run(&args),
+            Self::History(args) => history::run(&args),
             Self::Export(args) => export::run(&args),
             Self::Workload(args) => workload::run(args),
             Self::Grpc(args) => grpc::run(args),

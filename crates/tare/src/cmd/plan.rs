@@ -211,7 +211,7 @@ fn summary(plan: &Plan) -> String {
             "  load      {}: {} for {} after {}, {} connections",
             load.name,
             match load.closed_loop {
-                true => "closed loop".to_owned(),
+                true => format!("closed loop of {}", load.users()),
                 false => format_rate(load.rate_rps),
             },
             format_duration_ns(load.duration_ns),

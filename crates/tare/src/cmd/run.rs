@@ -24,7 +24,7 @@ use crate::progress::Display;
 pub(super) mod ended;
 pub(super) mod one;
 mod place;
-mod turn;
+pub(super) mod turn;
 
 use ended::{analyse, conclude};
 use one::{RunStart, go};
@@ -79,16 +79,8 @@ pub(crate) struct Args {
     environment: Option<String>,
     #[command(flatten)]
     cluster: super::cluster::Flags,
-    /// Do not install anything: Envoy must be on PATH, in TARE_ENVOY or in the cache.
-    #[arg(long)]
-    offline: bool,
-    /// Local environment: let idle cores sleep. By default, if it runs as root, tare keeps all
-    /// cores awake during the run, because waking a core can take milliseconds on a virtual
-    /// machine, which is not a cost of the mesh.
-    #[arg(long)]
-    let_cores_sleep: bool,
     #[command(flatten)]
-    turn: turn::Concurrency,
+    conditions: Conditions,
     /// Serve the report page on 127.0.0.1 during the run [default port: any free one]. A browser on
     /// this machine takes CPU time from the trials.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
@@ -108,8 +100,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = super::runtime()?;
     let stop = stop_on_signal()?;
     if let Some(clusters) = several(&args)? {
-        let ended = runtime.block_on(clusters.run(stop.asked));
-        stop.at_once.store(true, Ordering::SeqCst);
+        let ended = runtime.block_on(clusters.run(stop.asked.clone()));
+        stop.children_have_ended();
         return clusters.conclude(&ended, args.output);
     }
     let web = args.web.map(listen).transpose()?;
@@ -118,47 +110,81 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (None, Some(dir), Some(vary)) => Some(RunStart::extend(dir, vary)?),
         _ => None,
     };
-    let mut start = match existing {
-        Some(start) => {
-            check_let_cores_sleep(&args, start.plan.environment)?;
-            start
-        }
+    let start = match existing {
+        Some(start) => start,
         None => new_run(&args)?,
     };
-    let display = Display::new(&start.plan, &order(&start.plan));
-    let asked = stop.asked;
-    let done = match start.plan.environment {
-        EnvironmentKind::Local => {
-            let taken = args.turn.take(&start.dir, asked.clone());
-            let _turn = match runtime.block_on(taken)? {
-                Taken::Turn(turn) => Some(turn),
-                Taken::Shared(note) => {
-                    start.note = Some(note);
-                    None
-                }
-                Taken::Interrupted => return Ok(ExitCode::from(exit::INTERRUPTED)),
-            };
-            let began = start.resumed.as_ref().map(|r| &r.manifest().fingerprint);
-            let (_awake, idle) = idle_cores(args.let_cores_sleep, began);
-            let local = Local::new(LocalSettings::from_env(args.offline, Some(idle))?)?;
-            runtime.block_on(go(local, start, asked, web, display))?
-        }
-        EnvironmentKind::Kubernetes => {
-            let cluster = Kubernetes::new(start.id.clone());
-            runtime.block_on(go(cluster, start, asked, web, display))?
-        }
-        EnvironmentKind::Fake => {
-            bail!("this run was made in virtual time by tare's own tests: it cannot be resumed")
-        }
-    };
-    // All child processes have ended, so from here on Ctrl-C ends the process at once.
-    stop.at_once.store(true, Ordering::SeqCst);
+    let done = conduct(&runtime, start, &args.conditions, stop.asked.clone(), web)?;
+    stop.children_have_ended();
     match done {
         Some(done) => {
             let analysed = analyse(&done, Some(args.output));
             Ok(ExitCode::from(conclude(&done, analysed, "")?))
         }
         None => Ok(ExitCode::from(exit::INTERRUPTED)),
+    }
+}
+
+/// The conditions of a run.
+#[derive(clap::Args)]
+pub(super) struct Conditions {
+    /// Do not install anything: Envoy must be on PATH, in TARE_ENVOY or in the cache.
+    #[arg(long)]
+    offline: bool,
+    /// Local environment: let idle cores sleep. By default, if it runs as root, tare keeps all
+    /// cores awake during the run, because waking a core can take milliseconds on a virtual
+    /// machine, which is not a cost of the mesh.
+    #[arg(long)]
+    let_cores_sleep: bool,
+    #[command(flatten)]
+    turn: turn::Concurrency,
+}
+
+impl Conditions {
+    /// Rejects `--let-cores-sleep` on Kubernetes, where it would have no effect.
+    fn check(&self, environment: EnvironmentKind) -> anyhow::Result<()> {
+        ensure!(
+            !self.let_cores_sleep || environment != EnvironmentKind::Kubernetes,
+            "--let-cores-sleep works in the local environment only: tare does not change how the cores of a cluster idle"
+        );
+        Ok(())
+    }
+}
+
+/// Runs the plan of `start` in its environment. Returns `None` if it was stopped before the run directory
+/// was created.
+pub(super) fn conduct(
+    runtime: &tokio::runtime::Runtime,
+    mut start: RunStart,
+    how: &Conditions,
+    asked: watch::Receiver<bool>,
+    web: Option<TcpListener>,
+) -> anyhow::Result<Option<ended::EndedRun>> {
+    how.check(start.plan.environment)?;
+    let display = Display::new(&start.plan, &order(&start.plan));
+    match start.plan.environment {
+        EnvironmentKind::Local => {
+            let taken = how.turn.take(&start.dir, asked.clone());
+            let _turn = match runtime.block_on(taken)? {
+                Taken::Turn(turn) => Some(turn),
+                Taken::Shared(note) => {
+                    start.note = Some(note);
+                    None
+                }
+                Taken::Interrupted => return Ok(None),
+            };
+            let began = start.resumed.as_ref().map(|r| &r.manifest().fingerprint);
+            let (_awake, idle) = idle_cores(how.let_cores_sleep, began);
+            let local = Local::new(LocalSettings::from_env(how.offline, Some(idle))?)?;
+            runtime.block_on(go(local, start, asked, web, display))
+        }
+        EnvironmentKind::Kubernetes => {
+            let cluster = Kubernetes::new(start.id.clone());
+            runtime.block_on(go(cluster, start, asked, web, display))
+        }
+        EnvironmentKind::Fake => {
+            bail!("this run was made in virtual time by tare's own tests: it cannot be resumed")
+        }
     }
 }
 
@@ -177,17 +203,8 @@ fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
     sets.extend(environment.map(|e| format!("environment={e}")));
     let mut source = super::plan::read(&args.plan, &sets)?;
     args.cluster.apply(&mut source.plan)?;
-    check_let_cores_sleep(args, source.plan.environment)?;
+    args.conditions.check(source.plan.environment)?;
     Ok((source.plan, source.text))
-}
-
-/// Rejects `--let-cores-sleep` on Kubernetes, where it would have no effect.
-fn check_let_cores_sleep(args: &Args, environment: EnvironmentKind) -> anyhow::Result<()> {
-    ensure!(
-        !args.let_cores_sleep || environment != EnvironmentKind::Kubernetes,
-        "--let-cores-sleep works in the local environment only: tare does not change how the cores of a cluster idle"
-    );
-    Ok(())
 }
 
 /// Returns the new or resumed run on several clusters; `None` for a single run.
@@ -197,7 +214,7 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
         let clusters = Clusters::open(dir)?;
         ensure!(clusters.is_none() || args.web.is_none(), one_page);
         if clusters.is_some() {
-            check_let_cores_sleep(args, EnvironmentKind::Kubernetes)?;
+            args.conditions.check(EnvironmentKind::Kubernetes)?;
         }
         return Ok(clusters);
     }
@@ -220,11 +237,15 @@ fn several(args: &Args) -> anyhow::Result<Option<Clusters>> {
 /// Returns a new run of the plan on the command line.
 fn new_run(args: &Args) -> anyhow::Result<RunStart> {
     let (plan, text) = planned(args)?;
+    Ok(begin(plan, text, args.out.clone()))
+}
+
+/// Returns a new run of `plan`, which was written as `text`, in `dir` or a directory named by the time.
+pub(super) fn begin(plan: Plan, text: String, dir: Option<PathBuf>) -> RunStart {
     let started_unix_ns = now_unix_ns();
     let at = timestamp(started_unix_ns / 1_000_000_000);
     let id = format!("{at}-{}", plan.name);
-    let dir = args.out.clone();
-    Ok(RunStart {
+    RunStart {
         dir: dir.unwrap_or_else(|| Path::new("runs").join(&id)),
         id,
         started_unix_ns,
@@ -233,18 +254,25 @@ fn new_run(args: &Args) -> anyhow::Result<RunStart> {
         resumed: None,
         added: None,
         note: None,
-    })
+    }
 }
 
 /// Flags that Ctrl-C and SIGTERM set.
-struct Stop {
+pub(super) struct Stop {
     /// True from the first signal on.
-    asked: watch::Receiver<bool>,
+    pub(super) asked: watch::Receiver<bool>,
     /// Once this is set, the next signal ends the process at once; its children end with it.
     at_once: Arc<AtomicBool>,
 }
 
-fn stop_on_signal() -> anyhow::Result<Stop> {
+impl Stop {
+    /// All child processes have ended: from here on, a signal ends the process at once.
+    pub(super) fn children_have_ended(&self) {
+        self.at_once.store(true, Ordering::SeqCst);
+    }
+}
+
+pub(super) fn stop_on_signal() -> anyhow::Result<Stop> {
     let (sender, asked) = watch::channel(false);
     let at_once = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

@@ -10,3 +10,4 @@ mod bench;
 mod endings;
 mod features;
 mod proofs;
+mod replicas;

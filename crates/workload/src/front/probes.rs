@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
+use tare_model::graph::ServiceProtocol;
 use tonic::Status;
 
 use crate::node::Node;
@@ -19,7 +21,9 @@ use crate::protocol::{Failure, Upstream};
 /// 200 when this service and all services that it calls are ready, otherwise 503.
 pub(super) const READY: &str = "/tare/ready";
 /// Returns the request as received, as JSON. `?via=emoji` forwards the request to that
-/// upstream, `?via=reviews,ratings` to an upstream of that upstream.
+/// upstream, `?via=reviews,ratings` to an upstream of that upstream, and `?via=emoji.1` to one replica,
+/// if the specification has the addresses of the replicas. A TCP service then closes the connection, so that
+/// the next echo takes another, for which a proxy on the way may choose another replica.
 pub(super) const HTTP_ECHO: &str = "/tare/echo";
 /// The standard health service, which corresponds to [`READY`].
 pub(super) const HEALTH: &str = "grpc.health.v1.Health";
@@ -108,6 +112,8 @@ pub(crate) async fn probe(upstream: &Upstream) -> Result<(), String> {
 struct ReceivedRequest {
     service: String,
     instance: String,
+    /// Listen address from the specification.
+    listen: String,
     method: String,
     path: String,
     authority: String,
@@ -122,6 +128,7 @@ impl ReceivedRequest {
         Self {
             service: node.service.clone(),
             instance: node.instance.clone(),
+            listen: node.listen.clone(),
             method: request.method().to_string(),
             path: request.uri().path().to_owned(),
             authority: authority
@@ -136,7 +143,13 @@ pub(super) async fn http_echo(node: &Node, request: &Request<Incoming>) -> Reply
     let query = request.uri().query().unwrap_or("");
     let via = http::query_value(query, "via").unwrap_or_default();
     let body = echo(node, ReceivedRequest::new(node, request), &via).await;
-    http::answered(body.map(|body| http::reply(StatusCode::OK, "application/json", body)))
+    let mut reply =
+        http::answered(body.map(|body| http::reply(StatusCode::OK, "application/json", body)));
+    if node.protocol == ServiceProtocol::Tcp {
+        let close = HeaderValue::from_static("close");
+        reply.headers_mut().insert(CONNECTION, close);
+    }
+    reply
 }
 
 pub(super) async fn grpc_echo(
@@ -163,8 +176,10 @@ async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes
         return Ok(serde_json::to_vec(&received).unwrap_or_default().into());
     }
     let (next, rest) = via.split_once(',').unwrap_or((via, ""));
-    let Some(upstream) = node.upstreams.get(next) else {
-        let known: Vec<&str> = node.upstreams.keys().map(String::as_str).collect();
+    let found = node.upstreams.get(next);
+    let Some(upstream) = found.or_else(|| node.replicas.get(next)) else {
+        let known = node.upstreams.keys().chain(node.replicas.keys());
+        let known: Vec<&str> = known.map(String::as_str).collect();
         let known = known.join(", ");
         let message = format!(
             "{} does not call {next:?}, expected one of: {known}",

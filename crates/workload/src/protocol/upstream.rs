@@ -1,12 +1,13 @@
-//! Calls to other services: one connection per service with gRPC, a pool with HTTP/1.1. Both
-//! reconnect automatically.
+//! Calls to other services: one connection per service with HTTP/2 and gRPC, a pool with HTTP/1.1. Both
+//! reconnect automatically. With several replicas each new connection goes to the next one, as the
+//! connections of a Kubernetes service are spread.
 
 use std::error::Error as _;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -54,13 +55,15 @@ pub(crate) type HttpUpstream = Called<Full<Bytes>>;
 pub(crate) type GrpcUpstream = Called<tonic::body::Body>;
 
 impl Upstream {
-    /// An upstream that connects at the first call. Calls that start in `window` are timed.
+    /// An upstream that connects at the first call. Calls that start in `window` are timed. `seed` chooses
+    /// the address of its first connection.
     ///
     /// # Errors
     /// An invalid authority.
     pub(crate) fn new(
         service: &Service,
         to: &tare_model::worker::Upstream,
+        seed: u64,
         window: Arc<Window>,
         events: Events,
     ) -> Result<Self, hyper::http::Error> {
@@ -69,16 +72,20 @@ impl Upstream {
             .authority(to.authority.as_str())
             .path_and_query("/")
             .build()?;
+        let addresses: Vec<String> = to.addresses().cloned().collect();
         let link = Link {
             service: service.name.clone(),
             votes: service.app == Some(App::EmojivotoVoting),
             window,
             latencies: Latencies::default(),
-            address: to.connect.clone(),
+            addresses: addresses.join(", "),
             lost: AtomicBool::new(false),
             events,
         };
-        let connector = Connector(Arc::from(to.connect.as_str()));
+        let connector = Connector {
+            turn: Arc::new(AtomicUsize::new(seed as usize % addresses.len())),
+            addresses: addresses.into(),
+        };
         let mut builder = Client::builder(TokioExecutor::new());
         if service.protocol.has_streams() {
             builder
@@ -220,7 +227,7 @@ struct Link {
     votes: bool,
     window: Arc<Window>,
     latencies: Latencies,
-    address: String,
+    addresses: String,
     lost: AtomicBool,
     events: Events,
 }
@@ -249,16 +256,20 @@ impl Link {
         };
         if !self.lost.swap(true, Ordering::Relaxed) {
             self.events
-                .send(format!("{failure} (connecting to {})", self.address));
+                .send(format!("{failure} (connecting to {})", self.addresses));
         }
         failure
     }
 }
 
-/// Connects to one address and ignores the URI, whose authority is meant for the proxy that
+/// Connects to the addresses in turn and ignores the URI, whose authority is meant for the proxy that
 /// listens there.
 #[derive(Debug, Clone)]
-struct Connector(Arc<str>);
+struct Connector {
+    addresses: Arc<[String]>,
+    /// The next connection goes to the address of this number, modulo their count.
+    turn: Arc<AtomicUsize>,
+}
 
 impl tower_service::Service<Uri> for Connector {
     type Response = TokioIo<TcpStream>;
@@ -270,9 +281,10 @@ impl tower_service::Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let address = self.0.clone();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let address = self.addresses[turn % self.addresses.len()].clone();
         Box::pin(async move {
-            let connect = TcpStream::connect(&*address);
+            let connect = TcpStream::connect(address);
             let stream = tokio::time::timeout(CONNECT_MAX, connect)
                 .await
                 .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;

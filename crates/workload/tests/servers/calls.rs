@@ -99,8 +99,10 @@ async fn shop() -> Shop {
     ]));
     let start = async |service: &str, upstreams: &[(&str, SocketAddr)]| {
         let upstream = |(name, address): &(&str, SocketAddr)| {
-            let (connect, authority) = (address.to_string(), (*name).to_owned());
-            ((*name).to_owned(), Upstream { connect, authority })
+            (
+                (*name).to_owned(),
+                Upstream::new(address.to_string(), *name),
+            )
         };
         let spec = WorkloadSpec {
             schema_version: tare_model::SCHEMA_VERSION,

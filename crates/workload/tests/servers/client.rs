@@ -94,10 +94,7 @@ pub(crate) async fn start_front(
     graph: &ServiceGraph,
     back: SocketAddr,
 ) -> (Server, Receiver<String>) {
-    let back = Upstream {
-        connect: back.to_string(),
-        authority: "back".to_owned(),
-    };
+    let back = Upstream::new(back.to_string(), "back");
     let spec = WorkloadSpec {
         schema_version: tare_model::SCHEMA_VERSION,
         graph: graph.clone(),

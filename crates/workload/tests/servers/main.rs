@@ -9,4 +9,5 @@ mod echo_grpc;
 mod emojivoto;
 mod faults;
 mod probes;
+mod replicas;
 mod synthetic;

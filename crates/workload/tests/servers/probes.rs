@@ -8,7 +8,7 @@ use tare_model::graph::builtin;
 use tare_model::worker::{Upstream, WorkloadSpec};
 use tare_workload::{Server, WorkloadError};
 
-use crate::client::{BOUND, address, counted, get, graph, request, start};
+use crate::client::{BOUND, address, counted, get, graph, raw, request, start};
 
 fn spec(service: &str) -> WorkloadSpec {
     WorkloadSpec {
@@ -32,10 +32,7 @@ pub(crate) async fn web(emoji: &Server, voting: &Server) -> Server {
     let mut web = spec("web");
     for (name, server) in [("emoji", emoji), ("voting", voting)] {
         let at = server.address().to_string();
-        let to = Upstream {
-            connect: at.clone(),
-            authority: at,
-        };
+        let to = Upstream::new(at.clone(), at);
         web.upstreams.insert(name.to_owned(), to);
     }
     Server::start(&web).await.unwrap().0
@@ -68,10 +65,8 @@ async fn the_echo_is_forwarded_to_upstreams_with_their_authority() {
     emoji.ready().await;
     voting.ready().await;
     for (name, server) in [("emoji", &emoji), ("voting", &voting)] {
-        let to = Upstream {
-            connect: server.address().to_string(),
-            authority: format!("{name}.emojivoto-7:8080"),
-        };
+        let authority = format!("{name}.emojivoto-7:8080");
+        let to = Upstream::new(server.address().to_string(), authority);
         web.upstreams.insert(name.to_owned(), to);
     }
     let (web, _) = Server::start(&web).await.unwrap();
@@ -87,6 +82,20 @@ async fn the_echo_is_forwarded_to_upstreams_with_their_authority() {
         unknown.text()
     );
     assert!(emoji.tally().served.is_empty());
+}
+
+/// A proxy that passes bytes chooses a replica for each connection, so each echo must take a new one.
+#[tokio::test]
+async fn the_echo_of_a_tcp_service_closes_its_connection() {
+    let shop = graph(json!([
+        {"name": "back", "protocol": "tcp", "endpoints": [{"path": "/"}]},
+    ]));
+    let instance = start(&shop, 1).await;
+    let request = b"GET /tare/echo HTTP/1.1\r\nHost: test\r\n\r\n";
+    let answer = raw(address(&instance, "back"), request).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains(r#""service":"back""#), "{answer}");
 }
 
 #[tokio::test]

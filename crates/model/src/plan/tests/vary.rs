@@ -96,6 +96,13 @@ fn every_factor_changes_what_it_names() {
         7
     );
     assert_eq!(second(&of("emojivoto", "instances: [1, 3]")).instances, 3);
+    let replicas = second(&of("chain-3", "replicas: [1, 4]"));
+    let of_services = replicas.graph.services.iter().map(|s| s.replicas);
+    assert_eq!(of_services.collect::<Vec<_>>(), [1, 4, 4]);
+    assert_eq!((replicas.pods(), replicas.graph.validate()), (9, Ok(())));
+    // Each service that the load calls has one, also if others call it as well.
+    let mixed = second(&of("{graph: emojivoto, mix: grpc}", "rate: [1, 2]"));
+    assert!(mixed.replicable().is_empty());
     let requests = second(&of("chain-2", "request_bytes: [0, 2KiB]")).graph;
     assert_eq!(requests.mixes[0].endpoints[0].request_bytes, 2048);
     assert_eq!(
@@ -235,7 +242,7 @@ fn a_factor_that_the_workload_lacks_is_an_error_that_names_the_others() {
         "{found}"
     );
     assert!(
-        found.contains("one of instances, connections, requests_per_connection, rate"),
+        found.contains("one of instances, replicas, connections, requests_per_connection, rate"),
         "{found}"
     );
     assert!(found.contains("plan.yaml:3:"), "{found}");
@@ -251,6 +258,21 @@ fn a_factor_that_the_workload_lacks_is_an_error_that_names_the_others() {
             "rate: [1, 2]",
             "load: {arrivals: 'ramp:100rps..200rps'}",
             "determine the rate",
+        ),
+        (
+            "replicas: [1, 2]",
+            "workload: echo",
+            "no service of `echo` is called by another service and not by the load",
+        ),
+        (
+            "replicas: [1, 2], depth: [1, 2]",
+            "workload: chain-2",
+            "no service of `chain-1` is called by another service",
+        ),
+        (
+            "replicas: [1, 17]",
+            "workload: chain-2",
+            "a whole number from 1 to 16",
         ),
         ("rate: [100]", "workload: echo", "found a single level"),
         (
@@ -289,4 +311,30 @@ fn a_factor_that_the_workload_lacks_is_an_error_that_names_the_others() {
         let found = error(vary, more);
         assert!(found.contains(expected), "{vary}: {found}");
     }
+}
+
+#[test]
+fn replicas_are_kept_at_every_depth_and_the_load_calls_one() {
+    let text = "workload: chain-2\nmeshes: bare\nload: {connections: 8}\n\
+                vary: {design: full, replicas: [1, 2], depth: [2, 3]}";
+    let plan = good(text, &[]);
+    let extended = crate::plan::extend(&plan, "depth=4").unwrap();
+    let last = extended.loads.last().unwrap();
+    assert_eq!(last.name, "depth=4,replicas=2");
+    let services = &extended.workload_of(last).graph.services;
+    let replicas: Vec<u32> = services.iter().map(|s| s.replicas).collect();
+    assert_eq!(replicas, [1, 2, 2, 2]);
+
+    let graph = |front: u32, back: u32| {
+        format!(
+            "meshes: bare\nload: {{connections: 8}}\nworkload:\n  graph:\n    name: shop\n    services:\n\
+             \x20     - {{name: front, protocol: http, replicas: {front}, endpoints: [{{path: /, calls: [{{service: back, path: /}}]}}]}}\n\
+             \x20     - {{name: back, protocol: http, replicas: {back}, endpoints: [{{path: /}}]}}\n\
+             \x20   mixes: [{{name: default, endpoints: [{{name: home, service: front, path: /}}]}}]\n"
+        )
+    };
+    assert_eq!(good(&graph(1, 3), &[]).workload.pods(), 4);
+    let found = with(&graph(2, 1), &[]).unwrap_err().to_string();
+    assert!(found.contains("`front` has 2 replicas"), "{found}");
+    assert!(found.contains("in the mix `default`"), "{found}");
 }

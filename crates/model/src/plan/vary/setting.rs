@@ -11,6 +11,7 @@ pub(super) enum Setting {
     Depth(u32),
     Width(u32),
     Instances(u32),
+    Replicas(u32),
     Protocol(ServiceProtocol),
     ResponseBytes(u32),
     RequestBytes(u32),
@@ -33,6 +34,7 @@ impl Setting {
             Self::Depth(n)
             | Self::Width(n)
             | Self::Instances(n)
+            | Self::Replicas(n)
             | Self::Connections(n)
             | Self::Streams(n)
             | Self::Concurrency(n) => number(n),
@@ -58,6 +60,7 @@ impl Setting {
     pub(super) fn of_services(kind: FactorKind, level: &Level) -> Option<Self> {
         let bytes = || level.value.map(|kib| (kib * 1024.0).round() as u32);
         match kind {
+            FactorKind::Replicas => level.value.map(|n| Self::Replicas(n as u32)),
             FactorKind::Protocol => {
                 let mut all = ServiceProtocol::ALL.into_iter();
                 let same = all.find(|p| p.name() == level.label);
@@ -71,6 +74,7 @@ impl Setting {
 
     /// Changes a load and its workload.
     pub(super) fn apply(self, load: &mut Load, workload: &mut Workload) {
+        let replicable = workload.replicable();
         let graph = &mut workload.graph;
         let template = |kind: &str, n: u32| builtin(&format!("{kind}-{n}"));
         match self {
@@ -81,6 +85,11 @@ impl Setting {
                 graph.clone_from(&template("fanout", n).unwrap_or_else(|| graph.clone()))
             }
             Self::Instances(n) => workload.instances = n,
+            Self::Replicas(n) => {
+                let services = graph.services.iter_mut();
+                let called = services.filter(|s| replicable.contains(&s.name));
+                called.for_each(|s| s.replicas = n);
+            }
             Self::Protocol(protocol) => set_protocol(graph, protocol),
             Self::ResponseBytes(bytes) => {
                 let endpoints = graph.services.iter_mut().flat_map(|s| &mut s.endpoints);
@@ -189,6 +198,10 @@ pub(super) fn missing(kind: FactorKind, workload: &Workload, load: &Load) -> Opt
         FactorKind::Width => (
             template("fanout"),
             format!("the workload is `{name}`, not fanout-N"),
+        ),
+        FactorKind::Replicas => (
+            !workload.replicable().is_empty(),
+            format!("no service of `{name}` is called by another service and not by the load"),
         ),
         FactorKind::ResponseBytes => (graph.services.iter().any(|s| s.app.is_none()), apps),
         FactorKind::RequestBytes => (mix().any(|e| synthetic(&e.service)), apps),

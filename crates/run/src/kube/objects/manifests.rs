@@ -1,11 +1,11 @@
 //! Manifests as values; nothing here sends a request.
 
 use serde_json::{Value, json};
-use tare_model::graph::ServiceProtocol;
+use tare_model::graph::{Service, ServiceProtocol};
 use tare_model::mesh::Join;
 use tare_model::plan::{KubernetesSettings, Placement};
 
-use super::names::{CONTAINER, GENERATOR, INSTANCE, PORT, ROLE, TRIAL, TrialNames};
+use super::names::{CONTAINER, GENERATOR, INSTANCE, PORT, REPLICAS, ROLE, TRIAL, TrialNames};
 
 /// Id of a user that owns no files.
 const NOBODY: u32 = 65_532;
@@ -113,22 +113,27 @@ pub(crate) struct PodPlacement<'a> {
     pub(crate) instance: u32,
 }
 
-/// Deployment of one service of an instance.
+/// Deployment of one service of an instance, with its replicas.
 pub(crate) fn deployment(
     names: &TrialNames,
     settings: &KubernetesSettings,
     join: Option<&Join>,
-    (namespace, service, instance): (&str, &str, &str),
-    protocol: ServiceProtocol,
+    (namespace, service, instance): (&str, &Service, &str),
     placement: PodPlacement<'_>,
 ) -> Value {
+    let Service {
+        name: service,
+        protocol,
+        replicas,
+        ..
+    } = service;
     let file = format!("/spec/{service}.json");
     let mut container = container(settings, &["workload", "--spec", &file]);
     container["ports"] = json!([{"name": protocol.name(), "containerPort": PORT}]);
     // A startup probe ends when the pod is ready, so it does not disturb the measurement.
     container["startupProbe"] =
         json!({"periodSeconds": 1, "failureThreshold": 600, "timeoutSeconds": 5});
-    match protocol {
+    match *protocol {
         // The application answers HTTP/1.1 as well.
         ServiceProtocol::Http | ServiceProtocol::Tcp | ServiceProtocol::Http2 => {
             container["startupProbe"]["httpGet"] = json!({"path": "/tare/ready", "port": PORT});
@@ -157,15 +162,18 @@ pub(crate) fn deployment(
         ],
     );
     let own = labels.clone();
+    if *replicas > 1 {
+        labels[REPLICAS] = replicas.to_string().into();
+    }
     let mut annotations = json!({});
     if let Some(join) = join {
         extend(&mut labels, &join.pod_labels);
         extend(&mut annotations, &join.pod_annotations);
     }
-    extend(&mut annotations, tcp_annotations(join, protocol));
+    extend(&mut annotations, tcp_annotations(join, *protocol));
     json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": service, "namespace": namespace, "labels": own},
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": service}},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": service}},
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}}})
 }
 

@@ -12,6 +12,8 @@ pub(crate) const GENERATOR: &str = "tare.run/generator";
 pub(crate) const ROLE: &str = "tare.run/role";
 /// Label of a pod: the instance of the application.
 pub(crate) const INSTANCE: &str = "tare.run/instance";
+/// Label of a pod whose service has several replicas: their number.
+pub(crate) const REPLICAS: &str = "tare.run/replicas";
 /// Label of all objects that tare creates.
 pub(crate) const MANAGED: &str = "app.kubernetes.io/managed-by";
 /// Port of every application.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tare_model::worker::{Plane, WatchedProcess};
 
-use super::names::{CONTAINER, INSTANCE, ROLE};
+use super::names::{CONTAINER, INSTANCE, REPLICAS, ROLE};
 
 /// A pod's object.
 #[derive(Debug, Clone, Copy)]
@@ -70,10 +70,19 @@ impl<'a> Pod<'a> {
             .any(|c| c["type"] == "Ready" && c["status"] == "True")
     }
 
-    /// Name for messages: `emojivoto-0/web`, `generator-1`, or namespace and name.
+    /// Number of replicas of its service.
+    pub(crate) fn replicas(self) -> usize {
+        self.label(REPLICAS).parse().unwrap_or(1)
+    }
+
+    /// Name for results and messages: `emojivoto-0/web`; of a service with several replicas
+    /// `emojivoto-0/emoji.x7k2p`, with the end of the pod's name; `generator-1`, or namespace and name.
     pub(crate) fn title(self) -> String {
+        let service = || format!("{}/{}", self.label(INSTANCE), self.label("app"));
+        let suffix = || self.name().rsplit('-').next().unwrap_or_default();
         match self.label(ROLE) {
-            "application" => format!("{}/{}", self.label(INSTANCE), self.label("app")),
+            "application" if self.replicas() > 1 => format!("{}.{}", service(), suffix()),
+            "application" => service(),
             "generator" => format!("generator-{}", self.completion_index()),
             _ => self.key(),
         }
@@ -286,6 +295,10 @@ mod tests {
                 "initContainerStatuses": [
                     {"name": "istio-init", "state": {"terminated": {"exitCode": 0}}}, running("istio-proxy")],
                 "containerStatuses": [running("tare")]}});
+        let mut replica = pod.clone();
+        replica["metadata"]["labels"][REPLICAS] = "2".into();
+        replica["metadata"]["name"] = "web-6d5f8c7b9-x7k2p".into();
+        assert_eq!(Pod(&replica).title(), "shop-0/web.x7k2p");
         let pod = Pod(&pod);
         let watched = pod.watched(Some("istio-proxy"));
         let seen: Vec<(&str, Plane, &str)> = watched

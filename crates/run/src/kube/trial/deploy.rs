@@ -1,6 +1,6 @@
 //! Deploys the application of a trial: N instances, each in a namespace of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -132,10 +132,9 @@ fn upstream(
         let found = "the cluster assigned no cluster IP";
         EnvironmentError::Cluster(format!("create service {namespace}/{service}: {found}"))
     })?;
-    Ok(Upstream {
-        connect: SocketAddr::new(address, PORT).to_string(),
-        authority: format!("{service}.{namespace}:{PORT}"),
-    })
+    let connect = SocketAddr::new(address, PORT).to_string();
+    let authority = format!("{service}.{namespace}:{PORT}");
+    Ok(Upstream::new(connect, authority))
 }
 
 fn targets(
@@ -192,8 +191,7 @@ fn instance(
             names,
             inputs.settings,
             join,
-            (&namespace, &service.name, &name),
-            service.protocol,
+            (&namespace, service, &name),
             placement,
         );
         objects.push((DEPLOYMENT, object));
@@ -209,11 +207,11 @@ pub(crate) async fn wait_ready(
     deployment: &mut Deployment,
 ) -> Result<(), EnvironmentError> {
     let workload = inputs.workload();
-    let expected = workload.graph.services.len() * workload.instances as usize;
+    let expected = workload.pods() as usize;
     let within_s = inputs.settings.ready_within_s;
     let within = Duration::from_secs(u64::from(within_s));
     let selector = format!("{},{ROLE}=application", deployment.names.selector());
-    let mut recreated: BTreeSet<String> = BTreeSet::new();
+    let mut recreated = BTreeMap::new();
     let pods = wait("the application is ready", POLL, within, async || {
         let mut pods = inputs.api.list(POD, None, &selector).await?;
         pods.retain(|p| !Pod(p).is_terminating());
@@ -232,13 +230,13 @@ pub(crate) async fn wait_ready(
     Ok(())
 }
 
-/// Recreates, once, each pod without its sidecar, because it was created before the mesh's injector
-/// was ready. Reports each as an event.
+/// Recreates the pods without their sidecar, because they were created before the mesh's injector was
+/// ready; of each service as many as it has replicas. Reports each as an event.
 async fn recreate_without_sidecar(
     api: &ApiClient,
     deployment: &Deployment,
     pods: &[Value],
-    recreated: &mut BTreeSet<String>,
+    recreated: &mut BTreeMap<(String, String), usize>,
 ) -> Result<(), ApiError> {
     let Some(sidecar) = deployment.sidecar() else {
         return Ok(());
@@ -248,7 +246,10 @@ async fn recreate_without_sidecar(
         .map(Pod)
         .filter(|p| p.container(sidecar).is_none())
     {
-        if recreated.insert(pod.title()) {
+        let service = (pod.namespace().to_owned(), pod.label("app").to_owned());
+        let recreated = recreated.entry(service).or_default();
+        if *recreated < pod.replicas() {
+            *recreated += 1;
             let found = format!("had no container {sidecar} and was recreated");
             let events = &deployment.events;
             events.push(EventKind::Recreated, pod.title(), found);

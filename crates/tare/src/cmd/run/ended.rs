@@ -1,9 +1,10 @@
 //! The end of a run: analysis, messages, exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use tare_model::layout;
+use tare_model::summary::Summary;
 use tare_run::experiment::{self, Outcome};
 
 use crate::cmd::exit;
@@ -12,6 +13,8 @@ use crate::cmd::output::{Output, code_of, one_line, print_analysis, say};
 /// A run that has ended, completely or not.
 pub(in crate::cmd) struct EndedRun {
     pub(super) dir: PathBuf,
+    /// The command that continues it, without the directory.
+    pub(super) resume: &'static str,
     pub(super) outcome: Result<Outcome, experiment::RunError>,
 }
 
@@ -25,8 +28,19 @@ impl EndedRun {
 /// Analyses the trials on disk, whether or not the run is complete, and prints the result in the
 /// given format. Returns the exit code.
 pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow::Result<u8> {
-    if !run.any_trials() {
+    let Some((summary, dir)) = analyse_quietly(run)? else {
         return Ok(exit::INVALID);
+    };
+    if let Some(output) = output {
+        print_analysis(&summary, output, dir)?;
+    }
+    Ok(code_of(summary.grade))
+}
+
+/// Analyses the trials on disk, and returns the summary and the run directory; `None` without a trial.
+pub(in crate::cmd) fn analyse_quietly(run: &EndedRun) -> anyhow::Result<Option<(Summary, &Path)>> {
+    if !run.any_trials() {
+        return Ok(None);
     }
     let dir = &run.dir;
     let summary = tare_report::write_derived(dir, &[]).with_context(|| {
@@ -35,10 +49,7 @@ pub(in crate::cmd) fn analyse(run: &EndedRun, output: Option<Output>) -> anyhow:
             dir.display()
         )
     })?;
-    if let Some(output) = output {
-        print_analysis(&summary, output, dir)?;
-    }
-    Ok(code_of(summary.grade))
+    Ok(Some((summary, dir)))
 }
 
 /// Prints why the run ended, as the last line, and returns the exit code. `place` precedes the
@@ -48,7 +59,7 @@ pub(in crate::cmd) fn conclude(
     analysed: anyhow::Result<u8>,
     place: &str,
 ) -> anyhow::Result<u8> {
-    let resume = format!("Continue with: tare run --resume {}", run.dir.display());
+    let resume = format!("Continue with: {} {}", run.resume, run.dir.display());
     let ended_well = matches!(&run.outcome, Ok(outcome) if !outcome.interrupted);
     if let (false, Err(error)) = (ended_well, &analysed) {
         say(format_args!("tare: {place}{}", one_line(error)));

@@ -162,6 +162,10 @@ async fn conduct<E: Environment>(
     watchers.finish().await;
     Ok(EndedRun {
         dir: run.path().to_owned(),
+        resume: match run.manifest().plan.gate {
+            Some(_) => "tare gate --resume",
+            None => "tare run --resume",
+        },
         outcome,
     })
 }

@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// What to do if another run is in progress.
 #[derive(clap::Args)]
-pub(super) struct Concurrency {
+pub(in crate::cmd) struct Concurrency {
     /// Local environment: if another run is in progress on this machine, wait for its end.
     #[arg(long)]
     wait: bool,

@@ -1,0 +1,7 @@
+//! Histories: an entry from the summaries of its runs, and the changes over all entries.
+
+mod changes;
+mod entry;
+
+pub use changes::series;
+pub use entry::{EntryNames, entry};

@@ -1,0 +1,113 @@
+//! The plan of a gate: a reference, a candidate, the reference again and no mesh, in the same blocks.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::resolved::Plan;
+use crate::mesh::{DataPlaneKind, Mesh};
+use crate::units::format_duration_ns;
+
+/// Name of the reference in a gate.
+pub const REFERENCE: &str = "reference";
+/// Name of the reference that runs a second time in each block.
+pub const AGAIN: &str = "reference-again";
+/// Name of the candidate.
+pub const CANDIDATE: &str = "candidate";
+
+/// A gate: the run stops as soon as its blocks decide whether the candidate is worse than the reference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// The reference as it was written.
+    pub reference: String,
+    /// The candidate as it was written.
+    pub candidate: String,
+    /// Numbers of blocks after which the gate may be decided.
+    pub looks: Vec<u32>,
+    /// Fresh blocks that confirm an alarm.
+    pub confirm: u32,
+}
+
+/// The meshes of a gate, as written.
+#[derive(Debug, Clone, Copy)]
+pub struct GateMeshes<'a> {
+    /// What is in use.
+    pub reference: &'a str,
+    /// What may replace it.
+    pub candidate: &'a str,
+}
+
+/// Makes the plan of a gate from `plan`, whose meshes are `bare` and the reference, and the mesh of the
+/// candidate. It has as many blocks as `budget_ns` allows. The looks are added by the caller, by the number
+/// of blocks.
+///
+/// # Errors
+/// What was found and expected, if the plan cannot be gated.
+pub fn gate(
+    plan: &Plan,
+    candidate: Mesh,
+    written: GateMeshes<'_>,
+    budget_ns: u64,
+) -> Result<Plan, String> {
+    let bare = |m: &&Mesh| m.data_plane == DataPlaneKind::None;
+    let (Some(none), Some(reference)) = (
+        plan.meshes.iter().find(bare),
+        plan.meshes.iter().find(|m| !bare(m)),
+    ) else {
+        let found = &plan.meshes[0].name;
+        return Err(format!(
+            "found the reference {found}, expected a mesh with proxies"
+        ));
+    };
+    if candidate.data_plane == DataPlaneKind::None {
+        return Err(format!(
+            "found the candidate {}, expected a mesh with proxies",
+            candidate.name
+        ));
+    }
+    if plan.loads.len() != 1 || !plan.loads[0].has_rate() {
+        return Err(format!(
+            "found {} loads, expected one load with a rate",
+            plan.loads.len()
+        ));
+    }
+    if plan.sweep.is_some() || plan.until.is_some() {
+        return Err("found `vary` or `until`, expected a plan without them".to_owned());
+    }
+    let named = |mesh: &Mesh, name: &str| Mesh {
+        name: name.to_owned(),
+        ..mesh.clone()
+    };
+    let mut plan = Plan {
+        meshes: vec![
+            named(reference, REFERENCE),
+            named(&candidate, CANDIDATE),
+            named(reference, AGAIN),
+            none.clone(),
+        ],
+        baseline: REFERENCE.to_owned(),
+        repeats: 1,
+        gate: Some(Gate {
+            reference: written.reference.to_owned(),
+            candidate: written.candidate.to_owned(),
+            looks: Vec::new(),
+            confirm: 0,
+        }),
+        ..plan.clone()
+    };
+    let block_ns = plan.estimated_duration_ns().max(1);
+    let blocks = (budget_ns / block_ns).min(u64::from(crate::limits::REPEATS_MAX)) as u32;
+    if blocks < BLOCKS_MIN {
+        return Err(format!(
+            "found a budget of {}, which is enough for {blocks} blocks of {}; expected at least {}",
+            format_duration_ns(budget_ns),
+            format_duration_ns(block_ns),
+            format_duration_ns(u64::from(BLOCKS_MIN) * block_ns),
+        ));
+    }
+    plan.repeats = blocks;
+    Ok(plan)
+}
+
+/// Fewest blocks of a gate.
+const BLOCKS_MIN: u32 = 8;

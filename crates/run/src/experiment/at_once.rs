@@ -1,0 +1,364 @@
+//! A block whose trials run at the same time, so that noise of the machine affects all of them.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tare_model::load::{Arrivals, LoadSpec, Mode, Trace};
+use tare_model::plan::Plan;
+use tare_model::rng::Rng;
+use tare_model::trial::{Resources, TrialSpec};
+use tare_model::worker::Plane;
+use tokio::sync::watch;
+
+use super::error::RunError;
+use super::findings::Findings;
+use super::measurement::{Measurement, stopped};
+use super::request::load_spec;
+use super::trial::{TrialEnd, finish, prove_after, prove_before};
+use super::updates::{Observer, Stage, Update};
+use crate::environment::{Environment, EnvironmentError};
+use crate::now::unix_ns;
+use crate::store::{RunDir, TrialWriter};
+
+/// Time to start the generators and agents, before the first request: in all, and for each trial.
+const LEAD: Duration = Duration::from_secs(1);
+const LEAD_EACH: Duration = Duration::from_millis(200);
+
+/// Stream of the random arrivals of a block.
+const ARRIVALS: u64 = 1 << 63;
+
+pub(super) struct BlockAtOnce<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) run: &'a RunDir,
+    pub(super) observer: &'a mut dyn Observer,
+    pub(super) stop: &'a mut watch::Receiver<bool>,
+    /// Trials on disk, and trials in the plan.
+    pub(super) progress: (u32, u32),
+}
+
+/// A trial of the block.
+struct RunningTrial<'a, D> {
+    spec: &'a TrialSpec,
+    writer: TrialWriter,
+    started_unix_ns: u64,
+    findings: Findings,
+    deployment: Option<D>,
+    measurement: Option<Measurement>,
+}
+
+/// One observer for the trials of a block.
+struct Shared<'a, 'b, 'c>(&'a RefCell<&'b mut (dyn Observer + 'c)>);
+
+impl Observer for Shared<'_, '_, '_> {
+    fn update(&mut self, update: Update<'_>) {
+        self.0.borrow_mut().update(update);
+    }
+}
+
+impl BlockAtOnce<'_> {
+    /// Runs the trials; nothing is on disk if they were interrupted.
+    pub(super) async fn execute<E: Environment>(
+        mut self,
+        environment: &mut E,
+        specs: &[TrialSpec],
+    ) -> Result<Vec<TrialEnd>, RunError> {
+        let mut trials = Vec::new();
+        let measured = self.measure(environment, specs, &mut trials).await;
+        self.observer.update(Update::Stage(Stage::TearDown));
+        for trial in &mut trials {
+            trial.measurement = None;
+            if let Some(deployment) = trial.deployment.take() {
+                let events = environment.teardown(deployment).await;
+                trial.findings.events.extend(events);
+            }
+        }
+        measured?;
+        if trials.iter().any(|t| t.findings.interrupted) {
+            return Ok(vec![TrialEnd::Interrupted]);
+        }
+        leave_out_each_other(
+            trials
+                .iter_mut()
+                .filter_map(|t| t.findings.resources.as_mut()),
+        );
+        let end = |trial: RunningTrial<'_, E::Deployment>| {
+            finish(
+                trial.spec,
+                self.observer,
+                trial.writer,
+                trial.started_unix_ns,
+                trial.findings,
+            )
+        };
+        trials.into_iter().map(end).collect()
+    }
+
+    /// Deploys and proves all trials, runs their loads, and proves them again. Returns early if the run is
+    /// asked to stop.
+    async fn measure<'s, E: Environment>(
+        &mut self,
+        environment: &mut E,
+        specs: &'s [TrialSpec],
+        trials: &mut Vec<RunningTrial<'s, E::Deployment>>,
+    ) -> Result<(), RunError> {
+        for spec in specs {
+            let trial = self.deploy(environment, spec).await?;
+            let interrupted = trial.findings.interrupted;
+            trials.push(trial);
+            if interrupted {
+                return Ok(());
+            }
+        }
+        self.load(environment, trials).await?;
+        for trial in trials.iter_mut() {
+            let findings = &mut trial.findings;
+            if let Some(deployment) = &mut trial.deployment
+                && !findings.interrupted
+                && findings.failure.is_none()
+            {
+                let load = findings.load.as_ref();
+                let load_sent = load.map_or(0, |l| l.service_time_ns.count);
+                prove_after(environment, deployment, load_sent, findings).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deploys a trial, and proves its mesh.
+    async fn deploy<'s, E: Environment>(
+        &mut self,
+        environment: &mut E,
+        spec: &'s TrialSpec,
+    ) -> Result<RunningTrial<'s, E::Deployment>, RunError> {
+        let (done, planned) = self.progress;
+        self.observer.update(Update::Started {
+            trial: spec,
+            done,
+            planned,
+        });
+        self.observer.update(Update::Stage(Stage::Deploy));
+        let mut trial = RunningTrial {
+            spec,
+            writer: self.run.begin(spec)?,
+            started_unix_ns: unix_ns(),
+            findings: Findings::default(),
+            deployment: None,
+            measurement: None,
+        };
+        let findings = &mut trial.findings;
+        let deployed = tokio::select! {
+            biased;
+            () = stopped(self.stop) => { findings.interrupted = true; return Ok(trial); }
+            deployed = environment.deploy(self.plan, spec, trial.writer.path()) => deployed,
+        };
+        match deployed {
+            Ok(deployment) => {
+                let deployment = trial.deployment.insert(deployment);
+                self.observer.update(Update::Stage(Stage::Prove));
+                prove_before(environment, deployment, self.stop, findings).await;
+            }
+            Err(error @ EnvironmentError::Missing { .. }) => return Err(error.into()),
+            Err(error) => findings.failed(&error),
+        }
+        Ok(trial)
+    }
+
+    /// Runs the generators and agents of all trials that have not failed. Their windows are the same.
+    async fn load<E: Environment>(
+        &mut self,
+        environment: &mut E,
+        trials: &mut [RunningTrial<'_, E::Deployment>],
+    ) -> Result<(), RunError> {
+        let count = trials.len() as u32;
+        let start_unix_ns = unix_ns() + (LEAD + count * LEAD_EACH).as_nanos() as u64;
+        for (i, trial) in trials.iter_mut().enumerate() {
+            if let Some(deployment) = &mut trial.deployment
+                && trial.findings.failure.is_none()
+            {
+                let mut spec = LoadSpec {
+                    start_unix_ns: Some(start_unix_ns),
+                    ..load_spec(self.plan, trial.spec, deployment)
+                };
+                move_arrivals(&mut spec, i as u64, u64::from(count));
+                let (observer, writer) = (&mut *self.observer, &trial.writer);
+                let started = Measurement::start(spec, observer, environment, deployment, writer);
+                trial.measurement = Some(started.await?);
+            }
+        }
+        for trial in trials.iter_mut() {
+            if let (Some(measurement), Some(deployment)) =
+                (&mut trial.measurement, &mut trial.deployment)
+            {
+                let (writer, findings) = (&mut trial.writer, &mut trial.findings);
+                let (observer, stop) = (&mut *self.observer, &mut *self.stop);
+                measurement
+                    .until_armed(observer, stop, environment, deployment, writer, findings)
+                    .await?;
+            }
+        }
+        let observer = RefCell::new(&mut *self.observer);
+        let follow = trials.iter_mut().map(|trial| {
+            let (mut shared, mut stop) = (Shared(&observer), self.stop.clone());
+            async move {
+                let (Some(measurement), Some(deployment)) =
+                    (&mut trial.measurement, &mut trial.deployment)
+                else {
+                    return Ok(());
+                };
+                let (writer, findings) = (&mut trial.writer, &mut trial.findings);
+                measurement
+                    .follow(&mut shared, &mut stop, deployment, writer, findings)
+                    .await
+            }
+        });
+        try_join_all(follow).await?;
+        let cores = self.run.manifest().fingerprint.cores;
+        for trial in trials.iter_mut().filter(|t| !t.findings.interrupted) {
+            if let (Some(measurement), Some(deployment)) =
+                (trial.measurement.take(), &mut trial.deployment)
+            {
+                let (writer, findings) = (&trial.writer, &mut trial.findings);
+                measurement
+                    .keep(environment, deployment, writer, cores, findings)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves the arrivals of trial `i` of `count`. The trials have the same arrivals, but requests at the same
+/// instant would wait for each other. So random arrivals are moved around the window by `i / count` of its length,
+/// and constant ones by `i / count` of the time between two of them.
+fn move_arrivals(spec: &mut LoadSpec, i: u64, count: u64) {
+    let Mode::Open { rate_rps, arrivals } = &mut spec.mode else {
+        return;
+    };
+    if *arrivals != Arrivals::Poisson {
+        let gap_ns = (1e9 / *rate_rps) as u64;
+        spec.start_unix_ns = spec.start_unix_ns.map(|start| start + gap_ns * i / count);
+        return;
+    }
+    let mut rng = Rng::stream(spec.seed, ARRIVALS);
+    let mut instants = Vec::new();
+    let mut at_ns = 0.0;
+    loop {
+        at_ns += rng.exponential() * 1e9 / *rate_rps;
+        if at_ns >= spec.duration_ns as f64 {
+            break;
+        }
+        instants.push((at_ns as u64 + spec.duration_ns * i / count) % spec.duration_ns);
+    }
+    // A window without arrivals keeps its process.
+    if let Ok(trace) = Trace::new(instants) {
+        *arrivals = Arrivals::Trace(trace);
+        *rate_rps = arrivals.own_rate_rps(spec.duration_ns).unwrap_or(*rate_rps);
+    }
+}
+
+/// Removes the CPU time of the other trials of the block from that of foreign processes. Tare itself is a process
+/// of every trial.
+fn leave_out_each_other<'a>(resources: impl Iterator<Item = &'a mut Resources>) {
+    let all: Vec<&mut Resources> = resources.collect();
+    let own = |r: &Resources| {
+        let processes = r.processes.iter().filter(|p| p.plane != Plane::Tare);
+        processes.map(|p| p.cpu_cores).sum::<f64>() + r.sampling_cores
+    };
+    let together: f64 = all.iter().map(|r| own(r)).sum();
+    for resources in all {
+        let others = together - own(resources);
+        let machine = &mut resources.machine;
+        machine.other_cores = (machine.other_cores - others).max(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tare_model::trial::{MachineUse, MemoryKind, ProcessUse};
+
+    use super::*;
+
+    fn instants(i: u64, arrivals: Arrivals) -> (Vec<u64>, Option<u64>) {
+        let mode = Mode::Open {
+            rate_rps: 50.0,
+            arrivals,
+        };
+        let mut spec = LoadSpec {
+            seed: 7,
+            start_unix_ns: Some(1_000),
+            ..LoadSpec::new(Vec::new(), mode, 10_000_000_000)
+        };
+        move_arrivals(&mut spec, i, 4);
+        let instants = match spec.mode {
+            Mode::Open {
+                arrivals: Arrivals::Trace(trace),
+                ..
+            } => trace.instants_ns().to_vec(),
+            _ => Vec::new(),
+        };
+        (instants, spec.start_unix_ns)
+    }
+
+    #[test]
+    fn random_arrivals_are_those_of_the_first_trial_moved_around_the_window() {
+        let (first, _) = instants(0, Arrivals::Poisson);
+        assert!((400..600).contains(&first.len()), "{}", first.len());
+        let (second, start) = instants(1, Arrivals::Poisson);
+        let mut moved: Vec<u64> = first
+            .iter()
+            .map(|ns| (ns + 2_500_000_000) % 10_000_000_000)
+            .collect();
+        moved.sort_unstable();
+        assert_eq!((second, start), (moved, Some(1_000)));
+    }
+
+    #[test]
+    fn even_arrivals_are_moved_within_the_time_between_two() {
+        assert_eq!(
+            instants(3, Arrivals::Constant),
+            (Vec::new(), Some(15_001_000))
+        );
+    }
+
+    #[test]
+    fn the_other_trials_of_a_block_are_not_foreign() {
+        let process = |plane, cpu_cores| ProcessUse {
+            name: String::new(),
+            plane,
+            cpu_cores,
+            cpu_cores_max: cpu_cores,
+            run_queue_delay_ns: None,
+            counters: None,
+            memory_mean_bytes: 0.0,
+            memory_max_bytes: 0,
+            memory_kind: MemoryKind::Pss,
+            rss_mean_bytes: 0.0,
+            gone_at_ns: None,
+        };
+        // Two trials, 0.3 and 0.5 cores with their agents, beside tare with 0.1 and foreign processes with 0.2.
+        let trial = |own: f64, others: f64| Resources {
+            window_ns: 1,
+            processes: vec![
+                process(Plane::Application, own - 0.01),
+                process(Plane::Tare, 0.1),
+            ],
+            planes: BTreeMap::new(),
+            machine: MachineUse {
+                other_cores: others + 0.2,
+                ..MachineUse::default()
+            },
+            sampling_cores: 0.01,
+            kubelet_age_ns_max: None,
+        };
+        let mut both = [trial(0.3, 0.5), trial(0.5, 0.3)];
+        leave_out_each_other(both.iter_mut());
+        let foreign = both.map(|r| r.machine.other_cores);
+        assert!(
+            foreign.iter().all(|cores| (cores - 0.2).abs() < 1e-12),
+            "{foreign:?}"
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! `tare history`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use serde_json::json;
+use tare_analysis::figures;
+use tare_analysis::formats::rfc3339;
+use tare_analysis::history::series;
+use tare_model::history::HistorySeries;
+use tare_model::plan::Margins;
+use tare_report::{HistoryDir, render_badge, render_history, render_history_page};
+
+use super::output::{Output, has_colours, json as to_json, print, say};
+
+/// Show the history of a mesh, and its changes.
+///
+/// A change is *lasting* with at least 10 entries before and 3 from it on, *recent* with fewer, and an *outlier* if
+/// one entry is far from all others. Only changes beyond the margins count: 5 % for medians and memory, 10 % for p99
+/// and throughput, 3 % for CPU time. Each host and each plan has its own tables.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  tare history history
+  tare history history --site public      a page, a badge and the data, for any web server
+  tare history history --output json
+
+annotations.yaml in the directory of the history explains changes:
+  - {build: 1.40.0, what: memory, note: new allocator, accepted: true}
+  - {build: nightly-0412, note: broken runner, muted_until: 2026-12-31}")]
+pub(crate) struct Args {
+    /// Directory of the history.
+    #[arg(value_name = "DIR")]
+    history: PathBuf,
+    /// Write index.html, badge.svg and history.json into this directory.
+    #[arg(long, value_name = "DIR")]
+    site: Option<PathBuf>,
+    /// Format of the history on standard output.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (history, series) = read(&args.history)?;
+    let document = json!({ "entries": history.entries, "series": series });
+    if let Some(site) = &args.site {
+        std::fs::create_dir_all(site)
+            .with_context(|| format!("cannot create {}", site.display()))?;
+        let page = render_history_page(&history.entries, &series, &history.notes);
+        let files = [
+            ("index.html", page),
+            ("badge.svg", render_badge(&series)),
+            ("history.json", to_json(&document)?),
+        ];
+        for (name, text) in files {
+            let path = site.join(name);
+            std::fs::write(&path, text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        say(format_args!("page: {}", site.join("index.html").display()));
+    }
+    match args.output {
+        Output::Json => print(to_json(&document)?)?,
+        Output::Text => print(render_history(&history.entries, &series, has_colours()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the changes that begin at an entry.
+pub(super) fn show_changes(dir: &Path, id: &str) -> anyhow::Result<()> {
+    let (_, series) = read(dir)?;
+    let here = |s: &HistorySeries| {
+        let changes = s.changes.iter().filter(|c| c.entry == id);
+        changes
+            .map(|c| (s.key.clone(), c.clone()))
+            .collect::<Vec<_>>()
+    };
+    let changes: Vec<_> = series.iter().flat_map(here).collect();
+    if changes.is_empty() {
+        say(format_args!("no change begins at this entry"));
+    }
+    for (key, change) in changes {
+        say(format_args!(
+            "{} of {} at {}: {} change, x{}{}",
+            key.what,
+            key.variant,
+            change.build,
+            change.kind.words(),
+            figures::significant(change.ratio),
+            if change.silent {
+                " (accepted or muted)"
+            } else {
+                ""
+            }
+        ));
+    }
+    Ok(())
+}
+
+fn read(dir: &Path) -> anyhow::Result<(HistoryDir, Vec<HistorySeries>)> {
+    let history = HistoryDir::read(dir)?;
+    for note in &history.notes {
+        say(format_args!("{note}"));
+    }
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let today = rfc3339(now.as_nanos() as u64);
+    let today = today.split('T').next().unwrap_or_default();
+    let series = series(
+        &history.entries,
+        &history.annotations,
+        &Margins::default(),
+        today,
+    );
+    Ok((history, series))
+}

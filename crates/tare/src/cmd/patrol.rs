@@ -1,0 +1,269 @@
+//! `tare patrol`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::json;
+use tare_analysis::formats::rfc3339;
+use tare_analysis::history::{EntryNames, entry};
+use tare_model::history::HistoryEntry;
+use tare_model::layout::{self, Fingerprint};
+use tare_model::mesh::name_and_version;
+use tare_model::plan::Plan;
+use tare_model::record::StreamChecksum;
+use tare_model::summary::Summary;
+use tare_report::{HistoryDir, HistoryError};
+
+use super::exit;
+use super::output::{code_of, say};
+use super::plan::Source;
+use super::run::ended::{analyse_quietly, conclude};
+use super::run::one::RunStart;
+use super::run::{Conditions, Stop, begin, conduct, stop_on_signal};
+
+/// Weigh a build of a mesh, and add an entry to its history.
+///
+/// Runs the plans, one after the other. The entry contains for each mesh the maximum throughput, latency and CPU
+/// time, as ratios to the baseline of the same blocks, and memory. `tare history` shows the history and detects
+/// changes. An interrupted or killed patrol continues when the same command runs again.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  tare patrol --history history                           the built-in plan `patrol`
+  tare patrol --history history --set 'meshes=bare,envoy@1.39.3,envoy/mtls@1.39.3'
+  tare patrol capacity patrol --history history --build \"$GITHUB_SHA\"
+  tare history history
+
+Exit codes: 0 success, 2 invalid usage or a missing requirement, 3 a mesh has no valid trial, and no entry is added,
+130 interrupted.")]
+pub(crate) struct Args {
+    /// Plan files or names of built-in plans, with the same baseline and one version of each mesh.
+    #[arg(default_value = "patrol")]
+    plans: Vec<String>,
+    /// Directory of the history; it is created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    history: PathBuf,
+    /// Name of the build [default: the versions of the meshes].
+    #[arg(long, value_name = "NAME", value_parser = build)]
+    build: Option<String>,
+    /// Change one setting of every plan, for example `repeats=10`; may be repeated.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// Directory for the runs.
+    #[arg(long, value_name = "DIR", default_value = "runs/patrol")]
+    runs: PathBuf,
+    /// Weigh a build that the history already has, for example on another host, and add another entry.
+    #[arg(long)]
+    again: bool,
+    #[command(flatten)]
+    conditions: Conditions,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let read = args.plans.iter().map(|p| super::plan::read(p, &args.sets));
+    let sources = read.collect::<anyhow::Result<Vec<_>>>()?;
+    let plans: Vec<&Plan> = sources.iter().map(|s| &s.plan).collect();
+    check(&plans)?;
+    let build = match &args.build {
+        Some(build) => build.clone(),
+        None => versions(&plans),
+    };
+    let names: Vec<&str> = plans.iter().map(|p| p.name.as_str()).collect();
+    let (plan, plan_key) = (names.join("+"), plan_key(&plans));
+    let known = match HistoryDir::read(&args.history) {
+        Ok(history) => history.entries,
+        Err(HistoryError::NoHistory(_)) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let is_same = |e: &&HistoryEntry| e.build == build && e.plan_key == plan_key;
+    let same = known.iter().filter(is_same).count();
+    if same > 0 && !args.again {
+        say(format_args!(
+            "{} already has the build {build} of the plan {plan}; use --again to weigh it once more",
+            args.history.display()
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runtime = super::runtime()?;
+    let stop = stop_on_signal()?;
+    let mut summaries = Vec::new();
+    let mut runs = Vec::new();
+    for source in sources {
+        // Derived from the entry, so that an interrupted patrol finds its runs.
+        let number = if same > 0 {
+            format!("-{}", same + 1)
+        } else {
+            String::new()
+        };
+        let dir = args
+            .runs
+            .join(format!("{}-{build}{number}", source.plan.name));
+        runs.push(dir.display().to_string());
+        match weigh(args, source, &dir, &runtime, &stop)? {
+            Ok(summary) => summaries.push(summary),
+            Err(code) => {
+                say(format_args!(
+                    "no entry is added to {}",
+                    args.history.display()
+                ));
+                return Ok(ExitCode::from(code));
+            }
+        }
+    }
+    stop.children_have_ended();
+    let Some(first) = summaries.first() else {
+        bail!("found no plan, expected at least one");
+    };
+    let at = rfc3339(first.started_unix_ns);
+    let at = at.split('.').next().unwrap_or(&at).replace(':', "-");
+    let names = EntryNames {
+        id: format!("{plan}-{build}-{at}"),
+        host_key: host_key(&first.fingerprint),
+        plan,
+        plan_key,
+        build,
+        runs,
+    };
+    let entry = entry(&summaries, names).context("found no run, expected one for each plan")?;
+    let path = HistoryDir::add(&args.history, &entry)?;
+    say(format_args!("added {}", path.display()));
+    super::history::show_changes(&args.history, &entry.id)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a plan in `dir`, or continues there. Returns the exit code instead if it is interrupted, or if a mesh has
+/// no valid trial.
+fn weigh(
+    args: &Args,
+    source: Source,
+    dir: &Path,
+    runtime: &tokio::runtime::Runtime,
+    stop: &Stop,
+) -> anyhow::Result<Result<Summary, u8>> {
+    if let Some(summary) = finished(dir)? {
+        return Ok(Ok(summary));
+    }
+    let start = match dir.join(layout::RUN).is_file() {
+        false => begin(source.plan, source.text, Some(dir.to_owned())),
+        true => {
+            let start = RunStart::resume(dir)?;
+            ensure!(
+                start.plan == source.plan,
+                "{} has an interrupted run of another plan; repeat the command that started it, or remove the directory",
+                dir.display()
+            );
+            start
+        }
+    };
+    let Some(ended) = conduct(runtime, start, &args.conditions, stop.asked.clone(), None)? else {
+        return Ok(Err(exit::INTERRUPTED));
+    };
+    let (summary, code) = match analyse_quietly(&ended) {
+        Ok(Some((summary, _))) => (Some(summary), Ok(0)),
+        Ok(None) => (None, Ok(exit::INVALID)),
+        Err(error) => (None, Err(error)),
+    };
+    let code = code.map(|code| summary.as_ref().map_or(code, |s| code_of(s.grade)));
+    let code = conclude(&ended, code, "")?;
+    Ok(summary.filter(|_| code == 0).ok_or(code))
+}
+
+/// The summary of a finished run in this directory; `None` if it is absent or unfinished.
+fn finished(dir: &Path) -> anyhow::Result<Option<Summary>> {
+    if !dir.join(layout::RUN).is_file() {
+        return Ok(None);
+    }
+    let run = tare_run::store::RunDir::resume(dir)?;
+    if tare_run::experiment::missing(&run) > 0 {
+        return Ok(None);
+    }
+    drop(run);
+    let summary = tare_report::write_derived(dir, &[])?;
+    ensure!(
+        code_of(summary.grade) == 0,
+        "the run {} is finished and invalid; remove it to weigh this build again",
+        dir.display()
+    );
+    Ok(Some(summary))
+}
+
+/// Checks that the plans weigh one build, and divide by the same baseline.
+fn check(plans: &[&Plan]) -> anyhow::Result<()> {
+    let mut baseline = None;
+    for plan in plans {
+        let own = name_and_version(&plan.baseline).0;
+        let first = *baseline.get_or_insert(own);
+        ensure!(
+            own == first,
+            "found the baseline {own} in the plan {}, expected {first} as in the first plan",
+            plan.name
+        );
+        let mut seen = BTreeSet::new();
+        for mesh in &plan.meshes {
+            let (name, _) = name_and_version(&mesh.name);
+            ensure!(
+                seen.insert(name),
+                "found two versions of {name} in the plan {}, expected one: an entry is about one build; `tare gate` \
+                 compares two",
+                plan.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The versions of the meshes, such as `1.39.3`, as a name for files.
+fn versions(plans: &[&Plan]) -> String {
+    let meshes = plans.iter().flat_map(|p| &p.meshes);
+    let versions = meshes.filter_map(|m| name_and_version(&m.name).1);
+    let versions: BTreeSet<&str> = versions.collect();
+    let named = versions.into_iter().collect::<Vec<_>>().join("_");
+    match named.is_empty() {
+        true => "default".to_owned(),
+        false => named.replace(|c| !fits(c), "-"),
+    }
+}
+
+/// Whether a name of a build may have this character, which becomes part of the names of files.
+fn fits(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+')
+}
+
+fn build(text: &str) -> Result<String, String> {
+    match !text.is_empty() && text.len() <= 100 && text.chars().all(fits) {
+        true => Ok(text.to_owned()),
+        false => Err("expected 1 to 100 letters, digits, `.`, `_`, `-`, `+`".to_owned()),
+    }
+}
+
+/// A digest of the plans without versions and without the number of blocks.
+fn plan_key(plans: &[&Plan]) -> String {
+    let mut digest = StreamChecksum::default();
+    for plan in plans {
+        let meshes = plan.meshes.iter().map(|m| name_and_version(&m.name).0);
+        let identity = json!({
+            "workload": plan.workload, "loads": plan.loads, "environment": plan.environment, "at_once": plan.at_once,
+            "meshes": meshes.collect::<Vec<_>>(), "baseline": name_and_version(&plan.baseline).0,
+        });
+        digest.line(&identity.to_string());
+    }
+    digest.hex()
+}
+
+fn host_key(fingerprint: &Fingerprint) -> String {
+    let mut digest = StreamChecksum::default();
+    let f = fingerprint;
+    digest.line(
+        &json!([
+            f.kernel,
+            f.cpu_model,
+            f.cores,
+            f.clocksource,
+            f.governor,
+            f.virtualised
+        ])
+        .to_string(),
+    );
+    digest.hex()
+}

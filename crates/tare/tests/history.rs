@@ -1,0 +1,311 @@
+//! Histories: the table of 2018, changes that are planted, damaged files, several writers, and a patrol that is killed.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tare_analysis::history::series;
+use tare_model::history::{
+    Annotation, ChangeKind, HistoryEntry, HistoryFigure, HistorySeries, HistoryVariant,
+};
+use tare_model::plan::Margins;
+use tare_report::{HistoryDir, render_badge, render_history, render_history_page};
+
+mod support;
+
+const TODAY: &str = "2026-11-25";
+
+fn entry(number: u64, host: &str, log_ratio: f64) -> HistoryEntry {
+    let figure = |log_ratio| HistoryFigure {
+        what: "p50".to_owned(),
+        load: "60rps".to_owned(),
+        unit: "ns".to_owned(),
+        value: Some(1e6),
+        log_ratio,
+        low: log_ratio.map(|log| log - 0.01),
+        high: log_ratio.map(|log| log + 0.01),
+    };
+    let variant = |name: &str, log_ratio| HistoryVariant {
+        name: name.to_owned(),
+        figures: vec![figure(log_ratio)],
+    };
+    HistoryEntry {
+        schema_version: tare_model::SCHEMA_VERSION,
+        id: format!("{host}-{number}"),
+        at_unix_ns: number,
+        build: format!("build-{number}"),
+        plan: "patrol".to_owned(),
+        plan_key: "1".to_owned(),
+        host: host.to_owned(),
+        host_key: host.to_owned(),
+        anchor: "bare".to_owned(),
+        versions: Default::default(),
+        runs: Vec::new(),
+        variants: vec![variant("bare", None), variant("envoy", Some(log_ratio))],
+    }
+}
+
+/// Entries with small noise, and a step of a quarter at entry `step`.
+fn stepped(host: &str, count: u64, step: u64) -> Vec<HistoryEntry> {
+    let noise = |n: u64| 0.01 * ((n * 7_919 % 13) as f64 / 6.0 - 1.0);
+    let level = |n: u64| if n >= step { 0.25_f64.ln_1p() } else { 0.0 };
+    (0..count)
+        .map(|n| entry(n, host, 1.0 + noise(n) + level(n)))
+        .collect()
+}
+
+fn of_envoy(all: &[HistorySeries]) -> &HistorySeries {
+    all.iter().find(|s| s.key.variant == "envoy").unwrap()
+}
+
+#[test]
+fn the_table_of_2018_flags_its_build_of_282_and_nothing_else() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/history/istio-2018");
+    let history = HistoryDir::read(&dir).unwrap();
+    assert!(history.notes.is_empty(), "{:?}", history.notes);
+    let all = series(&history.entries, &[], &Margins::default(), TODAY);
+    let changes: Vec<_> = all
+        .iter()
+        .flat_map(|s| s.changes.iter().map(move |c| (s.key.variant.as_str(), c)))
+        .collect();
+    let [(variant, change)] = changes[..] else {
+        panic!("{changes:#?}");
+    };
+    assert_eq!(variant, "A: Istio full");
+    assert_eq!(change.build, "0.8.0-pre20180404-09-15");
+    assert_eq!(change.kind, ChangeKind::Outlier);
+    let text = render_history(&history.entries, &all, false);
+    assert!(
+        text.contains("A: Istio full / C: ingress only: 7.74 %"),
+        "{text}"
+    );
+    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn a_step_is_recent_then_lasting_and_an_annotation_silences_it() {
+    let kinds = |count: u64| {
+        let all = series(&stepped("host", count, 12), &[], &Margins::default(), TODAY);
+        let changes = of_envoy(&all).changes.iter();
+        changes
+            .map(|c| (c.build.clone(), c.kind))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(12), []);
+    assert_eq!(kinds(14), [("build-12".to_owned(), ChangeKind::Recent)]);
+    assert_eq!(kinds(20), [("build-12".to_owned(), ChangeKind::Lasting)]);
+    let entries = stepped("host", 14, 12);
+    let known = |muted_until: Option<&str>, accepted: bool| Annotation {
+        build: "build-12".to_owned(),
+        variant: None,
+        what: Some("p50".to_owned()),
+        note: "new HTTP codec".to_owned(),
+        accepted,
+        muted_until: muted_until.map(str::to_owned),
+    };
+    for (annotation, silent) in [
+        (known(None, false), false),
+        (known(None, true), true),
+        (known(Some("2026-11-26"), false), true),
+        (known(Some("2026-11-25"), false), false),
+    ] {
+        let all = series(&entries, &[annotation], &Margins::default(), TODAY);
+        let change = &of_envoy(&all).changes[0];
+        assert_eq!(change.silent, silent);
+        assert_eq!(change.note.as_deref(), Some("new HTTP codec"));
+        assert_eq!(render_badge(&all).contains("steady"), silent);
+    }
+}
+
+#[test]
+fn another_host_is_another_series() {
+    // The words of the hosts are the same: only their digests differ.
+
+    let mut entries = stepped("a", 12, 99);
+    let slower = stepped("b", 12, 0).into_iter().map(|mut e| {
+        e.at_unix_ns += 100;
+        e.host = "a".to_owned();
+        e
+    });
+    entries.extend(slower);
+    let all = series(&entries, &[], &Margins::default(), TODAY);
+    let envoy = all.iter().filter(|s| s.key.variant == "envoy");
+    assert_eq!(envoy.clone().count(), 2);
+    assert!(all.iter().all(|s| s.changes.is_empty()));
+    let text = render_history(&entries, &all, false);
+    assert_eq!(text.matches("Median latency at 60rps").count(), 2, "{text}");
+    let page = render_history_page(&entries, &all, &[]);
+    assert_eq!(page.matches("<circle").count(), 24);
+}
+
+#[test]
+fn a_patrol_is_about_one_build() {
+    let dir = tempfile::tempdir().unwrap();
+    for (set, found) in [
+        (
+            "meshes=bare,envoy@1.39.3,envoy@1.40.0",
+            "two versions of envoy",
+        ),
+        ("repeats=0", "repeats"),
+    ] {
+        let mut command = patrol(dir.path());
+        let output = command.args(["--set", set]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(found), "{errors}");
+    }
+    let output = patrol(dir.path())
+        .args(["--build", "a/b"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!dir.path().join("runs").exists() && !dir.path().join("history").exists());
+}
+
+#[test]
+fn several_writers_lose_nothing_and_a_damaged_entry_is_named_and_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    assert!(
+        HistoryDir::read(path)
+            .unwrap_err()
+            .to_string()
+            .contains("tare patrol")
+    );
+    std::thread::scope(|scope| {
+        for writer in 0..4_u64 {
+            scope.spawn(move || {
+                for n in 0..25 {
+                    HistoryDir::add(path, &entry(n * 4 + writer, "host", 1.0)).unwrap();
+                }
+            });
+        }
+    });
+    let history = HistoryDir::read(path).unwrap();
+    assert_eq!((history.entries.len(), history.notes.len()), (100, 0));
+    std::fs::write(path.join("entries/host-7.json"), "{\"schema_version\": 1, ").unwrap();
+    std::fs::rename(
+        path.join("entries/host-8.json"),
+        path.join("entries/other.json"),
+    )
+    .unwrap();
+    let history = HistoryDir::read(path).unwrap();
+    assert_eq!(history.entries.len(), 98);
+    let notes = history.notes.join("\n");
+    assert!(
+        notes.contains("host-7.json: damaged")
+            && notes.contains("other.json: found the entry host-8"),
+        "{notes}"
+    );
+    std::fs::write(path.join("annotations.yaml"), "- {note: no build}\n").unwrap();
+    let error = HistoryDir::read(path).unwrap_err().to_string();
+    assert!(
+        error.contains("annotations.yaml") && error.contains("`build`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_page_of_a_thousand_entries_has_all_of_them() {
+    let entries = stepped("host", 1_000, 600);
+    let all = series(&entries, &[], &Margins::default(), TODAY);
+    let [change] = &of_envoy(&all).changes[..] else {
+        panic!("{:?}", of_envoy(&all).changes);
+    };
+    assert_eq!(
+        (change.build.as_str(), change.kind),
+        ("build-600", ChangeKind::Lasting)
+    );
+    let page = render_history_page(&entries, &all, &["a <note>".to_owned()]);
+    assert_eq!(page.matches("<circle").count(), 1_000);
+    assert_eq!(page.matches("<th scope=\"row\">").count(), 1_000);
+    assert!(page.contains("a &lt;note&gt;") && !page.contains("<script"));
+}
+
+fn patrol(dir: &Path) -> Command {
+    let plan = dir.join("short.yaml");
+    let text = "
+meshes: [bare, envoy]
+load: {rate: 50, duration: 2s, warmup: 500ms, arrivals: poisson}
+at_once: true
+repeats: 4
+reruns: 0
+";
+    std::fs::write(&plan, text).unwrap();
+    let mut command = Command::new(support::TARE);
+    command
+        .arg("patrol")
+        .arg(&plan)
+        .arg("--allow-concurrent")
+        .args([Path::new("--history"), &dir.join("history")])
+        .args([Path::new("--runs"), &dir.join("runs")])
+        .env("TARE_LOCK_DIR", dir);
+    command
+}
+
+fn named(dir: &Path) -> Command {
+    let mut command = patrol(dir);
+    command.args(["--build", "build-1"]);
+    command
+}
+
+fn trials(dir: &Path) -> usize {
+    let complete = |e: &std::fs::DirEntry| !e.file_name().to_string_lossy().starts_with('.');
+    let entries = std::fs::read_dir(dir.join("runs/short-build-1/trials"));
+    entries.map_or(0, |all| all.filter_map(Result::ok).filter(complete).count())
+}
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(dir.join("history/entries"));
+    all.map_or_else(
+        |_| Vec::new(),
+        |all| all.map(|e| e.unwrap().path()).collect(),
+    )
+}
+
+#[test]
+fn a_killed_patrol_continues_and_adds_one_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = named(dir.path()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while trials(dir.path()) < 2 {
+        assert!(Instant::now() < deadline, "no block within two minutes");
+        assert!(
+            first.try_wait().unwrap().is_none(),
+            "the patrol ended early"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // SIGKILL: nothing of the program's own runs after it.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(entries(dir.path()), [] as [PathBuf; 0]);
+    let output = named(dir.path()).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(trials(dir.path()), 8, "{errors}");
+    // On a busy machine, the run can be invalid. Then no entry is added.
+    if output.status.code() == Some(3) {
+        assert!(
+            errors.contains("no entry is added") && entries(dir.path()).is_empty(),
+            "{errors}"
+        );
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let [written] = &entries(dir.path())[..] else {
+        panic!("{:?}", entries(dir.path()));
+    };
+    let text = std::fs::read_to_string(written).unwrap();
+    let entry: HistoryEntry = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (entry.build.as_str(), entry.anchor.as_str()),
+        ("build-1", "bare")
+    );
+    let envoy = entry.variants.iter().find(|v| v.name == "envoy").unwrap();
+    let p50 = envoy.figures.iter().find(|f| f.what == "p50").unwrap();
+    assert!(p50.log_ratio.is_some_and(|log| log > 0.0), "{p50:?}");
+    let again = named(dir.path()).output().unwrap();
+    assert!(String::from_utf8_lossy(&again.stderr).contains("already"));
+    assert_eq!(entries(dir.path()).len(), 1);
+}
