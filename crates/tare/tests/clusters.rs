@@ -1,6 +1,9 @@
 //! `tare run` with several contexts, against simulated API servers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+#[path = "../../run/tests/kube/pods.rs"]
+#[allow(dead_code, reason = "shared with the tests of the environment")]
+mod pods;
 #[path = "../../run/tests/kube/rbac.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod rbac;

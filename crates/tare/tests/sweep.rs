@@ -352,9 +352,9 @@ fn the_plan_payload_takes_no_longer_than_the_list_states() {
 #[test]
 fn every_protocol_is_spoken_by_the_generator_the_services_and_the_proxies() {
     let dir = tempfile::tempdir().unwrap();
-    let plan = "workload: chain-2\nmeshes: [bare, envoy/mtls]\nrepeats: 1\nreruns: 0\n\
+    let plan = "workload: chain-2\nmeshes: [bare, envoy, envoy/mtls]\nrepeats: 1\nreruns: 0\n\
                 load: {rate: 50, connections: 2, duration: 1s, warmup: 200ms}\n\
-                vary: {protocol: [http, http2, grpc]}";
+                vary: {protocol: [http, tcp, http2, grpc]}";
     std::fs::write(dir.path().join("protocols.yaml"), plan).unwrap();
     let output = plain(dir.path(), &["run", "protocols.yaml", "--out", "out"]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -373,10 +373,51 @@ fn every_protocol_is_spoken_by_the_generator_the_services_and_the_proxies() {
         // Only HTTP/2 has streams that requests wait for.
         let streams = !result["load"]["stream_wait_ns"].is_null();
         let load = result["trial"]["load"]["name"].as_str().unwrap().to_owned();
-        assert_eq!(streams, load != "protocol=http", "{load}");
+        let one_at_a_time = ["protocol=http", "protocol=tcp"].contains(&load.as_str());
+        assert_eq!(streams, !one_at_a_time, "{load}");
+        assert_proven_by_its_protocol(&result, &load);
         found.push(load);
     }
     found.sort_unstable();
-    let levels = ["protocol=grpc", "protocol=http", "protocol=http2"];
-    assert_eq!(found, levels.map(|l| [l; 2]).concat());
+    let levels = [
+        "protocol=grpc",
+        "protocol=http",
+        "protocol=http2",
+        "protocol=tcp",
+    ];
+    assert_eq!(found, levels.map(|l| [l; 3]).concat());
+}
+
+/// The sidecars of TCP services prove the load by the bytes that they received, those of other services by
+/// requests.
+fn assert_proven_by_its_protocol(result: &Value, load: &str) {
+    let sent = result["load"]["counts"]["planned"].as_u64().unwrap();
+    let proofs = result["proofs"].as_array().unwrap().iter();
+    let carried = proofs.filter(|p| p["claim"].as_str().unwrap().contains("carried the load"));
+    let carried: Vec<&Value> = carried.collect();
+    let meshed = result["trial"]["mesh"]["name"] != "bare";
+    assert_eq!(carried.len(), if meshed { 2 } else { 0 }, "{carried:?}");
+    for proof in carried {
+        let (claim, seen) = (
+            proof["claim"].as_str().unwrap(),
+            proof["seen"].as_str().unwrap(),
+        );
+        let by_bytes =
+            claim.ends_with("its TCP proxies received the bytes of every request to a TCP service");
+        assert_eq!(by_bytes, load == "protocol=tcp", "{proof}");
+        let number: u64 = seen.split(' ').next().unwrap().parse().unwrap();
+        if by_bytes {
+            assert!(
+                seen.contains(" connections of TCP, and 0 requests of HTTP; "),
+                "{seen}"
+            );
+            let (_, least) = seen.split_once("of at least ").unwrap();
+            let least: u64 = least.split(' ').next().unwrap().parse().unwrap();
+            let request = "GET / HTTP/1.1\r\nHost: s1.chain-2-0\r\n\r\n";
+            assert_eq!(least, request.len() as u64, "{seen}");
+            assert!(number >= sent * least, "{seen}");
+        } else {
+            assert!(number >= sent && !seen.contains("TCP"), "{seen}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use hyper::Response;
 use hyper::body::Body;
 use tare_model::calls::ServiceCalls;
-use tare_model::graph::{App, Service};
+use tare_model::graph::{App, Service, ServiceProtocol};
 use tare_model::worker::{self, WorkloadSpec};
 
 use crate::app::{Emoji, Synthetic, Voting, Web};
@@ -21,6 +21,7 @@ use crate::protocol::Upstream;
 /// One service of one instance.
 pub(crate) struct Node {
     pub(crate) service: String,
+    pub(crate) protocol: ServiceProtocol,
     pub(crate) instance: String,
     pub(crate) application: Application,
     pub(crate) upstreams: BTreeMap<String, Upstream>,
@@ -72,6 +73,7 @@ impl Node {
         };
         Ok(Self {
             service: spec.service.clone(),
+            protocol: service.protocol,
             instance: spec.instance.clone(),
             counters: Counters::new(counted(service, &application).into_iter()),
             application,

@@ -59,6 +59,8 @@ pub const SYNTHETIC: &str = "tare.Synthetic";
 pub enum ServiceProtocol {
     /// HTTP/1.1.
     Http,
+    /// HTTP/1.1, of which a mesh is told that it is TCP: its proxies pass bytes, and read no request.
+    Tcp,
     /// HTTP/2 without TLS, by prior knowledge.
     Http2,
     /// gRPC over HTTP/2, plain.
@@ -67,13 +69,20 @@ pub enum ServiceProtocol {
 
 impl ServiceProtocol {
     /// All protocols, HTTP first.
-    pub const ALL: [Self; 3] = [Self::Http, Self::Http2, Self::Grpc];
+    pub const ALL: [Self; 4] = [Self::Http, Self::Tcp, Self::Http2, Self::Grpc];
+
+    /// Whether a connection carries several calls at once (HTTP/2).
+    #[must_use]
+    pub fn has_streams(self) -> bool {
+        matches!(self, Self::Http2 | Self::Grpc)
+    }
 
     /// Its name in a graph file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
+            Self::Tcp => "tcp",
             Self::Http2 => "http2",
             Self::Grpc => "grpc",
         }
@@ -84,6 +93,7 @@ impl ServiceProtocol {
     pub fn title(self) -> &'static str {
         match self {
             Self::Http => "HTTP",
+            Self::Tcp => "HTTP as TCP",
             Self::Http2 => "HTTP/2",
             Self::Grpc => "gRPC",
         }

@@ -262,7 +262,7 @@ fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
 /// query.
 fn known_path(at: &str, callee: &Service, written: &str) -> Checked {
     let (bare, query) = match (callee.protocol, written.split_once('?')) {
-        (ServiceProtocol::Http | ServiceProtocol::Http2, Some(parts)) => parts,
+        (protocol, Some(parts)) if protocol != ServiceProtocol::Grpc => parts,
         _ => (written, ""),
     };
     let mut known = match callee.app {
@@ -282,7 +282,7 @@ fn known_path(at: &str, callee: &Service, written: &str) -> Checked {
 
 fn path(at: &str, protocol: ServiceProtocol, text: &str) -> Checked {
     let (good, expected) = match protocol {
-        ServiceProtocol::Http | ServiceProtocol::Http2 => (
+        ServiceProtocol::Http | ServiceProtocol::Tcp | ServiceProtocol::Http2 => (
             text.starts_with('/')
                 && !text.starts_with("/tare/")
                 && !text

@@ -166,6 +166,18 @@ impl Feature {
         *self == Self::default()
     }
 
+    /// Whether it has no effect on, or no proof with, proxies that pass bytes.
+    #[must_use]
+    pub fn needs_http(&self) -> bool {
+        let lists = [&self.listeners, &self.inbound, &self.outbound];
+        let by_requests = |proof: &FeatureProof| match proof {
+            FeatureProof::Counter(counter) => !matches!(counter.grows, Growth::Some | Growth::Once),
+            FeatureProof::Gauge(_) => false,
+            FeatureProof::Request(_) => true,
+        };
+        lists.iter().any(|parts| !parts.is_empty()) || self.proofs.iter().any(by_requests)
+    }
+
     /// The same feature with repetitions and templates replaced; `fill` returns the value of a template.
     ///
     /// # Errors

@@ -86,6 +86,9 @@ pub struct Join {
     /// Annotations of each pod.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub pod_annotations: BTreeMap<String, String>,
+    /// Additional annotations of the Services, and of the pods, of services with the protocol `tcp`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tcp_annotations: BTreeMap<String, String>,
     /// Additional annotations of the generators' pods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub generator_annotations: BTreeMap<String, String>,
@@ -148,6 +151,10 @@ pub struct ProofSource {
     /// Counters of inbound requests, such as `request_total{direction="inbound"}`; the first one
     /// that a proxy has is used. The braces contain some of its labels.
     pub counters: Vec<String>,
+    /// Counters of the bytes that the sidecars of services with the protocol `tcp` received, in the same
+    /// form.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tcp_counters: Vec<String>,
     /// Whether to read the counters of the node proxies, which count connections, instead of
     /// the sidecars, which count requests.
     pub of_node_proxies: bool,

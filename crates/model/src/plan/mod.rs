@@ -17,6 +17,7 @@ mod repeats;
 mod resolve;
 mod resolved;
 mod sweep;
+mod tcp;
 #[cfg(test)]
 mod tests;
 mod vary;

@@ -11,6 +11,7 @@ use super::overload;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::sweep::Sweep;
+use super::tcp;
 use super::vary::{self, VariedLoads};
 use super::workload;
 use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls, name_and_version};
@@ -59,6 +60,7 @@ fn read(
     let environment_location = file.environment.location().unwrap_or(root.location);
     let environment = file.environment.or(Environment::Local);
     let kubernetes = kubernetes(problems, file.kubernetes, environment);
+    let meshes_location = file.meshes.location().unwrap_or(root.location);
     let meshes = meshes(
         problems,
         file.meshes,
@@ -134,6 +136,7 @@ fn read(
     overload::split_blocks(&mut plan);
     check_without_rate(problems, &plan, repeats_location, environment_location);
     check_size(problems, &plan, repeats_location, environment_location);
+    tcp::check(problems, &plan, meshes_location);
     at_once::check(problems, &plan, at_once_location);
     Some(plan)
 }

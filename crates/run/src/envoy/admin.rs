@@ -7,7 +7,6 @@ use serde_json::Value;
 use tare_analysis::proxy_config::{ASKS_WITHIN, BYTES_MAX};
 use tokio::net::UnixStream;
 
-use super::config::{INBOUND, OUTBOUND};
 use crate::local::probe::{self, Limits, ProbeError};
 
 /// The Host header of requests; the admin interface ignores it.
@@ -41,34 +40,92 @@ pub(crate) async fn version(socket: &Path) -> Result<String, ProbeError> {
         .ok_or_else(|| ProbeError::Answer("no version in /server_info".to_owned()))
 }
 
-/// Number of requests by listener since the sidecar started.
+/// What a listener has carried: requests of HTTP, or connections and received bytes of TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Requests {
-    /// From other sidecars.
-    pub inbound: u64,
-    /// From the sidecar's own application.
-    pub outbound: u64,
+pub(crate) struct Traffic {
+    /// HTTP requests.
+    pub requests: u64,
+    /// TCP connections.
+    pub connections: u64,
+    /// Bytes that clients sent on these connections.
+    pub bytes: u64,
 }
 
-/// Returns the request counters.
+impl Traffic {
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            connections: self.connections + other.connections,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+
+    fn since(self, before: Self) -> Option<Self> {
+        Some(Self {
+            requests: self.requests.checked_sub(before.requests)?,
+            connections: self.connections.checked_sub(before.connections)?,
+            bytes: self.bytes.checked_sub(before.bytes)?,
+        })
+    }
+}
+
+/// What a sidecar has carried since it started, by listener.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Carried(BTreeMap<String, Traffic>);
+
+impl Carried {
+    /// The traffic of a listener; with the name [`super::config::OUTBOUND`], also that of those for TCP
+    /// services.
+    pub(crate) fn of(&self, listener: &str) -> Traffic {
+        let is_of = |name: &str| {
+            let rest = name.strip_prefix(listener);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let all = self.0.iter().filter(|(name, _)| is_of(name));
+        all.fold(Traffic::default(), |sum, (_, traffic)| sum.plus(*traffic))
+    }
+
+    /// The traffic after `before`; `None` if a counter decreased, which then belongs to a new process.
+    pub(crate) fn since(&self, before: &Self) -> Option<Self> {
+        let names = self.0.keys().chain(before.0.keys());
+        let grown = names.map(|name| {
+            let of = |all: &Self| all.0.get(name).copied().unwrap_or_default();
+            Some((name.clone(), of(self).since(of(before))?))
+        });
+        grown.collect::<Option<_>>().map(Self)
+    }
+}
+
+/// Returns the counters of the listeners.
 ///
 /// # Errors
 /// When the request fails.
-pub(crate) async fn requests(socket: &Path) -> Result<Requests, ProbeError> {
-    let response = get(socket, "/stats?filter=downstream_rq_total&usedonly").await?;
-    Ok(parse_requests(&response.text()))
+pub(crate) async fn carried(socket: &Path) -> Result<Carried, ProbeError> {
+    let filter = "downstream_(rq_total|cx_total|cx_rx_bytes_total)";
+    let response = get(socket, &format!("/stats?filter={filter}&usedonly")).await?;
+    Ok(parse_carried(&response.text()))
 }
 
-fn parse_requests(text: &str) -> Requests {
-    let counters: Stats = parse_stats(text).collect();
-    let of = |listener: &str| {
-        let name = format!("http.{listener}.downstream_rq_total");
-        counters.get(&name).copied().unwrap_or(0)
-    };
-    Requests {
-        inbound: of(INBOUND),
-        outbound: of(OUTBOUND),
+/// Reads the counters in a text of `/stats`.
+pub(crate) fn parse_carried(text: &str) -> Carried {
+    let mut all = BTreeMap::<String, Traffic>::new();
+    for (name, value) in parse_stats(text) {
+        let parts = name.split_once('.');
+        let Some((protocol, (listener, counter))) =
+            parts.and_then(|(protocol, rest)| Some((protocol, rest.rsplit_once('.')?)))
+        else {
+            continue;
+        };
+        let count: fn(&mut Traffic) -> &mut u64 = match (protocol, counter) {
+            ("http", "downstream_rq_total") => |t| &mut t.requests,
+            ("tcp", "downstream_cx_total") => |t| &mut t.connections,
+            ("tcp", "downstream_cx_rx_bytes_total") => |t| &mut t.bytes,
+            _ => continue,
+        };
+        *count(all.entry(listener.to_owned()).or_default()) = value;
     }
+    Carried(all)
 }
 
 /// Counters and gauges of a sidecar by name, without those that were never used.
@@ -160,15 +217,28 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_by_listener() {
-        let text = "http.admin.downstream_rq_total: 3\nhttp.inbound.downstream_rq_total: 12\nhttp.outbound.downstream_rq_total: 7\n";
-        assert_eq!(
-            parse_requests(text),
-            Requests {
-                inbound: 12,
-                outbound: 7
-            }
-        );
-        assert_eq!(parse_requests(""), Requests::default());
+    fn requests_and_bytes_are_counted_by_listener() {
+        let text = "http.admin.downstream_rq_total: 3\nhttp.inbound.downstream_rq_total: 12\n\
+            http.inbound.downstream_cx_total: 2\nhttp.inbound.downstream_cx_rx_bytes_total: 900\n\
+            http.outbound.downstream_rq_total: 7\ntcp.outbound.back.shop-0.downstream_cx_total: 2\n\
+            tcp.outbound.back.shop-0.downstream_cx_rx_bytes_total: 400\n\
+            tcp.outbound.back.shop-1.downstream_cx_rx_bytes_total: 50\n";
+        let carried = parse_carried(text);
+        let traffic = |requests, connections, bytes| Traffic {
+            requests,
+            connections,
+            bytes,
+        };
+        assert_eq!(carried.of("inbound"), traffic(12, 0, 0));
+        assert_eq!(carried.of("outbound"), traffic(7, 2, 450));
+        assert_eq!(carried.of("outbound.back.shop-0"), traffic(0, 2, 400));
+        assert_eq!(carried.of("outbound.back"), traffic(0, 2, 450));
+        assert_eq!(parse_carried(""), Carried::default());
+
+        let less = parse_carried("http.inbound.downstream_rq_total: 2\n");
+        let grown = carried.since(&less).unwrap();
+        assert_eq!(grown.of("inbound"), traffic(10, 0, 0));
+        assert_eq!(grown.of("outbound"), carried.of("outbound"));
+        assert_eq!(less.since(&carried), None, "a counter is gone");
     }
 }

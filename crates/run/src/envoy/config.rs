@@ -1,7 +1,8 @@
 //! Bootstrap configurations: one static file for each proxy. This module does no I/O.
 //!
 //! A configuration is like that of a sidecar in a cluster: an inbound listener in front of the
-//! application, and an outbound listener that routes by Host or `:authority`. The proxy must not
+//! application, and an outbound listener that routes by Host or `:authority`; for TCP, one that passes
+//! bytes for each called service. The proxy must not
 //! hide or change any result: no retries, no timeouts, and limits that a trial cannot reach.
 //! Settings are explicit where a default would differ.
 
@@ -13,6 +14,7 @@ use tare_model::graph::ServiceProtocol;
 use tare_model::mesh::{MeshSettings, Mtls};
 
 use super::feature::{self, ProxyFeature};
+use super::tcp;
 use super::tls::{self, TlsFiles};
 
 /// Name of the inbound listener, and prefix of its counters.
@@ -41,8 +43,6 @@ pub(crate) struct Proxy {
     pub name: String,
     /// Unix socket of the admin interface.
     pub admin: PathBuf,
-    /// Outbound address, for calls of the application.
-    pub outbound: SocketAddrV4,
     /// Services that the application may call.
     pub routes: Vec<Route>,
     /// The application behind the sidecar; `None` for the generator.
@@ -64,6 +64,8 @@ pub(crate) struct Route {
     pub authority: String,
     /// Protocol of the service.
     pub protocol: ServiceProtocol,
+    /// Outbound address of this sidecar, for calls of the service. Those for HTTP are the same.
+    pub listen: SocketAddrV4,
     /// The inbound listeners of the sidecars of its replicas; without these, the applications.
     pub addresses: Vec<SocketAddrV4>,
     /// Identity that its certificate must contain.
@@ -96,8 +98,15 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
             None,
         ));
     }
-    if !proxy.routes.is_empty() {
-        listeners.push(outbound_listener(proxy));
+    let is_tcp = |route: &&Route| route.protocol == ServiceProtocol::Tcp;
+    let (tcp, http): (Vec<&Route>, Vec<&Route>) = proxy.routes.iter().partition(is_tcp);
+    if let Some(first) = http.first() {
+        listeners.push(outbound_listener(proxy, first.listen, &http));
+    }
+    for route in tcp {
+        let name = tcp::outbound(&route.authority);
+        let chain = json!({"filters": [tcp::proxy(&name, &route.authority)]});
+        listeners.push(listener(&name, route.listen, &chain));
     }
     for route in &proxy.routes {
         let tls = proxy.tls.as_ref().map(|files| {
@@ -127,6 +136,7 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
         bootstrap["stats_config"] = json!({"stats_matcher": {"inclusion_list": {"patterns": [
             {"exact": format!("http.{INBOUND}.downstream_rq_total")},
             {"exact": format!("http.{OUTBOUND}.downstream_rq_total")},
+            {"prefix": "tcp."},
         ]}}});
     }
     if let Some(feature) = &proxy.feature {
@@ -136,36 +146,39 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
 }
 
 fn inbound_listener(proxy: &Proxy, inbound: &Inbound) -> Value {
-    let hosts = json!([virtual_host(proxy, INBOUND, APPLICATION, &["*".to_owned()])]);
-    let codec = match inbound.protocol {
-        ServiceProtocol::Http => "HTTP1",
-        ServiceProtocol::Http2 | ServiceProtocol::Grpc => "HTTP2",
+    let filter = match inbound.protocol {
+        ServiceProtocol::Tcp => tcp::proxy(INBOUND, APPLICATION),
+        ServiceProtocol::Http => inbound_manager(proxy, "HTTP1"),
+        ServiceProtocol::Http2 | ServiceProtocol::Grpc => inbound_manager(proxy, "HTTP2"),
     };
-    let mut manager = connection_manager(proxy, INBOUND, codec, &hosts);
-    let mut chain = json!({});
+    let mut chain = json!({"filters": [filter]});
     if let Some(files) = &proxy.tls {
         let alpn = alpn(inbound.protocol);
-        chain["transport_socket"] = if mutual(proxy) {
-            // Set the identity from the caller's certificate, and drop any identity that the caller
-            // sent.
-            manager["forward_client_cert_details"] = json!("SANITIZE_SET");
-            manager["set_current_client_cert_details"] = json!({"uri": true});
-            tls::downstream(files, &inbound.callers, alpn)
-        } else {
-            tls::downstream_without_client_certificates(files, alpn)
+        chain["transport_socket"] = match mutual(proxy) {
+            true => tls::downstream(files, &inbound.callers, alpn),
+            false => tls::downstream_without_client_certificates(files, alpn),
         };
     }
-    chain["filters"] = json!([network_filter(manager)]);
     listener(INBOUND, inbound.listen, &chain)
+}
+
+fn inbound_manager(proxy: &Proxy, codec: &str) -> Value {
+    let hosts = json!([virtual_host(proxy, INBOUND, APPLICATION, &["*".to_owned()])]);
+    let mut manager = connection_manager(proxy, INBOUND, codec, &hosts);
+    if proxy.tls.is_some() && mutual(proxy) {
+        // Set the identity from the caller's certificate, and drop any identity that the caller sent.
+        manager["forward_client_cert_details"] = json!("SANITIZE_SET");
+        manager["set_current_client_cert_details"] = json!({"uri": true});
+    }
+    network_filter(manager)
 }
 
 fn mutual(proxy: &Proxy) -> bool {
     proxy.settings.mtls == Mtls::Strict
 }
 
-fn outbound_listener(proxy: &Proxy) -> Value {
-    let hosts: Vec<Value> = proxy
-        .routes
+fn outbound_listener(proxy: &Proxy, address: SocketAddrV4, routes: &[&Route]) -> Value {
+    let hosts: Vec<Value> = routes
         .iter()
         .map(|route| {
             let authority = &route.authority;
@@ -177,10 +190,10 @@ fn outbound_listener(proxy: &Proxy) -> Value {
             )
         })
         .collect();
-    // One port for all calls of the application: the first bytes show the protocol.
+    // One port for all HTTP calls of the application: the first bytes show the protocol.
     let manager = connection_manager(proxy, OUTBOUND, "AUTO", &json!(hosts));
     let chain = json!({"filters": [network_filter(manager)]});
-    listener(OUTBOUND, proxy.outbound, &chain)
+    listener(OUTBOUND, address, &chain)
 }
 
 fn listener(name: &str, address: SocketAddrV4, chain: &Value) -> Value {
@@ -256,11 +269,9 @@ pub(super) fn cluster(
 ) -> Value {
     let endpoint = |at: &SocketAddrV4| json!({"endpoint": {"address": socket_address(*at)}});
     let endpoints: Vec<Value> = addresses.iter().map(endpoint).collect();
-    let protocol_options = match protocol {
-        ServiceProtocol::Http => json!({"http_protocol_options": {}}),
-        ServiceProtocol::Http2 | ServiceProtocol::Grpc => {
-            json!({"http2_protocol_options": http2_options()})
-        }
+    let protocol_options = match protocol.has_streams() {
+        false => json!({"http_protocol_options": {}}),
+        true => json!({"http2_protocol_options": http2_options()}),
     };
     let mut cluster = json!({
         "name": name,
@@ -278,14 +289,16 @@ pub(super) fn cluster(
             "max_requests": UNREACHABLE,
             "max_retries": 0,
         }]},
-        "typed_extension_protocol_options": {
+    });
+    if protocol != ServiceProtocol::Tcp {
+        cluster["typed_extension_protocol_options"] = json!({
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 "explicit_http_config": protocol_options,
                 "common_http_protocol_options": {"idle_timeout": "0s"},
             }
-        },
-    });
+        });
+    }
     if let Some(tls) = tls {
         cluster["transport_socket"] = tls;
     }
@@ -305,9 +318,9 @@ fn socket_address(address: SocketAddrV4) -> Value {
 }
 
 pub(crate) fn alpn(protocol: ServiceProtocol) -> &'static str {
-    match protocol {
-        ServiceProtocol::Http => "http/1.1",
-        ServiceProtocol::Http2 | ServiceProtocol::Grpc => "h2",
+    match protocol.has_streams() {
+        false => "http/1.1",
+        true => "h2",
     }
 }
 
@@ -337,10 +350,10 @@ pub(super) mod tests {
         Proxy {
             name: "shop-0/front".to_owned(),
             admin: "/tmp/front.sock".into(),
-            outbound: at(2, 15001),
             routes: vec![Route {
                 authority: "back.shop-0".to_owned(),
                 protocol: ServiceProtocol::Grpc,
+                listen: at(2, 15001),
                 addresses: vec![at(3, 15006), at(4, 15006)],
                 identity: "spiffe://tare.local/ns/shop-0/sa/back".to_owned(),
             }],
@@ -427,6 +440,52 @@ pub(super) mod tests {
     fn without_mtls_the_configuration_has_no_tls() {
         let text = bootstrap(&proxy(false)).to_string();
         assert!(!text.contains("transport_socket") && !text.contains("forward_client_cert"));
+    }
+
+    #[test]
+    fn tcp_services_have_tcp_proxies_and_listeners_of_their_own() {
+        let mut p = proxy(true);
+        let http = bootstrap(&p);
+        let mut tcp = p.routes[0].clone();
+        tcp.authority = "store.shop-0".to_owned();
+        tcp.protocol = ServiceProtocol::Tcp;
+        tcp.listen.set_port(15101);
+        p.routes.push(tcp);
+        p.inbound.as_mut().unwrap().protocol = ServiceProtocol::Tcp;
+        let b = bootstrap(&p);
+        let listeners = at(&b, "/static_resources/listeners").as_array().unwrap();
+        let names: Vec<_> = listeners.iter().map(|l| &l["name"]).collect();
+        assert_eq!(names, ["inbound", "outbound", "outbound.store.shop-0"]);
+        for (place, prefix, cluster) in [
+            (0, "inbound", "application"),
+            (2, "outbound.store.shop-0", "store.shop-0"),
+        ] {
+            let filters = at(&listeners[place], "/filter_chains/0/filters");
+            assert_eq!(filters.as_array().unwrap().len(), 1);
+            assert_eq!(filters[0]["name"], "envoy.filters.network.tcp_proxy");
+            let proxy = &filters[0]["typed_config"];
+            assert_eq!(
+                (&proxy["stat_prefix"], &proxy["cluster"]),
+                (&json!(prefix), &json!(cluster))
+            );
+            assert_eq!(proxy["idle_timeout"], "0s");
+        }
+        let port = at(&listeners[2], "/address/socket_address/port_value");
+        assert_eq!(port, 15101);
+        // The listener for HTTP has the other service only, and both sides have the same TLS.
+        let manager = at(&listeners[1], "/filter_chains/0/filters/0/typed_config");
+        let hosts = at(manager, "/route_config/virtual_hosts")
+            .as_array()
+            .unwrap();
+        assert_eq!(hosts.len(), 1);
+        let socket = "/static_resources/listeners/0/filter_chains/0/transport_socket";
+        assert_eq!(at(&b, socket), at(&http, socket));
+        let clusters = at(&b, "/static_resources/clusters").as_array().unwrap();
+        let options = |i: usize| clusters[i].get("typed_extension_protocol_options");
+        assert_eq!((options(0), options(2)), (None, None));
+        assert!(options(1).is_some());
+        let san = "/transport_socket/typed_config/common_tls_context/validation_context/match_typed_subject_alt_names";
+        assert_eq!(at(&clusters[2], san), at(&clusters[1], san));
     }
 
     #[test]

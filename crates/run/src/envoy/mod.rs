@@ -6,5 +6,6 @@ pub(crate) mod feature;
 mod helper;
 pub mod install;
 mod search;
+pub(crate) mod tcp;
 pub(crate) mod tls;
 mod wheel;

@@ -160,6 +160,7 @@ impl Cluster {
             dir: dir.to_owned(),
             generator_node: self.reserved.as_ref().map(|(_, node)| node.clone()),
             targets: BTreeMap::new(),
+            tcp_request_bytes: None,
             watched: Vec::new(),
             pods: Vec::new(),
             counters: BTreeMap::new(),

@@ -1,5 +1,6 @@
 //! Starts the pods of a trial.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::SocketAddrV4;
@@ -30,6 +31,7 @@ use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
 use crate::envoy::admin;
 use crate::envoy::config::{self, Inbound, Proxy};
+use crate::instances;
 use crate::lines::Lines;
 
 /// Time limit for a part to become ready.
@@ -46,8 +48,10 @@ pub(super) async fn deploy(
     trial: &TrialSpec,
     dir: &Path,
 ) -> Result<LocalDeployment, EnvironmentError> {
+    let workload = plan.workload_of(&trial.load);
     let (at, network) = local.free_network()?;
-    let topology = topology(&network, plan.workload_of(&trial.load))?;
+    let topology = topology(&network, workload)?;
+    let targets = topology.targets(Sides::of(&trial.mesh));
     for folder in [layout::LOGS, layout::CONFIG] {
         fs::create_dir_all(dir.join(folder))
             .map_err(EnvironmentError::io("create the folders of the trial"))?;
@@ -60,7 +64,6 @@ pub(super) async fn deploy(
             "create a directory for keys and sockets",
         ))?;
     let mut deployment = LocalDeployment {
-        targets: topology.targets(Sides::of(&trial.mesh)),
         mesh: trial.mesh.clone(),
         watched: Vec::new(),
         processes: Vec::new(),
@@ -68,6 +71,8 @@ pub(super) async fn deploy(
         admins: Vec::new(),
         leaves: Vec::new(),
         before: Vec::new(),
+        tcp_request_bytes: instances::tcp_request_bytes(workload, &targets),
+        targets,
         features: FeatureChecks::new(plan, &trial.mesh, network.second()),
         _network: network,
         config: dir.join(layout::CONFIG),
@@ -261,7 +266,6 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Pat
     Proxy {
         name: pod.name.clone(),
         admin,
-        outbound: pod.outbound(),
         routes: topology.routes(pod, sides),
         inbound: service.map(|service| Inbound {
             listen: pod.inbound(),
@@ -276,24 +280,28 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Pat
     }
 }
 
-/// Finds problems that would prevent every deployment of the plan.
-pub(super) fn check(local: &Local, plan: &Plan) -> Result<(), EnvironmentError> {
+/// Finds problems that would prevent every deployment of the plan. Returns the outbound ports for TCP
+/// services.
+pub(super) fn check(local: &Local, plan: &Plan) -> Result<BTreeSet<u16>, EnvironmentError> {
     let mut pods = 0;
+    let mut ports = BTreeSet::new();
     for workload in plan.workloads() {
-        pods = pods.max(topology(&local.networks[0], workload)?.pods.len());
+        let topology = topology(&local.networks[0], workload)?;
+        pods = pods.max(topology.pods.len());
+        ports.extend(topology.tcp_outbound().map(|a| a.port()));
     }
     let trials = tare_model::trial::order(plan).len();
     if plan.meshes.iter().any(has_sidecars) {
         admin_socket(&local.scratch.path().join(trials.to_string()), pods)?;
     }
-    Ok(())
+    Ok(ports)
 }
 
 fn topology(network: &Network, workload: &Workload) -> Result<Topology, EnvironmentError> {
     Topology::new(workload, network.second()).ok_or_else(|| {
         let instances = workload.instances;
         EnvironmentError::missing(
-            format!("{instances} instances need more pods than a loopback network has addresses"),
+            format!("{instances} instances need more pods than a loopback network has addresses, or call more TCP services than a pod has ports"),
             "plan fewer instances",
         )
     })

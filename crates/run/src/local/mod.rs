@@ -5,6 +5,7 @@
 //! front, the front's sidecar, the next service's sidecar, the service.
 
 mod calls;
+mod carried;
 mod child;
 mod deploy;
 pub(crate) mod die;
@@ -37,7 +38,7 @@ use tokio::task::JoinSet;
 use crate::environment::{
     Deployed, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
 };
-use crate::envoy::admin::{self, Requests};
+use crate::envoy::admin::{self, Carried};
 use crate::envoy::install::{self, Envoy};
 use crate::fingerprint;
 use crate::now::{event, not_removed};
@@ -133,8 +134,13 @@ impl Local {
     }
 
     /// Checks before the first trial that the ports of pods are free.
-    async fn ports_are_free(&self, sidecars: bool) -> Result<(), EnvironmentError> {
-        let all = [APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT];
+    async fn ports_are_free(
+        &self,
+        sidecars: bool,
+        tcp: BTreeSet<u16>,
+    ) -> Result<(), EnvironmentError> {
+        let mut all = vec![APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT];
+        all.extend(tcp);
         let needed = if sidecars { &all[..] } else { &all[..1] };
         let deadline = tokio::time::Instant::now() + PORTS_FREE_WITHIN;
         let (port, error) = loop {
@@ -168,6 +174,8 @@ pub struct LocalDeployment {
     _network: Arc<Network>,
     mesh: Mesh,
     targets: BTreeMap<(String, String), Upstream>,
+    /// A lower bound of the size of the load's requests to TCP services, in bytes; `None` if it calls none.
+    tcp_request_bytes: Option<u64>,
     watched: Vec<WatchedProcess>,
     processes: Vec<Process>,
     workers: JoinSet<()>,
@@ -176,7 +184,7 @@ pub struct LocalDeployment {
     /// Certificates of the pods, when TLS is on.
     leaves: Vec<Leaf>,
     /// The counters of the sidecars before the load, in the order of `admins`.
-    before: Vec<Requests>,
+    before: Vec<Carried>,
     /// The features that are proven to be on or off.
     features: FeatureChecks,
     /// Folder of configurations, saved with the trial.
@@ -239,9 +247,9 @@ impl Environment for Local {
         raise_file_limit();
         let mut fingerprint = fingerprint::of_this_machine();
         fingerprint.idle.clone_from(&self.settings.idle);
-        deploy::check(self, plan)?;
+        let tcp_ports = deploy::check(self, plan)?;
         let sidecars = plan.meshes.iter().any(deploy::has_sidecars);
-        self.ports_are_free(sidecars).await?;
+        self.ports_are_free(sidecars, tcp_ports).await?;
         if sidecars {
             let meshes = plan.meshes.iter().filter(|m| deploy::has_sidecars(m));
             let wanted: BTreeSet<_> = meshes.map(|m| m.settings.envoy.clone()).collect();

@@ -161,7 +161,7 @@ where
     let io = TokioIo::new(stream);
     let body = Empty::<Bytes>::new();
     let response = match protocol {
-        ServiceProtocol::Http => {
+        ServiceProtocol::Http | ServiceProtocol::Tcp => {
             let request = Request::get(path).header("host", authority);
             let request = with(request, headers).body(body);
             let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;

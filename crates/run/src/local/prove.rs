@@ -2,7 +2,7 @@
 //! call, and that `bare` has no proxy. Each negative check has a positive counterpart, so that a
 //! broken part does not pass as a proof.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::ErrorKind;
 
@@ -12,13 +12,13 @@ use tare_model::trial::Proof;
 use tokio::net::TcpStream;
 
 use super::LocalDeployment;
-use super::deploy::has_sidecars;
+use super::carried;
 use super::echo::{self, ECHO_PATH, Edge, Received};
 use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
 use super::topology::{Pod, PodService, Sides, Topology};
 use crate::environment::{EnvironmentError, proof};
-use crate::envoy::admin::{self, Requests};
+use crate::envoy::admin;
 use crate::envoy::config::{self, INBOUND, OUTBOUND, VIA_HEADER};
 
 /// Maximum number of failures that a proof lists.
@@ -32,20 +32,31 @@ pub(super) async fn before(
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let topology = &deployment.topology;
     let sides = Sides::of(&deployment.mesh);
+    let before = carried::read(deployment).await;
     let threads = deployment.mesh.settings.concurrency;
     let received = echo::all(topology, sides, threads).await;
     let Some(placement) = sides.0 else {
         return Ok(vec![no_proxy(topology, &received)]);
     };
+    // A TCP proxy adds no header to a request.
+    let to_tcp = |edge: &Edge| topology.pods[edge.to].is_tcp();
+    let (tcp, received): (Vec<_>, Vec<_>) = received.into_iter().partition(to_tcp);
     let mut proofs = vec![sidecars_ready(deployment, version).await];
-    proofs.push(through_sidecars(topology, placement, &received));
+    if !received.is_empty() {
+        proofs.push(through_sidecars(topology, placement, &received));
+    }
+    if !tcp.is_empty() {
+        proofs.push(carried::tcp_calls(deployment, &tcp, &before).await);
+    }
     if !placement.is_both() {
         proofs.push(listeners(topology, sides).await);
     }
     match deployment.mesh.settings.mtls {
         Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, sides, &received).await),
         Mtls::Strict => {
-            proofs.push(identities(topology, &received));
+            if !received.is_empty() {
+                proofs.push(identities(topology, &received));
+            }
             proofs.extend(strict(deployment, authority).await?);
         }
         Mtls::Server => proofs.extend(server_certificates(deployment).await?),
@@ -57,103 +68,17 @@ pub(super) async fn before(
         ..
     } = deployment;
     proofs.extend(features.before(topology, admins).await);
-    deployment.before = counters(deployment)
-        .await
-        .into_iter()
-        .map(Result::unwrap_or_default)
-        .collect();
+    deployment.before = carried::read(deployment).await;
     Ok(proofs)
 }
 
-/// Proves that the sidecars counted at least the requests that the generator sent.
+/// Proves that the sidecars carried the load, and that the features are on or off.
 pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<Proof> {
-    if !has_sidecars(&deployment.mesh) {
-        return Vec::new();
+    let mut proofs = carried::load(deployment, load_sent).await;
+    if !proofs.is_empty() {
+        proofs.extend(deployment.features.after(&deployment.admins).await);
     }
-    let pods = &deployment.topology.pods;
-    let sides = Sides::of(&deployment.mesh);
-    let now = counters(deployment).await;
-    let mut alive = Vec::new();
-    let mut grown = vec![Requests::default(); pods.len()];
-    for (place, ((i, _), counted)) in deployment.admins.iter().zip(now).enumerate() {
-        let (i, pod) = (*i, &pods[*i]);
-        let before = deployment.before.get(place).copied().unwrap_or_default();
-        let check = match counted {
-            // A counter that decreased belongs to a new process.
-            Ok(now) if now.inbound >= before.inbound && now.outbound >= before.outbound => {
-                grown[i] = Requests {
-                    inbound: now.inbound - before.inbound,
-                    outbound: now.outbound - before.outbound,
-                };
-                Ok(None)
-            }
-            Ok(_) => Err("its counters decreased".to_owned()),
-            Err(error) => Err(error.to_string()),
-        };
-        alive.push((pod.name.as_str(), check));
-    }
-    let generator = grown.first().map_or(0, |g| g.outbound);
-    let fronts: u64 = pods[0].calls.iter().map(|&i| grown[i].inbound).sum();
-    let sent: u64 = grown.iter().map(|g| g.outbound).sum();
-    let received: u64 = grown.iter().map(|g| g.inbound).sum();
-    let hops = format!("on all hops {sent} left a sidecar and {received} reached one");
-    let mut proofs = vec![all_pass("no sidecar was restarted", alive)];
-    if sides.outbound() {
-        proofs.push(proof(
-            "the generator's sidecar carried the load",
-            generator >= load_sent,
-            format!("{generator} requests, {load_sent} sent; {hops}"),
-        ));
-    }
-    proofs.extend(balanced(deployment, sides, &grown));
-    if sides.inbound(&pods[0]) {
-        proofs.push(proof(
-            "the sidecars of the called services carried the load",
-            fronts >= load_sent,
-            format!("{fronts} requests, {load_sent} sent; {hops}"),
-        ));
-    }
-    proofs.extend(deployment.features.after(&deployment.admins).await);
     proofs
-}
-
-/// Proves that each replica got requests, if the requests were [`echo::enough`]. Without a proxy at the
-/// caller a connection stays with its replica, and some replicas may rightly get none.
-fn balanced(deployment: &LocalDeployment, sides: Sides, grown: &[Requests]) -> Option<Proof> {
-    let topology = &deployment.topology;
-    if !sides.outbound() {
-        return None;
-    }
-    let mut inbound: BTreeMap<&str, Vec<(&Pod, u64)>> = BTreeMap::new();
-    for (pod, grown) in topology.pods.iter().zip(grown) {
-        let replica = pod.service.as_ref().and_then(|s| s.replica);
-        if replica.is_some() && pod.has_inbound(sides) {
-            let replicas = inbound.entry(&pod.identity).or_default();
-            replicas.push((pod, grown.inbound));
-        }
-    }
-    let must_reach_all = |replicas: &&Vec<(&Pod, u64)>| {
-        let callers = replicas[0].0.callers.len() as u32;
-        let threads = callers * deployment.mesh.settings.concurrency.max(1);
-        let requests: u64 = replicas.iter().map(|(_, n)| n).sum();
-        requests >= echo::enough(threads, replicas.len())
-    };
-    let judged = inbound.values().filter(must_reach_all).flatten();
-    let mut checks = judged
-        .map(|(pod, n)| match n {
-            0 => (&pod.name, Err("no request".to_owned())),
-            n => (&pod.name, Ok(Some(format!("{}: {n} requests", pod.name)))),
-        })
-        .peekable();
-    checks.peek()?;
-    Some(all_pass(
-        "every replica of a called service got requests",
-        checks,
-    ))
-}
-
-async fn counters(deployment: &LocalDeployment) -> Vec<Result<Requests, ProbeError>> {
-    join_all(deployment.admins.iter().map(|(_, s)| admin::requests(s))).await
 }
 
 async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
@@ -174,7 +99,7 @@ async fn sidecars_ready(deployment: &LocalDeployment, version: &str) -> Proof {
     all_pass(&claim, pods.zip(checks))
 }
 
-/// Checks each edge by what its server received.
+/// Checks each edge by what its server received. Edges to TCP services may be left out.
 fn judge_edges(
     topology: &Topology,
     edges: &[Edge],
@@ -183,14 +108,28 @@ fn judge_edges(
 ) -> Proof {
     let checks = edges.iter().map(|edge| {
         let (from, to) = (&topology.pods[edge.from], &topology.pods[edge.to]);
-        let check = match &edge.received {
-            Err(error) => Err(error.to_string()),
-            Ok(received) if !received.is_of(to) => Err(format!("arrived at {}", received.pod())),
-            Ok(received) => wrong(from, to, received).map_or(Ok(None), Err),
-        };
+        let check = wrong_arrival(to, edge, |received| wrong(from, to, received));
         (format!("{} to {}", from.name, to.name), check)
     });
-    all_pass(claim, checks)
+    let left_out = topology.pods.iter().any(Pod::is_tcp)
+        && !edges.iter().any(|edge| topology.pods[edge.to].is_tcp());
+    match left_out {
+        true => all_pass(&format!("to HTTP services: {claim}"), checks),
+        false => all_pass(claim, checks),
+    }
+}
+
+/// Checks that a call arrived at its pod, without what is `wrong` with the received request.
+pub(super) fn wrong_arrival(
+    to: &Pod,
+    edge: &Edge,
+    wrong: impl Fn(&Received) -> Option<String>,
+) -> Check {
+    match &edge.received {
+        Err(error) => Err(error.to_string()),
+        Ok(received) if !received.is_of(to) => Err(format!("arrived at {}", received.pod())),
+        Ok(received) => wrong(received).map_or(Ok(None), Err),
+    }
 }
 
 fn through_sidecars(topology: &Topology, placement: Placement, edges: &[Edge]) -> Proof {
@@ -230,10 +169,15 @@ fn through_sidecars(topology: &Topology, placement: Placement, edges: &[Edge]) -
 async fn listeners(topology: &Topology, sides: Sides) -> Proof {
     let claim = "a proxy listens on the planned side of each pod, and none on another";
     let ports = topology.pods.iter().flat_map(|pod| {
-        [
-            (pod, INBOUND, pod.inbound(), pod.has_inbound(sides)),
-            (pod, OUTBOUND, pod.outbound(), pod.has_outbound(sides)),
-        ]
+        let planned = topology.routes(pod, sides);
+        let outbound = topology.calls(pod).map(|call| call.outbound);
+        let outbound: BTreeSet<_> = outbound.chain([pod.outbound()]).collect();
+        let outbound = outbound.into_iter().map(move |address| {
+            let is_planned = planned.iter().any(|route| route.listen == address);
+            (pod, OUTBOUND, address, is_planned)
+        });
+        let inbound = (pod, INBOUND, pod.inbound(), pod.has_inbound(sides));
+        [inbound].into_iter().chain(outbound)
     });
     let checks = ports.map(async |(pod, side, address, expected)| {
         let found = TcpStream::connect(address).await;
@@ -267,19 +211,22 @@ fn no_proxy(topology: &Topology, edges: &[Edge]) -> Proof {
 
 /// Proves that TLS is off: no call carries an identity, and inbound ports accept plain text.
 async fn plain(topology: &Topology, sides: Sides, edges: &[Edge]) -> Vec<Proof> {
-    let claim = "no call carries an identity, because TLS is off";
-    let none = judge_edges(topology, edges, claim, |_, _, received| {
-        received.headers.get(CLIENT_CERTIFICATE_HEADER).cloned()
-    });
+    let mut proofs = Vec::new();
+    if !edges.is_empty() {
+        let claim = "no call carries an identity, because TLS is off";
+        proofs.push(judge_edges(topology, edges, claim, |_, _, received| {
+            received.headers.get(CLIENT_CERTIFICATE_HEADER).cloned()
+        }));
+    }
     let inbound = topology
         .services()
         .filter(|(pod, _)| pod.has_inbound(sides));
     let clients: Vec<_> = inbound.map(|(pod, service)| (pod, service, None)).collect();
-    if clients.is_empty() {
-        return vec![none];
+    if !clients.is_empty() {
+        let claim = "an inbound port accepts plain text";
+        proofs.push(expect_answer(claim, attempts(clients).await));
     }
-    let claim = "an inbound port accepts plain text";
-    vec![none, expect_answer(claim, attempts(clients).await)]
+    proofs
 }
 
 /// Proves that only the expected identities are accepted.
@@ -393,10 +340,13 @@ fn expect_refusal(claim: &str, attempts: Vec<Attempt<'_>>) -> Proof {
 }
 
 /// The result of a check: an example of an expected finding, or the unexpected finding.
-type Check = Result<Option<String>, String>;
+pub(super) type Check = Result<Option<String>, String>;
 
 /// Proves that all checks pass. Each has a name, for messages.
-fn all_pass(claim: &str, checks: impl IntoIterator<Item = (impl Display, Check)>) -> Proof {
+pub(super) fn all_pass(
+    claim: &str,
+    checks: impl IntoIterator<Item = (impl Display, Check)>,
+) -> Proof {
     let (mut passed, mut example, mut failures) = (0, None, Vec::new());
     for (name, check) in checks {
         match check {

@@ -24,6 +24,11 @@ pub(super) const APPLICATION_PORT: u16 = 15080;
 pub(super) const INBOUND_PORT: u16 = 15006;
 /// The outbound port of a sidecar, for its own application.
 pub(super) const OUTBOUND_PORT: u16 = 15001;
+/// The first of the outbound ports of a sidecar for TCP: one for each called service, because the bytes
+/// of a connection do not name the service as the Host header does.
+const TCP_OUTBOUND_PORT: u16 = 15100;
+/// Maximum number of TCP services that a pod calls, so that their ports stay below 32768.
+const TCP_CALLS_MAX: usize = 17_000;
 /// Maximum number of pods in the network of a run; the last addresses are reserved.
 const PODS_MAX: u64 = 250 * 254;
 /// Name of the generator's pod.
@@ -60,6 +65,11 @@ pub(super) struct PodService {
 }
 
 impl PodService {
+    /// Whether proxies pass the bytes of its connections, and read no request.
+    pub(super) fn is_tcp(&self) -> bool {
+        self.protocol == ServiceProtocol::Tcp
+    }
+
     /// Host header or `:authority` of calls to it.
     pub(super) fn authority(&self) -> String {
         format!("{}.{}", self.service, self.instance)
@@ -101,6 +111,11 @@ impl Sides {
 }
 
 impl Pod {
+    /// Whether it has a TCP service.
+    pub(super) fn is_tcp(&self) -> bool {
+        self.service.as_ref().is_some_and(PodService::is_tcp)
+    }
+
     /// Whether it has a sidecar with an inbound side.
     pub(super) fn has_inbound(&self, sides: Sides) -> bool {
         let reached = match sides.0 {
@@ -145,6 +160,15 @@ impl Pod {
         SocketAddrV4::new(self.ip, OUTBOUND_PORT)
     }
 
+    /// Outbound address of its sidecar for the calls of a service, the one at this place among those that it
+    /// calls.
+    fn outbound_to(&self, place: usize, service: &PodService) -> SocketAddrV4 {
+        match service.is_tcp() {
+            true => SocketAddrV4::new(self.ip, TCP_OUTBOUND_PORT + place as u16),
+            false => self.outbound(),
+        }
+    }
+
     /// The name in a form that file names can contain.
     pub(super) fn file_name(&self) -> String {
         self.name.replace('/', "-")
@@ -166,7 +190,7 @@ impl Topology {
     }
 
     /// Lays out a workload in the network `127.second.0.0/16`; `None` when it has
-    /// more pods than the network has addresses.
+    /// more pods than the network has addresses, or calls more TCP services than a pod has ports.
     pub(super) fn new(workload: &Workload, second: u8) -> Option<Self> {
         let graph = &workload.graph;
         if workload.pods() >= PODS_MAX {
@@ -201,7 +225,10 @@ impl Topology {
         }
         let mut topology = Self { pods };
         topology.connect(workload);
-        Some(topology)
+        let has_ports = |pod: &Pod| {
+            pod.calls.len() <= TCP_CALLS_MAX || topology.calls(pod).all(|c| !c.service.is_tcp())
+        };
+        topology.pods.iter().all(has_ports).then_some(topology)
     }
 
     fn connect(&mut self, workload: &Workload) {
@@ -219,7 +246,7 @@ impl Topology {
                 let callees = called(graph, service).into_iter();
                 let callees: Vec<usize> = callees.flat_map(|c| replicas[c].clone()).collect();
                 for pod in from.clone() {
-                    if fronts.contains(&service.name) {
+                    if fronts.contains_key(&service.name) {
                         self.edge(0, pod);
                     }
                     callees.iter().for_each(|&callee| self.edge(pod, callee));
@@ -254,18 +281,17 @@ impl Topology {
         pod: &'a Pod,
         sides: Sides,
     ) -> impl Iterator<Item = (&'a PodService, Upstream)> {
-        self.called(pod).map(move |(service, replicas)| {
-            let entrances = replicas.iter().map(|r| r.entrance(sides, pod).to_string());
+        self.calls(pod).map(move |call| {
             let mut addresses: Vec<String> = match sides.outbound() {
-                true => vec![pod.outbound().to_string()],
-                false => entrances.collect(),
+                true => vec![call.outbound.to_string()],
+                false => call.entrances(sides).map(|a| a.to_string()).collect(),
             };
             let upstream = Upstream {
                 connect: addresses.remove(0),
                 further: addresses,
-                authority: service.authority(),
+                authority: call.service.authority(),
             };
-            (service, upstream)
+            (call.service, upstream)
         })
     }
 
@@ -274,22 +300,56 @@ impl Topology {
         if !sides.outbound() {
             return Vec::new();
         }
-        let called = self.called(pod).map(|(service, replicas)| Route {
-            authority: service.authority(),
-            protocol: service.protocol,
-            addresses: replicas.iter().map(|r| r.entrance(sides, pod)).collect(),
-            identity: replicas[0].identity.clone(),
+        let called = self.calls(pod).map(|call| Route {
+            authority: call.service.authority(),
+            protocol: call.service.protocol,
+            listen: call.outbound,
+            addresses: call.entrances(sides).collect(),
+            identity: call.replicas[0].identity.clone(),
         });
         called.collect()
     }
 
-    /// Returns the services that a pod calls, each with the pods of its replicas, at least one.
-    fn called<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = (&'a PodService, Vec<&'a Pod>)> {
+    /// Returns the services that a pod's application calls.
+    pub(super) fn calls<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = Call<'a>> {
         let is_same = |a: &usize, b: &usize| self.pods[*a].identity == self.pods[*b].identity;
-        pod.calls.chunk_by(is_same).filter_map(|replicas| {
+        let services = pod.calls.chunk_by(is_same).enumerate();
+        services.filter_map(|(place, replicas)| {
             let replicas: Vec<&Pod> = replicas.iter().map(|&i| &self.pods[i]).collect();
-            Some((replicas[0].service.as_ref()?, replicas))
+            let service = replicas[0].service.as_ref()?;
+            let outbound = pod.outbound_to(place, service);
+            Some(Call {
+                caller: pod,
+                service,
+                replicas,
+                outbound,
+            })
         })
+    }
+
+    /// Outbound addresses of sidecars for TCP services.
+    pub(super) fn tcp_outbound(&self) -> impl Iterator<Item = SocketAddrV4> {
+        let calls = self.pods.iter().flat_map(|pod| self.calls(pod));
+        calls.filter(|c| c.service.is_tcp()).map(|c| c.outbound)
+    }
+}
+
+/// The calls from a pod to a service.
+#[derive(Debug, Clone)]
+pub(super) struct Call<'a> {
+    caller: &'a Pod,
+    service: &'a PodService,
+    /// The pods of its replicas, at least one.
+    replicas: Vec<&'a Pod>,
+    /// Where the caller's sidecar listens for these calls.
+    pub outbound: SocketAddrV4,
+}
+
+impl Call<'_> {
+    /// Where these calls arrive.
+    fn entrances(&self, sides: Sides) -> impl Iterator<Item = SocketAddrV4> {
+        let replicas = self.replicas.iter();
+        replicas.map(move |r| r.entrance(sides, self.caller))
     }
 }
 

@@ -3,11 +3,13 @@
 
 mod container_ends;
 mod interrupted_runs;
+mod pods;
 mod proxy_config;
 mod rbac;
 mod replicas;
 mod server;
 mod steps;
+mod tcp;
 
 use std::collections::BTreeSet;
 use std::path::Path;

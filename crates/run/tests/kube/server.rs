@@ -14,9 +14,6 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tare_analysis::proxy_config::settings_of;
-use tare_model::load::LoadSpec;
-use tare_model::record::{LoadRecord, StreamChecksum};
 
 use crate::rbac::{Right, Roles};
 
@@ -56,6 +53,8 @@ pub(crate) struct World {
     pub(crate) watching: usize,
     /// Configuration of a generator's sidecar; `None` if the sidecar does not respond.
     pub(crate) proxy_config: Option<Value>,
+    /// Counters of every proxy, as Prometheus text.
+    pub(crate) metrics: String,
     /// The first log is cut off within the second occurrence of this text.
     pub(crate) log_cut_at: Option<String>,
     version: u64,
@@ -174,90 +173,6 @@ impl World {
             {"name": "tare", "containerID": "containerd://agent", "state": state}]});
     }
 
-    /// Ends a worker and returns its log.
-    fn log(&mut self, path: &str) -> Option<String> {
-        let pod = self.objects.get(path)?;
-        let metadata = &pod["metadata"];
-        let namespace = metadata["namespace"].as_str()?.to_owned();
-        let index = metadata["annotations"]["batch.kubernetes.io/job-completion-index"].as_str();
-        let is_agent = metadata["labels"]["tare.run/role"] == "agent";
-        let file = pod["spec"]["containers"][0]["args"][2].as_str()?;
-        let file = file.strip_prefix("/spec/")?;
-        let file = file.replace("$(INDEX)", index.unwrap_or(""));
-        let map = pod["spec"]["volumes"][0]["configMap"]["name"].as_str()?;
-        let map = format!("/api/v1/namespaces/{namespace}/configmaps/{map}");
-        let spec = self.objects[&map]["data"][&file].as_str()?;
-        let lines = match is_agent {
-            true => tare_fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05, 0.0),
-            false => {
-                let spec: LoadSpec = serde_json::from_str(spec).ok()?;
-                let lines = tare_fake::load_records(&spec, self.median_ns);
-                match spec.proxy_config.is_empty() {
-                    true => lines,
-                    false => self.with_proxy_config(lines, &spec),
-                }
-            }
-        };
-        let text = lines.join("\n") + "\n";
-        if let Some(word) = self.log_cut_at.take() {
-            let second = text.match_indices(&word).nth(1)?.0;
-            return Some(text[..second + word.len()].to_owned());
-        }
-        self.objects.get_mut(path)?["status"]["containerStatuses"][0]["state"] =
-            json!({"terminated": {"reason": "Completed", "exitCode": 0}});
-        Some(text)
-    }
-
-    /// Adds the records of the requested documents before the final record.
-    fn with_proxy_config(&self, mut lines: Vec<String>, spec: &LoadSpec) -> Vec<String> {
-        let last = lines.pop().unwrap();
-        for name in spec.proxy_config.keys() {
-            let record = match &self.proxy_config {
-                Some(document) => LoadRecord::ProxyConfig(settings_of(name, document)),
-                None => LoadRecord::ProxyConfigMissing {
-                    name: name.clone(),
-                    found: "connection refused".to_owned(),
-                },
-            };
-            lines.push(serde_json::to_string(&record).unwrap());
-        }
-        let mut checksum = StreamChecksum::default();
-        lines.iter().for_each(|line| checksum.line(line));
-        let mut last: Value = serde_json::from_str(&last).unwrap();
-        last["checksum"] = checksum.hex().into();
-        lines.push(last.to_string());
-        lines
-    }
-
-    /// Returns a kubelet's summary, in which every container has used its cores since 2020.
-    fn summary(&self, node: &str) -> Value {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap();
-        // The values are 1 s old.
-        let ns = now.as_nanos() as u64 - 1_000_000_000;
-        let time = tare_analysis::formats::rfc3339(ns);
-        let base_ns = 1_600_000_000_000_000_000;
-        let used = |cores: f64| ((ns - base_ns) as f64 * cores) as u64;
-        let on_node = self
-            .objects
-            .values()
-            .filter(|o| o["spec"]["nodeName"] == node);
-        let pods = on_node.map(|pod| {
-            let statuses = pod["status"]["containerStatuses"].as_array();
-            let containers = statuses.into_iter().flatten().map(|status| {
-                json!({"name": status["name"], "startTime": "2020-01-01T00:00:00Z",
-                    "cpu": {"time": time, "usageCoreNanoSeconds": used(self.cores)},
-                    "memory": {"time": time, "workingSetBytes": 100 << 20, "rssBytes": 80 << 20}})
-            });
-            json!({"podRef": {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]},
-                "containers": containers.collect::<Vec<_>>()})
-        });
-        json!({"pods": pods.collect::<Vec<_>>(),
-            "node": {"nodeName": node, "cpu": {"time": time, "usageCoreNanoSeconds": used(1.0)},
-                "memory": {"availableBytes": 1 << 30}}})
-    }
-
     /// Returns why a request is refused, and records the right that it uses.
     fn refusal(&mut self, parts: &Parts, path: &str, body: &[u8]) -> Option<String> {
         let mut right = Right::of(&parts.method, path)?;
@@ -288,7 +203,7 @@ impl World {
     }
 
     /// Creates and starts the pod of a template, as a controller, the scheduler and a kubelet do.
-    fn pod(&mut self, owner: &Value, index: u64) {
+    pub(crate) fn pod(&mut self, owner: &Value, index: u64) {
         let namespace = owner["metadata"]["namespace"].as_str().unwrap().to_owned();
         let template = &owner["spec"]["template"];
         self.version += 1;
@@ -330,48 +245,7 @@ impl World {
         self.put(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), pod);
     }
 
-    /// Evicts a pod as the Eviction API does: its status has the reason, and it is gone at once.
-    /// Its controller creates another.
-    pub(crate) fn evict(&mut self, path: &str) {
-        let mut pod = self.objects[path].clone();
-        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True",
-            "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}]);
-        self.deleted_pods.push(pod);
-        // The open watches now get a response, and the client opens new ones.
-        self.watching = 0;
-        self.delete(path);
-    }
-
-    /// Evicts a pod as a kubelet does whose node runs out of memory: the pod fails, and its object
-    /// stays. Its controller creates another.
-    pub(crate) fn evict_by_kubelet(&mut self, path: &str) {
-        let pod = self.objects.get_mut(path).unwrap();
-        let status = &mut pod["status"];
-        status["phase"] = "Failed".into();
-        status["reason"] = "Evicted".into();
-        status["message"] = "The node was low on resource: memory.".into();
-        for container in status["containerStatuses"].as_array_mut().unwrap() {
-            container["state"] = json!({"terminated": {"reason": "Error", "exitCode": 137}});
-        }
-        let owner = pod["owner"].clone();
-        self.pod(&owner, 0);
-    }
-
-    /// Ends a container as the kernel does at a memory limit; its kubelet starts it again.
-    pub(crate) fn kill_for_memory(&mut self, path: &str, container: &str) {
-        let pod = self.objects.get_mut(path).unwrap();
-        let mut all = pod["status"]["containerStatuses"]
-            .as_array_mut()
-            .unwrap()
-            .iter_mut();
-        let status = all.find(|c| c["name"] == container).unwrap();
-        status["lastState"] = json!({"terminated": {"reason": "OOMKilled", "exitCode": 137}});
-        status["containerID"] = "containerd://again".into();
-        status["restartCount"] = 1.into();
-    }
-
-    fn delete(&mut self, path: &str) -> bool {
+    pub(crate) fn delete(&mut self, path: &str) -> bool {
         let Some(object) = self.objects.remove(path) else {
             return false;
         };
@@ -546,6 +420,9 @@ impl World {
         }
         if path == "/version" {
             return reply(StatusCode::OK, &json!({"gitVersion": "v1.36.0-simulated"}));
+        }
+        if path.ends_with("/proxy/metrics") {
+            return Response::new(Full::new(Bytes::from(self.metrics.clone())));
         }
         if path.ends_with("/proxy/tare/ready") {
             return reply(StatusCode::OK, &json!({"ready": true}));

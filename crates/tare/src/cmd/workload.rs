@@ -156,7 +156,7 @@ fn describe(graph: &ServiceGraph, instance: &LocalInstance) -> io::Result<()> {
         let option = match service.map(|s| s.protocol) {
             None | Some(ServiceProtocol::Grpc) => continue,
             Some(ServiceProtocol::Http2) => "--http2-prior-knowledge ",
-            Some(ServiceProtocol::Http) => "",
+            Some(ServiceProtocol::Http | ServiceProtocol::Tcp) => "",
         };
         shown.push(&endpoint.name);
         writeln!(

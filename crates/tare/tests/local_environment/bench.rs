@@ -108,6 +108,27 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn new(mesh: Mesh, instances: u32) -> Self {
+        Self::of(plan(vec![mesh], instances)).await
+    }
+
+    /// The same with services whose protocol is `tcp`: all of them, or that named `only`.
+    pub(crate) async fn tcp(mesh: Mesh, instances: u32, only: Option<&str>) -> Self {
+        let mut plan = plan(vec![mesh], instances);
+        let text = serde_json::to_string(&plan.workload.graph).unwrap();
+        let text = text
+            .replace(r#""Get""#, r#""/get""#)
+            .replace("grpc", "http");
+        plan.workload.graph = serde_json::from_str(&text).unwrap();
+        for service in &mut plan.workload.graph.services {
+            if only.is_none_or(|only| only == service.name) {
+                service.protocol = tare_model::graph::ServiceProtocol::Tcp;
+            }
+        }
+        plan.workload.graph.validate().unwrap();
+        Self::of(plan).await
+    }
+
+    async fn of(plan: Plan) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut local = Local::new(LocalSettings {
             tare: PathBuf::from(env!("CARGO_BIN_EXE_tare")),
@@ -116,7 +137,6 @@ impl Bench {
             idle: None,
         })
         .unwrap();
-        let plan = plan(vec![mesh], instances);
         let fingerprint = local
             .prepare(&plan, &mut |line| eprintln!("{line}"))
             .await

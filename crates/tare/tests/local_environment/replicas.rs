@@ -16,8 +16,9 @@ use crate::bench::{Bench, all_hold, bare, claims, envoy, placed, send, strict};
 const REQUESTS: u32 = 5;
 const AT_ONCE: u64 = 4;
 
-/// `front`, and `http`, `grpc` and `last` with two replicas each; `grpc` calls `last`.
-async fn bench(mesh: Mesh) -> Bench {
+/// `front`, and `http`, `grpc` and `last` with two replicas each; `grpc` calls `last`. With `tcp` this is the
+/// protocol of all.
+async fn bench(mesh: Mesh, tcp: bool) -> Bench {
     let call = |service: &str, path: &str| json!({"service": service, "path": path});
     let mut bench = Bench::new(mesh, 1).await;
     let graph = json!({
@@ -33,7 +34,16 @@ async fn bench(mesh: Mesh) -> Bench {
         ],
         "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "front", "path": "/"}]}],
     });
-    bench.plan.workload.graph = serde_json::from_value(graph).unwrap();
+    let mut text = graph.to_string();
+    if tcp {
+        text = text.replace(r#""Get""#, r#""/get""#);
+        for protocol in ["http", "grpc"] {
+            let of = |protocol: &str| format!(r#""protocol":"{protocol}""#);
+            text = text.replace(&of(protocol), &of("tcp"));
+        }
+    }
+    bench.plan.workload.graph = serde_json::from_str(&text).unwrap();
+    bench.plan.workload.graph.validate().unwrap();
     bench
 }
 
@@ -57,8 +67,8 @@ async fn received(deployment: &LocalDeployment) -> [[u64; 2]; 3] {
 
 /// A trial with its proofs: the calls that each replica received, and the proofs in words. It ends when
 /// both replicas of `http` have received calls.
-async fn trial(mesh: Mesh) -> ([[u64; 2]; 3], u64, String) {
-    let mut bench = bench(mesh).await;
+async fn trial(mesh: Mesh, tcp: bool) -> ([[u64; 2]; 3], u64, String) {
+    let mut bench = bench(mesh, tcp).await;
     let mut deployment = bench.deploy().await;
     let before = bench.local.prove(&mut deployment, Phase::Before).await;
     let mut proofs = before.unwrap();
@@ -105,7 +115,7 @@ async fn the_sidecar_of_a_caller_sends_requests_to_every_replica_in_turn() {
         let threads = u64::from(mesh.settings.concurrency);
         let name = format!("{} {:?} {threads}", mesh.name, mesh.settings.placement);
         let counted = mesh.settings.placement.is_both();
-        let ([http, grpc, last], sent, text) = trial(mesh).await;
+        let ([http, grpc, last], sent, text) = trial(mesh, false).await;
         assert_eq!(http.iter().sum::<u64>(), AT_ONCE * sent, "{name}");
         // Each worker thread takes the replicas in turn.
         assert!(http[0].abs_diff(http[1]) <= threads, "{name}: {http:?}");
@@ -125,7 +135,7 @@ async fn the_sidecar_of_a_caller_sends_requests_to_every_replica_in_turn() {
 async fn without_a_proxy_at_the_caller_connections_are_spread_over_the_replicas() {
     for mesh in [bare(), placed(Placement::Server)] {
         let name = format!("{} {:?}", mesh.name, mesh.settings.placement);
-        let ([http, mut grpc, last], sent, text) = trial(mesh).await;
+        let ([http, mut grpc, last], sent, text) = trial(mesh, false).await;
         assert_eq!(http.iter().sum::<u64>(), AT_ONCE * sent, "{name}");
         assert!(!http.contains(&0), "{name}: {http:?}");
         grpc.sort_unstable();
@@ -136,10 +146,35 @@ async fn without_a_proxy_at_the_caller_connections_are_spread_over_the_replicas(
     }
 }
 
-/// The proof fails if requests that the sidecar of a caller would have sent to both replicas reach one.
+/// The sidecar of the caller chooses a replica for each connection; only `http` gets several at once.
+#[tokio::test]
+async fn connections_of_tcp_services_are_spread_over_the_replicas() {
+    for mesh in [envoy(), strict(), placed(Placement::Server)] {
+        let name = format!("{} {:?}", mesh.name, mesh.settings.placement);
+        let chooses = mesh.settings.placement.is_both();
+        let ([http, _, last], sent, text) = trial(mesh, true).await;
+        assert_eq!(http.iter().sum::<u64>(), AT_ONCE * sent, "{name}");
+        assert!(!http.contains(&0), "{name}: {http:?}");
+        assert_eq!(last.iter().sum::<u64>(), sent, "{name}");
+        let claim = "and no HTTP proxy is in its path: 9 of 9";
+        assert!(text.contains(claim), "{name}: {text}");
+        let claim = "every replica of a called TCP service got connections: 2 of 2";
+        assert_eq!(text.contains(claim), chooses, "{name}: {text}");
+        assert!(!text.contains("got requests"), "{name}: {text}");
+    }
+}
+
+/// The proof fails if requests, or connections, that the sidecar of a caller would have sent to both replicas
+/// reach one.
 #[tokio::test]
 async fn a_replica_without_requests_is_found() {
-    let mut bench = bench(envoy()).await;
+    for (tcp, found) in [(false, "no request"), (true, "no connection")] {
+        find_idle_replica(tcp, found).await;
+    }
+}
+
+async fn find_idle_replica(tcp: bool, found: &str) {
+    let mut bench = bench(envoy(), tcp).await;
     let mut deployment = bench.deploy().await;
     let before = bench.local.prove(&mut deployment, Phase::Before).await;
     all_hold(&before.unwrap());
@@ -161,7 +196,7 @@ async fn a_replica_without_requests_is_found() {
         .collect();
     assert_eq!(broken.len(), 1, "{after:?}");
     assert!(
-        broken[0].contains("shop-0/http.1: no request"),
+        broken[0].contains(&format!("shop-0/http.1: {found}")),
         "{broken:?}"
     );
     bench.local.teardown(deployment).await;

@@ -55,7 +55,7 @@ pub(crate) async fn accept_node(
         async move {
             let stopped = stop.changed();
             match protocol {
-                ServiceProtocol::Http | ServiceProtocol::Http2 => {
+                ServiceProtocol::Http | ServiceProtocol::Tcp | ServiceProtocol::Http2 => {
                     let service = service_fn(move |request| http::answer(node.clone(), request));
                     serve(stream, service, stopped).await;
                 }

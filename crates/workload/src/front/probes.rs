@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
+use tare_model::graph::ServiceProtocol;
 use tonic::Status;
 
 use crate::node::Node;
@@ -20,7 +22,8 @@ use crate::protocol::{Failure, Upstream};
 pub(super) const READY: &str = "/tare/ready";
 /// Returns the request as received, as JSON. `?via=emoji` forwards the request to that
 /// upstream, `?via=reviews,ratings` to an upstream of that upstream, and `?via=emoji.1` to one replica,
-/// if the specification has the addresses of the replicas.
+/// if the specification has the addresses of the replicas. A TCP service then closes the connection, so that
+/// the next echo takes another, for which a proxy on the way may choose another replica.
 pub(super) const HTTP_ECHO: &str = "/tare/echo";
 /// The standard health service, which corresponds to [`READY`].
 pub(super) const HEALTH: &str = "grpc.health.v1.Health";
@@ -140,7 +143,13 @@ pub(super) async fn http_echo(node: &Node, request: &Request<Incoming>) -> Reply
     let query = request.uri().query().unwrap_or("");
     let via = http::query_value(query, "via").unwrap_or_default();
     let body = echo(node, ReceivedRequest::new(node, request), &via).await;
-    http::answered(body.map(|body| http::reply(StatusCode::OK, "application/json", body)))
+    let mut reply =
+        http::answered(body.map(|body| http::reply(StatusCode::OK, "application/json", body)));
+    if node.protocol == ServiceProtocol::Tcp {
+        let close = HeaderValue::from_static("close");
+        reply.headers_mut().insert(CONNECTION, close);
+    }
+    reply
 }
 
 pub(super) async fn grpc_echo(

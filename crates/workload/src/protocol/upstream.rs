@@ -87,14 +87,14 @@ impl Upstream {
             addresses: addresses.into(),
         };
         let mut builder = Client::builder(TokioExecutor::new());
-        if service.protocol != ServiceProtocol::Http {
+        if service.protocol.has_streams() {
             builder
                 .http2_only(true)
                 .http2_initial_stream_window_size(WINDOW_BYTES)
                 .http2_initial_connection_window_size(WINDOW_BYTES);
         }
         Ok(match service.protocol {
-            ServiceProtocol::Http | ServiceProtocol::Http2 => {
+            ServiceProtocol::Http | ServiceProtocol::Tcp | ServiceProtocol::Http2 => {
                 let client = builder.build(connector);
                 Self::Http(Arc::new(Called {
                     link,

@@ -8,7 +8,7 @@ use tare_model::graph::builtin;
 use tare_model::worker::{Upstream, WorkloadSpec};
 use tare_workload::{Server, WorkloadError};
 
-use crate::client::{BOUND, address, counted, get, graph, request, start};
+use crate::client::{BOUND, address, counted, get, graph, raw, request, start};
 
 fn spec(service: &str) -> WorkloadSpec {
     WorkloadSpec {
@@ -82,6 +82,20 @@ async fn the_echo_is_forwarded_to_upstreams_with_their_authority() {
         unknown.text()
     );
     assert!(emoji.tally().served.is_empty());
+}
+
+/// A proxy that passes bytes chooses a replica for each connection, so each echo must take a new one.
+#[tokio::test]
+async fn the_echo_of_a_tcp_service_closes_its_connection() {
+    let shop = graph(json!([
+        {"name": "back", "protocol": "tcp", "endpoints": [{"path": "/"}]},
+    ]));
+    let instance = start(&shop, 1).await;
+    let request = b"GET /tare/echo HTTP/1.1\r\nHost: test\r\n\r\n";
+    let answer = raw(address(&instance, "back"), request).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains(r#""service":"back""#), "{answer}");
 }
 
 #[tokio::test]

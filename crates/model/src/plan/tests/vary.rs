@@ -119,6 +119,9 @@ fn every_factor_changes_what_it_names() {
     let grpc = second(&of("chain-2", "protocol: [http, grpc]"));
     assert_eq!(grpc.protocols(), [ServiceProtocol::Grpc]);
     assert_eq!(grpc.graph.validate(), Ok(()));
+    let tcp = second(&of("chain-2", "protocol: [grpc, tcp]"));
+    assert_eq!(tcp.protocols(), [ServiceProtocol::Tcp]);
+    assert_eq!(tcp.graph.validate(), Ok(()));
     let http2 = second(&of("chain-2", "protocol: [grpc, http2]"));
     assert_eq!(http2.protocols(), [ServiceProtocol::Http2]);
     assert_eq!(http2.graph.validate(), Ok(()));
@@ -153,6 +156,78 @@ fn settings_of_meshes_are_combined_with_every_load() {
     // The baseline follows its anchor.
     let text = "workload: echo\nmeshes: envoy\nload: {connections: 8}\nvary: {mesh: {concurrency: [2, 1]}}";
     assert_eq!(good(text, &[]).baseline, "envoy[concurrency=2]");
+}
+
+#[test]
+fn what_needs_http_is_refused_with_tcp() {
+    let plan = |meshes: &str| {
+        let text = format!(
+            "workload: chain-2\nmeshes: {meshes}\nload: {{connections: 4}}\nvary: {{protocol: [http, tcp]}}"
+        );
+        with(&text, &[]).map_err(|e| e.to_string())
+    };
+    let all = "[bare, envoy/mtls, envoy/entry, features/mtls, features/tls, features/nothing, \
+               features/workers-2, features/circuit-breaking]";
+    plan(all).unwrap();
+    for (meshes, expected) in [
+        (
+            "[bare, {name: logged, mesh: envoy, settings: {access_log: true}}]",
+            "`logged` has an access log of requests, but `s1` is a service with `protocol: tcp`",
+        ),
+        (
+            "[envoy, features/rbac-10-last]",
+            "`features/rbac-10-last` has a feature that needs HTTP",
+        ),
+        (
+            "[envoy, features/access-log-text]",
+            "a feature that needs HTTP",
+        ),
+    ] {
+        let found = plan(meshes).unwrap_err();
+        assert!(found.contains(expected), "{found}");
+        assert!(found.contains("plan.yaml:2:"), "{found}");
+    }
+    // Levels that are added later are checked as well.
+    let text = "workload: chain-2\nmeshes: [envoy, features/jwt]\nload: {connections: 4}\n\
+                vary: {protocol: [http, http2]}";
+    let error = crate::plan::extend(&good(text, &[]), "protocol=tcp").unwrap_err();
+    let found = error.to_string();
+    assert!(
+        found.contains("`features/jwt` has a feature that needs HTTP"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_mesh_on_a_cluster_needs_counters_of_bytes_for_tcp() {
+    let plan = |proof: &str| {
+        let text = format!(
+            "environment: kubernetes\nworkload: chain-2\nload: {{connections: 4}}\n\
+             vary: {{protocol: [http, tcp]}}\nmeshes:\n  - bare\n  - {{name: ours, mesh: installed, \
+             kubernetes: {{proof: {{port: 9901, path: /metrics, counters: [requests]{proof}}}}}}}\n"
+        );
+        with(&text, &[]).map_err(|e| e.to_string())
+    };
+    let found = plan("").unwrap_err();
+    assert!(
+        found.contains("`ours` has no `proof.tcp_counters`"),
+        "{found}"
+    );
+    plan(", tcp_counters: [bytes]").unwrap();
+    plan(", of_node_proxies: true").unwrap();
+    let shipped = "environment: kubernetes\nworkload: chain-2\nload: {connections: 4}\n\
+                   vary: {protocol: [http, tcp]}\nmeshes: [bare, istio/minimal, istio/ambient, linkerd]";
+    let plan = good(shipped, &[]);
+    let join = |i: usize| {
+        &plan.meshes[i]
+            .kubernetes
+            .as_ref()
+            .unwrap()
+            .join
+            .tcp_annotations
+    };
+    assert_eq!(join(3)["config.linkerd.io/opaque-ports"], "8080");
+    assert!(join(1).is_empty());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::super::loads::{self, PlacedLoad};
 use super::super::resolve::{check_size, checked_loads};
 use super::super::resolved::{Load, Plan, Workload};
 use super::super::sweep::{Design, FactorKind, Level, Levels, Sweep};
+use super::super::tcp;
 use super::setting::Setting;
 use super::{Varied, VaryFile, check_once, factors};
 use crate::source::{Location, Node, Problems, Setter, Spanned, Value, apply_set};
@@ -51,6 +52,7 @@ fn extended(problems: &mut Problems, plan: &Plan, vary: &str) -> Option<Plan> {
     let sweep = plan.sweep.as_ref();
     checked_loads(problems, Some(loads), Some(&plan.workload), sweep)?;
     check_size(problems, &plan, factor.location, factor.location);
+    tcp::check(problems, &plan, factor.location);
     Some(plan)
 }
 

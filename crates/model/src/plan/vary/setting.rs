@@ -141,7 +141,9 @@ fn set_protocol(graph: &mut ServiceGraph, protocol: ServiceProtocol) {
             let method: String = without_query.chars().filter(letters).collect();
             *path = format!("Get{method}");
         }
-        ServiceProtocol::Http | ServiceProtocol::Http2 if !path.starts_with('/') => {
+        ServiceProtocol::Http | ServiceProtocol::Tcp | ServiceProtocol::Http2
+            if !path.starts_with('/') =>
+        {
             path.insert(0, '/');
         }
         _ => {}
@@ -206,8 +208,7 @@ pub(super) fn missing(kind: FactorKind, workload: &Workload, load: &Load) -> Opt
         FactorKind::Protocol => (graph.services.iter().all(|s| s.app.is_none()), apps),
         FactorKind::Streams => {
             let why = format!("the mix of `{name}` has no service with gRPC or HTTP/2");
-            let streams = |p: &ServiceProtocol| *p != ServiceProtocol::Http;
-            (workload.protocols().iter().any(streams), why)
+            (workload.protocols().iter().any(|p| p.has_streams()), why)
         }
         FactorKind::Rate => {
             let why = format!("the arrivals {} determine the rate", load.arrivals);

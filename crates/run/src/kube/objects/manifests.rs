@@ -38,19 +38,32 @@ pub(crate) fn namespace(name: &str, labels: Value, join: Option<&Join>, privileg
         "metadata": {"name": name, "labels": labels, "annotations": annotations}})
 }
 
-/// Kubernetes service of a service of the graph.
+/// Kubernetes service of a service of the graph. The name and the `appProtocol` of its port tell the
+/// mesh the protocol.
 pub(crate) fn service(
     names: &TrialNames,
+    join: Option<&Join>,
     namespace: &str,
     service: &str,
     protocol: ServiceProtocol,
 ) -> Value {
+    let mut annotations = json!({});
+    extend(&mut annotations, tcp_annotations(join, protocol));
     let protocol = protocol.name();
     json!({"apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": service, "namespace": namespace,
+        "metadata": {"name": service, "namespace": namespace, "annotations": annotations,
             "labels": with(names.labels(), &[("app", service)])},
         "spec": {"selector": {"app": service},
             "ports": [{"name": protocol, "appProtocol": protocol, "port": PORT, "targetPort": PORT}]}})
+}
+
+/// What a mesh adds to the objects of a service with this protocol.
+fn tcp_annotations(
+    join: Option<&Join>,
+    protocol: ServiceProtocol,
+) -> impl Iterator<Item = (&String, &String)> {
+    let join = join.filter(|_| protocol == ServiceProtocol::Tcp);
+    join.into_iter().flat_map(|j| &j.tcp_annotations)
 }
 
 /// ConfigMap with files for workers, each with its name and text.
@@ -122,7 +135,7 @@ pub(crate) fn deployment(
         json!({"periodSeconds": 1, "failureThreshold": 600, "timeoutSeconds": 5});
     match *protocol {
         // The application answers HTTP/1.1 as well.
-        ServiceProtocol::Http | ServiceProtocol::Http2 => {
+        ServiceProtocol::Http | ServiceProtocol::Tcp | ServiceProtocol::Http2 => {
             container["startupProbe"]["httpGet"] = json!({"path": "/tare/ready", "port": PORT});
         }
         ServiceProtocol::Grpc => container["startupProbe"]["grpc"] = json!({"port": PORT}),
@@ -157,6 +170,7 @@ pub(crate) fn deployment(
         extend(&mut labels, &join.pod_labels);
         extend(&mut annotations, &join.pod_annotations);
     }
+    extend(&mut annotations, tcp_annotations(join, *protocol));
     json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": service, "namespace": namespace, "labels": own},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": service}},

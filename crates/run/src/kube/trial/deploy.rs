@@ -69,12 +69,15 @@ pub(crate) async fn create(
     let mut services = Vec::new();
     for i in 0..instances {
         for s in &workload.graph.services {
-            let service = manifests::service(&names, &names.instance(i), &s.name, s.protocol);
+            let namespace = names.instance(i);
+            let (name, protocol) = (&s.name, s.protocol);
+            let service = manifests::service(&names, join.as_ref(), &namespace, name, protocol);
             services.push((SERVICE, service));
         }
     }
     let addresses = addresses(&api.apply_all(services).await?);
     deployment.targets = targets(workload, deployment, &addresses)?;
+    deployment.tcp_request_bytes = instances::tcp_request_bytes(workload, &deployment.targets);
     let mut objects = Vec::new();
     for i in 0..instances {
         objects.extend(instance(inputs, deployment, join.as_ref(), i, &addresses)?);
@@ -142,7 +145,7 @@ fn targets(
     let mut targets = BTreeMap::new();
     for i in 0..workload.instances {
         let name = instances::name(&workload.graph, i);
-        for front in &deployment.fronts {
+        for front in deployment.fronts.keys() {
             let upstream = upstream(addresses, &deployment.names.instance(i), front)?;
             targets.insert((name.clone(), front.clone()), upstream);
         }

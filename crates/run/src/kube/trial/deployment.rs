@@ -1,9 +1,10 @@
 //! A deployed trial.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::Value;
+use tare_model::graph::ServiceProtocol;
 use tare_model::mesh::{Join, Mesh, MeshKubernetes};
 use tare_model::trial::Event;
 use tare_model::worker::{Upstream, WatchedProcess};
@@ -55,8 +56,10 @@ impl GeneratorRuns {
 pub struct Deployment {
     pub(crate) names: TrialNames,
     pub(crate) mesh: Mesh,
-    /// Names of the services that the load calls.
-    pub(crate) fronts: BTreeSet<String>,
+    /// The services that the load calls, with their protocols.
+    pub(crate) fronts: BTreeMap<String, ServiceProtocol>,
+    /// A lower bound of the size of the load's requests to TCP services, in bytes; `None` if it calls none.
+    pub(crate) tcp_request_bytes: Option<u64>,
     /// The trial's directory.
     pub(crate) dir: PathBuf,
     /// Name of the node that is reserved for the generators.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
+use tare_model::graph::ServiceProtocol;
 use tare_model::mesh::{DataPlaneKind, Mtls, ProofSource};
 use tare_model::trial::Proof;
 use tare_model::worker::{Plane, WatchedProcess};
@@ -34,7 +35,7 @@ pub(crate) async fn before(
     artifacts::save(api, deployment).await?;
     if let Some(source) = deployment.section().and_then(|s| s.proof.clone()) {
         let pods = counting_pods(api, deployment, &source).await;
-        deployment.counters = counters(api, &pods, &source).await;
+        deployment.counters = counters(api, deployment, &pods, &source).await;
     }
     Ok(vec![proxies, plaintext])
 }
@@ -117,7 +118,7 @@ fn plane_of(plane: Plane, pod: Pod<'_>, generator_node: Option<&str>) -> Plane {
 async fn plaintext(api: &ApiClient, deployment: &Deployment) -> Proof {
     let fronts = &deployment.fronts;
     let pods = deployment.pods.iter().map(Pod);
-    let pods = pods.filter(|p| fronts.contains(p.label("app")));
+    let pods = pods.filter(|p| fronts.contains_key(p.label("app")));
     let mut answered = 0;
     let mut refused = Vec::new();
     for pod in pods.take(PLAINTEXT_PODS_MAX) {
@@ -148,7 +149,7 @@ pub(crate) async fn after(api: &ApiClient, deployment: &Deployment, load_sent: u
         return Vec::new();
     };
     let pods = counting_pods(api, deployment, &source).await;
-    let now = counters(api, &pods, &source).await;
+    let now = counters(api, deployment, &pods, &source).await;
     let growth = |pod: &String, n: &f64| n - deployment.counters.get(pod).copied().unwrap_or(0.0);
     let answered = format!("{} of {} proxies responded", now.len(), pods.len());
     if source.of_node_proxies {
@@ -159,14 +160,36 @@ pub(crate) async fn after(api: &ApiClient, deployment: &Deployment, load_sent: u
         let generator_node = deployment.generator_node.as_deref();
         return vec![node_proxies(by_node.collect(), generator_node, &answered)];
     }
-    let grown: f64 = now.iter().map(|(pod, n)| growth(pod, n)).sum();
-    let seen = format!("{grown} requests counted, {load_sent} sent, {answered}");
-    let holds = grown >= load_sent as f64 && load_sent > 0;
-    vec![proof(
-        "the proxies of the called services counted every request",
-        holds,
-        seen,
-    )]
+    let of = |tcp: bool| -> f64 {
+        let own = pods.iter().filter(|p| is_tcp(deployment, Pod(p)) == tcp);
+        let grown = own.filter_map(|p| Some(growth(&Pod(p).key(), now.get(&Pod(p).key())?)));
+        grown.fold(0.0, |sum, n| sum + n)
+    };
+    let load_sent = load_sent as f64;
+    let bytes = deployment.tcp_request_bytes.map(|min| (of(true), min));
+    vec![counted(of(false), bytes, load_sent, &answered)]
+}
+
+/// Proves that the sidecars counted every request, or the bytes of those to TCP services: bytes that they
+/// received, with a lower bound of the size of a request.
+fn counted(requests: f64, bytes: Option<(f64, u64)>, sent: f64, answered: &str) -> Proof {
+    let Some((bytes, min)) = bytes else {
+        let seen = format!("{requests} requests counted, {sent} sent, {answered}");
+        let claim = "the proxies of the called services counted every request";
+        return proof(claim, requests >= sent && sent > 0.0, seen);
+    };
+    let seen = format!(
+        "{bytes} bytes of TCP and {requests} requests of HTTP counted, {sent} requests sent, those to TCP \
+         services of at least {min} bytes, {answered}"
+    );
+    let claim =
+        "the proxies of the called services counted the bytes of every request to a TCP service";
+    let carried = requests + (bytes / min as f64).floor();
+    proof(claim, carried >= sent && sent > 0.0, seen)
+}
+
+fn is_tcp(deployment: &Deployment, pod: Pod<'_>) -> bool {
+    deployment.fronts.get(pod.label("app")) == Some(&ServiceProtocol::Tcp)
 }
 
 /// Proves that the counters of node proxies, by node, grew. They must also have grown on the
@@ -196,7 +219,8 @@ async fn counting_pods(
 ) -> Vec<Value> {
     if !source.of_node_proxies {
         let is_front = |p: &&Value| {
-            Pod(p).label(ROLE) == "application" && deployment.fronts.contains(Pod(p).label("app"))
+            Pod(p).label(ROLE) == "application"
+                && deployment.fronts.contains_key(Pod(p).label("app"))
         };
         return deployment.pods.iter().filter(is_front).cloned().collect();
     }
@@ -211,12 +235,21 @@ async fn counting_pods(
 }
 
 /// Returns the sums of counters by the pod's namespace and name, for the pods that respond.
-async fn counters(api: &ApiClient, pods: &[Value], source: &ProofSource) -> BTreeMap<String, f64> {
+async fn counters(
+    api: &ApiClient,
+    deployment: &Deployment,
+    pods: &[Value],
+    source: &ProofSource,
+) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for pod in pods.iter().map(Pod) {
         let address = (pod.namespace(), pod.name());
+        let counters = match is_tcp(deployment, pod) && !source.of_node_proxies {
+            true => &source.tcp_counters,
+            false => &source.counters,
+        };
         if let Ok(text) = api.pod_text(address, source.port, &source.path).await {
-            sums.insert(pod.key(), sum(&text, &source.counters));
+            sums.insert(pod.key(), sum(&text, counters));
         }
     }
     sums
@@ -278,6 +311,23 @@ mod tests {
         assert_eq!(plane(Plane::DataPlane, None), Plane::DataPlane);
         let control = plane(Plane::ControlPlane, Some("node2"));
         assert_eq!(control, Plane::ControlPlane);
+    }
+
+    #[test]
+    fn bytes_of_tcp_count_as_requests_of_the_least_size() {
+        let of = |requests, bytes, sent| counted(requests, Some((bytes, 50)), sent, "answered");
+        let all = of(0.0, 500.0, 10.0);
+        assert!(all.holds && all.claim.contains("the bytes of every request"));
+        assert_eq!(
+            all.seen,
+            "500 bytes of TCP and 0 requests of HTTP counted, 10 requests sent, those to TCP services of \
+             at least 50 bytes, answered"
+        );
+        assert!(!of(0.0, 499.0, 10.0).holds, "a byte is missing");
+        assert!(of(4.0, 300.0, 10.0).holds, "a mix of both");
+        assert!(!of(0.0, 0.0, 0.0).holds, "nothing was sent");
+        assert!(counted(10.0, None, 10.0, "answered").holds);
+        assert!(!counted(9.0, None, 10.0, "answered").holds);
     }
 
     #[test]

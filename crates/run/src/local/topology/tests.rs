@@ -22,7 +22,7 @@ pub(crate) fn workload(instances: u32) -> Workload {
 }
 
 /// `front` calls `middle`, which has two replicas and calls `back`, which has three.
-fn replicated() -> Topology {
+fn replicated(protocol: ServiceProtocol) -> Topology {
     let service = |name: &str, replicas: u32, calls: &str| {
         let calls = [calls].into_iter().filter(|c| !c.is_empty());
         let calls: Vec<_> = calls
@@ -38,12 +38,15 @@ fn replicated() -> Topology {
         service("back", 3, ""),
     ];
     workload.graph.services = services.map(|s| serde_json::from_value(s).unwrap()).into();
+    for service in &mut workload.graph.services {
+        service.protocol = protocol;
+    }
     Topology::new(&workload, 70).unwrap()
 }
 
 #[test]
 fn each_replica_is_a_pod_that_every_caller_reaches() {
-    let t = replicated();
+    let t = replicated(ServiceProtocol::Http);
     let names: Vec<&str> = t.pods[1..7].iter().map(|p| p.name.as_str()).collect();
     assert_eq!(
         names,
@@ -179,6 +182,55 @@ fn only_the_sides_of_the_placement_are_in_the_path() {
     assert_eq!(first, ["127.70.0.1:15001", "127.70.0.2:15001"]);
     assert_eq!(routes, [to("127.70.0.2:15006"), to("127.70.0.3:15006")]);
     assert_eq!(with.len(), 3);
+}
+
+#[test]
+fn calls_of_each_tcp_service_have_a_port_of_their_own() {
+    let mut workload = workload(2);
+    for service in &mut workload.graph.services {
+        service.protocol = ServiceProtocol::Tcp;
+    }
+    let t = Topology::new(&workload, 70).unwrap();
+    let both = Sides(Some(Placement::Both));
+    let targets = t.targets(both);
+    let connect: Vec<&str> = targets.values().map(|t| t.connect.as_str()).collect();
+    assert_eq!(connect, ["127.70.0.1:15100", "127.70.0.1:15101"]);
+    assert_eq!(
+        t.upstreams(&t.pods[1], both)["back"].connect,
+        "127.70.0.2:15100"
+    );
+    let routes = t.routes(&t.pods[0], both);
+    let listen: Vec<String> = routes.iter().map(|r| r.listen.to_string()).collect();
+    assert_eq!(listen, connect);
+    assert_eq!(routes[1].addresses[0].to_string(), "127.70.0.4:15006");
+    // Without a proxy at the caller, the path is that of HTTP.
+    let key = ("shop-1".to_owned(), "front".to_owned());
+    let server = t.targets(Sides(Some(Placement::Server)));
+    assert_eq!(server[&key].connect, "127.70.0.4:15006");
+
+    workload.instances = TCP_CALLS_MAX as u32 + 1;
+    assert_eq!(Topology::new(&workload, 70), None, "too few ports");
+    workload.graph.services[0].protocol = ServiceProtocol::Http;
+    let front = Topology::new(&workload, 70).unwrap();
+    let ports = front.tcp_outbound().map(|a| a.port());
+    assert_eq!(ports.collect::<BTreeSet<u16>>(), [15100].into());
+}
+
+#[test]
+fn the_replicas_of_a_tcp_service_have_one_port_at_each_caller() {
+    let t = replicated(ServiceProtocol::Tcp);
+    let ports = t.tcp_outbound().map(|a| a.port());
+    // Two fronts for the generator, and one service for each of the others.
+    assert_eq!(ports.collect::<BTreeSet<u16>>(), [15100, 15101].into());
+    let routes = t.routes(&t.pods[3], Sides(Some(Placement::Both)));
+    assert_eq!(routes.len(), 1);
+    assert_eq!(routes[0].listen.to_string(), "127.70.0.4:15100");
+    let found = routes[0].addresses.iter().map(ToString::to_string);
+    let expected = [5, 6, 7].map(|host| format!("127.70.0.{host}:15006"));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    let sides = Sides(Some(Placement::Server));
+    let back = &t.upstreams(&t.pods[3], sides)["back"];
+    assert_eq!(back.addresses().cloned().collect::<Vec<_>>(), expected);
 }
 
 #[test]
