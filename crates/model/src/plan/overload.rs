@@ -82,14 +82,11 @@ impl Overload {
         format!("{} % of {of}", self.percent)
     }
 
-    /// The rate of the overload, and the arrivals of the whole window, in requests per second.
+    /// The rate of the overload, and the arrivals of the whole window, in requests per second. `own_rps` is the
+    /// mesh's own capacity, and `capacity_rps` the one that the overload is a share of.
     #[must_use]
-    pub fn arrivals(&self, own_rps: f64, baseline_rps: f64, window_ns: u64) -> (f64, Arrivals) {
-        let capacity = match self.of {
-            CapacityOf::Own => own_rps,
-            CapacityOf::Baseline => baseline_rps,
-        };
-        let rate_rps = capacity * f64::from(self.percent) / 100.0;
+    pub fn arrivals(&self, own_rps: f64, capacity_rps: f64, window_ns: u64) -> (f64, Arrivals) {
+        let rate_rps = capacity_rps * f64::from(self.percent) / 100.0;
         let step = |rate_rps, duration_ns| RateStep {
             rate_rps,
             duration_ns,

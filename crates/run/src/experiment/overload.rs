@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tare_model::load::{LoadSpec, Mode};
 use tare_model::overload::{FoundCapacities, FoundCapacity};
-use tare_model::plan::{Overload, Plan};
+use tare_model::plan::{CapacityOf, Overload, Plan};
 use tare_model::trial::{Event, EventKind, TrialResult, block_order};
 
 use super::error::RunError;
@@ -86,8 +86,12 @@ pub(super) fn prepare(
             .map(|c| c.rate_rps)
             .ok_or_else(|| format!("no search found the capacity of {mesh}"))
     };
-    let (own, baseline) = (rate(mesh)?, rate(&run.manifest().plan.baseline)?);
-    let (offered, arrivals) = overload.arrivals(own, baseline, spec.duration_ns);
+    let own = rate(mesh)?;
+    let capacity = match overload.of {
+        CapacityOf::Own => own,
+        CapacityOf::Baseline => rate(&run.manifest().plan.baseline)?,
+    };
+    let (offered, arrivals) = overload.arrivals(own, capacity, spec.duration_ns);
     spec.mode = Mode::Open {
         rate_rps: arrivals.own_rate_rps(spec.duration_ns).unwrap_or(0.0),
         arrivals,

@@ -123,7 +123,8 @@ impl TrialRun<'_> {
                 return Ok(());
             }
         };
-        if findings.interrupted {
+        let did_not_start = findings.failure.is_some() && load_sent == 0;
+        if findings.interrupted || did_not_start {
             return Ok(());
         }
         prove_after(environment, deployment, load_sent, findings).await;
