@@ -161,6 +161,27 @@ fn an_outlier_is_one_entry_that_is_far_and_certain() {
 }
 
 #[test]
+fn an_outlier_is_far_from_its_own_level() {
+    let mut entries = stepped("host", 60, 30);
+    let mut add = |at: usize, distance: f64| {
+        let figure = &mut entries[at].variants[1].figures[0];
+        for log in [&mut figure.log_ratio, &mut figure.low, &mut figure.high] {
+            *log = log.map(|log| log + distance);
+        }
+    };
+    // At the new level, as high as the old level is: an outlier there, and nothing beside the new one.
+    add(45, -0.25_f64.ln_1p());
+    let all = series(&entries, &[], &Margins::default(), TODAY);
+    let changes = of_envoy(&all).changes.iter();
+    let changes: Vec<_> = changes.map(|c| (c.build.as_str(), c.kind)).collect();
+    let expected = [
+        ("build-30", ChangeKind::Lasting),
+        ("build-45", ChangeKind::Outlier),
+    ];
+    assert_eq!(changes, expected);
+}
+
+#[test]
 fn another_host_is_another_series() {
     // The words of the hosts are the same: only their digests differ.
 
@@ -178,7 +199,7 @@ fn another_host_is_another_series() {
     let text = render_history(&entries, &all, false);
     assert_eq!(text.matches("Median latency at 60rps").count(), 2, "{text}");
     let page = render_history_page(&entries, &all, &[]);
-    assert_eq!(page.matches("r=\"4\"").count(), 24);
+    assert_eq!(page.matches("fill=\"var(--c)\"><title>").count(), 24);
 }
 
 #[test]
@@ -260,7 +281,7 @@ fn the_page_of_a_thousand_entries_has_all_of_them() {
         ("build-600", ChangeKind::Lasting)
     );
     let page = render_history_page(&entries, &all, &["a <note>".to_owned()]);
-    assert_eq!(page.matches("r=\"4\"").count(), 1_000);
+    assert_eq!(page.matches("fill=\"var(--c)\"><title>").count(), 1_000);
     assert_eq!(page.matches("<th scope=\"row\">").count(), 1_000);
     assert!(page.contains("a &lt;note&gt;") && !page.contains("<script"));
 }

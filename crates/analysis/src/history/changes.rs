@@ -16,6 +16,8 @@ const BEFORE_MIN: usize = 3;
 const AFTER_MIN: usize = 2;
 /// Fewest points of a series in which outliers are searched.
 const OUTLIER_MIN: usize = 5;
+/// An outlier is compared with this many points on each side.
+const AROUND: usize = 10;
 /// How many robust deviations from the median make an outlier.
 ///
 /// Source: Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (1993).
@@ -137,28 +139,34 @@ fn changes(series: &HistorySeries, margins: &Margins) -> Vec<HistoryChange> {
     found.into_iter().map(|(_, change)| change).collect()
 }
 
-/// Single points that are far from the others: their positions, and their distances from the median. The whole
-/// interval of such a point is farther away than `size_min`.
+/// Single points that are far from those around them: their positions, and their distances from the median. The
+/// whole interval of such a point is farther away than `size_min`.
 fn outliers(points: &[HistoryPoint], size_min: f64) -> Vec<(usize, f64)> {
     if points.len() < OUTLIER_MIN {
         return Vec::new();
     }
-    let logs: Vec<f64> = points.iter().map(|p| p.log).collect();
+    let far: Vec<(usize, f64)> = (0..points.len())
+        .filter_map(|at| {
+            let around = at.saturating_sub(AROUND)..(at + AROUND + 1).min(points.len());
+            Some((at, far_from(&points[around], &points[at], size_min)?))
+        })
+        .collect();
+    // Points that follow each other are a level, not outliers.
+    let neighbours = |at: usize| far.iter().any(|(other, _)| other.abs_diff(at) == 1);
+    let alone = far.iter().filter(|(at, _)| !neighbours(*at));
+    alone.copied().collect()
+}
+
+/// The distance of a point from the median of those around it, if it is far.
+fn far_from(around: &[HistoryPoint], point: &HistoryPoint, size_min: f64) -> Option<f64> {
+    let logs: Vec<f64> = around.iter().map(|p| p.log).collect();
     let middle = median(&logs);
     let distances: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
     let deviation = MAD_TO_DEVIATION * median(&distances);
-    let is_far = |point: &HistoryPoint| {
-        let nearest = match point.log > middle {
-            true => point.low.unwrap_or(point.log) - middle,
-            false => middle - point.high.unwrap_or(point.log),
-        };
-        nearest > size_min && (point.log - middle).abs() > OUTLIER * deviation
+    let distance = point.log - middle;
+    let nearest = match distance > 0.0 {
+        true => point.low.unwrap_or(point.log) - middle,
+        false => middle - point.high.unwrap_or(point.log),
     };
-    let far: Vec<usize> = (0..points.len())
-        .filter(|&at| is_far(&points[at]))
-        .collect();
-    // Points that follow each other are a level, not outliers.
-    let neighbours = |at: usize| far.iter().any(|other| other.abs_diff(at) == 1);
-    let alone = far.iter().copied().filter(|&at| !neighbours(at));
-    alone.map(|at| (at, logs[at] - middle)).collect()
+    (nearest > size_min && distance.abs() > OUTLIER * deviation).then_some(distance)
 }

@@ -20,6 +20,8 @@ const AROUND: f64 = 22.0;
 const ASIDE: f64 = 9.0;
 /// The least height of a timeline, as a difference of logarithms: smaller noise looks flat.
 const SPAN_MIN: f64 = 0.1;
+/// A longer table is folded.
+const ROWS_SHOWN: usize = 50;
 
 /// Returns the page of a history. `notes` are the files that were skipped.
 #[must_use]
@@ -48,27 +50,34 @@ pub fn render_history_page(
     page.0
 }
 
-/// How many entries there are, and what has changed.
+/// How many entries there are, and what has changed: the latest first.
 fn lead(page: &mut Html, entries: &[HistoryEntry], series: &[HistorySeries]) {
-    let loud = |s: &'_ HistorySeries| s.changes.iter().any(|c| !c.silent);
-    let count = format!("{} entries.", entries.len());
-    if !series.iter().any(loud) {
+    let count = figures::count(entries.len() as u64);
+    let of = |s: &HistorySeries, entry: &HistoryEntry| -> Vec<String> {
+        let loud = s
+            .changes
+            .iter()
+            .filter(|c| !c.silent && c.entry == entry.id);
+        let words = loud.map(|c| change_words(&s.key.variant, c));
+        words
+            .map(|w| format!("{}: {} of {w}", entry.build, s.key.what))
+            .collect()
+    };
+    let latest_first = entries.iter().rev();
+    let changes: Vec<String> = latest_first
+        .flat_map(|entry| series.iter().flat_map(move |s| of(s, entry)))
+        .collect();
+    if changes.is_empty() {
         page.tag(
             "p",
-            &format!("{count} No figure has changed by more than its margin."),
+            &format!("{count} entries. No figure has changed by more than its margin."),
         );
         return;
     }
-    page.tag("p", &format!("{count} Changes:")).raw("\n<ul>\n");
-    for series in series {
-        for change in series.changes.iter().filter(|c| !c.silent) {
-            let words = change_words(&series.key.variant, change);
-            page.tag(
-                "li",
-                &format!("{}: {} of {words}", change.build, series.key.what),
-            )
-            .raw("\n");
-        }
+    page.tag("p", &format!("{count} entries. Changes:"))
+        .raw("\n<ul>\n");
+    for change in changes {
+        page.tag("li", &change).raw("\n");
     }
     page.raw("</ul>\n");
 }
@@ -83,8 +92,16 @@ fn section(page: &mut Html, table: &HistoryTable<'_>) {
     }
     page.raw("</span></figcaption>\n");
     timeline(page, table);
-    page.raw("</figure>\n<div class=\"scroll\"><table style=\"white-space:nowrap\">\n<thead><tr>")
-        .tag("th scope=\"col\"", "build");
+    let open = if table.rows.len() > ROWS_SHOWN {
+        ""
+    } else {
+        " open"
+    };
+    page.raw(&format!(
+        "</figure>\n<details{open}><summary>Table</summary>\n"
+    ))
+    .raw("<div class=\"scroll\"><table style=\"white-space:nowrap\">\n<thead><tr>")
+    .tag("th scope=\"col\"", "build");
     for variant in &table.variants {
         page.tag("th scope=\"col\"", variant);
     }
@@ -111,7 +128,7 @@ fn section(page: &mut Html, table: &HistoryTable<'_>) {
         let changes = table.changes_at(&entry.id).join("; ");
         page.tag("td", &changes).raw("</tr>\n");
     }
-    page.raw("</tbody>\n</table></div>\n</section>\n");
+    page.raw("</tbody>\n</table></div>\n</details>\n</section>\n");
 }
 
 /// The points of all series over their entries, with intervals and a ring where the level changes.
@@ -129,6 +146,7 @@ fn timeline(page: &mut Html, table: &HistoryTable<'_>) {
     let y = |log: f64| AROUND + (high - log) / (high - low) * (HEIGHT - 2.0 * AROUND);
     let entries = table.rows.len();
     let step = (WIDTH - LEFT - RIGHT) / (entries.max(2) - 1) as f64;
+    let radius = (step * 0.4).clamp(1.5, 4.0);
     let aside = (step / (all.len() + 1) as f64).min(ASIDE);
     let x = |at: usize, series: usize| {
         let places = (all.len() - 1) as f64 / 2.0;
@@ -167,13 +185,14 @@ fn timeline(page: &mut Html, table: &HistoryTable<'_>) {
         for (x, point) in points {
             if let Some((low, high)) = point.low.zip(point.high) {
                 page.raw(&format!(
-                    "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"var(--c)\" stroke-width=\"2\"/>\n",
+                    "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"var(--c)\" stroke-width=\"{:.1}\"/>\n",
                     y(low),
-                    y(high)
+                    y(high),
+                    radius / 2.0
                 ));
             }
             page.raw(&format!(
-                "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"var(--c)\"><title>{}</title></circle>\n",
+                "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"{radius:.1}\" fill=\"var(--c)\"><title>{}</title></circle>\n",
                 y(point.log),
                 escape(&format!("{}: {}", point.build, point_words(series, point.log)))
             ));
