@@ -201,10 +201,8 @@ fn generator_share(summary: &Summary) -> Option<String> {
         .collect();
     let least = shares.iter().copied().reduce(f64::min)?;
     let most = shares.iter().copied().reduce(f64::max)?;
-    let percent = |share: f64| match share < 0.01 {
-        true => format!("{:.1}", share * 100.0),
-        false => format!("{:.0}", share * 100.0),
-    };
+    let decimals = if least < 0.02 { 1 } else { 0 };
+    let percent = |share: f64| format!("{:.decimals$}", share * 100.0);
     let range = match (percent(least), percent(most)) {
         (least, most) if least == most => most,
         (least, most) => format!("{least} to {most}"),

@@ -291,7 +291,7 @@ pub(super) fn stop_on_signal() -> anyhow::Result<Stop> {
     Ok(Stop { asked, at_once })
 }
 
-fn now_unix_ns() -> u64 {
+pub(super) fn now_unix_ns() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_nanos() as u64)
